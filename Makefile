@@ -1,0 +1,45 @@
+# Every target that needs Python packages creates .venv first; nothing but Python 3.11 and a package registry is assumed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help demo test check format bench clean
+
+help:
+	@echo "make demo    set up, then run two tenants on a simulated A100 and print the goodput report"
+	@echo "make test    set up, then run the tests"
+	@echo "make check   ruff, formatting, mypy, import contracts"
+	@echo "make format  let ruff rewrite what it can"
+	@echo "make bench   print the speed figures"
+	@echo "make clean   remove the virtual environment, caches and runs"
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "migrator needs Python 3.11 or later; set PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/migrator run configs/quickstart.yaml
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/bench_cli.py
+	$(BIN)/python benchmarks/bench_serving.py
+
+clean:
+	rm -rf $(VENV) build dist runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
