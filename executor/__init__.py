@@ -1,0 +1,1 @@
+"""MIG geometry, GPUs and clocks: everything that touches a GPU, and nothing that knows of tenants."""

@@ -1,0 +1,68 @@
+"""The GPU models that MIG can cut, one data file each; facts from NVIDIA's MIG User Guide and driver dumps.
+
+Names, memory and counts depend on the driver: a real GPU is asked at run time, these tables serve
+the simulator, the offline planner and the tests.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from executor.errors import UnknownGpuModelError
+from executor.mig import GpuModel, Profile, Variant
+
+_SUFFIX = ".toml"
+
+
+def gpu_model_names() -> tuple[str, ...]:
+    """The names of all catalogued GPU models, sorted."""
+    entries = files(__package__).iterdir()
+    return tuple(sorted(e.name.removesuffix(_SUFFIX) for e in entries if e.name.endswith(_SUFFIX)))
+
+
+@cache
+def gpu_model(name: str) -> GpuModel:
+    """The catalogued GPU model called ``name``, e.g. ``a100-80gb``.
+
+    Raises:
+        UnknownGpuModelError: With the names that are known, nearest first.
+    """
+    known = gpu_model_names()
+    if name not in known:
+        nearest = get_close_matches(name, known, n=1)
+        hint = f" (did you mean {nearest[0]}?)" if nearest else ""
+        raise UnknownGpuModelError(f"unknown GPU model {name!r}{hint}; known: {', '.join(known)}")
+    return _parse(tomllib.loads((files(__package__) / f"{name}{_SUFFIX}").read_text("utf-8")))
+
+
+def _parse(table: dict[str, Any]) -> GpuModel:
+    return GpuModel(
+        name=table["name"],
+        title=table["title"],
+        compute_slices=table["compute_slices"],
+        memory_slices=table["memory_slices"],
+        sm_total=table.get("sm_total"),
+        notes=tuple(table.get("notes", ())),
+        sources=tuple(table["sources"]),
+        profiles=tuple(map(_parse_profile, table["profiles"])),
+    )
+
+
+def _parse_profile(row: dict[str, Any]) -> Profile:
+    return Profile(
+        name=row["name"],
+        compute_slices=row["compute_slices"],
+        memory_slices=row["memory_slices"],
+        starts=tuple(row["starts"]),
+        gi_profile_id=row["gi_profile_id"],
+        max_instances=row["max_instances"],
+        variant=Variant(row.get("variant", "standard")),
+        memory_gib=row.get("memory_gib"),
+        sm_count=row.get("sm_count"),
+        create_s=row["create_s"],
+        destroy_s=row["destroy_s"],
+    )

@@ -1,0 +1,65 @@
+"""The executor's error tree. Whether a driver call may be tried again stands in the type."""
+
+
+class ExecutorError(Exception):
+    """Any failure of the executor; the message names the value, where it came from and what is allowed."""
+
+
+class UnknownGpuModelError(ExecutorError):
+    """The catalogue holds no GPU model of this name."""
+
+
+class UnknownProfileError(ExecutorError):
+    """The GPU model has no MIG profile of this name."""
+
+
+class InvalidPlacementError(ExecutorError):
+    """The profile cannot start at this memory slice, or the text is no ``profile@start``."""
+
+
+class GpuError(ExecutorError):
+    """A GPU or its driver refused a call. Every one below is either retryable or permanent."""
+
+
+class RetryableGpuError(GpuError):
+    """The same call may succeed later, with nothing changed by the caller.
+
+    Attributes:
+        retry_after_s: Seconds to wait before the next attempt.
+    """
+
+    def __init__(self, message: str, *, retry_after_s: float = 1.0) -> None:
+        # 1 s by default: destroying an instance on a loaded node takes about as long.
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class InUseError(RetryableGpuError):
+    """A client still holds the GPU instance, or the driver says so.
+
+    Real drivers also say it while only a *neighbour* is busy, which is why it is retryable.
+    ``nvidia-smi``: ``In use by another client``; NVML: ``NVML_ERROR_IN_USE`` (19).
+    """
+
+
+class PermanentGpuError(GpuError):
+    """The same call fails again until the caller asks for something else, or changes the GPU first."""
+
+
+class InsufficientResourcesError(PermanentGpuError):
+    """There is no room: a memory slice of the placement is taken, or the GPU has nothing of that kind left.
+
+    ``nvidia-smi``: ``Insufficient Resources``; NVML: ``NVML_ERROR_INSUFFICIENT_RESOURCES`` (23), also
+    when an instance of the same profile already sits there.
+    """
+
+
+class InstanceNotFoundError(PermanentGpuError):
+    """The GPU has no GPU instance of this id. ``nvidia-smi``: ``Not Found``; NVML: ``NVML_ERROR_NOT_FOUND`` (6)."""
+
+
+class InvalidArgumentError(PermanentGpuError):
+    """The GPU knows no such profile, start or client.
+
+    ``nvidia-smi``: ``Invalid Argument``; NVML: ``NVML_ERROR_INVALID_ARGUMENT`` (2).
+    """

@@ -1,0 +1,78 @@
+"""What every GPU offers, simulated or real: list, create and destroy GPU instances.
+
+The loop is handed one ``Gpu`` where it is put together and never asks which kind it is. Every method
+names the command and the driver call that it stands for; failures are the error tree of
+``executor.errors``, whose types say whether to try again. ``tests/executor/test_gpu_contract.py``
+is what an implementation has to pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from executor.mig import GpuModel, Placement
+
+
+@dataclass(frozen=True, slots=True)
+class GpuInstance:
+    """A GPU instance with its default compute instance, as it stands on a GPU.
+
+    Attributes:
+        gi_id: The driver's id, unique on the GPU while the instance lives and free for others after
+            that. It says nothing of the placement.
+        placement: Where it sits.
+        uuid: Of the MIG device, for ``CUDA_VISIBLE_DEVICES``; read again after every creation.
+    """
+
+    gi_id: int
+    placement: Placement
+    uuid: str
+
+
+class Gpu(Protocol):
+    """One GPU in MIG mode.
+
+    A call blocks until the driver has finished. A call that raises has changed nothing.
+    """
+
+    @property
+    def backend(self) -> str:
+        """What carries the calls out, for logs and reports: ``sim`` for the simulated GPU."""
+
+    @property
+    def model(self) -> GpuModel:
+        """What the GPU can be cut into. ``nvidia-smi mig -lgip -lgipp``; ``nvmlDeviceGetGpuInstanceProfileInfo``."""
+
+    @property
+    def index(self) -> int:
+        """The GPU's number, as in ``nvidia-smi -i``; ``nvmlDeviceGetIndex``."""
+
+    def instances(self) -> tuple[GpuInstance, ...]:
+        """All GPU instances that stand on the GPU, sorted by placement.
+
+        ``nvidia-smi mig -lgi`` and ``nvidia-smi -L``; ``nvmlDeviceGetGpuInstances``, ``nvmlGpuInstanceGetInfo``
+        and ``nvmlDeviceGetUUID`` of the MIG devices.
+        """
+
+    def create(self, placement: Placement) -> GpuInstance:
+        """The GPU instance now standing at ``placement``, with its default compute instance.
+
+        ``nvidia-smi mig -cgi ID:START -C``; ``nvmlDeviceCreateGpuInstanceWithPlacement``, then
+        ``nvmlGpuInstanceCreateComputeInstance``.
+
+        Raises:
+            InsufficientResourcesError: There is no room for it.
+            InvalidArgumentError: The GPU has no such profile or start.
+        """
+
+    def destroy(self, gi_id: int) -> None:
+        """The GPU instance and its compute instance are gone and their slices are free.
+
+        ``nvidia-smi mig -dci -gi ID``, then ``-dgi -gi ID``; ``nvmlComputeInstanceDestroy``, then
+        ``nvmlGpuInstanceDestroy``.
+
+        Raises:
+            InUseError: A client is still there, or the driver says so; try again later.
+            InstanceNotFoundError: There is no GPU instance of this id.
+        """

@@ -1,0 +1,294 @@
+"""MIG geometry: profiles, placements, layouts, and the GPU models that define them.
+
+Everything is derived from each profile's possible starts (``nvidia-smi mig -lgipp``); no list of
+configurations is kept anywhere, because the published ones contradict each other. A layout is any
+set of placements that do not overlap in memory slices, whose compute slices fit the GPU, and that
+holds no profile more often than the driver allows; idle slices are allowed.
+
+Pure Python on purpose: the command line imports it before anything heavy is needed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from itertools import pairwise
+from typing import Generic, TypeVar
+
+from executor.errors import InvalidPlacementError, UnknownProfileError
+
+OwnerT = TypeVar("OwnerT")
+
+Multiset = tuple[int, ...]
+"""How often each profile of an agreed, ordered list of profile names is held: counts ``(n_profiles,)``."""
+
+
+class Variant(StrEnum):
+    """What sets a profile apart from the standard one with as many compute slices."""
+
+    STANDARD = "standard"
+    DOUBLE_MEMORY = "double-memory"
+    MEDIA = "media"
+    GRAPHICS = "graphics"
+    NO_MEDIA = "no-media"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A GPU instance profile as ``nvidia-smi mig -lgip`` and ``-lgipp`` describe it.
+
+    Attributes:
+        name: The driver's short name, e.g. ``2g.10gb``; it depends on driver and card.
+        compute_slices: GPCs that an instance takes.
+        memory_slices: Memory slices that an instance occupies, in the GPU's own units.
+        starts: The memory slices at which an instance may start, ascending.
+        gi_profile_id: The ID in ``-lgip``; IDs are reused with other meanings on other GPUs.
+        max_instances: How many the driver allows at once on an otherwise empty GPU.
+        variant: Standard, or how it differs from the standard profile of the same compute slices.
+        memory_gib: Usable memory; ``None`` where no source states it.
+        sm_count: Streaming multiprocessors; ``None`` where no source states it.
+        create_s: Seconds to create a GPU instance with its default compute instance.
+        destroy_s: Seconds to destroy both.
+    """
+
+    name: str
+    compute_slices: int
+    memory_slices: int
+    starts: tuple[int, ...] = field(compare=False)
+    gi_profile_id: int = field(compare=False)
+    max_instances: int = field(compare=False)
+    variant: Variant = field(default=Variant.STANDARD, compare=False)
+    memory_gib: float | None = field(default=None, compare=False)
+    sm_count: int | None = field(default=None, compare=False)
+    create_s: float = field(default=0.2, compare=False)
+    destroy_s: float = field(default=0.2, compare=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def is_at_least(self, other: Profile) -> bool:
+        """Whether an instance is as large as ``other`` in compute *and* memory slices (rule 4)."""
+        return self.compute_slices >= other.compute_slices and self.memory_slices >= other.memory_slices
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A profile at a start memory slice, written ``2g.10gb@2``."""
+
+    profile: Profile
+    start: int
+
+    def __str__(self) -> str:
+        return f"{self.profile.name}@{self.start}"
+
+    @property
+    def end(self) -> int:
+        """The first memory slice after the placement."""
+        return self.start + self.profile.memory_slices
+
+    def overlaps(self, other: Placement) -> bool:
+        """Whether both claim a common memory slice."""
+        return self.start < other.end and other.start < self.end
+
+    @property
+    def sort_key(self) -> tuple[int, str]:
+        """Order of placements inside a layout: by start, then by name."""
+        return (self.start, self.profile.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Placements that do not overlap on one GPU, sorted by start; idle slices are allowed.
+
+    Made by :meth:`GpuModel.layout` or :meth:`GpuModel.layouts`, which check it.
+    """
+
+    placements: tuple[Placement, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join(map(str, self.placements)) or "(empty)"
+
+    def __iter__(self) -> Iterator[Placement]:
+        return iter(self.placements)
+
+    def __len__(self) -> int:
+        return len(self.placements)
+
+    def __contains__(self, placement: Placement) -> bool:
+        return placement in self.placements
+
+    def multiset(self, profile_names: Sequence[str]) -> Multiset:
+        """Counts of each of ``profile_names`` in the layout, ``(n_profiles,)``."""
+        counts = Counter(placement.profile.name for placement in self.placements)
+        return tuple(counts[name] for name in profile_names)
+
+
+@dataclass(frozen=True)  # with slots, OwnedLayout[Owner]() raises TypeError on Python 3.11
+class OwnedLayout(Generic[OwnerT]):
+    """A layout in which every placement has one owner; sorted by start.
+
+    The owner is opaque here. Above, it is a task; later it may be a group of tasks.
+    """
+
+    entries: tuple[tuple[Placement, OwnerT], ...] = ()
+
+    @classmethod
+    def of(cls, entries: Iterable[tuple[Placement, OwnerT]]) -> OwnedLayout[OwnerT]:
+        """The owned layout of these (placement, owner) pairs, sorted; geometry is not checked."""
+        return cls(tuple(sorted(entries, key=lambda entry: entry[0].sort_key)))
+
+    @property
+    def layout(self) -> Layout:
+        """The placements without their owners."""
+        return Layout(tuple(placement for placement, _ in self.entries))
+
+    def owner(self, placement: Placement) -> OwnerT | None:
+        """Who holds ``placement``; ``None`` when nobody does."""
+        return dict(self.entries).get(placement)
+
+
+@dataclass(frozen=True)
+class GpuModel:
+    """A GPU that can be cut by MIG: its slices and its profiles.
+
+    Attributes:
+        name: The catalogue's name, e.g. ``a100-80gb``.
+        title: The name that people use.
+        compute_slices: GPCs available to GPU instances.
+        memory_slices: Memory slices, the unit of placements (8, 4 or 12: never assume 8).
+        profiles: In the order of the catalogue file, smallest first.
+        sm_total: SMs usable in MIG mode; ``None`` where unknown.
+        notes: What the catalogue says of doubtful or missing values.
+        sources: Where the figures stand.
+    """
+
+    name: str
+    title: str
+    compute_slices: int
+    memory_slices: int
+    profiles: tuple[Profile, ...]
+    sm_total: int | None = None
+    notes: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+    @cached_property
+    def _by_name(self) -> dict[str, Profile]:
+        return {profile.name: profile for profile in self.profiles}
+
+    @cached_property
+    def _every_placement(self) -> frozenset[Placement]:
+        return frozenset(self.placements(self.profile_names))
+
+    @property
+    def profile_names(self) -> tuple[str, ...]:
+        """Every profile's name, in catalogue order."""
+        return tuple(self._by_name)
+
+    @property
+    def standard_profile_names(self) -> tuple[str, ...]:
+        """Names of the standard profiles: neither double memory nor media nor graphics."""
+        return tuple(p.name for p in self.profiles if p.variant is Variant.STANDARD)
+
+    def profile(self, name: str) -> Profile:
+        """The profile called ``name``.
+
+        Raises:
+            UnknownProfileError: With the names that the GPU model has.
+        """
+        try:
+            return self._by_name[name]
+        except KeyError:
+            allowed = ", ".join(self.profile_names)
+            raise UnknownProfileError(f"{self.name} has no MIG profile {name!r}; it has {allowed}") from None
+
+    def placement(self, text: str) -> Placement:
+        """The placement written as ``profile@start``.
+
+        Raises:
+            UnknownProfileError: No such profile on this GPU model.
+            InvalidPlacementError: Malformed text, or a start that the profile does not have.
+        """
+        name, separator, start_text = text.rpartition("@")
+        if not separator or not (start_text.isascii() and start_text.isdecimal()):
+            raise InvalidPlacementError(f"{text!r} is no placement; write profile@start, e.g. {self.profiles[0]}@0")
+        profile = self.profile(name)
+        starts = {str(start): start for start in profile.starts}
+        if start_text not in starts:
+            raise InvalidPlacementError(
+                f"{name} cannot start at memory slice {start_text} on {self.name}; allowed: {', '.join(starts)}"
+            )
+        return Placement(profile, starts[start_text])
+
+    def placements(self, profile_names: Iterable[str] | None = None) -> tuple[Placement, ...]:
+        """Every placement of ``profile_names`` (default: the standard profiles), by profile, then start."""
+        names = self.standard_profile_names if profile_names is None else profile_names
+        return tuple(Placement(profile, start) for profile in map(self.profile, names) for start in profile.starts)
+
+    def fits(self, placements: Iterable[Placement]) -> bool:
+        """Whether the placements form a layout.
+
+        True iff the GPU offers each of them, no two overlap in memory slices, their compute slices are
+        at most the GPU's, and no profile is held more often than its ``max_instances``.
+        """
+        ordered = sorted(placements, key=lambda placement: placement.start)
+        if not self._every_placement.issuperset(ordered):
+            return False
+        if any(a.overlaps(b) for a, b in pairwise(ordered)):
+            return False
+        if sum(placement.profile.compute_slices for placement in ordered) > self.compute_slices:
+            return False
+        counts = Counter(placement.profile for placement in ordered)
+        return all(count <= profile.max_instances for profile, count in counts.items())
+
+    def layout(self, placements: Iterable[Placement]) -> Layout:
+        """The checked layout of these placements.
+
+        Raises:
+            InvalidPlacementError: They overlap, exceed the GPU, or are not all offered by it.
+        """
+        ordered = tuple(sorted(placements, key=lambda placement: placement.sort_key))
+        if not self.fits(ordered):
+            raise InvalidPlacementError(
+                f"{' '.join(map(str, ordered))} is no layout of {self.name}: placements overlap, need more than "
+                f"{self.compute_slices} compute slices, hold a profile too often, or are not the GPU's own"
+            )
+        return Layout(ordered)
+
+    def layouts(self, profile_names: Iterable[str] | None = None) -> tuple[Layout, ...]:
+        """All layouts made of ``profile_names`` (default: the standard profiles), the empty one first.
+
+        An A100 has 298 with its five standard profiles. Order: by number of instances, then by start and name.
+        """
+        candidates = sorted(self.placements(profile_names), key=lambda placement: placement.sort_key)
+        found: list[tuple[Placement, ...]] = []
+
+        def extend(chosen: tuple[Placement, ...], from_index: int) -> None:
+            found.append(chosen)
+            for index in range(from_index, len(candidates)):
+                if self.fits((*chosen, candidates[index])):
+                    extend((*chosen, candidates[index]), index + 1)
+
+        extend((), 0)
+        found.sort(key=lambda chosen: (len(chosen), [placement.sort_key for placement in chosen]))
+        return tuple(map(Layout, found))
+
+    def maximal_layouts(self, profile_names: Iterable[str] | None = None) -> tuple[Layout, ...]:
+        """The layouts to which no placement of ``profile_names`` can be added (19 on an A100)."""
+        candidates = self.placements(profile_names)
+        names = tuple(dict.fromkeys(placement.profile.name for placement in candidates))
+        return tuple(
+            layout
+            for layout in self.layouts(names)
+            if not any(candidate not in layout and self.fits((*layout, candidate)) for candidate in candidates)
+        )
+
+    def multisets(self, profile_names: Sequence[str]) -> tuple[Multiset, ...]:
+        """The distinct multisets of all layouts of ``profile_names``, the empty one first, sorted.
+
+        Every multiset ``(n_profiles,)`` counts instances in the order of ``profile_names``.
+        """
+        counted = {layout.multiset(profile_names) for layout in self.layouts(profile_names)}
+        return tuple(sorted(counted, key=lambda multiset: (sum(multiset), multiset)))

@@ -1,0 +1,248 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from executor.catalogue import gpu_model, gpu_model_names
+from executor.errors import InvalidPlacementError, UnknownProfileError
+from executor.mig import GpuModel, Layout, OwnedLayout, Placement, Variant
+
+ALL_MODELS = tuple(map(gpu_model, gpu_model_names()))
+SEVEN_SLICE_MODELS = tuple(model for model in ALL_MODELS if model.compute_slices == 7)
+FOUR_SLICE_MODELS = tuple(model for model in ALL_MODELS if model.compute_slices == 4)
+A100 = gpu_model("a100-40gb")
+A30 = gpu_model("a30-24gb")
+
+every_model = pytest.mark.parametrize("model", ALL_MODELS, ids=lambda model: model.name)
+every_seven_slice_model = pytest.mark.parametrize("model", SEVEN_SLICE_MODELS, ids=lambda model: model.name)
+every_four_slice_model = pytest.mark.parametrize("model", FOUR_SLICE_MODELS, ids=lambda model: model.name)
+
+
+def with_double_memory(model: GpuModel) -> tuple[str, ...]:
+    doubled = (profile.name for profile in model.profiles if profile.variant is Variant.DOUBLE_MEMORY)
+    return (*model.standard_profile_names, *doubled)
+
+
+def n_layouts_maximal_multisets(model: GpuModel, names: tuple[str, ...]) -> tuple[int, int, int]:
+    maximal = model.maximal_layouts(names)
+    return len(model.layouts(names)), len(maximal), len({layout.multiset(names) for layout in maximal})
+
+
+def enumerated_sets(model: GpuModel, placements: tuple[Placement, ...]) -> set[frozenset[Placement]]:
+    """Every subset that respects memory slices, compute slices and counts, tried one by one by bit masks."""
+    memory = [((1 << p.profile.memory_slices) - 1) << p.start for p in placements]
+    taken: dict[int, int | None] = {0: 0}
+    for subset in range(1, 1 << len(placements)):
+        top = subset.bit_length() - 1
+        rest = taken[subset ^ (1 << top)]
+        taken[subset] = None if rest is None or rest & memory[top] else rest | memory[top]
+    free_of_overlap = (subset for subset, mask in taken.items() if mask is not None)
+    chosen = ([p for i, p in enumerate(placements) if subset >> i & 1] for subset in free_of_overlap)
+    return {
+        frozenset(held)
+        for held in chosen
+        if sum(p.profile.compute_slices for p in held) <= model.compute_slices
+        and all(sum(q.profile is p.profile for q in held) <= p.profile.max_instances for p in held)
+    }
+
+
+@every_seven_slice_model
+def test_five_standard_profiles_give_298_layouts_19_maximal_14_multisets(model: GpuModel) -> None:
+    assert n_layouts_maximal_multisets(model, model.standard_profile_names) == (298, 19, 14)
+
+
+@every_seven_slice_model
+def test_double_memory_1g_makes_it_723_78_38(model: GpuModel) -> None:
+    assert n_layouts_maximal_multisets(model, with_double_memory(model)) == (723, 78, 38)
+
+
+@every_four_slice_model
+def test_four_slices_give_26_layouts_5_maximal_4_multisets(model: GpuModel) -> None:
+    assert n_layouts_maximal_multisets(model, model.standard_profile_names) == (26, 5, 4)
+
+
+def test_there_are_six_models_of_seven_slices_and_two_of_four() -> None:
+    assert (len(SEVEN_SLICE_MODELS), len(FOUR_SLICE_MODELS)) == (6, 2)
+
+
+@every_model
+def test_layouts_are_exactly_the_legal_subsets_of_placements(model: GpuModel) -> None:
+    found = [frozenset(layout) for layout in model.layouts()]
+    assert len(found) == len(set(found))
+    assert set(found) == enumerated_sets(model, model.placements())
+
+
+def test_layouts_with_limited_profiles_are_exactly_the_legal_subsets() -> None:
+    names = ("1g.6gb", "1g.6gb+me", "2g.12gb", "2g.12gb+me")
+    assert {frozenset(layout) for layout in A30.layouts(names)} == enumerated_sets(A30, A30.placements(names))
+
+
+@every_model
+def test_maximal_layouts_are_those_inside_no_other(model: GpuModel) -> None:
+    held = [frozenset(layout) for layout in model.layouts()]
+    inside_no_other = {small for small in held if not any(small < large for large in held)}
+    assert {frozenset(layout) for layout in model.maximal_layouts()} == inside_no_other
+
+
+@every_model
+def test_layouts_are_ordered_by_size_then_start_then_name(model: GpuModel) -> None:
+    keys = [(len(layout), [p.sort_key for p in layout]) for layout in model.layouts()]
+    assert keys == sorted(keys)
+
+
+@every_model
+def test_multisets_are_those_of_the_layouts_without_repeats(model: GpuModel) -> None:
+    names = model.standard_profile_names
+    multisets = model.multisets(names)
+    assert sorted(set(multisets)) == sorted(multisets)
+    assert set(multisets) == {layout.multiset(names) for layout in model.layouts()}
+
+
+def test_multiset_counts_in_the_order_asked_for() -> None:
+    layout = A100.layout(map(A100.placement, ("2g.10gb@0", "1g.5gb@2", "1g.5gb@6")))
+    assert layout.multiset(("2g.10gb", "7g.40gb", "1g.5gb")) == (1, 0, 2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "4g.20gb@0 3g.20gb@4",
+        "3g.20gb@0 3g.20gb@4",
+        "3g.20gb@0 2g.10gb@4 1g.5gb@6",
+        "2g.10gb@0 2g.10gb@2 2g.10gb@4 1g.5gb@6",
+        "1g.10gb@0 1g.10gb@2 1g.10gb@4 1g.10gb@6",
+        "4g.20gb@0 1g.5gb@4 1g.5gb@5 1g.10gb@6",
+        "1g.5gb+me@3 1g.5gb@0",
+        "7g.40gb@0",
+    ],
+)
+def test_these_placements_fit_an_a100(text: str) -> None:
+    assert A100.fits(map(A100.placement, text.split()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "4g.20gb@0 3g.20gb@0",
+        "7g.40gb@0 1g.5gb@6",
+        "3g.20gb@4 1g.5gb@6",
+        "3g.20gb@4 1g.10gb@6",
+        "2g.10gb@2 1g.5gb@3",
+        "1g.5gb@0 1g.5gb@0",
+        "1g.5gb+me@0 1g.5gb+me@1",
+    ],
+)
+def test_these_placements_do_not_fit_an_a100(text: str) -> None:
+    assert not A100.fits(map(A100.placement, text.split()))
+
+
+def test_compute_slices_bound_a_layout_even_where_memory_is_free() -> None:
+    six_slices = GpuModel("cut", "A100 with six GPCs", 6, 8, A100.profiles)
+    assert not six_slices.fits(map(A100.placement, ("4g.20gb@0", "3g.20gb@4")))
+
+
+@every_seven_slice_model
+def test_eighth_memory_slice_is_used_only_by_7g_3g_at_4_and_double_memory_at_6(model: GpuModel) -> None:
+    users = {(p.profile.gi_profile_id, p.start) for p in model.placements(model.profile_names) if p.end == 8}
+    assert users == {(0, 0), (9, 4), (15, 6)}
+
+
+def test_a_profile_at_a_start_that_it_does_not_have_fits_nothing() -> None:
+    assert not A100.fits([Placement(A100.profile("2g.10gb"), 1)])
+
+
+def test_another_models_profile_fits_nothing() -> None:
+    assert not A100.fits([A30.placement("1g.6gb@0")])
+
+
+@given(st.sampled_from(A100.layouts(with_double_memory(A100))), st.data())
+@settings(deadline=None, derandomize=True, max_examples=200)
+def test_every_part_of_a_layout_is_a_layout(layout: Layout, data: st.DataObject) -> None:
+    left_out = data.draw(st.sets(st.sampled_from(layout.placements))) if len(layout) else set()
+    assert A100.fits(placement for placement in layout if placement not in left_out)
+
+
+def test_layout_is_sorted_whatever_order_it_is_given_in() -> None:
+    assert str(A100.layout(map(A100.placement, ("1g.5gb@6", "4g.20gb@0")))) == "4g.20gb@0 1g.5gb@6"
+
+
+def test_empty_layout_says_so() -> None:
+    assert str(Layout()) == "(empty)"
+
+
+def test_layout_of_overlapping_placements_is_refused_naming_them() -> None:
+    with pytest.raises(InvalidPlacementError, match=r"7g.40gb@0 1g.5gb@3 is no layout of a100-40gb: .*overlap"):
+        A100.layout(map(A100.placement, ("1g.5gb@3", "7g.40gb@0")))
+
+
+@every_model
+def test_every_placement_is_read_back_from_its_text(model: GpuModel) -> None:
+    placements = model.placements(model.profile_names)
+    assert tuple(model.placement(str(placement)) for placement in placements) == placements
+
+
+@pytest.mark.parametrize(
+    "text", ["", "2g.10gb", "2g.10gb@", "@", "2g.10gb@x", "2g.10gb@-1", "2g.10gb@1.0", "2g.10gb@٢"]
+)
+def test_malformed_placement_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(InvalidPlacementError, match=r"is no placement; write profile@start, e.g. 1g.5gb@0"):
+        A100.placement(text)
+
+
+@pytest.mark.parametrize("start", ["1", "6", "8", "00", pytest.param("9" * 5000, id="huge")])
+def test_impossible_start_is_refused_with_the_possible_ones(start: str) -> None:
+    with pytest.raises(InvalidPlacementError, match=r"cannot start at memory slice .* on a100-40gb; allowed: 0, 2, 4$"):
+        A100.placement(f"2g.10gb@{start}")
+
+
+def test_unknown_profile_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UnknownProfileError, match=r"a30-24gb has no MIG profile '3g.20gb'; it has 1g.6gb, 1g.6gb\+me"):
+        A30.placement("3g.20gb@0")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("4g.20gb@0", "3g.20gb@0", True),
+        ("4g.20gb@0", "3g.20gb@4", False),
+        ("1g.5gb@1", "2g.10gb@0", True),
+        ("1g.5gb@2", "2g.10gb@0", False),
+    ],
+)
+def test_placements_overlap_iff_they_share_a_memory_slice(first: str, second: str, *, expected: bool) -> None:
+    a, b = A100.placement(first), A100.placement(second)
+    assert (a.overlaps(b), b.overlaps(a)) == (expected, expected)
+
+
+@pytest.mark.parametrize(
+    ("large", "small", "expected"),
+    [
+        ("2g.10gb", "1g.10gb", True),
+        ("1g.10gb", "2g.10gb", False),
+        ("4g.20gb", "3g.20gb", True),
+        ("3g.20gb", "4g.20gb", False),
+        ("1g.5gb", "1g.10gb", False),
+        ("3g.20gb", "3g.20gb", True),
+    ],
+)
+def test_at_least_as_large_means_in_compute_and_memory(large: str, small: str, *, expected: bool) -> None:
+    assert A100.profile(large).is_at_least(A100.profile(small)) is expected
+
+
+def test_owned_layout_is_sorted_by_start() -> None:
+    entries = [(A100.placement("1g.5gb@6"), "bert"), (A100.placement("4g.20gb@0"), "resnet")]
+    assert OwnedLayout.of(entries).entries == tuple(reversed(entries))
+
+
+def test_owned_layout_knows_each_owner_and_nobody_elsewhere() -> None:
+    held, free = A100.placement("4g.20gb@0"), A100.placement("1g.5gb@6")
+    owned = OwnedLayout.of([(held, "resnet")])
+    assert (owned.owner(held), owned.owner(free)) == ("resnet", None)
+
+
+def test_owned_layout_can_be_made_with_its_owners_type_spelled_out() -> None:
+    assert OwnedLayout[str]().entries == ()
+
+
+def test_owned_layout_without_owners_is_the_layout() -> None:
+    layout = A100.layout(map(A100.placement, ("4g.20gb@0", "1g.5gb@6")))
+    assert OwnedLayout.of((placement, "bert") for placement in layout).layout == layout

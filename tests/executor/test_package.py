@@ -1,0 +1,16 @@
+import subprocess
+import sys
+
+MODULES = ("mig", "catalogue", "errors", "transition", "clock", "gpu", "sim")
+LOOK = """
+import importlib, sys
+for module in sys.argv[1:]:
+    importlib.import_module(f"executor.{module}")
+print(*sorted({name.partition(".")[0] for name in sys.modules}))
+"""
+
+
+def test_executor_imports_nothing_beyond_the_standard_library() -> None:
+    done = subprocess.run([sys.executable, "-I", "-c", LOOK, *MODULES], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert loaded.isdisjoint({"numpy", "numba", "pulp", "torch", "pynvml", "planner", "workloads", "migrator"})
