@@ -1,0 +1,43 @@
+"""How long a worker takes for a batch: measured points, and straight lines between them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import pairwise
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyCurve:
+    """Seconds for one batch by batch size, for one worker on one profile with its neighbours running.
+
+    Attributes:
+        batches: Measured batch sizes, ascending, at least one.
+        latency_s: Seconds for each, > 0.
+    """
+
+    batches: tuple[int, ...]
+    latency_s: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        ascending = all(a < b for a, b in pairwise(self.batches))
+        if not self.batches or len(self.batches) != len(self.latency_s) or not ascending:
+            raise ValueError(f"a latency curve needs ascending batches and as many latencies, got {self}")
+
+    def at(self, batch: int) -> float:
+        """Seconds for ``batch`` requests: linear between measured batches.
+
+        Below the smallest measured batch its latency holds; above the largest, the last two
+        points' line goes on (or the throughput of the only one).
+        """
+        index = bisect_left(self.batches, batch)
+        if index < len(self.batches) and self.batches[index] == batch:
+            return self.latency_s[index]
+        if index == 0:
+            return self.latency_s[0]
+        if len(self.batches) == 1:
+            return self.latency_s[0] * batch / self.batches[0]
+        index = min(index, len(self.batches) - 1)
+        low, high = self.batches[index - 1], self.batches[index]
+        low_s, high_s = self.latency_s[index - 1], self.latency_s[index]
+        return low_s + (high_s - low_s) * (batch - low) / (high - low)
