@@ -1,0 +1,184 @@
+"""The command line: what users type, and the one place where errors become exit codes.
+
+Commands import what they need when they run, so that ``--help`` and the checks of arguments are
+quick: importing this module brings in neither numpy, numba, PuLP nor torch.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from migrator.console import complain
+from migrator.errors import MigratorError
+
+app = typer.Typer(
+    name="migrator",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Share a MIG GPU among continually retrained models so that goodput is highest.",
+    epilog="Start with: [bold]migrator run configs/quickstart.yaml[/]",
+)
+gpu_app = typer.Typer(no_args_is_help=True, help="GPU models and the layouts that they can take.")
+app.add_typer(gpu_app, name="gpu")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program instead of tables.")]
+
+
+def _print_version(value: bool) -> None:  # typer calls it by position, and by this name
+    if value:
+        from importlib.metadata import version  # noqa: PLC0415 - rarely needed
+
+        typer.echo(f"migrator {version('migrator')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog="Example: [bold]migrator run configs/quickstart.yaml --windows 2 --out runs/try[/]")
+def run(
+    config: Annotated[Path, typer.Argument(help="The config file (YAML); see docs/configuration.md.")],
+    *,
+    windows: Annotated[int | None, typer.Option(min=1, help="How many windows, instead of the config's.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="The seed, instead of the config's.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; it must not exist. Default: runs/NAME.")] = None,
+) -> None:
+    """Run a multi-tenant workload and report its goodput per window."""
+    from migrator.commands.run import run_command  # noqa: PLC0415
+
+    run_command(config, windows=windows, seed=seed, out=out)
+
+
+@app.command(epilog="Example: [bold]migrator report runs/quickstart --json[/]")
+def report(
+    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Show what a run came to: per window and tenant, and totals."""
+    from migrator.commands.report import report_command  # noqa: PLC0415
+
+    report_command(run, as_json=as_json)
+
+
+@app.command(
+    epilog="Examples: [bold]migrator plan configs/quickstart.yaml --window 1[/]   "
+    "[bold]migrator plan --problem problem.json --engine milp --json[/]"
+)
+def plan(
+    config: Annotated[Path | None, typer.Argument(help="A run's config, to plan one of its windows.")] = None,
+    *,
+    window: Annotated[int, typer.Option(min=0, help="Which window; those before it are planned too.")] = 0,
+    problem: Annotated[Path | None, typer.Option(help="A problem file (JSON or YAML) instead of a config.")] = None,
+    engine: Annotated[str | None, typer.Option(help="paper: milp, greedy; physical: physical, greedy.")] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(min=0.0, help="Seconds until the best plan so far is taken.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the plan as JSON to this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Solve one window offline and show its plan, without any GPU."""
+    from migrator.commands.plan import plan_config_command, plan_problem_command  # noqa: PLC0415
+
+    if (config is None) == (problem is None):
+        raise typer.BadParameter("give either a CONFIG or --problem FILE")
+    if problem is not None:
+        plan_problem_command(problem, engine=engine, time_limit_s=time_limit, out=out, as_json=as_json)
+    elif config is not None:
+        if engine is not None or time_limit is not None:
+            raise typer.BadParameter("--engine and --time-limit go with --problem; a config plans as its run would")
+        plan_config_command(config, window=window, out=out, as_json=as_json)
+
+
+@app.command(epilog="Example: [bold]migrator verify plan.json problem.json[/]")
+def verify(
+    plan: Annotated[Path, typer.Argument(help="A plan, as written by plan --problem --json or --out.")],
+    problem: Annotated[Path, typer.Argument(help="The problem file that it answers.")],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Check a plan against every rule and recompute its goodput, with code that no engine uses."""
+    from migrator.commands.verify import verify_command  # noqa: PLC0415
+
+    verify_command(plan, problem, as_json=as_json)
+
+
+@gpu_app.command("models", epilog="Example: [bold]migrator gpu models[/]")
+def gpu_models(*, as_json: Json = False) -> None:
+    """List the GPU models of the catalogue with their profiles."""
+    from migrator.commands.gpu import models_command  # noqa: PLC0415
+
+    models_command(as_json=as_json)
+
+
+@gpu_app.command("layouts", epilog="Example: [bold]migrator gpu layouts a100-40gb[/]")
+def gpu_layouts(
+    model: Annotated[str, typer.Argument(help="A GPU model, e.g. a100-80gb; see gpu models.")],
+    *,
+    every: Annotated[bool, typer.Option("--all", help="Every layout, not only the maximal ones.")] = False,
+    profiles: Annotated[str | None, typer.Option(help="Comma-separated; default: the standard ones.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the layouts that a GPU model can take, derived from its placements."""
+    from migrator.commands.gpu import layouts_command  # noqa: PLC0415
+
+    layouts_command(model, every=every, profiles=profiles, as_json=as_json)
+
+
+def main() -> None:
+    """Run the command line; every error ends in one line and its exit code, never in a traceback.
+
+    With ``MIGRATOR_TRACEBACK=1`` unforeseen errors show theirs, for bug reports.
+    """
+    try:
+        app(standalone_mode=False)
+    except (typer.Exit, SystemExit) as ending:
+        code = getattr(ending, "exit_code", getattr(ending, "code", 0))
+        sys.exit(code)
+    except BaseException as error:  # noqa: BLE001 - the last line of defence of the whole program
+        sys.exit(_told(error))
+
+
+def _told(error: BaseException) -> int:
+    """Tell the user of an error in one line; the exit code."""
+    from migrator.exit_codes import ExitCode, exit_code_of  # noqa: PLC0415 - only when something is wrong
+
+    if _is_usage(error):
+        complain(error.format_message())  # type: ignore[attr-defined]
+        return ExitCode.BAD_INPUT
+    code = exit_code_of(error)
+    if code is ExitCode.INTERRUPTED:
+        complain("interrupted")
+    elif isinstance(error, BrokenPipeError):
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # the reader left: nothing to say, nobody to tell
+        return ExitCode.DONE
+    elif isinstance(error, MigratorError) or code is not ExitCode.FAILED:
+        complain(str(error))
+    elif isinstance(error, OSError):
+        complain(f"{error.filename or 'input/output'}: {error.strerror or error}")
+    elif os.environ.get("MIGRATOR_TRACEBACK"):
+        raise error
+    else:
+        complain(f"unforeseen {type(error).__name__}: {error}; MIGRATOR_TRACEBACK=1 shows where, please report it")
+    return code
+
+
+def _is_usage(error: BaseException) -> bool:
+    return hasattr(error, "format_message") and hasattr(error, "exit_code")

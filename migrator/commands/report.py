@@ -1,0 +1,24 @@
+"""``migrator report``: what a log says, as tables or JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from migrator.console import output, print_json
+from migrator.report import report_of
+from migrator.reporters.as_json import report_to_json
+from migrator.reporters.terminal import print_report
+from migrator.runlog import read_log
+
+
+def report_command(folder: Path, *, as_json: bool) -> None:
+    """Print the report of the run in ``folder``.
+
+    Raises:
+        LogError: The folder holds no log of ours.
+    """
+    report = report_of(read_log(folder))
+    if as_json:
+        print_json(report_to_json(report))
+    else:
+        print_report(report, output())

@@ -1,0 +1,68 @@
+"""``migrator run``: put the run together, refuse what cannot work, then carry it out with its log open."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from rich.markup import escape
+
+from migrator import events
+from migrator.assembly import Setting, assemble, simulated_applier
+from migrator.config import config_yaml, read_config
+from migrator.console import output, progress
+from migrator.errors import RunFolderError
+from migrator.loop import Loop
+from migrator.planning import PlannedWindow, accuracy_at_start, plan_window, require_plan
+from migrator.report import report_of
+from migrator.reporters.live import LiveView, PlainView
+from migrator.reporters.terminal import print_report
+from migrator.runlog import RunLog, free_run_folder, read_log
+
+RUNS = Path("runs")
+"""Where runs go unless ``--out`` says otherwise."""
+
+
+def run_command(config_path: Path, *, windows: int | None, seed: int | None, out: Path | None) -> None:
+    """Run a config and print its report.
+
+    Nothing is written before the config is checked and window 0 has a plan.
+
+    Raises:
+        ConfigError: The config cannot be used.
+        RunFolderError: The folder exists already.
+        InfeasibleError: Window 0 cannot be planned.
+    """
+    config = read_config(config_path, windows=windows, seed=seed)
+    folder = free_run_folder(RUNS, config.name) if out is None else out
+    if folder.exists():
+        raise RunFolderError(f"{folder} exists already; give --out another folder, runs are never overwritten")
+    setting = assemble(config)
+    console = progress()
+    with closing(LiveView(setting, console) if console.is_terminal else PlainView(setting, console)) as view:
+        view.planning(0)
+        first = _first_plan(setting)
+        require_plan(first)
+        with RunLog(folder, config_yaml(setting.config)) as log:
+            _carry_out(setting, first, log, view)
+    print_report(report_of(read_log(folder)), output())
+    output().print(f"\nThe run is in [bold]{escape(str(folder))}[/]. To look further:")
+    output().print(f"  migrator report {escape(str(folder))} --json")
+    output().print(f"  migrator plan {escape(str(config_path))} --window 1")
+
+
+def _first_plan(setting: Setting) -> PlannedWindow:
+    accuracies = [accuracy_at_start(setting, 0, 0.0, index, retrained=True) for index in range(len(setting.tenants))]
+    return plan_window(setting, 0, None, accuracies)
+
+
+def _carry_out(setting: Setting, first: PlannedWindow, log: RunLog, view: LiveView | PlainView) -> None:
+    log.append("run_started", events.run_started(setting), wall=events.wall())
+    # The first layout goes up before second 0; the clock starts early enough for all of it.
+    lead_s = first.problem.epoch_steps * setting.config.step_s
+    applier = simulated_applier(setting, -lead_s)
+    try:
+        Loop(setting, applier, log, view).run(first)
+    except KeyboardInterrupt:
+        log.append("interrupted", {"now_s": applier.now_s})
+        raise

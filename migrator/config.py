@@ -1,0 +1,295 @@
+"""A run's configuration: a YAML file, validated key by key.
+
+Every key is documented in ``docs/configuration.md``; unknown keys are refused with the nearest
+known one. Paths are relative to the config file. Whether traces, profiles and SLOs fit together
+is checked when the run is put together (``migrator.assembly``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from executor.catalogue import gpu_model
+from executor.errors import ExecutorError
+from migrator.errors import ConfigError
+
+MAX_TENANTS = 6
+"""As in ``planner.problem``; repeated here so that reading a config needs no numpy. A test holds them equal."""
+
+SHIPPED_TRACES = ("azure-conv", "azure-code")
+"""As in ``workloads.trace_file``, for the same reason, and held equal by the same test."""
+
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Section(BaseModel):
+    """A part of the config: frozen, strictly typed, finite numbers only, no unknown keys."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_keys(cls, data: object) -> object:
+        if isinstance(data, Mapping):
+            for key in data:
+                if key not in cls.model_fields:
+                    nearest = get_close_matches(str(key), cls.model_fields, n=1, cutoff=0.5)
+                    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+                    raise ValueError(f"unknown key {key!r}; {hint}known: {', '.join(cls.model_fields)}")
+        return data
+
+
+class GpuConfig(Section):
+    """Which GPU, and whether it is simulated."""
+
+    model: str
+    backend: Literal["sim"] = "sim"
+
+    @field_validator("model")
+    @classmethod
+    def _model_is_catalogued(cls, name: str) -> str:
+        try:
+            gpu_model(name)
+        except ExecutorError as error:
+            raise ValueError(str(error)) from None
+        return name
+
+
+class ScaleConfig(Section):
+    """How a trace becomes requests; ``factor`` may be left to ``load``."""
+
+    method: Literal["poisson", "copies", "thin"] = "poisson"
+    factor: Positive | None = None
+    smooth_s: Count = 10
+
+
+class ArrivalsConfig(Section):
+    """Where a tenant's requests come from: a trace, or Poisson arrivals at ``rate_rps``."""
+
+    trace: str | None = None
+    format: Literal["counts", "azure", "timestamps"] | None = None
+    rate_rps: NonNegative | None = None
+    offset_s: NonNegative | None = None
+    loop: bool = False
+    scale: ScaleConfig = ScaleConfig()
+
+    @model_validator(mode="after")
+    def _one_source(self) -> ArrivalsConfig:
+        if (self.trace is None) == (self.rate_rps is None):
+            raise ValueError("give either 'trace' (a name or a file) or 'rate_rps' (Poisson arrivals)")
+        return self
+
+
+class RetrainingConfig(Section):
+    """How much data one retraining goes through, and in how many of the run's windows there is one."""
+
+    samples: Count
+    epochs: Count = 1
+    windows: Annotated[int, Field(ge=0)] | None = None
+
+
+class AccuracyConfig(Section):
+    """Share of correct answers in a window, before and after its retraining ends."""
+
+    before: Fraction
+    after: Fraction
+
+
+class TenantConfig(Section):
+    """One model with its traffic."""
+
+    name: Annotated[str, Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    model: str
+    slo_ms: Positive
+    arrivals: ArrivalsConfig
+    accuracy: AccuracyConfig | Annotated[list[AccuracyConfig], Field(min_length=1)]
+    retraining: RetrainingConfig | None = None
+    batch: Count | Literal["auto"] = "auto"
+    processes: Count | Literal["auto"] = "auto"
+    min_profile: str | None = None
+    weight: NonNegative = 1.0
+    load_share: Positive = 1.0
+    worker_start_s: NonNegative | None = None
+    retraining_start_s: NonNegative | None = None
+
+    @property
+    def accuracies(self) -> list[AccuracyConfig]:
+        """The accuracies as a list; its last entry holds for all later windows."""
+        return self.accuracy if isinstance(self.accuracy, list) else [self.accuracy]
+
+
+class ForecastConfig(Section):
+    """Which forecaster, and from how much history."""
+
+    method: Literal["ewma", "seasonal-naive"] = "ewma"
+    history_s: Positive = 600.0
+    half_life_s: Positive = 20.0
+    season_s: Positive = 200.0
+    n_paths: Count = 32
+
+
+class PlannerConfig(Section):
+    """How hard to plan; in work, never in seconds, so that a run repeats byte for byte."""
+
+    max_schedules: Count = 400
+    switch_s: NonNegative | None = None
+    planning_s: NonNegative = 0.0
+
+
+class SimulationConfig(Section):
+    """What the simulated GPU does beyond its medians; both are spreads (sigma) of a lognormal factor."""
+
+    start_jitter: NonNegative = 0.0
+    service_jitter: NonNegative = 0.0
+
+
+class Config(Section):
+    """A whole run."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")] = "run"
+    seed: Annotated[int, Field(ge=0)] = 0
+    gpu: GpuConfig
+    window_s: Positive = 200.0
+    step_s: Positive = 1.0
+    windows: Count = 4
+    load: Positive | None = None
+    profiles: str | None = None
+    forecast: ForecastConfig = ForecastConfig()
+    planner: PlannerConfig = PlannerConfig()
+    simulation: SimulationConfig = SimulationConfig()
+    tenants: Annotated[list[TenantConfig], Field(min_length=1)]
+
+    @field_validator("tenants")
+    @classmethod
+    def _tenants_are_few_and_distinct(cls, tenants: list[TenantConfig]) -> list[TenantConfig]:
+        if len(tenants) > MAX_TENANTS:
+            raise ValueError(f"{len(tenants)} tenants given; at most {MAX_TENANTS} can share a GPU")
+        names = [tenant.name for tenant in tenants]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two tenants are called {name!r}; names must differ")
+        return tenants
+
+    @model_validator(mode="after")
+    def _times_are_whole_steps(self) -> Config:
+        for key in ("window_s", "forecast.history_s"):
+            seconds = self.window_s if key == "window_s" else self.forecast.history_s
+            n_steps = seconds / self.step_s
+            if abs(n_steps - round(n_steps)) > 1e-6 or round(n_steps) < 1:
+                raise ValueError(
+                    f"{key} is {seconds:g}; a whole number of steps of {self.step_s:g} s is needed"
+                )
+        if self.window_s != round(self.window_s):
+            raise ValueError(f"window_s is {self.window_s:g}; whole seconds are needed")
+        if self.planner.planning_s >= self.window_s:
+            raise ValueError(f"planner.planning_s is {self.planner.planning_s:g}; less than window_s is needed")
+        return self
+
+    @property
+    def n_steps(self) -> int:
+        """Steps a window."""
+        return round(self.window_s / self.step_s)
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML in which a key given twice is an error instead of a silent choice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[object] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, str) and key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
+            seen.add(key if isinstance(key, str) else id(key_node))
+        return super().construct_mapping(node, deep=deep)
+
+
+def read_config(path: Path, **overrides: object) -> Config:
+    """The validated config in ``path``; ``overrides`` replace top-level keys when not ``None``.
+
+    The run's name defaults to the file's stem. Relative file names in it become relative to the file.
+
+    Raises:
+        ConfigError: Missing, unreadable or not YAML; an unknown key; a value outside its range.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is no UTF-8 text") from None
+    try:
+        data = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: is not YAML: {_yaml_problem(error)}") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: holds no mapping of keys; a config starts with e.g. 'gpu:'")
+    data.setdefault("name", path.stem)
+    data.update({key: value for key, value in overrides.items() if value is not None})
+    return _with_absolute_paths(validate_config(data, str(path)), path.parent)
+
+
+def validate_config(data: Mapping[Any, Any], origin: str) -> Config:
+    """The config in ``data``; ``origin`` names it in the message.
+
+    Raises:
+        ConfigError: One line for the first thing that is wrong.
+    """
+    try:
+        return Config.model_validate(dict(data))
+    except ValidationError as error:
+        first = error.errors()[0]
+        # Tags of the branches that pydantic tried are no keys of the user's file.
+        parts = [part for part in first["loc"] if not (isinstance(part, str) and _is_branch_tag(part))]
+        key = ".".join(map(str, parts))
+        message = first["msg"].removeprefix("Value error, ")
+        value = first.get("input")
+        shown = f" (got {value!r})" if isinstance(value, (str, int, float, bool)) or value is None else ""
+        raise ConfigError(f"{origin}: {key + ': ' if key else ''}{message}{shown}") from None
+
+
+def _is_branch_tag(part: str) -> bool:
+    return part.startswith(("constrained-", "list[", "literal[", "function-")) or part in {
+        "AccuracyConfig",
+        "int",
+        "float",
+        "str",
+        "none",
+    }
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return f"line {mark.line + 1}: {problem}" if mark is not None else str(problem)
+
+
+def _with_absolute_paths(config: Config, folder: Path) -> Config:
+    def absolute(text: str) -> str:
+        return str((folder / text).resolve())
+
+    def localised(tenant: TenantConfig) -> TenantConfig:
+        trace = tenant.arrivals.trace
+        if trace is None or trace in SHIPPED_TRACES:
+            return tenant
+        arrivals = tenant.arrivals.model_copy(update={"trace": absolute(trace)})
+        return tenant.model_copy(update={"arrivals": arrivals})
+
+    update: dict[str, object] = {"tenants": [localised(tenant) for tenant in config.tenants]}
+    if config.profiles is not None:
+        update["profiles"] = absolute(config.profiles)
+    return config.model_copy(update=update)
+
+
+def config_yaml(config: Config) -> str:
+    """The config as YAML, every default written out."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

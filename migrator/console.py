@@ -1,0 +1,32 @@
+"""Where text leaves the program: results to standard output, progress and complaints to standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.markup import escape
+
+
+def output() -> Console:
+    """The console for results. Into a pipe it is wide enough that no table row breaks."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=max(console.width, 140))
+
+
+def progress() -> Console:
+    """The console for progress and everything that is no result."""
+    return Console(stderr=True, highlight=False)
+
+
+def complain(message: str) -> None:
+    """One line on standard error; line breaks inside the message become spaces."""
+    line = " ".join(message.split())
+    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {escape(line)}")
+
+
+def print_json(value: Mapping[str, object]) -> None:
+    """``value`` as indented JSON on standard output."""
+    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")

@@ -1,0 +1,141 @@
+"""The loop: forecast, plan, apply, serve, report, window after window.
+
+Nothing here knows whether the GPU is simulated: it is handed an ``Applier`` on some GPU and clock.
+Requests are simulated up to each change, then the change is carried out, and so on; a window is
+reported when its last request is resolved, which is a moment after the next window has begun.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Protocol
+
+from executor.mig import OwnedLayout
+from migrator import events
+from migrator.apply import Applier, ChangeOutcome
+from migrator.assembly import Setting
+from migrator.changes import Change, changes_of
+from migrator.planning import PlannedWindow, accuracy_at_start, plan_window
+from migrator.runlog import RunLog
+from migrator.serving_run import ServingRun
+from planner.problem import Owner, PhysicalState, Task
+from workloads.tally import Totals
+
+PIECE_S = 5.0
+"""Seconds of the run after which a view is told how far it is."""
+
+
+class View(Protocol):
+    """Somebody who watches a run."""
+
+    def planning(self, window: int) -> None:
+        """A window's plan is being made."""
+
+    def planned(self, planned: PlannedWindow) -> None:
+        """The plan is there and checked."""
+
+    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner]) -> None:
+        """Requests are served up to ``now_s``; ``totals`` of the run so far."""
+
+    def settled(self, window: int, totals: Totals) -> None:
+        """A window is in the log; ``totals`` are its own."""
+
+
+class Loop:
+    """One run in progress."""
+
+    def __init__(self, setting: Setting, applier: Applier, log: RunLog, view: View) -> None:
+        self._setting = setting
+        self._applier = applier
+        self._log = log
+        self._view = view
+        self._serving = ServingRun(setting)
+        self._accuracies = [0.0] * len(setting.tenants)
+        self._finish_s: dict[str, float] = {}
+
+    def run(self, first: PlannedWindow) -> None:
+        """Carry out all windows; ``first`` is the plan of window 0, made before anything was written.
+
+        Raises:
+            InfeasibleError: Window 0 has no plan, so there is no layout to keep.
+            GpuError: The GPU refused a change.
+            OSError: The log cannot be written.
+        """
+        state: PhysicalState | None = None
+        for window in range(self._setting.config.windows):
+            self._open_window(window)
+            if window == 0:
+                planned = first
+            else:
+                self._view.planning(window)
+                planned = plan_window(self._setting, window, state, self._accuracies)
+            self._view.planned(planned)
+            self._log.append(
+                "window_started",
+                events.window_started(self._setting, planned, self._accuracies),
+                wall={"solve_s": planned.plan.solve_s},
+            )
+            if window == 0:
+                self._bring_up(planned)
+            self._carry_out(planned)
+            state = planned.next_state
+        self._serve_until(float("inf"), self._setting.config.windows - 1)
+        self._log.append("run_finished", {"windows": self._setting.config.windows})
+        self._log.sync()
+
+    def _open_window(self, window: int) -> None:
+        """Set what the models in service give from the window's start on."""
+        start_s = window * self._setting.config.window_s
+        for index, tenant in enumerate(self._setting.tenants):
+            retrained = self._finish_s.pop(tenant.name, float("inf")) <= start_s
+            was = self._accuracies[index]
+            self._accuracies[index] = accuracy_at_start(self._setting, window, was, index, retrained=retrained)
+            self._serving.set_accuracy(index, start_s, self._accuracies[index])
+
+    def _bring_up(self, planned: PlannedWindow) -> None:
+        """Put the first layout up before the first window, so that it serves from its first second."""
+        first = changes_of(planned.plan, 0.0, self._setting.config.step_s)[0]
+        entries = [(placement, owner) for placement, owner in first.layout.entries if owner.task is Task.INFERENCE]
+        change = Change(self._applier.now_s, OwnedLayout.of(entries), first.promised_s)
+        self._record(0, self._applier.apply(change, {}))
+
+    def _carry_out(self, planned: PlannedWindow) -> None:
+        """Serve and change the layout by turns, until the window's end."""
+        config = self._setting.config
+        start_s = planned.window * config.window_s
+        plan_s = start_s + planned.plan_from_step * config.step_s
+        for change in changes_of(planned.plan, plan_s, config.step_s):
+            self._serve_until(self._applier.begin_s(change), planned.window)
+            self._record(planned.window, self._applier.apply(change, self._serving.busy_until_s))
+        self._serve_until(start_s + config.window_s, planned.window)
+
+    def _serve_until(self, until_s: float, window: int) -> None:
+        """Serve up to ``until_s``, in pieces that a view can follow, and log what gets settled on the way."""
+        while self._serving.now_s < until_s:
+            end_s = min(until_s, self._serving.now_s + PIECE_S) if until_s < float("inf") else until_s
+            self._serving.advance(end_s, partial(self._applier.servers, since_s=self._serving.now_s))
+            if end_s < float("inf"):
+                self._view.reached(end_s, self._serving.totals, self._applier.layout)
+            for settled in self._serving.settled(window):
+                self._log.append("window_finished", events.window_finished(settled))
+                self._log.sync()
+                self._view.settled(settled.window, sum((item.totals for item in settled.counts), Totals()))
+
+    def _record(self, window: int, outcome: ChangeOutcome) -> None:
+        """Log a change, and let the retrainings that it starts take effect when they are done."""
+        if outcome.is_empty:
+            return
+        self._log.append("change", events.change(window, outcome, self._applier.layout))
+        names = [tenant.name for tenant in self._setting.tenants]
+        for item in outcome.started:
+            if item.finish_s is not None:
+                index = names.index(item.owner.tenant)
+                self._finish_s[item.owner.tenant] = item.finish_s
+                self._serving.set_accuracy(index, item.finish_s, self._accuracy_from(index, window, item.finish_s))
+
+    def _accuracy_from(self, tenant_index: int, window: int, finish_s: float) -> float:
+        """What a model retrained in ``window`` gives from ``finish_s`` on; late ones meet the next window's drift."""
+        tenant = self._setting.tenants[tenant_index]
+        if finish_s < (window + 1) * self._setting.config.window_s:
+            return tenant.accuracy_in(window).after
+        return tenant.accuracy_in(window + 1).before

@@ -1,0 +1,152 @@
+"""Plans a run's windows one after the other: forecast, problem, plan, independent check, next state.
+
+``migrator run`` and ``migrator plan CONFIG --window K`` go through here alike, so the plan that a
+user inspects is the plan that a run executes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from forecaster.forecast import Forecast
+from migrator.assembly import Setting
+from migrator.changes import kept_plan, shifted, state_after
+from migrator.errors import InfeasibleError
+from planner.budget import Budget
+from planner.build import WindowTerms, window_problem
+from planner.plan import MigPlan
+from planner.problem import PhysicalState, Problem, Task
+from planner.solve import solve
+from planner.verify import Verification, verify
+
+
+@dataclass(frozen=True)
+class PlannedWindow:
+    """One window's forecast and plan.
+
+    Attributes:
+        window: Its number.
+        plan_from_step: First step that the plan covers; before it, while planning takes its time,
+            the old layout serves.
+        forecast: Of the whole window.
+        problem: Of the steps from ``plan_from_step`` on.
+        plan: The plan in force; one that changes nothing where the solve gave none.
+        verification: What the independent checker says of it; ``None`` where the solve gave none.
+    """
+
+    window: int
+    plan_from_step: int
+    forecast: Forecast
+    problem: Problem
+    plan: MigPlan
+    verification: Verification | None
+
+    @property
+    def retrained(self) -> frozenset[str]:
+        """Tenants whose retraining the plan ends within the window."""
+        lifetimes = self.plan.lifetimes
+        return frozenset(item.owner.tenant for item in lifetimes if item.owner.task is Task.RETRAINING)
+
+    @property
+    def next_state(self) -> PhysicalState:
+        """What the plan leaves to the next window."""
+        return state_after(self.plan)
+
+
+def plan_window(
+    setting: Setting, window: int, state: PhysicalState | None, accuracy_before: Sequence[float]
+) -> PlannedWindow:
+    """The plan of one window, from the arrivals before it alone.
+
+    ``accuracy_before`` ``(n_tenants,)`` is what the models in service give at its start.
+
+    Raises:
+        PlannerError: The parts do not make a problem, or the solver failed.
+    """
+    config = setting.config
+    forecast = setting.forecaster.forecast(
+        setting.history_rps(window),
+        config.n_steps,
+        config.forecast.n_paths,
+        np.random.default_rng([config.seed, window]),
+    )
+    plan_from_step = 0 if state is None else setting.planning_steps
+    problem = window_problem(
+        setting.gpu,
+        setting.tenants,
+        _window_terms(setting, window, accuracy_before),
+        _from_step(forecast, plan_from_step),
+        step_s=config.step_s,
+        initial=None if state is None else shifted(state, plan_from_step),
+        switch_s=config.planner.switch_s,
+    )
+    plan = solve(problem, budget=Budget(max_nodes=config.planner.max_schedules))
+    verification = verify(problem, plan) if plan.status.has_plan else None
+    if verification is None or verification.violations:
+        plan = kept_plan(problem, plan)
+    return PlannedWindow(window, plan_from_step, forecast, problem, plan, verification)
+
+
+def _window_terms(setting: Setting, window: int, accuracy_before: Sequence[float]) -> list[WindowTerms]:
+    return [
+        WindowTerms(before, tenant.accuracy_in(window).after, tenant.retrains_in(window))
+        for tenant, before in zip(setting.tenants, accuracy_before, strict=True)
+    ]
+
+
+def _from_step(forecast: Forecast, step: int) -> Forecast:
+    if step == 0:
+        return forecast
+    return Forecast(
+        method=forecast.method,
+        mean_rps=forecast.mean_rps[step:].copy(),
+        quantile_levels=forecast.quantile_levels,
+        quantiles_rps=forecast.quantiles_rps[:, step:].copy(),
+        paths_rps=forecast.paths_rps[:, step:].copy(),
+    )
+
+
+def accuracy_at_start(setting: Setting, window: int, was: float, tenant_index: int, *, retrained: bool) -> float:
+    """What a tenant's model gives at the start of a window, given what it gave before and whether it was retrained.
+
+    A model retrained in the last window starts at the config's ``before``. One that was not stays
+    behind: its old accuracy goes on, or the window's ``before`` where that is lower still.
+    """
+    before = setting.tenants[tenant_index].accuracy_in(window).before
+    if window == 0 or retrained or not setting.tenants[tenant_index].retrains_in(window - 1):
+        return before
+    return min(was, before)
+
+
+def plan_through(setting: Setting, last_window: int) -> list[PlannedWindow]:
+    """The plans of windows 0 … ``last_window``, each from the state that the one before promises."""
+    state: PhysicalState | None = None
+    accuracies = [0.0] * len(setting.tenants)
+    retrained: frozenset[str] = frozenset()
+    planned: list[PlannedWindow] = []
+    for window in range(last_window + 1):
+        accuracies = [
+            accuracy_at_start(setting, window, accuracies[index], index, retrained=tenant.name in retrained)
+            for index, tenant in enumerate(setting.tenants)
+        ]
+        planned.append(plan_window(setting, window, state, accuracies))
+        state, retrained = planned[-1].next_state, planned[-1].retrained
+    return planned
+
+
+def require_plan(planned: PlannedWindow) -> None:
+    """Refuse a window 0 without a plan.
+
+    Raises:
+        InfeasibleError: Naming the tenant and the rule, or that the solver found nothing in its budget.
+    """
+    if planned.verification is not None and not planned.verification.violations:
+        return
+    reason = planned.plan.infeasibility
+    if reason is None:
+        raise InfeasibleError(f"window {planned.window}: no plan within the budget ({planned.plan.status})")
+    tenant = f"tenant {reason.tenant}: " if reason.tenant else ""
+    raise InfeasibleError(f"window {planned.window}: {tenant}{reason.message} ({reason.rule})")

@@ -1,0 +1,1 @@
+"""Renderings of what a log holds: data in, text out."""

@@ -1,0 +1,110 @@
+"""All tenants' requests over a run: advanced together, tallied by window, told apart when a window is settled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from migrator.assembly import Setting
+from workloads.serving import AccuracyTimeline, QueueState, Requests, Server, ServiceJitter, advance, requests_of
+from workloads.tally import SecondCounts, Totals, merge, tally
+
+
+@dataclass(frozen=True)
+class SettledWindow:
+    """A window of which every request is resolved, with one tally a tenant."""
+
+    window: int
+    counts: tuple[SecondCounts, ...]
+
+
+class ServingRun:
+    """The queues of all tenants, from second 0 of the run on."""
+
+    def __init__(self, setting: Setting) -> None:
+        config = setting.config
+        self._window_s = round(config.window_s)
+        self._requests: tuple[Requests, ...] = tuple(
+            requests_of(tenant.name, tenant.slo_s, arrivals.times_s, config.seed)
+            for tenant, arrivals in zip(setting.tenants, setting.arrivals, strict=True)
+        )
+        self._states = [QueueState() for _ in self._requests]
+        self._accuracies: list[dict[float, float]] = [{} for _ in self._requests]
+        sigma = config.simulation.service_jitter
+        self._jitter = ServiceJitter(config.seed, sigma) if sigma > 0 else None
+        self._parts: dict[int, list[list[SecondCounts]]] = {}
+        self._n_settled = 0
+        self._totals = Totals()
+
+    @property
+    def now_s(self) -> float:
+        """How far all queues have come."""
+        return self._states[0].now_s
+
+    @property
+    def totals(self) -> Totals:
+        """Everything resolved so far, all tenants together."""
+        return self._totals
+
+    @property
+    def busy_until_s(self) -> Mapping[str, float]:
+        """By server id, when the batch in service at :attr:`now_s` ends."""
+        return {server_id: end_s for state in self._states for server_id, end_s in state.busy_until.items()}
+
+    def set_accuracy(self, tenant_index: int, from_s: float, accuracy: float) -> None:
+        """From ``from_s``, which is not yet reached, the tenant's answers are right with this probability."""
+        self._accuracies[tenant_index][from_s] = accuracy
+
+    def advance(self, until_s: float, servers: Callable[[str], Sequence[Server]]) -> None:
+        """Bring every queue to ``until_s`` (infinity drains them) with the servers of each tenant."""
+        for index, requests in enumerate(self._requests):
+            timeline = sorted(self._accuracies[index].items())
+            state, outcomes = advance(
+                requests,
+                self._states[index],
+                servers(requests.tenant),
+                AccuracyTimeline(tuple(at for at, _ in timeline), tuple(value for _, value in timeline)),
+                until_s,
+                self._jitter,
+            )
+            self._states[index] = state
+            if outcomes.index.size:
+                resolved_s = requests.arrival_s[outcomes.index]
+                first, last = (int(np.floor(at / self._window_s)) for at in (resolved_s[0], resolved_s[-1]))
+                for window in range(first, last + 1):
+                    self._add(window, index, tally(requests, outcomes, self._window_s, window * self._window_s))
+
+    def settled(self, through_window: int) -> list[SettledWindow]:
+        """The windows up to ``through_window`` that have become settled since last asked, in order."""
+        done: list[SettledWindow] = []
+        while self._n_settled <= through_window and self._is_settled(self._n_settled):
+            done.append(SettledWindow(self._n_settled, self._counts(self._n_settled)))
+            self._parts.pop(self._n_settled, None)
+            self._n_settled += 1
+        return done
+
+    def _is_settled(self, window: int) -> bool:
+        end_s = (window + 1) * self._window_s
+        return all(
+            state.now_s >= end_s and state.head >= np.searchsorted(requests.arrival_s, end_s, side="left")
+            for requests, state in zip(self._requests, self._states, strict=True)
+        )
+
+    def _counts(self, window: int) -> tuple[SecondCounts, ...]:
+        return tuple(merge(parts) for parts in self._parts_of(window))
+
+    def _add(self, window: int, tenant_index: int, part: SecondCounts) -> None:
+        self._parts_of(window)[tenant_index].append(part)
+        self._totals += part.totals
+
+    def _parts_of(self, window: int) -> list[list[SecondCounts]]:
+        """Tallies of the window by tenant; each starts with an empty one, so that a quiet window has one too."""
+        if window not in self._parts:
+            self._parts[window] = [[self._empty(requests, window)] for requests in self._requests]
+        return self._parts[window]
+
+    def _empty(self, requests: Requests, window: int) -> SecondCounts:
+        _, nothing = advance(requests, QueueState(), (), AccuracyTimeline((0.0,), (0.0,)), 0.0)
+        return tally(requests, nothing, self._window_s, window * self._window_s)

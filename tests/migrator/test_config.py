@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+import planner.problem
+import workloads.trace_file
+from migrator import config as config_module
+from migrator.config import Config, config_yaml, read_config, validate_config
+from migrator.errors import ConfigError
+
+
+def test_limits_repeated_for_speed_equal_their_origin() -> None:
+    assert config_module.MAX_TENANTS == planner.problem.MAX_TENANTS
+    assert workloads.trace_file.shipped_trace_names() == config_module.SHIPPED_TRACES
+
+
+def test_small_config_is_read_with_its_defaults(write_config) -> None:
+    config = read_config(write_config())
+    assert (config.n_steps, config.tenants[0].batch, config.planner.planning_s) == (60, "auto", 0.0)
+
+
+def test_name_defaults_to_the_file(write_config) -> None:
+    assert read_config(write_config({"name": None})).name == "config"
+
+
+def test_overrides_replace_top_level_keys(write_config) -> None:
+    config = read_config(write_config(), windows=7, seed=None)
+    assert (config.windows, config.seed) == (7, 3)
+
+
+def test_resolved_config_reads_back_equal(write_config, tmp_path: Path) -> None:
+    config = read_config(write_config())
+    again = tmp_path / "again.yaml"
+    again.write_text(config_yaml(config))
+    assert read_config(again) == config
+
+
+def test_trace_files_are_relative_to_the_config(write_config, tmp_path: Path) -> None:
+    config = read_config(write_config({"tenants.1.arrivals.trace": "traces/my.csv"}))
+    assert config.tenants[1].arrivals.trace == str((tmp_path / "traces" / "my.csv").resolve())
+
+
+def test_quickstart_is_valid() -> None:
+    quickstart = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
+    assert read_config(quickstart).load == 0.7
+
+
+BAD = [
+    ({"tennants": []}, "unknown key 'tennants'; did you mean 'tenants'?"),
+    ({"gpu.modle": "x"}, "gpu: unknown key 'modle'; did you mean 'model'?"),
+    ({"tenants.0.slo": 3}, "tenants.0: unknown key 'slo'; did you mean 'slo_ms'?"),
+    ({"tenants.0.arrivals.scale.faktor": 3}, "did you mean 'factor'?"),
+    ({"gpu.model": "a100"}, "unknown GPU model 'a100'"),
+    ({"gpu.backend": "real"}, "gpu.backend"),
+    ({"window_s": "long"}, "window_s"),
+    ({"window_s": float("nan")}, "window_s"),
+    ({"window_s": 60.5}, "window_s is 60.5"),
+    ({"step_s": 7}, "window_s is 60; a whole number of steps of 7 s"),
+    ({"step_s": 0}, "step_s"),
+    ({"windows": 0}, "windows"),
+    ({"windows": 1.5}, "windows"),
+    ({"windows": True}, "windows"),
+    ({"seed": -1}, "seed"),
+    ({"load": 0}, "load"),
+    ({"planner.planning_s": 60}, "planner.planning_s is 60; less than window_s"),
+    ({"tenants": []}, "tenants"),
+    ({"tenants.1.name": "vision"}, "two tenants are called 'vision'"),
+    ({"tenants.0.name": "no spaces"}, "tenants.0.name"),
+    ({"tenants.0.slo_ms": -3}, "tenants.0.slo_ms"),
+    ({"tenants.0.arrivals.rate_rps": -1}, "tenants.0.arrivals.rate_rps"),
+    ({"tenants.0.arrivals.rate_rps": float("nan")}, "tenants.0.arrivals.rate_rps"),
+    ({"tenants.0.arrivals.rate_rps": None}, "give either 'trace'"),
+    ({"tenants.0.arrivals.trace": "azure-conv"}, "give either 'trace'"),
+    ({"tenants.0.accuracy.before": 1.2}, "tenants.0.accuracy"),
+    ({"tenants.1.accuracy": []}, "tenants.1.accuracy"),
+    ({"tenants.0.batch": 0}, "tenants.0.batch"),
+    ({"tenants.0.batch": "most"}, "tenants.0.batch"),
+    ({"tenants.0.retraining.samples": 0}, "tenants.0.retraining.samples"),
+    ({"forecast.method": "informer"}, "forecast.method"),
+    ({"gpu": None}, "gpu"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD, ids=[message for _, message in BAD])
+def test_bad_values_are_told_in_one_line_with_file_and_key(write_config, changes, message: str) -> None:
+    path = write_config(changes)
+    with pytest.raises(ConfigError) as error:
+        read_config(path)
+    text = str(error.value)
+    assert text.startswith(f"{path}: ")
+    assert message in text
+    assert "\n" not in text
+
+
+def test_seven_tenants_are_too_many(write_config) -> None:
+    tenants = [
+        {**yaml.safe_load(write_config().read_text())["tenants"][0], "name": f"tenant{number}"} for number in range(7)
+    ]
+    with pytest.raises(ConfigError, match="7 tenants given; at most 6"):
+        read_config(write_config({"tenants": tenants}))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", "is not YAML: line 1"),
+        ("- a list", "holds no mapping"),
+        ("", "holds no mapping"),
+        ("seed: 1\nseed: 2\n", "line 2: key 'seed' is given twice"),
+        ("gpu: {model: a, model: b}\n", "key 'model' is given twice"),
+    ],
+)
+def test_what_is_no_config_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="config.yaml") as error:
+        read_config(path)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00x", None])
+def test_unreadable_files_are_refused(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "config.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"config\.yaml"):
+        read_config(path)
+
+
+def test_a_config_is_frozen(write_config) -> None:
+    config = validate_config(yaml.safe_load(write_config().read_text()), "here")
+    assert isinstance(config, Config)
+    with pytest.raises(ValueError, match="frozen"):
+        config.seed = 4
