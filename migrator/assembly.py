@@ -102,26 +102,26 @@ class _TenantSetting:
     load: float
 
 
-def assemble(config: Config) -> Setting:
-    """The setting that a config describes.
+def assemble(config: Config, origin: str) -> Setting:
+    """The setting that a config describes; ``origin`` (its file) begins every message.
 
     Raises:
         ConfigError: A tenant's trace, profile, SLO or scale does not work out; names the tenant.
     """
     gpu = gpu_model(config.gpu.model)
-    with _naming(f"{config.name}: profiles"):
+    with _naming(f"{origin}: profiles"):
         profiles = shipped_profiles() if config.profiles is None else read_profiles(Path(config.profiles))
     parts = []
     for tenant in config.tenants:
-        with _naming(f"{config.name}: tenants.{tenant.name}"):
-            parts.append(_tenant_setting(config, tenant, gpu, profiles))
+        with _naming(f"{origin}: tenants.{tenant.name}"):
+            parts.append(_tenant_setting(config, tenant, gpu, profiles, origin))
     return Setting(
         config=config.model_copy(update={"tenants": [part.config for part in parts]}),
         gpu=gpu,
         tenants=tuple(part.tenant for part in parts),
         arrivals=tuple(part.arrivals for part in parts),
         loads=tuple(part.load for part in parts),
-        forecaster=_forecaster(config),
+        forecaster=_forecaster(config, origin),
         profiles_name=profiles.name,
     )
 
@@ -147,7 +147,9 @@ def _naming(where: str) -> Iterator[None]:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def _tenant_setting(config: Config, entry: TenantConfig, gpu: GpuModel, profiles: ServiceProfiles) -> _TenantSetting:
+def _tenant_setting(
+    config: Config, entry: TenantConfig, gpu: GpuModel, profiles: ServiceProfiles, origin: str
+) -> _TenantSetting:
     tenant = _tenant(config, entry, gpu, profiles)
     most_rps = highest_capability_rps(gpu, tenant.operating_points.values())
     source, span = _source(entry), _span(config, entry)
@@ -159,7 +161,7 @@ def _tenant_setting(config: Config, entry: TenantConfig, gpu: GpuModel, profiles
     arrivals = scaled_arrivals(source, scale, span, seed=config.seed, tenant=entry.name)
     if arrivals.history_counts.size < config.forecast.history_s:
         raise ConfigError(
-            f"{config.name}: tenants.{entry.name}.arrivals.offset_s is {span.offset_s}; the forecaster needs "
+            f"{origin}: tenants.{entry.name}.arrivals.offset_s is {span.offset_s}; the forecaster needs "
             f"forecast.history_s = {config.forecast.history_s:g} s of the trace before it (or loop: true)"
         )
     return _TenantSetting(_with_factor(entry, scale.factor), tenant, arrivals, float(arrivals.counts.mean()) / most_rps)
@@ -233,7 +235,7 @@ def _with_factor(entry: TenantConfig, factor: float) -> TenantConfig:
     return entry.model_copy(update={"arrivals": entry.arrivals.model_copy(update={"scale": scale})})
 
 
-def _forecaster(config: Config) -> Forecaster:
+def _forecaster(config: Config, origin: str) -> Forecaster:
     """The configured forecaster, its seconds told in steps.
 
     Raises:
@@ -249,7 +251,7 @@ def _forecaster(config: Config) -> Forecaster:
             assert_never(settings.method)
     if forecaster.min_history_steps > round(settings.history_s / step_s):
         raise ConfigError(
-            f"{config.name}: forecast.history_s is {settings.history_s:g}; {settings.method} needs at least "
+            f"{origin}: forecast.history_s is {settings.history_s:g}; {settings.method} needs at least "
             f"{forecaster.min_history_steps * step_s:g} s"
         )
     return forecaster

@@ -146,12 +146,12 @@ def main() -> None:
     With ``MIGRATOR_TRACEBACK=1`` unforeseen errors show theirs, for bug reports.
     """
     try:
-        app(standalone_mode=False)
-    except (typer.Exit, SystemExit) as ending:
-        code = getattr(ending, "exit_code", getattr(ending, "code", 0))
-        sys.exit(code)
+        code = app(standalone_mode=False) or 0  # a command returns nothing; --version and --help their code
+    except typer.Exit as ending:
+        code = ending.exit_code
     except BaseException as error:  # noqa: BLE001 - the last line of defence of the whole program
-        sys.exit(_told(error))
+        code = _told(error)
+    sys.exit(code)
 
 
 def _told(error: BaseException) -> int:

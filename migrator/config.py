@@ -185,9 +185,7 @@ class Config(Section):
             seconds = self.window_s if key == "window_s" else self.forecast.history_s
             n_steps = seconds / self.step_s
             if abs(n_steps - round(n_steps)) > 1e-6 or round(n_steps) < 1:
-                raise ValueError(
-                    f"{key} is {seconds:g}; a whole number of steps of {self.step_s:g} s is needed"
-                )
+                raise ValueError(f"{key} is {seconds:g}; a whole number of steps of {self.step_s:g} s is needed")
         if self.window_s != round(self.window_s):
             raise ValueError(f"window_s is {self.window_s:g}; whole seconds are needed")
         if self.planner.planning_s >= self.window_s:

@@ -30,7 +30,7 @@ def plan_config_command(config_path: Path, *, window: int, out: Path | None, as_
     config = read_config(config_path)
     if window >= config.windows:
         raise MigratorError(f"--window is {window}; {config_path} has windows 0 to {config.windows - 1}")
-    setting = assemble(config)
+    setting = assemble(config, str(config_path))
     with progress().status(f"planning windows 0 to {window}"):
         planned = plan_through(setting, window)[-1]
     _show(planned.problem, planned.plan, out, as_json=as_json)

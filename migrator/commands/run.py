@@ -37,7 +37,7 @@ def run_command(config_path: Path, *, windows: int | None, seed: int | None, out
     folder = free_run_folder(RUNS, config.name) if out is None else out
     if folder.exists():
         raise RunFolderError(f"{folder} exists already; give --out another folder, runs are never overwritten")
-    setting = assemble(config)
+    setting = assemble(config, str(config_path))
     console = progress()
     with closing(LiveView(setting, console) if console.is_terminal else PlainView(setting, console)) as view:
         view.planning(0)

@@ -116,7 +116,7 @@ def test_seven_tenants_are_too_many(write_config) -> None:
 def test_what_is_no_config_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(text)
-    with pytest.raises(ConfigError, match="config.yaml") as error:
+    with pytest.raises(ConfigError, match=r"config\.yaml") as error:
         read_config(path)
     assert message in str(error.value)
 

@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROBLEM = {
+    "schema": 1,
+    "gpu": "a100-40gb",
+    "step_s": 1.0,
+    "n_steps": 6,
+    "reconfiguration": "paper",
+    "tenants": [
+        {
+            "name": "resnet50",
+            "arrivals_rps": [221, 246, 218, 200, 230, 240],
+            "capability_rps": {"1g.5gb": 45, "2g.10gb": 88},
+            "retraining_s": {"1g.5gb": 2.5, "2g.10gb": 1.4},
+            "accuracy": {"before": 0.62, "after": 0.86},
+            "overhead_s": 0.5,
+            "min_profile": "1g.5gb",
+        }
+    ],
+}
+
+
+def write_problem(folder: Path, **changes: object) -> Path:
+    path = folder / "problem.json"
+    path.write_text(json.dumps({**PROBLEM, **changes}))
+    return path
+
+
+def only_tenant(**changes: object) -> list[dict[str, object]]:
+    return [{**PROBLEM["tenants"][0], **changes}]  # type: ignore[index]
+
+
+def test_importing_the_command_line_brings_in_nothing_heavy() -> None:
+    heavy = "{'numpy', 'numba', 'pulp', 'torch', 'highspy', 'pandas'}"
+    code = f"import sys, migrator.cli; sys.exit(str({heavy} & set(sys.modules)) if {heavy} & set(sys.modules) else 0)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_version_is_printed(call) -> None:
+    code, out, _ = call("--version")
+    assert (code, out.split()[0]) == (0, "migrator")
+
+
+@pytest.mark.parametrize(
+    "command", [[], ["run"], ["report"], ["plan"], ["verify"], ["gpu"], ["gpu", "models"], ["gpu", "layouts"]]
+)
+def test_every_command_has_help_with_an_example(call, command: list[str]) -> None:
+    code, out, _ = call(*command, "--help")
+    assert code == 0
+    assert "migrator" in out.split("Usage:")[1].split("Usage:")[-1]
+    if command != ["gpu"]:
+        assert "Example" in out or "Start with" in out
+
+
+def test_without_arguments_help_is_shown(call) -> None:
+    _, out, err = call()
+    assert "Usage" in out + err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["frobnicate"],
+        ["run"],
+        ["run", "x.yaml", "--windows", "0"],
+        ["run", "x.yaml", "--bogus"],
+        ["plan"],
+        ["gpu", "layouts"],
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(call, arguments: list[str]) -> None:
+    code, out, err = call(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+def test_models_are_listed_with_unknowns_marked(call) -> None:
+    _, out, _ = call("gpu", "models")
+    assert "b200-180gb" in out
+    assert "?" in out
+
+
+def test_models_as_json_hold_null_for_unknown(call) -> None:
+    _, out, _ = call("gpu", "models", "--json")
+    models = {model["name"]: model for model in json.loads(out)["models"]}
+    assert models["b200-180gb"]["sm_total"] is None
+    assert models["a100-80gb"]["profiles"][0]["starts"] == [0, 1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "n_layouts", "n_multisets"),
+    [(["a100-40gb"], 19, 14), (["a30-24gb"], 5, 4), (["a100-40gb", "--all"], 298, 0)],
+)
+def test_layouts_are_counted(call, arguments: list[str], n_layouts: int, n_multisets: int) -> None:
+    _, out, _ = call("gpu", "layouts", *arguments, "--json")
+    answer = json.loads(out)
+    assert len(answer["layouts"]) == n_layouts
+    assert n_multisets in (0, answer["n_multisets"])
+
+
+def test_layouts_table_names_every_placement(call) -> None:
+    _, out, _ = call("gpu", "layouts", "a30-24gb")
+    assert "1g.6gb@0 1g.6gb@1 2g.12gb@2" in out
+
+
+@pytest.mark.parametrize("engine", ["milp", "milp-cbc", "greedy"])
+def test_a_planned_problem_passes_verify(call, tmp_path: Path, engine: str) -> None:
+    problem = write_problem(tmp_path)
+    code, out, _ = call("plan", "--problem", problem, "--engine", engine, "--json", "--out", tmp_path / "plan.json")
+    assert code == 0
+    assert json.loads(out) == json.loads((tmp_path / "plan.json").read_text())
+    assert call("verify", tmp_path / "plan.json", problem)[0] == 0
+
+
+def test_a_plan_is_shown_as_a_table(call, tmp_path: Path) -> None:
+    code, out, _ = call("plan", "--problem", write_problem(tmp_path))
+    assert code == 0
+    assert "optimal" in out
+    assert "retraining" in out
+    assert "valid" in out
+
+
+def test_an_altered_plan_fails_verify_naming_the_rule(call, tmp_path: Path) -> None:
+    problem = write_problem(tmp_path)
+    call("plan", "--problem", problem, "--json", "--out", tmp_path / "plan.json")
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    plan["objective"] += 1
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    code, out, err = call("verify", tmp_path / "plan.json", problem)
+    assert code == 2
+    assert "rule 5" in out
+    assert err.count("\n") == 1
+
+
+def test_verify_as_json_lists_violations(call, tmp_path: Path) -> None:
+    problem = write_problem(tmp_path)
+    call("plan", "--problem", problem, "--json", "--out", tmp_path / "plan.json")
+    _, out, _ = call("verify", tmp_path / "plan.json", problem, "--json")
+    assert json.loads(out)["violations"] == []
+
+
+def test_an_infeasible_problem_prints_its_json_and_ends_with_3(call, tmp_path: Path) -> None:
+    path = write_problem(tmp_path, tenants=only_tenant(retraining_s={"1g.5gb": 60.0}))
+    code, out, err = call("plan", "--problem", path, "--json")
+    assert code == 3
+    assert json.loads(out)["status"] == "infeasible"
+    assert "resnet50" in err
+    assert "rule 3" in err
+
+
+def test_three_tenants_that_do_not_fit_end_with_3_naming_the_rule(call, tmp_path: Path) -> None:
+    big = {"capability_rps": {"3g.20gb": 100}, "min_profile": "3g.20gb", "retraining_s": {}}
+    tenants = [{**only_tenant(**big)[0], "name": name} for name in "abc"]
+    code, _, err = call("plan", "--problem", write_problem(tmp_path, tenants=tenants))
+    assert code == 3
+    assert "rule 4" in err or "rule 1" in err
+
+
+BAD_PROBLEMS = [
+    ({"tenants": only_tenant(arrivals_rps=[1, 2])}, "n_steps is 6"),
+    ({"tenants": only_tenant(arrivals_rps=[1, 2, 3, 4, 5, -6])}, "arrivals_rps"),
+    ({"tenants": only_tenant(arrivals_rps=[1, 2, 3, 4, 5, float("nan")])}, "arrivals_rps"),
+    ({"tenants": only_tenant(capability_rps={"9g.5gb": 4})}, "9g.5gb"),
+    ({"tenants": only_tenant(capability_rps={"1g.5gb": 0})}, "capability_rps"),
+    ({"tenants": only_tenant() * 2}, "resnet50"),
+    ({"tenants": [{**only_tenant()[0], "name": str(number)} for number in range(7)]}, "7"),
+    ({"gpu": "a100"}, "a100-40gb"),
+    ({"n_stepps": 3}, "n_steps"),
+    ({"step_s": 0}, "step_s"),
+    ({"schema": 2}, "schema"),
+    ({"reconfiguration": "magic"}, "paper"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD_PROBLEMS, ids=[str(n) for n in range(len(BAD_PROBLEMS))])
+def test_bad_problems_are_one_line_and_exit_code_2(call, tmp_path: Path, changes, message: str) -> None:
+    path = write_problem(tmp_path, **changes)
+    code, out, err = call("plan", "--problem", path, "--json", "--out", tmp_path / "plan.json")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+    assert "problem.json" in err
+    assert not (tmp_path / "plan.json").exists()
+
+
+BAD_RUNS = [
+    ({"unknown": 1}, "unknown key 'unknown'"),
+    ({"tenants.0.model": "resnet5"}, "did you mean resnet50?"),
+    ({"gpu.model": "h100-80gb"}, "no service profiles for the GPU model 'h100-80gb'"),
+    ({"tenants.0.min_profile": "9g.90gb"}, "9g.90gb"),
+    ({"tenants.0.slo_ms": 1}, "SLO of 1 ms"),
+    ({"tenants.0.batch": 3}, "fits no instance"),
+    ({"tenants.0.arrivals.rate_rps": -3}, "tenants.0.arrivals.rate_rps"),
+    ({"tenants.0.arrivals.rate_rps": float("nan")}, "tenants.0.arrivals.rate_rps"),
+    ({"tenants.1.arrivals.trace": "nosuch.csv"}, "nosuch.csv"),
+    ({"tenants.1.arrivals.trace": "azure-con"}, "azure-con"),
+    ({"tenants.1.arrivals.offset_s": 3490}, "3502 s"),
+    ({"tenants.1.arrivals.offset_s": 10}, "forecast.history_s"),
+    ({"tenants.1.arrivals.scale.method": "thin"}, "thin needs"),
+    ({"tenants.1.name": "vision"}, "two tenants are called 'vision'"),
+    ({"profiles": "nosuch.csv"}, "nosuch.csv"),
+    ({"forecast.history_s": 1}, "forecast.history_s"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD_RUNS, ids=[message for _, message in BAD_RUNS])
+def test_bad_runs_are_one_line_exit_code_2_and_write_nothing(call, write_config, changes, message: str) -> None:
+    code, out, err = call("run", write_config(changes))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+    assert list(Path.cwd().iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("second,count\n0,five\n", "five"), ("second,count\n0,-1\n", "-1"), ("second,count\n0,5\n", "need a trace of")],
+)
+def test_bad_traces_are_told(call, write_config, tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "trace.csv").write_text(content)
+    code, _, err = call("run", write_config({"tenants.1.arrivals.trace": "trace.csv"}))
+    assert (code, err.count("\n")) == (2, 1)
+    assert "trace.csv" in err
+    assert message in err
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_an_existing_folder_is_refused(call, write_config, tmp_path: Path) -> None:
+    code, _, err = call("run", write_config(), "--out", tmp_path)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "exists already" in err
+
+
+def test_a_folder_that_is_no_run_is_refused_by_report(call, tmp_path: Path) -> None:
+    code, out, err = call("report", tmp_path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_a_window_that_the_config_lacks_is_refused(call, write_config) -> None:
+    code, _, err = call("plan", write_config(), "--window", 2)
+    assert code == 2
+    assert "windows 0 to 1" in err
+
+
+def test_a_missing_file_is_bad_input(call) -> None:
+    assert call("plan", "--problem", "nosuch.json")[0] == 2
+    assert call("run", "nosuch.yaml")[0] == 2
+    assert call("verify", "nosuch.json", "nosuch.json")[0] == 2
