@@ -1,0 +1,73 @@
+"""What a forecaster says of the next H steps of n tenants, and the interface that every forecaster fills."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+QUANTILE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""The quantiles that every forecaster gives."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Expected arrivals of n tenants over H steps, with honest spread. All arrays are read-only and ≥ 0.
+
+    Attributes:
+        method: The forecaster's name.
+        mean_rps: Expected requests a second, ``(H, n)``.
+        quantile_levels: Ascending, ``(Q,)``.
+        quantiles_rps: ``(Q, H, n)``, ascending along Q.
+        paths_rps: Sample paths, ``(n_paths, H, n)``; each is one way the window may go.
+    """
+
+    method: str
+    mean_rps: FloatArray
+    quantile_levels: tuple[float, ...]
+    quantiles_rps: FloatArray
+    paths_rps: FloatArray
+
+    def __post_init__(self) -> None:
+        horizon_shape = self.mean_rps.shape
+        shapes_fit = (
+            self.mean_rps.ndim == 2
+            and self.quantiles_rps.shape == (len(self.quantile_levels), *horizon_shape)
+            and self.paths_rps.ndim == 3
+            and self.paths_rps.shape[1:] == horizon_shape
+        )
+        if not shapes_fit:
+            raise ValueError(
+                f"forecast shapes differ: mean {horizon_shape}, quantiles {self.quantiles_rps.shape}, "
+                f"paths {self.paths_rps.shape}"
+            )
+        for array in (self.mean_rps, self.quantiles_rps, self.paths_rps):
+            array.setflags(write=False)
+
+
+class Forecaster(Protocol):
+    """Anything that turns past rates into a :class:`Forecast`."""
+
+    @property
+    def name(self) -> str:
+        """The name used in configs, logs and reports."""
+        ...
+
+    @property
+    def min_history_steps(self) -> int:
+        """Fewest past steps that :meth:`forecast` needs."""
+        ...
+
+    def forecast(self, history_rps: FloatArray, n_steps: int, n_paths: int, rng: np.random.Generator) -> Forecast:
+        """The next ``n_steps`` steps after ``history_rps``.
+
+        Shapes: history ``(T, n)`` → mean ``(n_steps, n)``, paths ``(n_paths, n_steps, n)``.
+
+        Raises:
+            ValueError: T is below ``min_history_steps``.
+        """
+        ...
