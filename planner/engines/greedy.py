@@ -1,0 +1,222 @@
+"""``paper``: a fast plan that is never silly: retrainings placed one after the other, inference exact beside them.
+
+Retrainings are judged by per-step maxima without change cost, each tenant's in turn while the
+others' stay where they are, until none improves; then what inference holds is the exact best for
+them (``holding_path``). The floor under ``milp``, and the fallback where no solver answers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from planner.budget import Budget
+from planner.engines.holding_path import HoldingPaths
+from planner.engines.schedule import (
+    RetrainingChoice,
+    RetrainingChoices,
+    TenantDecision,
+    choices_of,
+    decisions_of,
+    level_at,
+    running_at,
+    schedules_of,
+    value_of,
+)
+from planner.errors import EngineError
+from planner.feasibility import SearchLimitError, earliest_retrainings, infeasibility
+from planner.gains import gain_tables
+from planner.plan import MigPlan, Status, status_of
+from planner.problem import FloatArray, GainTable, Problem, Reconfiguration
+
+ENGINE = "greedy"
+
+MAX_SWEEPS = 5
+"""Rounds over the tenants; three are rarely needed."""
+
+Candidate = tuple[float, tuple[TenantDecision, ...]]
+"""A value in requests and the decisions that earn it."""
+
+
+def solve_greedy(problem: Problem, budget: Budget | None = None, initial: MigPlan | None = None) -> MigPlan:
+    """A valid plan, and the sum of per-step maxima as its bound.
+
+    Args:
+        problem: A ``paper`` problem.
+        budget: Not needed: the work is bounded.
+        initial: A plan of an earlier solve; returned again where it is the better one.
+
+    Raises:
+        EngineError: The problem is not ``paper``.
+    """
+    del budget
+    started_s = time.perf_counter()
+    require_paper(problem, ENGINE)
+    reason = infeasibility(problem)
+    if reason is not None:
+        return replace(without_plan(problem, Status.INFEASIBLE, ENGINE, started_s), infeasibility=reason)
+    tables = gain_tables(problem)
+    paths = HoldingPaths(problem, tables)
+    bound = paths.upper_bound()
+    best = best_candidate(candidates(paths, tables, initial))
+    if best is None:
+        return without_plan(problem, Status.TIMEOUT, ENGINE, started_s, bound)
+    return with_plan(problem, best, bound, ENGINE, started_s, (("states", paths.n_states),))
+
+
+def require_paper(problem: Problem, engine: str) -> None:
+    """Nothing, unless the problem is of another model.
+
+    Raises:
+        EngineError: The problem is not ``paper``.
+    """
+    if problem.reconfiguration is not Reconfiguration.PAPER:
+        raise EngineError(f"engine {engine!r} answers paper problems; this one is {problem.reconfiguration}")
+
+
+def with_plan(
+    problem: Problem,
+    best: Candidate,
+    bound: float,
+    engine: str,
+    started_s: float,
+    work: tuple[tuple[str, int], ...] = (),
+) -> MigPlan:
+    """The decisions as a plan with its certificate; ``started_s`` is on ``time.perf_counter``."""
+    value, decisions = best
+    return MigPlan(
+        status=status_of(value, bound),
+        objective=value,
+        bound=bound,
+        solve_s=time.perf_counter() - started_s,
+        engine=engine,
+        reconfiguration=Reconfiguration.PAPER,
+        n_steps=problem.n_steps,
+        schedules=schedules_of(problem, decisions),
+        work=work,
+    )
+
+
+def without_plan(
+    problem: Problem, status: Status, engine: str, started_s: float, bound: float | None = None
+) -> MigPlan:
+    """The answer when there is no plan, or none was found."""
+    return MigPlan(
+        status=status,
+        objective=None,
+        bound=bound,
+        solve_s=time.perf_counter() - started_s,
+        engine=engine,
+        reconfiguration=problem.reconfiguration,
+        n_steps=problem.n_steps,
+    )
+
+
+def candidates(paths: HoldingPaths, tables: Sequence[GainTable], initial: MigPlan | None) -> list[Candidate]:
+    """The plans that greedy knows, each with its value recomputed from its decisions."""
+    problem = paths.problem
+    found: list[Candidate] = []
+    for start in _starts(problem):
+        choices = _improve(paths, start)
+        path = paths.best(choices)
+        if path is not None and _is_complete(problem, choices):
+            found.append((value_of(problem, tables, path[1]), path[1]))
+    if initial is not None:
+        decisions = decisions_of(problem, initial)
+        if decisions is not None:
+            found.append((value_of(problem, tables, decisions), decisions))
+    return found
+
+
+def best_candidate(found: Sequence[Candidate]) -> Candidate | None:
+    """The candidate of the highest value, the first of equals."""
+    return max(found, key=lambda candidate: candidate[0], default=None)
+
+
+def _starts(problem: Problem) -> list[RetrainingChoices]:
+    """Choices to improve: none at all, and a schedule that is known to fit."""
+    starts: list[RetrainingChoices] = [(None,) * len(problem.tenants)]
+    try:
+        earliest = earliest_retrainings(problem)
+    except SearchLimitError:
+        return starts
+    if earliest:
+        by_tenant = {item.tenant: item for item in earliest}
+        fitting: list[RetrainingChoice | None] = []
+        for tenant in problem.tenants:
+            item = by_tenant.get(tenant.name)
+            fitting.append(
+                None
+                if item is None
+                else RetrainingChoice(
+                    tenant.options.index(item.option),
+                    problem.profile_names.index(item.profile),
+                    item.start_step,
+                    item.end_step,
+                )
+            )
+        starts.append(tuple(fitting))
+    return starts
+
+
+def _is_complete(problem: Problem, choices: RetrainingChoices) -> bool:
+    return all(
+        choice is not None or not tenant.must_retrain for tenant, choice in zip(problem.tenants, choices, strict=True)
+    )
+
+
+def _improve(paths: HoldingPaths, choices: RetrainingChoices) -> RetrainingChoices:
+    """``choices`` with each tenant's retraining in turn where it is worth most beside the others'."""
+    for _ in range(MAX_SWEEPS):
+        before = choices
+        for m, tenant in enumerate(paths.problem.tenants):
+            if tenant.options:
+                choices = (*choices[:m], _best_choice(paths, choices, m), *choices[m + 1 :])
+        if choices == before:
+            break
+    return choices
+
+
+def _best_choice(paths: HoldingPaths, choices: RetrainingChoices, m: int) -> RetrainingChoice | None:
+    """Where tenant m's retraining is worth most by per-step maxima, the others' fixed; ``None`` if nowhere."""
+    problem, tenant = paths.problem, paths.problem.tenants[m]
+    others = (*choices[:m], None, *choices[m + 1 :])
+    before = _prefix_sums(_step_values(paths, others, m, 0, None))
+    best_value, best = (-np.inf if tenant.must_retrain else before[-1]), None
+    for earliest in choices_of(problem, tenant):
+        n_steps = earliest.end_step
+        running = _step_values(paths, others, m, 0, earliest.profile_index)
+        during = _prefix_sums(np.where(np.isfinite(running), running, 0.0))
+        blocked = _prefix_sums((~np.isfinite(running)).astype(np.float64))
+        after = _prefix_sums(_step_values(paths, others, m, earliest.option_index + 1, None))
+        values = before[:-n_steps] + during[n_steps:] - during[:-n_steps] + after[-1] - after[n_steps:]
+        values = np.where(blocked[n_steps:] > blocked[:-n_steps], -np.inf, values)
+        start = int(values.argmax())
+        if values[start] > best_value:
+            best_value = values[start]
+            best = replace(earliest, start_step=start, end_step=start + n_steps)
+    return best
+
+
+def _prefix_sums(values: FloatArray) -> FloatArray:
+    return np.concatenate([[0.0], np.cumsum(values)])
+
+
+def _step_values(
+    paths: HoldingPaths, others: RetrainingChoices, m: int, level: int, running_profile: int | None
+) -> FloatArray:
+    """Per-step maxima, ``(n_steps,)``, with tenant m at ``level`` (and running on a profile) beside the others."""
+    problem = paths.problem
+    borders = sorted({0, problem.n_steps, *(s for c in others if c is not None for s in (c.start_step, c.end_step))})
+    values = np.empty(problem.n_steps)
+    for first, last in pairwise(borders):
+        counts = list(running_at(problem, others, first))
+        if running_profile is not None:
+            counts[running_profile] += 1
+        levels = tuple(level if other == m else level_at(choice, first) for other, choice in enumerate(others))
+        values[first:last] = paths.best_without_change(tuple(counts), levels)[first:last]
+    return values

@@ -1,0 +1,252 @@
+"""Why a problem has no plan, as far as that can be told at once, by counts alone and without its loads.
+
+For ``paper`` the answer is exact: per-step feasibility depends on nothing but which retrainings
+run, so a schedule exists iff one exists in which every retraining starts as early as those placed
+before it allow, in some order. For ``physical`` the same counts are a relaxation: what is told is
+true, and what passes may still be refused by the engine, which sees placements and epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from executor.mig import Multiset
+from planner.plan import Infeasibility
+from planner.problem import PhysicalState, Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.states import feasible_multisets, large_enough_profiles, unit_multiset
+
+RULE_RETRAINING = "rule 3"
+RULE_MIN_PROFILE = "rule 4"
+
+MAX_TRIALS = 50_000
+"""Placements of a retraining that the search for a schedule tries before it gives up without an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetrainingStart:
+    """A retraining that holds one instance of ``profile`` over ``[start_step, end_step)``."""
+
+    tenant: str
+    option: RetrainingOption
+    profile: str
+    start_step: int
+    end_step: int
+
+
+class SearchLimitError(Exception):
+    """The search for a schedule of retrainings reached its limit before it knew the answer."""
+
+
+def infeasibility(problem: Problem) -> Infeasibility | None:
+    """The first reason found why no plan exists, naming tenant and rule; ``None`` when none is known."""
+    checks = (_no_large_profile, _frozen_set_too_small, _minimum_does_not_fit, _retraining_too_long)
+    for check in checks:
+        reason = check(problem)
+        if reason is not None:
+            return reason
+    return _retraining_beside_minimum(problem) or _retrainings_together(problem)
+
+
+def required_tenants(problem: Problem) -> tuple[TenantTerms, ...]:
+    """The tenants for which a retraining has to start in this window, in order."""
+    state = problem.initial
+    running = {item.tenant for item in state.retrainings} if isinstance(state, PhysicalState) else set()
+    return tuple(tenant for tenant in problem.tenants if tenant.must_retrain and tenant.name not in running)
+
+
+def earliest_retrainings(problem: Problem, max_trials: int = MAX_TRIALS) -> tuple[RetrainingStart, ...] | None:
+    """A schedule of all required retrainings that fits beside everyone's minimum, or ``None`` if there is none.
+
+    Depth first over the order in which retrainings are placed and the profiles that they use, each
+    placed as early as it fits. Such schedules contain a shortest one (every feasible schedule can
+    be shifted left until it is one of them), so finding none proves that there is none.
+
+    Raises:
+        SearchLimitError: ``max_trials`` placements were tried without an answer.
+    """
+    search = _Search(problem, max_trials)
+    return search.run(required_tenants(problem))
+
+
+class _Search:
+    """Depth-first search over orders and profiles; counts its trials."""
+
+    def __init__(self, problem: Problem, max_trials: int) -> None:
+        self._problem = problem
+        self._n_left = max_trials
+        self._room = _room_beside_minimum(problem)
+        state = problem.initial
+        running = state.retrainings if isinstance(state, PhysicalState) else ()
+        self._fixed = [(0, item.end_step, unit_multiset(problem, item.placement.profile.name)) for item in running]
+
+    def run(self, waiting: Sequence[TenantTerms]) -> tuple[RetrainingStart, ...] | None:
+        return self._extend((), tuple(waiting))
+
+    def _extend(
+        self, placed: tuple[RetrainingStart, ...], waiting: tuple[TenantTerms, ...]
+    ) -> tuple[RetrainingStart, ...] | None:
+        if not waiting:
+            return placed
+        for tenant in waiting:
+            others = tuple(other for other in waiting if other is not tenant)
+            for option, profile, n_steps in shortest_options(self._problem, tenant):
+                self._n_left -= 1
+                if self._n_left < 0:
+                    raise SearchLimitError
+                start = self._earliest(placed, profile, n_steps)
+                if start is None:
+                    continue
+                item = RetrainingStart(tenant.name, option, profile, start, start + n_steps)
+                found = self._extend((*placed, item), others)
+                if found is not None:
+                    return found
+        return None
+
+    def _earliest(self, placed: Iterable[RetrainingStart], profile: str, n_steps: int) -> int | None:
+        spans = [(item.start_step, item.end_step, unit_multiset(self._problem, item.profile)) for item in placed]
+        spans += self._fixed
+        starts = sorted({0, *(end for _, end, _ in spans)})
+        own = unit_multiset(self._problem, profile)
+        return next(
+            (
+                start
+                for start in starts
+                if start + n_steps <= self._problem.n_steps and self._fits(spans, start, start + n_steps, own)
+            ),
+            None,
+        )
+
+    def _fits(self, spans: Sequence[tuple[int, int, Multiset]], start: int, end: int, own: Multiset) -> bool:
+        borders = sorted({start, end, *(step for span in spans for step in span[:2] if start < step < end)})
+        for step, _ in pairwise(borders):
+            beside = [multiset for first, last, multiset in spans if first <= step < last]
+            if _total([own, *beside]) not in self._room:
+                return False
+        return True
+
+
+def shortest_options(problem: Problem, tenant: TenantTerms) -> tuple[tuple[RetrainingOption, str, int], ...]:
+    """(option, profile, steps occupied): the shortest option on each profile that can hold it in the window."""
+    best: dict[str, tuple[RetrainingOption, str, int]] = {}
+    for option in tenant.options:
+        for profile in option.time_s:
+            n_steps = problem.occupied_steps(tenant, option, profile)
+            if n_steps <= problem.n_steps and (profile not in best or n_steps < best[profile][2]):
+                best[profile] = (option, profile, n_steps)
+    return tuple(sorted(best.values(), key=lambda entry: (entry[2], problem.profile_names.index(entry[1]))))
+
+
+def _total(multisets: Iterable[Multiset]) -> Multiset:
+    return tuple(map(sum, zip(*multisets, strict=True)))
+
+
+def _minimum_sums(problem: Problem, tenants: Iterable[TenantTerms]) -> set[Multiset]:
+    """All feasible sums of one large enough instance for each of the tenants."""
+    feasible = set(feasible_multisets(problem.gpu, problem.profile_names))
+    sums: set[Multiset] = {(0,) * len(problem.profile_names)}
+    for tenant in tenants:
+        units = [unit_multiset(problem, profile.name) for profile in large_enough_profiles(problem, tenant)]
+        sums = {total for held in sums for unit in units if (total := _total((held, unit))) in feasible}
+    return sums
+
+
+def _room_beside_minimum(problem: Problem) -> frozenset[Multiset]:
+    """The multisets that retrainings can hold while everyone's inference holds its minimum."""
+    feasible = feasible_multisets(problem.gpu, problem.profile_names)
+    known = set(feasible)
+    minima = _minimum_sums(problem, problem.tenants)
+    return frozenset(m for m in feasible if any(_total((m, minimum)) in known for minimum in minima))
+
+
+def _no_large_profile(problem: Problem) -> Infeasibility | None:
+    for tenant in problem.tenants:
+        if not large_enough_profiles(problem, tenant):
+            known = ", ".join(tenant.capability_rps)
+            text = f"no profile of its capability_rps ({known}) is as large as its min_profile {tenant.min_profile}"
+            return Infeasibility(tenant.name, RULE_MIN_PROFILE, text)
+    return None
+
+
+def _frozen_set_too_small(problem: Problem) -> Infeasibility | None:
+    """``physical``: the window begins with a held set that breaks rule 4 and cannot change at step 0."""
+    state = problem.initial
+    if not isinstance(state, PhysicalState) or state.next_epoch_step == 0:
+        return None
+    for tenant in problem.tenants:
+        enough = {profile.name for profile in large_enough_profiles(problem, tenant)}
+        if not any(item.tenant == tenant.name and item.placement.profile.name in enough for item in state.held):
+            text = (
+                f"it holds nothing as large as its min_profile {tenant.min_profile} when the window opens, "
+                f"and the held set cannot change before step {state.next_epoch_step}"
+            )
+            return Infeasibility(tenant.name, RULE_MIN_PROFILE, text)
+    return None
+
+
+def _minimum_does_not_fit(problem: Problem) -> Infeasibility | None:
+    for n_tenants, tenant in enumerate(problem.tenants, start=1):
+        if not _minimum_sums(problem, problem.tenants[:n_tenants]):
+            others = ", ".join(other.name for other in problem.tenants[: n_tenants - 1])
+            text = (
+                f"no layout of {problem.gpu.name} gives it an instance as large as its min_profile "
+                f"{tenant.min_profile} beside those of {others}"
+            )
+            return Infeasibility(tenant.name, RULE_MIN_PROFILE, text)
+    return None
+
+
+def _retraining_too_long(problem: Problem) -> Infeasibility | None:
+    for tenant in required_tenants(problem):
+        if not shortest_options(problem, tenant):
+            occupied = {
+                profile: problem.occupied_steps(tenant, option, profile)
+                for option in tenant.options
+                for profile in option.time_s
+            }
+            text = (
+                f"its retraining takes {_steps_by_profile(occupied)} steps{_start_up(problem)}, "
+                f"more than the window's {problem.n_steps}"
+            )
+            return Infeasibility(tenant.name, RULE_RETRAINING, text)
+    return None
+
+
+def _steps_by_profile(occupied: Mapping[str, int]) -> str:
+    return ", ".join(f"{n_steps} on {profile}" for profile, n_steps in occupied.items())
+
+
+def _start_up(problem: Problem) -> str:
+    return " with its start-up" if problem.reconfiguration is Reconfiguration.PHYSICAL else ""
+
+
+def _retraining_beside_minimum(problem: Problem) -> Infeasibility | None:
+    room = _room_beside_minimum(problem)
+    for tenant in required_tenants(problem):
+        profiles = [profile for _, profile, _ in shortest_options(problem, tenant)]
+        if not any(unit_multiset(problem, profile) in room for profile in profiles):
+            text = (
+                f"its retraining would end in the window on {', '.join(profiles)}, but no layout of "
+                f"{problem.gpu.name} holds that beside every tenant's min_profile"
+            )
+            return Infeasibility(tenant.name, RULE_RETRAINING, text)
+    return None
+
+
+def _retrainings_together(problem: Problem) -> Infeasibility | None:
+    """The required retrainings in order; the first that cannot be scheduled beside those before it is to blame."""
+    required = required_tenants(problem)
+    for n_tenants, tenant in enumerate(required, start=1):
+        try:
+            if _Search(problem, MAX_TRIALS).run(required[:n_tenants]) is not None:
+                continue
+        except SearchLimitError:
+            return None
+        others = ", ".join(other.name for other in required[: n_tenants - 1]) or "those already running"
+        text = (
+            f"its retraining cannot end inside the window's {problem.n_steps} steps{_start_up(problem)} beside "
+            f"that of {others} and every tenant's min_profile"
+        )
+        return Infeasibility(tenant.name, RULE_RETRAINING, text)
+    return None

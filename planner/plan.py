@@ -1,0 +1,141 @@
+"""What a solve returns: which instances each task holds at each step, and how good that provably is.
+
+A plan speaks of profiles (``paper``) or placements (``physical``), never of instance ids or UUIDs.
+Steps are half-open: ``[from_step, to_step)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from executor.mig import Placement
+from planner.problem import Owner, Reconfiguration, Task
+
+OPTIMAL_GAP = 1e-9
+"""A plan whose relative gap is at most this counts as optimal."""
+
+
+class Status(StrEnum):
+    """How a solve ended."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    TIMEOUT = "timeout"
+    INFEASIBLE = "infeasible"
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether there is something to execute."""
+        return self in (Status.OPTIMAL, Status.FEASIBLE)
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceSpan:
+    """``paper``: the profiles that inference holds over ``[from_step, to_step)``, in catalogue order."""
+
+    from_step: int
+    to_step: int
+    profiles: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RetrainingSpan:
+    """``paper``: a retraining holds one instance of ``profile`` over ``[start_step, end_step)``."""
+
+    profile: str
+    start_step: int
+    end_step: int
+    option: str
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSchedule:
+    """``paper``: all that one tenant holds over the window."""
+
+    name: str
+    inference: tuple[InferenceSpan, ...]
+    retraining: RetrainingSpan | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """``physical``: one instance from its creation to its destruction.
+
+    Attributes:
+        placement: Where it sits.
+        owner: The task that holds it.
+        create_step: Its slices are taken from here on (0 for what the window starts with).
+        serve_step: Serves, or trains, from here on; at or after ``create_step``.
+        end_step: First step in which it is gone; ``n_steps`` if it outlives the window. An instance
+            whose ``serve_step`` ≥ n_steps is still warming when the window ends.
+        option: Which retraining option runs in it, for a retraining that starts in the window.
+    """
+
+    placement: Placement
+    owner: Owner
+    create_step: int
+    serve_step: int
+    end_step: int
+    option: str | None = None
+
+    @property
+    def is_inference(self) -> bool:
+        """Whether the instance serves requests."""
+        return self.owner.task is Task.INFERENCE
+
+
+@dataclass(frozen=True, slots=True)
+class Infeasibility:
+    """Why no plan exists: the tenant (if one is to blame), the rule of the design's section 4, a sentence."""
+
+    tenant: str | None
+    rule: str
+    message: str
+
+
+@dataclass(frozen=True)
+class MigPlan:
+    """A plan on MIG instances with its certificate.
+
+    Attributes:
+        status: ``optimal`` iff ``gap`` ≤ 1e-9.
+        objective: Goodput in requests; recomputed from the decoded plan, not the solver's figure.
+        bound: No plan is better than this.
+        solve_s: Wall seconds from Problem value to Plan value.
+        engine: Who made it.
+        reconfiguration: Which model it answers.
+        n_steps: Steps of the window.
+        schedules: ``paper``: one a tenant, in the problem's order.
+        lifetimes: ``physical``: sorted by create step, then placement.
+        next_epoch_step: ``physical``: first step at which a following window may change the held set;
+            counted from this window's start, so it may exceed n_steps.
+        infeasibility: Set iff the status is ``infeasible``.
+        work: What the engine did (schedules, nodes …), for reports and work budgets.
+    """
+
+    status: Status
+    objective: float | None
+    bound: float | None
+    solve_s: float
+    engine: str
+    reconfiguration: Reconfiguration
+    n_steps: int
+    schedules: tuple[TenantSchedule, ...] = ()
+    lifetimes: tuple[Lifetime, ...] = ()
+    next_epoch_step: int = 0
+    infeasibility: Infeasibility | None = None
+    work: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def gap(self) -> float | None:
+        """(bound − objective) / max(|bound|, 1e-9), never negative; ``None`` without a plan."""
+        if self.objective is None or self.bound is None:
+            return None
+        return max(0.0, self.bound - self.objective) / max(abs(self.bound), 1e-9)
+
+
+def status_of(objective: float, bound: float) -> Status:
+    """``optimal`` or ``feasible`` by the gap between a plan's objective and its bound."""
+    gap = (bound - objective) / max(abs(bound), 1e-9)
+    return Status.OPTIMAL if gap <= OPTIMAL_GAP else Status.FEASIBLE

@@ -1,0 +1,431 @@
+"""The planning problem: what tenants bring and need over a window of steps on one GPU.
+
+Symbols used across the planner (all of the design's section 4):
+
+===========  ==========================================================================
+m            tenant index, 0 … n_tenants − 1, in the order of ``Problem.tenants``
+s            step index, 0 … n_steps − 1; each lasts ``step_s`` seconds
+p            profile index into ``Problem.profile_names``
+a[m, s]      requests that tenant m brings in step s = ``arrivals_rps[s] · step_s``
+c[m, p]      requests a second that one instance of p serves for m within its SLO
+RT           ``time_s[p]`` of a retraining option; d = max(1, ⌈RT/step_s − 1e-9⌉) steps
+level        0: the accuracy is ``accuracy_before``; k ≥ 1: that after option k − 1
+===========  ==========================================================================
+
+All values are frozen and their arrays read-only. A ``Problem`` that exists is well formed:
+:meth:`Problem.__post_init__` refuses anything else with :class:`~planner.errors.ProblemError`.
+Whether it can be *met* is another question: ``planner.feasibility``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from executor.errors import ExecutorError
+from executor.mig import GpuModel, Multiset, Placement, Profile
+from planner.errors import ProblemError
+
+FloatArray = NDArray[np.float64]
+
+MAX_TENANTS = 6
+"""More than six tenants on one GPU of seven slices leave no room to plan."""
+
+STEP_TOLERANCE = 1e-9
+"""Durations this close above a whole number of steps count as that number."""
+
+
+class Reconfiguration(StrEnum):
+    """How a change of the held instances is charged."""
+
+    PAPER = "paper"
+    PHYSICAL = "physical"
+
+
+class Task(StrEnum):
+    """What a tenant does on an instance."""
+
+    INFERENCE = "inference"
+    RETRAINING = "retraining"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Owner:
+    """Who holds a placement: a task of a tenant. A value of its own, so that it can grow into a group of tasks."""
+
+    tenant: str
+    task: Task
+
+    def __str__(self) -> str:
+        return f"{self.tenant}/{self.task}"
+
+
+def steps_of(duration_s: float, step_s: float) -> int:
+    """Steps that ``duration_s`` takes: max(1, ⌈duration/step − 1e-9⌉); 2.1 s at 0.3 s are 7."""
+    return max(1, math.ceil(duration_s / step_s - STEP_TOLERANCE))
+
+
+@dataclass(frozen=True, slots=True)
+class RetrainingOption:
+    """One way to retrain: how long it takes on each profile that can hold it, and what it yields."""
+
+    name: str
+    time_s: Mapping[str, float]
+    accuracy_after: float
+
+
+@dataclass(frozen=True)
+class TenantTerms:
+    """What the planner knows of one tenant in this window.
+
+    Attributes:
+        name: Unique within the problem.
+        arrivals_rps: Requests a second in each step, ``(n_steps,)``, read-only.
+        capability_rps: Requests a second within the SLO, by profile name; its keys are the
+            profiles that may serve the tenant's inference.
+        accuracy_before: Share of answers that are correct until a retraining ends.
+        options: Ways to retrain; empty when there is none in this window.
+        overhead_s: Seconds from a created instance to a serving worker (Ψ of the paper).
+        min_profile: Inference holds at least one instance as large as this at every step.
+        retraining_required: Whether exactly one option must run, also when it does not pay.
+        weight: Factor on the tenant's goodput.
+        retraining_start_s: Start-up of a retraining worker; ``None`` stands for ``overhead_s``.
+    """
+
+    name: str
+    arrivals_rps: FloatArray
+    capability_rps: Mapping[str, float]
+    accuracy_before: float
+    overhead_s: float
+    min_profile: str
+    options: tuple[RetrainingOption, ...] = ()
+    retraining_required: bool = True
+    weight: float = 1.0
+    retraining_start_s: float | None = None
+
+    def __post_init__(self) -> None:
+        arrivals = np.array(self.arrivals_rps, dtype=np.float64)
+        arrivals.setflags(write=False)
+        object.__setattr__(self, "arrivals_rps", arrivals)
+        object.__setattr__(self, "capability_rps", MappingProxyType(dict(self.capability_rps)))
+
+    @property
+    def must_retrain(self) -> bool:
+        """Whether a retraining has to start in the window (unless one is already running)."""
+        return bool(self.options) and self.retraining_required
+
+    @property
+    def accuracies(self) -> tuple[float, ...]:
+        """Accuracy by level: before, then after each option; ``(1 + n_options,)``."""
+        return (self.accuracy_before, *(option.accuracy_after for option in self.options))
+
+
+@dataclass(frozen=True, slots=True)
+class HeldInstance:
+    """An instance that a tenant's inference holds when the window opens, serving from ``serve_step``."""
+
+    placement: Placement
+    tenant: str
+    serve_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunningRetraining:
+    """A retraining in progress when the window opens; it ends before ``end_step`` (always on option 0)."""
+
+    placement: Placement
+    tenant: str
+    end_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalState:
+    """What a ``physical`` window starts from.
+
+    ``next_epoch_step`` is the first step at which the held set may change; no held instance
+    serves later than that.
+    """
+
+    held: tuple[HeldInstance, ...] = ()
+    retrainings: tuple[RunningRetraining, ...] = ()
+    next_epoch_step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PaperState:
+    """What a ``paper`` window starts from: the profiles that each tenant's inference held, by tenant name."""
+
+    held: Mapping[str, tuple[str, ...]]
+
+
+InitialState = PaperState | PhysicalState
+
+
+@dataclass(frozen=True)
+class GainTable:
+    """Expected goodput of one tenant by level, step and the multiset its inference serves with.
+
+    Attributes:
+        multisets: Columns, each a tuple of counts over ``Problem.profile_names``; column 0 is the
+            empty multiset.
+        steady: Goodput in requests (weight and accuracy included) when the multiset serves the
+            whole step, ``(n_levels, n_steps, n_multisets)``; never lower for a superset.
+        changed: The same in a step where the multiset has just changed (``paper`` only: the
+            step's capacity is reduced by the overhead, and may be negative), else ``None``.
+    """
+
+    multisets: tuple[Multiset, ...]
+    steady: FloatArray
+    changed: FloatArray | None = None
+    column: Mapping[Multiset, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for table in (self.steady, self.changed):
+            if table is not None:
+                table.setflags(write=False)
+        columns = {multiset: index for index, multiset in enumerate(self.multisets)}
+        object.__setattr__(self, "column", MappingProxyType(columns))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One window to plan on one GPU.
+
+    Attributes:
+        gpu: The GPU model.
+        step_s: Seconds a step.
+        n_steps: Steps of the window.
+        reconfiguration: Which cost model holds.
+        tenants: One to six, with distinct names.
+        switch_s: ``physical``: seconds for draining a batch and the largest change's serial driver
+            calls; ``None`` stands for the default derived from the GPU model's driver times.
+        initial: What the window starts from; ``None`` when the first layout is free.
+        gains: Gain tables, one a tenant, when they are better than min(a, C); ``None`` for those.
+
+    Raises:
+        ProblemError: Naming tenant, key, value and what is allowed.
+    """
+
+    gpu: GpuModel
+    step_s: float
+    n_steps: int
+    reconfiguration: Reconfiguration
+    tenants: tuple[TenantTerms, ...]
+    switch_s: float | None = None
+    initial: InitialState | None = None
+    gains: tuple[GainTable, ...] | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_problem(self)
+
+    @cached_property
+    def profile_names(self) -> tuple[str, ...]:
+        """Profiles that any task of any tenant may use or already holds, in catalogue order."""
+        used = {name for tenant in self.tenants for name in tenant.capability_rps}
+        used |= {n for tenant in self.tenants for option in tenant.options for n in option.time_s}
+        match self.initial:
+            case PhysicalState(held=held, retrainings=retrainings):
+                used |= {item.placement.profile.name for item in held}
+                used |= {item.placement.profile.name for item in retrainings}
+            case PaperState(held=by_tenant):
+                used |= {name for names in by_tenant.values() for name in names}
+        return tuple(name for name in self.gpu.profile_names if name in used)
+
+    @cached_property
+    def profiles(self) -> tuple[Profile, ...]:
+        """The profiles of ``profile_names``."""
+        return tuple(self.gpu.profile(name) for name in self.profile_names)
+
+    @property
+    def tenant_names(self) -> tuple[str, ...]:
+        """The tenants' names in order."""
+        return tuple(tenant.name for tenant in self.tenants)
+
+    @property
+    def physical_initial(self) -> PhysicalState | None:
+        """The initial state of a ``physical`` problem, if it has one."""
+        return self.initial if isinstance(self.initial, PhysicalState) else None
+
+    @property
+    def paper_initial(self) -> PaperState | None:
+        """The initial state of a ``paper`` problem, if it has one."""
+        return self.initial if isinstance(self.initial, PaperState) else None
+
+    @cached_property
+    def switching_s(self) -> float:
+        """``switch_s``, or its default: see :func:`default_switch_s`."""
+        n_retraining = sum(bool(tenant.options) for tenant in self.tenants)
+        return default_switch_s(self.gpu, n_retraining) if self.switch_s is None else self.switch_s
+
+    def warm_up_steps(self, tenant: TenantTerms) -> int:
+        """Ω[m] of the ``physical`` model: steps from an epoch until the tenant's new instances serve."""
+        return steps_of(self.switching_s + tenant.overhead_s, self.step_s)
+
+    def retraining_warm_up_steps(self, tenant: TenantTerms) -> int:
+        """Ω_r[m] of the ``physical`` model: steps from claiming the placement until training runs."""
+        start_s = tenant.retraining_start_s
+        return steps_of(self.switching_s + (tenant.overhead_s if start_s is None else start_s), self.step_s)
+
+    @property
+    def epoch_steps(self) -> int:
+        """Ω of the ``physical`` model: least number of steps between two epochs, max over the tenants."""
+        return max(map(self.warm_up_steps, self.tenants))
+
+    def training_steps(self, option: RetrainingOption, profile_name: str) -> int:
+        """d: steps that training itself takes on the profile (``paper``: start-up included in RT)."""
+        return steps_of(option.time_s[profile_name], self.step_s)
+
+    def occupied_steps(self, tenant: TenantTerms, option: RetrainingOption, profile_name: str) -> int:
+        """Steps that a retraining holds its instance: d in ``paper``, Ω_r + d in ``physical``."""
+        training = self.training_steps(option, profile_name)
+        if self.reconfiguration is Reconfiguration.PAPER:
+            return training
+        return self.retraining_warm_up_steps(tenant) + training
+
+
+DRAIN_S = 0.25
+"""Allowance in the default ``switch_s`` for the batch that a dropped instance still finishes."""
+
+
+def default_switch_s(gpu: GpuModel, n_retraining: int = 0) -> float:
+    """Seconds that covers draining one batch and the driver calls of the largest change.
+
+    The driver works one call after the other per GPU. The largest change destroys the layout
+    that is slowest to destroy and creates the one that is slowest to create; beside it, each
+    retraining of the window may start and end within the same warm-up, which is one more creation
+    and one more destruction of the slowest profile each. 2.8 s on an A100 without retrainings.
+    """
+    profiles = [profile for profile in gpu.profiles if profile.variant.value == "standard"]
+    n_most = {p.name: min(p.max_instances, gpu.compute_slices // p.compute_slices) for p in profiles}
+    destroy_s = max(p.destroy_s * n_most[p.name] for p in profiles)
+    create_s = max(p.create_s * n_most[p.name] for p in profiles)
+    extra_s = n_retraining * (max(p.create_s for p in profiles) + max(p.destroy_s for p in profiles))
+    return DRAIN_S + destroy_s + create_s + extra_s
+
+
+def _check_problem(problem: Problem) -> None:
+    if problem.n_steps < 1:
+        raise ProblemError(f"n_steps is {problem.n_steps}; at least 1 is needed")
+    if not (math.isfinite(problem.step_s) and problem.step_s > 0):
+        raise ProblemError(f"step_s is {problem.step_s}; a finite number > 0 is needed")
+    if problem.switch_s is not None:
+        _check_number("switch_s", problem.switch_s, least=0.0)
+    if not 1 <= len(problem.tenants) <= MAX_TENANTS:
+        raise ProblemError(f"tenants: {len(problem.tenants)} given; 1 to {MAX_TENANTS} are allowed")
+    names = [tenant.name for tenant in problem.tenants]
+    for name in names:
+        if names.count(name) > 1:
+            raise ProblemError(f"tenants: the name {name!r} is given twice; names must differ")
+    for tenant in problem.tenants:
+        _check_tenant(problem, tenant)
+    _check_initial(problem)
+
+
+def _check_number(where: str, value: float, *, least: float, most: float = math.inf, above: bool = False) -> None:
+    fine = math.isfinite(value) and (value > least if above else value >= least) and value <= most
+    if not fine:
+        bound = f"> {least:g}" if above else f"≥ {least:g}"
+        upper = "" if math.isinf(most) else f" and ≤ {most:g}"
+        raise ProblemError(f"{where} is {value}; a finite number {bound}{upper} is needed")
+
+
+def _check_tenant(problem: Problem, tenant: TenantTerms) -> None:
+    where = f"tenants.{tenant.name}"
+    if not tenant.name:
+        raise ProblemError("tenants: a name is empty")
+    if tenant.arrivals_rps.shape != (problem.n_steps,):
+        raise ProblemError(f"{where}.arrivals_rps has {tenant.arrivals_rps.size} numbers; n_steps is {problem.n_steps}")
+    for step, value in enumerate(tenant.arrivals_rps):
+        _check_number(f"{where}.arrivals_rps[{step}]", float(value), least=0.0)
+    if not tenant.capability_rps:
+        raise ProblemError(f"{where}.capability_rps is empty; at least one profile is needed")
+    for name, value in tenant.capability_rps.items():
+        _check_profile(problem.gpu, f"{where}.capability_rps", name)
+        _check_number(f"{where}.capability_rps.{name}", value, least=0.0, above=True)
+    _check_profile(problem.gpu, f"{where}.min_profile", tenant.min_profile)
+    for option in tenant.options:
+        for name, value in option.time_s.items():
+            _check_profile(problem.gpu, f"{where}.retraining {option.name}", name)
+            _check_number(f"{where}.retraining {option.name}.{name}", value, least=0.0, above=True)
+        if not option.time_s:
+            raise ProblemError(f"{where}.retraining {option.name} names no profile")
+    for accuracy in tenant.accuracies:
+        _check_number(f"{where}.accuracy", accuracy, least=0.0, most=1.0)
+    option_names = [option.name for option in tenant.options]
+    if len(set(option_names)) < len(option_names):
+        raise ProblemError(f"{where}.retraining_options: two have the same name")
+    _check_number(f"{where}.overhead_s", tenant.overhead_s, least=0.0)
+    _check_number(f"{where}.weight", tenant.weight, least=0.0)
+    if tenant.retraining_start_s is not None:
+        _check_number(f"{where}.retraining_start_s", tenant.retraining_start_s, least=0.0)
+
+
+def _check_profile(gpu: GpuModel, where: str, name: str) -> None:
+    try:
+        gpu.profile(name)
+    except ExecutorError as error:
+        raise ProblemError(f"{where}: {error}") from None
+
+
+def _check_initial(problem: Problem) -> None:
+    match problem.initial:
+        case None:
+            return
+        case PaperState(held=held):
+            if problem.reconfiguration is not Reconfiguration.PAPER:
+                raise ProblemError("initial: the state is a paper one; the problem is physical")
+            _check_paper_state(problem, held)
+        case PhysicalState():
+            if problem.reconfiguration is not Reconfiguration.PHYSICAL:
+                raise ProblemError("initial: the state is a physical one; the problem is paper")
+            _check_physical_state(problem, problem.initial)
+
+
+def _check_paper_state(problem: Problem, held: Mapping[str, tuple[str, ...]]) -> None:
+    for name, profile_names in held.items():
+        if name not in problem.tenant_names:
+            raise ProblemError(f"initial: {name!r} is no tenant of the problem")
+        for profile_name in profile_names:
+            _check_profile(problem.gpu, f"initial.{name}", profile_name)
+
+
+def _check_physical_state(problem: Problem, state: PhysicalState) -> None:
+    tenants = {tenant.name: tenant for tenant in problem.tenants}
+    for name in [*(item.tenant for item in state.held), *(item.tenant for item in state.retrainings)]:
+        if name not in tenants:
+            raise ProblemError(f"initial: {name!r} is no tenant of the problem")
+    placements = [item.placement for item in state.held] + [item.placement for item in state.retrainings]
+    if not problem.gpu.fits(placements):
+        raise ProblemError("initial: the held placements and running retrainings are no layout")
+    if state.next_epoch_step < 0:
+        raise ProblemError(f"initial.next_epoch_step is {state.next_epoch_step}; ≥ 0 is needed")
+    for held in state.held:
+        if not 0 <= held.serve_step <= state.next_epoch_step:
+            raise ProblemError(
+                f"initial.held: {held.placement} serves from step {held.serve_step}; 0 to next_epoch_step "
+                f"({state.next_epoch_step}) is allowed"
+            )
+        if held.placement.profile.name not in tenants[held.tenant].capability_rps:
+            raise ProblemError(
+                f"initial.held: {held.placement} cannot serve {held.tenant}: its capability_rps lacks the profile"
+            )
+    running = [item.tenant for item in state.retrainings]
+    for item in state.retrainings:
+        if running.count(item.tenant) > 1:
+            raise ProblemError(f"initial.retrainings: {item.tenant!r} runs two retrainings")
+        if not tenants[item.tenant].options:
+            raise ProblemError(
+                f"initial.retrainings: {item.tenant!r} runs one but offers none, so its outcome is unknown"
+            )
+        if not 0 < item.end_step <= problem.n_steps:
+            raise ProblemError(
+                f"initial.retrainings: {item.tenant}'s ends before step {item.end_step}; "
+                f"1 to n_steps ({problem.n_steps}) is allowed"
+            )

@@ -1,0 +1,132 @@
+"""The multisets of profiles that tasks can hold on one GPU, alone and together.
+
+A multiset is a tuple of counts over an agreed list of profile names (``Problem.profile_names``
+unless said otherwise). Which multisets fit is derived from placements (``executor.mig``); whatever
+fits still fits with instances taken away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from executor.mig import GpuModel, Multiset, Profile
+from planner.problem import Problem, TenantTerms
+
+IntArray = NDArray[np.int64]
+
+
+def feasible_multisets(gpu: GpuModel, profile_names: Sequence[str]) -> tuple[Multiset, ...]:
+    """The multisets of all layouts of ``profile_names``, the empty one first; cached."""
+    profiles = [gpu.profile(name) for name in profile_names]
+    # Profiles compare by size alone; what decides the geometry is part of the cache's key here.
+    return _feasible_multisets(gpu, tuple(profile_names), tuple((p.starts, p.max_instances) for p in profiles))
+
+
+@lru_cache(maxsize=256)
+def _feasible_multisets(
+    gpu: GpuModel,
+    profile_names: tuple[str, ...],
+    geometry: tuple[tuple[tuple[int, ...], int], ...],  # noqa: ARG001 (part of the cache's key)
+) -> tuple[Multiset, ...]:
+    return gpu.multisets(profile_names)
+
+
+def serving_profiles(problem: Problem, tenant: TenantTerms) -> tuple[Profile, ...]:
+    """The profiles that may serve the tenant's inference, in catalogue order (rule 2)."""
+    return tuple(profile for profile in problem.profiles if profile.name in tenant.capability_rps)
+
+
+def large_enough_profiles(problem: Problem, tenant: TenantTerms) -> tuple[Profile, ...]:
+    """The serving profiles of which one must be held at every step (rule 4)."""
+    least = problem.gpu.profile(tenant.min_profile)
+    return tuple(profile for profile in serving_profiles(problem, tenant) if profile.is_at_least(least))
+
+
+def serving_multisets(problem: Problem, tenant: TenantTerms) -> tuple[Multiset, ...]:
+    """Every multiset that could serve the tenant at some moment, the empty one first; rule 4 not applied.
+
+    These are the columns of its gain table: while it warms it may be served by less than it holds.
+    """
+    may_serve = [name in tenant.capability_rps for name in problem.profile_names]
+    return tuple(
+        multiset
+        for multiset in feasible_multisets(problem.gpu, problem.profile_names)
+        if all(fits or not count for count, fits in zip(multiset, may_serve, strict=True))
+    )
+
+
+def tenant_multisets(problem: Problem, tenant: TenantTerms) -> tuple[Multiset, ...]:
+    """Every multiset that the tenant's inference may hold in a step: rules 1, 2 and 4, beside nobody else.
+
+    Empty when no serving profile is as large as ``min_profile``.
+    """
+    enough = {profile.name for profile in large_enough_profiles(problem, tenant)}
+    indices = [index for index, name in enumerate(problem.profile_names) if name in enough]
+    return tuple(
+        multiset for multiset in serving_multisets(problem, tenant) if any(multiset[index] for index in indices)
+    )
+
+
+def unit_multiset(problem: Problem, profile_name: str) -> Multiset:
+    """One instance of ``profile_name`` and nothing else."""
+    return tuple(int(name == profile_name) for name in problem.profile_names)
+
+
+def multiset_of(problem: Problem, profile_names: Sequence[str]) -> Multiset:
+    """Counts over ``problem.profile_names`` of a list of profile names; each must be one of those."""
+    return tuple(profile_names.count(name) for name in problem.profile_names)
+
+
+def profiles_of(problem: Problem, multiset: Multiset) -> tuple[str, ...]:
+    """The multiset as a list of profile names in catalogue order."""
+    return tuple(name for name, count in zip(problem.profile_names, multiset, strict=True) for _ in range(count))
+
+
+class CountSpace:
+    """Sums of multisets and whether they fit, on whole arrays: a multiset is coded as one integer.
+
+    Every count gets as many bits as twice its largest feasible value needs, so that the code of a
+    feasible multiset plus that of another feasible one never carries over.
+    """
+
+    def __init__(self, gpu: GpuModel, profile_names: Sequence[str]) -> None:
+        feasible = np.array(feasible_multisets(gpu, profile_names), dtype=np.int64)
+        n_bits = [int(2 * most).bit_length() for most in feasible.max(axis=0)]
+        shifts = np.cumsum([0, *n_bits[:-1]])
+        self._factors: IntArray = np.left_shift(np.int64(1), shifts.astype(np.int64))
+        self._feasible_codes: IntArray = np.sort(self.codes(feasible))
+
+    def codes(self, multisets: IntArray) -> IntArray:
+        """The codes of multisets: ``(n, n_profiles) → (n,)``; the code of a sum is the sum of the codes."""
+        return np.asarray(multisets @ self._factors, dtype=np.int64)
+
+    def fits(self, codes: IntArray) -> NDArray[np.bool_]:
+        """Whether each coded multiset fits the GPU; each is the sum of at most two feasible ones."""
+        return np.isin(codes, self._feasible_codes)
+
+
+def joint_states(problem: Problem, beside: Multiset | None = None) -> IntArray:
+    """All ways to give every tenant a multiset such that they fit together.
+
+    Args:
+        problem: The problem.
+        beside: What else is held (running retrainings); nothing by default.
+
+    Shapes:
+        → ``(n_states, n_tenants)``, indices into each tenant's :func:`tenant_multisets`; in
+        lexicographic order. 146 states for two tenants on an A100 with its five standard profiles.
+    """
+    space = CountSpace(problem.gpu, problem.profile_names)
+    totals = space.codes(np.array([beside or (0,) * len(problem.profile_names)], dtype=np.int64))
+    states = np.zeros((1, 0), dtype=np.int64)
+    for tenant in problem.tenants:
+        own = np.array(tenant_multisets(problem, tenant), dtype=np.int64).reshape(-1, len(problem.profile_names))
+        sums = totals[:, None] + space.codes(own)[None, :]
+        row, column = np.nonzero(space.fits(sums))
+        states = np.column_stack([states[row], column])
+        totals = sums[row, column]
+    return states

@@ -1,0 +1,168 @@
+"""The best objective of a small `paper` problem by a plain program over states × retraining progress.
+
+Written straight from the rules of the design's section 4, to judge the engines: it enumerates layouts by
+brute force from the catalogue's starts, keeps the best value of every joint state (what each tenant's
+inference holds, how far each retraining is), and tries every way to go on. It shares no code with
+`planner` beyond the `Problem` value itself.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from executor.mig import GpuModel
+from planner.problem import Problem, TenantTerms
+
+Names = tuple[str, ...]
+
+
+class Progress(NamedTuple):
+    """How far one tenant's retraining is; profile and steps left are those of a running one."""
+
+    state: str
+    option: int = 0
+    profile: str = ""
+    steps_left: int = 0
+
+
+WAITING = Progress("waiting")
+
+_LAYOUTS: dict[tuple[str, Names], frozenset[Names]] = {}
+
+
+def best_objective(problem: Problem) -> float | None:
+    """Goodput in requests of the best plan; ``None`` if there is no plan."""
+    fitting = fitting_multisets(problem.gpu, problem.profile_names)
+    own = [_own_multisets(problem, tenant, fitting) for tenant in problem.tenants]
+    held = [joint for joint in product(*own) if tuple(sorted(sum(joint, ()))) in fitting]
+    if not held:
+        return None
+    start = (WAITING,) * len(problem.tenants)
+    best: dict[tuple[Progress, ...], NDArray[np.float64]] = {}
+    for s in range(problem.n_steps):
+        best = _after_step(problem, held, fitting, s, best, start)
+    finals = [value.max() for progress, value in best.items() if _may_end(problem, progress)]
+    value = max(finals, default=-math.inf)
+    return None if math.isinf(value) else float(value)
+
+
+def fitting_multisets(gpu: GpuModel, names: Names) -> frozenset[Names]:
+    """Every sorted tuple of profile names that some choice of starts puts on the GPU without overlap."""
+    key = (gpu.name, names)
+    if key not in _LAYOUTS:
+        rows = [p for p in gpu.profiles if p.name in names]
+        places = [(p, set(range(start, start + p.memory_slices))) for p in rows for start in p.starts]
+        found: set[Names] = set()
+        pending: list[tuple[Names, int, frozenset[int], int]] = [((), 0, frozenset(), 0)]
+        while pending:
+            chosen, compute, taken, first = pending.pop()
+            found.add(tuple(sorted(chosen)))
+            for index in range(first, len(places)):
+                profile, claimed = places[index]
+                too_many = chosen.count(profile.name) >= profile.max_instances
+                if taken & claimed or too_many or compute + profile.compute_slices > gpu.compute_slices:
+                    continue
+                larger = (*chosen, profile.name)
+                pending.append((larger, compute + profile.compute_slices, taken | claimed, index + 1))
+        _LAYOUTS[key] = frozenset(found)
+    return _LAYOUTS[key]
+
+
+def _own_multisets(problem: Problem, tenant: TenantTerms, fitting: frozenset[Names]) -> list[Names]:
+    """What the tenant's inference may hold: profiles it can serve on, one at least as large as its smallest."""
+    gpu, least = problem.gpu, problem.gpu.profile(tenant.min_profile)
+    return [
+        names
+        for names in sorted(fitting)
+        if set(names) <= set(tenant.capability_rps)
+        and any(
+            gpu.profile(n).compute_slices >= least.compute_slices
+            and gpu.profile(n).memory_slices >= least.memory_slices
+            for n in names
+        )
+    ]
+
+
+def _after_step(
+    problem: Problem,
+    held: list[tuple[Names, ...]],
+    fitting: frozenset[Names],
+    s: int,
+    best: dict[tuple[Progress, ...], NDArray[np.float64]],
+    start: tuple[Progress, ...],
+) -> dict[tuple[Progress, ...], NDArray[np.float64]]:
+    """Best value of every joint state after step s: `{progress: (n_held,)}`, −inf where impossible."""
+    after: dict[tuple[Progress, ...], NDArray[np.float64]] = {}
+    for waiting in [start] if s == 0 else list(best):
+        choices = [
+            _ways_to_go_on(problem, tenant, one, s) for tenant, one in zip(problem.tenants, waiting, strict=True)
+        ]
+        for during in product(*choices):
+            busy = [one.profile for one in during if one.state == "running"]
+            fits = [tuple(sorted([*sum(joint, ()), *busy])) in fitting for joint in held]
+            levels = tuple(1 + one.option if one.state == "done" else 0 for one in during)
+            gains = _gains(problem, held, s, levels)
+            value = gains.max(axis=0) if s == 0 else (best[waiting][:, None] + gains).max(axis=0)
+            value = np.where(fits, value, -math.inf)
+            ended = tuple(_one_step_on(one) for one in during)
+            after[ended] = np.maximum(after[ended], value) if ended in after else value
+    return after
+
+
+def _gains(problem: Problem, held: list[tuple[Names, ...]], s: int, levels: tuple[int, ...]) -> NDArray[np.float64]:
+    """Goodput of step s by (joint held before, joint held now); the first step has one row, its initial state."""
+    total = np.zeros((1 if s == 0 else len(held), len(held)))
+    for m, tenant in enumerate(problem.tenants):
+        now = [joint[m] for joint in held]
+        before = [None if problem.paper_initial is None else _initial(problem, tenant)] if s == 0 else now
+        steady = np.array([_goodput(problem, tenant, s, names, levels[m], 0) for names in now])
+        changed = np.array([_goodput(problem, tenant, s, names, levels[m], 1) for names in now])
+        same = np.array([[was is None or was == names for names in now] for was in before])
+        total += np.where(same, steady[None, :], changed[None, :])
+    return total
+
+
+def _initial(problem: Problem, tenant: TenantTerms) -> Names:
+    assert problem.paper_initial is not None
+    return tuple(sorted(problem.paper_initial.held.get(tenant.name, ())))
+
+
+def _goodput(problem: Problem, tenant: TenantTerms, s: int, names: Names, level: int, changed: int) -> float:
+    """Rule 5 in requests: C − R·(Ψ/step/N)·C, at most what arrives, times accuracy and weight."""
+    arrivals = tenant.arrivals_rps[s] * problem.step_s
+    capacity = problem.step_s * sum(tenant.capability_rps[name] for name in names)
+    served = min(arrivals, capacity - changed * (tenant.overhead_s / problem.step_s / len(names)) * capacity)
+    accuracy = tenant.accuracy_before if level == 0 else tenant.options[level - 1].accuracy_after
+    return float(tenant.weight * accuracy * served)
+
+
+def _ways_to_go_on(problem: Problem, tenant: TenantTerms, progress: Progress, s: int) -> list[Progress]:
+    """What the retraining may do in step s: go on as it is, or start if it is waiting and still ends in time."""
+    ways = [progress]
+    if progress.state == "waiting":
+        for index, option in enumerate(tenant.options):
+            for name, time_s in option.time_s.items():
+                steps = max(1, math.ceil(time_s / problem.step_s - 1e-9))
+                if s + steps <= problem.n_steps:
+                    ways.append(Progress("running", index, name, steps))
+    return ways
+
+
+def _one_step_on(progress: Progress) -> Progress:
+    if progress.state != "running":
+        return progress
+    if progress.steps_left == 1:
+        return Progress("done", progress.option)
+    return progress._replace(steps_left=progress.steps_left - 1)
+
+
+def _may_end(problem: Problem, progress: tuple[Progress, ...]) -> bool:
+    return all(
+        one.state == "done" or (one.state == "waiting" and not (tenant.options and tenant.retraining_required))
+        for tenant, one in zip(problem.tenants, progress, strict=True)
+    )

@@ -1,0 +1,188 @@
+"""The best objective of a tiny `physical` problem by trying everything, step by step.
+
+Written straight from the rules of the design's section 4, to judge the engine and its bound. A state is what
+inference holds and from when it serves, when the next epoch may be, and how far each retraining is; every held set
+that fits and every start of a retraining is tried at every step. It shares no code with `planner` beyond the
+`Problem` value itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import product
+from typing import NamedTuple
+
+from executor.mig import GpuModel, Placement
+from planner.problem import Problem, TenantTerms
+
+Place = tuple[str, int]
+"""A placement as profile name and start."""
+
+Held = frozenset[tuple[Place, int]]
+"""What inference holds, each place with its tenant's index."""
+
+
+class Progress(NamedTuple):
+    """How far one tenant's retraining is: place and end of a running one, level of one that is over."""
+
+    state: str
+    level: int = 0
+    place: Place | None = None
+    end_step: int = 0
+
+
+class State(NamedTuple):
+    """What there is at the end of a step; `warming` are held places with the step from which they serve."""
+
+    held: Held
+    warming: frozenset[tuple[Place, int]]
+    next_epoch_step: int
+    progress: tuple[Progress, ...]
+
+
+def best_objective(problem: Problem) -> float | None:
+    """Goodput in requests of the best plan; ``None`` if there is no plan."""
+    held_sets = HeldSets(problem)
+    best: dict[State, float] = {_before(problem): 0.0}
+    for s in range(problem.n_steps):
+        after: dict[State, float] = {}
+        for state, value in best.items():
+            for state_now, gain in _ways_to_go_on(problem, held_sets, state, s):
+                if value + gain > after.get(state_now, -math.inf):
+                    after[state_now] = value + gain
+        best = after
+    finals = [value for state, value in best.items() if _may_end(problem, state)]
+    return max(finals, default=None)
+
+
+def _steps(problem: Problem, duration_s: float) -> int:
+    return max(1, math.ceil(duration_s / problem.step_s - 1e-9))
+
+
+def _warm_up(problem: Problem, tenant: TenantTerms) -> int:
+    return _steps(problem, problem.switching_s + tenant.overhead_s)
+
+
+def _before(problem: Problem) -> State:
+    """The state before step 0; without an initial state nothing is held, and step 0 is not an epoch."""
+    state = problem.physical_initial
+    waiting = tuple(Progress("waiting") for _ in problem.tenants)
+    if state is None:
+        return State(frozenset(), frozenset(), 0, waiting)
+    index = {name: m for m, name in enumerate(problem.tenant_names)}
+    progress = list(waiting)
+    for item in state.retrainings:
+        progress[index[item.tenant]] = Progress("running", 1, _place(item.placement), item.end_step)
+    held = frozenset((_place(item.placement), index[item.tenant]) for item in state.held)
+    warming = frozenset((_place(item.placement), item.serve_step) for item in state.held if item.serve_step > 0)
+    return State(held, warming, state.next_epoch_step, tuple(progress))
+
+
+def _place(placement: Placement) -> Place:
+    return placement.profile.name, placement.start
+
+
+class HeldSets:
+    """Every set of (placement, tenant) that fits the GPU and gives each tenant what its smallest profile asks."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._gpu = problem.gpu
+        pairs = [
+            ((profile.name, start), m)
+            for m, tenant in enumerate(problem.tenants)
+            for profile in problem.gpu.profiles
+            if profile.name in tenant.capability_rps
+            for start in profile.starts
+        ]
+        fitting: set[Held] = {frozenset()}
+        for pair in pairs:
+            fitting |= {held | {pair} for held in fitting if _fits(problem.gpu, [pair[0], *_places(held)])}
+        tenants = range(len(problem.tenants))
+        self._all = {held for held in fitting if all(_has_large_one(problem, m, held) for m in tenants)}
+        self._beside: dict[tuple[Place, ...], set[Held]] = {}
+
+    def beside(self, busy: tuple[Place, ...]) -> set[Held]:
+        """Those that fit beside the retrainings' placements."""
+        if busy not in self._beside:
+            self._beside[busy] = {held for held in self._all if _fits(self._gpu, [*busy, *_places(held)])}
+        return self._beside[busy]
+
+
+def _places(held: Held) -> list[Place]:
+    return [place for place, _ in held]
+
+
+def _has_large_one(problem: Problem, m: int, held: Held) -> bool:
+    least = problem.gpu.profile(problem.tenants[m].min_profile)
+    own = [problem.gpu.profile(name) for (name, _), owner in held if owner == m]
+    return any(p.compute_slices >= least.compute_slices and p.memory_slices >= least.memory_slices for p in own)
+
+
+def _fits(gpu: GpuModel, places: list[Place]) -> bool:
+    names = [name for name, _ in places]
+    claimed = [s for name, start in places for s in range(start, start + gpu.profile(name).memory_slices)]
+    few_enough = all(names.count(name) <= gpu.profile(name).max_instances for name in names)
+    compute_slices = sum(gpu.profile(name).compute_slices for name in names)
+    return len(claimed) == len(set(claimed)) and few_enough and compute_slices <= gpu.compute_slices
+
+
+def _ways_to_go_on(problem: Problem, held_sets: HeldSets, state: State, s: int) -> Iterator[tuple[State, float]]:
+    """Every state at step s that may follow, with the goodput of step s."""
+    is_free = (s == 0 and problem.physical_initial is None) or s >= state.next_epoch_step
+    for progress in product(*(_retraining_ways(problem, m, one, s) for m, one in enumerate(state.progress))):
+        fitting = held_sets.beside(tuple(one.place for one in progress if one.place is not None))
+        for held in fitting if is_free else fitting & {state.held}:
+            now = _entered(problem, state, held, progress, s)
+            yield now, _goodput(problem, now, s)
+
+
+def _entered(problem: Problem, state: State, held: Held, progress: tuple[Progress, ...], s: int) -> State:
+    if s == 0 and problem.physical_initial is None:
+        return State(held, frozenset(), 0, progress)
+    kept = set(_places(held & state.held))
+    warming = {(place, serve) for place, serve in state.warming if place in kept and serve > s}
+    warming |= {(place, s + _warm_up(problem, problem.tenants[m])) for place, m in held - state.held}
+    next_epoch_step = state.next_epoch_step
+    if held != state.held:
+        next_epoch_step = s + max(_warm_up(problem, tenant) for tenant in problem.tenants)
+    # From the next step on all steps before it are the same.
+    return State(held, frozenset(warming), next_epoch_step if next_epoch_step > s + 1 else 0, progress)
+
+
+def _retraining_ways(problem: Problem, m: int, one: Progress, s: int) -> list[Progress]:
+    """What tenant m's retraining may be in step s, given what it was in the step before."""
+    if one.state == "running":
+        return [one if s < one.end_step else Progress("done", one.level)]
+    ways = [one]
+    tenant = problem.tenants[m]
+    if one.state == "waiting":
+        start_s = tenant.overhead_s if tenant.retraining_start_s is None else tenant.retraining_start_s
+        starting = _steps(problem, problem.switching_s + start_s)
+        for index, option in enumerate(tenant.options):
+            for name, time_s in option.time_s.items():
+                end_step = s + starting + _steps(problem, time_s)
+                starts = problem.gpu.profile(name).starts if end_step <= problem.n_steps else ()
+                ways += [Progress("running", 1 + index, (name, start), end_step) for start in starts]
+    return ways
+
+
+def _goodput(problem: Problem, state: State, s: int) -> float:
+    """Rule 5: what serves at step s, that is, what is held and does not warm."""
+    warming = {place for place, serve in state.warming if serve > s}
+    total = 0.0
+    for m, tenant in enumerate(problem.tenants):
+        serving = [place[0] for place, owner in state.held if owner == m and place not in warming]
+        capacity = problem.step_s * sum(tenant.capability_rps[name] for name in serving)
+        level = state.progress[m].level if state.progress[m].state == "done" else 0
+        accuracy = tenant.accuracy_before if level == 0 else tenant.options[level - 1].accuracy_after
+        total += tenant.weight * accuracy * min(float(tenant.arrivals_rps[s]) * problem.step_s, capacity)
+    return total
+
+
+def _may_end(problem: Problem, state: State) -> bool:
+    """Whether every required retraining ran; one that is running ends with the window at the latest."""
+    return all(
+        one.state != "waiting" or not (tenant.options and tenant.retraining_required)
+        for tenant, one in zip(problem.tenants, state.progress, strict=True)
+    )

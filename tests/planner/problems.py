@@ -1,0 +1,167 @@
+"""Small random planning problems, the same for a seed every time; shared by this folder's tests.
+
+They are made to be awkward: tenants with unequal profile keys, tight windows, no arrivals, retrainings that do
+not pay, smallest profiles that hardly fit, and some that no plan can meet.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from executor.catalogue import gpu_model
+from executor.mig import GpuModel, Placement, Variant
+from planner.problem import (
+    HeldInstance,
+    PaperState,
+    PhysicalState,
+    Problem,
+    Reconfiguration,
+    RetrainingOption,
+    RunningRetraining,
+    TenantTerms,
+)
+
+GPU_NAMES = ("a30-24gb", "a100-40gb", "a100-80gb", "h100-80gb")
+
+
+def paper_problem(seed: int) -> Problem:
+    """One to three tenants, 4 to 8 steps, with an initial state in one of three."""
+    rng = np.random.default_rng([seed, 1])
+    gpu = gpu_model(GPU_NAMES[seed % len(GPU_NAMES)])
+    n_tenants = int(rng.choice([1, 2, 3], p=[0.15, 0.7, 0.15]))
+    step_s, n_steps = _steps(rng)
+    tenants = tuple(_tenant(rng, gpu, index, n_tenants, step_s, n_steps) for index in range(n_tenants))
+    initial = _paper_state(rng, gpu, tenants) if rng.random() < 1 / 3 else None
+    return Problem(gpu, step_s, n_steps, Reconfiguration.PAPER, tenants, initial=initial)
+
+
+def _steps(rng: np.random.Generator) -> tuple[float, int]:
+    step_s = float(rng.choice([0.3, 1.0, 5.0], p=[0.25, 0.5, 0.25]))
+    return step_s, int(rng.integers(7, 9) if step_s == 0.3 else rng.integers(4, 9))
+
+
+def profile_names(gpu: GpuModel) -> tuple[str, ...]:
+    """Standard profiles, and on an H100 the double-memory 1g as well."""
+    variants = {Variant.STANDARD} | ({Variant.DOUBLE_MEMORY} if gpu.name.startswith("h100") else set())
+    return tuple(profile.name for profile in gpu.profiles if profile.variant in variants)
+
+
+def _some(rng: np.random.Generator, names: tuple[str, ...], n_most: int) -> list[str]:
+    """One name or n_most of them, smaller profiles more often, in catalogue order."""
+    weights = np.array([1.0 / (1 + index) ** 1.5 for index in range(len(names))])
+    n_chosen = min(1 if rng.random() < 0.15 else n_most, len(names))
+    chosen = rng.choice(len(names), size=n_chosen, replace=False, p=weights / weights.sum())
+    return [names[index] for index in sorted(chosen)]
+
+
+def _tenant(
+    rng: np.random.Generator, gpu: GpuModel, index: int, n_tenants: int, step_s: float, n_steps: int
+) -> TenantTerms:
+    names = profile_names(gpu)
+    # With three tenants, many small instances make more joint states than a plain oracle likes.
+    serving = _some(rng, names[1:] if n_tenants == 3 and index > 0 and len(names) > 3 else names, 4 - min(n_tenants, 2))
+    capability = {
+        name: round(float(rng.uniform(20, 60)) * gpu.profile(name).compute_slices ** 0.9, 1) for name in serving
+    }
+    load = float(rng.uniform(0.2, 1.6)) * max(capability.values())
+    arrivals = np.round(load * rng.uniform(0.2, 2.0, n_steps) * (rng.random(n_steps) > 0.15), 1)
+    if rng.random() < 0.06:
+        arrivals[:] = 0.0
+    before = float(rng.choice([0.4, 0.55, 0.7]))
+    return TenantTerms(
+        name=f"tenant-{index}",
+        arrivals_rps=arrivals,
+        capability_rps=capability,
+        accuracy_before=before,
+        overhead_s=float(rng.choice([0.0, 0.2, 0.6, 1.0, 2.5])) * step_s,
+        min_profile=_min_profile(rng, gpu, serving),
+        options=_options(rng, names, before, step_s, n_steps),
+        retraining_required=bool(rng.random() < 0.6),
+        weight=float(rng.choice([1.0, 1.0, 0.5, 2.0, 0.0], p=[0.4, 0.25, 0.15, 0.15, 0.05])),
+    )
+
+
+def _min_profile(rng: np.random.Generator, gpu: GpuModel, serving: list[str]) -> str:
+    """Mostly the smallest profile of the GPU; else one that serves, now and then any at all."""
+    kind = rng.random()
+    if kind < 0.7:
+        return gpu.profile_names[0]
+    return str(rng.choice(serving)) if kind < 0.95 else str(rng.choice(profile_names(gpu)))
+
+
+def _options(
+    rng: np.random.Generator, names: tuple[str, ...], before: float, step_s: float, n_steps: int
+) -> tuple[RetrainingOption, ...]:
+    """None in one of five tenants, else one or two; at step 0.3 they take 2.1 s, 7 steps, on some profile."""
+    n_options = int(rng.choice([0, 1, 2], p=[0.2, 0.6, 0.2]))
+    options = []
+    for index in range(n_options):
+        held_on = _some(rng, names, 2)
+        times = {name: round(float(rng.uniform(0.4, 4.0)) * step_s, 2) for name in held_on}
+        if step_s == 0.3:
+            times[held_on[0]] = 2.1
+        elif rng.random() < 0.1:
+            times = dict.fromkeys(held_on, n_steps * step_s)
+        after = float(np.clip(before + rng.choice([-0.1, 0.1, 0.25, 0.3]), 0, 1))
+        options.append(RetrainingOption(f"option-{index}", times, after))
+    return tuple(options)
+
+
+def _paper_state(rng: np.random.Generator, gpu: GpuModel, tenants: tuple[TenantTerms, ...]) -> PaperState:
+    held = {tenant.name: (str(rng.choice(list(tenant.capability_rps))),) for tenant in tenants}
+    if rng.random() < 0.3:
+        held[tenants[0].name] = ()
+    if rng.random() < 0.3:
+        held[tenants[-1].name] = (profile_names(gpu)[0],) * 2
+    return PaperState(held)
+
+
+def physical_problem(seed: int, n_steps: int | None = None) -> Problem:
+    """Two tenants (now and then one) on an A30 with at most 6 steps and a warm-up of one or two of them."""
+    rng = np.random.default_rng([seed, 2])
+    gpu = gpu_model("a30-24gb")
+    n_tenants = int(rng.choice([1, 2], p=[0.2, 0.8]))
+    n_steps = int(rng.integers(3, 7)) if n_steps is None else n_steps
+    tenants = []
+    for index in range(n_tenants):
+        terms = _tenant(rng, gpu, index, n_tenants, 1.0, n_steps)
+        options = tuple(
+            RetrainingOption(o.name, {n: min(t, n_steps / 2) for n, t in o.time_s.items()}, o.accuracy_after)
+            for o in terms.options
+        )
+        overhead_s = float(rng.choice([0.0, 0.5, 1.0, 2.0], p=[0.25, 0.25, 0.25, 0.25]))
+        tenants.append(_with(terms, options=options, overhead_s=overhead_s, retraining_start_s=rng.choice([None, 0.5])))
+    problem = Problem(gpu, 1.0, n_steps, Reconfiguration.PHYSICAL, tuple(tenants), switch_s=0.0)
+    return problem if rng.random() < 0.5 else _with_physical_state(rng, problem)
+
+
+def _with(terms: TenantTerms, **changes: object) -> TenantTerms:
+    return TenantTerms(**{**vars(terms), **changes})  # type: ignore[arg-type]
+
+
+def _with_physical_state(rng: np.random.Generator, problem: Problem) -> Problem:
+    """The same problem with an initial state: some instances held, perhaps a retraining in progress."""
+    gpu = problem.gpu
+    next_epoch_step = int(rng.integers(0, 4))
+    used: list[Placement] = []
+    held: list[HeldInstance] = []
+    running: list[RunningRetraining] = []
+    # Whoever waits for an epoch needs an instance to hold; the smallest one leaves room for the others'.
+    tenants = problem.tenants if next_epoch_step == 0 else tuple(_with_least(t, gpu) for t in problem.tenants)
+    for tenant in [*tenants, *tenants]:
+        free = [p for p in gpu.placements(list(tenant.capability_rps)) if gpu.fits([*used, p])]
+        smallest = [p for p in free if p.profile == free[0].profile]
+        if free and (len(held) < len(tenants) or rng.random() < 0.3):
+            used.append(smallest[int(rng.integers(len(smallest)))])
+            held.append(HeldInstance(used[-1], tenant.name, int(rng.integers(0, next_epoch_step + 1))))
+    for tenant in tenants:
+        free = [p for p in gpu.placements() if gpu.fits([*used, p])]
+        if tenant.options and free and rng.random() < 0.6:
+            used.append(free[0])
+            running.append(RunningRetraining(free[0], tenant.name, int(rng.integers(1, problem.n_steps + 1))))
+    state = PhysicalState(tuple(held), tuple(running), next_epoch_step)
+    return Problem(gpu, 1.0, problem.n_steps, problem.reconfiguration, tenants, switch_s=0.0, initial=state)
+
+
+def _with_least(terms: TenantTerms, gpu: GpuModel) -> TenantTerms:
+    return _with(terms, min_profile=gpu.profile_names[0])

@@ -1,0 +1,157 @@
+"""Gain tables against plain loops over the design's formulas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from windows import tenant, window
+
+from executor.mig import Multiset
+from planner.errors import ProblemError
+from planner.gains import carry_over_gains, expected_gains, gain_tables, make_monotone
+from planner.problem import GainTable, Problem, Reconfiguration
+
+CAPABILITY = {"1g.5gb": 40.0, "2g.10gb": 90.0, "3g.20gb": 110.0}
+SLACK = {"1g.5gb": 0.05, "2g.10gb": 0.1, "3g.20gb": 0.3}
+
+
+def problem_of(step_s: float = 0.5, **changes: object) -> Problem:
+    arrivals = (0.0, 30.0, 95.0, 500.0)
+    terms = {"arrivals_rps": arrivals, "capability_rps": CAPABILITY, "weight": 2.0, **changes}
+    return window(tenant(**terms), step_s=step_s)  # type: ignore[arg-type]
+
+
+def capacity(problem: Problem, multiset: Multiset) -> float:
+    names = problem.profile_names
+    return problem.step_s * sum(n * CAPABILITY[name] for n, name in zip(multiset, names, strict=True) if n)
+
+
+def paths_of(problem: Problem, n_paths: int = 5) -> np.ndarray:
+    return np.random.default_rng(3).uniform(0, 300, (n_paths, problem.n_steps))
+
+
+def test_steady_gain_is_weight_times_accuracy_times_the_least_of_arrivals_and_capacity() -> None:
+    problem = problem_of()
+    table = gain_tables(problem)[0]
+    for (level, accuracy), (step, rate) in (
+        (one, other) for one in enumerate((0.5, 0.8)) for other in enumerate((0.0, 30.0, 95.0, 500.0))
+    ):
+        expected = [2.0 * accuracy * min(rate * 0.5, capacity(problem, multiset)) for multiset in table.multisets]
+        assert table.steady[level, step].tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("overhead_s", [0.0, 0.3, 0.5, 4.0])
+def test_a_change_takes_the_overhead_share_of_one_instance_off_the_capacity(overhead_s: float) -> None:
+    problem = problem_of(overhead_s=overhead_s)
+    table = gain_tables(problem)[0]
+    assert table.changed is not None
+    for k, multiset in enumerate(table.multisets):
+        full, n_instances = capacity(problem, multiset), max(1, sum(multiset))
+        expected = [0.5 * 2 * min(a, full - overhead_s / 0.5 / n_instances * full) for a in (0.0, 15.0, 47.5, 250.0)]
+        assert table.changed[0, :, k].tolist() == pytest.approx(expected)
+
+
+def test_a_change_that_takes_longer_than_the_step_leaves_a_debt() -> None:
+    table = gain_tables(problem_of(overhead_s=4.0))[0]
+    assert table.changed is not None
+    assert table.changed[0, 3, table.column[1, 0, 0]] == pytest.approx(0.5 * 2 * (20 - 8 * 20))
+
+
+def test_the_empty_multiset_gains_nothing() -> None:
+    table = gain_tables(problem_of())[0]
+    assert table.changed is not None
+    assert not table.steady[:, :, 0].any()
+    assert not table.changed[:, :, 0].any()
+
+
+def test_physical_tables_have_no_changed_part() -> None:
+    problem = replace(problem_of(), reconfiguration=Reconfiguration.PHYSICAL)
+    assert gain_tables(problem)[0].changed is None
+
+
+def test_expected_gains_are_the_mean_over_paths_not_the_gain_of_the_mean() -> None:
+    problem = problem_of()
+    paths = paths_of(problem)
+    table = expected_gains(problem, [paths])[0]
+    for k, multiset in enumerate(table.multisets):
+        served = np.mean([[min(a * 0.5, capacity(problem, multiset)) for a in path] for path in paths], axis=0)
+        assert table.steady[1, :, k].tolist() == pytest.approx((2 * 0.8 * served).tolist())
+
+
+def test_carry_over_serves_what_waits_and_still_meets_its_deadline() -> None:
+    problem = problem_of(capability_rps={"2g.10gb": 90.0})
+    paths = paths_of(problem)
+    table = carry_over_gains(problem, [paths], [SLACK])[0]
+    served = np.zeros(problem.n_steps)
+    for path in paths:
+        waiting = 0.0
+        for step, rate in enumerate(path):
+            answered = min(waiting + rate * 0.5, 45.0)
+            waiting = min(waiting + rate * 0.5 - answered, 90.0 * 0.1)
+            served[step] += answered / len(paths)
+    assert table.steady[0, :, table.column[1,]].tolist() == pytest.approx((2 * 0.5 * served).tolist())
+
+
+def test_carry_over_without_slack_is_the_expected_gain() -> None:
+    problem, paths = problem_of(), [paths_of(problem_of())]
+    carried = carry_over_gains(problem, paths, [dict.fromkeys(CAPABILITY, 0.0)])[0]
+    assert np.allclose(carried.steady, expected_gains(problem, paths)[0].steady, rtol=1e-12)
+
+
+def test_carry_over_gains_never_fall_for_a_superset() -> None:
+    problem = problem_of()
+    table = carry_over_gains(problem, [paths_of(problem)], [SLACK])[0]
+    for k, multiset in enumerate(table.multisets):
+        for j, other in enumerate(table.multisets):
+            if all(a <= b for a, b in zip(other, multiset, strict=True)):
+                assert (table.steady[:, :, k] >= table.steady[:, :, j]).all()
+
+
+def test_monotone_is_the_most_of_all_sub_multisets() -> None:
+    multisets = [(0, 0), (1, 0), (0, 1), (1, 1)]
+    values = np.array([[0.0, 5.0, 3.0, 4.0], [1.0, 0.0, 0.0, 0.5]])
+    assert make_monotone(multisets, values).tolist() == [[0, 5, 3, 5], [1, 1, 1, 1]]
+
+
+def test_given_gains_are_used() -> None:
+    problem = problem_of()
+    simple = gain_tables(problem)[0]
+    better = GainTable(simple.multisets, simple.steady * 1.5, simple.changed)
+    assert (gain_tables(replace(problem, gains=(better,)))[0].steady == simple.steady * 1.5).all()
+
+
+def test_given_gains_without_a_changed_part_get_the_simple_one() -> None:
+    problem = problem_of()
+    simple = gain_tables(problem)[0]
+    filled = gain_tables(replace(problem, gains=(GainTable(simple.multisets, simple.steady * 1.5),)))[0]
+    assert filled.changed is not None
+    assert simple.changed is not None
+    assert (filled.changed == simple.changed).all()
+
+
+def test_given_gains_of_another_shape_are_refused() -> None:
+    problem = problem_of()
+    table = gain_tables(problem)[0]
+    short = GainTable(table.multisets, table.steady[:, :-1].copy())
+    with pytest.raises(ProblemError, match=r"steady has shape \(2, 3, 30\); \(2, 4, 30\) is needed"):
+        gain_tables(replace(problem, gains=(short,)))
+
+
+def test_given_gains_that_lack_a_multiset_are_refused() -> None:
+    problem = problem_of()
+    table = gain_tables(problem)[0]
+    with pytest.raises(ProblemError, match="gains lack the multiset"):
+        gain_tables(replace(problem, gains=(GainTable(table.multisets[:-1], table.steady[:, :, :-1].copy()),)))
+
+
+def test_paths_of_another_length_are_refused() -> None:
+    with pytest.raises(ProblemError, match=r"paths_rps has shape \(5, 3\); \(n_paths, 4\) is needed"):
+        expected_gains(problem_of(), [np.ones((5, 3))])
+
+
+def test_a_profile_without_slack_is_refused() -> None:
+    problem = problem_of()
+    with pytest.raises(ProblemError, match=r"slack_s lacks 3g\.20gb"):
+        carry_over_gains(problem, [paths_of(problem)], [{"1g.5gb": 0.1, "2g.10gb": 0.1}])

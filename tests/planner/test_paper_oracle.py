@@ -1,0 +1,84 @@
+"""The oracle is itself judged: by every plan there is, on problems small enough to list them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby, product
+from math import inf
+
+import numpy as np
+import paper_oracle
+import pytest
+from plans import paper_case
+from problems import GPU_NAMES, profile_names
+
+from executor.catalogue import gpu_model
+from planner.plan import InferenceSpan, MigPlan, RetrainingSpan, Status, TenantSchedule
+from planner.problem import PaperState, Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.verify import Rule, verify
+
+
+@pytest.mark.parametrize("gpu_name", GPU_NAMES)
+def test_fitting_multisets_are_those_of_the_layouts(gpu_name):
+    gpu = gpu_model(gpu_name)
+    names = profile_names(gpu)
+    found = {tuple(map(list(one).count, names)) for one in paper_oracle.fitting_multisets(gpu, names)}
+    assert found == set(gpu.multisets(names))
+
+
+def tiny_problem(seed: int) -> Problem:
+    """One or two tenants on an A30 over three steps, with 1g and 2g, so that all plans can be listed."""
+    rng = np.random.default_rng([seed, 3])
+    tenants = tuple(tiny_tenant(rng, f"tenant-{index}", 1 + seed % 2) for index in range(1 + seed % 2))
+    initial = PaperState({tenant.name: ("1g.6gb",) for tenant in tenants}) if seed % 3 == 0 else None
+    return Problem(gpu_model("a30-24gb"), 1.0, 3, Reconfiguration.PAPER, tenants, initial=initial)
+
+
+def tiny_tenant(rng: np.random.Generator, name: str, n_tenants: int) -> TenantTerms:
+    profiles = ["1g.6gb", "2g.12gb"] if n_tenants == 1 else [str(rng.choice(["1g.6gb", "2g.12gb"]))]
+    capability = {profile: float(rng.uniform(10, 50)) for profile in profiles}
+    option = RetrainingOption("full", {"1g.6gb": float(rng.choice([0.5, 1.5, 2.9]))}, 0.9)
+    overhead_s, is_required = float(rng.choice([0.0, 0.5, 2.5])), bool(rng.random() < 0.5)
+    arrivals = rng.uniform(0, 80, 3)
+    return TenantTerms(
+        name, arrivals, capability, 0.5, overhead_s, "1g.6gb", (option,), retraining_required=is_required
+    )
+
+
+def every_plan(problem: Problem) -> Iterator[MigPlan]:
+    """All plans on up to four instances a tenant, most of them against the rules."""
+    schedules = [list(every_schedule(tenant, problem.n_steps)) for tenant in problem.tenants]
+    for chosen in product(*schedules):
+        yield MigPlan(Status.FEASIBLE, 0.0, 1e9, 0.0, "all", Reconfiguration.PAPER, problem.n_steps, schedules=chosen)
+
+
+def every_schedule(tenant: TenantTerms, n_steps: int) -> Iterator[TenantSchedule]:
+    names = sorted(tenant.capability_rps)
+    counts = [n for n in product(range(5), repeat=len(names)) if 0 < sum((1 + i) * k for i, k in enumerate(n)) <= 4]
+    held = [tuple(name for name, k in zip(names, n, strict=True) for _ in range(k)) for n in counts]
+    (option,) = tenant.options
+    steps = max(1, int(np.ceil(option.time_s["1g.6gb"])))
+    starts = [RetrainingSpan("1g.6gb", s, s + steps, "full") for s in range(n_steps - steps + 1)]
+    for path, retraining in product(product(held, repeat=n_steps), [None, *starts]):
+        runs = [(list(run), profiles) for profiles, run in groupby(range(n_steps), key=path.__getitem__)]
+        spans = tuple(InferenceSpan(run[0], run[-1] + 1, profiles) for run, profiles in runs)
+        yield TenantSchedule(tenant.name, spans, retraining)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_oracle_is_the_best_of_all_plans_that_keep_the_rules(seed):
+    problem = tiny_problem(seed)
+    values = []
+    for plan in every_plan(problem):
+        found = verify(problem, plan)
+        if all(violation.rule is Rule.OBJECTIVE for violation in found.violations):
+            values.append(found.objective)
+    best = paper_oracle.best_objective(problem)
+    assert (-inf if best is None else best) == pytest.approx(max(values, default=-inf), rel=1e-9)
+
+
+def test_a_smallest_profile_that_leaves_no_room_makes_a_problem_infeasible():
+    problem, _ = paper_case()
+    tenants = tuple(replace(tenant, min_profile="7g.40gb") for tenant in problem.tenants)
+    assert paper_oracle.best_objective(replace(problem, tenants=tenants)) is None

@@ -1,0 +1,83 @@
+"""`physical` finds what trying everything finds on tiny problems, and keeps the rules and its bound on larger ones."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import physical_oracle
+import pytest
+from problems import physical_problem
+
+from planner.plan import MigPlan, Status
+from planner.problem import Problem
+from planner.solve import solve
+from planner.verify import verify
+
+TINY = tuple((seed, 3 + seed % 2) for seed in range(30))
+LARGER = tuple((seed, n_steps) for seed in range(100, 140) for n_steps in (6, 12))
+
+
+@cache
+def oracle(seed: int, n_steps: int) -> float | None:
+    return physical_oracle.best_objective(physical_problem(seed, n_steps))
+
+
+@cache
+def plan_of(seed: int, n_steps: int) -> MigPlan:
+    return solve(physical_problem(seed, n_steps), "physical")
+
+
+@pytest.mark.parametrize(("seed", "n_steps"), TINY)
+def test_a_problem_is_infeasible_iff_nothing_keeps_the_rules(seed, n_steps):
+    assert (plan_of(seed, n_steps).status is Status.INFEASIBLE) == (oracle(seed, n_steps) is None)
+
+
+@pytest.mark.parametrize(("seed", "n_steps"), TINY)
+def test_no_plan_is_better_than_the_best_of_all(seed, n_steps):
+    plan, best = plan_of(seed, n_steps), oracle(seed, n_steps)
+    if best is not None:
+        found = verify(physical_problem(seed, n_steps), plan)
+        assert found.objective <= best + 1e-6 * max(1.0, best)
+
+
+@pytest.mark.parametrize(("seed", "n_steps"), TINY)
+def test_no_bound_is_below_the_best_plan(seed, n_steps):
+    best = oracle(seed, n_steps)
+    if best is not None:
+        assert plan_of(seed, n_steps).bound >= best - 1e-6 * max(1.0, best)
+
+
+@pytest.mark.parametrize(("seed", "n_steps"), TINY)
+def test_an_optimal_plan_is_the_best_of_all(seed, n_steps):
+    plan, best = plan_of(seed, n_steps), oracle(seed, n_steps)
+    if plan.status is Status.OPTIMAL:
+        assert plan.objective == pytest.approx(best, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize(("seed", "n_steps"), TINY + LARGER)
+def test_every_plan_keeps_the_rules(seed, n_steps):
+    plan = plan_of(seed, n_steps)
+    if plan.status.has_plan:
+        assert verify(physical_problem(seed, n_steps), plan).violations == ()
+
+
+def has_running_retraining(problem: Problem) -> bool:
+    return problem.physical_initial is not None and bool(problem.physical_initial.retrainings)
+
+
+COVERED = {
+    "an initial state": lambda p: p.initial is not None,
+    "no initial state": lambda p: p.initial is None,
+    "a retraining in progress": has_running_retraining,
+    "an epoch that has to wait": lambda p: p.physical_initial is not None and p.physical_initial.next_epoch_step > 1,
+    "a longer warm-up": lambda p: p.epoch_steps > 1,
+    "one tenant": lambda p: len(p.tenants) == 1,
+    "a required retraining": lambda p: any(tenant.must_retrain for tenant in p.tenants),
+    "an optional retraining": lambda p: any(t.options and not t.retraining_required for t in p.tenants),
+}
+
+
+@pytest.mark.parametrize("feature", COVERED)
+def test_the_problems_with_a_plan_cover(feature):
+    found = [key for key in TINY if COVERED[feature](physical_problem(*key))]
+    assert sum(oracle(*key) is not None for key in found) >= 3

@@ -1,0 +1,143 @@
+"""Problem values: durations in steps, defaults, and that an ill-formed one cannot exist."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from windows import tenant, window
+
+from executor.catalogue import gpu_model
+from planner.errors import ProblemError
+from planner.problem import (
+    HeldInstance,
+    PaperState,
+    PhysicalState,
+    Problem,
+    Reconfiguration,
+    RetrainingOption,
+    RunningRetraining,
+    steps_of,
+)
+
+GPU = gpu_model("a100-40gb")
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "step_s", "n_steps"), [(2.1, 0.3, 7), (2.0, 1.0, 2), (2.01, 1.0, 3), (0.0, 1.0, 1), (1e-12, 5.0, 1)]
+)
+def test_a_duration_takes_its_steps_rounded_up_and_at_least_one(duration_s: float, step_s: float, n_steps: int) -> None:
+    assert steps_of(duration_s, step_s) == n_steps
+
+
+def test_profile_names_are_all_that_any_task_uses_or_holds_in_catalogue_order() -> None:
+    state = PaperState({"resnet50": ("7g.40gb",)})
+    problem = window(tenant(capability_rps={"3g.20gb": 1.0}, retraining_s={"1g.5gb": 1.0}), initial=state)
+    assert problem.profile_names == ("1g.5gb", "3g.20gb", "7g.40gb")
+
+
+def test_a_retraining_holds_its_instance_for_its_start_up_too_in_physical_only() -> None:
+    paper, physical = (window(tenant(retraining_start_s=2.5), model=m, switch_s=0.0) for m in Reconfiguration)
+    steps = [p.occupied_steps(p.tenants[0], p.tenants[0].options[0], "2g.10gb") for p in (paper, physical)]
+    assert steps == [2, 3 + 2]
+
+
+def test_warm_up_is_switch_and_overhead_and_the_epoch_takes_the_longest_of_all_tenants() -> None:
+    tenants = (tenant("a", overhead_s=0.5), tenant("b", overhead_s=3.2))
+    problem = window(*tenants, model=Reconfiguration.PHYSICAL, switch_s=1.0)
+    assert [problem.warm_up_steps(terms) for terms in tenants] == [2, 5]
+    assert problem.epoch_steps == 5
+
+
+def test_arrays_of_a_problem_are_read_only_copies() -> None:
+    given = np.ones(6)
+    terms = tenant(arrivals_rps=given)
+    given[0] = 7.0
+    assert terms.arrivals_rps[0] == 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        terms.arrivals_rps[0] = 2.0
+
+
+def test_a_weight_or_accuracy_by_level_follows_the_options() -> None:
+    options = (RetrainingOption("short", {"1g.5gb": 1.0}, 0.6), RetrainingOption("long", {"1g.5gb": 3.0}, 0.9))
+    assert tenant(options=options).accuracies == (0.5, 0.6, 0.9)
+
+
+def test_a_tenant_without_options_need_not_retrain() -> None:
+    assert not tenant(retraining_s={}).must_retrain
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": ""}, "a name is empty"),
+        ({"arrivals_rps": [1.0] * 5}, r"arrivals_rps has 5 numbers; n_steps is 6"),
+        ({"arrivals_rps": [1, 2, -3, 4, 5, 6]}, r"arrivals_rps\[2\] is -3.0; a finite number ≥ 0 is needed"),
+        ({"arrivals_rps": [1, 2, 3, NAN, 5, 6]}, r"arrivals_rps\[3\] is nan"),
+        ({"capability_rps": {}}, "capability_rps is empty"),
+        ({"capability_rps": {"1g.5gb": 0.0}}, r"capability_rps.1g.5gb is 0.0; a finite number > 0"),
+        ({"capability_rps": {"1g.6gb": 1.0}}, r"capability_rps: a100-40gb has no MIG profile '1g.6gb'"),
+        ({"min_profile": "5g"}, r"min_profile: a100-40gb has no MIG profile '5g'"),
+        ({"retraining_s": {"2g.10gb": 0.0}}, r"retraining full.2g.10gb is 0.0; a finite number > 0"),
+        ({"accuracy_before": 1.1}, "accuracy is 1.1; a finite number ≥ 0 and ≤ 1"),
+        ({"overhead_s": -1.0}, r"overhead_s is -1.0"),
+        ({"overhead_s": float("inf")}, r"overhead_s is inf"),
+        ({"weight": -1.0}, r"weight is -1.0"),
+        ({"retraining_start_s": NAN}, r"retraining_start_s is nan"),
+        ({"options": (RetrainingOption("x", {}, 0.5),)}, "names no profile"),
+        ({"options": (RetrainingOption("x", {"1g.5gb": 1.0}, 0.5),) * 2}, "two have the same name"),
+    ],
+)
+def test_a_tenant_outside_the_format_is_refused(changes: dict[str, object], message: str) -> None:
+    given = {"arrivals_rps": [1.0] * 6, **changes}
+    with pytest.raises(ProblemError, match=message):
+        Problem(GPU, 1.0, 6, Reconfiguration.PAPER, (tenant(**given),))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_steps": 0}, "n_steps is 0"),
+        ({"step_s": 0.0}, "step_s is 0.0"),
+        ({"step_s": NAN}, "step_s is nan"),
+        ({"switch_s": -0.1}, "switch_s is -0.1"),
+        ({"tenants": ()}, "0 given; 1 to 6"),
+        ({"tenants": tuple(tenant(str(i)) for i in range(7))}, "7 given; 1 to 6"),
+        ({"tenants": (tenant("a"), tenant("a"))}, "'a' is given twice"),
+        ({"initial": PaperState({"bert": ()})}, "'bert' is no tenant"),
+        ({"initial": PaperState({"resnet50": ("9g",)})}, r"initial.resnet50: a100-40gb has no MIG profile"),
+        ({"initial": PhysicalState()}, "the state is a physical one"),
+    ],
+)
+def test_a_problem_outside_the_format_is_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ProblemError, match=message):
+        replace(window(), **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (PaperState({}), "the state is a paper one"),
+        (PhysicalState(next_epoch_step=-1), "next_epoch_step is -1"),
+        (PhysicalState((HeldInstance(GPU.placement("1g.5gb@0"), "x", 0),)), "'x' is no tenant"),
+        (PhysicalState((HeldInstance(GPU.placement("1g.5gb@0"), "resnet50", 2),), (), 1), "serves from step 2"),
+        (PhysicalState((HeldInstance(GPU.placement("1g.10gb@0"), "resnet50", 0),)), "lacks the profile"),
+        (
+            PhysicalState(
+                (HeldInstance(GPU.placement("2g.10gb@0"), "resnet50", 0),),
+                (RunningRetraining(GPU.placement("1g.5gb@1"), "resnet50", 2),),
+            ),
+            "are no layout",
+        ),
+        (PhysicalState((), (RunningRetraining(GPU.placement("1g.5gb@1"), "resnet50", 7),)), "ends before step 7"),
+        (
+            PhysicalState((), tuple(RunningRetraining(GPU.placement(f"1g.5gb@{s}"), "resnet50", 2) for s in (0, 1))),
+            "runs two retrainings",
+        ),
+    ],
+)
+def test_a_physical_state_that_cannot_be_is_refused(state: PaperState | PhysicalState, message: str) -> None:
+    with pytest.raises(ProblemError, match=message):
+        replace(window(model=Reconfiguration.PHYSICAL), initial=state)
