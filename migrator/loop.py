@@ -100,11 +100,17 @@ class Loop:
         self._record(0, self._applier.apply(change, {}))
 
     def _carry_out(self, planned: PlannedWindow) -> None:
-        """Serve and change the layout by turns, until the window's end."""
+        """Serve and change the layout by turns, until the window's end.
+
+        A change that the driver's work pushes past the window's end is left out: the next window begins
+        with a change to its whole layout, which makes up for it.
+        """
         config = self._setting.config
         start_s = planned.window * config.window_s
         plan_s = start_s + planned.plan_from_step * config.step_s
         for change in changes_of(planned.plan, plan_s, config.step_s):
+            if self._applier.begin_s(change) >= start_s + config.window_s:
+                break
             self._serve_until(self._applier.begin_s(change), planned.window)
             self._record(planned.window, self._applier.apply(change, self._serving.busy_until_s))
         self._serve_until(start_s + config.window_s, planned.window)

@@ -299,8 +299,7 @@ class _Workers:
         known = state.busy_until
         self._busy_until = {rank: known[name] for rank, name in enumerate(self._ids) if name in known}
         self._free_at = [  # a server that joins late cannot act in the past, hence now_s
-            (max(server.ready_s, self._busy_until.get(rank, state.now_s), state.now_s), rank)
-            for rank, server in enumerate(ordered)
+            (max(server.ready_s, self._busy_until.get(rank, state.now_s)), rank) for rank, server in enumerate(ordered)
         ]
         heapq.heapify(self._free_at)
         self.idle: list[int] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -12,28 +13,30 @@ from rich.table import Table
 from migrator.report import Figures, Report, WindowReport
 
 _HEADINGS = (
-    "window",
+    "win-\ndow",
     "tenant",
     "arrivals",
-    "forecast\nerror %",
-    "in time\n%",
-    "accuracy\n%",
-    "goodput\n%",
+    "fore-\ncast\nerr %",
+    "in\ntime\n%",
+    "accu-\nracy\n%",
+    "good-\nput\n%",
     "p50\nms",
     "p99\nms",
-    "recon-\nfigured",
-    "outage\ns",
-    "capacity\nlost s",
+    "recon-\nfigu-\nred",
+    "out-\nage\ns",
+    "capa-\ncity\nlost s",
 )
+"""Narrow enough for a terminal of 80 columns."""
+
 _TOTAL = "all"
 
 
 def print_report(report: Report, console: Console) -> None:
     """Print what was run, a row for each window and tenant, and totals."""
     _print_header(report, console)
-    table = Table(title="Goodput by window and tenant", title_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
     for heading in _HEADINGS:
-        table.add_column(heading, justify="left" if heading == "tenant" else "right")
+        table.add_column(heading, justify="left" if heading == "tenant" else "right", overflow="fold")
     for window in report.windows:
         _add_window(table, window)
     for name, figures in report.tenants.items():

@@ -87,6 +87,12 @@ def test_drops_are_judged_on_the_batch_that_would_be_taken() -> None:
     assert listed(outcomes) == [1.0, None, 3.0, 3.0]
 
 
+def test_drops_stop_where_a_smaller_batch_stands() -> None:
+    # At 3.0 three wait with deadlines 3.5, 4.0, 4.5. A batch of two takes until 5.0, one alone until 4.0.
+    outcomes = answers(arrivals(0.5, 1.0, 1.5), [server(ready_s=3.0, limit=2)])
+    assert listed(outcomes) == [None, None, 4.0]
+
+
 def test_answer_at_the_deadline_is_in_time() -> None:
     outcomes = answers(arrivals(0.0, slo_s=1.0), [server()])
     assert (listed(outcomes), outcomes.in_time.tolist()) == ([1.0], [True])
@@ -110,6 +116,18 @@ def test_speed_is_compared_on_the_batch_each_would_take() -> None:
     # For the three that wait, a takes one in 1 s and b all three in 0.9 s.
     b = server("b", latency=LatencyCurve((1, 3), (1.1, 0.9)), limit=3)
     assert listed(answers(arrivals(0.0, 0.0, 0.0), [server("a"), b])) == [0.9, 0.9, 0.9]
+
+
+def test_the_expired_do_not_count_when_the_fastest_is_chosen() -> None:
+    # At 9.0 only the last request still waits: b takes one in 0.5 s, though a would be faster with three.
+    a = server("a", ready_s=9.0, latency=FLAT, limit=3)
+    b = server("b", ready_s=9.0, latency=LatencyCurve((1, 3), (0.5, 2.0)), limit=3)
+    assert listed(answers(arrivals(0.0, 0.0, 8.5), [a, b])) == [None, None, 9.5]
+
+
+def test_a_batch_at_the_border_of_two_pieces_sees_the_arrivals_there() -> None:
+    outcomes = answers(arrivals(0.0, 0.5, 1.0), [server(latency=FLAT, limit=2)], edges_s=[1.0])
+    assert listed(outcomes) == [1.0, 2.0, 2.0]
 
 
 def test_no_batch_begins_before_ready_s() -> None:

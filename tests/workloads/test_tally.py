@@ -153,6 +153,11 @@ def test_percentile_is_the_first_edge_that_holds_the_fraction(fraction: float, e
     assert latency_percentile_ms({30: 1, 10: 50, 20: 49}, fraction) == expected
 
 
+def test_percentile_is_not_pushed_up_by_rounding() -> None:
+    assert 0.07 * 100 > 7
+    assert latency_percentile_ms({10: 7, 20: 93}, 0.07) == 10
+
+
 def test_percentile_of_nothing_is_none() -> None:
     assert latency_percentile_ms({}, 0.5) is None
 

@@ -1,0 +1,39 @@
+"""Forecasters by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from forecaster.ewma import Ewma
+from forecaster.forecast import Forecaster
+from forecaster.naive import SeasonalNaive
+from forecaster.registry import forecaster_names, make_forecaster
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [("ewma", {"half_life_steps": 20.0}, Ewma(20.0)), ("seasonal-naive", {"season_steps": 60}, SeasonalNaive(60))],
+)
+def test_names_make_their_forecasters(name: str, settings: dict[str, float], expected: Forecaster) -> None:
+    assert make_forecaster(name, **settings) == expected
+
+
+@pytest.mark.parametrize("forecaster", [Ewma(20.0), SeasonalNaive(60)])
+def test_forecasters_know_the_name_they_are_made_by(forecaster: Forecaster) -> None:
+    assert forecaster.name in forecaster_names()
+
+
+def test_unknown_names_are_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"'arima' is unknown; known are ewma, seasonal-naive"):
+        make_forecaster("arima")
+
+
+@pytest.mark.parametrize("settings", [{}, {"season_steps": 5}, {"half_life_steps": 5, "more": 1}])
+def test_settings_of_another_forecaster_are_refused(settings: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="'ewma' takes half_life_steps, got"):
+        make_forecaster("ewma", **settings)
+
+
+def test_impossible_settings_are_refused_with_the_forecaster_s_own_words() -> None:
+    with pytest.raises(ValueError, match="season_steps 0: must be at least 1"):
+        make_forecaster("seasonal-naive", season_steps=0)

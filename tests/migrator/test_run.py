@@ -1,0 +1,174 @@
+"""Whole runs through the command line: what they log, what reports make of it, and what survives a kill."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from migrator.report import report_of
+from migrator.runlog import EVENTS_FILE, read_log
+
+from .conftest import SMALL, changed
+
+COUNTS = ("arrivals", "in_time", "late", "dropped", "correct")
+
+
+def run_process(folder: Path, changes: dict[str, Any], name: str = "run", **options: Any) -> subprocess.Popen[bytes]:
+    config = folder / f"{name}.yaml"
+    config.write_text(yaml.safe_dump(changed(SMALL, changes)))
+    command = [sys.executable, "-m", "migrator", "run", str(config), "--out", str(folder / name)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **options)
+
+
+def wait_for_log(process: subprocess.Popen[bytes], log: Path, n_bytes: int) -> None:
+    while process.poll() is None and not (log.exists() and log.stat().st_size >= n_bytes):
+        pass
+
+
+def finish(process: subprocess.Popen[bytes]) -> None:
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors.decode()
+    process.stderr.close() if process.stderr else None
+
+
+JITTER = {
+    "simulation": {"start_jitter": 3.0, "service_jitter": 0.4},
+    "tenants.0.arrivals.rate_rps": 1200,
+    "tenants.1.arrivals.scale.factor": 60.0,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Holds three finished runs: twice the same one, and one with jitter."""
+    folder = tmp_path_factory.mktemp("runs")
+    pair = [run_process(folder, {}, name) for name in ("run", "again")]
+    for process in [*pair, run_process(folder, JITTER, "jitter")]:
+        finish(process)
+    return folder
+
+
+def without_wall(path: Path) -> list[str]:
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.dumps({key: value for key, value in event.items() if key != "wall"}) for event in events]
+
+
+def test_same_seed_gives_the_same_log(folder: Path) -> None:
+    assert without_wall(folder / "run" / EVENTS_FILE) == without_wall(folder / "again" / EVENTS_FILE)
+
+
+def test_wall_is_where_the_two_logs_differ(folder: Path) -> None:
+    assert (folder / "run" / EVENTS_FILE).read_text() != (folder / "again" / EVENTS_FILE).read_text()
+
+
+def test_report_totals_are_sums_over_the_raw_log(folder: Path) -> None:
+    sums = dict.fromkeys(COUNTS, 0)
+    for line in (folder / "run" / EVENTS_FILE).read_text().splitlines():
+        event = json.loads(line)
+        if event["kind"] == "window_finished":
+            for counts in event["tenants"].values():
+                for key in COUNTS:
+                    sums[key] += sum(counts[key])
+    total = report_of(read_log(folder / "run")).total
+    assert total is not None
+    assert {key: getattr(total.requests, key) for key in COUNTS} == sums
+
+
+@pytest.mark.parametrize("name", ["run", "jitter"])
+def test_every_second_adds_up(folder: Path, name: str) -> None:
+    finished = read_log(folder / name).of_kind("window_finished")
+    for event in finished:
+        for counts in event["tenants"].values():
+            for arrivals, in_time, late, dropped in zip(*(counts[key] for key in COUNTS[:4]), strict=True):
+                assert arrivals == in_time + late + dropped
+    assert len(finished) == 2
+
+
+def test_with_jitter_instances_and_answers_come_late(folder: Path) -> None:
+    total = report_of(read_log(folder / "jitter")).total
+    assert total is not None
+    assert total.late_ready_s > 0
+    assert total.requests.late > 0
+
+
+def test_without_jitter_nothing_is_late(folder: Path) -> None:
+    total = report_of(read_log(folder / "run")).total
+    assert total is not None
+    assert (total.late_ready_s, total.requests.late) == (0, 0)
+
+
+def test_every_plan_passed_the_check_and_every_window_was_settled(folder: Path) -> None:
+    log = read_log(folder / "run")
+    assert [event["violations"] for event in log.of_kind("window_started")] == [[], []]
+    assert report_of(log).ending == "finished"
+
+
+def test_required_retrainings_ran_and_raised_the_accuracy(folder: Path) -> None:
+    log = read_log(folder / "run")
+    finishes = [item["finish_s"] for event in log.of_kind("change") for item in event["started"] if item["finish_s"]]
+    first, second = sorted(finishes)
+    assert first < 60 < second < 120
+
+
+def test_the_config_as_resolved_lies_beside_the_log(folder: Path) -> None:
+    config = yaml.safe_load((folder / "run" / "config.yaml").read_text())
+    assert config["tenants"][1]["arrivals"]["scale"]["factor"] == 4.0
+    assert {path.name for path in (folder / "run").iterdir()} == {"config.yaml", EVENTS_FILE}
+
+
+def test_a_log_cut_anywhere_is_reported(folder: Path, tmp_path: Path) -> None:
+    content = (folder / "run" / EVENTS_FILE).read_bytes()
+    first_line = content.index(b"\n") + 1
+    cut = tmp_path / "cut"
+    cut.mkdir()
+    for size in random.Random(0).sample(range(first_line, len(content)), 40):
+        (cut / EVENTS_FILE).write_bytes(content[:size])
+        report = report_of(read_log(cut))
+        settled = content[:size].count(b'\n{"kind":"window_finished"') - (not content[:size].endswith(b"\n"))
+        assert sum(not window.is_void for window in report.windows) in (settled, settled + 1)
+
+
+def test_a_run_killed_at_any_moment_is_reported(tmp_path: Path) -> None:
+    moments = random.Random(1)
+    for number in range(10):
+        process = run_process(tmp_path, {"windows": 3}, f"run{number}")
+        log = tmp_path / f"run{number}" / EVENTS_FILE
+        enough = moments.randint(1, 12_000)
+        wait_for_log(process, log, enough)
+        process.kill()
+        process.communicate()
+        report = report_of(read_log(log.parent))
+        assert report.ending in ("torn", "finished")
+
+
+def test_ctrl_c_ends_with_130_and_an_intact_log(tmp_path: Path) -> None:
+    process = run_process(tmp_path, {"windows": 12})
+    log = tmp_path / "run" / EVENTS_FILE
+    wait_for_log(process, log, 1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    assert process.returncode == 130
+    assert "Traceback" not in errors.decode()
+    assert report_of(read_log(log.parent)).ending == "interrupted"
+    assert not read_log(log.parent).torn
+
+
+def test_a_full_disk_is_told_in_one_line_and_leaves_a_readable_log(tmp_path: Path) -> None:
+    def no_file_above_8_kib() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+
+    process = run_process(tmp_path, {}, preexec_fn=no_file_above_8_kib)
+    _, errors = process.communicate()
+    assert process.returncode == 1
+    assert errors.decode().splitlines()[-1].startswith("error: ")
+    assert "Traceback" not in errors.decode()
+    assert report_of(read_log(tmp_path / "run")).ending == "torn"
