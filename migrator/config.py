@@ -140,7 +140,7 @@ class ForecastConfig(Section):
 class PlannerConfig(Section):
     """How hard to plan; in work, never in seconds, so that a run repeats byte for byte."""
 
-    max_schedules: Count = 400
+    max_schedules: Count = 4000
     switch_s: NonNegative | None = None
     planning_s: NonNegative = 0.0
 

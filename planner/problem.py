@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from executor.errors import ExecutorError
-from executor.mig import GpuModel, Multiset, Placement, Profile
+from executor.mig import GpuModel, Multiset, Placement, Profile, Variant
 from planner.errors import ProblemError
 
 FloatArray = NDArray[np.float64]
@@ -81,9 +81,9 @@ class RetrainingOption:
     accuracy_after: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TenantTerms:
-    """What the planner knows of one tenant in this window.
+    """What the planner knows of one tenant in this window; equal only to itself, as arrays have no one equality.
 
     Attributes:
         name: Unique within the problem.
@@ -168,7 +168,7 @@ class PaperState:
 InitialState = PaperState | PhysicalState
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GainTable:
     """Expected goodput of one tenant by level, step and the multiset its inference serves with.
 
@@ -302,7 +302,7 @@ def default_switch_s(gpu: GpuModel, n_retraining: int = 0) -> float:
     retraining of the window may start and end within the same warm-up, which is one more creation
     and one more destruction of the slowest profile each. 2.8 s on an A100 without retrainings.
     """
-    profiles = [profile for profile in gpu.profiles if profile.variant.value == "standard"]
+    profiles = [profile for profile in gpu.profiles if profile.variant is Variant.STANDARD]
     n_most = {p.name: min(p.max_instances, gpu.compute_slices // p.compute_slices) for p in profiles}
     destroy_s = max(p.destroy_s * n_most[p.name] for p in profiles)
     create_s = max(p.create_s * n_most[p.name] for p in profiles)
