@@ -172,3 +172,71 @@ def test_a_full_disk_is_told_in_one_line_and_leaves_a_readable_log(tmp_path: Pat
     assert errors.decode().splitlines()[-1].startswith("error: ")
     assert "Traceback" not in errors.decode()
     assert report_of(read_log(tmp_path / "run")).ending == "torn"
+
+
+def test_planning_offline_gives_the_plan_that_the_run_executed(folder: Path, call) -> None:
+    code, out, _ = call("plan", folder / "run.yaml", "--window", 1, "--json")
+    executed = read_log(folder / "run").of_kind("window_started")[1]["plan"]
+    planned = {key: value for key, value in json.loads(out).items() if key != "solve_s"}
+    assert (code, planned) == (0, executed)
+
+
+def test_a_run_prints_its_report_and_where_to_look_further(call, write_config) -> None:
+    code, out, err = call("run", write_config(), "--windows", 1)
+    assert code == 0
+    assert "simulated" in out
+    assert "migrator report runs/small --json" in out
+    assert err.count("window 0:") == 2
+    assert call("report", "runs/small")[1].splitlines()[0] == out.splitlines()[0]
+
+
+def test_the_second_run_of_a_name_gets_its_own_folder(call, write_config) -> None:
+    for _ in range(2):
+        assert call("run", write_config(), "--windows", 1)[0] == 0
+    assert {path.name for path in Path("runs").iterdir()} == {"small", "small-2"}
+
+
+def test_report_as_json_has_the_log_s_totals(folder: Path, call) -> None:
+    answer = json.loads(call("report", folder / "run", "--json")[1])
+    tenants = answer["tenants"].values()
+    assert answer["total"]["arrivals"] == sum(tenant["arrivals"] for tenant in tenants)
+    assert answer["run"]["simulated"] is True
+    assert [window["void"] for window in answer["windows"]] == [False, False]
+
+
+def test_the_old_layout_serves_while_planning_takes_its_time(call, write_config) -> None:
+    changes = {"planner.planning_s": 9, "tenants.0.arrivals.rate_rps": 1500}
+    assert call("run", write_config(changes))[0] == 0
+    log = read_log(Path("runs/small"))
+    assert [event["plan_from_step"] for event in log.of_kind("window_started")] == [0, 9]
+    assert all(event["begin_s"] >= 69 for event in log.of_kind("change") if event["window"] == 1)
+    assert log.of_kind("window_started")[1]["plan"]["n_steps"] == 51
+
+
+def test_three_tenants_that_do_not_fit_end_with_3_and_write_nothing(call, write_config) -> None:
+    vision = changed(SMALL, {})["tenants"][0] | {"min_profile": "3g.40gb"}
+    tenants = [{**vision, "name": name} for name in "abc"]
+    code, _, err = call("run", write_config({"tenants": tenants}))
+    assert (code, err.count("\n")) == (3, 1)
+    assert "rule 4" in err
+    assert not Path("runs").exists()
+
+
+def test_a_window_without_a_plan_keeps_the_layout(call, write_config) -> None:
+    # From window 1 on planning takes so long that the retraining cannot end: no plan, old layout, old accuracy.
+    accuracy = [{"before": before, "after": 0.95} for before in (0.6, 0.8, 0.9)]
+    changes = {
+        "tenants.0.retraining.samples": 8000,
+        "planner.planning_s": 70,
+        "window_s": 80,
+        "windows": 3,
+        "tenants.0.accuracy": accuracy,
+    }
+    code, out, err = call("run", write_config(changes))
+    log = read_log(Path("runs/small"))
+    assert code == 0
+    assert [event["plan"]["status"] == "infeasible" for event in log.of_kind("window_started")] == [False, True, True]
+    assert "No plan for window 1, 2" in out
+    assert "the old layout stays" in err
+    started = [event["forecast"]["tenants"]["vision"]["accuracy_before"] for event in log.of_kind("window_started")]
+    assert started == [0.6, 0.8, 0.8]  # window 1 was not retrained, so its model goes on in window 2

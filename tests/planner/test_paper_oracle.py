@@ -47,15 +47,17 @@ def tiny_tenant(rng: np.random.Generator, name: str, n_tenants: int) -> TenantTe
 
 
 def every_plan(problem: Problem) -> Iterator[MigPlan]:
-    """All plans on up to four instances a tenant, most of them against the rules."""
-    schedules = [list(every_schedule(tenant, problem.n_steps)) for tenant in problem.tenants]
+    """All plans in which everyone holds something and nobody more than is there; most are against the rules."""
+    n_slices = 4 if len(problem.tenants) == 1 else 3
+    schedules = [list(every_schedule(tenant, problem.n_steps, n_slices)) for tenant in problem.tenants]
     for chosen in product(*schedules):
         yield MigPlan(Status.FEASIBLE, 0.0, 1e9, 0.0, "all", Reconfiguration.PAPER, problem.n_steps, schedules=chosen)
 
 
-def every_schedule(tenant: TenantTerms, n_steps: int) -> Iterator[TenantSchedule]:
+def every_schedule(tenant: TenantTerms, n_steps: int, n_slices: int) -> Iterator[TenantSchedule]:
     names = sorted(tenant.capability_rps)
-    counts = [n for n in product(range(5), repeat=len(names)) if 0 < sum((1 + i) * k for i, k in enumerate(n)) <= 4]
+    sizes = [gpu_model("a30-24gb").profile(name).memory_slices for name in names]
+    counts = [n for n in product(range(5), repeat=len(names)) if 0 < np.dot(n, sizes) <= n_slices]
     held = [tuple(name for name, k in zip(names, n, strict=True) for _ in range(k)) for n in counts]
     (option,) = tenant.options
     steps = max(1, int(np.ceil(option.time_s["1g.6gb"])))
