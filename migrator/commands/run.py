@@ -44,7 +44,11 @@ def run_command(config_path: Path, *, windows: int | None, seed: int | None, out
         first = _first_plan(setting)
         require_plan(first)
         with RunLog(folder, config_yaml(setting.config)) as log:
-            _carry_out(setting, first, log, view)
+            try:
+                _carry_out(setting, first, log, view)
+            except KeyboardInterrupt:
+                log.append("interrupted", {})
+                raise
     print_report(report_of(read_log(folder)), output())
     output().print(f"\nThe run is in [bold]{escape(str(folder))}[/]. To look further:")
     output().print(f"  migrator report {escape(str(folder))} --json")
@@ -61,8 +65,4 @@ def _carry_out(setting: Setting, first: PlannedWindow, log: RunLog, view: LiveVi
     # The first layout goes up before second 0; the clock starts early enough for all of it.
     lead_s = first.problem.epoch_steps * setting.config.step_s
     applier = simulated_applier(setting, -lead_s)
-    try:
-        Loop(setting, applier, log, view).run(first)
-    except KeyboardInterrupt:
-        log.append("interrupted", {"now_s": applier.now_s})
-        raise
+    Loop(setting, applier, log, view).run(first)

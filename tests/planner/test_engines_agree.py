@@ -5,12 +5,14 @@ The problems are the same for a seed every time; the last tests check that they 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import paper_oracle
 import pytest
 from problems import paper_problem
 
+from planner.gains import gain_tables
 from planner.plan import MigPlan, Status
 from planner.problem import Problem, TenantTerms
 from planner.solve import solve
@@ -79,6 +81,15 @@ def test_milp_is_never_worse_than_greedy(engine, seed):
     floor = plan_of(seed, "greedy").objective
     if floor is not None:
         assert plan_of(seed, engine).objective >= floor - 1e-9 * abs(floor)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_gain_tables_say_what_the_checker_works_out(seed):
+    problem, plan = paper_problem(seed), plan_of(seed, "milp")
+    if not plan.status.has_plan:
+        return
+    tabled = verify(replace(problem, gains=gain_tables(problem)), plan)
+    assert tabled.objective == pytest.approx(verify(problem, plan).objective)
 
 
 def durations(problem: Problem, tenant: TenantTerms) -> set[int]:
