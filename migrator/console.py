@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
@@ -30,3 +32,14 @@ def complain(message: str) -> None:
 def print_json(value: Mapping[str, object]) -> None:
     """``value`` as indented JSON on standard output."""
     sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def program() -> str:
+    """What to type to start this program again: its name where that is on the PATH, else as it was started."""
+    started = Path(sys.argv[0])
+    if started.name == "__main__.py":
+        return "python -m migrator"
+    if started.parent == Path():
+        return started.name
+    found = shutil.which(started.name)
+    return started.name if found is not None and Path(found).samefile(started) else str(started)

@@ -10,7 +10,7 @@ from rich.markup import escape
 from migrator import events
 from migrator.assembly import Setting, assemble, simulated_applier
 from migrator.config import config_yaml, read_config
-from migrator.console import output, progress
+from migrator.console import output, program, progress
 from migrator.errors import RunFolderError
 from migrator.loop import Loop
 from migrator.planning import PlannedWindow, accuracy_at_start, plan_window, require_plan
@@ -51,8 +51,9 @@ def run_command(config_path: Path, *, windows: int | None, seed: int | None, out
                 raise
     print_report(report_of(read_log(folder)), output())
     output().print(f"\nThe run is in [bold]{escape(str(folder))}[/]. To look further:")
-    output().print(f"  migrator report {escape(str(folder))} --json")
-    output().print(f"  migrator plan {escape(str(config_path))} --window 1")
+    last = setting.config.windows - 1
+    output().print(f"  {escape(program())} report {escape(str(folder))} --json", soft_wrap=True)
+    output().print(f"  {escape(program())} plan {escape(str(config_path))} --window {min(1, last)}", soft_wrap=True)
 
 
 def _first_plan(setting: Setting) -> PlannedWindow:

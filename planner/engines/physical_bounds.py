@@ -144,7 +144,7 @@ class Bounds:
         edges = np.concatenate([np.zeros((1, len(a)), np.int64), events, np.full((1, len(a)), n_steps)])
         tables = self._stage_tables(pair, first, second)
         bounds = np.zeros(len(a))
-        for begin, end in zip(edges[:-1], edges[1:], strict=True):
+        for begin, end in pairwise(edges):
             own = [
                 (begin >= start).astype(np.int64) + (begin >= end_of)
                 for start, end_of in zip((a, b), ends, strict=True)

@@ -16,7 +16,7 @@ from planner.engines.physical_schedule import Schedule, Training
 from planner.plan import MigPlan
 from planner.problem import PaperState, Problem, Reconfiguration, TenantTerms
 
-MAX_NODES = 1
+MAX_NODES = 20
 """Branch-and-bound nodes of the coarse program: its schedule is one of several, so it need not be proved best."""
 
 

@@ -172,11 +172,23 @@ class Program(Generic[Token]):
         first_step, is_fixed, value = start
         graph, terms = self._graph, self._terms
         best, node, last = longest_path(
-            *(graph.removal, graph.column, graph.is_held),
-            *(lists.nodes, lists.bounds, hold, epoch, rows),
-            *(earned, terms.warm_steps, terms.epoch_steps),
-            *(first_step, self._initial_node if is_fixed else -1, value),
-            *(traced.came_from, traced.by_epoch, best_by_step),
+            graph.removal,
+            graph.column,
+            graph.is_held,
+            lists.nodes,
+            lists.bounds,
+            hold,
+            epoch,
+            rows,
+            earned,
+            terms.warm_steps,
+            terms.epoch_steps,
+            first_step,
+            self._initial_node if is_fixed else -1,
+            value,
+            traced.came_from,
+            traced.by_epoch,
+            best_by_step,
         )
         return float(best), int(node), int(last)
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations, islice
+from itertools import combinations, islice, permutations
 
 import numpy as np
 
@@ -37,6 +37,15 @@ _MOVES = 12
 
 _SHIFTS = (-16, -8, -4, -2, -1, 1, 2, 4, 8, 16)
 """Starts near the present one that are looked at in any case."""
+
+_ORDERS = 24
+"""Orders in which the local search's first schedules are put together: all of them for four tenants."""
+
+_STARTS = 4
+"""Schedules from which the local search descends, best first."""
+
+_PAIRS = 3
+"""Pairs of tenants of which the rough bound looks at all schedules."""
 
 _TO_PLACE = 30
 """Schedules that the local search places, best first; one is usually enough."""
@@ -134,69 +143,72 @@ class Search:
         floor = greedy_schedule(self.terms, self.placed)
         if floor is not None:
             self._try(floor.schedule, floor.places)
-        bounds = Bounds(self.terms, self.counted, is_tight=True)
-        actors = bounds.actors()
-        if len(actors) <= MAX_BEST_FIRST and self.terms.n_steps <= MAX_STEPS:
-            for schedule in seeds:
-                self._place(schedule)
-            self._best_first(bounds.of_pair(actors))
+        rough = Bounds(self.terms, self.counted, is_tight=False)
+        self._local(rough, tuple(seeds))
+        if len(rough.actors()) > MAX_BEST_FIRST or self.terms.n_steps > MAX_STEPS or self._is_over:
+            self.bound = self._rough_bound(rough)
         else:
-            self._local(Bounds(self.terms, self.counted, is_tight=False), tuple(seeds))
+            tight = Bounds(self.terms, self.counted, is_tight=True)
+            self._best_first(tight.of_pair(tight.actors()))
+
+    def _rough_bound(self, bounds: Bounds) -> float:
+        """The best of a few bounds that relax all tenants but two."""
+        bound = bounds.relaxed()
+        if self.terms.n_steps <= MAX_STEPS:
+            for pair in islice(combinations(bounds.actors(), 2), _PAIRS):
+                most = max(float(bounded.bounds.max(initial=-np.inf)) for bounded in bounds.of_pair(pair))
+                bound = min(bound, most)
+        return bound
 
     def _best_first(self, ways: Iterator[BoundedSchedules]) -> None:
-        kept: list[tuple[BoundedSchedules, np.ndarray[tuple[int], np.dtype[np.int64]]]] = []
-        for bounded in ways:
-            kept.append((bounded, np.flatnonzero(bounded.bounds > self._to_beat)))
+        kept = [(bounded, np.flatnonzero(bounded.bounds > self._to_beat)) for bounded in ways]
         bounds = np.concatenate([bounded.bounds[index] for bounded, index in kept])
         first = np.cumsum([0, *(len(index) for _, index in kept)])
         for number in np.argsort(-bounds, kind="stable"):
             self.bound = float(bounds[number])
-            if self.bound <= self._good_enough or (self.meter.is_spent and self.best is not None):
+            if self.bound <= self._good_enough or self.meter.is_spent:
                 return
             way = int(np.searchsorted(first, number, side="right")) - 1
             bounded, index = kept[way]
             self._place(bounded.schedule(int(index[number - first[way]])))
-            if self.meter.is_spent:
-                return
         self.bound, self.is_exhausted = -np.inf, True
 
     def _local(self, bounds: Bounds, seeds: tuple[Schedule, ...]) -> None:
         actors = bounds.actors()
-        self.bound = bounds.relaxed()
-        if self.terms.n_steps <= MAX_STEPS:
-            for pair in islice(combinations(actors, 2), 3):
-                most = max(float(bounded.bounds.max(initial=-np.inf)) for bounded in bounds.of_pair(pair))
-                self.bound = min(self.bound, most)
         movers = tuple(tenant for tenant in actors if self.terms.choices[tenant] != (None,))
         found = list(seeds)
-        for shift in range(len(movers)):
-            found += _inserted(self.terms, bounds, (*movers[shift:], *movers[:shift]))
+        for order in islice(permutations(movers), _ORDERS):
+            for way in self.terms.choices[order[0]] if order else ():
+                found += _inserted(self.terms, bounds, (), order, way)
         found += [self.best.schedule] if self.best is not None else []
         starts = sorted(dict.fromkeys(found), key=lambda schedule: -self._value(schedule))
-        for schedule in starts[:3]:
+        for schedule in starts[:_STARTS]:
             self._descend(bounds, schedule, movers)
         ranked = sorted(self._valued.items(), key=lambda pair: -pair[1])
         for schedule, value in ranked[:_TO_PLACE]:
-            if value <= self._to_beat or (self.meter.is_spent and self.best is not None):
+            if value <= self._to_beat or self._is_over:
                 return
             self._place(schedule)
 
     def _descend(self, bounds: Bounds, schedule: Schedule, movers: tuple[int, ...]) -> None:
-        """Move one tenant's retraining at a time to the best of a few promising others until none improves."""
-        value, n_stuck = self._value(schedule), 0
-        while n_stuck < len(movers):
-            for tenant in movers:
-                others = tuple(training for training in schedule if training.tenant != tenant)
-                moved = [
-                    _with(others, training)
-                    for training in _promising(self.terms, bounds, schedule, tenant, value)[:_MOVES]
-                ]
-                if self.meter.is_spent:
-                    return
-                best = max(moved, key=self._value, default=schedule)
-                n_stuck += 1
-                if self._value(best) > value * (1 + TOLERANCE):
-                    schedule, value, n_stuck = best, self._value(best), 0
+        """Move one tenant's retraining at a time, then two, to the best of a few others until none improves."""
+        turns = [*((tenant,) for tenant in movers), *permutations(movers, 2)]
+        n_stuck, turn = 0, 0
+        while n_stuck < len(turns) and not self.meter.is_spent:
+            best = max(self._moved(bounds, schedule, turns[turn]), key=self._value, default=schedule)
+            if self._value(best) > self._value(schedule) * (1 + TOLERANCE):
+                schedule, n_stuck, turn = best, 0, 0
+            else:
+                n_stuck, turn = n_stuck + 1, (turn + 1) % len(turns)
+
+    def _moved(self, bounds: Bounds, schedule: Schedule, tenants: tuple[int, ...]) -> list[Schedule]:
+        """The schedule with the retraining of one tenant elsewhere, or with two put in anew, the first one first."""
+        others = tuple(training for training in schedule if training.tenant not in tenants)
+        if len(tenants) == 1:
+            moves = _promising(self.terms, bounds, schedule, tenants[0], self._value(schedule))
+            return [_with(others, training) for training in moves[:_MOVES]]
+        ways = self.terms.choices[tenants[0]]
+        return [found for way in ways for found in _inserted(self.terms, bounds, others, tenants, way)]
 
     def _value(self, schedule: Schedule) -> float:
         if schedule not in self._valued:
@@ -214,7 +226,7 @@ class Search:
         ordered = sorted(self.terms.placed(schedule), key=lambda places: -sum(map(self._room_beside, places)))
         for places in ordered:
             value = self._try(schedule, places)
-            if value >= most * (1 - TOLERANCE) or (self.meter.is_spent and self.best is not None):
+            if value >= most * (1 - TOLERANCE) or self._is_over:
                 return
 
     def _room_beside(self, placement: Placement) -> int:
@@ -231,6 +243,11 @@ class Search:
         return value
 
     @property
+    def _is_over(self) -> bool:
+        """Whether the budget is spent and there is a plan to return."""
+        return self.meter.is_spent and self.best is not None
+
+    @property
     def _to_beat(self) -> float:
         return -np.inf if self.best is None else self.best.value * (1 + TOLERANCE)
 
@@ -239,13 +256,18 @@ class Search:
         return -np.inf if self.best is None else self.best.value * (1 + max(self.budget.rel_gap, TOLERANCE))
 
 
-def _inserted(terms: Terms, bounds: Bounds, order: tuple[int, ...]) -> list[Schedule]:
-    """The tenants' retrainings one after the other, each where its bound is highest; none if one does not fit."""
-    schedule: Schedule = ()
+def _inserted(
+    terms: Terms, bounds: Bounds, others: Schedule, order: tuple[int, ...], first: Training | None
+) -> list[Schedule]:
+    """``others`` and, one after the other, the tenants' retrainings where their bounds are highest.
+
+    The first tenant retrains the ``first`` way. Empty if one of them does not fit.
+    """
+    schedule = others
     for number, tenant in enumerate(order):
         waiting = order[number + 1 :]
         options: list[tuple[float, Training | None]] = []
-        for way in terms.choices[tenant]:
+        for way in (first,) if number == 0 else terms.choices[tenant]:
             by_start = bounds.of_starts(schedule, way, tenant, waiting)
             start = int(np.argmax(by_start))
             options.append((float(by_start[start]), way.at(start) if way is not None else None))

@@ -22,10 +22,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from executor.mig import GpuModel, Layout, Placement
+from executor.mig import GpuModel, Layout, Multiset, Placement
 from planner.engines.placed_layouts import LayoutTable, layout_table
 from planner.problem import GainTable, Problem
-from planner.states import CountSpace, large_enough_profiles
+from planner.states import CountSpace, feasible_multisets, large_enough_profiles
 
 Int32Array = NDArray[np.int32]
 Int64Array = NDArray[np.int64]
@@ -111,7 +111,8 @@ class CountedNodes:
 
     Attributes:
         graph: Subsets, columns and rule 4.
-        space: Which sums of multisets fit.
+        space: Which sums of two feasible multisets fit.
+        feasible: The feasible multisets.
         codes: The node's multiset over all tenants as coded by ``space``, ``(n_nodes,)``.
         profile_names: What multisets count.
         from_placed: The counted node of every placed node, ``(n_placed_nodes,)``.
@@ -119,14 +120,18 @@ class CountedNodes:
 
     graph: Graph
     space: CountSpace
+    feasible: frozenset[Multiset]
     codes: Int64Array
     profile_names: tuple[str, ...]
     from_placed: Int32Array
 
     def compatible(self, busy: Sequence[str]) -> BoolArray:
         """Whether each node's profiles fit the GPU together with the ``busy`` ones, ``(n_nodes,)``."""
-        counts = np.array([[busy.count(name) for name in self.profile_names]], dtype=np.int64)
-        return np.asarray(self.space.fits(self.codes + self.space.codes(counts)[0]), dtype=np.bool_)
+        counts = tuple(busy.count(name) for name in self.profile_names)
+        if counts not in self.feasible:
+            return np.zeros(len(self.graph), dtype=np.bool_)
+        beside = self.space.codes(np.array([counts], dtype=np.int64))[0]
+        return np.asarray(self.space.fits(self.codes + beside), dtype=np.bool_)
 
 
 def all_nodes(problem: Problem, gains: Sequence[GainTable]) -> PlacedNodes:
@@ -148,16 +153,17 @@ def counted_nodes(problem: Problem, nodes: PlacedNodes) -> CountedNodes:
     for column in graph.column:
         keys = keys * (int(column.max()) + 1) + column
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    inverse = inverse.reshape(-1).astype(np.int32)
-    removal = np.where(graph.removal[first] >= 0, inverse[graph.removal[first]], -1).astype(np.int32)
+    counted_of: Int32Array = inverse.reshape(-1).astype(np.int32)
+    removal = np.where(graph.removal[first] >= 0, counted_of[graph.removal[first]], -1).astype(np.int32)
     space = CountSpace(problem.gpu, problem.profile_names)
     counts = nodes.table.counts(problem.profile_names)
     return CountedNodes(
         graph=Graph(removal, np.ascontiguousarray(graph.column[:, first]), graph.is_held[first]),
         space=space,
+        feasible=frozenset(feasible_multisets(problem.gpu, problem.profile_names)),
         codes=space.codes(counts)[nodes.layout[first]],
         profile_names=problem.profile_names,
-        from_placed=inverse,
+        from_placed=counted_of,
     )
 
 
@@ -214,10 +220,10 @@ class _OwnerRules:
         """Whether every entry may serve its owner, and whether every tenant holds a large enough one."""
         profiles = np.array(self.profile_of_entry[number], dtype=np.int64)
         owners = self.owners(number, codes)
-        allowed = self.may_hold[profiles[:, None], owners].all(axis=0)
+        allowed: BoolArray = np.all(self.may_hold[profiles[:, None], owners], axis=0)
         large = self.is_enough[profiles[:, None], owners]
         tenants = range(self.may_hold.shape[1])
-        served = np.stack([(large & (owners == tenant)).any(axis=0) for tenant in tenants]).all(axis=0)
+        served: BoolArray = np.all([np.any(large & (owners == tenant), axis=0) for tenant in tenants], axis=0)
         return allowed, served
 
     def multiset_keys(self, number: int, codes: Int64Array) -> Int64Array:

@@ -35,7 +35,7 @@ def _compiled(function: _Function) -> _Function:
 
 
 @_compiled
-def longest_path(  # noqa: C901, PLR0912, PLR0915 (one compiled loop; calls inside it would be further signatures)
+def longest_path(  # noqa: C901, PLR0912, PLR0915, PLR0917 (one compiled loop; a call inside is a further signature)
     removal: NDArray[np.int32],
     column: NDArray[np.int32],
     is_held: NDArray[np.bool_],
@@ -172,24 +172,35 @@ def longest_path(  # noqa: C901, PLR0912, PLR0915 (one compiled loop; calls insi
         if best_by_step.size:
             for k in range(list_bounds[held_list], list_bounds[held_list + 1]):
                 best_by_step[t + 1] = max(best_by_step[t + 1], free[lists[k]])
-    best_node, last_epoch = np.argmax(free), -1
-    best_value = free[best_node]
+    best_node, last_epoch = int(np.argmax(free)), -1
+    best_value = float(free[best_node])
     for t in range(max(first_step, n_steps - epoch_steps + 1), n_steps):
         if epoch_row[t] >= 0:
             for k in range(list_bounds[epoch_list[t]], list_bounds[epoch_list[t] + 1]):
                 node = lists[k]
                 if is_held[node] and moved[t % epoch_steps, node] > best_value:
-                    best_value, best_node, last_epoch = moved[t % epoch_steps, node], node, t
+                    best_value, best_node, last_epoch = float(moved[t % epoch_steps, node]), int(node), t
     return best_value, best_node, last_epoch
 
 
 def load_kernel() -> None:
     """Compile the kernel, or load it from disk; what a process that plans pays once."""
-    one, none = np.ones(1, np.int64), np.zeros(0)
-    flags = np.ones(1, np.bool_)
     longest_path(
-        *(np.full((1, 1), -1, np.int32), np.zeros((1, 1), np.int32), flags),
-        *(np.zeros(1, np.int32), np.array([0, 1]), one * 0, one * 0, one * -1),
-        *(np.zeros((1, 2, 1)), one, 1, 0, -1, 0.0),
-        *(np.zeros((0, 0), np.int32), np.zeros((0, 0), np.bool_), none),
+        np.full((1, 1), -1, np.int32),
+        np.zeros((1, 1), np.int32),
+        np.ones(1, np.bool_),
+        np.zeros(1, np.int32),
+        np.arange(2, dtype=np.int64),
+        np.zeros(1, np.int64),
+        np.zeros(1, np.int64),
+        np.full(1, -1, np.int64),
+        np.zeros((1, 2, 1)),
+        np.ones(1, np.int64),
+        1,
+        0,
+        -1,
+        0.0,
+        np.zeros((0, 0), np.int32),
+        np.zeros((0, 0), np.bool_),
+        np.zeros(0),
     )

@@ -37,6 +37,8 @@ class LayoutTable:
 
     def fits_beside(self, gpu: GpuModel, busy: Sequence[Placement]) -> NDArray[np.bool_]:
         """Whether each layout is still one with the ``busy`` placements added, ``(n_layouts,)``."""
+        if not gpu.fits(busy):
+            return np.zeros(len(self.layouts), dtype=np.bool_)
         memory = 0
         for placement in busy:
             memory |= memory_mask(placement)

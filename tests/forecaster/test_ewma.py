@@ -37,12 +37,20 @@ def test_errors_grow_from_the_next_step_to_the_far_ones() -> None:
     assert band[-1, 99, 0] - band[0, 99, 0] > 3 * (band[-1, 0, 0] - band[0, 0, 0])
 
 
+def test_errors_are_those_of_levels_that_did_not_know_the_outcome() -> None:
+    # Of independent rates the next is as hard to tell as the fiftieth.
+    noise = np.random.default_rng(3).normal(1000, 10, size=(3000, 1))
+    band = Ewma(1.0).forecast(noise, 50, 4, np.random.default_rng(0)).quantiles_rps
+    widths = band[-1, :, 0] - band[0, :, 0]
+    assert widths[0] == pytest.approx(widths[-1], rel=0.15)
+
+
 def test_levels_of_few_steps_do_not_widen_the_spread() -> None:
-    # A flood in the first steps is over before the first origin, and was 3 half-lives ago or more for each.
-    history = np.ones((200, 1))
-    history[0] = 1000.0
+    # The first step's flood has all but left the level after three half-lives, where the first origin stands.
+    history = np.full((40, 1), 2000.0)
+    history[0] = 3000.0
     upper = Ewma(2.0).forecast(history, 5, 4, np.random.default_rng(0)).quantiles_rps[-1]
-    assert upper.max() < 5
+    assert upper.max() < 2020
 
 
 @pytest.mark.parametrize(("half_life_steps", "n_needed"), [(0.5, 2), (1.5, 2), (7.2, 8)])

