@@ -22,14 +22,15 @@ class SeasonalNaive:
         season_steps: Length of the season, ≥ 1. One step says that the last rate stays.
 
     Raises:
-        ValueError: The season is below 1.
+        ValueError: The season is below 1 or not an int.
     """
 
     season_steps: int
 
     def __post_init__(self) -> None:
-        if self.season_steps < 1:
-            raise ValueError(f"{self.name}: season_steps {self.season_steps}: must be at least 1")
+        season: object = self.season_steps  # a config's number may be a float, whatever the annotation says
+        if not isinstance(season, int) or season < 1:
+            raise ValueError(f"{self.name}: season_steps {self.season_steps}: must be a whole number, at least 1")
 
     @property
     def name(self) -> str:

@@ -106,6 +106,6 @@ def _lowering(values: FloatArray) -> float:
 
 def _quantiles(outcomes_rps: FloatArray) -> FloatArray:
     """``(Q, H, n)``, ascending also where interpolation rounds."""
-    by_step = np.ascontiguousarray(np.moveaxis(outcomes_rps, 0, -1))  # sorting is quickest along memory
+    by_step = np.moveaxis(outcomes_rps, 0, -1).copy()  # sorting is quickest along memory, and in place
     quantiles = np.quantile(by_step, QUANTILE_LEVELS, axis=-1, overwrite_input=True)
     return np.asarray(np.maximum.accumulate(quantiles, axis=0), dtype=np.float64)

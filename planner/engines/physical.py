@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from executor.mig import Placement
 from planner.budget import Budget
 from planner.engines.physical_coarse import coarse_schedule
 from planner.engines.physical_greedy import PlacedSchedule
@@ -45,7 +46,7 @@ def solve_physical(
         problem: A ``physical`` problem.
         budget: ``max_nodes`` counts schedules valued on counts, see ``physical_search``; a plan is
             looked for until there is one even if that takes more. Half a minute's work by default.
-        initial: A plan of an earlier solve; its schedule is one of those that are tried.
+        initial: A plan of an earlier solve; when and where it retrains is tried first.
         coarse_steps: Also try the schedule of the ``paper`` program on steps this many times as long.
 
     Raises:
@@ -60,7 +61,7 @@ def solve_physical(
         return _without_plan(problem, begin_s, Status.INFEASIBLE, reason)
     terms = Terms.of(problem)
     search = Search(terms, budget or Budget())
-    search.run(_seeds(terms, initial, coarse_steps))
+    search.run(_seeds(terms, coarse_steps), () if initial is None else _known(terms, initial))
     if search.best is not None:
         return _with_plan(search, search.best, begin_s)
     if search.is_exhausted:
@@ -68,9 +69,7 @@ def solve_physical(
     return _without_plan(problem, begin_s, Status.TIMEOUT, None)
 
 
-def _seeds(terms: Terms, initial: MigPlan | None, coarse_steps: int | None) -> Iterator[Schedule]:
-    if initial is not None:
-        yield from _fitting(terms, _schedule_of(terms, initial))
+def _seeds(terms: Terms, coarse_steps: int | None) -> Iterator[Schedule]:
     if coarse_steps is not None:
         yield from _fitting(terms, coarse_schedule(terms.problem, coarse_steps))
     try:
@@ -101,16 +100,19 @@ def _fitting(terms: Terms, schedule: Schedule | None) -> Iterator[Schedule]:
     yield schedule
 
 
-def _schedule_of(terms: Terms, plan: MigPlan) -> Schedule:
+def _known(terms: Terms, plan: MigPlan) -> Iterator[tuple[Schedule, tuple[Placement, ...]]]:
+    """When and where an earlier plan starts its retrainings, if that fits this problem."""
     names, found = terms.problem.tenant_names, []
     for item in plan.lifetimes:
         if item.owner.task is Task.RETRAINING and item.option is not None and item.owner.tenant in names:
             tenant = names.index(item.owner.tenant)
             options = [option.name for option in terms.problem.tenants[tenant].options]
             if item.option in options:
-                level = options.index(item.option) + 1
-                found.append(Training(tenant, level, item.placement.profile.name, item.create_step, item.end_step))
-    return tuple(sorted(found))
+                level, name = options.index(item.option) + 1, item.placement.profile.name
+                found.append((Training(tenant, level, name, item.create_step, item.end_step), item.placement))
+    found.sort(key=lambda pair: pair[0])
+    for schedule in _fitting(terms, tuple(training for training, _ in found)):
+        yield schedule, tuple(placement for _, placement in found)
 
 
 def _with_plan(search: Search, best: PlacedSchedule, begin_s: float) -> MigPlan:

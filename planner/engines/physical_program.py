@@ -4,7 +4,7 @@ The same compiled program (``placed_kernel``) answers both: on :class:`PlacedNod
 plan, on :class:`CountedNodes` an upper bound of it in a fraction of the time.
 
 What is restricted on large problems: one epoch a step is considered as long as steps × nodes stay
-below ``MAX_NODE_EPOCHS``, which holds for three tenants over 800 steps and six over 200. Beyond that epochs are
+below ``MAX_NODE_EPOCHS``: three tenants over 2,000 steps, six over 200. Beyond that epochs are
 considered at every k-th step only, and where retrainings start, end, or make others prepare.
 Plans stay exact in value and keep every rule; better ones between those steps may be missed.
 """

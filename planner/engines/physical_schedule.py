@@ -177,6 +177,7 @@ class Terms:
         return tuple(places for places in product(*map(self.placements, schedule)) if self._can_stand(schedule, places))
 
     def _can_stand(self, schedule: Schedule, places: Sequence[Placement]) -> bool:
+        """Whether the schedule at these places, and the retrainings in progress, leave each other alone."""
         spans = [*zip(schedule, places, strict=True), *self.running]
         return all(
             self.problem.gpu.fits(place for other, place in spans if other.start_step <= step < other.end_step)

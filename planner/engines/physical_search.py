@@ -23,8 +23,10 @@ from planner.engines.physical_program import Program
 from planner.engines.physical_schedule import Schedule, Terms, Training
 from planner.engines.placed import CountedNodes, PlacedNodes, counted_nodes, placed_nodes
 
-DEFAULT_WORK = 40_000
-"""Units when a budget names neither work nor time: half a minute at most; two tenants seldom take one in ten."""
+DEFAULT_WORK = 20_000
+"""Units for a window of 200 steps when a budget names neither work nor time, in proportion fewer for longer ones:
+half a minute at most. Two tenants seldom take one in ten of them.
+"""
 
 MAX_BEST_FIRST = 2
 """Tenants that retrain up to which every schedule is bounded and the search can prove its plan best."""
@@ -70,11 +72,11 @@ class Meter:
     spent: int = 0
 
     @classmethod
-    def of(cls, budget: Budget) -> Meter:
-        """A meter for ``budget``, started now."""
+    def of(cls, budget: Budget, n_steps: int) -> Meter:
+        """A meter for ``budget`` and a window of ``n_steps``, started now."""
         limit = budget.max_nodes
         if limit is None and budget.time_limit_s is None:
-            limit = DEFAULT_WORK
+            limit = DEFAULT_WORK * 200 // max(n_steps, 200)
         deadline_s = None if budget.time_limit_s is None else time.perf_counter() + budget.time_limit_s
         return cls(limit, deadline_s)
 
@@ -105,7 +107,7 @@ class Search:
     _n_beside: dict[Placement, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self.meter = Meter.of(self.budget)
+        self.meter = Meter.of(self.budget, self.terms.n_steps)
 
     @cached_property
     def nodes(self) -> PlacedNodes:
@@ -138,8 +140,10 @@ class Search:
         initial = -1 if self.terms.is_free else int(nodes.from_placed[self.initial_node])
         return Program(self.terms, nodes.graph, nodes.compatible, running, initial)
 
-    def run(self, seeds: Iterable[Schedule]) -> None:
-        """Search from ``seeds``; never ends worse than greedy."""
+    def run(self, seeds: Iterable[Schedule] = (), known: Iterable[tuple[Schedule, tuple[Placement, ...]]] = ()) -> None:
+        """Search from ``seeds``; never ends worse than greedy or the ``known`` placed schedules."""
+        for schedule, places in known:
+            self._try(schedule, places)
         floor = greedy_schedule(self.terms, self.placed)
         if floor is not None:
             self._try(floor.schedule, floor.places)
@@ -185,8 +189,9 @@ class Search:
         for schedule in starts[:_STARTS]:
             self._descend(bounds, schedule, movers)
         ranked = sorted(self._valued.items(), key=lambda pair: -pair[1])
-        for schedule, value in ranked[:_TO_PLACE]:
-            if value <= self._to_beat or self._is_over:
+        for rank, (schedule, value) in enumerate(ranked[:_TO_PLACE]):
+            # The best one is placed whatever has been spent: without that the search was for nothing.
+            if value <= self._to_beat or (rank > 0 and self._is_over):
                 return
             self._place(schedule)
 

@@ -41,7 +41,8 @@ def coverage(forecaster: Forecaster, rates: FloatArray, n_history: int, n_steps:
         band = forecast_of(forecaster, rates[origin - n_history : origin], n_steps).quantiles_rps
         came = rates[origin : origin + n_steps]
         inside.append((band[0] <= came) & (came <= band[-1]))
-    return np.concatenate(inside).mean(axis=0)
+    covered: FloatArray = np.concatenate(inside).mean(axis=0)
+    return covered
 
 
 @every_forecaster

@@ -61,7 +61,7 @@ def test_a_season_of_history_is_needed(season_steps: int, n_needed: int) -> None
     assert SeasonalNaive(season_steps).min_history_steps == n_needed
 
 
-@pytest.mark.parametrize("season_steps", [0, -3])
+@pytest.mark.parametrize("season_steps", [0, -3, 2.5, 60.0])
 def test_impossible_seasons_are_refused(season_steps: int) -> None:
     with pytest.raises(ValueError, match="season_steps"):
         SeasonalNaive(season_steps)

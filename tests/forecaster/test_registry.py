@@ -35,5 +35,5 @@ def test_settings_of_another_forecaster_are_refused(settings: dict[str, float]) 
 
 
 def test_impossible_settings_are_refused_with_the_forecaster_s_own_words() -> None:
-    with pytest.raises(ValueError, match="season_steps 0: must be at least 1"):
+    with pytest.raises(ValueError, match="season_steps 0: must be a whole number, at least 1"):
         make_forecaster("seasonal-naive", season_steps=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import product
 
@@ -90,6 +91,16 @@ def test_compatible_nodes_form_a_layout_with_what_is_busy():
     assert nodes.compatible(busy).tolist() == fits
 
 
+def test_a_profile_is_not_held_more_often_than_the_driver_allows():
+    problem = problem_of(1)
+    media = replace(problem.tenants[0], capability_rps={"1g.10gb": 10.0, "1g.10gb+me": 10.0})
+    problem = replace(problem, tenants=(media,))
+    nodes = placed_nodes(problem, gain_tables(problem))
+    beside = nodes.compatible([problem.gpu.placement("1g.10gb+me@6")])
+    names = [{place.profile.name for place, _ in nodes.entries(i)} for i in np.flatnonzero(beside)]
+    assert set().union(*names) == {"1g.10gb"}
+
+
 def test_nothing_is_compatible_with_placements_that_exclude_each_other():
     nodes, gpu = nodes_of(2), gpu_model("a100-80gb")
     assert not nodes.compatible([gpu.placement("1g.10gb@1"), gpu.placement("1g.10gb@1")]).any()
@@ -157,9 +168,7 @@ def best_by_pairs(problem, nodes, training, place):
         best[t] = dict(stay)
         for old, new in product(sets, sets) if t > 0 else ():
             if fits(new, t, end):
-                serving = [
-                    {e for e in new if e in old or s >= t + terms.warm_steps[e[1]]} for s in range(t, end)
-                ]
+                serving = [{e for e in new if e in old or s >= t + terms.warm_steps[e[1]]} for s in range(t, end)]
                 value = sum(gain(s, held) for s, held in zip(range(t, end), serving, strict=True)) + best[end][new]
                 best[t][old] = max(best[t][old], value)
     return max(best[0].values())
