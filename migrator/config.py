@@ -132,7 +132,7 @@ class ForecastConfig(Section):
 
     method: Literal["ewma", "seasonal-naive"] = "ewma"
     history_s: Positive = 600.0
-    half_life_s: Positive = 20.0
+    half_life_s: Positive = 60.0
     season_s: Positive = 200.0
     n_paths: Count = 32
 

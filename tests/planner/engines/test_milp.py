@@ -87,6 +87,14 @@ def test_within_a_small_budget_the_plan_is_no_worse_than_greedy_and_the_bound_ho
     assert floor.objective <= plan.objective <= best * (1 + 1e-6) <= plan.bound * (1 + 2e-6)  # type: ignore[operator]
 
 
+@pytest.mark.parametrize("seed", [5, 201, 304])
+def test_a_solver_stopped_by_its_node_limit_leaves_a_plan_and_a_bound(seed: int) -> None:
+    problem = paper_problem(seed)  # these take HiGHS more than one node
+    plan, whole = solve_milp(problem, Budget(max_nodes=1)), solve_milp(problem)
+    assert None not in (plan.objective, plan.bound, whole.objective)
+    assert plan.objective <= whole.objective * (1 + 1e-6) <= plan.bound * (1 + 2e-6)  # type: ignore[operator]
+
+
 def test_without_any_node_the_answer_is_greedys_with_its_bound() -> None:
     plan, floor = solve_milp(wavy(), Budget(max_nodes=0)), solve_greedy(wavy())
     assert (plan.objective, plan.bound, plan.status) == (floor.objective, floor.bound, Status.FEASIBLE)
