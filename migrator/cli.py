@@ -85,7 +85,7 @@ def plan(
     *,
     window: Annotated[int, typer.Option(min=0, help="Which window; those before it are planned too.")] = 0,
     problem: Annotated[Path | None, typer.Option(help="A problem file (JSON or YAML) instead of a config.")] = None,
-    engine: Annotated[str | None, typer.Option(help="paper: milp, greedy; physical: physical, greedy.")] = None,
+    engine: Annotated[str | None, typer.Option(help="paper: milp, milp-cbc or greedy; physical: physical.")] = None,
     time_limit: Annotated[
         float | None, typer.Option(min=0.0, help="Seconds until the best plan so far is taken.")
     ] = None,

@@ -148,5 +148,4 @@ def require_plan(planned: PlannedWindow) -> None:
     reason = planned.plan.infeasibility
     if reason is None:
         raise InfeasibleError(f"window {planned.window}: no plan within the budget ({planned.plan.status})")
-    tenant = f"tenant {reason.tenant}: " if reason.tenant else ""
-    raise InfeasibleError(f"window {planned.window}: {tenant}{reason.message} ({reason.rule})")
+    raise InfeasibleError(f"window {planned.window}: {reason}")

@@ -93,6 +93,9 @@ class Infeasibility:
     rule: str
     message: str
 
+    def __str__(self) -> str:
+        return f"{f'tenant {self.tenant}: ' if self.tenant else ''}{self.message} ({self.rule})"
+
 
 @dataclass(frozen=True)
 class MigPlan:

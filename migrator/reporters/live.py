@@ -99,8 +99,8 @@ def _goodput(totals: Totals) -> str:
 def _promise(planned: PlannedWindow) -> str:
     plan = planned.plan
     if planned.verification is None:
-        reason = plan.infeasibility.message if plan.infeasibility else "none within the budget"
-        return f"no plan ({escape(reason)}); the old layout stays"
+        reason = str(plan.infeasibility or "none within the budget")
+        return f"no plan: {escape(reason)}; the old layout stays"
     if planned.verification.violations:
         return f"the plan breaks a rule ({escape(str(planned.verification.violations[0]))}); the old layout stays"
     arrivals = float(planned.problem.step_s * sum(t.arrivals_rps.sum() for t in planned.problem.tenants))

@@ -22,7 +22,7 @@ def print_plan(problem: Problem, plan: MigPlan, verification: Verification | Non
         f"{plan.n_steps} steps of {problem.step_s:g} s, solved in {plan.solve_s:.2f} s"
     )
     if plan.infeasibility is not None:
-        console.print(f"  {escape(plan.infeasibility.message)} ({escape(plan.infeasibility.rule)})")
+        console.print(f"  {escape(str(plan.infeasibility))}")
     if not plan.status.has_plan:
         return
     _print_figures(problem, plan, console)

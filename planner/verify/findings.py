@@ -32,6 +32,11 @@ class Violation:
     step: int | None
     message: str
 
+    def __str__(self) -> str:
+        where = [] if self.tenant is None else [self.tenant]
+        where += [] if self.step is None else [f"step {self.step}"]
+        return f"{self.rule}: {', '.join(where) + ': ' if where else ''}{self.message}"
+
 
 @dataclass(frozen=True, slots=True)
 class Verification:
