@@ -17,6 +17,7 @@ help:
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "migrator needs Python 3.11 or later; set PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "setting up $(VENV), once: a minute or less"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@touch $@
