@@ -160,7 +160,10 @@ class Applier:
         calls: list[DriverCall] = []
         claims: list[_Claim] = []
         stopped: list[Stopped] = []
+        promised = dict(change.promised_s)
         leaving = [placement for placement, _ in step.destroyed] + [item.placement for item in step.handed_over]
+        # A retraining may begin where the tenant's last one has just ended: the instance stays, the worker is new.
+        leaving += [p for p, _ in step.kept if self._live[p].finish_s is not None and p in promised]
         for live, drained_s in self._close(leaving, begin_s, busy_until_s):
             self._clock.sleep_until(drained_s)
             self._workers.stop(live.gpu_instance, live.owner)
@@ -174,7 +177,6 @@ class Applier:
             claim, call = self._create(placement, owner)
             claims.append(claim)
             calls.append(call)
-        promised = dict(change.promised_s)
         started = [self._start(claim, len(claims), promised[claim.instance.placement]) for claim in claims]
         return ChangeOutcome(change.planned_s, begin_s, tuple(calls), tuple(started), tuple(stopped))
 

@@ -78,6 +78,10 @@ class Setting:
         edges_s: FloatArray = end_s + step_s * np.arange(-self.n_history_steps, 1, dtype=np.float64)
         return np.stack([_rates_rps(arrivals, edges_s) for arrivals in self.arrivals], axis=1)
 
+    def forecast_rng(self, window: int) -> np.random.Generator:
+        """What the sample paths of the window's forecast are drawn with."""
+        return np.random.default_rng([self.config.seed, _FORECAST_STREAM, window])
+
     def actual_rps(self, window: int) -> FloatArray:
         """Arrival rates of the steps of ``window``, ``(n_steps, n_tenants)``: what the forecast is held against."""
         steps = np.arange(self.config.n_steps + 1, dtype=np.float64)
@@ -134,8 +138,8 @@ def simulated_applier(setting: Setting, start_s: float) -> Applier:
     return Applier(gpu, clock, SimWorkers(gpu, tenants, np.random.default_rng([seed, _WORKERS_STREAM])), tenants)
 
 
-_WORKERS_STREAM = 1
-"""Second word of the seed of worker start-up times, so that no other draw repeats its numbers."""
+_WORKERS_STREAM, _FORECAST_STREAM = 1, 2
+"""Second words of the seeds, so that start-up times and forecasts' sample paths share no numbers."""
 
 
 @contextmanager
@@ -211,7 +215,7 @@ def _span(config: Config, entry: TenantConfig) -> Span:
     history_s = math.ceil(config.forecast.history_s)
     offset_s = history_s if entry.arrivals.offset_s is None else entry.arrivals.offset_s
     return Span(
-        offset_s=round(offset_s),
+        offset_s=offset_s,
         duration_s=round(config.windows * config.window_s),
         history_s=history_s,
         loop=entry.arrivals.loop,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from executor.mig import OwnedLayout, Placement
-from planner.plan import Lifetime, MigPlan
+from planner.plan import Lifetime, MigPlan, Status
 from planner.problem import HeldInstance, Owner, PhysicalState, Problem, RunningRetraining, Task
 
 
@@ -76,14 +76,14 @@ def shifted(state: PhysicalState, n_steps: int) -> PhysicalState:
 
 
 def kept_plan(problem: Problem, plan: MigPlan) -> MigPlan:
-    """The plan that changes nothing: what a failed solve leaves in force, with that solve's status and reason."""
+    """The plan that changes nothing: what a failed solve, or a plan that breaks a rule, leaves in force."""
     state = problem.physical_initial or PhysicalState()
     lifetimes = tuple(
         Lifetime(item.placement, Owner(item.tenant, Task.INFERENCE), 0, item.serve_step, problem.n_steps)
         for item in state.held
     )
     return MigPlan(
-        status=plan.status,
+        status=Status.TIMEOUT if plan.status.has_plan else plan.status,
         objective=None,
         bound=plan.bound,
         solve_s=plan.solve_s,

@@ -7,6 +7,8 @@ is checked when the run is put together (``migrator.assembly``).
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -78,7 +80,7 @@ class ArrivalsConfig(Section):
     trace: str | None = None
     format: Literal["counts", "azure", "timestamps"] | None = None
     rate_rps: NonNegative | None = None
-    offset_s: NonNegative | None = None
+    offset_s: Annotated[int, Field(ge=0)] | None = None
     loop: bool = False
     scale: ScaleConfig = ScaleConfig()
 
@@ -188,8 +190,10 @@ class Config(Section):
                 raise ValueError(f"{key} is {seconds:g}; a whole number of steps of {self.step_s:g} s is needed")
         if self.window_s != round(self.window_s):
             raise ValueError(f"window_s is {self.window_s:g}; whole seconds are needed")
-        if self.planner.planning_s >= self.window_s:
-            raise ValueError(f"planner.planning_s is {self.planner.planning_s:g}; less than window_s is needed")
+        if math.ceil(self.planner.planning_s / self.step_s - 1e-9) >= self.n_steps:
+            raise ValueError(
+                f"planner.planning_s is {self.planner.planning_s:g}; it must leave a step of window_s to plan"
+            )
         return self
 
     @property
@@ -231,7 +235,7 @@ def read_config(path: Path, **overrides: object) -> Config:
         raise ConfigError(f"{path}: is not YAML: {_yaml_problem(error)}") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: holds no mapping of keys; a config starts with e.g. 'gpu:'")
-    data.setdefault("name", path.stem)
+    data.setdefault("name", re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._") or "run")
     data.update({key: value for key, value in overrides.items() if value is not None})
     return _with_absolute_paths(validate_config(data, str(path)), path.parent)
 

@@ -15,6 +15,7 @@ from migrator.assembly import Setting
 from migrator.planning import PlannedWindow
 from migrator.runlog import SCHEMA
 from migrator.serving_run import SettledWindow
+from planner.plan import MigPlan
 from planner.plan_file import plan_to_json
 from planner.problem import Owner
 from workloads.scaling import Arrivals
@@ -93,7 +94,6 @@ def window_started(setting: Setting, planned: PlannedWindow, accuracies: Sequenc
         }
         for index, tenant in enumerate(setting.tenants)
     }
-    plan = {key: value for key, value in plan_to_json(planned.plan).items() if key != "solve_s"}
     return {
         "window": planned.window,
         "start_s": planned.window * setting.config.window_s,
@@ -104,9 +104,15 @@ def window_started(setting: Setting, planned: PlannedWindow, accuracies: Sequenc
             "tenants": by_tenant,
         },
         "plan_from_step": planned.plan_from_step,
-        "plan": plan,
+        "plan": _plan(planned.plan),
         "violations": [] if planned.verification is None else list(map(str, planned.verification.violations)),
+        "rejected_plan": None if planned.rejected is None else _plan(planned.rejected),
     }
+
+
+def _plan(plan: MigPlan) -> Json:
+    """The plan without its wall-clock time."""
+    return {key: value for key, value in plan_to_json(plan).items() if key != "solve_s"}
 
 
 def change(window: int, outcome: ChangeOutcome, layout: OwnedLayout[Owner]) -> Json:

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from executor.errors import ExecutorError, GpuError
 from migrator.errors import InfeasibleError, MigratorError
-from planner.errors import EngineError, PlannerError
+from planner.errors import PlannerError
 from workloads.errors import WorkloadError
 
 
@@ -24,8 +24,8 @@ class ExitCode(IntEnum):
 def exit_code_of(error: BaseException) -> ExitCode:
     """The exit code for an error that reached the command line.
 
-    Errors of our own trees are bad input unless they are about devices, feasibility or a solver;
-    a full disk or a missing permission is ``FAILED``, and so is anything unforeseen.
+    Errors of our own trees are bad input unless they are about devices or feasibility. A full disk or a
+    missing permission is ``FAILED``, and so is anything unforeseen.
     """
     match error:
         case KeyboardInterrupt():
@@ -34,7 +34,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
             return ExitCode.INFEASIBLE
         case GpuError():
             return ExitCode.DEVICE_ERROR
-        case EngineError() | MigratorError() | PlannerError() | WorkloadError() | ExecutorError():
+        case MigratorError() | PlannerError() | WorkloadError() | ExecutorError():
             return ExitCode.BAD_INPUT
         case _:
             return ExitCode.FAILED

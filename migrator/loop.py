@@ -51,7 +51,7 @@ class Loop:
         self._view = view
         self._serving = ServingRun(setting)
         self._accuracies = [0.0] * len(setting.tenants)
-        self._finish_s: dict[str, float] = {}
+        self._retrainings: list[list[tuple[int, float]]] = [[] for _ in setting.tenants]
 
     def run(self, first: PlannedWindow) -> None:
         """Carry out all windows; ``first`` is the plan of window 0, made before anything was written.
@@ -87,9 +87,8 @@ class Loop:
         """Set what the models in service give from the window's start on."""
         start_s = window * self._setting.config.window_s
         for index, tenant in enumerate(self._setting.tenants):
-            retrained = self._finish_s.pop(tenant.name, float("inf")) <= start_s
-            was = self._accuracies[index]
-            self._accuracies[index] = accuracy_at_start(self._setting, window, was, index, retrained=retrained)
+            done = [begun for begun, finish_s in self._retrainings[index] if finish_s <= start_s]
+            self._accuracies[index] = accuracy_at_start(tenant, window, max(done, default=-1))
             self._serving.set_accuracy(index, start_s, self._accuracies[index])
 
     def _bring_up(self, planned: PlannedWindow) -> None:
@@ -136,12 +135,13 @@ class Loop:
         for item in outcome.started:
             if item.finish_s is not None:
                 index = names.index(item.owner.tenant)
-                self._finish_s[item.owner.tenant] = item.finish_s
+                self._retrainings[index].append((window, item.finish_s))
                 self._serving.set_accuracy(index, item.finish_s, self._accuracy_from(index, window, item.finish_s))
 
     def _accuracy_from(self, tenant_index: int, window: int, finish_s: float) -> float:
-        """What a model retrained in ``window`` gives from ``finish_s`` on; late ones meet the next window's drift."""
+        """What a model retrained in ``window`` gives from ``finish_s`` on; a late one meets the drift since then."""
         tenant = self._setting.tenants[tenant_index]
-        if finish_s < (window + 1) * self._setting.config.window_s:
+        finish_window = int(finish_s // self._setting.config.window_s)
+        if finish_window == window:
             return tenant.accuracy_in(window).after
-        return tenant.accuracy_in(window + 1).before
+        return accuracy_at_start(tenant, finish_window, window)

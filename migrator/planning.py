@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from forecaster.forecast import Forecast
 from migrator.assembly import Setting
 from migrator.changes import kept_plan, shifted, state_after
@@ -21,6 +19,7 @@ from planner.plan import MigPlan
 from planner.problem import PhysicalState, Problem, Task
 from planner.solve import solve
 from planner.verify import Verification, verify
+from workloads.tenants import Tenant
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,8 @@ class PlannedWindow:
         forecast: Of the whole window.
         problem: Of the steps from ``plan_from_step`` on.
         plan: The plan in force; one that changes nothing where the solve gave none.
-        verification: What the independent checker says of it; ``None`` where the solve gave none.
+        verification: What the independent checker says of the solve's plan; ``None`` where there is none.
+        rejected: The solve's plan where the checker refused it; it is not carried out.
     """
 
     window: int
@@ -43,6 +43,12 @@ class PlannedWindow:
     problem: Problem
     plan: MigPlan
     verification: Verification | None
+    rejected: MigPlan | None = None
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether ``plan`` is the solve's own, checked and valid."""
+        return self.verification is not None and self.rejected is None
 
     @property
     def retrained(self) -> frozenset[str]:
@@ -67,12 +73,8 @@ def plan_window(
         PlannerError: The parts do not make a problem, or the solver failed.
     """
     config = setting.config
-    forecast = setting.forecaster.forecast(
-        setting.history_rps(window),
-        config.n_steps,
-        config.forecast.n_paths,
-        np.random.default_rng([config.seed, window]),
-    )
+    history_rps, rng = setting.history_rps(window), setting.forecast_rng(window)
+    forecast = setting.forecaster.forecast(history_rps, config.n_steps, config.forecast.n_paths, rng)
     plan_from_step = 0 if state is None else setting.planning_steps
     problem = window_problem(
         setting.gpu,
@@ -85,9 +87,10 @@ def plan_window(
     )
     plan = solve(problem, budget=Budget(max_nodes=config.planner.max_schedules))
     verification = verify(problem, plan) if plan.status.has_plan else None
-    if verification is None or verification.violations:
+    rejected = plan if verification is not None and verification.violations else None
+    if verification is None or rejected is not None:
         plan = kept_plan(problem, plan)
-    return PlannedWindow(window, plan_from_step, forecast, problem, plan, verification)
+    return PlannedWindow(window, plan_from_step, forecast, problem, plan, verification, rejected)
 
 
 def _window_terms(setting: Setting, window: int, accuracy_before: Sequence[float]) -> list[WindowTerms]:
@@ -109,42 +112,46 @@ def _from_step(forecast: Forecast, step: int) -> Forecast:
     )
 
 
-def accuracy_at_start(setting: Setting, window: int, was: float, tenant_index: int, *, retrained: bool) -> float:
-    """What a tenant's model gives at the start of a window, given what it gave before and whether it was retrained.
+def accuracy_at_start(tenant: Tenant, window: int, last_retrained: int) -> float:
+    """What the model in service gives at the start of ``window``, last retrained in window ``last_retrained``.
 
-    A model retrained in the last window starts at the config's ``before``. One that was not stays
-    behind: its old accuracy goes on, or the window's ``before`` where that is lower still.
+    The model deployed at first counts as retrained in window −1. A retrained model starts the next
+    window at the config's ``before``. While a retraining that was asked for is missing, the model falls
+    behind: its accuracy goes on from window to window, or falls to a window's ``before`` where that is lower.
     """
-    before = setting.tenants[tenant_index].accuracy_in(window).before
-    if window == 0 or retrained or not setting.tenants[tenant_index].retrains_in(window - 1):
-        return before
-    return min(was, before)
+    accuracy = tenant.accuracy_in(last_retrained + 1).before
+    is_behind = False
+    for passed in range(last_retrained + 1, window):
+        is_behind = is_behind or tenant.retrains_in(passed)
+        before = tenant.accuracy_in(passed + 1).before
+        accuracy = min(accuracy, before) if is_behind else before
+    return accuracy
 
 
 def plan_through(setting: Setting, last_window: int) -> list[PlannedWindow]:
     """The plans of windows 0 … ``last_window``, each from the state that the one before promises."""
     state: PhysicalState | None = None
-    accuracies = [0.0] * len(setting.tenants)
-    retrained: frozenset[str] = frozenset()
+    last_retrained = dict.fromkeys((tenant.name for tenant in setting.tenants), -1)
     planned: list[PlannedWindow] = []
     for window in range(last_window + 1):
-        accuracies = [
-            accuracy_at_start(setting, window, accuracies[index], index, retrained=tenant.name in retrained)
-            for index, tenant in enumerate(setting.tenants)
-        ]
+        accuracies = [accuracy_at_start(tenant, window, last_retrained[tenant.name]) for tenant in setting.tenants]
         planned.append(plan_window(setting, window, state, accuracies))
-        state, retrained = planned[-1].next_state, planned[-1].retrained
+        state = planned[-1].next_state
+        last_retrained |= dict.fromkeys(planned[-1].retrained, window)
     return planned
 
 
 def require_plan(planned: PlannedWindow) -> None:
-    """Refuse a window 0 without a plan.
+    """Refuse a window without a plan of its own.
 
     Raises:
-        InfeasibleError: Naming the tenant and the rule, or that the solver found nothing in its budget.
+        InfeasibleError: Naming the tenant and the rule, that the solver found nothing in its budget, or the
+            rule that its plan breaks.
     """
-    if planned.verification is not None and not planned.verification.violations:
+    if planned.is_planned:
         return
+    if planned.rejected is not None and planned.verification is not None:
+        raise InfeasibleError(f"window {planned.window}: the plan breaks a rule: {planned.verification.violations[0]}")
     reason = planned.plan.infeasibility
     if reason is None:
         raise InfeasibleError(f"window {planned.window}: no plan within the budget ({planned.plan.status})")

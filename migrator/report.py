@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -136,6 +137,7 @@ def _part(name: str, header: Event, started: Event, closing: Event, changes: Seq
     end_s = begin_s + header["window_s"]
     own = [_of_tenant(event, name) for event in changes if event["window"] == started["window"]]
     moved = [event for event in own if event["begin_s"] >= 0 and (event["started"] or event["stopped"])]
+    end_of = {item["instance"]: item["end_s"] for event in changes for item in event["stopped"]}
     forecast = started["forecast"]["tenants"][name]["mean_rps"]
     return _Part(
         requests=Totals(*(sum(counts[key]) for key in _COUNT_KEYS)),
@@ -143,7 +145,7 @@ def _part(name: str, header: Event, started: Event, closing: Event, changes: Seq
         forecast_error=_absolute_error(counts["arrivals"], forecast, header["step_s"]),
         reconfigured_at=frozenset(event["begin_s"] for event in moved),
         outage_s=_uncovered_s(_serving_spans([_of_tenant(event, name) for event in changes]), begin_s, end_s),
-        capacity_lost_s=sum(_held_idle_s(event) for event in moved) / header["compute_slices"],
+        capacity_lost_s=sum(_held_idle_s(event, end_of) for event in moved) / header["compute_slices"],
         late_ready_s=sum(item["late_ready_s"] for event in own for item in (*event["started"], *event["trained"])),
         retrainings=sum(len(event["trained"]) for event in own),
     )
@@ -166,9 +168,13 @@ def _of_tenant(event: Event, name: str) -> dict[str, Any]:
     }
 
 
-def _held_idle_s(event: Mapping[str, Any]) -> float:
-    """Compute-slice seconds that the change's inference instances held without serving."""
-    warming = sum((item["ready_s"] - item["begin_s"]) * item["compute_slices"] for item in event["started"])
+def _held_idle_s(event: Mapping[str, Any], end_of: Mapping[str, float]) -> float:
+    """Compute-slice seconds that the change's inference instances held without serving, or until they were dropped."""
+
+    def warm_s(item: Mapping[str, Any]) -> float:
+        return float(min(item["ready_s"], end_of.get(item["instance"], math.inf)) - item["begin_s"])
+
+    warming = sum(warm_s(item) * item["compute_slices"] for item in event["started"])
     leaving = sum((item["gone_s"] - item["end_s"]) * item["compute_slices"] for item in event["stopped"])
     return float(warming + leaving)
 

@@ -16,7 +16,7 @@ from workloads.tenants import Tenant
 class SimWorkers:
     """Draws start-up times from each tenant's model and holds the instance while a worker is in it.
 
-    With jitter 0 every start takes the tenant's documented time, and nothing is drawn.
+    With jitter 0 every start takes the tenant's documented time.
     """
 
     def __init__(self, gpu: SimGpu, tenants: Mapping[str, Tenant], rng: np.random.Generator) -> None:

@@ -258,6 +258,11 @@ class Problem:
         """The initial state of a ``paper`` problem, if it has one."""
         return self.initial if isinstance(self.initial, PaperState) else None
 
+    @property
+    def most_goodput(self) -> float:
+        """Σ weight · arrivals over tenants and steps: what goodput would be if every answer were in time and right."""
+        return sum(tenant.weight * float(tenant.arrivals_rps.sum()) * self.step_s for tenant in self.tenants)
+
     @cached_property
     def switching_s(self) -> float:
         """``switch_s``, or its default: see :func:`default_switch_s`."""

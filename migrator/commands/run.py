@@ -17,7 +17,7 @@ from migrator.planning import PlannedWindow, accuracy_at_start, plan_window, req
 from migrator.report import report_of
 from migrator.reporters.live import LiveView, PlainView
 from migrator.reporters.terminal import print_report
-from migrator.runlog import RunLog, free_run_folder, read_log
+from migrator.runlog import CONFIG_FILE, RunLog, free_run_folder, read_log
 
 RUNS = Path("runs")
 """Where runs go unless ``--out`` says otherwise."""
@@ -44,6 +44,7 @@ def run_command(config_path: Path, *, windows: int | None, seed: int | None, out
         first = _first_plan(setting)
         require_plan(first)
         with RunLog(folder, config_yaml(setting.config)) as log:
+            log.append("run_started", events.run_started(setting), wall=events.wall())
             try:
                 _carry_out(setting, first, log, view)
             except KeyboardInterrupt:
@@ -51,18 +52,17 @@ def run_command(config_path: Path, *, windows: int | None, seed: int | None, out
                 raise
     print_report(report_of(read_log(folder)), output())
     output().print(f"\nThe run is in [bold]{escape(str(folder))}[/]. To look further:")
-    last = setting.config.windows - 1
-    output().print(f"  {escape(program())} report {escape(str(folder))} --json", soft_wrap=True)
-    output().print(f"  {escape(program())} plan {escape(str(config_path))} --window {min(1, last)}", soft_wrap=True)
+    here, last = escape(str(folder)), setting.config.windows - 1
+    output().print(f"  {escape(program())} report {here} --json", soft_wrap=True)
+    output().print(f"  {escape(program())} plan {here}/{CONFIG_FILE} --window {min(1, last)}", soft_wrap=True)
 
 
 def _first_plan(setting: Setting) -> PlannedWindow:
-    accuracies = [accuracy_at_start(setting, 0, 0.0, index, retrained=True) for index in range(len(setting.tenants))]
+    accuracies = [accuracy_at_start(tenant, 0, -1) for tenant in setting.tenants]
     return plan_window(setting, 0, None, accuracies)
 
 
 def _carry_out(setting: Setting, first: PlannedWindow, log: RunLog, view: LiveView | PlainView) -> None:
-    log.append("run_started", events.run_started(setting), wall=events.wall())
     # The first layout goes up before second 0; the clock starts early enough for all of it.
     lead_s = first.problem.epoch_steps * setting.config.step_s
     applier = simulated_applier(setting, -lead_s)

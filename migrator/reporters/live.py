@@ -101,11 +101,11 @@ def _promise(planned: PlannedWindow) -> str:
     if planned.verification is None:
         reason = str(plan.infeasibility or "none within the budget")
         return f"no plan: {escape(reason)}; the old layout stays"
-    if planned.verification.violations:
+    if planned.rejected is not None:
         return f"the plan breaks a rule ({escape(str(planned.verification.violations[0]))}); the old layout stays"
-    arrivals = float(planned.problem.step_s * sum(t.arrivals_rps.sum() for t in planned.problem.tenants))
-    share = (
-        "" if plan.objective is None or arrivals <= 0 else f"{100 * plan.objective / arrivals:.2f} % expected goodput, "
-    )
+    most = planned.problem.most_goodput
+    share = ""
+    if plan.objective is not None and most > 0:
+        share = f"{100 * plan.objective / most:.2f} % expected goodput, "
     gap = "unknown" if plan.gap is None else f"{100 * plan.gap:.2f} %"
     return f"planned in {plan.solve_s:.1f} s: {share}proven within {gap} of the best"

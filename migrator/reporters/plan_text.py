@@ -39,8 +39,8 @@ def print_plan(problem: Problem, plan: MigPlan, verification: Verification | Non
 
 
 def _print_figures(problem: Problem, plan: MigPlan, console: Console) -> None:
-    arrivals = float(problem.step_s * sum(tenant.arrivals_rps.sum() for tenant in problem.tenants))
-    share = f" ({100 * (plan.objective or 0.0) / arrivals:.2f} % of {arrivals:.0f} arrivals)" if arrivals > 0 else ""
+    most = problem.most_goodput
+    share = f" ({100 * (plan.objective or 0.0) / most:.2f} % of the {most:.0f} expected)" if most > 0 else ""
     console.print(f"  expected goodput {plan.objective:.2f} requests{share}")
     if plan.bound is not None and plan.gap is not None:
         console.print(f"  no plan exceeds {plan.bound:.2f}: gap {100 * plan.gap:.4g} %")

@@ -114,6 +114,23 @@ def test_a_retraining_is_never_killed() -> None:
     assert clock.now_s >= started.finish_s
 
 
+def test_a_retraining_may_follow_the_last_one_on_its_placement() -> None:
+    made, gpu, _ = applier()
+    (first,) = made.apply(change(0.0, {"1g.10gb@4": TRAINING}), {}).started
+    (instance,) = gpu.instances()
+    outcome = made.apply(change(60.0, {"1g.10gb@4": TRAINING}), {})
+    assert [item.finish_s for item in outcome.started] == [82.0]
+    assert [item.instance_id for item in outcome.stopped] == [first.instance_id]
+    assert gpu.instances() == (instance,)
+
+
+def test_a_retraining_that_goes_on_is_kept() -> None:
+    made, _, _ = applier()
+    made.apply(change(0.0, {"1g.10gb@4": TRAINING}), {})
+    going_on = Change(5.0, made.layout, ())
+    assert made.apply(going_on, {}).is_empty
+
+
 def test_lateness_is_measured_against_the_promise() -> None:
     made, _, _ = applier()
     (started,) = made.apply(change(0.0, {"2g.20gb@0": A}, promised_s=1.0), {}).started

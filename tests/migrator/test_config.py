@@ -26,6 +26,12 @@ def test_name_defaults_to_the_file(write_config) -> None:
     assert read_config(write_config({"name": None})).name == "config"
 
 
+@pytest.mark.parametrize(("stem", "name"), [("my config (2)", "my-config-2"), ("…", "run"), ("-x", "x")])
+def test_a_file_s_name_becomes_a_run_s_name(write_config, stem: str, name: str) -> None:
+    path = write_config({"name": None})
+    assert read_config(path.rename(path.with_stem(stem))).name == name
+
+
 def test_overrides_replace_top_level_keys(write_config) -> None:
     config = read_config(write_config(), windows=7, seed=None)
     assert (config.windows, config.seed) == (7, 3)
@@ -65,7 +71,9 @@ BAD = [
     ({"windows": True}, "windows"),
     ({"seed": -1}, "seed"),
     ({"load": 0}, "load"),
-    ({"planner.planning_s": 60}, "planner.planning_s is 60; less than window_s"),
+    ({"planner.planning_s": 60}, "planner.planning_s is 60"),
+    ({"planner.planning_s": 59.5}, "planner.planning_s is 59.5; it must leave a step"),
+    ({"tenants.1.arrivals.offset_s": 100.4}, "tenants.1.arrivals.offset_s"),
     ({"tenants": []}, "tenants"),
     ({"tenants.1.name": "vision"}, "two tenants are called 'vision'"),
     ({"tenants.0.name": "no spaces"}, "tenants.0.name"),

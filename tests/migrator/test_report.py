@@ -127,6 +127,7 @@ def test_an_instance_that_never_became_ready_covers_nothing() -> None:
     drop = change(0, 2.0, [started("z", 2.5, 6.0)], [stopped("x", 2.0, 2.2), stopped("y", 2.0, 2.4)])
     figures = report(window_started(0, [1.0] * 10), BRING_UP, warm, drop, window_finished(0)).windows[0].tenants["a"]
     assert figures.outage_s == pytest.approx(4.0)
+    assert figures.capacity_lost_s == pytest.approx(1.0 + 0.4 + 0.2 + 3.5)
 
 
 def test_retrainings_and_lateness_are_counted() -> None:
