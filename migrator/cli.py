@@ -83,7 +83,9 @@ def report(
 def plan(
     config: Annotated[Path | None, typer.Argument(help="A run's config, to plan one of its windows.")] = None,
     *,
-    window: Annotated[int, typer.Option(min=0, help="Which window; those before it are planned too.")] = 0,
+    window: Annotated[
+        int | None, typer.Option(min=0, help="Which window of the config; those before it are planned too. Default: 0.")
+    ] = None,
     problem: Annotated[Path | None, typer.Option(help="A problem file (JSON or YAML) instead of a config.")] = None,
     engine: Annotated[str | None, typer.Option(help="paper: milp, milp-cbc or greedy; physical: physical.")] = None,
     time_limit: Annotated[
@@ -98,11 +100,13 @@ def plan(
     if (config is None) == (problem is None):
         raise typer.BadParameter("give either a CONFIG or --problem FILE")
     if problem is not None:
+        if window is not None:
+            raise typer.BadParameter("--window goes with a CONFIG; a problem file holds one window")
         plan_problem_command(problem, engine=engine, time_limit_s=time_limit, out=out, as_json=as_json)
     elif config is not None:
         if engine is not None or time_limit is not None:
             raise typer.BadParameter("--engine and --time-limit go with --problem; a config plans as its run would")
-        plan_config_command(config, window=window, out=out, as_json=as_json)
+        plan_config_command(config, window=window or 0, out=out, as_json=as_json)
 
 
 @app.command(epilog="Example: [bold]migrator verify plan.json problem.json[/]")

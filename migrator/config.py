@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
 from migrator.errors import ConfigError
+from planner.document import read_document
 
 MAX_TENANTS = 6
 """As in ``planner.problem``; repeated here so that reading a config needs no numpy. A test holds them equal."""
@@ -27,10 +28,20 @@ MAX_TENANTS = 6
 SHIPPED_TRACES = ("azure-conv", "azure-code")
 """As in ``workloads.trace_file``, for the same reason, and held equal by the same test."""
 
-Positive = Annotated[float, Field(gt=0)]
-NonNegative = Annotated[float, Field(ge=0)]
+# Limits far above any use: what exceeds them is a slip, and would fail later with less to say.
+Positive = Annotated[float, Field(gt=0, le=1e6)]
+NonNegative = Annotated[float, Field(ge=0, le=1e6)]
+Sigma = Annotated[float, Field(ge=0, le=10)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+
+MAX_STEPS = 100_000
+"""Steps of a window, and steps of history; a run of 200 s windows has 200."""
+
+MAX_RUN_S = 366 * 86_400
+"""Seconds of a run, as long as the longest trace."""
 
 
 class Section(BaseModel):
@@ -80,7 +91,7 @@ class ArrivalsConfig(Section):
     trace: str | None = None
     format: Literal["counts", "azure", "timestamps"] | None = None
     rate_rps: NonNegative | None = None
-    offset_s: Annotated[int, Field(ge=0)] | None = None
+    offset_s: Annotated[int, Field(ge=0, le=MAX_RUN_S)] | None = None
     loop: bool = False
     scale: ScaleConfig = ScaleConfig()
 
@@ -109,7 +120,7 @@ class AccuracyConfig(Section):
 class TenantConfig(Section):
     """One model with its traffic."""
 
-    name: Annotated[str, Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    name: Name
     model: str
     slo_ms: Positive
     arrivals: ArrivalsConfig
@@ -117,7 +128,7 @@ class TenantConfig(Section):
     retraining: RetrainingConfig | None = None
     batch: Count | Literal["auto"] = "auto"
     processes: Count | Literal["auto"] = "auto"
-    min_profile: str | None = None
+    min_profile: Annotated[str, Field(min_length=1)] | None = None
     weight: NonNegative = 1.0
     load_share: Positive = 1.0
     worker_start_s: NonNegative | None = None
@@ -136,7 +147,7 @@ class ForecastConfig(Section):
     history_s: Positive = 600.0
     half_life_s: Positive = 60.0
     season_s: Positive = 200.0
-    n_paths: Count = 32
+    n_paths: Annotated[int, Field(ge=1, le=10_000)] = 32
 
 
 class PlannerConfig(Section):
@@ -150,14 +161,14 @@ class PlannerConfig(Section):
 class SimulationConfig(Section):
     """What the simulated GPU does beyond its medians; both are spreads (sigma) of a lognormal factor."""
 
-    start_jitter: NonNegative = 0.0
-    service_jitter: NonNegative = 0.0
+    start_jitter: Sigma = 0.0
+    service_jitter: Sigma = 0.0
 
 
 class Config(Section):
     """A whole run."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")] = "run"
+    name: Name = "run"
     seed: Annotated[int, Field(ge=0)] = 0
     gpu: GpuConfig
     window_s: Positive = 200.0
@@ -188,6 +199,12 @@ class Config(Section):
             n_steps = seconds / self.step_s
             if abs(n_steps - round(n_steps)) > 1e-6 or round(n_steps) < 1:
                 raise ValueError(f"{key} is {seconds:g}; a whole number of steps of {self.step_s:g} s is needed")
+            if n_steps > MAX_STEPS:
+                raise ValueError(f"{key} is {seconds:g}; at most {MAX_STEPS} steps of {self.step_s:g} s are allowed")
+        if self.windows * self.window_s > MAX_RUN_S:
+            raise ValueError(
+                f"windows is {self.windows}; a run may last {MAX_RUN_S} s, with windows of {self.window_s:g} s"
+            )
         if self.window_s != round(self.window_s):
             raise ValueError(f"window_s is {self.window_s:g}; whole seconds are needed")
         if math.ceil(self.planner.planning_s / self.step_s - 1e-9) >= self.n_steps:
@@ -202,19 +219,6 @@ class Config(Section):
         return round(self.window_s / self.step_s)
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML in which a key given twice is an error instead of a silent choice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[object] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, str) and key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
-            seen.add(key if isinstance(key, str) else id(key_node))
-        return super().construct_mapping(node, deep=deep)
-
-
 def read_config(path: Path, **overrides: object) -> Config:
     """The validated config in ``path``; ``overrides`` replace top-level keys when not ``None``.
 
@@ -223,19 +227,8 @@ def read_config(path: Path, **overrides: object) -> Config:
     Raises:
         ConfigError: Missing, unreadable or not YAML; an unknown key; a value outside its range.
     """
-    try:
-        text = path.read_text("utf-8")
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: is no UTF-8 text") from None
-    try:
-        data = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: is not YAML: {_yaml_problem(error)}") from None
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path}: holds no mapping of keys; a config starts with e.g. 'gpu:'")
-    data.setdefault("name", re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._") or "run")
+    data = read_document(path, ConfigError)
+    data.setdefault("name", re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")[:100] or "run")
     data.update({key: value for key, value in overrides.items() if value is not None})
     return _with_absolute_paths(validate_config(data, str(path)), path.parent)
 
@@ -267,12 +260,6 @@ def _is_branch_tag(part: str) -> bool:
         "str",
         "none",
     }
-
-
-def _yaml_problem(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-    return f"line {mark.line + 1}: {problem}" if mark is not None else str(problem)
 
 
 def _with_absolute_paths(config: Config, folder: Path) -> Config:

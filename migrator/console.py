@@ -12,10 +12,17 @@ from rich.console import Console
 from rich.markup import escape
 
 
+class _Console(Console):
+    """A console that leaves a closed pipe to the command line instead of ending the program itself."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def output() -> Console:
     """The console for results. Into a pipe it is wide enough that no table row breaks."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=max(console.width, 140))
+    console = _Console(highlight=False)
+    return console if console.is_terminal else _Console(highlight=False, width=max(console.width, 140))
 
 
 def progress() -> Console:

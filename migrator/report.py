@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+from migrator.errors import LogError
 from migrator.runlog import Event, ReadLog
 from workloads.tally import Totals, latency_percentile_ms, merge_histograms
 
@@ -91,7 +92,19 @@ class _Part:
 
 
 def report_of(log: ReadLog) -> Report:
-    """The report of a log, whole or torn."""
+    """The report of a log, whole or torn.
+
+    Raises:
+        LogError: An event lacks what it must hold, so the log was altered after it was written.
+    """
+    try:
+        return _report_of(log)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise LogError(f"{log.folder}: an event is not as it was written ({reason}); the log was altered") from None
+
+
+def _report_of(log: ReadLog) -> Report:
     header = log.header
     names = [tenant["name"] for tenant in header["tenants"]]
     finished = {event["window"]: event for event in log.of_kind("window_finished")}

@@ -126,15 +126,17 @@ def read_log(folder: Path) -> ReadLog:
         raise LogError(f"{path}: holds no whole event; the run ended before it began")
     if events[0]["kind"] != "run_started" or events[0].get("schema") != SCHEMA:
         raise LogError(f"{path}: does not start with a run_started event of schema {SCHEMA}")
+    if sum(event["kind"] == "run_started" for event in events) > 1:
+        raise LogError(f"{path}: holds more than one run_started event; the file was altered after it was written")
     return ReadLog(folder, tuple(events), torn=bool(tail))
 
 
 def _parse(path: Path, number: int, line: bytes) -> Event:
     try:
         event = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise LogError(f"{path}: line {number} is no JSON; the file was altered after it was written") from None
-    if not isinstance(event, dict) or "kind" not in event:
+    if not isinstance(event, dict) or not isinstance(event.get("kind"), str):
         raise LogError(f"{path}: line {number} is no event: it has no 'kind'")
     return event
 

@@ -36,7 +36,7 @@ class StrictModel(BaseModel):
 ModelT = TypeVar("ModelT", bound=StrictModel)
 
 
-def read_document(path: Path, error: type[PlannerError]) -> dict[str, object]:
+def read_document(path: Path, error: type[Exception]) -> dict[str, object]:
     """The mapping that a JSON or YAML file holds; ``.json`` is read as JSON, ``.yaml`` and ``.yml`` as YAML.
 
     Any other name is JSON if its text begins with a brace. Keys given twice are refused.
@@ -142,10 +142,12 @@ class _Loader(yaml.SafeLoader):
 
     def compose_mapping_node(self, anchor: object) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)  # type: ignore[arg-type]  # the stub says dict; it is a name
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise yaml.YAMLError(f"line {node.start_mark.line + 1}: the key {key!r} is given twice")
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.YAMLError(f"line {key.start_mark.line + 1}: the key {key.value!r} is given twice")
+                seen.add(key.value)
         return node
 
 

@@ -7,6 +7,7 @@ from rich.table import Table
 from executor.catalogue import gpu_model, gpu_model_names
 from executor.mig import GpuModel, Layout
 from migrator.console import output, print_json
+from migrator.errors import MigratorError
 
 
 def models_command(*, as_json: bool) -> None:
@@ -25,6 +26,8 @@ def layouts_command(model_name: str, *, every: bool, profiles: str | None, as_js
     """Print a GPU model's maximal layouts, or all of them, as text or JSON."""
     model = gpu_model(model_name)
     names = None if profiles is None else [name.strip() for name in profiles.split(",") if name.strip()]
+    if names == []:
+        raise MigratorError(f"--profiles names none; {model.name} has {', '.join(model.profile_names)}")
     layouts = model.layouts(names) if every else model.maximal_layouts(names)
     n_multisets = len({layout.multiset(model.profile_names) for layout in layouts})
     kind = "layouts" if every else "maximal layouts"

@@ -248,6 +248,22 @@ def test_a_window_that_the_config_lacks_is_refused(call, write_config) -> None:
     assert "windows 0 to 1" in err
 
 
+def test_a_window_of_a_problem_file_is_refused(call, tmp_path: Path) -> None:
+    code, _, err = call("plan", "--problem", write_problem(tmp_path), "--window", 3)
+    assert code == 2
+    assert "--window" in err
+
+
+def test_no_profiles_are_refused(call) -> None:
+    assert call("gpu", "layouts", "a100-40gb", "--profiles", "")[0] == 2
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    command = f"{sys.executable} -m migrator gpu layouts a100-40gb --all | head -1; exit ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(["/bin/bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_a_missing_file_is_bad_input(call) -> None:
     assert call("plan", "--problem", "nosuch.json")[0] == 2
     assert call("run", "nosuch.yaml")[0] == 2

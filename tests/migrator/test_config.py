@@ -89,6 +89,16 @@ BAD = [
     ({"tenants.0.retraining.samples": 0}, "tenants.0.retraining.samples"),
     ({"forecast.method": "informer"}, "forecast.method"),
     ({"gpu": None}, "gpu"),
+    ({"window_s": 1e308}, "window_s"),
+    ({"windows": 10**30}, "windows"),
+    ({"windows": 10**8}, "windows is 100000000"),
+    ({"step_s": 1e-300}, "at most 100000 steps"),
+    ({"forecast.n_paths": 10**7}, "forecast.n_paths"),
+    ({"simulation": {"start_jitter": 1e308}}, "simulation.start_jitter"),
+    ({"tenants.0.weight": 1e308}, "tenants.0.weight"),
+    ({"tenants.0.worker_start_s": 1e308}, "tenants.0.worker_start_s"),
+    ({"tenants.0.arrivals.scale": {"factor": 1e308}}, "tenants.0.arrivals.scale.factor"),
+    ({"name": "x" * 300}, "name"),
 ]
 
 
@@ -114,11 +124,11 @@ def test_seven_tenants_are_too_many(write_config) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: [", "is not YAML: line 1"),
-        ("- a list", "holds no mapping"),
-        ("", "holds no mapping"),
-        ("seed: 1\nseed: 2\n", "line 2: key 'seed' is given twice"),
-        ("gpu: {model: a, model: b}\n", "key 'model' is given twice"),
+        ("a: [", "is no YAML"),
+        ("- a list", "a mapping of keys to values is needed"),
+        ("", "a mapping of keys to values is needed"),
+        ("seed: 1\nseed: 2\n", "line 2: the key 'seed' is given twice"),
+        ("gpu: {model: a, model: b}\n", "the key 'model' is given twice"),
     ],
 )
 def test_what_is_no_config_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -135,6 +145,26 @@ def test_unreadable_files_are_refused(tmp_path: Path, content: bytes | None) -> 
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"config\.yaml"):
+        read_config(path)
+
+
+def test_anchors_and_merge_keys_share_settings(tmp_path: Path, write_config) -> None:
+    text = write_config().read_text().replace("gpu:\n  model: a100-80gb", "gpu: {<<: {model: a100-80gb}}")
+    path = tmp_path / "merged.yaml"
+    path.write_text(text)
+    assert read_config(path).gpu.model == "a100-80gb"
+
+
+def test_exponents_are_numbers(tmp_path: Path, write_config) -> None:
+    path = tmp_path / "exponent.yaml"
+    path.write_text(write_config().read_text() + "load: 1e-1\n")
+    assert read_config(path).load == 0.1
+
+
+def test_deep_nesting_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "deep.yaml"
+    path.write_text("gpu: " + "[" * 5000)
+    with pytest.raises(ConfigError, match=r"deep\.yaml"):
         read_config(path)
 
 

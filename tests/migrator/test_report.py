@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from migrator.errors import LogError
 from migrator.report import report_of
 from migrator.runlog import ReadLog
 
@@ -146,6 +147,14 @@ def test_a_window_that_was_not_settled_is_void_and_in_no_total() -> None:
 
 def test_a_run_without_a_settled_window_has_no_total() -> None:
     assert report(window_started(0, [1.0] * 10)).total is None
+
+
+@pytest.mark.parametrize("missing", ["plan", "forecast", "start_s"])
+def test_an_altered_event_is_told(missing: str) -> None:
+    event = window_started(0, [1.0] * 10)
+    del event[missing]
+    with pytest.raises(LogError, match="altered"):
+        report(event, BRING_UP, window_finished(0))
 
 
 @pytest.mark.parametrize("kind", ["finished", "interrupted"])

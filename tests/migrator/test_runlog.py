@@ -74,6 +74,9 @@ def test_a_write_cut_short_does_not_stay_in_the_middle(tmp_path: Path) -> None:
         (b'{"kind":"run_started","schema":1}\n[1]\n', "line 2 is no event"),
         (b'{"kind":"run_started","schema":99}\n', "schema 1"),
         (b'{"kind":"change"}\n', "run_started"),
+        (b'{"kind":"run_started","schema":1}\n' * 2, "more than one run_started"),
+        (b'{"kind":"run_started","schema":1}\n{"kind":["x"]}\n', "line 2 is no event"),
+        (b'{"kind":"run_started","schema":1}\n' + b"[" * 100_000 + b"\n", "line 2 is no JSON"),
     ],
 )
 def test_an_altered_log_is_refused(tmp_path: Path, lines: bytes, message: str) -> None:

@@ -36,7 +36,7 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         ("a.json", b'{"a": 1, "b": {"c": 1, "c": 2}}', "the key 'c' is given twice"),
         ("a.yaml", b"a: [", "is no YAML"),
         ("a.yaml", b"", "holds None"),
-        ("a.yaml", b"a: 1\nb: 2\na: 3\n", "line 1: the key 'a' is given twice"),
+        ("a.yaml", b"a: 1\nb: 2\na: 3\n", "line 3: the key 'a' is given twice"),
         ("a.yaml", b"? [1]\n: 2\n", "is no YAML"),
     ],
 )
