@@ -24,6 +24,9 @@ from planner.plan import (
 )
 from planner.problem import Owner, Problem, Reconfiguration, Task
 
+GAP_TOLERANCE = 1e-9
+"""How far a file's gap may lie from what its own objective and bound make."""
+
 
 class _Reason(StrictModel):
     tenant: Text | None
@@ -163,7 +166,7 @@ def _plan(content: _File, problem: Problem) -> MigPlan:
     if status.has_plan and getattr(content, needed) is None:
         raise PlanFileError(f"{needed} is missing; a {status} {problem.reconfiguration} plan needs it")
     reason = content.reason
-    return MigPlan(
+    plan = MigPlan(
         status=status,
         objective=content.objective,
         bound=content.bound,
@@ -177,6 +180,9 @@ def _plan(content: _File, problem: Problem) -> MigPlan:
         infeasibility=None if reason is None else Infeasibility(reason.tenant, reason.rule, reason.message),
         work=tuple(content.work.items()),
     )
+    if content.gap is not None and (plan.gap is None or abs(content.gap - plan.gap) > GAP_TOLERANCE):
+        raise PlanFileError(f"gap is {content.gap}; objective and bound make it {plan.gap}")
+    return plan
 
 
 def _schedules(items: list[_Schedule], problem: Problem) -> tuple[TenantSchedule, ...]:

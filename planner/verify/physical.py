@@ -65,7 +65,7 @@ def _continues(lifetime: Lifetime, running: RunningRetraining | None) -> bool:
     """Whether the lifetime is what is left of the running retraining."""
     if running is None or lifetime.placement != running.placement or lifetime.create_step != 0:
         return False
-    return lifetime.end_step == running.end_step
+    return lifetime.serve_step <= lifetime.end_step == running.end_step
 
 
 def _layout_violations(problem: Problem, plan: MigPlan) -> Iterator[Violation]:

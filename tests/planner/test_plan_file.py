@@ -87,6 +87,7 @@ def test_schedules_come_in_the_problems_order() -> None:
         ("objective", float("nan"), "objective is nan; a finite number is needed"),
         ("n_steps", "3", "n_steps is '3'; a valid integer is needed"),
         ("tenants", None, "tenants is missing; a"),
+        ("gap", 0.5, "gap is 0.5; objective and bound make it"),
         ("objectve", 1.0, "unknown key objectve (did you mean objective?)"),
     ],
 )

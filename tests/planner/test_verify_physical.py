@@ -133,6 +133,11 @@ def test_a_running_retraining_does_not_begin_again():
     assert Rule.RETRAINING in broken_rules(problem, with_lifetime(plan, 2, create_step=1, serve_step=1))
 
 
+def test_a_running_retraining_trains_before_it_ends():
+    problem, plan = continued_case()
+    assert Rule.RETRAINING in broken_rules(problem, with_lifetime(plan, 2, serve_step=10**30))
+
+
 def test_a_running_retraining_keeps_its_instance():
     problem, plan = continued_case()
     assert broken_rules(problem, replace(plan, lifetimes=plan.lifetimes[:2])) == {Rule.RETRAINING}
