@@ -137,31 +137,26 @@ def change(window: int, outcome: ChangeOutcome, layout: OwnedLayout[Owner]) -> J
     }
 
 
-def _stopped(item: Stopped) -> Json:
+def _instance(item: Started | Stopped) -> dict[str, object]:
+    """Which instance, where, and whose."""
     return {
         "instance": item.instance_id,
         "placement": str(item.placement),
         "compute_slices": item.placement.profile.compute_slices,
         "tenant": item.owner.tenant,
         "task": item.owner.task.value,
-        "end_s": _moment(item.end_s),
-        "drained_s": _moment(item.drained_s),
-        "gone_s": _moment(item.gone_s),
     }
+
+
+def _stopped(item: Stopped) -> Json:
+    moments = {"end_s": item.end_s, "drained_s": item.drained_s, "gone_s": item.gone_s}
+    return {**_instance(item), **{key: _moment(at_s) for key, at_s in moments.items()}}
 
 
 def _started(item: Started) -> Json:
-    return {
-        "instance": item.instance_id,
-        "placement": str(item.placement),
-        "compute_slices": item.placement.profile.compute_slices,
-        "tenant": item.owner.tenant,
-        "task": item.owner.task.value,
-        "begin_s": _moment(item.begin_s),
-        "ready_s": _moment(item.ready_s),
-        "late_ready_s": _moment(item.late_s),
-        "finish_s": None if item.finish_s is None else _moment(item.finish_s),
-    }
+    moments = {"begin_s": item.begin_s, "ready_s": item.ready_s, "late_ready_s": item.late_s}
+    finish_s = None if item.finish_s is None else _moment(item.finish_s)
+    return {**_instance(item), **{key: _moment(at_s) for key, at_s in moments.items()}, "finish_s": finish_s}
 
 
 def window_finished(settled: SettledWindow) -> Json:

@@ -95,13 +95,14 @@ def report_of(log: ReadLog) -> Report:
     """The report of a log, whole or torn.
 
     Raises:
-        LogError: An event lacks what it must hold, so the log was altered after it was written.
+        LogError: An event lacks what it must hold: the log was altered, or another version wrote it.
     """
     try:
         return _report_of(log)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise LogError(f"{log.folder}: an event is not as it was written ({reason}); the log was altered") from None
+        message = f"an event is not as this version writes it ({reason}); the log was altered, or is another version's"
+        raise LogError(f"{log.folder}: {message}") from error
 
 
 def _report_of(log: ReadLog) -> Report:

@@ -7,7 +7,6 @@ bound is the solver's, or greedy's where that is lower.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import tempfile
 import time
@@ -191,10 +190,13 @@ def _run_highs(program: pulp.LpProblem, budget: Budget, *, presolve: bool) -> _A
     )
     if not highs.available():
         raise EngineError("solver highs: the package highspy is missing")
-    # PuLP 3.3 lacks HiGHS's "solution limit", its answer when mip_max_nodes is met, and raises KeyError after
-    # it has read the values; what the solver says is asked of HiGHS itself below.
-    with contextlib.suppress(KeyError):
+    try:
         program.solve(highs)
+    except KeyError as error:
+        # PuLP 3.3 lacks HiGHS's "solution limit", its answer when mip_max_nodes is met, and raises only after it
+        # has read the values; what the solver says is asked of HiGHS itself below.
+        if "kSolutionLimit" not in str(error):
+            raise
     info = program.solverModel.getInfo()
     status = program.solverModel.modelStatusToString(program.solverModel.getModelStatus())
     # PuLP hands HiGHS the negated objective, to be minimised.
