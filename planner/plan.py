@@ -6,8 +6,11 @@ Steps are half-open: ``[from_step, to_step)``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
 
 from executor.mig import Placement
 from planner.problem import Owner, Reconfiguration, Task
@@ -97,6 +100,34 @@ class Infeasibility:
         return f"{f'tenant {self.tenant}: ' if self.tenant else ''}{self.message} ({self.rule})"
 
 
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """Dual values from which anyone can recompute a bound on every plan of a problem.
+
+    They are prices of instances. Pay for all that a plan holds, and be paid for the dearest set that
+    fits the GPU: that never takes goodput from a plan, since what it holds in a step fits. With
+    prices the tenants no longer depend on each other, so each one's best is a small path problem::
+
+        bound = Σ_s max over feasible counts n of prices[s] · n
+              + Σ_m max over what m alone could do of (its goodput − prices of all that it holds)
+
+    It holds for any prices; good ones make it low. Source: Lagrangian duality; the hull of feasible
+    counts is what is relaxed.
+
+    Attributes:
+        profile_names: The columns of ``prices``.
+        prices: Requests per instance held through a step, ``(n_steps, n_profiles)``, read-only.
+    """
+
+    profile_names: tuple[str, ...]
+    prices: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        prices = np.array(self.prices, dtype=np.float64)
+        prices.setflags(write=False)
+        object.__setattr__(self, "prices", prices)
+
+
 @dataclass(frozen=True)
 class MigPlan:
     """A plan on MIG instances with its certificate.
@@ -115,6 +146,8 @@ class MigPlan:
             counted from this window's start, so it may exceed n_steps.
         infeasibility: Set iff the status is ``infeasible``.
         work: What the engine did (schedules, nodes …), for reports and work budgets.
+        certificate: Dual values from which ``planner.verify`` recomputes a bound; it may lie above ``bound``,
+            which a search can lower further. ``None`` where the engine has none.
     """
 
     status: Status
@@ -129,6 +162,7 @@ class MigPlan:
     next_epoch_step: int = 0
     infeasibility: Infeasibility | None = None
     work: tuple[tuple[str, int], ...] = ()
+    certificate: Certificate | None = field(default=None, compare=False)
 
     @property
     def gap(self) -> float | None:

@@ -1,0 +1,162 @@
+"""``paper``: the proven best plan, without a solver.
+
+At most two tenants that retrain: every schedule is valued or bounded from shared prefixes and suffixes
+(``exact_pair``). More: moves that are exact for two tenants at a time, a tight bound from prices of
+statuses, and an enumeration of what is left between both (``exact_many``). Prices of instances
+(``prices``) come along as a certificate.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+
+from planner.budget import Budget
+from planner.engines.exact_many import ManySearch
+from planner.engines.exact_pair import Found, PairSearch, actors_of
+from planner.engines.exact_status import Statuses
+from planner.engines.greedy import require_paper, with_plan, without_plan
+from planner.engines.joint import Joint
+from planner.engines.prices import Descent, Lowering, PaperPrices, certificate
+from planner.engines.schedule import RetrainingChoice, RetrainingChoices, decisions_of, value_of
+from planner.feasibility import RULE_RETRAINING, SearchLimitError, earliest_retrainings, infeasibility
+from planner.gains import gain_tables
+from planner.plan import Infeasibility, MigPlan, Status
+from planner.problem import Problem
+
+ENGINE = "exact"
+
+_PRICE_ROUNDS = 600
+"""Rounds of the prices of instances: a tenth of a second for two tenants over 200 steps."""
+
+_THREADS = 2
+"""Tables side by side. More gain little: the longest of them sets the pace."""
+
+
+def solve_exact(problem: Problem, budget: Budget | None = None, initial: MigPlan | None = None) -> MigPlan:
+    """The best plan of a ``paper`` problem: proven for at most two tenants that retrain, else with its gap.
+
+    Args:
+        problem: A ``paper`` problem.
+        budget: ``time_limit_s`` ends the search with the best plan so far and its bound;
+            ``max_nodes`` counts the schedules that are valued one by one.
+        initial: A plan of an earlier solve; the search begins with it where it still is one.
+
+    Raises:
+        EngineError: The problem is not ``paper``.
+    """
+    started_s = time.perf_counter()
+    require_paper(problem, ENGINE)
+    reason = infeasibility(problem)
+    if reason is not None:
+        return replace(without_plan(problem, Status.INFEASIBLE, ENGINE, started_s), infeasibility=reason)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return _Solve(problem, budget or Budget(), initial, pool, started_s).run()
+
+
+class _Solve:
+    """One solve: the joint states, the prices, and the search that fits the number of tenants."""
+
+    def __init__(
+        self, problem: Problem, budget: Budget, initial: MigPlan | None, pool: Executor, started_s: float
+    ) -> None:
+        self._problem, self._budget, self._initial, self._pool = problem, budget, initial, pool
+        self._started_s = started_s
+        self._tables = gain_tables(problem)
+        self._joint = Joint(problem, self._tables)
+        self._dual = PaperPrices(problem, self._tables)
+        self._prices = Lowering(self._dual, np.zeros(self._dual.shape), Descent())
+
+    def run(self) -> MigPlan:
+        problem, actors = self._problem, actors_of(self._joint)
+        known = self._known()
+        if len(actors) <= 2:
+            found, work = self._pair(actors, known)
+        else:
+            found, work = self._many(actors, known)
+        if not np.isfinite(found.value):
+            return self._no_plan(is_proven=len(actors) <= 2)
+        decisions = self._joint.path(found.choices)
+        assert decisions is not None
+        value = value_of(problem, self._tables, decisions)
+        # Up to here values were summed in another order.
+        bound = value if found.bound <= found.value else max(value, found.bound)
+        plan = with_plan(problem, (value, decisions), bound, ENGINE, self._started_s, work)
+        return replace(plan, certificate=certificate(problem, self._prices.multipliers))
+
+    def _pair(self, actors: tuple[int, ...], known: Found) -> tuple[Found, tuple[tuple[str, int], ...]]:
+        prices = self._pool.submit(self._lower_prices, known.value)
+        found = PairSearch(self._joint, actors, self._pool, known).run(self._is_over)
+        prices.result()
+        found = replace(found, bound=min(found.bound, max(found.value, self._prices.bound)))
+        return found, (("states", self._joint.n_states), ("schedules", found.n_valued))
+
+    def _many(self, actors: tuple[int, ...], known: Found) -> tuple[Found, tuple[tuple[str, int], ...]]:
+        for choices in dict.fromkeys(self._lower_prices(known.value)[-20:]):
+            value = self._joint.value(choices)
+            known = Found(value, choices, np.inf) if value > known.value else known
+        if not np.isfinite(known.value):
+            return known, ()
+        self._dual(self._prices.multipliers)
+        statuses = Statuses(self._joint, actors)
+        multipliers = statuses.from_prices(self._prices.multipliers, self._dual.switched)
+        search = ManySearch(
+            self._joint, statuses, actors, self._pool, known, multipliers, self._is_over, self._budget.max_nodes
+        )
+        found = search.run()
+        found = replace(found, bound=min(found.bound, max(found.value, self._prices.bound)))
+        work = (("states", self._joint.n_states), ("schedules", found.n_valued), ("rounds", search.n_rounds))
+        return found, work
+
+    def _lower_prices(self, lower: float) -> list[RetrainingChoices]:
+        # Without a plan to aim at, half of the first bound will do.
+        aim = lower if np.isfinite(lower) else 0.0
+        return self._prices.run(aim, _PRICE_ROUNDS, self._is_over)
+
+    def _known(self) -> Found:
+        """The best of the schedules that are at hand."""
+        best = Found(-np.inf, (None,) * len(self._problem.tenants), np.inf)
+        for choices in self._at_hand():
+            value = self._joint.value(choices)
+            if value > best.value:
+                best = Found(value, choices, np.inf)
+        return best
+
+    def _at_hand(self) -> Iterator[RetrainingChoices]:
+        problem = self._problem
+        if self._initial is not None:
+            decisions = decisions_of(problem, self._initial)
+            if decisions is not None:
+                yield tuple(decision.retraining for decision in decisions)
+        try:
+            found = earliest_retrainings(problem)
+        except SearchLimitError:
+            return
+        if found is not None:
+            by_name = {item.tenant: item for item in found}
+            yield tuple(
+                RetrainingChoice(
+                    tenant.options.index(by_name[tenant.name].option),
+                    problem.profile_names.index(by_name[tenant.name].profile),
+                    by_name[tenant.name].start_step,
+                    by_name[tenant.name].end_step,
+                )
+                if tenant.name in by_name
+                else None
+                for tenant in problem.tenants
+            )
+
+    def _is_over(self) -> bool:
+        limit_s = self._budget.time_limit_s
+        return limit_s is not None and time.perf_counter() - self._started_s >= limit_s
+
+    def _no_plan(self, *, is_proven: bool) -> MigPlan:
+        if not is_proven:
+            return without_plan(self._problem, Status.TIMEOUT, ENGINE, self._started_s, self._prices.bound)
+        text = "no schedule of the required retrainings fits beside every tenant's min_profile"
+        plan = without_plan(self._problem, Status.INFEASIBLE, ENGINE, self._started_s)
+        return replace(plan, infeasibility=Infeasibility(None, RULE_RETRAINING, text))

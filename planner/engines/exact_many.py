@@ -1,0 +1,152 @@
+"""``paper``: three and more tenants that retrain: plans from exact moves, bounds from prices of statuses.
+
+Side by side, in turns:
+
+* plans: one tenant's retraining, then two at once, put anew in the best way beside the others'
+  (``exact_pair``), until no move helps;
+* bounds: a round of the relaxation of ``exact_status`` after the other; the schedules that it favours
+  are valued too.
+
+When few combinations of schedules are left between bound and plan, they are valued, best bound first;
+that proves the plan best, or finds a better one. Otherwise the gap is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
+from itertools import combinations, islice
+
+import numpy as np
+
+from planner.engines.exact_kernel import Floats
+from planner.engines.exact_pair import TOLERANCE, Found, PairSearch
+from planner.engines.exact_status import Statuses
+from planner.engines.joint import Joint
+from planner.engines.prices import Descent, Lowering
+from planner.engines.schedule import RetrainingChoices
+
+DESCENT = Descent(step=0.3, momentum=0.7, patience=4, shrink=0.6, least=-np.inf)
+"""Far fewer rounds are affordable than for prices of instances, and they begin near the end."""
+
+_ROUNDS_A_TURN = 12
+_MOST_ROUNDS = 240
+_FAVOURED = 8
+"""Combinations of the least slack that are valued after a turn."""
+
+_MOST_TO_ENUMERATE = 30_000
+"""Combinations up to which valuing all of them is tried before the rounds are at their end."""
+
+_MOST_VALUED = 20_000
+"""Schedules valued in the end where no budget says otherwise: half a minute at most."""
+
+
+class ManySearch:
+    """The search over all tenants' retrainings.
+
+    Args:
+        joint: The problem.
+        actors: The tenants that may retrain.
+        pool: For the tables of moves.
+        known: A schedule with its value to begin with.
+        multipliers: To begin with, as ``Statuses.from_prices`` makes them.
+        is_over: Whether time is up.
+        most_valued: Schedules to value in the end; ``None`` for the default.
+    """
+
+    def __init__(
+        self,
+        joint: Joint,
+        statuses: Statuses,
+        actors: tuple[int, ...],
+        pool: Executor,
+        known: Found,
+        multipliers: Floats,
+        is_over: Callable[[], bool],
+        most_valued: int | None,
+    ) -> None:
+        self._joint, self._statuses, self._actors, self._pool = joint, statuses, actors, pool
+        self._best = known
+        self._is_over = is_over
+        self._most_valued = _MOST_VALUED if most_valued is None else most_valued
+        self._lowering = Lowering(statuses, multipliers, DESCENT)
+        self._valued: dict[RetrainingChoices, float] = {known.choices: known.value}
+        self._n_left = _MOST_TO_ENUMERATE + 1
+
+    @property
+    def n_rounds(self) -> int:
+        """Rounds of the relaxation."""
+        return self._lowering.n_rounds
+
+    def run(self) -> Found:
+        """The best schedule found, with a bound on all."""
+        moves = self._moves()
+        with ThreadPoolExecutor(1) as aside:
+            while not self._is_finished():
+                turn = aside.submit(self._lowering.run, self._best.value, _ROUNDS_A_TURN, self._is_over)
+                next(moves, None)
+                for choices in dict.fromkeys(turn.result()):
+                    self._value(choices)
+                self._value_favoured()
+        return self._enumerated()
+
+    def _is_finished(self) -> bool:
+        is_settled = self._lowering.bound <= self._to_beat or self._n_left <= _MOST_TO_ENUMERATE
+        return is_settled or self._lowering.n_rounds >= _MOST_ROUNDS or self._is_over()
+
+    def _moves(self) -> Iterator[None]:
+        """Improve the best schedule by exact moves, one a turn, until none helps; anew when a better one turned up."""
+        for size in (1, 2):
+            for movers in self._endlessly(size):
+                found = PairSearch(self._joint, movers, self._pool, self._best).run(self._is_over)
+                self._valued[found.choices] = found.value
+                if found.value > self._to_beat:
+                    self._best = replace(found, bound=np.inf)
+                yield
+
+    def _endlessly(self, size: int) -> Iterator[tuple[int, ...]]:
+        """The groups of tenants in turn, until none has made a difference since the best schedule was found."""
+        groups, n_tried, settled = list(combinations(self._actors, size)), 0, self._best.choices
+        turn = 0
+        while n_tried < len(groups):
+            if self._best.choices != settled:
+                n_tried, settled = 0, self._best.choices
+            yield groups[turn % len(groups)]
+            turn, n_tried = turn + 1, n_tried + 1
+
+    def _value_favoured(self) -> None:
+        """Value the combinations that fall short least, and leave out schedules that fall too short."""
+        bound, _ = self._statuses(self._lowering.multipliers)
+        for _, choices in islice(self._statuses.combinations(bound - self._best.value), _FAVOURED):
+            self._value(choices)
+        self._n_left = self._statuses.narrow(bound - self._best.value)
+
+    def _value(self, choices: RetrainingChoices) -> None:
+        if choices not in self._valued:
+            self._valued[choices] = self._joint.value(choices)
+            if self._valued[choices] > self._to_beat:
+                self._best = Found(self._valued[choices], choices, np.inf)
+
+    def _enumerated(self) -> Found:
+        """Value what is left between plan and bound, best bound first."""
+        if not self._n_left:
+            return Found(self._best.value, self._best.choices, self._best.value, len(self._valued))
+        bound, _ = self._statuses(self._lowering.multipliers)
+        n_bounded, left = 0, self._best.value
+        for slack, choices in self._statuses.combinations(bound - self._best.value):
+            left = bound - slack
+            if left <= self._to_beat:
+                left = self._best.value
+                break
+            if n_bounded >= self._most_valued or (self._is_over() and n_bounded):
+                break
+            n_bounded += 1
+            self._value(choices)
+        else:
+            left = self._best.value
+        return Found(self._best.value, self._best.choices, max(left, self._best.value), len(self._valued), n_bounded)
+
+    @property
+    def _to_beat(self) -> float:
+        return self._best.value + TOLERANCE * abs(self._best.value)
