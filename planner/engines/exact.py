@@ -21,7 +21,8 @@ from planner.engines.exact_pair import Found, PairSearch, actors_of
 from planner.engines.exact_status import Statuses
 from planner.engines.greedy import require_paper, with_plan, without_plan
 from planner.engines.joint import Joint
-from planner.engines.prices import Descent, Lowering, PaperPrices, certificate
+from planner.engines.paper_alone import PaperAlone
+from planner.engines.prices import Descent, InstancePrices, Lowering, certificate
 from planner.engines.schedule import RetrainingChoice, RetrainingChoices, decisions_of, value_of
 from planner.feasibility import RULE_RETRAINING, SearchLimitError, earliest_retrainings, infeasibility
 from planner.gains import gain_tables
@@ -68,7 +69,8 @@ class _Solve:
         self._started_s = started_s
         self._tables = gain_tables(problem)
         self._joint = Joint(problem, self._tables)
-        self._dual = PaperPrices(problem, self._tables)
+        self._alone = [PaperAlone.of(problem, m, table) for m, table in enumerate(self._tables)]
+        self._dual = InstancePrices(problem, self._alone)
         self._prices = Lowering(self._dual, np.zeros(self._dual.shape), Descent())
 
     def run(self) -> MigPlan:
@@ -103,7 +105,7 @@ class _Solve:
             return known, ()
         self._dual(self._prices.multipliers)
         statuses = Statuses(self._joint, actors)
-        multipliers = statuses.from_prices(self._prices.multipliers, self._dual.switched)
+        multipliers = statuses.from_prices(self._prices.multipliers, [alone.switched for alone in self._alone])
         search = ManySearch(
             self._joint, statuses, actors, self._pool, known, multipliers, self._is_over, self._budget.max_nodes
         )

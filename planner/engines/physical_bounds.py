@@ -5,14 +5,15 @@ such *stage* the best value of every interval with free ends comes from the prog
 change costs inside included; a schedule's bound is the sum of at most five look-ups. That leaves a
 few hundred of half a million schedules to evaluate.
 
-With more than two tenants that retrain, two are looked at and the others relaxed: they occupy
-nothing, and have the best level that they could have by then. Change costs are left out there
-(``is_tight`` false): intervals are sums of per-step maxima, a thousandth of the work.
+The local search is guided by a coarser bound, per-step maxima without change costs: of one tenant's
+starts with the others' given. Tenants that wait for their turn are relaxed there: they occupy nothing,
+and have the best level that they could have by then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -40,11 +41,13 @@ class BoundedSchedules:
     """Schedules of one way to retrain for each of two tenants, with their bounds.
 
     Attributes:
+        tenants: The two tenants; fewer where there are none.
         trainings: The ways, started at step 0; ``None`` for a tenant that does not retrain.
         starts: The start steps of the first and of the second, ``(n,)`` each.
         bounds: ``(n,)``; −inf where nothing can be held beside the retrainings.
     """
 
+    tenants: tuple[int, ...]
     trainings: tuple[Training | None, Training | None]
     starts: tuple[NDArray[np.int64], NDArray[np.int64]]
     bounds: FloatArray
@@ -61,13 +64,11 @@ class Bounds:
     Args:
         terms: The problem.
         program: The program on counts.
-        is_tight: Whether intervals include change costs.
     """
 
-    def __init__(self, terms: Terms, program: Program[str], *, is_tight: bool) -> None:
+    def __init__(self, terms: Terms, program: Program[str]) -> None:
         self._terms = terms
         self._program = program
-        self._is_tight = is_tight
         self._tables: dict[Stage, FloatArray] = {}
         self._maxima: dict[Stage, FloatArray] = {}
 
@@ -78,11 +79,25 @@ class Bounds:
             tenant for tenant, choices in enumerate(self._terms.choices) if tenant in running or choices != (None,)
         )
 
+    def tabulate(self, pair: Sequence[int], pool: Executor, is_over: Callable[[], bool]) -> bool:
+        """Make the tables that :meth:`of_pair` needs, side by side; whether that was done before time was up."""
+        stages = {
+            self._stage((), ((first, i), (second, j)))
+            for first, second in self._pairs_of_ways(pair)
+            for i in range(3 if first else 1)
+            for j in range(3 if second else 1)
+        }
+        ordered = sorted(stages - self._tables.keys(), key=lambda stage: (stage.busy, stage.levels))
+        return all(list(pool.map(lambda stage: not is_over() and self._table(stage) is not None, ordered)))
+
     def of_pair(self, pair: Sequence[int]) -> Iterator[BoundedSchedules]:
-        """All schedules of at most two tenants, the other actors relaxed; by way to retrain."""
+        """All schedules of at most two tenants, which are all that may retrain; by way to retrain."""
+        return (self._bounded(pair, first, second) for first, second in self._pairs_of_ways(pair))
+
+    def _pairs_of_ways(self, pair: Sequence[int]) -> list[tuple[Training | None, Training | None]]:
         firsts = self._ways(pair[0]) if pair else (None,)
         seconds = self._ways(pair[1]) if len(pair) > 1 else (None,)
-        return (self._bounded(pair, first, second) for first in firsts for second in seconds)
+        return [(first, second) for first in firsts for second in seconds]
 
     def relaxed(self) -> float:
         """A bound on everything: every actor relaxed."""
@@ -142,7 +157,7 @@ class Bounds:
         ]
         events = np.sort(np.stack([a, ends[0], b, ends[1]]), axis=0)
         edges = np.concatenate([np.zeros((1, len(a)), np.int64), events, np.full((1, len(a)), n_steps)])
-        tables = self._stage_tables(pair, first, second)
+        tables = self._stage_tables(first, second)
         bounds = np.zeros(len(a))
         for begin, end in pairwise(edges):
             own = [
@@ -154,7 +169,7 @@ class Bounds:
             None if training is None or training.tenant in self._running_tenants else training
             for training in (first, second)
         )
-        return BoundedSchedules((known[0], known[1]), (a, b), bounds)
+        return BoundedSchedules(tuple(pair), (known[0], known[1]), (a, b), bounds)
 
     @property
     def _running_tenants(self) -> set[int]:
@@ -168,14 +183,13 @@ class Bounds:
             return np.zeros(1, dtype=np.int64)
         return np.arange(self._terms.n_steps - training.n_steps + 1, dtype=np.int64)
 
-    def _stage_tables(self, pair: Sequence[int], first: Training | None, second: Training | None) -> FloatArray:
+    def _stage_tables(self, first: Training | None, second: Training | None) -> FloatArray:
         """The interval tables by the state of the first and of the second: waiting, running, done."""
         n_steps = self._terms.n_steps
-        relaxed = set(self.actors()) - set(pair)
         tables = np.zeros((3, 3, n_steps + 1, n_steps + 1))
         for i in range(3 if first else 1):
             for j in range(3 if second else 1):
-                tables[i, j] = self._table(self._stage(relaxed, ((first, i), (second, j))))
+                tables[i, j] = self._table(self._stage((), ((first, i), (second, j))))
         return tables
 
     def _stage(self, relaxed: Container[int], states: Sequence[tuple[Training | None, int]]) -> Stage:
@@ -190,19 +204,6 @@ class Bounds:
 
     def _table(self, stage: Stage) -> FloatArray:
         if stage not in self._tables:
-            if self._is_tight:
-                earned = self._terms.earned_at_levels(stage.levels)
-                self._tables[stage] = self._program.interval_values(stage.busy, earned)
-            else:
-                self._tables[stage] = _interval_sums(self.maxima(stage))
+            earned = self._terms.earned_at_levels(stage.levels)
+            self._tables[stage] = self._program.interval_values(stage.busy, earned)
         return self._tables[stage]
-
-
-def _interval_sums(by_step: FloatArray) -> FloatArray:
-    """Sums over [s0, s1), ``(n,) → (n + 1, n + 1)``; −inf where a step of the interval is; 0 for s0 ≥ s1."""
-    is_void = np.isneginf(by_step)
-    sums = np.concatenate([[0.0], np.cumsum(np.where(is_void, 0.0, by_step))])
-    voids = np.concatenate([[0], np.cumsum(is_void)])
-    between = np.where(voids[None, :] > voids[:, None], -np.inf, sums[None, :] - sums[:, None])
-    between[np.tril_indices(len(between))] = 0.0
-    return between

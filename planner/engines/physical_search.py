@@ -1,4 +1,8 @@
-"""``physical``: the search over schedules of retrainings, best bound first or by local moves.
+"""``physical``: the search over schedules of retrainings, by local moves and best bound first.
+
+Prices of instances (``physical_prices``) bound every plan and every schedule, whatever the number of
+tenants and steps. With at most two tenants that retrain, interval tables (``physical_bounds``) bound
+schedules too, and those left are valued best bound first, which proves the best plan.
 
 Schedules are valued on counts first, which is cheap and an upper bound, then on every placement of
 their retrainings. Work is counted, so that the same problem gives the same plan: one unit is a
@@ -8,25 +12,25 @@ schedule valued on counts; on placements it takes as many as there are placed no
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations, islice, permutations
+from itertools import islice, permutations
 
 import numpy as np
 
 from executor.mig import Placement
 from planner.budget import Budget
+from planner.engines.meter import Meter
 from planner.engines.physical_bounds import MAX_STEPS, BoundedSchedules, Bounds
 from planner.engines.physical_greedy import PlacedSchedule, greedy_schedule
+from planner.engines.physical_moves import inserted, promising, with_training
+from planner.engines.physical_prices import PhysicalPrices
 from planner.engines.physical_program import Program
 from planner.engines.physical_schedule import Schedule, Terms, Training
 from planner.engines.placed import CountedNodes, PlacedNodes, counted_nodes, placed_nodes
-
-DEFAULT_WORK = 20_000
-"""Units for a window of 200 steps when a budget names neither work nor time, in proportion fewer for longer ones:
-half a minute at most. Two tenants seldom take one in ten of them.
-"""
+from planner.problem import FloatArray
 
 MAX_BEST_FIRST = 2
 """Tenants that retrain up to which every schedule is bounded and the search can prove its plan best."""
@@ -37,55 +41,25 @@ TOLERANCE = 1e-12
 _MOVES = 12
 """Schedules valued for one tenant's turn in the local search, best bound first."""
 
-_SHIFTS = (-16, -8, -4, -2, -1, 1, 2, 4, 8, 16)
-"""Starts near the present one that are looked at in any case."""
-
 _ORDERS = 24
 """Orders in which the local search's first schedules are put together: all of them for four tenants."""
 
 _STARTS = 4
 """Schedules from which the local search descends, best first."""
 
-_PAIRS = 3
-"""Pairs of tenants of which the rough bound looks at all schedules."""
+_PRICE_ROUNDS, _MORE_PRICE_ROUNDS = 60, 150
+"""Rounds of the prices with at most two tenants that retrain, where more is proven otherwise, and with more."""
+
+_FAVOURED = 60
+"""Schedules met by the prices that are valued, the last first."""
+
+_CHUNK = 16
+"""Schedules valued side by side."""
+
+_THREADS = 2
 
 _TO_PLACE = 30
 """Schedules that the local search places, best first; one is usually enough."""
-
-
-@dataclass
-class Meter:
-    """What has been spent of a budget.
-
-    Attributes:
-        limit: Units of work; ``None`` for no limit.
-        deadline_s: ``time.perf_counter`` at which to stop; ``None`` for no limit.
-        n_counted: Schedules valued on counts.
-        n_placed: Placed schedules valued on placements.
-        spent: Units of work.
-    """
-
-    limit: int | None
-    deadline_s: float | None
-    n_counted: int = 0
-    n_placed: int = 0
-    spent: int = 0
-
-    @classmethod
-    def of(cls, budget: Budget, n_steps: int) -> Meter:
-        """A meter for ``budget`` and a window of ``n_steps``, started now."""
-        limit = budget.max_nodes
-        if limit is None and budget.time_limit_s is None:
-            limit = DEFAULT_WORK * 200 // max(n_steps, 200)
-        deadline_s = None if budget.time_limit_s is None else time.perf_counter() + budget.time_limit_s
-        return cls(limit, deadline_s)
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether to stop."""
-        if self.limit is not None and self.spent >= self.limit:
-            return True
-        return self.deadline_s is not None and time.perf_counter() >= self.deadline_s
 
 
 @dataclass
@@ -95,10 +69,12 @@ class Search:
     Attributes:
         terms: The problem.
         budget: What may be spent.
+        begin_s: When the solve began, by ``time.perf_counter``.
     """
 
     terms: Terms
     budget: Budget
+    begin_s: float = field(default_factory=time.perf_counter)
     best: PlacedSchedule | None = field(default=None, init=False)
     bound: float = field(default=np.inf, init=False)
     is_exhausted: bool = field(default=False, init=False)
@@ -107,7 +83,7 @@ class Search:
     _n_beside: dict[Placement, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self.meter = Meter.of(self.budget, self.terms.n_steps)
+        self.meter = Meter.of(self.budget, self.terms.n_steps, self.begin_s)
 
     @cached_property
     def nodes(self) -> PlacedNodes:
@@ -140,54 +116,100 @@ class Search:
         initial = -1 if self.terms.is_free else int(nodes.from_placed[self.initial_node])
         return Program(self.terms, nodes.graph, nodes.compatible, running, initial)
 
+    @cached_property
+    def prices(self) -> PhysicalPrices:
+        """The prices of instances."""
+        return PhysicalPrices(self.terms, self.meter.is_late)
+
     def run(self, seeds: Iterable[Schedule] = (), known: Iterable[tuple[Schedule, tuple[Placement, ...]]] = ()) -> None:
         """Search from ``seeds``; never ends worse than greedy or the ``known`` placed schedules."""
         for schedule, places in known:
             self._try(schedule, places)
-        floor = greedy_schedule(self.terms, self.placed)
+        floor = None if self._is_over else greedy_schedule(self.terms, self.placed)
         if floor is not None:
             self._try(floor.schedule, floor.places)
-        rough = Bounds(self.terms, self.counted, is_tight=False)
-        self._local(rough, tuple(seeds))
-        if len(rough.actors()) > MAX_BEST_FIRST or self.terms.n_steps > MAX_STEPS or self._is_over:
-            self.bound = self._rough_bound(rough)
+        bounds = Bounds(self.terms, self.counted)
+        self._local(bounds, tuple(seeds))
+        self.bound = bounds.relaxed()
+        if self._is_over:
+            return
+        if len(bounds.actors()) > MAX_BEST_FIRST or self.terms.n_steps > MAX_STEPS:
+            self._by_prices(bounds)
         else:
-            tight = Bounds(self.terms, self.counted, is_tight=True)
-            self._best_first(tight.of_pair(tight.actors()))
+            with ThreadPoolExecutor(_THREADS) as pool:
+                self._by_tables(bounds, pool)
 
-    def _rough_bound(self, bounds: Bounds) -> float:
-        """The best of a few bounds that relax all tenants but two."""
-        bound = bounds.relaxed()
-        if self.terms.n_steps <= MAX_STEPS:
-            for pair in islice(combinations(bounds.actors(), 2), _PAIRS):
-                most = max(float(bounded.bounds.max(initial=-np.inf)) for bounded in bounds.of_pair(pair))
-                bound = min(bound, most)
-        return bound
+    def _by_prices(self, bounds: Bounds) -> None:
+        """Lower the bound by prices; the schedules that they favour are valued, and improved where they are better."""
+        met = self.prices.lower(self._aim, _MORE_PRICE_ROUNDS)
+        self.bound = min(self.bound, self.prices.bound)
+        found = list(dict.fromkeys(reversed(met)))[:_FAVOURED]
+        ranked = sorted((schedule for schedule in found if not self._is_over), key=lambda item: -self._value(item))
+        if ranked and not self._is_over:
+            self._descend(bounds, ranked[0], self._movers(bounds))
+            self._place_best()
 
-    def _best_first(self, ways: Iterator[BoundedSchedules]) -> None:
-        kept = [(bounded, np.flatnonzero(bounded.bounds > self._to_beat)) for bounded in ways]
-        bounds = np.concatenate([bounded.bounds[index] for bounded, index in kept])
-        first = np.cumsum([0, *(len(index) for _, index in kept)])
-        for number in np.argsort(-bounds, kind="stable"):
-            self.bound = float(bounds[number])
+    def _by_tables(self, bounds: Bounds, pool: Executor) -> None:
+        """Bound every schedule, and value those whose bound is above the best plan."""
+        prices = pool.submit(self.prices.lower, self._aim, _PRICE_ROUNDS)
+        is_complete = bounds.tabulate(bounds.actors(), pool, self.meter.is_late)
+        prices.result()
+        self.bound = min(self.bound, self.prices.bound)
+        if is_complete and not self.meter.is_spent:
+            self._best_first(list(bounds.of_pair(bounds.actors())), pool)
+
+    def _best_first(self, ways: list[BoundedSchedules], pool: Executor) -> None:
+        slacks = self.prices.slacks()
+        priced = [self._priced(bounded, slacks) for bounded in ways]
+        kept = [np.flatnonzero(own > self._to_beat) for own in priced]
+        bounds = np.concatenate([own[index] for own, index in zip(priced, kept, strict=True)])
+        first = np.cumsum([0, *map(len, kept)])
+        order = np.argsort(-bounds, kind="stable")
+        for begin in range(0, len(order), _CHUNK):
+            chunk = order[begin : begin + _CHUNK]
+            self.bound = min(self.bound, float(bounds[chunk[0]]))
             if self.bound <= self._good_enough or self.meter.is_spent:
                 return
-            way = int(np.searchsorted(first, number, side="right")) - 1
-            bounded, index = kept[way]
-            self._place(bounded.schedule(int(index[number - first[way]])))
+            schedules = []
+            for number in chunk[bounds[chunk] > self._good_enough]:
+                way = int(np.searchsorted(first, number, side="right")) - 1
+                schedules.append(ways[way].schedule(int(kept[way][number - first[way]])))
+            self._value_all(schedules, pool)
+            for schedule in schedules:
+                self._place(schedule)
         self.bound, self.is_exhausted = -np.inf, True
 
+    def _priced(self, bounded: BoundedSchedules, slacks: list[dict[Training | None, FloatArray]]) -> FloatArray:
+        """The schedules' bounds, those by prices where they are lower."""
+        by_prices: FloatArray = np.full(len(bounded.bounds), self.prices.bound)
+        running = {training.tenant for training, _ in self.terms.running}
+        for tenant, way, starts in zip(bounded.tenants, bounded.trainings, bounded.starts, strict=False):
+            if tenant not in running:
+                by_prices = by_prices - slacks[tenant][way][starts if way is not None else 0]
+        return np.asarray(np.minimum(bounded.bounds, by_prices))
+
+    def _value_all(self, schedules: list[Schedule], pool: Executor) -> None:
+        new = [schedule for schedule in dict.fromkeys(schedules) if schedule not in self._valued]
+        for schedule, value in zip(new, pool.map(self._counted_value, new), strict=True):
+            self._note(schedule, value)
+
     def _local(self, bounds: Bounds, seeds: tuple[Schedule, ...]) -> None:
-        actors = bounds.actors()
-        movers = tuple(tenant for tenant in actors if self.terms.choices[tenant] != (None,))
+        movers = self._movers(bounds)
         found = list(seeds)
         for order in islice(permutations(movers), _ORDERS):
-            for way in self.terms.choices[order[0]] if order else ():
-                found += _inserted(self.terms, bounds, (), order, way)
+            for way in self.terms.choices[order[0]] if order and not self._is_over else ():
+                found += inserted(self.terms, bounds, (), order, way)
         found += [self.best.schedule] if self.best is not None else []
         starts = sorted(dict.fromkeys(found), key=lambda schedule: -self._value(schedule))
         for schedule in starts[:_STARTS]:
             self._descend(bounds, schedule, movers)
+        self._place_best()
+
+    def _movers(self, bounds: Bounds) -> tuple[int, ...]:
+        return tuple(tenant for tenant in bounds.actors() if self.terms.choices[tenant] != (None,))
+
+    def _place_best(self) -> None:
+        """Value the best schedules on placements, until one is as good there."""
         ranked = sorted(self._valued.items(), key=lambda pair: -pair[1])
         for rank, (schedule, value) in enumerate(ranked[:_TO_PLACE]):
             # The best one is placed whatever has been spent: without that the search was for nothing.
@@ -210,17 +232,23 @@ class Search:
         """The schedule with the retraining of one tenant elsewhere, or with two put in anew, the first one first."""
         others = tuple(training for training in schedule if training.tenant not in tenants)
         if len(tenants) == 1:
-            moves = _promising(self.terms, bounds, schedule, tenants[0], self._value(schedule))
-            return [_with(others, training) for training in moves[:_MOVES]]
+            moves = promising(self.terms, bounds, schedule, tenants[0], self._value(schedule))
+            return [with_training(others, training) for training in moves[:_MOVES]]
         ways = self.terms.choices[tenants[0]]
-        return [found for way in ways for found in _inserted(self.terms, bounds, others, tenants, way)]
+        return [found for way in ways for found in inserted(self.terms, bounds, others, tenants, way)]
 
     def _value(self, schedule: Schedule) -> float:
         if schedule not in self._valued:
-            self.meter.n_counted += 1
-            self.meter.spent += 1
-            self._valued[schedule] = self.counted.value(schedule, [training.profile for training in schedule])
+            self._note(schedule, self._counted_value(schedule))
         return self._valued[schedule]
+
+    def _counted_value(self, schedule: Schedule) -> float:
+        return self.counted.value(schedule, [training.profile for training in schedule])
+
+    def _note(self, schedule: Schedule, value: float) -> None:
+        self.meter.n_counted += 1
+        self.meter.spent += 1
+        self._valued[schedule] = value
 
     def _place(self, schedule: Schedule) -> None:
         """Value the schedule on counts, and on its placements until one is as good as the counts or none is left."""
@@ -253,53 +281,14 @@ class Search:
         return self.meter.is_spent and self.best is not None
 
     @property
+    def _aim(self) -> float:
+        """What the bound is lowered towards."""
+        return 0.0 if self.best is None else self.best.value
+
+    @property
     def _to_beat(self) -> float:
         return -np.inf if self.best is None else self.best.value * (1 + TOLERANCE)
 
     @property
     def _good_enough(self) -> float:
         return -np.inf if self.best is None else self.best.value * (1 + max(self.budget.rel_gap, TOLERANCE))
-
-
-def _inserted(
-    terms: Terms, bounds: Bounds, others: Schedule, order: tuple[int, ...], first: Training | None
-) -> list[Schedule]:
-    """``others`` and, one after the other, the tenants' retrainings where their bounds are highest.
-
-    The first tenant retrains the ``first`` way. Empty if one of them does not fit.
-    """
-    schedule = others
-    for number, tenant in enumerate(order):
-        waiting = order[number + 1 :]
-        options: list[tuple[float, Training | None]] = []
-        for way in (first,) if number == 0 else terms.choices[tenant]:
-            by_start = bounds.of_starts(schedule, way, tenant, waiting)
-            start = int(np.argmax(by_start))
-            options.append((float(by_start[start]), way.at(start) if way is not None else None))
-        value, training = max(options, key=lambda option: option[0], default=(-np.inf, None))
-        if np.isneginf(value):
-            return []
-        schedule = _with(schedule, training)
-    return [schedule]
-
-
-def _promising(terms: Terms, bounds: Bounds, schedule: Schedule, tenant: int, to_beat: float) -> list[Training | None]:
-    """Other retrainings of the tenant whose bound beats ``to_beat``: the best of each way, and near the present one."""
-    others = tuple(training for training in schedule if training.tenant != tenant)
-    now = next((training for training in schedule if training.tenant == tenant), None)
-    found: list[tuple[float, int, Training | None]] = []
-    for way in terms.choices[tenant]:
-        by_start = bounds.of_starts(others, way, tenant, ())
-        picked = [int(np.argmax(by_start))] if len(by_start) else []
-        if now is not None and way is not None and now.at(0) == way:
-            picked += [now.start_step + shift for shift in _SHIFTS if 0 <= now.start_step + shift < len(by_start)]
-        elif now is not None and now.start_step < len(by_start):
-            picked.append(now.start_step)
-        for start in dict.fromkeys(picked):
-            if by_start[start] > to_beat:
-                found.append((float(by_start[start]), len(found), way.at(start) if way is not None else None))
-    return [training for _, _, training in sorted(found, key=lambda item: (-item[0], item[1]))]
-
-
-def _with(schedule: Schedule, training: Training | None) -> Schedule:
-    return schedule if training is None else tuple(sorted((*schedule, training)))

@@ -31,7 +31,7 @@ _Function = TypeVar("_Function", bound=Callable[..., object])
 
 def _compiled(function: _Function) -> _Function:
     # numba has no types: this is the one place where that shows.
-    return cast("_Function", numba.njit(cache=True)(function))
+    return cast("_Function", numba.njit(cache=True, nogil=True)(function))
 
 
 @_compiled

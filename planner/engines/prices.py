@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.engines.exact_kernel import Floats
-from planner.engines.prices_kernel import best_alone
-from planner.engines.schedule import RetrainingChoice, RetrainingChoices, choices_of, initial_multisets
 from planner.plan import Certificate
-from planner.problem import GainTable, Problem
-from planner.states import feasible_multisets, tenant_multisets
+from planner.problem import Problem
+from planner.states import feasible_multisets
+
+Choice_co = TypeVar("Choice_co", covariant=True)
+"""A retraining with its start, as the model has it."""
 
 _PROGRESS = 1e-4
 """Share of the gap by which a bound must fall to count as progress."""
@@ -32,11 +32,13 @@ _DIGITS = 6
 """Significant digits of a certificate's prices; any prices are valid, so these are."""
 
 
-class Dual(Protocol):
+class Dual(Protocol[Choice_co]):
     """A bound as a convex function of multipliers of any shape."""
 
-    schedule: RetrainingChoices
-    """The tenants' own best retrainings, from the last call."""
+    @property
+    def schedule(self) -> tuple[Choice_co | None, ...]:
+        """The tenants' own best retrainings, from the last call."""
+        ...
 
     def __call__(self, multipliers: Floats) -> tuple[float, Floats]:
         """The bound and one of its slopes there."""
@@ -62,7 +64,7 @@ class Descent:
     least: float = 0.0
 
 
-class Lowering:
+class Lowering(Generic[Choice_co]):
     """A descent that can be interrupted and taken up again.
 
     Attributes:
@@ -71,13 +73,13 @@ class Lowering:
         n_rounds: Evaluations of the dual so far.
     """
 
-    def __init__(self, dual: Dual, multipliers: Floats, descent: Descent) -> None:
+    def __init__(self, dual: Dual[Choice_co], multipliers: Floats, descent: Descent) -> None:
         self._dual, self._rule = dual, descent
         self.bound, self.multipliers, self.n_rounds = np.inf, multipliers, 0
         self._at, self._direction = multipliers, np.zeros_like(multipliers)
         self._step, self._n_stuck = descent.step, 0
 
-    def run(self, lower: float, n_rounds: int, is_over: Callable[[], bool]) -> list[RetrainingChoices]:
+    def run(self, lower: float, n_rounds: int, is_over: Callable[[], bool]) -> list[tuple[Choice_co | None, ...]]:
         """At most ``n_rounds`` rounds towards ``lower``, what the best known plan earns; the schedules met."""
         rule, met = self._rule, []
         for _ in range(n_rounds):
@@ -103,96 +105,50 @@ class Lowering:
         return met
 
 
-class PaperPrices:
-    """The dual of a ``paper`` problem.
+class Alone(Protocol[Choice_co]):
+    """One tenant's problem when it pays for what it holds and nobody else is there."""
+
+    @property
+    def used(self) -> Floats:
+        """Instances held by profile in the last call's best, inference and retraining, ``(n_steps, P)``."""
+        ...
+
+    @property
+    def choice(self) -> Choice_co | None:
+        """The retraining of the last call's best."""
+        ...
+
+    def best(self, prices: Floats) -> float:
+        """The most that it earns net of prices, ``(n_steps, P)``."""
+        ...
+
+
+class InstancePrices(Generic[Choice_co]):
+    """The dual of a problem whose tenants are only held together by what fits the GPU.
 
     Attributes:
         shape: Of the prices, ``(n_steps, n_profiles)``.
-        switched: By tenant, from the last call: what is earned net of the retraining's price when
-            the level changes at each step, ``(n_levels, n_steps + 1)``.
-        schedule: The tenants' own best retrainings, from the last call.
     """
 
-    def __init__(self, problem: Problem, tables: Sequence[GainTable]) -> None:
+    def __init__(self, problem: Problem, tenants: Sequence[Alone[Choice_co]]) -> None:
         self.shape = (problem.n_steps, len(problem.profile_names))
         self._room = np.array(feasible_multisets(problem.gpu, problem.profile_names), dtype=np.float64)
-        initial = initial_multisets(problem)
-        self._tenants = [_Alone.of(problem, m, table, initial[m]) for m, table in enumerate(tables)]
-        self.switched = [tenant.switched for tenant in self._tenants]
-        self.schedule: RetrainingChoices = (None,) * len(self._tenants)
+        self._tenants = tuple(tenants)
+
+    @property
+    def schedule(self) -> tuple[Choice_co | None, ...]:
+        """The tenants' own best retrainings, from the last call."""
+        return tuple(tenant.choice for tenant in self._tenants)
 
     def __call__(self, multipliers: Floats) -> tuple[float, Floats]:
         """The bound with these prices, and its slope."""
         worth = multipliers @ self._room.T
-        dearest = worth.argmax(axis=1)
         bound = float(worth.max(axis=1).sum())
-        slope = self._room[dearest]
+        slope = self._room[worth.argmax(axis=1)]
         for tenant in self._tenants:
             bound += tenant.best(multipliers)
             slope = slope - tenant.used
-        self.schedule = tuple(tenant.choice for tenant in self._tenants)
         return bound, slope
-
-
-@dataclass(frozen=True, eq=False)
-class _Alone:
-    """One tenant's arrays for ``best_alone``."""
-
-    steady: Floats
-    changed: Floats
-    opening: Floats
-    counts: Floats
-    ways: NDArray[np.int64]
-    is_optional: bool
-    switched: Floats
-    used: Floats
-    taken: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, problem: Problem, m: int, table: GainTable, initial: tuple[int, ...] | None) -> _Alone:
-        tenant = problem.tenants[m]
-        multisets = tenant_multisets(problem, tenant)
-        columns = [table.column[multiset] for multiset in multisets]
-        assert table.changed is not None
-        steady = np.ascontiguousarray(table.steady[:, :, columns])
-        changed = np.ascontiguousarray(table.changed[:, :, columns])
-        is_kept = np.array([initial is None or multiset == initial for multiset in multisets])
-        ways = [(way.profile_index, way.option_index + 1, way.end_step) for way in choices_of(problem, tenant)]
-        return cls(
-            steady,
-            changed,
-            np.where(is_kept, steady[0, 0], changed[0, 0]),
-            np.array(multisets, dtype=np.float64),
-            np.array(ways, dtype=np.int64).reshape(-1, 3),
-            not tenant.must_retrain,
-            np.zeros((len(steady), problem.n_steps + 1)),
-            np.zeros((problem.n_steps, len(problem.profile_names))),
-            np.zeros(2, dtype=np.int64),
-        )
-
-    @property
-    def choice(self) -> RetrainingChoice | None:
-        """The retraining of the last call's best."""
-        way, start = map(int, self.taken)
-        if way < 0:
-            return None
-        profile, level, n_run = map(int, self.ways[way])
-        return RetrainingChoice(level - 1, profile, start, start + n_run)
-
-    def best(self, prices: Floats) -> float:
-        return best_alone(
-            self.steady,
-            self.changed,
-            self.opening,
-            self.counts,
-            prices,
-            np.ascontiguousarray(prices @ self.counts.T),
-            self.ways,
-            self.is_optional,
-            self.switched,
-            self.used,
-            self.taken,
-        )
 
 
 def certificate(problem: Problem, prices: Floats) -> Certificate:
