@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from itertools import combinations, product
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -215,21 +215,22 @@ class Statuses:
     # What does not depend on the multipliers.
 
     def _all_vectors(self) -> list[tuple[_Status, ...]]:
-        by_actor = []
+        vectors: list[tuple[_Status, ...]] = [()]
         for ways in self._ways:
             running = [("runs", profile) for profile in sorted({way.profile_index for way in ways})]
             done = [("done", level) for level in sorted({way.option_index + 1 for way in ways})]
-            by_actor.append([_WAITS, *running, *done])
-        return [
-            vector
-            for vector in product(*by_actor)
-            if len(self._joint.fitting([value for kind, value in vector if kind == "runs"]))
-        ]
+            longer = ((*vector, status) for vector in vectors for status in (_WAITS, *running, *done))
+            vectors = [vector for vector in longer if self._has_room(vector)]
+        return vectors
+
+    def _has_room(self, vector: tuple[_Status, ...]) -> bool:
+        return len(self._joint.fitting([value for kind, value in vector if kind == "runs"])) > 0
 
     def _list_of(self, vector: tuple[_Status, ...]) -> int:
         counts = [0] * self._n_profiles
         for kind, value in vector:
-            counts[value] += kind == "runs"
+            if kind == "runs":  # the value is a profile; of one that is done it is a level
+                counts[value] += 1
         return self._joint.list_number(tuple(counts))
 
     def _levels_of(self, vector: tuple[_Status, ...]) -> list[int]:

@@ -1,0 +1,246 @@
+"""The search of `exact`: shared prefixes, moves beside settled retrainings, and the relaxation by statuses."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice, product
+
+import numpy as np
+import pytest
+from problems import paper_problem
+from windows import tenant, window
+
+from planner.budget import Budget
+from planner.engines.exact import solve_exact
+from planner.engines.exact_many import ManySearch
+from planner.engines.exact_pair import Found, PairSearch, actors_of
+from planner.engines.exact_status import Statuses
+from planner.engines.greedy import solve_greedy
+from planner.engines.joint import Joint
+from planner.engines.schedule import RetrainingChoice, choices_of, value_of
+from planner.errors import EngineError
+from planner.feasibility import infeasibility
+from planner.gains import gain_tables
+from planner.plan import Status
+from planner.problem import Problem, Reconfiguration, RetrainingOption
+from planner.verify import verify
+
+SEEDS = [seed for seed in range(400) if infeasibility(paper_problem(seed)) is None]
+
+
+def joint_of(problem: Problem) -> Joint:
+    return Joint(problem, gain_tables(problem))
+
+
+def ways_of(joint, m):
+    """Every retraining of tenant m, and none where it may do without."""
+    problem = joint.problem
+    found = [] if problem.tenants[m].must_retrain else [None]
+    for way in choices_of(problem, problem.tenants[m]):
+        found += [
+            RetrainingChoice(way.option_index, way.profile_index, start, start + way.end_step)
+            for start in range(problem.n_steps - way.end_step + 1)
+        ]
+    return found
+
+
+def schedules_of(joint):
+    return product(*(ways_of(joint, m) for m in range(len(joint.problem.tenants))))
+
+
+def nothing_known(joint):
+    return Found(-np.inf, (None,) * len(joint.problem.tenants), np.inf)
+
+
+def with_actors(n_least, n_most):
+    return [seed for seed in SEEDS if n_least <= len(actors_of(joint_of(paper_problem(seed)))) <= n_most]
+
+
+FEW, THREE = with_actors(1, 2)[:60], with_actors(3, 3)[:12]
+
+
+def test_there_are_problems_with_three_tenants_that_retrain():
+    assert len(THREE) >= 8
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_the_best_of_all_schedules_is_found(seed):
+    joint = joint_of(paper_problem(seed))
+    with ThreadPoolExecutor(1) as pool:
+        found = PairSearch(joint, actors_of(joint), pool, nothing_known(joint)).run(lambda: False)
+    best = max(joint.value(choices) for choices in schedules_of(joint))
+    assert found.value == pytest.approx(best, rel=1e-12)
+    assert found.bound == found.value
+    assert np.isneginf(best) or joint.value(found.choices) == pytest.approx(best, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", THREE)
+@pytest.mark.parametrize("movers", [(0,), (1,), (0, 2), (1, 2)])
+def test_a_move_is_the_best_beside_what_is_settled(seed, movers):
+    joint = joint_of(paper_problem(seed))
+    settled = next((c for c in schedules_of(joint) if np.isfinite(joint.value(c))), None)
+    if settled is None:
+        return
+    known = Found(joint.value(settled), settled, np.inf)
+    with ThreadPoolExecutor(1) as pool:
+        found = PairSearch(joint, movers, pool, known).run(lambda: False)
+    options = [ways_of(joint, m) if m in movers else [settled[m]] for m in range(3)]
+    assert found.value == pytest.approx(max(joint.value(choices) for choices in product(*options)), rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", SEEDS[:40])
+def test_the_best_path_is_worth_what_the_gain_tables_say(seed):
+    joint = joint_of(paper_problem(seed))
+    for choices in islice(schedules_of(joint), 5):
+        decisions = joint.path(choices)
+        assert (decisions is None) == np.isneginf(joint.value(choices))
+        if decisions is not None:
+            assert value_of(joint.problem, joint.tables, decisions) == pytest.approx(joint.value(choices))
+
+
+def some_multipliers(seed, shape):
+    rng = np.random.default_rng(seed)
+    yield np.zeros(shape)
+    yield rng.normal(size=shape)
+    yield 15 * rng.normal(size=shape)
+
+
+@pytest.mark.parametrize("seed", [*THREE, *FEW[:12]])
+def test_no_schedule_exceeds_the_bound_less_its_slacks(seed):
+    joint = joint_of(paper_problem(seed))
+    statuses = Statuses(joint, actors_of(joint))
+    best = max(joint.value(choices) for choices in islice(schedules_of(joint), 3000))
+    for multipliers in some_multipliers(seed, statuses.shape):
+        bound, _ = statuses(multipliers)
+        assert bound >= best - 1e-9 * max(1.0, abs(best))
+        for slack, choices in islice(statuses.combinations(np.inf), 40):
+            assert joint.value(choices) <= bound - slack + 1e-9 * max(1.0, abs(bound))
+
+
+@pytest.mark.parametrize("seed", THREE[:6])
+def test_the_bound_is_convex_with_the_slopes_that_it_gives(seed):
+    joint = joint_of(paper_problem(seed))
+    statuses = Statuses(joint, actors_of(joint))
+    points = list(some_multipliers(seed, statuses.shape))
+    for one in points:
+        bound, slope = statuses(one)
+        for other in points:
+            assert statuses(other)[0] >= bound + float((slope * (other - one)).sum()) - 1e-6
+
+
+@pytest.mark.parametrize("seed", THREE[:6])
+def test_combinations_come_least_slack_first_and_none_is_missing(seed):
+    joint = joint_of(paper_problem(seed))
+    statuses = Statuses(joint, actors_of(joint))
+    statuses(np.random.default_rng(seed).normal(size=statuses.shape))
+    slacks, choices = zip(*statuses.combinations(np.inf), strict=True)
+    assert list(slacks) == sorted(slacks)
+    assert set(choices) == set(schedules_of(joint))
+
+
+@pytest.mark.parametrize("seed", THREE)
+def test_narrowing_keeps_every_schedule_that_is_better_than_the_plan(seed):
+    joint = joint_of(paper_problem(seed))
+    actors = actors_of(joint)
+    value, best = max(((joint.value(choices), choices) for choices in schedules_of(joint)), key=lambda pair: pair[0])
+    if np.isneginf(value):
+        return
+    statuses = Statuses(joint, actors)
+    multipliers = np.random.default_rng(seed).normal(size=statuses.shape)
+    bound, _ = statuses(multipliers)
+    assert statuses.narrow(bound - value + 1e-6) >= 1
+    narrowed, _ = statuses(multipliers)
+    assert narrowed >= value - 1e-9 * max(1.0, abs(value))
+    assert best in [choices for _, choices in statuses.combinations(np.inf)]
+
+
+@pytest.mark.parametrize("seed", THREE)
+def test_three_tenants_are_proven_by_enumeration_even_from_a_poor_start(seed):
+    joint = joint_of(paper_problem(seed))
+    values = [joint.value(choices) for choices in schedules_of(joint)]
+    feasible = [(v, c) for v, c in zip(values, schedules_of(joint), strict=True) if np.isfinite(v)]
+    if not feasible:
+        return
+    statuses = Statuses(joint, actors_of(joint))
+    known = Found(*min(feasible, key=lambda pair: pair[0]), np.inf)
+    with ThreadPoolExecutor(1) as pool:
+        search = ManySearch(
+            joint, statuses, actors_of(joint), pool, known, np.zeros(statuses.shape), lambda: False, None
+        )
+        found = search.run()
+    assert found.value == pytest.approx(max(values), rel=1e-12)
+    assert found.bound == found.value
+
+
+def wavy(n_tenants, n_steps=40, **changes):
+    step = np.arange(n_steps)
+    tenants = [
+        tenant(
+            f"m{m}",
+            100 + 60 * np.sin(step / (3 + m) + m),
+            retraining_s={"1g.5gb": 14.0, "2g.10gb": 8.0, "3g.20gb": 6.0},
+            overhead_s=0.7,
+            **changes,
+        )
+        for m in range(n_tenants)
+    ]
+    return window(*tenants)
+
+
+@pytest.mark.parametrize("n_tenants", [1, 2, 3])
+def test_plans_are_valid_and_no_worse_than_greedy(n_tenants):
+    problem = wavy(n_tenants)
+    plan, floor = solve_exact(problem, Budget(max_nodes=200)), solve_greedy(problem)
+    checked = verify(problem, plan)
+    assert checked.violations == ()
+    assert plan.objective >= floor.objective * (1 - 1e-12)
+    assert plan.bound >= plan.objective
+    assert plan.status is Status.OPTIMAL or n_tenants > 2
+
+
+@pytest.mark.parametrize("n_tenants", [2, 3])
+def test_a_spent_budget_leaves_a_valid_bound(n_tenants):
+    problem = wavy(n_tenants)
+    hurried, proven = solve_exact(problem, Budget(time_limit_s=0.0)), solve_exact(problem)
+    assert hurried.status.has_plan
+    assert verify(problem, hurried).violations == ()
+    assert hurried.objective <= proven.objective * (1 + 1e-12)
+    assert hurried.bound >= proven.objective * (1 - 1e-12)
+
+
+def test_a_plan_to_start_from_is_never_made_worse():
+    problem = wavy(3)
+    first = solve_exact(problem)
+    again = solve_exact(problem, Budget(time_limit_s=0.0), first)
+    assert again.objective == pytest.approx(first.objective, rel=1e-12)
+
+
+@pytest.mark.parametrize("n_tenants", [2, 3])
+def test_the_same_problem_gives_the_same_plan(n_tenants):
+    one, other = solve_exact(wavy(n_tenants)), solve_exact(wavy(n_tenants))
+    assert one.schedules == other.schedules
+    assert one.bound == other.bound
+    assert np.array_equal(one.certificate.prices, other.certificate.prices)
+
+
+def test_an_option_that_is_out_of_reach_of_one_profile_is_taken_on_another():
+    slow = RetrainingOption("slow", {"1g.5gb": 100.0, "4g.20gb": 20.0}, 0.9)
+    quick = RetrainingOption("quick", {"1g.5gb": 10.0}, 0.6)
+    problem = window(tenant("a", [100.0] * 40, options=(slow, quick)), tenant("b", [60.0] * 40, retraining_s={}))
+    plan = solve_exact(problem)
+    taken = plan.schedules[0].retraining
+    assert (taken.option, taken.profile) in {("slow", "4g.20gb"), ("quick", "1g.5gb")}
+    assert verify(problem, plan).violations == ()
+
+
+def test_six_tenants_share_a_gpu(monkeypatch):
+    monkeypatch.setattr("planner.engines.exact_many._MOST_ROUNDS", 12)
+    problem = wavy(6, 110, capability_rps={"1g.5gb": 40.0, "2g.10gb": 80.0})
+    plan = solve_exact(problem, Budget(max_nodes=100))
+    assert plan.status.has_plan
+    assert verify(problem, plan).violations == ()
+
+
+def test_a_physical_problem_is_refused():
+    with pytest.raises(EngineError, match="exact"):
+        solve_exact(window(model=Reconfiguration.PHYSICAL))
