@@ -1,0 +1,118 @@
+"""Planning again inside a window: what is left of the problem, of its state, and of the plan that was followed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from planner.plan import Lifetime, MigPlan, Status
+from planner.problem import GainTable, HeldInstance, PhysicalState, Problem, RunningRetraining, TenantTerms
+
+
+def remaining_problem(problem: Problem, plan: MigPlan, step: int) -> Problem:
+    """The ``physical`` problem from ``step`` on, when ``plan`` was followed up to there.
+
+    A retraining that has ended is no longer offered: its accuracy is the one before. One in progress
+    comes first among its tenant's options, as the initial state's are option 0. Arrivals and gain tables
+    are the old forecast's; a new one replaces them. ``step`` is from 1 to n_steps − 1.
+    """
+    orders = [_levels_left(tenant, plan, step) for tenant in problem.tenants]
+    gains = problem.gains
+    return replace(
+        problem,
+        n_steps=problem.n_steps - step,
+        tenants=tuple(_tenant_at(tenant, order, step) for tenant, order in zip(problem.tenants, orders, strict=True)),
+        # The rest of the window keeps the warm-ups that its beginning was planned with.
+        switch_s=problem.switching_s,
+        initial=state_at(problem, plan, step),
+        gains=None if gains is None else tuple(_left(table, o, step) for table, o in zip(gains, orders, strict=True)),
+    )
+
+
+def _levels_left(tenant: TenantTerms, plan: MigPlan, step: int) -> list[int]:
+    """The tenant's levels as they are counted from ``step`` on; the first is the one that it has then."""
+    names = [option.name for option in tenant.options]
+    own = [item for item in plan.lifetimes if item.owner.tenant == tenant.name and not item.is_inference]
+    begun = [item for item in own if item.create_step < step]
+    if not begun:
+        return list(range(len(names) + 1))
+    level = 1 + (names.index(begun[0].option) if begun[0].option is not None else 0)
+    if begun[0].end_step <= step:
+        return [level]
+    return [0, level, *(other for other in range(1, len(names) + 1) if other != level)]
+
+
+def _tenant_at(tenant: TenantTerms, levels: list[int], step: int) -> TenantTerms:
+    return replace(
+        tenant,
+        arrivals_rps=tenant.arrivals_rps[step:],
+        accuracy_before=tenant.accuracies[levels[0]],
+        options=tuple(tenant.options[level - 1] for level in levels[1:]),
+    )
+
+
+def _left(table: GainTable, levels: list[int], step: int) -> GainTable:
+    return GainTable(table.multisets, np.ascontiguousarray(table.steady[levels, step:]))
+
+
+def state_at(problem: Problem, plan: MigPlan, step: int) -> PhysicalState:
+    """What a ``physical`` plan that was followed up to ``step`` has left, in steps from there.
+
+    That is what inference held in the step before, warming instances with the step from which they
+    serve, the retrainings in progress, and the first step at which the held set may change again.
+    ``step`` is from 1 to n_steps.
+    """
+    alive = [item for item in plan.lifetimes if item.create_step < step <= item.end_step]
+    return PhysicalState(
+        held=tuple(
+            HeldInstance(item.placement, item.owner.tenant, max(0, item.serve_step - step))
+            for item in alive
+            if item.is_inference
+        ),
+        retrainings=tuple(
+            RunningRetraining(item.placement, item.owner.tenant, item.end_step - step)
+            for item in alive
+            if not item.is_inference and item.end_step > step
+        ),
+        next_epoch_step=max(0, _next_epoch_step(problem, plan, step) - step),
+    )
+
+
+def _next_epoch_step(problem: Problem, plan: MigPlan, step: int) -> int:
+    """First step at which the held set may change again after the epochs before ``step``."""
+    state = problem.physical_initial
+    inference = [item for item in plan.lifetimes if item.is_inference]
+    epochs = {edge for item in inference for edge in (item.create_step, item.end_step) if 0 < edge < step}
+    if state is not None:
+        held = {(item.placement, item.owner.tenant) for item in inference if item.create_step == 0 < item.end_step}
+        epochs |= {0} if held != {(item.placement, item.tenant) for item in state.held} else set()
+    earliest = 0 if state is None else state.next_epoch_step
+    return max([earliest, *(epoch + problem.epoch_steps for epoch in epochs)])
+
+
+def remaining_plan(plan: MigPlan, step: int) -> MigPlan:
+    """The rest of a ``physical`` plan in steps from ``step`` on: what planning again may start from, not valued.
+
+    A retraining in progress has no option there: it is the initial state's, not a choice.
+    """
+    return replace(
+        plan,
+        status=Status.FEASIBLE,
+        objective=None,
+        bound=None,
+        n_steps=plan.n_steps - step,
+        lifetimes=tuple(_remaining(item, step) for item in plan.lifetimes if item.end_step > step),
+        next_epoch_step=max(0, plan.next_epoch_step - step),
+        certificate=None,
+    )
+
+
+def _remaining(item: Lifetime, step: int) -> Lifetime:
+    return replace(
+        item,
+        create_step=max(0, item.create_step - step),
+        serve_step=max(0, item.serve_step - step),
+        end_step=item.end_step - step,
+        option=None if item.create_step < step else item.option,
+    )
