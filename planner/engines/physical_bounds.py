@@ -205,5 +205,20 @@ class Bounds:
     def _table(self, stage: Stage) -> FloatArray:
         if stage not in self._tables:
             earned = self._terms.earned_at_levels(stage.levels)
-            self._tables[stage] = self._program.interval_values(stage.busy, earned)
+            starts, longest = self._reach(stage)
+            self._tables[stage] = self._program.interval_values(stage.busy, earned, starts, longest)
         return self._tables[stage]
+
+    def _reach(self, stage: Stage) -> tuple[range, int]:
+        """Where a stretch of the stage can begin, and how long it can be."""
+        n_steps = self._terms.n_steps
+        ways = [[way for way in self._ways(tenant) if way is not None] for tenant in self.actors()]
+        if not stage.busy and not any(stage.levels):
+            return range(1), n_steps
+        longest = [max(way.n_steps for own in ways for way in own if way.profile == name) for name in stage.busy]
+        done = [
+            min(way.n_steps for way in own if way.level == stage.levels[way.tenant])
+            for own in ways
+            if own and stage.levels[own[0].tenant]
+        ]
+        return range(max(done, default=0), n_steps), min(longest, default=n_steps)

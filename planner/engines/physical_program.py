@@ -11,7 +11,7 @@ Plans stay exact in value and keep every rule; better ones between those steps m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -107,12 +107,15 @@ class Program(Generic[Token]):
             best[:first] = np.diff(self._fixed_values(earned, first))[:first] if may_stay else -np.inf
         return best
 
-    def interval_values(self, busy: Sequence[Token], earned: FloatArray) -> FloatArray:
+    def interval_values(
+        self, busy: Sequence[Token], earned: FloatArray, starts: Iterable[int], longest: int
+    ) -> FloatArray:
         """What any plan can earn over [s0, s1) at most while exactly ``busy`` is occupied, ``(n + 1, n + 1)``.
 
         Ends are free: what is held at s0 serves at once. An epoch begun before s1 earns no more
         until then than holding on would have, so paths without it suffice. The initial state's
-        steps are taken as they are. 0 for s0 ≥ s1, −inf where nothing can be held.
+        steps are taken as they are. 0 for s0 ≥ s1, −inf where nothing can be held, and where s0 is none of
+        ``starts`` or s1 − s0 is above ``longest``.
         """
         terms, n_steps = self._terms, self._terms.n_steps
         key = frozenset([tuple(busy)])
@@ -124,14 +127,17 @@ class Program(Generic[Token]):
         first = terms.first_step
         fixed = self._fixed_values(earned, first)
         may_stay = terms.is_free or bool(self._compatible(busy)[self._initial_node])
-        for start in range(n_steps):
+        for start in starts:
             is_fixed = not terms.is_free and (start < first or start == 0)
             if start < first and not may_stay:
                 continue
             value = fixed[first] - fixed[start] if is_fixed else 0.0
-            best = np.full(n_steps + 1, -np.inf)
-            self._kernel(hold, ones, ones, rows, earned, (max(start, first), is_fixed, value), _NO_TRACE, best)
-            out[start, start + 1 :] = best[start + 1 :]
+            end = min(n_steps, max(start, first) + longest)
+            best = np.full(end + 1, -np.inf)
+            until = np.ascontiguousarray(earned[:, : end + 1])
+            begin = (max(start, first), is_fixed, value)
+            self._kernel(hold, ones[:end], ones[:end], rows[:end], until, begin, _NO_TRACE, best)
+            out[start, start + 1 : end + 1] = best[start + 1 :]
             if is_fixed:
                 out[start, start + 1 : first + 1] = fixed[start + 1 : first + 1] - fixed[start]
         return out
