@@ -6,6 +6,7 @@ Steps are half-open: ``[from_step, to_step)``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -17,6 +18,9 @@ from planner.problem import Owner, Reconfiguration, Task
 
 OPTIMAL_GAP = 1e-9
 """A plan whose relative gap is at most this counts as optimal."""
+
+LARGEST_PRICE = 1e100
+"""Prices of a certificate beyond this are refused: sums of them could overflow."""
 
 
 class Status(StrEnum):
@@ -126,6 +130,18 @@ class Certificate:
         prices = np.array(self.prices, dtype=np.float64)
         prices.setflags(write=False)
         object.__setattr__(self, "prices", prices)
+
+    def misfit(self, gpu_profile_names: Sequence[str], n_steps: int) -> str | None:
+        """Why this is no certificate for a problem on such a GPU with as many steps; ``None`` if it is one."""
+        names, shape = self.profile_names, (n_steps, len(self.profile_names))
+        if not set(names) <= set(gpu_profile_names) or len(set(names)) < len(names):
+            allowed = ", ".join(gpu_profile_names)
+            return f"the certificate prices {', '.join(names)}; different ones of {allowed} are allowed"
+        if self.prices.shape != shape:
+            return f"the certificate's prices have shape {self.prices.shape}; {shape} is needed"
+        if not (np.abs(self.prices) <= LARGEST_PRICE).all():
+            return f"the certificate's prices are not all finite and from {-LARGEST_PRICE:g} to {LARGEST_PRICE:g}"
+        return None
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 from pydantic import Field
 
 from executor.errors import ExecutorError
 from planner.document import Count, Number, StrictModel, Text, read_document, validated
 from planner.errors import PlanFileError
 from planner.plan import (
+    Certificate,
     Infeasibility,
     InferenceSpan,
     Lifetime,
@@ -57,6 +59,11 @@ class _Lifetime(StrictModel):
     option: Text | None = None
 
 
+class _Certificate(StrictModel):
+    profiles: list[Text]
+    prices: list[list[Number]]
+
+
 class _File(StrictModel):
     status: Text
     objective: Number | None
@@ -70,14 +77,18 @@ class _File(StrictModel):
     lifetimes: list[_Lifetime] | None = None
     next_epoch_step: Count = 0
     reason: _Reason | None = None
+    certificate: _Certificate | None = None
     work: dict[str, Count] = Field(default_factory=dict)
+    # What ``plan --json`` tells of the plan's making and of why; no part of the plan.
+    overhead_from: dict[str, object] | None = None
+    explain: dict[str, object] | None = None
 
 
 def plan_to_json(plan: MigPlan) -> dict[str, object]:
     """The plan in the answer format, of JSON values only; :func:`plan_of` reads it back.
 
     A plan that exists has ``tenants`` (``paper``) or ``lifetimes`` and ``next_epoch_step``
-    (``physical``); an infeasible one has ``reason``.
+    (``physical``); an infeasible one has ``reason``. A ``certificate`` is there if the engine gives one.
     """
     document: dict[str, object] = {
         "status": plan.status.value,
@@ -98,6 +109,9 @@ def plan_to_json(plan: MigPlan) -> dict[str, object]:
     if plan.status.has_plan and plan.reconfiguration is Reconfiguration.PHYSICAL:
         document["lifetimes"] = [_lifetime_to_json(lifetime) for lifetime in plan.lifetimes]
         document["next_epoch_step"] = plan.next_epoch_step
+    if plan.certificate is not None:
+        names, prices = plan.certificate.profile_names, plan.certificate.prices
+        document["certificate"] = {"profiles": list(names), "prices": prices.tolist()}
     return document
 
 
@@ -179,10 +193,26 @@ def _plan(content: _File, problem: Problem) -> MigPlan:
         next_epoch_step=content.next_epoch_step,
         infeasibility=None if reason is None else Infeasibility(reason.tenant, reason.rule, reason.message),
         work=tuple(content.work.items()),
+        certificate=_certificate(content, problem),
     )
     if content.gap is not None and (plan.gap is None or abs(content.gap - plan.gap) > GAP_TOLERANCE):
         raise PlanFileError(f"gap is {content.gap}; objective and bound make it {plan.gap}")
     return plan
+
+
+def _certificate(content: _File, problem: Problem) -> Certificate | None:
+    """The certificate, if there is one: a row for each of the plan's steps, a column for each profile."""
+    item = content.certificate
+    if item is None:
+        return None
+    for step, row in enumerate(item.prices):
+        if len(row) != len(item.profiles):
+            raise PlanFileError(f"certificate.prices[{step}] has {len(row)} numbers; profiles has {len(item.profiles)}")
+    certificate = Certificate(tuple(item.profiles), np.array(item.prices).reshape(len(item.prices), len(item.profiles)))
+    message = certificate.misfit(problem.gpu.profile_names, content.n_steps)
+    if message is not None:
+        raise PlanFileError(message)
+    return certificate
 
 
 def _schedules(items: list[_Schedule], problem: Problem) -> tuple[TenantSchedule, ...]:

@@ -8,13 +8,15 @@ from rich.markup import escape
 
 from migrator.console import output, print_json
 from migrator.errors import MigratorError
+from planner.plan import MigPlan
 from planner.plan_file import read_plan
 from planner.problem_file import read_problem
+from planner.verification import Verification
 from planner.verify import verify
 
 
 def verify_command(plan_path: Path, problem_path: Path, *, as_json: bool) -> None:
-    """Print every broken rule, the recomputed goodput and the gap that the bound leaves.
+    """Print every broken rule, the recomputed goodput and the gaps that stated and certified bound leave.
 
     Raises:
         ProblemError: No problem file.
@@ -27,26 +29,42 @@ def verify_command(plan_path: Path, problem_path: Path, *, as_json: bool) -> Non
         raise MigratorError(f"{plan_path}: holds no plan to check; its status is {plan.status}")
     found = verify(problem, plan)
     if as_json:
-        print_json(
-            {
-                "valid": found.is_valid,
-                "objective": found.objective,
-                "claimed_objective": found.claimed_objective,
-                "bound": found.bound,
-                "gap": found.gap,
-                "violations": [
-                    {"rule": item.rule.value, "tenant": item.tenant, "step": item.step, "message": item.message}
-                    for item in found.violations
-                ],
-            }
-        )
+        print_json(_to_json(found))
     else:
-        console = output()
-        for item in found.violations:
-            console.print(f"  {escape(str(item))}")
-        if found.is_valid:
-            gap = "" if found.gap is None else f", within {100 * found.gap:.4g} % of the bound that it claims"
-            console.print(f"{escape(str(plan_path))} is valid: goodput {found.objective:.10g} requests{gap}")
+        _print_found(plan_path, plan, found)
     if not found.is_valid:
         n = len(found.violations)
         raise MigratorError(f"{plan_path}: the plan breaks {n} rule{'s' if n != 1 else ''}")
+
+
+def _to_json(found: Verification) -> dict[str, object]:
+    return {
+        "valid": found.is_valid,
+        "objective": found.objective,
+        "claimed_objective": found.claimed_objective,
+        "bound": found.bound,
+        "gap": found.gap,
+        "certified_bound": found.certified_bound,
+        "certified_gap": found.certified_gap,
+        "violations": [
+            {"rule": item.rule.value, "tenant": item.tenant, "step": item.step, "message": item.message}
+            for item in found.violations
+        ],
+    }
+
+
+def _print_found(plan_path: Path, plan: MigPlan, found: Verification) -> None:
+    console = output()
+    for item in found.violations:
+        console.print(f"  {escape(str(item))}")
+    if not found.is_valid:
+        return
+    console.print(f"{escape(str(plan_path))} is valid: goodput {found.objective:.10g} requests")
+    if found.bound is not None and found.gap is not None:
+        console.print(f"  the plan says that none exceeds {found.bound:.10g}: gap {100 * found.gap:.4g} %")
+    if found.certified_bound is not None and found.certified_gap is not None:
+        gap = f"gap {100 * found.certified_gap:.4g} %"
+        console.print(f"  its certificate proves that no plan exceeds {found.certified_bound:.10g}: {gap}")
+    else:
+        why = "it has no certificate" if plan.certificate is None else "its certificate bounds nothing"
+        console.print(f"  {why}: no bound is proven here")

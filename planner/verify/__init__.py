@@ -1,71 +1,54 @@
 """An independent check of a plan against the rules of the design's section 4, for both cost models.
 
-Shares no code with the engines, and none with what they are built from (states, hull, gains,
-feasibility): what it knows of layouts, retrainings, epochs and goodput is written here a second time,
-as directly from the rules as it goes. Slow and obvious is what a checker should be.
-
-It works in two stages. What cannot be read at all (wrong steps, unknown tenants or profiles) is
-reported alone, because everything after it would be a guess. Otherwise the plan is laid out step by
-step (:class:`~planner.verify.timeline.Timeline`, one a tenant) and every rule is checked on that. A
-condition that is broken over several consecutive steps is reported once, at its first step.
+Shares no code with the engines, nor with what they are built from (states, hull, gains, feasibility). Layouts it
+takes from ``executor.mig`` and durations in steps from the problem; all else is written here a second time, as
+directly from the rules as it goes. What cannot be read at all is reported alone: the rest would be a guess.
 """
 
 from __future__ import annotations
 
-from typing import assert_never
+import math
+from collections.abc import Iterator
 
 from planner.plan import OPTIMAL_GAP, MigPlan, Status
-from planner.problem import Problem, Reconfiguration
-from planner.verify import paper, physical
-from planner.verify.findings import TOLERANCE, Rule, Verification, Violation
-from planner.verify.readable import unreadable
-from planner.verify.timeline import Timeline, holding_violations, objective_of
+from planner.problem import Problem
+from planner.verification import Rule, Verification, Violation
+from planner.verify.certificate import certified_bound
+from planner.verify.holdings import lifetimes_of, objective_of
+from planner.verify.rules import unreadable, violations
 
 __all__ = ["TOLERANCE", "Rule", "Verification", "Violation", "verify"]
 
+TOLERANCE = 1e-6  # Between objectives and bounds: relative, and in requests near zero.
+
 
 def verify(problem: Problem, plan: MigPlan) -> Verification:
-    """Every violation of the rules by the plan, and its objective recomputed from what the tasks hold.
-
-    Goodput is weight · accuracy · min(a, C), or what ``problem.gains`` says where it is given.
+    """Every violation of the rules by the plan, its objective and the bound of its certificate, both recomputed.
 
     Raises:
-        ProblemError: ``problem.gains`` lacks the table that a ``paper`` problem needs.
+        ProblemError: ``problem.gains`` lacks the table of changed steps that a ``paper`` problem needs.
     """
-    found = list(unreadable(problem, plan))
-    if found:
-        return Verification(tuple(found), None, plan.objective, plan.bound)
-    timelines, broken = _laid_out(problem, plan)
-    found += broken
-    for tenant, timeline in zip(problem.tenants, timelines, strict=True):
-        found += holding_violations(problem, tenant, timeline)
-    objective = objective_of(problem, timelines)
-    found += _certificate_violations(plan, objective)
-    return Verification(tuple(found), objective, plan.objective, plan.bound)
+    if found := list(unreadable(problem, plan)):
+        return Verification(tuple(found), plan.objective, plan.bound)
+    lifetimes = list(lifetimes_of(problem, plan))
+    objective, certificate = objective_of(problem, lifetimes), plan.certificate
+    found = [*violations(problem, plan, lifetimes), *_wrong_claims(plan, objective)]
+    misfit = certificate.misfit(problem.gpu.profile_names, problem.n_steps) if certificate else None
+    found += [Violation(Rule.CERTIFICATE, misfit)] if misfit else []
+    bound = certified_bound(problem, certificate) if certificate and not misfit else math.nan
+    return Verification(tuple(found), plan.objective, plan.bound, objective, bound if math.isfinite(bound) else None)
 
 
-def _laid_out(problem: Problem, plan: MigPlan) -> tuple[list[Timeline], list[Violation]]:
-    match problem.reconfiguration:
-        case Reconfiguration.PAPER:
-            return paper.timelines(problem, plan), list(paper.violations(problem, plan))
-        case Reconfiguration.PHYSICAL:
-            return physical.timelines(problem, plan), list(physical.violations(problem, plan))
-        case _:
-            assert_never(problem.reconfiguration)
-
-
-def _certificate_violations(plan: MigPlan, objective: float | None) -> list[Violation]:
-    """What is wrong with the plan's claims about itself."""
+def _wrong_claims(plan: MigPlan, objective: float | None) -> Iterator[Violation]:
+    """What is wrong with what the plan says of itself; written so that NaN is wrong, too."""
     if objective is None:
-        return [Violation(Rule.OBJECTIVE, None, None, "the goodput of what the plan holds is undefined")]
-    messages = []
+        yield Violation(Rule.OBJECTIVE, "the goodput of what the plan holds is undefined")
+        return
     slack = TOLERANCE * max(1.0, abs(objective))
-    # Written so that NaN is a violation, too.
     if plan.objective is None or not abs(plan.objective - objective) <= slack:
-        messages.append((Rule.OBJECTIVE, f"the plan claims {plan.objective} requests; recomputed {objective}"))
+        yield Violation(Rule.OBJECTIVE, f"the plan claims {plan.objective} requests; recomputed {objective}")
     if plan.bound is not None and not plan.bound >= objective - slack:
-        messages.append((Rule.CERTIFICATE, f"the bound {plan.bound} is below the plan's own {objective}"))
+        yield Violation(Rule.CERTIFICATE, f"the bound {plan.bound} is below the plan's own {objective}")
     is_proven = plan.gap is not None and plan.gap <= OPTIMAL_GAP
     if (plan.status is Status.OPTIMAL) != is_proven:
-        messages.append((Rule.CERTIFICATE, f"the status is {plan.status} with a gap of {plan.gap}"))
-    return [Violation(rule, None, None, message) for rule, message in messages]
+        yield Violation(Rule.CERTIFICATE, f"the status is {plan.status} with a gap of {plan.gap}")

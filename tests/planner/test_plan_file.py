@@ -6,11 +6,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from plans import paper_case, physical_case
 
 from planner.errors import PlanFileError
-from planner.plan import Infeasibility, MigPlan, Status
+from planner.plan import Certificate, Infeasibility, MigPlan, Status
 from planner.plan_file import plan_of, plan_to_json, read_plan
 from planner.problem import Problem
 
@@ -133,3 +134,48 @@ def test_a_wrong_lifetime_is_told(change: dict[str, object], part: str) -> None:
     problem, document = physical()
     document["lifetimes"][0] |= change  # type: ignore[index]
     assert part in refused(document, problem)
+
+
+def test_a_certificate_survives_writing_and_reading(tmp_path: Path) -> None:
+    problem, plan = paper_case()
+    prices = np.random.default_rng(0).normal(size=(4, 2))
+    path = tmp_path / "plan.json"
+    written = replace(plan, certificate=Certificate(("3g.20gb", "1g.5gb"), prices))
+    path.write_text(json.dumps(plan_to_json(written)))
+    certificate = read_plan(path, problem).certificate
+    assert certificate is not None
+    assert certificate.profile_names == ("3g.20gb", "1g.5gb")
+    assert np.array_equal(certificate.prices, prices)
+
+
+def test_a_certificate_is_optional() -> None:
+    problem, document = paper()
+    assert "certificate" not in document
+    assert plan_of(document, problem, "plan.json").certificate is None
+
+
+def test_a_certificate_may_price_nothing() -> None:
+    problem, document = paper()
+    certificate = plan_of({**document, "certificate": {"profiles": [], "prices": [[]] * 4}}, problem, "").certificate
+    assert certificate is not None
+    assert certificate.prices.shape == (4, 0)
+
+
+@pytest.mark.parametrize(
+    ("certificate", "part"),
+    [
+        ({"profiles": ["1g.5gb"]}, "certificate.prices is missing"),
+        ({"profiles": ["1g.5gb"], "prices": [[0.0], [1.0], [float("inf")], [0.0]]}, "certificate.prices[2][0] is inf"),
+        (
+            {"profiles": ["1g.5gb"], "prices": [[0.0], [1.0, 2.0]]},
+            "certificate.prices[1] has 2 numbers; profiles has 1",
+        ),
+        ({"profiles": ["1g.5gb"], "prices": [[0.0]] * 3}, "prices have shape (3, 1); (4, 1) is needed"),
+        ({"profiles": ["1g.5gb"], "prices": []}, "prices have shape (0, 1); (4, 1) is needed"),
+        ({"profiles": ["9g"], "prices": [[0.0]] * 4}, "prices 9g; different ones of 1g.5gb"),
+        ({"profiles": ["1g.5gb"], "prices": [[1e200]] * 4}, "from -1e+100 to 1e+100"),
+    ],
+)
+def test_a_wrong_certificate_is_told_in_one_line(certificate: dict[str, object], part: str) -> None:
+    problem, document = paper()
+    assert part in refused({**document, "certificate": certificate}, problem)

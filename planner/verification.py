@@ -1,12 +1,9 @@
-"""What a check says: violations of named rules, and the recomputed objective."""
+"""What a check of a plan says: violations of named rules, the recomputed objective, and the bounds on it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-
-TOLERANCE = 1e-6
-"""Objectives and bounds are compared with this tolerance: relative, and in requests near zero."""
 
 
 class Rule(StrEnum):
@@ -25,12 +22,12 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken rule: by whom, from which step on, and in a sentence what is wrong and what is allowed."""
+    """One broken rule: in a sentence what is wrong and what is allowed, by whom, and from which step on."""
 
     rule: Rule
-    tenant: str | None
-    step: int | None
     message: str
+    tenant: str | None = None
+    step: int | None = None
 
     def __str__(self) -> str:
         where = [] if self.tenant is None else [self.tenant]
@@ -40,28 +37,37 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What the check found.
+    """What the check found; figures are requests.
 
     Attributes:
         violations: Empty for a valid plan.
-        objective: Goodput in requests, recomputed from the plan; ``None`` where it cannot be.
         claimed_objective: What the plan says.
         bound: What the plan says no plan exceeds.
+        objective: Goodput, recomputed from the plan; ``None`` where it cannot be.
+        certified_bound: What no plan exceeds by the plan's certificate, recomputed; ``None`` without a usable one.
     """
 
     violations: tuple[Violation, ...]
-    objective: float | None
     claimed_objective: float | None
     bound: float | None
+    objective: float | None = None
+    certified_bound: float | None = None
 
     @property
     def is_valid(self) -> bool:
-        """Whether all rules hold and the claimed objective, bound and status agree with the recomputed objective."""
+        """Whether all rules hold and the plan's claims about itself agree with the recomputed objective."""
         return not self.violations
 
     @property
     def gap(self) -> float | None:
         """(bound − recomputed objective) / max(|bound|, 1e-9), never negative; ``None`` where one is missing."""
-        if self.objective is None or self.bound is None:
-            return None
-        return max(0.0, self.bound - self.objective) / max(abs(self.bound), 1e-9)
+        return _gap(self.bound, self.objective)
+
+    @property
+    def certified_gap(self) -> float | None:
+        """The same to the certified bound, for which nothing that the engine says is taken on trust."""
+        return _gap(self.certified_bound, self.objective)
+
+
+def _gap(bound: float | None, objective: float | None) -> float | None:
+    return None if bound is None or objective is None else max(0.0, bound - objective) / max(abs(bound), 1e-9)

@@ -1,0 +1,91 @@
+"""The bound that a plan's prices prove: each tenant, alone on the GPU, does its best and pays for all that it holds.
+
+Both models are one longest path over what inference holds, a multiset k. In a step as any other all of k serves.
+A change from k' to k takes ``apart`` steps, and the next comes no sooner: in the first ``warm_up`` of them what
+k' and k have in common serves, then all of k (``paper``: 1 and 0 steps, earning what a changed step does). A
+retraining ends at some step, within a change as well, and its level holds from there on. Given gain tables are
+taken to be monotone, as :class:`~planner.problem.GainTable` says.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.plan import Certificate
+from planner.problem import FloatArray, Problem, Reconfiguration, TenantTerms
+from planner.verify.holdings import counts_at_start, gains_of, initial_state
+
+
+def certified_bound(problem: Problem, certificate: Certificate) -> float:
+    """No plan earns more requests; −inf where a tenant alone has no plan, NaN where a given gain table has gaps."""
+    given = dict(zip(certificate.profile_names, certificate.prices.T, strict=True))
+    prices = np.stack([given.get(name, np.zeros(problem.n_steps)) for name in problem.profile_names], axis=1)
+    fitting = np.array(problem.gpu.multisets(problem.profile_names))
+    alone = sum(_best_alone(problem, m, prices, fitting) for m in range(len(problem.tenants)))
+    # More than rounding takes from sums along a path.
+    size = problem.most_goodput + len(problem.tenants) * (np.abs(prices) @ fitting.T).max(axis=1).sum()
+    rounding = np.finfo(np.float64).eps * problem.n_steps**2 * size
+    return float((prices @ fitting.T).max(axis=1).sum() + alone + rounding)
+
+
+def _best_alone(problem: Problem, m: int, prices: FloatArray, fitting: NDArray[np.int64]) -> float:
+    """The most that tenant m can earn less what it pays."""
+    tenant, n_steps, state = problem.tenants[m], problem.n_steps, initial_state(problem)
+    foreign = [name not in tenant.capability_rps for name in problem.profile_names]
+    counts = fitting[~fitting[:, foreign].any(axis=1)]
+    index = {tuple(multiset): k for k, multiset in enumerate(counts.tolist())}
+    settled, changed = gains_of(problem, m, list(index))
+    # Until the first epoch what is held at the start stays, and serves as far as it is ready; without such a
+    # start any multiset may be the first. One that may not serve the tenant counts as empty: it has to change.
+    start = counts_at_start(problem, tenant, state.next_epoch_step)
+    first = slice(None) if start is None else [index.get(start, 0)]
+    for s in range(min(state.next_epoch_step, n_steps)):
+        settled[:, s, first] = settled[:, s, [index[counts_at_start(problem, tenant, s) or ()]]]
+    settled, changed, paid = _sums(settled), _sums(changed), _sums(prices @ counts.T)
+    costs, is_paper = _retraining_costs(problem, tenant, prices), problem.reconfiguration is Reconfiguration.PAPER
+    warm_up, apart = (0, 1) if is_paper else (problem.warm_up_steps(tenant), problem.epoch_steps)
+    common = np.array([[index[tuple(map(min, a, b))] for b in index] for a in index])
+    large = [profile.is_at_least(problem.gpu.profile(tenant.min_profile)) for profile in problem.profiles]
+    barred = np.where(counts[:, large].any(axis=1), 0.0, -np.inf)
+    value = np.full((len(tenant.accuracies), n_steps + 1, len(index)), -np.inf)
+    value[0, 0, first] = 0.0
+
+    def earned(sums: FloatArray, old: slice, new: slice, start: int, end: int, cut: int) -> FloatArray:
+        cut = min(max(start, cut), end)
+        return sums[old, cut] - sums[old, start] + sums[new, end] - sums[new, cut]
+
+    for s in range(n_steps):
+        value[1:, s] = np.maximum(value[1:, s], value[0, s] - costs[:, s, None])
+        stay = value[:, s] + settled[:, s + 1] - settled[:, s] - paid[s + 1] + paid[s] + barred
+        value[:, s + 1] = np.maximum(value[:, s + 1], stay)
+        warm, end = min(s + warm_up, n_steps), min(s + apart, n_steps)
+        for cut in range(s, end if s >= state.next_epoch_step else s):
+            old, new = (slice(None), slice(None)) if cut == s else (slice(0, 1), slice(1, None))
+            before = value[old, s] - (0.0 if cut == s else costs[:, cut, None])
+            best = (before[:, :, None] + earned(settled, old, new, s, warm, cut)[:, common]).max(axis=1)
+            best += earned(changed, old, new, warm, end, cut) - paid[end] + paid[s] + barred
+            value[new, end] = np.maximum(value[new, end], best)
+    trained = np.maximum(value[1:, n_steps], value[0, n_steps] - costs[:, n_steps, None]).max(initial=-np.inf)
+    is_running = any(run.tenant == tenant.name for run in state.retrainings)
+    return float(trained if tenant.must_retrain or is_running else max(trained, value[0, n_steps].max()))
+
+
+def _sums(values: FloatArray) -> FloatArray:
+    """What the steps before each add up to: ``(…, n_steps, n) → (…, n_steps + 1, n)``."""
+    return np.insert(np.cumsum(values, axis=-2), 0, 0.0, axis=-2)
+
+
+def _retraining_costs(problem: Problem, tenant: TenantTerms, prices: FloatArray) -> FloatArray:
+    """The least price of a retraining by option and end step, ``(n_options, n_steps + 1)``; inf where it cannot end."""
+    costs = np.full((len(tenant.options), problem.n_steps + 1), np.inf)
+    paid = dict(zip(problem.profile_names, _sums(prices).T, strict=True))
+    for run in initial_state(problem).retrainings:
+        if run.tenant == tenant.name:
+            costs[0, run.end_step] = paid[run.placement.profile.name][run.end_step]
+            return costs
+    for option, cost in zip(tenant.options, costs, strict=True):
+        for name in option.time_s:
+            steps = problem.occupied_steps(tenant, option, name)
+            np.minimum(cost[steps:], paid[name][steps:] - paid[name][:-steps], out=cost[steps:])
+    return costs

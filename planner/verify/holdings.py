@@ -1,0 +1,96 @@
+"""What a plan holds, in one form for both models, and what that earns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from executor.mig import Multiset, Placement
+from planner.errors import ProblemError
+from planner.plan import Lifetime, MigPlan
+from planner.problem import FloatArray, Owner, PhysicalState, Problem, Reconfiguration, Task, TenantTerms
+
+ANYWHERE = -1  # The start of an instance in `paper`, where it may sit elsewhere in every step.
+
+
+def lifetimes_of(problem: Problem, plan: MigPlan) -> Iterator[Lifetime]:
+    """All that a readable plan of either model holds for a step or longer."""
+    if problem.reconfiguration is Reconfiguration.PHYSICAL:
+        yield from (item for item in plan.lifetimes if item.create_step < item.end_step)
+        return
+    for schedule in plan.schedules:
+        held = [(Task.INFERENCE, n, i.from_step, i.to_step, "") for i in schedule.inference for n in i.profiles]
+        if (run := schedule.retraining) is not None:
+            held.append((Task.RETRAINING, run.profile, run.start_step, run.end_step, run.option))
+        for task, name, start, end, option in held:
+            placement = Placement(problem.gpu.profile(name), ANYWHERE)
+            yield Lifetime(placement, Owner(schedule.name, task), start, start, end, option)
+
+
+def initial_state(problem: Problem) -> PhysicalState:
+    """What a ``physical`` window starts from; nothing where that is free."""
+    return problem.physical_initial or PhysicalState()
+
+
+def continues(problem: Problem, item: Lifetime) -> bool:
+    """Whether the lifetime is what is left of a retraining that was running when the window opened."""
+    runs = initial_state(problem).retrainings
+    left = [(run.placement, Owner(run.tenant, Task.RETRAINING), 0, run.end_step) for run in runs]
+    return (item.placement, item.owner, item.create_step, item.end_step) in left and item.serve_step <= item.end_step
+
+
+def counts_of(problem: Problem, profile_names: Iterable[str]) -> Multiset:
+    """How often each of the problem's profiles is named."""
+    names = list(profile_names)
+    return tuple(map(names.count, problem.profile_names))
+
+
+def counts_at_start(problem: Problem, tenant: TenantTerms, step: int) -> Multiset | None:
+    """What inference holds when the window opens, as far as it serves in ``step``; ``None`` where that is free."""
+    held = [item for item in initial_state(problem).held if item.tenant == tenant.name and item.serve_step <= step]
+    names = () if problem.paper_initial is None else problem.paper_initial.held.get(tenant.name, ())
+    names += tuple(item.placement.profile.name for item in held)
+    return None if problem.initial is None else counts_of(problem, names)
+
+
+def gains_of(problem: Problem, m: int, multisets: Sequence[Multiset]) -> tuple[FloatArray, FloatArray]:
+    """Goodput of tenant m in a step by what serves it: settled, and just changed (in ``physical`` the same).
+
+    Weight · accuracy · min(a, C) in requests, or what the problem's table says: ``(n_levels, n_steps, n_multisets)``
+    each, NaN where there is none.
+    """
+    tenant, step_s, is_paper = problem.tenants[m], problem.step_s, problem.reconfiguration is Reconfiguration.PAPER
+    if problem.gains is not None:
+        table = problem.gains[m]
+        changed = table.changed if is_paper else table.steady
+        if changed is None:
+            raise ProblemError(f"gains of {tenant.name}: a paper problem needs the table `changed`")
+        columns = [table.column.get(multiset, -1) for multiset in multisets]
+        lacking = np.where(np.array(columns) < 0, math.nan, 0.0)
+        return table.steady[..., columns] + lacking, changed[..., columns] + lacking
+    counts, rates = np.array(multisets), [tenant.capability_rps.get(name, math.nan) for name in problem.profile_names]
+    capacity = step_s * np.where(counts, counts * rates, 0.0).sum(axis=1)
+    # The N instances change one after the other, and each is away for Ψ seconds: Ψ/step/N of the capacity.
+    lost = is_paper * tenant.overhead_s / step_s / np.maximum(counts.sum(axis=1), 1) * capacity
+    arrivals, worth = step_s * tenant.arrivals_rps[:, None], tenant.weight * np.array(tenant.accuracies)[:, None, None]
+    return worth * np.minimum(arrivals, capacity), worth * np.minimum(arrivals, capacity - lost)
+
+
+def objective_of(problem: Problem, lifetimes: Sequence[Lifetime]) -> float | None:
+    """Rule 5: the sum of all tenants' goodput in requests; ``None`` when some of it is undefined."""
+    terms, steps = [], range(problem.n_steps)
+    for m, tenant in enumerate(problem.tenants):
+        inference, runs = ([item for item in lifetimes if item.owner == Owner(tenant.name, task)] for task in Task)
+        # A retraining that was already running is always on option 0, which leads to level 1.
+        levels = {option.name: level for level, option in enumerate(tenant.options, start=1)}
+        ends = [(run.end_step, 1 if continues(problem, run) else levels.get(run.option or "", 0)) for run in runs]
+        level = [max((level for end, level in ends if end <= s), default=0) for s in steps]
+        alive = [[item for item in inference if item.create_step <= s < item.end_step] for s in steps]
+        held = [counts_of(problem, (item.placement.profile.name for item in alive[s])) for s in steps]
+        served = [counts_of(problem, (i.placement.profile.name for i in alive[s] if i.serve_step <= s)) for s in steps]
+        before = [counts_at_start(problem, tenant, 0) or held[0], *held]
+        gains = gains_of(problem, m, served)
+        terms += [float(gains[held[s] != before[s]][level[s], s, s]) for s in steps]
+    return None if math.isnan(total := math.fsum(terms)) else total
