@@ -9,7 +9,7 @@ statuses, and an enumeration of what is left between both (``exact_many``). Pric
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 
@@ -19,7 +19,8 @@ from planner.budget import Budget
 from planner.engines.exact_many import ManySearch
 from planner.engines.exact_pair import Found, PairSearch, actors_of
 from planner.engines.exact_status import Statuses
-from planner.engines.greedy import require_paper, with_plan, without_plan
+from planner.engines.greedy import require_paper, schedules_to_try, with_plan, without_plan
+from planner.engines.holding_path import HoldingPaths
 from planner.engines.joint import Joint
 from planner.engines.paper_alone import PaperAlone
 from planner.engines.prices import Descent, InstancePrices, Lowering, certificate
@@ -98,9 +99,9 @@ class _Solve:
         return found, (("states", self._joint.n_states), ("schedules", found.n_valued))
 
     def _many(self, actors: tuple[int, ...], known: Found) -> tuple[Found, tuple[tuple[str, int], ...]]:
-        for choices in dict.fromkeys(self._lower_prices(known.value)[-20:]):
-            value = self._joint.value(choices)
-            known = Found(value, choices, np.inf) if value > known.value else known
+        paths = HoldingPaths(self._problem, self._tables, self._joint)
+        known = self._better(known, schedules_to_try(paths, self._tables))
+        self._lower_prices(known.value)
         if not np.isfinite(known.value):
             return known, ()
         self._dual(self._prices.multipliers)
@@ -121,8 +122,11 @@ class _Solve:
 
     def _known(self) -> Found:
         """The best of the schedules that are at hand."""
-        best = Found(-np.inf, (None,) * len(self._problem.tenants), np.inf)
-        for choices in self._at_hand():
+        nothing = Found(-np.inf, (None,) * len(self._problem.tenants), np.inf)
+        return self._better(nothing, self._at_hand())
+
+    def _better(self, best: Found, others: Iterable[RetrainingChoices]) -> Found:
+        for choices in others:
             value = self._joint.value(choices)
             if value > best.value:
                 best = Found(value, choices, np.inf)

@@ -30,7 +30,10 @@ from planner.engines.schedule import RetrainingChoices
 DESCENT = Descent(step=0.3, momentum=0.7, patience=4, shrink=0.6, least=-np.inf)
 """Far fewer rounds are affordable than for prices of instances, and they begin near the end."""
 
-_ROUNDS_A_TURN = 12
+_ROUNDS_A_TURN = 8
+_SINGLES_A_TURN = 4
+"""Moves of one tenant's retraining in a turn, about as long as the rounds; of two at once, one move."""
+
 _MOST_ROUNDS = 240
 _FAVOURED = 8
 """Combinations of the least slack that are valued after a turn."""
@@ -96,14 +99,15 @@ class ManySearch:
         return is_settled or self._lowering.n_rounds >= _MOST_ROUNDS or self._is_over()
 
     def _moves(self) -> Iterator[None]:
-        """Improve the best schedule by exact moves, one a turn, until none helps; anew when a better one turned up."""
-        for size in (1, 2):
-            for movers in self._endlessly(size):
+        """Improve the best schedule by exact moves, one turn's at a time, until none helps."""
+        for size, n_a_turn in ((1, _SINGLES_A_TURN), (2, 1)):
+            for number, movers in enumerate(self._endlessly(size), start=1):
                 found = PairSearch(self._joint, movers, self._pool, self._best).run(self._is_over)
                 self._valued[found.choices] = found.value
                 if found.value > self._to_beat:
                     self._best = replace(found, bound=np.inf)
-                yield
+                if number % n_a_turn == 0:
+                    yield
 
     def _endlessly(self, size: int) -> Iterator[tuple[int, ...]]:
         """The groups of tenants in turn, until none has made a difference since the best schedule was found."""

@@ -23,6 +23,9 @@ from planner.engines.exact_kernel import Floats, Ints, chain, chain_back, overla
 from planner.engines.joint import Beside, Joint
 from planner.engines.schedule import RetrainingChoice, RetrainingChoices, choices_of
 
+_CHUNK = 16
+"""Schedules valued side by side."""
+
 TOLERANCE = 1e-12
 """Relative; values this close are the same one summed in another order."""
 
@@ -193,21 +196,18 @@ class PairSearch:
 
     def _overlapping(self, is_over: Callable[[], bool]) -> Found:
         bounds, schedules = self._bounded()
-        n_valued, bound = 0, self._best.value
-        for number in np.argsort(-bounds, kind="stable"):
-            bound = float(bounds[number])
-            if bound <= self._to_beat:
-                bound = self._best.value
-                break
-            if is_over():
-                break
-            n_valued += 1
-            choices = schedules(int(number))
-            value = self._value(choices)
-            self._offer(value, choices)
-        else:
-            bound = self._best.value
-        return Found(self._best.value, self._best.choices, max(bound, self._best.value), n_valued, len(bounds))
+        order = np.argsort(-bounds, kind="stable")
+        n_valued = 0
+        for begin in range(0, len(order), _CHUNK):
+            chunk = order[begin : begin + _CHUNK]
+            if is_over() or bounds[chunk[0]] <= self._to_beat:
+                bound = self._best.value if bounds[chunk[0]] <= self._to_beat else float(bounds[chunk[0]])
+                return Found(self._best.value, self._best.choices, bound, n_valued, len(bounds))
+            candidates = [schedules(int(number)) for number in chunk[bounds[chunk] > self._to_beat]]
+            n_valued += len(candidates)
+            for choices, value in zip(candidates, self._pool.map(self._value, candidates), strict=True):
+                self._offer(value, choices)
+        return Found(self._best.value, self._best.choices, self._best.value, n_valued, len(bounds))
 
     def _value(self, choices: dict[int, RetrainingChoice]) -> float:
         first = min(choice.start_step for choice in choices.values())

@@ -2,7 +2,8 @@
 
 Retrainings are judged by per-step maxima without change cost, each tenant's in turn while the
 others' stay where they are, until none improves; then what inference holds is the exact best for
-them (``holding_path``). The floor under ``milp``, and the fallback where no solver answers.
+them (``holding_path``). Where ``static`` retrains better, its retrainings are taken, so that no
+plan is worse than that one. The floor under ``milp``, and the fallback where no solver answers.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from planner.engines.schedule import (
     schedules_of,
     value_of,
 )
+from planner.engines.static_paper import decisions_of_fixed, paper_layouts
+from planner.engines.static_search import StaticSearch
 from planner.errors import EngineError
 from planner.feasibility import SearchLimitError, earliest_retrainings, infeasibility
 from planner.gains import gain_tables
@@ -120,16 +123,22 @@ def candidates(paths: HoldingPaths, tables: Sequence[GainTable], initial: MigPla
     """The plans that greedy knows, each with its value recomputed from its decisions."""
     problem = paths.problem
     found: list[Candidate] = []
-    for start in _starts(problem):
-        choices = _improve(paths, start)
+    for choices in schedules_to_try(paths, tables):
         path = paths.best(choices)
-        if path is not None and _is_complete(problem, choices):
+        if path is not None:
             found.append((value_of(problem, tables, path[1]), path[1]))
     if initial is not None:
         decisions = decisions_of(problem, initial)
         if decisions is not None:
             found.append((value_of(problem, tables, decisions), decisions))
     return found
+
+
+def schedules_to_try(paths: HoldingPaths, tables: Sequence[GainTable]) -> list[RetrainingChoices]:
+    """Schedules of all required retrainings that look good; some may leave a step without room."""
+    problem = paths.problem
+    schedules = [*(_improve(paths, start) for start in _starts(problem)), *_static_choices(problem, tables)]
+    return [choices for choices in dict.fromkeys(schedules) if _is_complete(problem, choices)]
 
 
 def best_candidate(found: Sequence[Candidate]) -> Candidate | None:
@@ -161,6 +170,15 @@ def _starts(problem: Problem) -> list[RetrainingChoices]:
             )
         starts.append(tuple(fitting))
     return starts
+
+
+def _static_choices(problem: Problem, tables: Sequence[GainTable]) -> list[RetrainingChoices]:
+    """The retrainings of the best plan with one layout, if there is such a plan."""
+    layouts = paper_layouts(problem, tables)
+    found = StaticSearch(layouts).run()
+    if found is None:
+        return []
+    return [tuple(decision.retraining for decision in decisions_of_fixed(problem, layouts, found))]
 
 
 def _is_complete(problem: Problem, choices: RetrainingChoices) -> bool:

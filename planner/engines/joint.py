@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,8 @@ class Joint:
         self.steady, self.loss = self._gains()
         self._space = CountSpace(problem.gpu, problem.profile_names)
         self._codes = self._total_codes()
+        # Tables are made side by side, and lists are numbered where they are first asked for.
+        self._lock = Lock()
         self._numbers: dict[Multiset, int] = {}
         self._lists: list[Ints] = []
         self._packed: tuple[Ints, NDArray[np.int64]] | None = None
@@ -66,6 +69,10 @@ class Joint:
 
     def list_number(self, running: Multiset) -> int:
         """The number of the list of states that fit beside ``running``; 0 is beside nothing."""
+        with self._lock:
+            return self._numbered(running)
+
+    def _numbered(self, running: Multiset) -> int:
         if running not in self._numbers:
             beside = self._space.codes(np.array([running], dtype=np.int64))
             # A code beyond what two feasible multisets sum to fits nothing: pairs of retrainings are asked for first.
@@ -82,10 +89,11 @@ class Joint:
 
     def lists(self) -> tuple[Ints, NDArray[np.int64]]:
         """All lists that have a number, one after the other, and where each begins."""
-        if self._packed is None:
-            bounds = np.cumsum([0, *map(len, self._lists)])
-            self._packed = (np.concatenate(self._lists), bounds)
-        return self._packed
+        with self._lock:
+            if self._packed is None:
+                bounds = np.cumsum([0, *map(len, self._lists)])
+                self._packed = (np.concatenate(self._lists), bounds)
+            return self._packed
 
     def gain(self, levels: tuple[int, ...]) -> Floats:
         """What each state earns at these levels, by step and by who has changed, ``(n_steps, 2^M, K)``."""

@@ -9,7 +9,7 @@ r[m, o, p, a]    1 when option o of m starts on profile p at step a
 
 ::
 
-    max  Σ steady[m, l, s, k] · stay + changed[m, l, s, k] · new
+    max  Σ steady[m, l, s, k] · stay + changed[m, l, s, k] · new    (written as a minimum, see ``solver``)
     Σ_l stay + new = h                        every m, k, s
     Σ_k h = 1                                 every m, s
     Σ_l stay[m, l, k, s] ≤ h[m, k, s − 1]     every m, k, s ≥ 1
@@ -27,7 +27,7 @@ Source: design, section 4, "A tight formulation".
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pulp
@@ -38,6 +38,8 @@ from planner.engines.schedule import (
     TenantDecision,
     choices_of,
     initial_multisets,
+    level_at,
+    running_at,
 )
 from planner.hull import extra_integer_points, hull_facets, maximal_multisets
 from planner.problem import GainTable, Problem
@@ -52,30 +54,58 @@ class MilpModel:
     """The program and what its variables mean.
 
     Attributes:
-        program: To be maximised; its objective is goodput times ``scale``.
+        problem: What it was made for.
+        program: To be minimised; its objective is minus goodput, times ``scale``.
         scale: Units of the program's objective per request.
         holds: h by (tenant, step), in the order of the tenant's multisets.
+        gains: (stay, new) by (tenant, level, step), in the same order.
         starts: r by tenant, with the choice that each stands for.
+        covers: λ by step, with the maximal multiset that each stands for; empty where facets are enough.
         multisets: By tenant.
     """
 
+    problem: Problem
     program: pulp.LpProblem
     scale: float
     holds: dict[tuple[int, int], list[pulp.LpVariable]]
+    gains: dict[tuple[int, int, int], list[tuple[pulp.LpVariable, pulp.LpVariable]]]
     starts: dict[int, list[tuple[RetrainingChoice, pulp.LpVariable]]]
+    covers: dict[int, list[tuple[Multiset, pulp.LpVariable]]]
     multisets: list[tuple[Multiset, ...]]
 
-    @property
-    def n_variables(self) -> int:
-        """Columns of the program."""
-        return len(self.program.variables())
+    def start_from(self, decisions: Sequence[TenantDecision]) -> None:
+        """Give every variable the value that it has in these decisions, which keep the rules."""
+        for variable in self.program.variables():
+            variable.setInitialValue(0.0)
+        ones = [variable for m, decision in enumerate(decisions) for variable in self._decided(m, decision)]
+        for variable in [*ones, *self._covering(decisions)]:
+            variable.setInitialValue(1.0)
+
+    def _decided(self, m: int, decision: TenantDecision) -> Iterator[pulp.LpVariable]:
+        """The variables of tenant m that are 1 in its decision."""
+        initial = initial_multisets(self.problem)[m]
+        before = decision.held[0] if initial is None else initial
+        for step, multiset in enumerate(decision.held):
+            k = self.multisets[m].index(multiset)
+            stay, new = self.gains[m, level_at(decision.retraining, step), step][k]
+            yield self.holds[m, step][k]
+            yield stay if multiset == before else new
+            before = multiset
+        yield from (variable for choice, variable in self.starts[m] if choice == decision.retraining)
+
+    def _covering(self, decisions: Sequence[TenantDecision]) -> Iterator[pulp.LpVariable]:
+        """λ of the first maximal multiset of each step that has room for all that is held."""
+        choices = tuple(decision.retraining for decision in decisions)
+        for step, covers in self.covers.items():
+            parts = [*(decision.held[step] for decision in decisions), running_at(self.problem, choices, step)]
+            held = tuple(map(sum, zip(*parts, strict=True)))
+            yield next(v for cover, v in covers if all(n <= most for n, most in zip(held, cover, strict=True)))
 
     def decisions(self) -> tuple[TenantDecision, ...]:
         """The solver's solution, each choice rounded to the variable nearest to 1."""
         decided = []
         for m, multisets in enumerate(self.multisets):
-            n_steps = sum(tenant == m for tenant, _ in self.holds)
-            held = tuple(multisets[_largest(self.holds[m, step])] for step in range(n_steps))
+            held = tuple(multisets[_largest(self.holds[m, step])] for step in range(self.problem.n_steps))
             started = [choice for choice, variable in self.starts[m] if (variable.value() or 0.0) > 0.5]
             decided.append(TenantDecision(held, started[0] if started else None))
         return tuple(decided)
@@ -96,7 +126,9 @@ class _Builder:
     program: pulp.LpProblem
     objective: list[tuple[pulp.LpVariable, float]] = field(default_factory=list)
     holds: dict[tuple[int, int], list[pulp.LpVariable]] = field(default_factory=dict)
+    gains: dict[tuple[int, int, int], list[tuple[pulp.LpVariable, pulp.LpVariable]]] = field(default_factory=dict)
     starts: dict[int, list[tuple[RetrainingChoice, pulp.LpVariable]]] = field(default_factory=dict)
+    covers: dict[int, list[tuple[Multiset, pulp.LpVariable]]] = field(default_factory=dict)
 
     def binary(self, name: str) -> pulp.LpVariable:
         return self.program.add_variable(name, cat=pulp.LpBinary)
@@ -110,7 +142,7 @@ def milp_model(problem: Problem, tables: Sequence[GainTable]) -> MilpModel:
     """The tight formulation of a ``paper`` problem with these gain tables (which have ``changed``)."""
     largest = max(float(abs(t).max()) for table in tables for t in (table.steady, table.changed) if t is not None)
     scale = OBJECTIVE_SCALE / largest if largest > 0 else 1.0
-    builder = _Builder(problem, tables, scale, pulp.LpProblem("goodput", pulp.LpMaximize))
+    builder = _Builder(problem, tables, scale, pulp.LpProblem("goodput", pulp.LpMinimize))
     multisets = [tenant_multisets(problem, tenant) for tenant in problem.tenants]
     for m in range(len(problem.tenants)):
         _add_starts(builder, m)
@@ -119,7 +151,16 @@ def milp_model(problem: Problem, tables: Sequence[GainTable]) -> MilpModel:
     for step in range(problem.n_steps):
         _add_layout(builder, step, multisets)
     builder.program.setObjective(pulp.LpAffineExpression(builder.objective))
-    return MilpModel(builder.program, scale, builder.holds, builder.starts, multisets)
+    return MilpModel(
+        problem=problem,
+        program=builder.program,
+        scale=scale,
+        holds=builder.holds,
+        gains=builder.gains,
+        starts=builder.starts,
+        covers=builder.covers,
+        multisets=multisets,
+    )
 
 
 def _add_starts(builder: _Builder, m: int) -> None:
@@ -147,8 +188,9 @@ def _add_step(builder: _Builder, m: int, step: int, multisets: Sequence[Multiset
     all_hold: dict[int, list[pulp.LpVariable]] = defaultdict(list)
     for level in sorted(ended):
         at_level = []
-        for k, multiset in enumerate(multisets):
-            stay, new = _add_gains(builder, (m, level, step), k, multiset)
+        pairs = [_add_gains(builder, (m, level, step), k, multiset) for k, multiset in enumerate(multisets)]
+        builder.gains[m, level, step] = pairs
+        for k, (multiset, (stay, new)) in enumerate(zip(multisets, pairs, strict=True)):
             if step == 0 and initial is not None and multiset != initial:
                 stay.upBound = 0.0
             all_stay[k].append(stay)
@@ -175,8 +217,8 @@ def _add_gains(
     assert table.changed is not None
     stay = builder.program.add_variable(f"s_{m}_{level}_{k}_{step}", 0.0, 1.0)
     new = builder.program.add_variable(f"n_{m}_{level}_{k}_{step}", 0.0, 1.0)
-    builder.objective.append((stay, builder.scale * float(table.steady[level, step, column])))
-    builder.objective.append((new, builder.scale * float(table.changed[level, step, column])))
+    builder.objective.append((stay, -builder.scale * float(table.steady[level, step, column])))
+    builder.objective.append((new, -builder.scale * float(table.changed[level, step, column])))
     return stay, new
 
 
@@ -207,6 +249,7 @@ def _add_covering(builder: _Builder, step: int, held: Sequence[tuple[Multiset, p
     problem = builder.problem
     covers = maximal_multisets(feasible_multisets(problem.gpu, problem.profile_names))
     chosen = [builder.binary(f"c_{index}_{step}") for index in range(len(covers))]
+    builder.covers[step] = list(zip(covers, chosen, strict=True))
     builder.add_sum([(variable, 1.0) for variable in chosen], pulp.LpConstraintEQ, 1.0)
     for p in range(len(problem.profile_names)):
         terms = [(variable, float(multiset[p])) for multiset, variable in held if multiset[p]]

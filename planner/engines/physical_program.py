@@ -256,17 +256,19 @@ class Program(Generic[Token]):
 
     def _nodes(self, key: frozenset[tuple[Token, ...]]) -> NDArray[np.int32]:
         """The nodes compatible with each of the sets of occupied tokens, ascending."""
-        if key not in self._lists:
-            fits = np.ones(len(self), dtype=np.bool_)
-            for busy in key:
-                fits &= self._compatible(busy)
-            nodes = np.flatnonzero(fits).astype(np.int32)
-            self._n_listed += len(nodes)
-            if self._n_listed > MAX_LISTED:
-                self._lists.clear()
-                self._n_listed = len(nodes)
-            self._lists[key] = nodes
-        return self._lists[key]
+        known = self._lists.get(key)
+        if known is not None:
+            return known
+        fits = np.ones(len(self), dtype=np.bool_)
+        for busy in key:
+            fits &= self._compatible(busy)
+        nodes = np.flatnonzero(fits).astype(np.int32)
+        self._n_listed += len(nodes)
+        if self._n_listed > MAX_LISTED:
+            self._lists.clear()
+            self._n_listed = len(nodes)
+        self._lists[key] = nodes
+        return nodes
 
     def _initial_value(self, segments: list[tuple[int, tuple[Token, ...]]], earned: FloatArray) -> float:
         """What the initial held set earns until it may change; −inf if it may not be held so long."""

@@ -1,0 +1,45 @@
+"""An upper bound for both models in a few milliseconds: every step for itself, at the best level possible by then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from planner.problem import FloatArray, GainTable, PhysicalState, Problem
+from planner.states import joint_states, tenant_multisets
+
+
+def relaxed_bound(problem: Problem, tables: Sequence[GainTable]) -> float:
+    """The sum over steps of the most that any layout could earn there; no plan is better.
+
+    Changes cost nothing, retrainings hold nothing, and every tenant has in each step the best level
+    that it could have by then. −inf where no layout serves every tenant.
+    """
+    states = joint_states(problem)
+    if not len(states):
+        return -np.inf
+    total = np.zeros((problem.n_steps, len(states)))
+    for m, tenant in enumerate(problem.tenants):
+        columns = [tables[m].column[multiset] for multiset in tenant_multisets(problem, tenant)]
+        total += _best_levels(problem, m, tables[m])[:, columns][:, states[:, m]]
+    return float(total.max(axis=1).sum())
+
+
+def _best_levels(problem: Problem, m: int, table: GainTable) -> FloatArray:
+    """What each column earns at the best level possible by each step, ``(n_steps, n_columns)``."""
+    best: FloatArray = table.steady[0].copy()
+    for level, end_step in enumerate(_first_ends(problem, m), start=1):
+        best[end_step:] = np.maximum(best[end_step:], table.steady[level, end_step:])
+    return best
+
+
+def _first_ends(problem: Problem, m: int) -> list[int]:
+    """By option of tenant m, the first step that can have its accuracy; n_steps if none can."""
+    tenant, state = problem.tenants[m], problem.initial
+    running = state.retrainings if isinstance(state, PhysicalState) else ()
+    own_end = next((item.end_step for item in running if item.tenant == tenant.name), None)
+    if own_end is not None:
+        return [own_end, *[problem.n_steps] * (len(tenant.options) - 1)]
+    shortest = [min(problem.occupied_steps(tenant, o, name) for name in o.time_s) for o in tenant.options]
+    return [min(n_steps, problem.n_steps) for n_steps in shortest]

@@ -1,0 +1,78 @@
+"""Engine ``static``, both models: the best plan whose inference holdings never change.
+
+What a team gets that chooses one good layout for the window and retrains beside it: a baseline to
+plan against. The layout, and when, how and where each retraining runs, are the best of the kind
+(``static_search``); a retraining holds its slices only while it runs.
+
+``paper``: one multiset a tenant all window long, with an initial state charged as a change in
+step 0. ``physical``: one held set; with an initial state that is held until ``next_epoch_step``, where one
+epoch is allowed. There may be no such plan although the problem has one, when layouts must change for the
+retrainings to run at all: that is the status ``timeout``, with a bound and without a plan.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from planner.budget import Budget
+from planner.engines.greedy import with_plan, without_plan
+from planner.engines.physical_schedule import Terms
+from planner.engines.relaxed import relaxed_bound
+from planner.engines.schedule import value_of
+from planner.engines.static_paper import decisions_of_fixed, paper_layouts
+from planner.engines.static_physical import held_choices
+from planner.engines.static_search import StaticSearch, Token
+from planner.feasibility import infeasibility
+from planner.gains import gain_tables
+from planner.plan import MigPlan, Status
+from planner.problem import GainTable, Problem, Reconfiguration
+
+ENGINE = "static"
+
+
+def solve_static(problem: Problem, budget: Budget | None = None, initial: MigPlan | None = None) -> MigPlan:
+    """The best static plan, with the sum of per-step maxima as the bound of *all* plans.
+
+    Args:
+        problem: A problem of either model.
+        budget: Not needed: the work is bounded.
+        initial: Not needed.
+    """
+    del budget, initial
+    started_s = time.perf_counter()
+    reason = infeasibility(problem)
+    if reason is not None:
+        return replace(without_plan(problem, Status.INFEASIBLE, ENGINE, started_s), infeasibility=reason)
+    tables = gain_tables(problem)
+    solved = _paper if problem.reconfiguration is Reconfiguration.PAPER else _physical
+    return solved(problem, tables, started_s)
+
+
+def _paper(problem: Problem, tables: Sequence[GainTable], started_s: float) -> MigPlan:
+    layouts = paper_layouts(problem, tables)
+    search = StaticSearch(layouts)
+    found, bound = search.run(), relaxed_bound(problem, tables)
+    if found is None:
+        return without_plan(problem, Status.TIMEOUT, ENGINE, started_s, bound)
+    decisions = decisions_of_fixed(problem, layouts, found)
+    value = value_of(problem, tables, decisions)
+    return with_plan(problem, (value, decisions), max(value, bound), ENGINE, started_s, _work(search))
+
+
+def _physical(problem: Problem, tables: Sequence[GainTable], started_s: float) -> MigPlan:
+    from planner.engines.physical_floor import with_held  # noqa: PLC0415 (brings in numba, which paper does without)
+
+    terms = Terms(problem, tuple(tables))
+    choices = held_choices(terms)
+    search = StaticSearch(choices.layouts)
+    found, bound = search.run(), relaxed_bound(problem, tables)
+    if found is None:
+        return without_plan(problem, Status.TIMEOUT, ENGINE, started_s, bound)
+    held = choices.held(terms, found.layout)
+    return replace(with_held(terms, held, choices.occupied(found), bound, ENGINE, started_s), work=_work(search))
+
+
+def _work(search: StaticSearch[Token]) -> tuple[tuple[str, int], ...]:
+    return (("layouts", search.n_valued), ("schedules", search.n_trials))
