@@ -7,7 +7,7 @@ import numpy as np
 from planner.engines.physical_bounds import Bounds
 from planner.engines.physical_schedule import Schedule, Terms, Training
 
-_SHIFTS = (-16, -8, -4, -2, -1, 1, 2, 4, 8, 16)
+SHIFTS = (-16, -8, -4, -2, -1, 1, 2, 4, 8, 16)
 """Starts near the present one that are looked at in any case."""
 
 
@@ -42,7 +42,7 @@ def promising(terms: Terms, bounds: Bounds, schedule: Schedule, tenant: int, to_
         by_start = bounds.of_starts(others, way, tenant, ())
         picked = [int(np.argmax(by_start))] if len(by_start) else []
         if now is not None and way is not None and now.at(0) == way:
-            picked += [now.start_step + shift for shift in _SHIFTS if 0 <= now.start_step + shift < len(by_start)]
+            picked += [now.start_step + shift for shift in SHIFTS if 0 <= now.start_step + shift < len(by_start)]
         elif now is not None and now.start_step < len(by_start):
             picked.append(now.start_step)
         for start in dict.fromkeys(picked):

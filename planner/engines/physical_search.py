@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice, permutations
+from itertools import islice, permutations, product
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from planner.budget import Budget
 from planner.engines.meter import Meter
 from planner.engines.physical_bounds import MAX_STEPS, BoundedSchedules, Bounds
 from planner.engines.physical_greedy import PlacedSchedule, greedy_schedule
-from planner.engines.physical_moves import inserted, promising, with_training
+from planner.engines.physical_moves import SHIFTS, inserted, promising, with_training
 from planner.engines.physical_prices import PhysicalPrices
 from planner.engines.physical_program import Program
 from planner.engines.physical_schedule import Schedule, Terms, Training
@@ -52,6 +52,9 @@ _PRICE_ROUNDS, _MORE_PRICE_ROUNDS = 60, 150
 
 _FAVOURED = 60
 """Schedules met by the prices that are valued, the last first."""
+
+_PLACES = 4
+"""Placements of a schedule that are tried before other schedules have their turn."""
 
 _CHUNK = 16
 """Schedules valued side by side."""
@@ -81,6 +84,8 @@ class Search:
     meter: Meter = field(init=False)
     _valued: dict[Schedule, float] = field(default_factory=dict, init=False)
     _n_beside: dict[Placement, int] = field(default_factory=dict, init=False)
+    _tried: dict[Schedule, set[tuple[Placement, ...]]] = field(default_factory=dict, init=False)
+    _share: dict[tuple[int, Placement], float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.meter = Meter.of(self.budget, self.terms.n_steps, self.begin_s)
@@ -165,19 +170,35 @@ class Search:
         bounds = np.concatenate([own[index] for own, index in zip(priced, kept, strict=True)])
         first = np.cumsum([0, *map(len, kept)])
         order = np.argsort(-bounds, kind="stable")
+        waiting: list[Schedule] = []
+        end = len(order)
         for begin in range(0, len(order), _CHUNK):
             chunk = order[begin : begin + _CHUNK]
-            self.bound = min(self.bound, float(bounds[chunk[0]]))
-            if self.bound <= self._good_enough or self.meter.is_spent:
+            highest = max([float(bounds[chunk[0]]), *map(self._value, waiting)])
+            self.bound = min(self.bound, highest)
+            if self.meter.is_spent:
                 return
+            if bounds[chunk[0]] <= self._good_enough:
+                end = begin
+                break
             schedules = []
             for number in chunk[bounds[chunk] > self._good_enough]:
                 way = int(np.searchsorted(first, number, side="right")) - 1
                 schedules.append(ways[way].schedule(int(kept[way][number - first[way]])))
             self._value_all(schedules, pool)
-            for schedule in schedules:
-                self._place(schedule)
-        self.bound, self.is_exhausted = -np.inf, True
+            # Most placements of one schedule are no better than those of the next: the proof can wait.
+            waiting += [schedule for schedule in schedules if not self._place(schedule, _PLACES)]
+        self._resolve(waiting, float(bounds[order[end]]) if end < len(order) else -np.inf)
+
+    def _resolve(self, waiting: list[Schedule], rest: float) -> None:
+        """Try all placements of the schedules whose counts are above the best plan; ``rest`` bounds all others."""
+        for schedule in sorted(waiting, key=self._value, reverse=True):
+            self.bound = min(self.bound, max(rest, self._value(schedule)))
+            if self.bound <= self._good_enough or self.meter.is_spent:
+                return
+            if not self._place(schedule):
+                return
+        self.bound, self.is_exhausted = rest, rest == -np.inf
 
     def _priced(self, bounded: BoundedSchedules, slacks: list[dict[Training | None, FloatArray]]) -> FloatArray:
         """The schedules' bounds, those by prices where they are lower."""
@@ -204,6 +225,7 @@ class Search:
         for schedule in starts[:_STARTS]:
             self._descend(bounds, schedule, movers)
         self._place_best()
+        self._shift_best()
 
     def _movers(self, bounds: Bounds) -> tuple[int, ...]:
         return tuple(tenant for tenant in bounds.actors() if self.terms.choices[tenant] != (None,))
@@ -215,7 +237,8 @@ class Search:
             # The best one is placed whatever has been spent: without that the search was for nothing.
             if value <= self._to_beat or (rank > 0 and self._is_over):
                 return
-            self._place(schedule)
+            # Where there is no plan yet, any placement will do.
+            self._place(schedule, None if self.best is None else _PLACES)
 
     def _descend(self, bounds: Bounds, schedule: Schedule, movers: tuple[int, ...]) -> None:
         """Move one tenant's retraining at a time, then two, to the best of a few others until none improves."""
@@ -250,17 +273,54 @@ class Search:
         self.meter.spent += 1
         self._valued[schedule] = value
 
-    def _place(self, schedule: Schedule) -> None:
-        """Value the schedule on counts, and on its placements until one is as good as the counts or none is left."""
+    def _place(self, schedule: Schedule, n_most: int | None = None) -> bool:
+        """Value the schedule on counts, then on placements until one is as good as the counts or none is left.
+
+        At most ``n_most`` placements in all; whether the schedule needs no further look.
+        """
         most = self._value(schedule)
         if most <= self._to_beat:
-            return
-        # What leaves the others most room comes first.
-        ordered = sorted(self.terms.placed(schedule), key=lambda places: -sum(map(self._room_beside, places)))
-        for places in ordered:
+            return True
+        tried = self._tried.setdefault(schedule, set())
+        ordered = sorted(self.terms.placed(schedule), key=lambda places: self._promise(schedule, places), reverse=True)
+        for places in [places for places in ordered if places not in tried]:
+            if n_most is not None and len(tried) >= n_most:
+                return False
+            tried.add(places)
             value = self._try(schedule, places)
-            if value >= most * (1 - TOLERANCE) or self._is_over:
-                return
+            self._learn(schedule, places, value / most if most > 0 else 1.0)
+            if value >= most * (1 - TOLERANCE):
+                return True
+            if self._is_over:
+                return False
+        return True
+
+    def _promise(self, schedule: Schedule, places: tuple[Placement, ...]) -> tuple[float, int]:
+        """What comes close to the counts elsewhere comes first, then what leaves the others most room."""
+        pairs = zip(schedule, places, strict=True)
+        shares = (self._share.get((training.tenant, place), 1.0) for training, place in pairs)
+        return sum(shares), sum(map(self._room_beside, places))
+
+    def _learn(self, schedule: Schedule, places: tuple[Placement, ...], share: float) -> None:
+        for training, place in zip(schedule, places, strict=True):
+            known = self._share.get((training.tenant, place), 0.0)
+            self._share[training.tenant, place] = max(known, share)
+
+    def _shift_best(self) -> None:
+        """Move the best plan's retrainings in time where they are, while that makes it better."""
+        is_better = True
+        while is_better and self.best is not None and not self._is_over:
+            now, is_better = self.best, False
+            for index, shift in product(range(len(now.schedule)), SHIFTS):
+                start = now.schedule[index].start_step + shift
+                if not 0 <= start <= self.terms.n_steps - now.schedule[index].n_steps:
+                    continue
+                moved = (*now.schedule[:index], now.schedule[index].at(start), *now.schedule[index + 1 :])
+                if now.places not in self.terms.placed(moved) or self._value(moved) <= self._to_beat or self._is_over:
+                    continue
+                if now.places not in self._tried.setdefault(moved, set()):
+                    self._tried[moved].add(now.places)
+                    is_better |= self._try(moved, now.places) > now.value
 
     def _room_beside(self, placement: Placement) -> int:
         if placement not in self._n_beside:
