@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test check format bench clean
+.PHONY: help demo test check format bench bench-planner clean
 
 help:
 	@echo "make demo    set up, then run two tenants on a simulated A100 and print the goodput report"
@@ -12,6 +12,7 @@ help:
 	@echo "make check   ruff, formatting, mypy, import contracts"
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make bench   print the speed figures"
+	@echo "make bench-planner    print the planner's: a quarter of an hour; ARGS=--slow adds general solvers"
 	@echo "make clean   remove the virtual environment, caches and runs"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -41,6 +42,9 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/bench_cli.py
 	$(BIN)/python benchmarks/bench_serving.py
+
+bench-planner: $(STAMP)
+	$(BIN)/python benchmarks/bench_planner.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info

@@ -7,7 +7,7 @@ written. Simulated or real is chosen here and nowhere else.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,14 +20,15 @@ from executor.catalogue import gpu_model
 from executor.clock import VirtualClock
 from executor.mig import GpuModel
 from executor.sim import SimGpu
-from forecaster.forecast import Forecaster
+from forecaster.forecast import Forecast, Forecaster
+from forecaster.known import HINDSIGHT, known
 from forecaster.registry import make_forecaster
-from migrator.apply import Applier
+from migrator.apply import Applier, Workers
 from migrator.config import Config, TenantConfig
-from migrator.errors import ConfigError
+from migrator.errors import ConfigError, ConfigSloError
 from migrator.sim_workers import SimWorkers
 from workloads.arrivals import PoissonSource, Source, Span, mean_rps
-from workloads.errors import WorkloadError
+from workloads.errors import UnmetSloError, WorkloadError
 from workloads.operating_point import highest_capability_rps, operating_points
 from workloads.profiles import ServiceProfiles, read_profiles, shipped_profiles
 from workloads.retraining_time import retraining_times_s
@@ -49,7 +50,7 @@ class Setting:
         tenants: In the config's order, as everywhere.
         arrivals: Every tenant's requests over all windows, and its history before them.
         loads: By tenant, mean arrivals over the highest capability of any layout given to it alone.
-        forecaster: As configured.
+        forecaster: As configured; ``None`` where arrivals are known.
         profiles_name: Which table the operating points came from.
     """
 
@@ -58,13 +59,18 @@ class Setting:
     tenants: tuple[Tenant, ...]
     arrivals: tuple[Arrivals, ...]
     loads: tuple[float, ...]
-    forecaster: Forecaster
+    forecaster: Forecaster | None
     profiles_name: str
 
     @property
     def planning_steps(self) -> int:
         """Steps of a window during which its plan is not there yet and the old layout serves."""
         return int(np.ceil(self.config.planner.planning_s / self.config.step_s - 1e-9))
+
+    @property
+    def forecaster_name(self) -> str:
+        """What logs and reports call the forecaster."""
+        return HINDSIGHT if self.forecaster is None else self.forecaster.name
 
     @property
     def n_history_steps(self) -> int:
@@ -78,15 +84,25 @@ class Setting:
         edges_s: FloatArray = end_s + step_s * np.arange(-self.n_history_steps, 1, dtype=np.float64)
         return np.stack([_rates_rps(arrivals, edges_s) for arrivals in self.arrivals], axis=1)
 
-    def forecast_rng(self, window: int) -> np.random.Generator:
-        """What the sample paths of the window's forecast are drawn with."""
-        return np.random.default_rng([self.config.seed, _FORECAST_STREAM, window])
+    def forecast(self, window: int) -> Forecast:
+        """What planning is told of the arrivals of ``window``: the forecaster's word, from those before it alone.
+
+        Where arrivals are known it is hindsight instead, the window's own arrivals.
+        """
+        if self.forecaster is None:
+            return known(self.actual_rps(window))
+        # Seeded by window, so that a window's sample paths do not depend on the windows planned before it.
+        rng = np.random.default_rng([self.config.seed, _FORECAST_STREAM, window])
+        n_steps, n_paths = self.config.n_steps, self.config.forecast.n_paths
+        return self.forecaster.forecast(self.history_rps(window), n_steps, n_paths, rng)
 
     def actual_rps(self, window: int) -> FloatArray:
-        """Arrival rates of the steps of ``window``, ``(n_steps, n_tenants)``: what the forecast is held against."""
-        steps = np.arange(self.config.n_steps + 1, dtype=np.float64)
-        edges_s: FloatArray = self.config.window_s * window + self.config.step_s * steps
-        return np.stack([_rates_rps(arrivals, edges_s) for arrivals in self.arrivals], axis=1)
+        """Arrival rates of the steps of ``window``, by each request's own time, ``(n_steps, n_tenants)``."""
+        config = self.config
+        edges_s = config.window_s * window + config.step_s * np.arange(config.n_steps + 1)
+        before = np.stack([np.searchsorted(arrivals.times_s, edges_s) for arrivals in self.arrivals], axis=1)
+        rates_rps: FloatArray = np.diff(before, axis=0) / config.step_s
+        return rates_rps
 
 
 def _rates_rps(arrivals: Arrivals, edges_s: FloatArray) -> FloatArray:
@@ -110,7 +126,8 @@ def assemble(config: Config, origin: str) -> Setting:
     """The setting that a config describes; ``origin`` (its file) begins every message.
 
     Raises:
-        ConfigError: A tenant's trace, profile, SLO or scale does not work out; names the tenant.
+        ConfigSloError: No profile meets a tenant's SLO.
+        ConfigError: A tenant's trace, profile or scale does not work out; names the tenant.
     """
     gpu = gpu_model(config.gpu.model)
     with _naming(f"{origin}: profiles"):
@@ -130,12 +147,16 @@ def assemble(config: Config, origin: str) -> Setting:
     )
 
 
-def simulated_applier(setting: Setting, start_s: float) -> Applier:
-    """An empty simulated GPU on a virtual clock that stands at ``start_s``, ready for changes."""
+def simulated_applier(setting: Setting, start_s: float, around: Callable[[Workers], Workers] | None = None) -> Applier:
+    """An empty simulated GPU on a virtual clock that stands at ``start_s``, ready for changes.
+
+    ``around`` may put something between the changes and the simulated workers.
+    """
     seed = setting.config.seed
     gpu = SimGpu(setting.gpu, clock := VirtualClock(start_s), seed=seed)
     tenants = {tenant.name: tenant for tenant in setting.tenants}
-    return Applier(gpu, clock, SimWorkers(gpu, tenants, np.random.default_rng([seed, _WORKERS_STREAM])), tenants)
+    workers = SimWorkers(gpu, tenants, np.random.default_rng([seed, _WORKERS_STREAM]))
+    return Applier(gpu, clock, workers if around is None else around(workers), tenants)
 
 
 _WORKERS_STREAM, _FORECAST_STREAM = 1, 2
@@ -147,6 +168,8 @@ def _naming(where: str) -> Iterator[None]:
     """Puts the config's name and key before a workload's error."""
     try:
         yield
+    except UnmetSloError as error:
+        raise ConfigSloError(f"{where}: {error}") from None
     except WorkloadError as error:
         raise ConfigError(f"{where}: {error}") from None
 
@@ -172,7 +195,8 @@ def _tenant_setting(
 
 
 def _tenant(config: Config, entry: TenantConfig, gpu: GpuModel, profiles: ServiceProfiles) -> Tenant:
-    points = operating_points(profiles, gpu.name, entry.model, entry.slo_ms / 1000, entry.batch, entry.processes)
+    slo_s = entry.slo_ms / 1000
+    points = operating_points(profiles, gpu.name, entry.model, slo_s, entry.batch, entry.processes, entry.max_batch)
     min_profile = entry.min_profile or min(points, key=lambda name: gpu.profile(name).memory_slices)
     if min_profile not in gpu.profile_names:
         raise WorkloadError(f"min_profile is {min_profile!r}; {gpu.name} has {', '.join(gpu.profile_names)}")
@@ -184,7 +208,7 @@ def _tenant(config: Config, entry: TenantConfig, gpu: GpuModel, profiles: Servic
     return Tenant(
         name=entry.name,
         model=entry.model,
-        slo_s=entry.slo_ms / 1000,
+        slo_s=slo_s,
         operating_points=points,
         retraining_time_s=training_s,
         accuracy=tuple(WindowAccuracy(item.before, item.after) for item in entry.accuracies),
@@ -239,8 +263,8 @@ def _with_factor(entry: TenantConfig, factor: float) -> TenantConfig:
     return entry.model_copy(update={"arrivals": entry.arrivals.model_copy(update={"scale": scale})})
 
 
-def _forecaster(config: Config, origin: str) -> Forecaster:
-    """The configured forecaster, its seconds told in steps.
+def _forecaster(config: Config, origin: str) -> Forecaster | None:
+    """The configured forecaster, its seconds told in steps; ``None`` where arrivals are known.
 
     Raises:
         ConfigError: It needs more history than ``forecast.history_s`` gives.
@@ -251,6 +275,8 @@ def _forecaster(config: Config, origin: str) -> Forecaster:
             forecaster = make_forecaster("ewma", half_life_steps=settings.half_life_s / step_s)
         case "seasonal-naive":
             forecaster = make_forecaster("seasonal-naive", season_steps=max(1, round(settings.season_s / step_s)))
+        case "known":
+            return None
         case _:
             assert_never(settings.method)
     if forecaster.min_history_steps > round(settings.history_s / step_s):

@@ -16,7 +16,8 @@ class Change:
     Attributes:
         planned_s: When it is due, seconds from the start of the run.
         layout: Who holds what from then on.
-        promised_s: For each lifetime that begins, when the plan lets it serve (or train).
+        promised_s: For each lifetime that begins, when the plan lets it serve (or train). A retraining
+            that was in progress when the plan was made begins nothing: it has no entry.
     """
 
     planned_s: float
@@ -38,7 +39,7 @@ def changes_of(plan: MigPlan, start_s: float, step_s: float) -> tuple[Change, ..
 
 def _change_at(step: int, plan: MigPlan, start_s: float, step_s: float) -> Change:
     alive = [item for item in plan.lifetimes if item.create_step <= step < item.end_step]
-    begun = [item for item in alive if item.create_step == step]
+    begun = [item for item in alive if item.create_step == step and (item.is_inference or item.option is not None)]
     return Change(
         planned_s=start_s + step * step_s,
         layout=OwnedLayout.of((item.placement, item.owner) for item in alive),

@@ -15,6 +15,7 @@ import typer
 
 from migrator.console import complain
 from migrator.errors import MigratorError
+from planner.solve import PAPER, PHYSICAL, default_engine, engine_names
 
 app = typer.Typer(
     name="migrator",
@@ -27,6 +28,10 @@ app = typer.Typer(
 )
 gpu_app = typer.Typer(no_args_is_help=True, help="GPU models and the layouts that they can take.")
 app.add_typer(gpu_app, name="gpu")
+
+_ENGINES_HELP = "; ".join(
+    f"{model}: {', '.join(engine_names(model))} (default {default_engine(model)})" for model in (PAPER, PHYSICAL)
+)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program instead of tables.")]
 
@@ -78,7 +83,8 @@ def report(
 
 @app.command(
     epilog="Examples: [bold]migrator plan configs/quickstart.yaml --window 1[/]   "
-    "[bold]migrator plan --problem problem.json --engine milp --json[/]"
+    "[bold]migrator plan --problem problem.json --explain 40[/]   "
+    "[bold]migrator plan --problem problem.json --engine milp --solver cbc --json[/]"
 )
 def plan(
     config: Annotated[Path | None, typer.Argument(help="A run's config, to plan one of its windows.")] = None,
@@ -87,26 +93,94 @@ def plan(
         int | None, typer.Option(min=0, help="Which window of the config; those before it are planned too. Default: 0.")
     ] = None,
     problem: Annotated[Path | None, typer.Option(help="A problem file (JSON or YAML) instead of a config.")] = None,
-    engine: Annotated[str | None, typer.Option(help="paper: milp, milp-cbc or greedy; physical: physical.")] = None,
+    engine: Annotated[str | None, typer.Option(help=_ENGINES_HELP)] = None,
+    solver: Annotated[
+        str | None, typer.Option(help="milp and paper-ilp: highs (the default), cbc or gurobi (needs its package).")
+    ] = None,
+    configs: Annotated[
+        str | None, typer.Option(help="paper-ilp: paper12, the paper's twelve configurations, or all (the default).")
+    ] = None,
     time_limit: Annotated[
         float | None, typer.Option(min=0.0, help="Seconds until the best plan so far is taken.")
     ] = None,
+    warm_start: Annotated[
+        Path | None, typer.Option(help="A plan file of a like problem, to start from; with --problem.")
+    ] = None,
+    overhead_from: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN", help="A run's folder: take the overheads that it measured last; with a paper problem."
+        ),
+    ] = None,
+    explain: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="STEP", help="Compare what is held in this step with its best alternatives."),
+    ] = None,
+    changes: Annotated[bool, typer.Option("--changes", help="List every change, however many there are.")] = False,
+    floors: Annotated[
+        bool, typer.Option("--floors/--no-floors", help="Compare the plan with those of static and greedy.")
+    ] = True,
     out: Annotated[Path | None, typer.Option(help="Also write the plan as JSON to this file.")] = None,
     as_json: Json = False,
 ) -> None:
     """Solve one window offline and show its plan, without any GPU."""
-    from migrator.commands.plan import plan_config_command, plan_problem_command  # noqa: PLC0415
+    from migrator.commands.plan import Asked, Shown, plan_config_command, plan_problem_command  # noqa: PLC0415
+    from planner.options import EngineOptions  # noqa: PLC0415
 
     if (config is None) == (problem is None):
         raise typer.BadParameter("give either a CONFIG or --problem FILE")
+    asked = Asked(engine, EngineOptions(solver=solver, configs=configs), time_limit)
+    shown = Shown(out, as_json, explain, changes, floors)
     if problem is not None:
         if window is not None:
             raise typer.BadParameter("--window goes with a CONFIG; a problem file holds one window")
-        plan_problem_command(problem, engine=engine, time_limit_s=time_limit, out=out, as_json=as_json)
+        plan_problem_command(problem, warm_start=warm_start, overhead_from=overhead_from, asked=asked, shown=shown)
     elif config is not None:
-        if engine is not None or time_limit is not None:
-            raise typer.BadParameter("--engine and --time-limit go with --problem; a config plans as its run would")
-        plan_config_command(config, window=window or 0, out=out, as_json=as_json)
+        if warm_start is not None or overhead_from is not None:
+            raise typer.BadParameter("--warm-start and --overhead-from go with --problem; a config has its own")
+        plan_config_command(config, window=window or 0, asked=asked, shown=shown)
+
+
+@app.command(
+    epilog="Examples: [bold]migrator whatif configs/quickstart.yaml --vary load=0.5,0.7,0.9 --vary slo_ms=x0.5,x1[/]   "
+    "[bold]migrator whatif configs/quickstart.yaml --vary engine=physical,greedy --vary window=0,1 --plot grid.html[/]"
+)
+def whatif(
+    config: Annotated[Path, typer.Argument(help="The config file (YAML); see docs/configuration.md.")],
+    *,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=V1,V2",
+            help="May be given several times; all combinations are planned. KEY: gpu, tenants, slo_ms, load, batch, "
+            "overhead_s, step_s, window, model or engine; for one tenant: TENANT.slo_ms, .load, .batch, .overhead_s. "
+            "A value x1.5 is a factor. See docs/whatif.md.",
+        ),
+    ] = None,
+    known_arrivals: Annotated[
+        bool, typer.Option("--known-arrivals", help="Plan with the true arrivals (hindsight) instead of a forecast.")
+    ] = False,
+    time_limit: Annotated[
+        float | None, typer.Option(min=0.0, help="Seconds a point until its best plan so far is taken.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="How many processes. Default: one a core.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the results to this file, .json or .csv.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Also draw them in this HTML file; needs the extra plot.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Plan one window under every combination of changes and compare what is expected of the plans."""
+    from migrator.commands.whatif import whatif_command  # noqa: PLC0415
+
+    whatif_command(
+        config,
+        vary=vary or [],
+        known_arrivals=known_arrivals,
+        time_limit_s=time_limit,
+        jobs=jobs,
+        out=out,
+        plot=plot,
+        as_json=as_json,
+    )
 
 
 @app.command(epilog="Example: [bold]migrator verify plan.json problem.json[/]")

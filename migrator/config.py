@@ -127,6 +127,7 @@ class TenantConfig(Section):
     accuracy: AccuracyConfig | Annotated[list[AccuracyConfig], Field(min_length=1)]
     retraining: RetrainingConfig | None = None
     batch: Count | Literal["auto"] = "auto"
+    max_batch: Count | None = None
     processes: Count | Literal["auto"] = "auto"
     min_profile: Annotated[str, Field(min_length=1)] | None = None
     weight: NonNegative = 1.0
@@ -141,9 +142,9 @@ class TenantConfig(Section):
 
 
 class ForecastConfig(Section):
-    """Which forecaster, and from how much history."""
+    """Which forecaster, and from how much history; ``known`` is none, but the window's own arrivals."""
 
-    method: Literal["ewma", "seasonal-naive"] = "ewma"
+    method: Literal["ewma", "seasonal-naive", "known"] = "ewma"
     history_s: Positive = 600.0
     half_life_s: Positive = 60.0
     season_s: Positive = 200.0

@@ -9,6 +9,14 @@ class ConfigError(MigratorError):
     """A config cannot be used; names the file, the key, the value and what is allowed."""
 
 
+class ConfigSloError(ConfigError):
+    """A config asks for an SLO that its model meets on no profile; names the smallest that would do."""
+
+
+class GridError(MigratorError):
+    """What to vary cannot be used; names the key, the value and what is allowed."""
+
+
 class RunFolderError(MigratorError):
     """A run folder exists already, is missing, or cannot be written."""
 

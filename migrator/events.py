@@ -51,7 +51,7 @@ def run_started(setting: Setting) -> Json:
         "window_s": config.window_s,
         "step_s": config.step_s,
         "windows": config.windows,
-        "forecaster": setting.forecaster.name,
+        "forecaster": setting.forecaster_name,
         "profiles": setting.profiles_name,
         "tenants": [_tenant(tenant, arrivals, load) for tenant, arrivals, load in parts],
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from forecaster.forecast import Forecast
 from migrator.assembly import Setting
@@ -15,11 +16,29 @@ from migrator.changes import kept_plan, shifted, state_after
 from migrator.errors import InfeasibleError
 from planner.budget import Budget
 from planner.build import WindowTerms, window_problem
+from planner.options import EngineOptions
 from planner.plan import MigPlan
-from planner.problem import PhysicalState, Problem, Task
+from planner.problem import InitialState, PaperState, PhysicalState, Problem, Reconfiguration, Task
 from planner.solve import solve
 from planner.verify import Verification, verify
 from workloads.tenants import Tenant
+
+
+@dataclass(frozen=True, slots=True)
+class Solving:
+    """How a window's problem is posed and answered; by default as a run does it.
+
+    Attributes:
+        reconfiguration: The cost model.
+        engine: One of :func:`planner.solve.engine_names`; the model's default if ``None``.
+        options: What only some engines know.
+        time_limit_s: Wall seconds, beside the config's limit of work; ``None`` for no limit.
+    """
+
+    reconfiguration: Reconfiguration = Reconfiguration.PHYSICAL
+    engine: str | None = None
+    options: EngineOptions | None = None
+    time_limit_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -63,18 +82,22 @@ class PlannedWindow:
 
 
 def plan_window(
-    setting: Setting, window: int, state: PhysicalState | None, accuracy_before: Sequence[float]
+    setting: Setting,
+    window: int,
+    state: PhysicalState | None,
+    accuracy_before: Sequence[float],
+    solving: Solving | None = None,
 ) -> PlannedWindow:
-    """The plan of one window, from the arrivals before it alone.
+    """The plan of one window, from the arrivals before it alone unless the config has them known.
 
-    ``accuracy_before`` ``(n_tenants,)`` is what the models in service give at its start.
+    ``accuracy_before`` ``(n_tenants,)`` is what the models in service give at its start; ``solving`` is
+    as a run does it if ``None``.
 
     Raises:
         PlannerError: The parts do not make a problem, or the solver failed.
     """
-    config = setting.config
-    history_rps, rng = setting.history_rps(window), setting.forecast_rng(window)
-    forecast = setting.forecaster.forecast(history_rps, config.n_steps, config.forecast.n_paths, rng)
+    config, how = setting.config, solving or Solving()
+    forecast = setting.forecast(window)
     plan_from_step = 0 if state is None else setting.planning_steps
     problem = window_problem(
         setting.gpu,
@@ -82,15 +105,31 @@ def plan_window(
         _window_terms(setting, window, accuracy_before),
         _from_step(forecast, plan_from_step),
         step_s=config.step_s,
-        initial=None if state is None else shifted(state, plan_from_step),
+        initial=None if state is None else _initial(shifted(state, plan_from_step), how.reconfiguration),
         switch_s=config.planner.switch_s,
+        reconfiguration=how.reconfiguration,
     )
-    plan = solve(problem, budget=Budget(max_nodes=config.planner.max_schedules))
+    budget = Budget(max_nodes=config.planner.max_schedules, time_limit_s=how.time_limit_s)
+    plan = solve(problem, engine=how.engine, budget=budget, options=how.options)
     verification = verify(problem, plan) if plan.status.has_plan else None
     rejected = plan if verification is not None and verification.violations else None
     if verification is None or rejected is not None:
         plan = kept_plan(problem, plan)
     return PlannedWindow(window, plan_from_step, forecast, problem, plan, verification, rejected)
+
+
+def _initial(state: PhysicalState, reconfiguration: Reconfiguration) -> InitialState:
+    """What a window of the model starts from; ``paper`` knows only the profiles held."""
+    match reconfiguration:
+        case Reconfiguration.PHYSICAL:
+            return state
+        case Reconfiguration.PAPER:
+            held: dict[str, tuple[str, ...]] = {}
+            for item in state.held:
+                held[item.tenant] = (*held.get(item.tenant, ()), item.placement.profile.name)
+            return PaperState(held)
+        case _:
+            assert_never(reconfiguration)
 
 
 def _window_terms(setting: Setting, window: int, accuracy_before: Sequence[float]) -> list[WindowTerms]:
@@ -128,14 +167,18 @@ def accuracy_at_start(tenant: Tenant, window: int, last_retrained: int) -> float
     return accuracy
 
 
-def plan_through(setting: Setting, last_window: int) -> list[PlannedWindow]:
-    """The plans of windows 0 … ``last_window``, each from the state that the one before promises."""
+def plan_through(setting: Setting, last_window: int, solving: Solving | None = None) -> list[PlannedWindow]:
+    """The plans of windows 0 … ``last_window``, each from the state that the one before promises.
+
+    ``solving`` is how the last one is solved; those before it are planned as a run does it.
+    """
     state: PhysicalState | None = None
     last_retrained = dict.fromkeys((tenant.name for tenant in setting.tenants), -1)
     planned: list[PlannedWindow] = []
     for window in range(last_window + 1):
         accuracies = [accuracy_at_start(tenant, window, last_retrained[tenant.name]) for tenant in setting.tenants]
-        planned.append(plan_window(setting, window, state, accuracies))
+        how = solving if window == last_window else None
+        planned.append(plan_window(setting, window, state, accuracies, how))
         state = planned[-1].next_state
         last_retrained |= dict.fromkeys(planned[-1].retrained, window)
     return planned

@@ -14,7 +14,8 @@ from forecaster.forecast import Forecast
 from planner.gains import carry_over_gains
 from planner.problem import (
     DRAIN_S,
-    PhysicalState,
+    FloatArray,
+    InitialState,
     Problem,
     Reconfiguration,
     RetrainingOption,
@@ -46,10 +47,13 @@ def window_problem(
     forecast: Forecast,
     *,
     step_s: float,
-    initial: PhysicalState | None,
+    initial: InitialState | None,
     switch_s: float | None,
+    reconfiguration: Reconfiguration = Reconfiguration.PHYSICAL,
 ) -> Problem:
-    """The ``physical`` problem of one window.
+    """The problem of one window.
+
+    In ``paper`` a retraining's time includes its worker's start, and ``switch_s`` has no meaning.
 
     Shapes: ``terms`` has one entry a tenant; ``forecast`` covers ``(n_steps, n_tenants)``.
 
@@ -60,9 +64,9 @@ def window_problem(
         gpu=gpu,
         step_s=step_s,
         n_steps=forecast.mean_rps.shape[0],
-        reconfiguration=Reconfiguration.PHYSICAL,
+        reconfiguration=reconfiguration,
         tenants=tuple(
-            _tenant_terms(gpu, tenant, window, forecast, index)
+            _tenant_terms(gpu, tenant, window, forecast.mean_rps[:, index], reconfiguration)
             for index, (tenant, window) in enumerate(zip(tenants, terms, strict=True))
         ),
         switch_s=window_switch_s(gpu, tenants, terms) if switch_s is None else switch_s,
@@ -83,13 +87,17 @@ def window_switch_s(gpu: GpuModel, tenants: Sequence[Tenant], terms: Sequence[Wi
     return default_switch_s(gpu, n_retraining) - DRAIN_S + longest_s
 
 
-def _tenant_terms(gpu: GpuModel, tenant: Tenant, window: WindowTerms, forecast: Forecast, index: int) -> TenantTerms:
+def _tenant_terms(
+    gpu: GpuModel, tenant: Tenant, window: WindowTerms, arrivals_rps: FloatArray, reconfiguration: Reconfiguration
+) -> TenantTerms:
     options: tuple[RetrainingOption, ...] = ()
     if window.retrains:
-        options = (RetrainingOption("full", tenant.retraining_time_s, window.accuracy_after),)
+        start_s = tenant.retraining_overhead_s(gpu) if reconfiguration is Reconfiguration.PAPER else 0.0
+        time_s = {name: seconds + start_s for name, seconds in tenant.retraining_time_s.items()}
+        options = (RetrainingOption("full", time_s, window.accuracy_after),)
     return TenantTerms(
         name=tenant.name,
-        arrivals_rps=forecast.mean_rps[:, index],
+        arrivals_rps=arrivals_rps,
         capability_rps={name: point.rate_rps for name, point in tenant.operating_points.items()},
         accuracy_before=window.accuracy_before,
         overhead_s=tenant.overhead_s(gpu),

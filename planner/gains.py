@@ -9,7 +9,12 @@ b[s]         requests that wait at the end of step s and can still be answered i
 
 Three tables, from plain to good: min(a, C) at the expected arrivals, its mean over sample paths of
 the forecast, and the mean with queues that carry over what still meets its deadline. Against a
-request simulation min(a, C) is 1–13 % off, the carry within 0.6 % (design, section 4).
+request simulation min(a, C) is 1–13 % off (design, section 4); with queues, plans are some 0.2 % off
+where workers start exactly as planned, 1 % with extreme bursts (``docs/fidelity.md``).
+
+Requests count in the step in which they *arrive*, as everywhere (a request that waits and is served a
+step later earns in its own step). Counted where they are served, a plan that changes its multiset
+could earn twice for one request: a larger multiset serves it at once, a smaller one the step after.
 """
 
 from __future__ import annotations
@@ -61,9 +66,10 @@ def carry_over_gains(
 ) -> tuple[GainTable, ...]:
     """One table a tenant: the mean over its sample paths of what is served when queues carry over.
 
-    For a multiset held from the window's start, ``served = min(b[s−1] + a[s], C)`` and
-    ``b[s] = min(b[s−1] + a[s] − served, Σ c·slack)``: what can still be served before its deadline.
-    Made monotone: a superset is worth no less. ``changed`` (``paper``) is the mean without carry.
+    For a multiset held from the window's start, ``left = max(0, b[s−1] + a[s] − C)`` is not served in
+    step s, ``b[s] = min(left, Σ c·slack)`` of it waits and is served later, and the rest is lost: the
+    step is worth ``a[s] − (left − b[s])``, between min(a, C) and a. Made monotone: a superset is worth
+    no less. ``changed`` (``paper``) is the mean without carry.
 
     Args:
         problem: The problem.
@@ -127,7 +133,7 @@ def _mean_served(problem: Problem, tenant: TenantTerms, requests: FloatArray) ->
 def _mean_served_with_carry(
     problem: Problem, tenant: TenantTerms, requests: FloatArray, slack_s: Mapping[str, float]
 ) -> FloatArray:
-    """Mean over paths of what is served, ``(n_steps, n_multisets)``, with at most ``Σ c·slack`` waiting."""
+    """Mean over paths of what is served of each step's arrivals, ``(n_steps, n_multisets)``, in it or later."""
     multisets = serving_multisets(problem, tenant)
     capacity, _ = _capacities(problem, tenant)
     room_by_profile = [
@@ -138,10 +144,10 @@ def _mean_served_with_carry(
     waiting = np.zeros((len(requests), len(multisets)))
     served_mean = np.empty((problem.n_steps, len(multisets)))
     for step in range(problem.n_steps):
-        offered = waiting + requests[:, step, None]
-        served = np.minimum(offered, capacity)
-        waiting = np.minimum(offered - served, room)
-        served_mean[step] = served.mean(axis=0)
+        arrivals = requests[:, step, None]
+        left = np.maximum(waiting + arrivals - capacity, 0.0)
+        waiting = np.minimum(left, room)
+        served_mean[step] = (arrivals - (left - waiting)).mean(axis=0)
     return make_monotone(multisets, served_mean)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from planner.budget import Budget
 from planner.errors import EngineError
+from planner.options import EngineOptions
 
 if TYPE_CHECKING:  # planner.problem imports numpy, which ``import planner`` must not
     from planner.plan import MigPlan
@@ -28,39 +29,71 @@ PAPER, PHYSICAL = "paper", "physical"
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
+    """An engine by name and model; ``takes`` names the fields of ``EngineOptions`` that mean something to it."""
+
+    name: str
     model: str
-    load: Callable[[], Engine]
+    load: Callable[[EngineOptions], Engine]
+    takes: tuple[str, ...] = ()
 
 
-def _milp(solver: str) -> Engine:
+def _exact(options: EngineOptions) -> Engine:  # noqa: ARG001
+    from planner.engines.exact import solve_exact  # noqa: PLC0415 (numba is heavy)
+
+    return solve_exact
+
+
+def _milp(options: EngineOptions) -> Engine:
     from planner.engines.milp import solve_milp  # noqa: PLC0415 (PuLP and HiGHS are heavy)
 
-    return partial(solve_milp, solver=solver)
+    return partial(solve_milp, solver=options.solver or "highs")
 
 
-def _greedy() -> Engine:
+def _paper_ilp(options: EngineOptions) -> Engine:
+    from planner.engines.paper_ilp import solve_paper_ilp  # noqa: PLC0415 (PuLP and HiGHS are heavy)
+
+    return partial(solve_paper_ilp, solver=options.solver or "highs", configs=options.configs or "all")
+
+
+def _greedy(options: EngineOptions) -> Engine:  # noqa: ARG001
     from planner.engines.greedy import solve_greedy  # noqa: PLC0415 (numpy is heavy)
 
     return solve_greedy
 
 
-def _physical() -> Engine:
+def _physical_greedy(options: EngineOptions) -> Engine:  # noqa: ARG001
+    from planner.engines.physical_greedy import solve_physical_greedy  # noqa: PLC0415 (numba is heavy)
+
+    return solve_physical_greedy
+
+
+def _static(options: EngineOptions) -> Engine:  # noqa: ARG001
+    from planner.engines.static import solve_static  # noqa: PLC0415 (numpy is heavy)
+
+    return solve_static
+
+
+def _physical(options: EngineOptions) -> Engine:  # noqa: ARG001
     from planner.engines.physical import solve_physical  # noqa: PLC0415 (numba is heavy)
 
     return solve_physical
 
 
-_ENGINES = {
-    "milp": _Entry(PAPER, partial(_milp, "highs")),
-    "milp-cbc": _Entry(PAPER, partial(_milp, "cbc")),
-    "greedy": _Entry(PAPER, _greedy),
-    "physical": _Entry(PHYSICAL, _physical),
-}
+_ENGINES = (
+    _Entry("exact", PAPER, _exact),
+    _Entry("milp", PAPER, _milp, takes=("solver",)),
+    _Entry("paper-ilp", PAPER, _paper_ilp, takes=("solver", "configs")),
+    _Entry("greedy", PAPER, _greedy),
+    _Entry("static", PAPER, _static),
+    _Entry("physical", PHYSICAL, _physical),
+    _Entry("greedy", PHYSICAL, _physical_greedy),
+    _Entry("static", PHYSICAL, _static),
+)
 
 
 def engine_names(model: str | None = None) -> tuple[str, ...]:
     """The engines that answer problems of ``model``, the default one first; all of them without a model."""
-    return tuple(name for name, entry in _ENGINES.items() if model in (None, entry.model))
+    return tuple(dict.fromkeys(entry.name for entry in _ENGINES if model in (None, entry.model)))
 
 
 def default_engine(model: str) -> str:
@@ -73,6 +106,8 @@ def solve(
     engine: str | None = None,
     budget: Budget | None = None,
     initial: MigPlan | None = None,
+    *,
+    options: EngineOptions | None = None,
 ) -> MigPlan:
     """A plan for ``problem``, or the status that says why there is none.
 
@@ -81,17 +116,24 @@ def solve(
         engine: One of :func:`engine_names`; the model's default if ``None``.
         budget: What may be spent; no limits if ``None``.
         initial: A plan of an earlier solve of a like problem, to start from; never required.
+        options: What only some engines know, such as a solver; an engine refuses what it does not take.
 
     Raises:
-        EngineError: Unknown engine, one of the other model, or a solver that is missing or failed.
+        EngineError: Unknown engine, one of the other model, an option that it does not take, or a
+            solver that is missing or failed.
     """
-    name = default_engine(problem.reconfiguration) if engine is None else engine
-    entry = _ENGINES.get(name)
-    if entry is None:
+    model, chosen = problem.reconfiguration, options or EngineOptions()
+    name = default_engine(model) if engine is None else engine
+    if name not in engine_names():
         raise EngineError(f"unknown engine {name!r}; known: {', '.join(engine_names())}")
-    if entry.model != problem.reconfiguration:
-        allowed = ", ".join(engine_names(problem.reconfiguration))
+    if name not in engine_names(model):
+        other = next(entry.model for entry in _ENGINES if entry.name == name)
         raise EngineError(
-            f"engine {name!r} answers {entry.model} problems; this one is {problem.reconfiguration}, for {allowed}"
+            f"engine {name!r} answers {other} problems; this one is {model}, for {', '.join(engine_names(model))}"
         )
-    return entry.load()(problem, budget or Budget(), initial)
+    entry = next(entry for entry in _ENGINES if (entry.name, entry.model) == (name, model))
+    foreign = [option for option in chosen.given if option not in entry.takes]
+    if foreign:
+        takes = ", ".join(entry.takes) or "no options"
+        raise EngineError(f"engine {name!r} does not take {', '.join(foreign)}; it takes {takes}")
+    return entry.load(chosen)(problem, budget or Budget(), initial)

@@ -51,18 +51,24 @@ class OperatingPoint:
 
 
 def operating_points(
-    profiles: ServiceProfiles, gpu: str, model: str, slo_s: float, batch: Chosen = "auto", processes: Chosen = "auto"
+    profiles: ServiceProfiles,
+    gpu: str,
+    model: str,
+    slo_s: float,
+    batch: Chosen = "auto",
+    processes: Chosen = "auto",
+    max_batch: int | None = None,
 ) -> Mapping[str, OperatingPoint]:
     """The best operating point of every profile that meets the SLO, by profile name; at least one.
 
     Where rates are equal the shorter batch latency wins. A profile on which the chosen batch and
-    processes never ran, or never met the SLO, is absent.
+    processes never ran, or never met the SLO, is absent. Batches above ``max_batch`` are not considered.
 
     Raises:
         ProfileTableError: Unknown GPU or model, or a batch or process count that never ran on any profile.
         UnmetSloError: No profile meets the SLO; names the smallest SLO that one would meet, and which.
     """
-    rows = _chosen_rows(profiles, gpu, model, batch, processes)
+    rows = _chosen_rows(profiles, gpu, model, batch, processes, max_batch)
     meeting = [row for row in rows if BATCHES_PER_SLO * row.latency_s <= slo_s]
     if not meeting:
         raise UnmetSloError(_unmet(profiles, min(rows, key=lambda row: row.latency_s), slo_s))
@@ -89,14 +95,23 @@ def _preference(row: ServiceRow) -> tuple[float, float, int]:
     return (row.throughput_rps, -row.latency_s, -row.processes)
 
 
-def _chosen_rows(profiles: ServiceProfiles, gpu: str, model: str, batch: Chosen, processes: Chosen) -> list[ServiceRow]:
+def _chosen_rows(
+    profiles: ServiceProfiles, gpu: str, model: str, batch: Chosen, processes: Chosen, max_batch: int | None
+) -> list[ServiceRow]:
     rows = profiles.of(gpu, model)
-    found = [row for row in rows if batch in ("auto", row.batch) and processes in ("auto", row.processes)]
+    found = [
+        row
+        for row in rows
+        if batch in ("auto", row.batch)
+        and processes in ("auto", row.processes)
+        and (max_batch is None or row.batch <= max_batch)
+    ]
     if not found:
         batches = ", ".join(map(str, sorted({row.batch for row in rows})))
         counts = ", ".join(map(str, sorted({row.processes for row in rows})))
+        limit = "" if max_batch is None else f" (at most {max_batch})"
         raise ProfileTableError(
-            f"{profiles.name}: {model} on {gpu} fits no instance with batch {batch} and processes {processes}; "
+            f"{profiles.name}: {model} on {gpu} fits no instance with batch {batch}{limit} and processes {processes}; "
             f"it has batches {batches} and processes {counts}, not every pair of them"
         )
     return found

@@ -1,8 +1,9 @@
-"""Who holds which memory slice, as a strip of coloured characters: the first letters of tenants, ``·`` where idle."""
+"""Who holds which memory slice, as a strip of coloured characters: one letter a tenant, ``·`` where idle."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from string import ascii_uppercase
 
 from rich.text import Text
 
@@ -16,12 +17,11 @@ IDLE = "·"
 
 
 def tenant_letters(names: Sequence[str]) -> tuple[str, ...]:
-    """One letter a tenant: its first letter or digit that no other tenant has, else its number."""
-    taken: list[str] = []
-    for number, name in enumerate(names, start=1):
-        own = (char for char in name.upper() if char.isalnum() and char not in taken)
-        taken.append(next(own, str(number)))
-    return tuple(taken)
+    """One capital letter a tenant: the first of its name where those differ, else one after the other from A."""
+    firsts = [name[0].upper() for name in names]
+    if len(set(firsts)) == len(names) and all(first.isascii() and first.isalpha() for first in firsts):
+        return tuple(firsts)
+    return tuple(ascii_uppercase[: len(names)])
 
 
 def layout_strip(layout: OwnedLayout[Owner], names: Sequence[str], memory_slices: int) -> Text:

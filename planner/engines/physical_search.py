@@ -24,7 +24,7 @@ from executor.mig import Placement
 from planner.budget import Budget
 from planner.engines.meter import Meter
 from planner.engines.physical_bounds import MAX_STEPS, BoundedSchedules, Bounds
-from planner.engines.physical_greedy import PlacedSchedule, greedy_schedule
+from planner.engines.physical_greedy import PlacedSchedule, greedy_schedule, static_schedule
 from planner.engines.physical_moves import SHIFTS, inserted, promising, with_training
 from planner.engines.physical_prices import PhysicalPrices
 from planner.engines.physical_program import Program
@@ -130,7 +130,7 @@ class Search:
         """Search from ``seeds``; never ends worse than greedy or the ``known`` placed schedules."""
         for schedule, places in known:
             self._try(schedule, places)
-        floor = None if self._is_over else greedy_schedule(self.terms, self.placed)
+        floor = None if self._is_over else static_schedule(self.terms) or greedy_schedule(self.terms, self.placed)
         if floor is not None:
             self._try(floor.schedule, floor.places)
         bounds = Bounds(self.terms, self.counted)

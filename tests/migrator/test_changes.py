@@ -76,3 +76,10 @@ def test_a_shifted_state_tells_the_same_from_later_on() -> None:
     assert later.held == (HeldInstance(at("2g.20gb@0"), "a", 2),)
     assert later.retrainings == (RunningRetraining(at("1g.10gb@5"), "b", 4),)
     assert later.next_epoch_step == 3
+
+
+def test_a_retraining_that_was_in_progress_is_not_begun_again() -> None:
+    running = Lifetime(at("1g.10gb@4"), TRAINING, 0, 0, 30)
+    opening = changes_of(plan_of(Lifetime(at("2g.20gb@0"), A, 0, 0, 100), running), 0.0, 1.0)[0]
+    assert opening.layout.owner(at("1g.10gb@4")) == TRAINING
+    assert [str(placement) for placement, _ in opening.promised_s] == ["2g.20gb@0"]

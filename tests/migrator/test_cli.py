@@ -38,7 +38,7 @@ def only_tenant(**changes: object) -> list[dict[str, object]]:
 
 
 def test_importing_the_command_line_brings_in_nothing_heavy() -> None:
-    heavy = "{'numpy', 'numba', 'pulp', 'torch', 'highspy', 'pandas'}"
+    heavy = "{'numpy', 'numba', 'pulp', 'plotly', 'torch', 'highspy', 'pandas'}"
     code = f"import sys, migrator.cli; sys.exit(str({heavy} & set(sys.modules)) if {heavy} & set(sys.modules) else 0)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -111,13 +111,30 @@ def test_layouts_table_names_every_placement(call) -> None:
     assert "1g.6gb@0 1g.6gb@1 2g.12gb@2" in out
 
 
-@pytest.mark.parametrize("engine", ["milp", "milp-cbc", "greedy"])
+@pytest.mark.parametrize(
+    "engine",
+    ["exact", "milp", "milp --solver cbc", "paper-ilp", "paper-ilp --solver cbc --configs paper12", "greedy", "static"],
+)
 def test_a_planned_problem_passes_verify(call, tmp_path: Path, engine: str) -> None:
-    problem = write_problem(tmp_path)
-    code, out, _ = call("plan", "--problem", problem, "--engine", engine, "--json", "--out", tmp_path / "plan.json")
+    problem, plan_file = write_problem(tmp_path), tmp_path / "plan.json"
+    code, out, _ = call("plan", "--problem", problem, "--engine", *engine.split(), "--json", "--out", plan_file)
     assert code == 0
     assert json.loads(out) == json.loads((tmp_path / "plan.json").read_text())
     assert call("verify", tmp_path / "plan.json", problem)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("engine", "message"),
+    [
+        ("milp --solver cplex", "unknown solver 'cplex'; known: highs, cbc, gurobi"),
+        ("paper-ilp --configs paper14", "unknown configs 'paper14'; known: paper12, all"),
+        ("greedy --solver cbc", "engine 'greedy' does not take solver"),
+    ],
+)
+def test_an_engine_that_cannot_do_what_is_asked_is_told_in_one_line(call, tmp_path, engine: str, message: str) -> None:
+    code, out, err = call("plan", "--problem", write_problem(tmp_path), "--engine", *engine.split())
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
 
 
 def test_a_plan_is_shown_as_a_table(call, tmp_path: Path) -> None:

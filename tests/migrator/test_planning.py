@@ -2,11 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.planning import accuracy_at_start
+from migrator.assembly import Setting, assemble
+from migrator.config import validate_config
+from migrator.planning import Solving, accuracy_at_start, plan_through
+from planner.problem import Reconfiguration
 from workloads.latency import LatencyCurve
 from workloads.operating_point import OperatingPoint
 from workloads.tenants import Tenant, WindowAccuracy
 from workloads.worker_start import WorkerStart
+
+from .conftest import SMALL, changed
 
 BEFORE = (0.6, 0.8, 0.5, 0.9, 0.7)
 
@@ -48,3 +53,36 @@ def test_a_skipped_last_retraining_is_missed_for_good() -> None:
 
 def test_a_tenant_that_is_never_retrained_follows_before() -> None:
     assert [accuracy_at_start(tenant(0), window, -1) for window in range(5)] == list(BEFORE)
+
+
+def setting() -> Setting:
+    return assemble(validate_config(changed(SMALL, {"window_s": 30}), "small.yaml"), "small.yaml")
+
+
+PAPER = Solving(Reconfiguration.PAPER, "greedy")
+
+
+def test_the_windows_before_the_last_are_planned_as_a_run_does_it() -> None:
+    as_run = plan_through(setting(), 1)
+    otherwise = plan_through(setting(), 1, Solving(engine="greedy"))
+    assert [planned.plan.engine for planned in otherwise] == ["physical", "greedy"]
+    assert otherwise[0].plan.lifetimes == as_run[0].plan.lifetimes
+    assert otherwise[1].problem.initial == as_run[1].problem.initial
+
+
+def test_a_paper_window_starts_from_the_profiles_held() -> None:
+    first, second = plan_through(setting(), 1, PAPER)
+    assert second.problem.paper_initial is not None
+    held = {
+        name: sorted(item.placement.profile.name for item in first.next_state.held if item.tenant == name)
+        for name in ("vision", "language")
+    }
+    assert {name: sorted(names) for name, names in second.problem.paper_initial.held.items()} == held
+    assert second.is_planned
+
+
+def test_a_paper_retraining_takes_its_start_up_as_well() -> None:
+    physical, paper = (plan_through(setting(), 0, how)[0].problem.tenants[0] for how in (None, PAPER))
+    assert physical.retraining_start_s is not None
+    with_start_s = {name: s + physical.retraining_start_s for name, s in physical.options[0].time_s.items()}
+    assert dict(paper.options[0].time_s) == pytest.approx(with_start_s)

@@ -84,10 +84,16 @@ def _place(placement: Placement) -> Place:
 
 
 class HeldSets:
-    """Every set of (placement, tenant) that fits the GPU and gives each tenant what its smallest profile asks."""
+    """Every set of (placement, tenant) that fits the GPU and gives each tenant what its smallest profile asks.
+
+    With it what is asked for again and again: each tenant's warm-up in steps, and what a step earns.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self._gpu = problem.gpu
+        self._problem = problem
+        self._earned: dict[tuple[object, ...], float] = {}
+        self.warm_ups = [_warm_up(problem, tenant) for tenant in problem.tenants]
         pairs = [
             ((profile.name, start), m)
             for m, tenant in enumerate(problem.tenants)
@@ -101,6 +107,14 @@ class HeldSets:
         tenants = range(len(problem.tenants))
         self._all = {held for held in fitting if all(_has_large_one(problem, m, held) for m in tenants)}
         self._beside: dict[tuple[Place, ...], set[Held]] = {}
+
+    def goodput(self, state: State, s: int) -> float:
+        """Rule 5 for step s."""
+        levels = tuple(one.level if one.state == "done" else 0 for one in state.progress)
+        key = (s, state.held, state.warming, levels)
+        if key not in self._earned:
+            self._earned[key] = _goodput(self._problem, state.held, state.warming, levels, s)
+        return self._earned[key]
 
     def beside(self, busy: tuple[Place, ...]) -> set[Held]:
         """Those that fit beside the retrainings' placements."""
@@ -133,19 +147,21 @@ def _ways_to_go_on(problem: Problem, held_sets: HeldSets, state: State, s: int) 
     for progress in product(*(_retraining_ways(problem, m, one, s) for m, one in enumerate(state.progress))):
         fitting = held_sets.beside(tuple(one.place for one in progress if one.place is not None))
         for held in fitting if is_free else fitting & {state.held}:
-            now = _entered(problem, state, held, progress, s)
-            yield now, _goodput(problem, now, s)
+            now = _entered(problem, held_sets.warm_ups, state, held, progress, s)
+            yield now, held_sets.goodput(now, s)
 
 
-def _entered(problem: Problem, state: State, held: Held, progress: tuple[Progress, ...], s: int) -> State:
+def _entered(
+    problem: Problem, warm_ups: list[int], state: State, held: Held, progress: tuple[Progress, ...], s: int
+) -> State:
     if s == 0 and problem.physical_initial is None:
         return State(held, frozenset(), 0, progress)
     kept = set(_places(held & state.held))
     warming = {(place, serve) for place, serve in state.warming if place in kept and serve > s}
-    warming |= {(place, s + _warm_up(problem, problem.tenants[m])) for place, m in held - state.held}
+    warming |= {(place, s + warm_ups[m]) for place, m in held - state.held}
     next_epoch_step = state.next_epoch_step
     if held != state.held:
-        next_epoch_step = s + max(_warm_up(problem, tenant) for tenant in problem.tenants)
+        next_epoch_step = s + max(warm_ups)
     # From the next step on all steps before it are the same.
     return State(held, frozenset(warming), next_epoch_step if next_epoch_step > s + 1 else 0, progress)
 
@@ -167,15 +183,16 @@ def _retraining_ways(problem: Problem, m: int, one: Progress, s: int) -> list[Pr
     return ways
 
 
-def _goodput(problem: Problem, state: State, s: int) -> float:
+def _goodput(
+    problem: Problem, held: Held, warm: frozenset[tuple[Place, int]], levels: tuple[int, ...], s: int
+) -> float:
     """Rule 5: what serves at step s, that is, what is held and does not warm."""
-    warming = {place for place, serve in state.warming if serve > s}
+    warming = {place for place, serve in warm if serve > s}
     total = 0.0
     for m, tenant in enumerate(problem.tenants):
-        serving = [place[0] for place, owner in state.held if owner == m and place not in warming]
+        serving = [place[0] for place, owner in held if owner == m and place not in warming]
         capacity = problem.step_s * sum(tenant.capability_rps[name] for name in serving)
-        level = state.progress[m].level if state.progress[m].state == "done" else 0
-        accuracy = tenant.accuracy_before if level == 0 else tenant.options[level - 1].accuracy_after
+        accuracy = tenant.accuracies[levels[m]]
         total += tenant.weight * accuracy * min(float(tenant.arrivals_rps[s]) * problem.step_s, capacity)
     return total
 

@@ -35,6 +35,17 @@ def paper_problem(seed: int) -> Problem:
     return Problem(gpu, step_s, n_steps, Reconfiguration.PAPER, tenants, initial=initial)
 
 
+def short_paper_problem(seed: int) -> Problem:
+    """One to three tenants on an A30, 2 to 4 steps, every other one with an initial state: all plans can be listed."""
+    rng = np.random.default_rng([seed, 3])
+    gpu = gpu_model("a30-24gb")
+    n_tenants = int(rng.choice([1, 2, 3], p=[0.2, 0.5, 0.3]))
+    step_s, n_steps = float(rng.choice([1.0, 5.0])), int(rng.choice([2, 3, 4], p=[0.2, 0.3, 0.5]))
+    tenants = tuple(_tenant(rng, gpu, index, n_tenants, step_s, n_steps) for index in range(n_tenants))
+    initial = _paper_state(rng, gpu, tenants) if rng.random() < 1 / 2 else None
+    return Problem(gpu, step_s, n_steps, Reconfiguration.PAPER, tenants, initial=initial)
+
+
 def _steps(rng: np.random.Generator) -> tuple[float, int]:
     step_s = float(rng.choice([0.3, 1.0, 5.0], p=[0.25, 0.5, 0.25]))
     return step_s, int(rng.integers(7, 9) if step_s == 0.3 else rng.integers(4, 9))
@@ -116,11 +127,12 @@ def _paper_state(rng: np.random.Generator, gpu: GpuModel, tenants: tuple[TenantT
     return PaperState(held)
 
 
-def physical_problem(seed: int, n_steps: int | None = None) -> Problem:
-    """Two tenants (now and then one) on an A30 with at most 6 steps and a warm-up of one or two of them."""
+def physical_problem(seed: int, n_steps: int | None = None, n_tenants: int | None = None) -> Problem:
+    """Two tenants (now and then one, or as many as asked) on an A30 with a warm-up of one or two of at most 6 steps."""
     rng = np.random.default_rng([seed, 2])
     gpu = gpu_model("a30-24gb")
-    n_tenants = int(rng.choice([1, 2], p=[0.2, 0.8]))
+    drawn = int(rng.choice([1, 2], p=[0.2, 0.8]))
+    n_tenants = drawn if n_tenants is None else n_tenants
     n_steps = int(rng.integers(3, 7)) if n_steps is None else n_steps
     tenants = []
     for index in range(n_tenants):

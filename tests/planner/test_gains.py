@@ -80,7 +80,7 @@ def test_expected_gains_are_the_mean_over_paths_not_the_gain_of_the_mean() -> No
         assert table.steady[1, :, k].tolist() == pytest.approx((2 * 0.8 * served).tolist())
 
 
-def test_carry_over_serves_what_waits_and_still_meets_its_deadline() -> None:
+def test_carry_over_loses_only_what_waits_in_vain() -> None:
     problem = problem_of(capability_rps={"2g.10gb": 90.0})
     paths = paths_of(problem)
     table = carry_over_gains(problem, [paths], [SLACK])[0]
@@ -88,9 +88,9 @@ def test_carry_over_serves_what_waits_and_still_meets_its_deadline() -> None:
     for path in paths:
         waiting = 0.0
         for step, rate in enumerate(path):
-            answered = min(waiting + rate * 0.5, 45.0)
-            waiting = min(waiting + rate * 0.5 - answered, 90.0 * 0.1)
-            served[step] += answered / len(paths)
+            too_late = max(0.0, waiting + rate * 0.5 - 45.0 - 90.0 * 0.1)
+            waiting = min(max(0.0, waiting + rate * 0.5 - 45.0), 90.0 * 0.1)
+            served[step] += (rate * 0.5 - too_late) / len(paths)
     assert table.steady[0, :, table.column[1,]].tolist() == pytest.approx((2 * 0.5 * served).tolist())
 
 
@@ -98,6 +98,22 @@ def test_carry_over_without_slack_is_the_expected_gain() -> None:
     problem, paths = problem_of(), [paths_of(problem_of())]
     carried = carry_over_gains(problem, paths, [dict.fromkeys(CAPABILITY, 0.0)])[0]
     assert np.allclose(carried.steady, expected_gains(problem, paths)[0].steady, rtol=1e-12)
+
+
+def test_what_is_served_later_counts_where_it_arrives_and_no_request_counts_twice() -> None:
+    problem = problem_of(capability_rps={"1g.5gb": 40.0}, arrivals_rps=(46.0, 30.0, 0.0, 0.0))
+    table = carry_over_gains(problem, [problem.tenants[0].arrivals_rps[None]], [{"1g.5gb": 1.0}])[0]
+    # 3 of the 23 requests of step 0 wait for step 1; whichever multisets a plan holds, they count once, in step 0.
+    assert table.steady[0, :, table.column[1, 0]].tolist() == pytest.approx([23.0, 15.0, 0.0, 0.0])
+    assert table.steady[0].max(axis=1).tolist() == pytest.approx([23.0, 15.0, 0.0, 0.0])
+
+
+def test_carry_over_is_worth_between_what_is_served_at_once_and_what_arrives() -> None:
+    problem, paths = problem_of(), [paths_of(problem_of())]
+    carried, at_once = carry_over_gains(problem, paths, [SLACK])[0], expected_gains(problem, paths)[0]
+    most = 2.0 * 0.8 * 0.5 * paths[0].mean(axis=0)[:, None]
+    assert (carried.steady >= at_once.steady - 1e-12).all()
+    assert (carried.steady[1] <= most + 1e-12).all()
 
 
 def test_carry_over_gains_never_fall_for_a_superset() -> None:

@@ -10,6 +10,7 @@ from windows import tenant, window
 
 import planner
 from planner.errors import EngineError
+from planner.options import EngineOptions
 from planner.plan import Status
 from planner.problem import Reconfiguration
 from planner.solve import default_engine, engine_names, solve
@@ -32,8 +33,8 @@ def test_an_unknown_name_is_no_attribute_of_the_package() -> None:
         _ = planner.nothing
 
 
-def test_milp_answers_paper_problems_unless_told_otherwise() -> None:
-    assert planner.solve(window(tenant(retraining_s={}))).engine == "milp"
+def test_the_default_engine_answers_unless_told_otherwise() -> None:
+    assert planner.solve(window(tenant(retraining_s={}))).engine == default_engine("paper")
 
 
 @pytest.mark.parametrize("engine", engine_names("paper"))
@@ -50,15 +51,26 @@ def test_every_paper_engine_says_why_there_is_no_plan(engine: str) -> None:
 
 
 def test_an_unknown_engine_is_told_with_those_known() -> None:
-    with pytest.raises(EngineError, match="unknown engine 'mlip'; known: milp, milp-cbc, greedy, physical"):
+    with pytest.raises(EngineError, match=f"unknown engine 'mlip'; known: {', '.join(engine_names())}$"):
         solve(window(), engine="mlip")
 
 
 def test_an_engine_of_the_other_model_is_told() -> None:
-    with pytest.raises(EngineError, match="'milp' answers paper problems; this one is physical, for physical"):
+    message = f"'milp' answers paper problems; this one is physical, for {', '.join(engine_names('physical'))}$"
+    with pytest.raises(EngineError, match=message):
         solve(window(model=Reconfiguration.PHYSICAL), engine="milp")
 
 
 @pytest.mark.parametrize("model", Reconfiguration)
 def test_every_model_has_a_default_engine(model: Reconfiguration) -> None:
-    assert default_engine(model) == {"paper": "milp", "physical": "physical"}[model]
+    assert default_engine(model) == engine_names(model)[0]
+
+
+def test_an_option_that_the_engine_does_not_take_is_told() -> None:
+    with pytest.raises(EngineError, match=r"engine 'milp' does not take configs; it takes solver$"):
+        solve(window(), engine="milp", options=EngineOptions(configs="all"))
+
+
+def test_an_engine_without_options_refuses_them() -> None:
+    with pytest.raises(EngineError, match=r"engine 'greedy' does not take solver; it takes no options$"):
+        solve(window(), engine="greedy", options=EngineOptions(solver="cbc"))

@@ -91,6 +91,22 @@ def test_a_batch_or_process_count_that_never_ran_is_refused_with_what_did(
         operating_points(shipped_profiles(), GPU, "resnet50", 1.0, batch, processes)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("max_batch", [1, 4, 64])
+def test_a_limit_on_batches_leaves_the_best_of_those_below_it(max_batch: int) -> None:
+    rows = tuple(row for row in shipped_profiles().rows if row.batch <= max_batch)
+    below = ServiceProfiles("below", rows)
+    limited = operating_points(shipped_profiles(), GPU, "resnet50", 0.15, max_batch=max_batch)
+    unlimited = operating_points(below, GPU, "resnet50", 0.15)
+    assert {name: point.rate_rps for name, point in limited.items()} == {
+        name: point.rate_rps for name, point in unlimited.items()
+    }
+
+
+def test_a_chosen_batch_above_the_limit_is_refused_naming_both() -> None:
+    with pytest.raises(ProfileTableError, match=r"with batch 8 \(at most 4\)"):
+        operating_points(shipped_profiles(), GPU, "resnet50", 1.0, batch=8, max_batch=4)
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_an_unmet_slo_names_the_least_that_would_do(model: str) -> None:
     with pytest.raises(UnmetSloError, match=r"meets an SLO of 1 ms on no profile .* ms or more would do, on \dg") as e:

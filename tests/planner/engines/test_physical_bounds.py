@@ -23,7 +23,7 @@ def counted(search, schedule):
     return search.counted.value(schedule, [item.profile for item in schedule])
 
 
-def bounded(search, bounds):
+def bounded(bounds):
     for ways in bounds.of_pair(bounds.actors()):
         for index, bound in enumerate(ways.bounds):
             yield ways.schedule(index), bound
@@ -33,14 +33,14 @@ def bounded(search, bounds):
 def test_no_schedule_is_worth_more_than_its_bound(seed):
     search = search_of(seed)
     bounds = Bounds(search.terms, search.counted)
-    assert all(counted(search, schedule) <= bound + 1e-9 for schedule, bound in bounded(search, bounds))
+    assert all(counted(search, schedule) <= bound + 1e-9 for schedule, bound in bounded(bounds))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_relaxed_bound_is_above_every_schedule(seed):
     search = search_of(seed)
     bounds = Bounds(search.terms, search.counted)
-    assert all(bound <= bounds.relaxed() + 1e-9 for _, bound in bounded(search, bounds))
+    assert all(bound <= bounds.relaxed() + 1e-9 for _, bound in bounded(bounds))
 
 
 def both_may_retrain(seed):

@@ -1,0 +1,104 @@
+"""``migrator whatif``: a config's window planned at every point of a grid, several at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from forecaster.known import HINDSIGHT
+from migrator.cases import Case, cases_of, check
+from migrator.config import Config, read_config
+from migrator.console import output, print_json, progress
+from migrator.errors import InfeasibleError, MigratorError
+from migrator.grid import read_grid, shown_point
+from migrator.parallel import Processes, n_cores
+from migrator.reporters.whatif_files import sweep_to_csv, sweep_to_json
+from migrator.reporters.whatif_live import GridView
+from migrator.reporters.whatif_plot import require_plotly, sweep_to_html
+from migrator.reporters.whatif_text import print_sweep
+from migrator.whatif import Outcome, Sweep, outcome_of
+
+
+def whatif_command(
+    config_path: Path,
+    *,
+    vary: Sequence[str],
+    known_arrivals: bool,
+    time_limit_s: float | None,
+    jobs: int | None,
+    out: Path | None,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Print what the config's window is expected to come to at every point, and write it where asked.
+
+    Raises:
+        GridError: Something cannot be varied so; nothing is solved then.
+        ConfigError: The config cannot be used, as it is or at some point; nothing is solved then.
+        InfeasibleError: No point has a plan; the table is printed (and written) all the same.
+    """
+    grid = read_grid(vary)
+    _check_files(out, plot)
+    config = read_config(config_path)
+    if known_arrivals:
+        config = config.model_copy(update={"forecast": config.forecast.model_copy(update={"method": "known"})})
+    cases = cases_of(grid, config, str(config_path), time_limit_s)
+    outcomes = _outcomes(cases, min(jobs or n_cores(), len(cases)))
+    sweep = Sweep(config.name, _forecast_name(config), grid, outcomes)
+    if as_json:
+        print_json(sweep_to_json(sweep))
+    else:
+        print_sweep(sweep, output())
+    if out is not None:
+        _write("--out", out, _for_programs(sweep, out.suffix))
+    if plot is not None:
+        _write("--plot", plot, sweep_to_html(sweep))
+    _require_a_plan(sweep)
+
+
+def _outcomes(cases: Sequence[Case], n_processes: int) -> tuple[Outcome, ...]:
+    """What became of the cases, in their order, whichever was done first."""
+    different = list({case.config.model_dump_json(): case for case in reversed(cases)}.values())[::-1]
+    outcomes: dict[int, Outcome] = {}
+    with Processes(n_processes) as processes, GridView(len(cases), n_processes, progress()) as view:
+        for n_done, _ in enumerate(processes.each(check, different), start=1):
+            view.checking(n_done, len(different))
+        view.checked()
+        for index, outcome in processes.each(outcome_of, cases):
+            outcomes[index] = outcome
+            view.planned(outcome)
+    return tuple(outcomes[index] for index in range(len(cases)))
+
+
+def _for_programs(sweep: Sweep, suffix: str) -> str:
+    return sweep_to_csv(sweep) if suffix == ".csv" else json.dumps(sweep_to_json(sweep), indent=2, allow_nan=False)
+
+
+def _forecast_name(config: Config) -> str:
+    return HINDSIGHT if config.forecast.method == "known" else config.forecast.method
+
+
+def _check_files(out: Path | None, plot: Path | None) -> None:
+    """Refuse, before anything is solved, what could not be written after it."""
+    if out is not None and out.suffix not in (".json", ".csv"):
+        raise MigratorError(f"--out {out}: a name that ends in .json or .csv is needed")
+    for option, path in (("--out", out), ("--plot", plot)):
+        if path is not None and not path.parent.is_dir():
+            raise MigratorError(f"{option} {path}: there is no folder {path.parent}")
+    if plot is not None:
+        require_plotly()
+
+
+def _write(option: str, path: Path, text: str) -> None:
+    try:
+        path.write_text(text if text.endswith("\n") else text + "\n", "utf-8")
+    except OSError as error:
+        raise MigratorError(f"{option} {path}: cannot be written: {error.strerror or error}") from None
+
+
+def _require_a_plan(sweep: Sweep) -> None:
+    if all(outcome.goodput is None for outcome in sweep.outcomes):
+        first = sweep.outcomes[0]
+        kind = MigratorError if all(outcome.status == "failed" for outcome in sweep.outcomes) else InfeasibleError
+        raise kind(f"no point of the grid has a plan; at {shown_point(first.point)}: {first.reason}")

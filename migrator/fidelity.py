@@ -1,0 +1,226 @@
+"""How near a plan's promise comes to what the request simulation then makes of it, window by window.
+
+Both sides are *expected* goodput: what is answered in time, times the accuracy at that moment. The luck
+of single answers, which a run draws, is left out. Loss is what arrives and is not answered in time.
+
+Plans promise the start of workers cautiously, as if every instance of the GPU started one at once, so
+in general more comes of them than they say. :func:`measured` can also have every worker start exactly
+when the plan says; what differs then is the plan's picture of queues and changes alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from executor.gpu import GpuInstance
+from executor.mig import OwnedLayout, Placement
+from migrator import events
+from migrator.apply import Applier, Workers
+from migrator.assembly import FloatArray, Setting, simulated_applier
+from migrator.config import config_yaml
+from migrator.loop import Loop
+from migrator.planning import PlannedWindow, accuracy_at_start, plan_window, require_plan
+from migrator.runlog import Event, ReadLog, RunLog, read_log
+from planner.gains import gain_tables
+from planner.plan import MigPlan
+from planner.problem import Owner, Problem, Task
+from workloads.tally import Totals
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a plan says of some tenants in a window, and what came of it; requests, and goodput with weights.
+
+    Attributes:
+        arrivals: Requests of the seconds that the plan covers.
+        expected_goodput: By the plan.
+        achieved_goodput: In the simulation.
+        expected_lost: Arrivals not answered in time, by the plan.
+        achieved_lost: In the simulation.
+    """
+
+    arrivals: float = 0.0
+    expected_goodput: float = 0.0
+    achieved_goodput: float = 0.0
+    expected_lost: float = 0.0
+    achieved_lost: float = 0.0
+
+    def __add__(self, other: Promise) -> Promise:
+        return Promise(
+            self.arrivals + other.arrivals,
+            self.expected_goodput + other.expected_goodput,
+            self.achieved_goodput + other.achieved_goodput,
+            self.expected_lost + other.expected_lost,
+            self.achieved_lost + other.achieved_lost,
+        )
+
+    @property
+    def goodput_excess(self) -> float:
+        """By what share of the achieved goodput the plan promised too much; negative where too little."""
+        return (self.expected_goodput - self.achieved_goodput) / max(self.achieved_goodput, 1e-9)
+
+    @property
+    def lost_excess(self) -> float:
+        """By how many requests the plan feared too much loss; negative where too little."""
+        return self.expected_lost - self.achieved_lost
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFidelity:
+    """One window: its plan's status, and a promise for each tenant in order."""
+
+    window: int
+    status: str
+    tenants: tuple[Promise, ...]
+
+    @property
+    def total(self) -> Promise:
+        """All tenants together."""
+        return sum(self.tenants, Promise())
+
+
+def measured(setting: Setting, *, start_as_planned: bool = False) -> tuple[WindowFidelity, ...]:
+    """Run the setting and hold each window against its plan.
+
+    With ``start_as_planned`` no worker is ready before its plan says so.
+
+    Raises:
+        InfeasibleError: Window 0 has no plan.
+    """
+    first = plan_window(setting, 0, None, [accuracy_at_start(tenant, 0, -1) for tenant in setting.tenants])
+    require_plan(first)
+    promises = _Promises(setting.config.window_s, setting.config.step_s)
+    around = partial(_StartAsPlanned, promises) if start_as_planned else None
+    applier = simulated_applier(setting, -first.problem.epoch_steps * setting.config.step_s, around)
+    log = _run(setting, first, applier, promises)
+    finished = {event["window"]: event for event in log.of_kind("window_finished")}
+    return tuple(
+        WindowFidelity(
+            planned.window,
+            planned.plan.status.value,
+            tuple(
+                _promise(setting, planned, index, finished[planned.window], log.of_kind("change"))
+                for index in range(len(setting.tenants))
+            ),
+        )
+        for planned in promises.windows
+    )
+
+
+def _run(setting: Setting, first: PlannedWindow, applier: Applier, promises: _Promises) -> ReadLog:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "run"
+        with RunLog(path, config_yaml(setting.config)) as log:
+            log.append("run_started", events.run_started(setting))
+            Loop(setting, applier, log, promises).run(first)
+        return read_log(path)
+
+
+class _Promises:
+    """A view that keeps the plans as they are made."""
+
+    def __init__(self, window_s: float, step_s: float) -> None:
+        self.windows: list[PlannedWindow] = []
+        self._window_s = window_s
+        self._step_s = step_s
+
+    def planning(self, window: int) -> None:
+        """Nothing to keep yet."""
+
+    def planned(self, planned: PlannedWindow) -> None:
+        """Keep the plan."""
+        self.windows.append(planned)
+
+    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner]) -> None:
+        """Nothing: the log has it."""
+
+    def settled(self, window: int, totals: Totals) -> None:
+        """Nothing: the log has it."""
+
+    def ready_s(self, placement: Placement, owner: Owner, begin_s: float) -> float:
+        """When the latest plan lets the instance that was begun last before ``begin_s`` serve; −∞ if it has none."""
+        planned = self.windows[-1]
+        start_s = planned.window * self._window_s + planned.plan_from_step * self._step_s
+        own = [item for item in planned.plan.lifetimes if (item.placement, item.owner) == (placement, owner)]
+        begun = [item for item in own if start_s + item.create_step * self._step_s <= begin_s]
+        last = max(begun, key=lambda item: item.create_step, default=None)
+        return -math.inf if last is None else start_s + last.serve_step * self._step_s
+
+
+class _StartAsPlanned:
+    """Workers that wait until their plan says that they are ready."""
+
+    def __init__(self, promises: _Promises, workers: Workers) -> None:
+        self._promises = promises
+        self._workers = workers
+
+    def start(self, instance: GpuInstance, owner: Owner, begin_s: float, n_at_once: int) -> float:
+        """When the worker is ready: not before the plan says."""
+        ready_s = self._workers.start(instance, owner, begin_s, n_at_once)
+        return max(ready_s, self._promises.ready_s(instance.placement, owner, begin_s))
+
+    def stop(self, instance: GpuInstance, owner: Owner) -> None:
+        """End the worker."""
+        self._workers.stop(instance, owner)
+
+
+def _promise(
+    setting: Setting, planned: PlannedWindow, index: int, finished: Event, changes: Sequence[Event]
+) -> Promise:
+    tenant, step_s = setting.tenants[index], setting.config.step_s
+    goodput, served = expected_by_step(planned.problem, planned.plan, index)
+    first_second = math.ceil(planned.plan_from_step * step_s - 1e-9)
+    counts = finished["tenants"][tenant.name]
+    in_time = np.array(counts["in_time"], dtype=np.float64)[first_second:]
+    accuracy = _accuracy_by_second(setting, planned, index, changes)[first_second:]
+    arrivals = float(sum(counts["arrivals"][first_second:]))
+    return Promise(
+        arrivals=arrivals,
+        expected_goodput=float(goodput.sum()),
+        achieved_goodput=tenant.weight * float(in_time @ accuracy),
+        expected_lost=float(planned.problem.tenants[index].arrivals_rps.sum()) * step_s - float(served.sum()),
+        achieved_lost=arrivals - float(in_time.sum()),
+    )
+
+
+def expected_by_step(problem: Problem, plan: MigPlan, index: int) -> tuple[FloatArray, FloatArray]:
+    """What a ``physical`` plan expects of one tenant: (goodput with weight, requests answered in time), each by step.
+
+    Shapes: both ``(n_steps,)``. A tenant of weight 0 or accuracy 0 has its requests counted as unanswered.
+    """
+    tenant, steps = problem.tenants[index], np.arange(problem.n_steps)
+    table = gain_tables(problem)[index]
+    counts = np.zeros((problem.n_steps, len(problem.profile_names)), dtype=np.int64)
+    levels = np.zeros(problem.n_steps, dtype=np.int64)
+    for item in plan.lifetimes:
+        if item.owner == Owner(tenant.name, Task.INFERENCE):
+            counts[item.serve_step : item.end_step, problem.profile_names.index(item.placement.profile.name)] += 1
+        elif item.owner == Owner(tenant.name, Task.RETRAINING):
+            options = [option.name for option in tenant.options]
+            levels[item.end_step :] = 1 if item.option is None else 1 + options.index(item.option)
+    columns = [table.column[tuple(row)] for row in counts.tolist()]
+    goodput = table.steady[levels, steps, columns]
+    worth = tenant.weight * np.array(tenant.accuracies)[levels]
+    return goodput, np.divide(goodput, worth, out=np.zeros_like(goodput), where=worth > 0)
+
+
+def _accuracy_by_second(setting: Setting, planned: PlannedWindow, index: int, changes: Sequence[Event]) -> FloatArray:
+    """The accuracy in each second of the window as it was in the simulation, ``(window_s,)``.
+
+    The second in which a retraining ends has the mean of both.
+    """
+    tenant, window_s = setting.tenants[index], setting.config.window_s
+    started = [item for event in changes if event["window"] == planned.window for item in event["started"]]
+    ends_s = [item["finish_s"] for item in started if item["tenant"] == tenant.name and item["finish_s"] is not None]
+    end_s = min(ends_s, default=math.inf) - planned.window * window_s
+    share_after = np.clip(np.arange(1, round(window_s) + 1) - end_s, 0.0, 1.0)
+    before, after = planned.problem.tenants[index].accuracy_before, tenant.accuracy_in(planned.window).after
+    accuracy: FloatArray = before + (after - before) * share_after
+    return accuracy

@@ -1,0 +1,89 @@
+"""One function on many items at once, in processes of its own; never an orphan among them.
+
+Interrupts go to the parent alone. Whatever ends it, the processes end, in the middle of a call if need be.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait
+from types import TracebackType
+from typing import Self, TypeVar
+
+from migrator.errors import MigratorError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def n_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+class Processes:
+    """So many processes that wait for work, one at least; a context that they do not outlive.
+
+    Functions, items and results have to be such that can be pickled. One process is worth having, too: this
+    one heeds an interrupt at once then, which compiled code does not.
+    """
+
+    def __init__(self, n_processes: int) -> None:
+        self._n_processes = n_processes
+        self._others = set(multiprocessing.active_children())
+        # Spawned, not forked: compiled kernels and their threads do not survive a fork.
+        context = multiprocessing.get_context("spawn")
+        self._executor = ProcessPoolExecutor(n_processes, context, initializer=_end_with_parent)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            for process in set(multiprocessing.active_children()) - self._others:
+                process.terminate()
+        self._executor.shutdown(cancel_futures=True)
+
+    def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
+        """(place of the item, its result), as they are done.
+
+        Raises:
+            MigratorError: A process was killed.
+            Exception: What the function raised.
+        """
+        try:
+            places = self._submitted(function, items)
+            for done in as_completed(places):
+                yield places[done], done.result()
+        except BrokenProcessPool:
+            raise MigratorError(
+                f"one of {self._n_processes} processes was killed, perhaps for want of memory; --jobs 1 needs less"
+            ) from None
+
+    def _submitted(self, function: Callable[[Item], Result], items: Sequence[Item]) -> dict[Future[Result], int]:
+        # Processes start at the submissions; they inherit that interrupts are blocked.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return {self._executor.submit(function, item): index for index, item in enumerate(items)}
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent is gone, however that ended."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None  # it is the initializer of a child
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -1,0 +1,206 @@
+"""``migrator plan``: every option reaches what it is for, and what cannot be is refused in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Call = Callable[..., tuple[int, str, str]]
+
+PAPER: dict[str, Any] = {
+    "schema": 1,
+    "gpu": "a100-40gb",
+    "step_s": 1.0,
+    "n_steps": 6,
+    "reconfiguration": "paper",
+    "tenants": [
+        {
+            "name": "resnet50",
+            "arrivals_rps": [221, 246, 218, 200, 230, 240],
+            "capability_rps": {"1g.5gb": 45, "2g.10gb": 88},
+            "retraining_s": {"1g.5gb": 2.5, "2g.10gb": 1.4},
+            "accuracy": {"before": 0.62, "after": 0.86},
+            "overhead_s": 0.5,
+            "min_profile": "1g.5gb",
+        }
+    ],
+}
+PHYSICAL = {**PAPER, "reconfiguration": "physical", "switch_s": 0.0}
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> Path:
+    return written(tmp_path / "problem.json", PAPER)
+
+
+@pytest.fixture
+def physical(tmp_path: Path) -> Path:
+    return written(tmp_path / "physical.json", PHYSICAL)
+
+
+def written(path: Path, document: dict[str, Any]) -> Path:
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.mark.parametrize("engine", ["static", "greedy"])
+def test_both_models_have_the_floors_as_engines(call: Call, problem: Path, physical: Path, engine: str) -> None:
+    for path in (problem, physical):
+        code, out, _ = call("plan", "--problem", path, "--engine", engine, "--json")
+        assert (code, json.loads(out)["engine"]) == (0, engine)
+
+
+def test_the_plan_is_measured_against_the_floors(call: Call, problem: Path) -> None:
+    out = call("plan", "--problem", problem)[1]
+    assert "static" in out
+    assert "greedy" in out
+    assert "greedy" not in call("plan", "--problem", problem, "--no-floors")[1]
+
+
+def test_a_floor_is_not_measured_against_itself(call: Call, problem: Path) -> None:
+    assert "static" not in call("plan", "--problem", problem, "--engine", "static")[1].split("\n", 1)[1]
+
+
+def test_the_chart_tells_slices_only_where_there_are_placements(call: Call, problem: Path, physical: Path) -> None:
+    assert "slice 0" in call("plan", "--problem", physical)[1]
+    assert "slice 0" not in call("plan", "--problem", problem)[1]
+
+
+@pytest.mark.parametrize("model", ["paper", "physical"])
+def test_a_step_is_explained_in_words_and_in_json(call: Call, tmp_path: Path, model: str) -> None:
+    path = written(tmp_path / "p.json", {**PHYSICAL, "reconfiguration": model})
+    assert "Step 3" in call("plan", "--problem", path, "--explain", 3)[1]
+    explained = json.loads(call("plan", "--problem", path, "--explain", 3, "--json")[1])["explain"]
+    assert explained["step"] == 3
+    assert explained["reason"].startswith("The plan")
+
+
+def test_verify_reads_json_with_an_explanation(call: Call, tmp_path: Path, problem: Path) -> None:
+    (tmp_path / "plan.json").write_text(call("plan", "--problem", problem, "--explain", 3, "--json")[1])
+    assert call("verify", tmp_path / "plan.json", problem)[0] == 0
+
+
+def test_an_explanation_is_no_part_of_the_file_written(call: Call, tmp_path: Path, problem: Path) -> None:
+    call("plan", "--problem", problem, "--explain", 3, "--out", tmp_path / "plan.json")
+    assert "explain" not in json.loads((tmp_path / "plan.json").read_text())
+
+
+def test_options_reach_the_engine(call: Call, problem: Path) -> None:
+    arguments = ["--problem", problem, "--engine", "milp", "--solver", "cbc", "--json"]
+    code, out, _ = call("plan", *arguments)
+    assert (code, json.loads(out)["status"]) == (0, "optimal")
+
+
+def test_a_plan_file_is_a_start(call: Call, tmp_path: Path, physical: Path) -> None:
+    plan = tmp_path / "plan.json"
+    best = json.loads(call("plan", "--problem", physical, "--json", "--out", plan)[1])["objective"]
+    again = ["--problem", physical, "--warm-start", plan, "--time-limit", "0", "--json"]
+    assert json.loads(call("plan", *again)[1])["objective"] == pytest.approx(best)
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    """The log of a run with one change: after it resnet50's new instance was ready in 3 s."""
+    started = {"tenant": "resnet50", "task": "inference", "begin_s": 11.0, "ready_s": 13.0}
+    events = (
+        {"kind": "run_started", "schema": 1, "simulated": True},
+        {"kind": "change", "window": 0, "begin_s": 10.0, "started": [started]},
+    )
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    return folder
+
+
+def test_overheads_come_from_a_run_and_say_so(call: Call, problem: Path, run_folder: Path) -> None:
+    arguments = ["--problem", problem, "--engine", "greedy", "--overhead-from", run_folder]
+    assert f"resnet50 3.00 s, measured in {run_folder} (simulated)" in call("plan", *arguments)[1]
+    source = json.loads(call("plan", *arguments, "--json")[1])["overhead_from"]
+    assert source == {"run": str(run_folder), "simulated": True, "overhead_s": {"resnet50": 3.0}}
+
+
+def test_measured_overheads_are_planned_with(call: Call, problem: Path, tmp_path: Path, run_folder: Path) -> None:
+    slow = written(tmp_path / "slow.json", {**PAPER, "tenants": [{**PAPER["tenants"][0], "overhead_s": 3.0}]})
+    with_run = call("plan", "--problem", problem, "--overhead-from", run_folder, "--json")[1]
+    assert json.loads(with_run)["objective"] == json.loads(call("plan", "--problem", slow, "--json")[1])["objective"]
+
+
+def test_measured_overheads_of_a_physical_problem_are_refused(call: Call, physical: Path, run_folder: Path) -> None:
+    code, _, err = call("plan", "--problem", physical, "--overhead-from", run_folder)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "for paper problems" in err
+
+
+BAD = [
+    (["--explain", "6"], "steps 0 to 5"),
+    (["--engine", "physical"], "this one is paper"),
+    (["--engine", "nosuch"], "unknown engine 'nosuch'"),
+    (["--engine", "greedy", "--solver", "cbc"], "does not take solver"),
+    (["--engine", "milp", "--configs", "all"], "does not take configs"),
+    (["--engine", "milp", "--solver", "nosuch"], "nosuch"),
+    (["--engine", "paper-ilp", "--configs", "nosuch"], "nosuch"),
+    (["--warm-start", "nosuch.json"], "nosuch.json"),
+    (["--overhead-from", "nosuch"], "nosuch"),
+    (["--window", "0"], "--window"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD, ids=[" ".join(arguments) for arguments, _ in BAD])
+def test_wrong_input_is_one_line_and_exit_code_2(call: Call, problem: Path, arguments: list[str], message: str) -> None:
+    code, out, err = call("plan", "--problem", problem, *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
+def test_a_plan_of_the_other_model_is_no_start(call: Call, tmp_path: Path, problem: Path, physical: Path) -> None:
+    call("plan", "--problem", physical, "--out", tmp_path / "plan.json")
+    code, _, err = call("plan", "--problem", problem, "--warm-start", tmp_path / "plan.json")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "reconfiguration" in err
+
+
+def test_an_infeasible_problem_has_nothing_to_explain(call: Call, tmp_path: Path) -> None:
+    tenants = [{**PAPER["tenants"][0], "retraining_s": {"1g.5gb": 60.0}}]
+    path = written(tmp_path / "p.json", {**PAPER, "tenants": tenants})
+    code, out, _ = call("plan", "--problem", path, "--explain", 3, "--json")
+    assert code == 3
+    assert "explain" not in json.loads(out)
+
+
+def test_a_configs_window_is_solved_by_the_engine_asked_for(call: Call, write_config: Callable[..., Path]) -> None:
+    code, out, _ = call("plan", write_config(), "--window", 1, "--engine", "static", "--json")
+    assert (code, json.loads(out)["engine"]) == (0, "static")
+
+
+BAD_WITH_CONFIG = [
+    (["--engine", "milp"], "this one is physical"),
+    (["--explain", "60"], "steps 0 to 59"),
+    (["--warm-start", "plan.json"], "--warm-start"),
+    (["--overhead-from", "runs/one"], "--overhead-from"),
+    (["--problem", "x.json"], "either"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD_WITH_CONFIG, ids=[message for _, message in BAD_WITH_CONFIG])
+def test_wrong_input_with_a_config_is_told_too(call: Call, write_config, arguments: list[str], message: str) -> None:
+    code, out, err = call("plan", write_config(), *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
+def test_an_interrupt_ends_with_130(call: Call, problem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("migrator.commands.plan.solve", interrupted)
+    code, out, _ = call("plan", "--problem", problem)
+    assert (code, out) == (130, "")
+
+
+def test_the_engines_of_each_model_are_named_by_help(call: Call) -> None:
+    out = " ".join(call("plan", "--help")[1].split())
+    assert "physical: physical" in out.replace("│ │ ", "")

@@ -1,0 +1,45 @@
+"""The relaxed bound: above every plan, and no more than what per-step maxima add up to."""
+
+from __future__ import annotations
+
+import numpy as np
+import paper_oracle
+import physical_oracle
+import pytest
+from problems import paper_problem, physical_problem
+from windows import tenant, window
+
+from planner.engines.holding_path import HoldingPaths
+from planner.engines.relaxed import relaxed_bound
+from planner.gains import gain_tables
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_paper_plan_is_better(seed: int) -> None:
+    problem = paper_problem(seed)
+    best = paper_oracle.best_objective(problem)
+    if best is not None:
+        assert relaxed_bound(problem, gain_tables(problem)) >= best * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_physical_plan_is_better(seed: int) -> None:
+    problem = physical_problem(seed, 3)
+    best = physical_oracle.best_objective(problem)
+    if best is not None:
+        assert relaxed_bound(problem, gain_tables(problem)) >= best * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_it_is_the_sum_of_per_step_maxima(seed: int) -> None:
+    problem = paper_problem(seed)
+    tables = gain_tables(problem)
+    paths = HoldingPaths(problem, tables)
+    if paths.n_states:
+        assert relaxed_bound(problem, tables) == pytest.approx(paths.upper_bound())
+
+
+def test_it_is_minus_infinity_where_tenants_do_not_fit() -> None:
+    terms = [tenant(name, capability_rps={"7g.40gb": 100.0}) for name in "ab"]
+    problem = window(*terms)
+    assert relaxed_bound(problem, gain_tables(problem)) == -np.inf

@@ -1,0 +1,137 @@
+"""Static: the best plan of its kind, told by trying all of them; valid, and under every bound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from problems import paper_problem, physical_problem
+from static_oracle import best_static
+from windows import tenant, window
+
+from executor.catalogue import gpu_model
+from planner.engines.static import solve_static
+from planner.plan import MigPlan, RetrainingSpan, Status
+from planner.problem import (
+    HeldInstance,
+    PaperState,
+    PhysicalState,
+    Problem,
+    Reconfiguration,
+    RetrainingOption,
+    RunningRetraining,
+    TenantTerms,
+)
+from planner.solve import solve
+from planner.verify import verify
+
+CASES = [(paper_problem, seed) for seed in range(40)] + [(physical_problem, seed) for seed in range(40)]
+
+
+@cache
+def plan_of(case) -> MigPlan:
+    make, seed = case
+    return solve_static(make(seed))
+
+
+@cache
+def oracle(case) -> float | None:
+    make, seed = case
+    return best_static(make(seed))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_no_static_plan_is_better(case) -> None:
+    best, value = oracle(case), plan_of(case).objective
+    if best is not None:
+        assert (-np.inf if value is None else value) == pytest.approx(best, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_plan_keeps_the_rules(case) -> None:
+    if plan_of(case).status.has_plan:
+        assert verify(case[0](case[1]), plan_of(case)).violations == ()
+
+
+def test_most_problems_were_tried_out() -> None:
+    assert sum(oracle(case) is not None for case in CASES) > 60
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case[1] < 12], ids=str)
+def test_greedy_is_no_worse_and_the_bounds_are_no_lower(case) -> None:
+    problem, plan = case[0](case[1]), plan_of(case)
+    greedy, best = solve(problem, "greedy"), solve(problem)
+    for other in (greedy, best):
+        if plan.objective is not None and other.objective is not None:
+            assert other.objective >= plan.objective * (1 - 1e-9)
+    if best.objective is not None and plan.bound is not None and greedy.bound is not None:
+        assert min(plan.bound, greedy.bound) >= best.objective * (1 - 1e-9)
+
+
+def held_lengths(plan: MigPlan) -> set[int]:
+    return {item.to_step - item.from_step for schedule in plan.schedules for item in schedule.inference}
+
+
+def test_what_inference_holds_never_changes() -> None:
+    plan = solve_static(window(tenant(), tenant("b", overhead_s=0.0)))
+    assert held_lengths(plan) == {6}
+
+
+def test_a_retraining_holds_its_slices_only_while_it_runs() -> None:
+    # Nothing arrives until step 2, so the retraining costs nothing there, and a 4g is free for it all along.
+    problem = window(tenant(arrivals_rps=[0, 0, 400, 400, 400, 400]))
+    assert solve_static(problem).schedules[0].retraining == RetrainingSpan("2g.10gb", 0, 2, "full")
+
+
+def test_retrainings_take_turns_where_there_is_room_for_one() -> None:
+    terms = [tenant(name, retraining_s={"4g.20gb": 2.0}) for name in "abc"]
+    plan = solve_static(window(*terms))
+    assert sorted(s.retraining.start_step for s in plan.schedules if s.retraining) == [0, 2, 4]
+
+
+def test_the_first_change_from_an_initial_state_is_paid_for() -> None:
+    terms = tenant(retraining_s={}, overhead_s=1.0, capability_rps={"7g.40gb": 100.0})
+    kept, other = (window(terms, initial=PaperState({"resnet50": names})) for names in (("7g.40gb",), ()))
+    assert solve_static(kept).objective == solve_static(window(terms)).objective
+    assert solve_static(other).objective == pytest.approx(5 * 100 * 0.5)
+
+
+def must_move() -> Problem:
+    """While b's retraining holds 3g@4 inference lies in front of it; then a's needs 4g@0, so it has to move behind."""
+    gpu = gpu_model("a100-40gb")
+    options = [(RetrainingOption("full", {name: 3.0}, 0.9),) for name in ("4g.20gb", "3g.20gb")]
+    tenants = (
+        TenantTerms("a", np.full(20, 50.0), {"2g.10gb": 60.0}, 0.5, 0.0, "2g.10gb", options[0]),
+        TenantTerms("b", np.full(20, 50.0), {"1g.5gb": 30.0}, 0.5, 0.0, "1g.5gb", options[1]),
+    )
+    held = (HeldInstance(gpu.placement("2g.10gb@0"), "a", 0), HeldInstance(gpu.placement("1g.5gb@2"), "b", 0))
+    state = PhysicalState(held, (RunningRetraining(gpu.placement("3g.20gb@4"), "b", 5),), 0)
+    return Problem(gpu, 1.0, 20, Reconfiguration.PHYSICAL, tenants, switch_s=0.0, initial=state)
+
+
+def test_without_any_static_plan_the_status_is_timeout_with_a_bound() -> None:
+    assert solve(must_move()).status.has_plan
+    plan = solve_static(must_move())
+    assert (plan.status, plan.objective, plan.lifetimes) == (Status.TIMEOUT, None, ())
+    assert plan.bound is not None
+
+
+def test_infeasible_problems_are_told_as_such() -> None:
+    plan = solve_static(window(tenant(retraining_s={"2g.10gb": 60.0})))
+    assert plan.status is Status.INFEASIBLE
+    assert plan.infeasibility is not None
+
+
+def test_three_retrainings_are_as_good_as_can_be_when_all_pay() -> None:
+    terms = [tenant(name, retraining_s={"1g.5gb": 2.0, "2g.10gb": 1.0}, arrivals_rps=[60.0] * 3) for name in "abc"]
+    problem = window(*terms)
+    assert solve_static(problem).objective == pytest.approx(best_static(problem) or np.nan)
+
+
+@pytest.mark.parametrize("model", list(Reconfiguration))
+def test_the_same_problem_gives_the_same_plan(model: Reconfiguration) -> None:
+    problem = window(tenant(), tenant("b"), model=model, switch_s=0.0)
+    plans = [replace(solve_static(problem), solve_s=0.0) for _ in range(2)]
+    assert plans[0] == plans[1]
