@@ -57,16 +57,16 @@ def _forward(gain: Floats, group: Ints, before: Ints, values: Floats, states: In
 
 
 @compiled
-def _backward(gain: Floats, group: Ints, states: Ints, values: Floats, best: Floats, out: Floats) -> None:
-    """One step back: ``out[k′]`` from ``values`` over ``states``, for every state k′ held before."""
-    n_subsets, n_states = group.shape
+def _backward(gain: Floats, group: Ints, before: Ints, states: Ints, values: Floats, best: Floats, out: Floats) -> None:
+    """One step back: ``out[k′]`` from ``values`` over ``states``, for the states k′ in ``before``."""
+    n_subsets = group.shape[0]
     out[:] = -np.inf
     for k in states:
         out[k] = values[k] + gain[0, k]
         for c in range(1, n_subsets):
             g = group[c, k]
             best[c, g] = max(best[c, g], values[k] + gain[c, k])
-    for k in range(n_states):
+    for k in before:
         for c in range(1, n_subsets):
             out[k] = max(out[k], best[c, group[c, k]])
     for c in range(1, n_subsets):
@@ -101,8 +101,9 @@ def chain_back(gain: Floats, group: Ints, states: Ints, until: int, last: Floats
     out = np.full((until + 1, group.shape[1]), -np.inf)
     best = np.full(group.shape, -np.inf)
     out[until] = last
+    everywhere = np.arange(group.shape[1], dtype=np.int32)
     for s in range(until - 1, -1, -1):
-        _backward(gain[s], group, states, out[s + 1], best, out[s])
+        _backward(gain[s], group, everywhere, states, out[s + 1], best, out[s])
     return out
 
 
@@ -161,7 +162,8 @@ def tails(gain: Floats, group: Ints, states: Ints, done: Floats, n_run: int) -> 
             s = end - i
             for k in states:
                 out[end, i] = max(out[end, i], now[k] + gain[s, 0, k])
-            _backward(gain[s], group, states, now, best, after)
+            # What is held before fits beside the retraining too, but for its first step, which nobody looks behind.
+            _backward(gain[s], group, states, states, now, best, after)
             now, after = after, now
     return out
 

@@ -30,7 +30,9 @@ from planner.engines.schedule import RetrainingChoices
 DESCENT = Descent(step=0.3, momentum=0.7, patience=4, shrink=0.6, least=-np.inf)
 """Far fewer rounds are affordable than for prices of instances, and they begin near the end."""
 
-_ROUNDS_A_TURN = 8
+_ROUNDS_A_TURN = 24
+"""Rounds of the relaxation in a turn, shared by the tenants: one takes longer the more there are."""
+
 _SINGLES_A_TURN = 4
 """Moves of one tenant's retraining in a turn, about as long as the rounds; of two at once, one move."""
 
@@ -75,6 +77,7 @@ class ManySearch:
         self._most_valued = _MOST_VALUED if most_valued is None else most_valued
         self._lowering = Lowering(statuses, multipliers, DESCENT)
         self._valued: dict[RetrainingChoices, float] = {known.choices: known.value}
+        self._slack: dict[int, float] = {}
         self._n_left = _MOST_TO_ENUMERATE + 1
 
     @property
@@ -84,15 +87,20 @@ class ManySearch:
 
     def run(self) -> Found:
         """The best schedule found, with a bound on all."""
-        moves = self._moves()
+        moves, n_rounds = self._moves(), max(1, _ROUNDS_A_TURN // len(self._actors))
         with ThreadPoolExecutor(1) as aside:
             while not self._is_finished():
-                turn = aside.submit(self._lowering.run, self._best.value, _ROUNDS_A_TURN, self._is_over)
+                turn = aside.submit(self._lowering.run, self._best.value, n_rounds, self._is_over)
                 next(moves, None)
                 for choices in dict.fromkeys(turn.result()):
                     self._value(choices)
-                self._value_favoured()
-        return self._enumerated()
+                if not self._is_over():
+                    self._value_favoured()
+        return self._unfinished() if self._is_over() else self._enumerated()
+
+    def _unfinished(self) -> Found:
+        bound = max(self._lowering.bound, self._best.value)
+        return Found(self._best.value, self._best.choices, bound, len(self._valued))
 
     def _is_finished(self) -> bool:
         is_settled = self._lowering.bound <= self._to_beat or self._n_left <= _MOST_TO_ENUMERATE
@@ -110,20 +118,24 @@ class ManySearch:
                     yield
 
     def _endlessly(self, size: int) -> Iterator[tuple[int, ...]]:
-        """The groups of tenants in turn, until none has made a difference since the best schedule was found."""
-        groups, n_tried, settled = list(combinations(self._actors, size)), 0, self._best.choices
-        turn = 0
-        while n_tried < len(groups):
+        """Groups of tenants, those whose retrainings fall shortest first, until none has made a difference."""
+        groups = list(combinations(self._actors, size))
+        tried: set[tuple[int, ...]] = set()
+        settled = self._best.choices
+        while len(tried) < len(groups):
+            left = [group for group in groups if group not in tried]
+            chosen = max(left, key=lambda group: sum(self._slack.get(m, 0.0) for m in group))
+            yield chosen
             if self._best.choices != settled:
-                n_tried, settled = 0, self._best.choices
-            yield groups[turn % len(groups)]
-            turn, n_tried = turn + 1, n_tried + 1
+                tried, settled = set(), self._best.choices
+            tried.add(chosen)
 
     def _value_favoured(self) -> None:
         """Value the combinations that fall short least, and leave out schedules that fall too short."""
         bound, _ = self._statuses(self._lowering.multipliers)
         for _, choices in islice(self._statuses.combinations(bound - self._best.value), _FAVOURED):
             self._value(choices)
+        self._slack = self._statuses.slack_of(self._best.choices)
         self._n_left = self._statuses.narrow(bound - self._best.value)
 
     def _value(self, choices: RetrainingChoices) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -84,8 +84,9 @@ class PairSearch:
                 self._alone(x)
         if len(self._actors) == 2:
             for first in (0, 1):
-                self._one_after_the_other(first)
-            return self._overlapping(is_over)
+                if not is_over():
+                    self._one_after_the_other(first)
+            return replace(self._best, bound=np.inf) if is_over() else self._overlapping(is_over)
         best = self._best
         return Found(best.value, best.choices, best.value)
 

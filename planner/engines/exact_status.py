@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from planner.engines.exact_kernel import Floats
 from planner.engines.exact_status_kernel import status_path
 from planner.engines.joint import Joint
+from planner.engines.joint_groups import ListGroups
 from planner.engines.schedule import RetrainingChoice, RetrainingChoices, choices_of
 
 _Int64s = NDArray[np.int64]
@@ -66,7 +67,8 @@ class Statuses:
         self._possible = self._windows()
         self._number_of_levels = number.reshape(-1).astype(np.int64)
         self._columns = np.array([[self._column(status) for status in vector] for vector in self._vectors])
-        _, bounds = joint.lists()
+        self._groups = ListGroups.of(joint)
+        bounds = self._groups.bounds
         n_entries = int((bounds[self._beside + 1] - bounds[self._beside]).sum())
         self._values = np.empty((problem.n_steps, n_entries))
         self._course = np.zeros(problem.n_steps, dtype=np.int64)
@@ -79,14 +81,18 @@ class Statuses:
         joint = self._joint
         free = np.concatenate([multipliers, np.zeros((*multipliers.shape[:2], 1))], axis=2)
         prices = sum(free[:, a][:, self._columns[:, a]] for a in range(len(self._actors)))
-        lists, bounds = joint.lists()
         self.bound = status_path(
             joint.steady,
             joint.loss,
             joint.group,
             joint.opening,
-            lists,
-            bounds,
+            self._groups.lists,
+            self._groups.bounds,
+            self._groups.slots,
+            self._groups.parent,
+            self._groups.raised,
+            self._groups.raised_bounds,
+            self._groups.n_groups,
             self._beside,
             self._levels,
             self._number_of_levels,
@@ -149,6 +155,17 @@ class Statuses:
                 if index[a] + 1 < len(ranked[a]):
                     more = total + ranked[a][index[a] + 1][0] - ranked[a][index[a]][0]
                     heapq.heappush(heap, (more, (*index[:a], index[a] + 1, *index[a + 1 :])))
+
+    def slack_of(self, choices: RetrainingChoices) -> dict[int, float]:
+        """How far each actor's retraining falls short of its own best, as of the last call, by tenant."""
+        found = {}
+        for a, m in enumerate(self._actors):
+            worth, choice = 0.0, choices[m]
+            for way, worths in zip(self._ways[a], self._worth[a], strict=True):
+                if choice is not None and choice == _at(way, choice.start_step):
+                    worth = float(worths[choice.start_step])
+            found[m] = self._best_of(a)[0] - worth
+        return found
 
     def narrow(self, gap: float) -> int:
         """Leave out schedules whose slack, as of the last call, is above ``gap``; how many combinations are left.

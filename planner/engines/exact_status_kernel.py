@@ -44,52 +44,58 @@ def _as_step_begins(
     lists: Ints,
     list_bounds: Int64s,
     beside: Int64s,
+    slots: Ints,
     first: Int64s,
     ends: Int64s,
     values: Floats,
     held: Floats,
     is_live: Bools,
 ) -> None:
-    """The values of the step before by vector and state, once the retrainings that end have ended."""
+    """The values of the step before by vector and place in its list, once the retrainings that end have ended."""
     for i in range(len(beside)):
         if is_live[i]:
-            begin = list_bounds[beside[i]]
-            for j in range(begin, list_bounds[beside[i] + 1]):
-                held[i, lists[j]] = values[first[i] + j - begin]
+            n = first[i + 1] - first[i]
+            held[i, :n] = values[first[i] : first[i + 1]]
     for e in range(len(ends)):
         to, source = ends[e, 0], ends[e, 1]
         if not is_live[source]:
             continue
         if not is_live[to]:
             is_live[to] = True
-            for j in range(list_bounds[beside[to]], list_bounds[beside[to] + 1]):
-                held[to, lists[j]] = -np.inf
-        for j in range(list_bounds[beside[source]], list_bounds[beside[source] + 1]):
-            k = lists[j]
-            held[to, k] = max(held[to, k], held[source, k])
+            held[to, : first[to + 1] - first[to]] = -np.inf
+        begin, place = list_bounds[beside[source]], slots[beside[to], 0]
+        for j in range(first[source + 1] - first[source]):
+            at = place[lists[begin + j]]
+            held[to, at] = max(held[to, at], held[source, j])
 
 
 @compiled
-def _best_of_groups(group: Ints, states: Ints, held: Floats, best: Floats) -> None:
-    """The best of each group among ``states``, ``(C, K)``; groups without any of them are left as they are."""
-    for c in range(1, len(group)):
-        for k in states:
-            best[c, group[c, k]] = -np.inf
-        for k in states:
-            g = group[c, k]
-            best[c, g] = max(best[c, g], held[k])
+def _best_of_groups(parent: Int64s, raised: Ints, raised_bounds: Int64s, n_groups: Ints, best: Floats) -> None:
+    """The best of each group of a list's states by who changes, from the groups of one changing tenant less.
+
+    ``best[0]`` is what is held, by place in the list.
+    """
+    for c in range(1, len(parent)):
+        for g in range(n_groups[c]):
+            best[c, g] = -np.inf
+        begin, below = raised_bounds[c], parent[c]
+        for g in range(n_groups[below]):
+            to = raised[begin + g]
+            best[c, to] = max(best[c, to], best[below, g])
 
 
 @compiled
-def _entered(group: Ints, k: int, gain: Floats, sources: Int64s, is_live: Bools, held: Floats, best: Floats) -> float:
-    """The best value of state k after the step, from any of the vectors ``sources``."""
-    value = -np.inf
+def _entered(
+    states: Ints, slots: Ints, gain: Floats, sources: Int64s, beside: Int64s, is_live: Bools, best: Floats, out: Floats
+) -> None:
+    """Raise ``out``, by place in a vector's list, to what is reached from the vectors ``sources``."""
     for source in sources:
         if is_live[source]:
-            value = max(value, held[source, k] + gain[0, k])
-            for c in range(1, len(group)):
-                value = max(value, best[source, c, group[c, k]] + gain[c, k])
-    return value
+            own = beside[source]
+            for c in range(len(gain)):
+                for j in range(len(states)):
+                    k = states[j]
+                    out[j] = max(out[j], best[source, c, slots[own, c, k]] + gain[c, k])
 
 
 @compiled
@@ -145,6 +151,11 @@ def status_path(  # noqa: PLR0917 (compiled code takes arrays by position)
     opening: Floats,
     lists: Ints,
     list_bounds: Int64s,
+    slots: Ints,
+    parent: Int64s,
+    raised: Ints,
+    raised_bounds: Int64s,
+    n_groups: Ints,
     beside: Int64s,
     levels: Ints,
     number_of_levels: Int64s,
@@ -161,6 +172,12 @@ def status_path(  # noqa: PLR0917 (compiled code takes arrays by position)
     Beside the symbols above:
         steady: ``(M, n_levels, n_steps, K)``; likewise ``loss``.
         opening: What is earned in step 0 at level 0, ``(K,)``.
+        slots: By list, subset and state: the number of the state's group among the list's; for the empty
+            subset the state's place in the list, ``(n_lists, C, K)``.
+        parent: Of each subset, one with a tenant less, ``(C,)``.
+        raised: For each group of the parent the group that it belongs to; by list and subset, one after the other.
+        raised_bounds: Those of list i and subset c begin at ``raised_bounds[i, c]``, ``(n_lists, C + 1)``.
+        n_groups: ``(n_lists, C)``.
         beside: State list of each vector, ``(Σ,)``.
         levels: Distinct level vectors, ``(n, M)``.
         number_of_levels: Which of them each vector has, ``(Σ,)``.
@@ -183,22 +200,23 @@ def status_path(  # noqa: PLR0917 (compiled code takes arrays by position)
             for j in range(first[i + 1] - first[i]):
                 values[0, first[i] + j] = opening[lists[list_bounds[beside[i]] + j]] - prices[0, i]
     gain = np.empty((len(levels), n_subsets, n_states))
-    held = np.full((n_vectors, n_states), -np.inf)
-    best = np.full((n_vectors, n_subsets, n_states), -np.inf)
+    best = np.empty((n_vectors, n_subsets, n_states))
     is_live = np.zeros(n_vectors, np.bool_)
     for s in range(1, n_steps):
         _gains(steady, loss, levels, s, gain)
         is_live[:] = (possible[:, 0] < s) & (s <= possible[:, 1] + 1)
-        _as_step_begins(lists, list_bounds, beside, first, ends, values[s - 1], held, is_live)
+        _as_step_begins(lists, list_bounds, beside, slots, first, ends, values[s - 1], best[:, 0], is_live)
         for i in range(n_vectors):
             if is_live[i]:
-                _best_of_groups(group, lists[list_bounds[beside[i]] : list_bounds[beside[i] + 1]], held[i], best[i])
+                own = beside[i]
+                _best_of_groups(parent, raised, raised_bounds[own], n_groups[own], best[i])
         for i in range(n_vectors):
             if possible[i, 0] <= s <= possible[i, 1]:
-                sources, begin = before[before_bounds[i] : before_bounds[i + 1]], list_bounds[beside[i]]
-                for j in range(begin, list_bounds[beside[i] + 1]):
-                    value = _entered(group, lists[j], gain[number_of_levels[i]], sources, is_live, held, best)
-                    values[s, first[i] + j - begin] = value - prices[s, i]
+                states = lists[list_bounds[beside[i]] : list_bounds[beside[i] + 1]]
+                reached = values[s, first[i] : first[i + 1]]
+                sources = before[before_bounds[i] : before_bounds[i + 1]]
+                _entered(states, slots, gain[number_of_levels[i]], sources, beside, is_live, best, reached)
+                reached -= prices[s, i]
     last = int(np.argmax(values[n_steps - 1]))
     at = int(np.searchsorted(first, last, side="right")) - 1
     k = lists[list_bounds[beside[at]] + last - first[at]]

@@ -11,11 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from planner.engines.coarse import coarse_problem, joined, spread
 from planner.engines.exact_kernel import Floats
 from planner.engines.physical_alone import PhysicalAlone
 from planner.engines.physical_schedule import Schedule, Terms, Training
 from planner.engines.prices import Descent, InstancePrices, Lowering
-from planner.problem import GainTable, PhysicalState, Problem, TenantTerms
+from planner.problem import PhysicalState
 
 COARSE_ROUNDS = ((5, 250), (2, 80))
 """Steps to a coarse one, and rounds on those."""
@@ -82,50 +83,23 @@ class PhysicalPrices:
                 continue
             terms = coarse_terms(self._terms, coarse_steps)
             dual = InstancePrices(terms.problem, [PhysicalAlone(terms, m) for m in range(len(terms.gains))])
-            covered = n_steps * coarse_steps
-            start = fine[:covered].reshape(n_steps, coarse_steps, -1).sum(axis=1)
-            lowering: Lowering[Training] = Lowering(dual, start, DESCENT if fine.any() else Descent())
+            rule = DESCENT if fine.any() else Descent()
+            lowering: Lowering[Training] = Lowering(dual, joined(fine, coarse_steps), rule)
             lowering.run(value, n_rounds, self._is_over)
-            fine[:covered] = np.repeat(lowering.multipliers / coarse_steps, coarse_steps, axis=0)
+            fine = spread(lowering.multipliers, coarse_steps, fine)
         return fine
 
 
 def coarse_terms(terms: Terms, coarse_steps: int) -> Terms:
-    """About the same problem on steps ``coarse_steps`` times as long; what is left at the window's end is cut off.
-
-    Good for a start only: durations are rounded up, and what the initial state says is moved to whole steps.
-    """
+    """About the same problem on steps ``coarse_steps`` times as long, its initial state moved to whole ones."""
     problem = terms.problem
     n_steps = problem.n_steps // coarse_steps
-    gains = tuple(_summed(table, n_steps, coarse_steps) for table in terms.gains)
-    coarse = Problem(
-        gpu=problem.gpu,
-        step_s=problem.step_s * coarse_steps,
-        n_steps=n_steps,
-        reconfiguration=problem.reconfiguration,
-        tenants=tuple(_cut(problem, tenant, n_steps, coarse_steps) for tenant in problem.tenants),
-        switch_s=problem.switching_s,
-        initial=_coarse_state(terms, n_steps, coarse_steps),
-        gains=gains,
-    )
-    return Terms(coarse, gains)
-
-
-def _summed(table: GainTable, n_steps: int, coarse_steps: int) -> GainTable:
-    n_levels, _, n_columns = table.steady.shape
-    blocks = table.steady[:, : n_steps * coarse_steps].reshape(n_levels, n_steps, coarse_steps, n_columns)
-    return GainTable(table.multisets, blocks.sum(axis=2))
-
-
-def _cut(problem: Problem, tenant: TenantTerms, n_steps: int, coarse_steps: int) -> TenantTerms:
-    """The tenant with its arrivals by coarse step, and without retrainings that rounding makes too long."""
-    arrivals = tenant.arrivals_rps[: n_steps * coarse_steps].reshape(n_steps, coarse_steps).mean(axis=1)
-    longest_s = (n_steps - 2) * coarse_steps * problem.step_s - problem.switching_s - tenant.overhead_s
-    options = []
-    for option in tenant.options:
-        time_s = {name: min(time_s, max(longest_s, problem.step_s)) for name, time_s in option.time_s.items()}
-        options.append(replace(option, time_s=time_s))
-    return replace(tenant, arrivals_rps=arrivals, options=tuple(options))
+    slowest_s = max(tenant.overhead_s for tenant in problem.tenants)
+    longest_s = (n_steps - 2) * coarse_steps * problem.step_s - problem.switching_s - slowest_s
+    initial = _coarse_state(terms, n_steps, coarse_steps)
+    coarse = coarse_problem(problem, terms.gains, coarse_steps, initial, longest_s)
+    assert coarse.gains is not None
+    return Terms(coarse, coarse.gains)
 
 
 def _coarse_state(terms: Terms, n_steps: int, coarse_steps: int) -> PhysicalState | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Mapping
@@ -149,13 +150,23 @@ HEARING_S = 0.1
 def _run_highs(model: highspy.Highs) -> None:
     """Solve in another thread: in this one nothing would be heard of Ctrl-C until HiGHS is done."""
     model.HandleUserInterrupt = True
-    solving = model.startSolve()
+    is_done = threading.Event()
+
+    def run() -> None:
+        try:
+            model.run()
+        finally:
+            is_done.set()
+
+    solving = threading.Thread(target=run, daemon=True)
     try:
-        while solving.is_alive():
-            solving.join(HEARING_S)
+        solving.start()
+        while not is_done.wait(HEARING_S):
+            pass
     except KeyboardInterrupt:
         model.cancelSolve()  # type: ignore[no-untyped-call]
-        solving.join()
+        if solving.ident is not None:
+            is_done.wait()
         raise
 
 

@@ -1,4 +1,4 @@
-"""The tight program on both solvers: equal to the plain oracle, honest bounds, never below greedy."""
+"""The tight program on every solver: equal to the plain oracle, honest bounds, never below greedy."""
 
 from __future__ import annotations
 

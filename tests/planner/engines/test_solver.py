@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from functools import cache
 
+import highspy
 import pulp
 import pytest
 from paper_oracle import best_objective
@@ -114,6 +118,20 @@ def test_a_start_does_not_make_cbc_call_a_wrong_optimum_best() -> None:
     problem = paper_problem(171)
     plan = solve_milp(problem, solver="cbc")
     assert (plan.status, plan.objective) == (Status.OPTIMAL, pytest.approx(best_objective(problem), rel=1e-6))
+
+
+def test_ctrl_c_stops_highs_and_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_cancelled = threading.Event()
+
+    def run(_: highspy.Highs) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        is_cancelled.wait()
+
+    monkeypatch.setattr(highspy.Highs, "run", run)
+    monkeypatch.setattr(highspy.Highs, "cancelSolve", lambda _: is_cancelled.set())
+    with pytest.raises(KeyboardInterrupt):
+        asked("highs", model().program, Budget())
+    assert is_cancelled.is_set()
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
