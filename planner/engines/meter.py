@@ -48,3 +48,8 @@ class Meter:
     def is_late(self) -> bool:
         """Whether time is up."""
         return self.deadline_s is not None and time.perf_counter() >= self.deadline_s
+
+    def keep(self, duration_s: float) -> None:
+        """Bring the deadline forward by what is needed after it."""
+        if self.deadline_s is not None:
+            self.deadline_s -= duration_s

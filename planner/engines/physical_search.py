@@ -53,6 +53,12 @@ _PRICE_ROUNDS, _MORE_PRICE_ROUNDS = 60, 150
 _FAVOURED = 60
 """Schedules met by the prices that are valued, the last first."""
 
+_FAVOURED_STARTS = 2
+"""How many of those the local search goes on from."""
+
+_WORTHWHILE = 1e-5
+"""Share by which the bound has to fall in so many rounds to go on."""
+
 _PLACES = 4
 """Placements of a schedule that are tried before other schedules have their turn."""
 
@@ -145,14 +151,27 @@ class Search:
                 self._by_tables(bounds, pool)
 
     def _by_prices(self, bounds: Bounds) -> None:
-        """Lower the bound by prices; the schedules that they favour are valued, and improved where they are better."""
-        met = self.prices.lower(self._aim, _MORE_PRICE_ROUNDS)
-        self.bound = min(self.bound, self.prices.bound)
-        found = list(dict.fromkeys(reversed(met)))[:_FAVOURED]
-        ranked = sorted((schedule for schedule in found if not self._is_over), key=lambda item: -self._value(item))
-        if ranked and not self._is_over:
-            self._descend(bounds, ranked[0], self._movers(bounds))
+        """Lower the bound by prices; the schedules that they favour are valued, and improved where they promise most.
+
+        Once where work is counted; while there is time, and something new comes of it, where time is.
+        """
+        movers = self._movers(bounds)
+        while not self._is_over:
+            before = self.prices.bound
+            met = self.prices.lower(self._aim, _MORE_PRICE_ROUNDS)
+            self.bound = min(self.bound, self.prices.bound)
+            new = [schedule for schedule in dict.fromkeys(reversed(met)) if schedule not in self._valued][:_FAVOURED]
+            for schedule in new:
+                if not self.meter.is_spent:
+                    self._value(schedule)
+            ranked = sorted((item for item in new if item in self._valued), key=self._value, reverse=True)
+            for schedule in ranked[:_FAVOURED_STARTS]:
+                self._descend(bounds, schedule, movers)
             self._place_best()
+            self._shift_best()
+            is_stuck = not new and self.prices.bound > before * (1 - _WORTHWHILE)
+            if self.meter.deadline_s is None or is_stuck or self.bound <= self._good_enough:
+                return
 
     def _by_tables(self, bounds: Bounds, pool: Executor) -> None:
         """Bound every schedule, and value those whose bound is above the best plan."""
@@ -330,7 +349,11 @@ class Search:
     def _try(self, schedule: Schedule, places: tuple[Placement, ...]) -> float:
         self.meter.n_placed += 1
         self.meter.spent += -(-len(self.placed) // len(self.counted))
+        begin_s = time.perf_counter()
         value = self.placed.value(schedule, places)
+        if self.meter.n_placed == 1:
+            # The best plan is traced at the end, which takes about twice as long as valuing it.
+            self.meter.keep(2 * (time.perf_counter() - begin_s))
         if value > (-np.inf if self.best is None else self.best.value):
             self.best = PlacedSchedule(value, schedule, places)
         return value
