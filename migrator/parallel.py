@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Self, TypeVar
@@ -69,12 +70,28 @@ class Processes:
             ) from None
 
     def _submitted(self, function: Callable[[Item], Result], items: Sequence[Item]) -> dict[Future[Result], int]:
-        # Processes start at the submissions; they inherit that interrupts are blocked.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
+        # Processes start at the submissions.
+        with _interrupts_put_off():
             return {self._executor.submit(function, item): index for index, item in enumerate(items)}
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+@contextmanager
+def _interrupts_put_off() -> Iterator[None]:
+    """Interrupts come at the end, and never to processes that are started meanwhile: they inherit the blocked signal.
+
+    Blocking alone would not do: the signal then goes to another thread, and is still raised in this one,
+    while a process that has begun waits for the rest of what it is told.
+    """
+    put_off: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: put_off.append(number))
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.signal(signal.SIGINT, handler)
+    if put_off:
+        raise KeyboardInterrupt
 
 
 def _end_with_parent() -> None:
