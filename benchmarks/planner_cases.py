@@ -14,7 +14,6 @@ from planner_problems import (
     mid_window,
     profiles_with_double_memory,
     random_problem,
-    remaining_plan,
     trace_problem,
 )
 
@@ -22,6 +21,7 @@ from planner.plan import MigPlan
 from planner.plan_file import plan_of
 from planner.problem import Problem
 from planner.problem_file import problem_to_json
+from planner.replan import remaining_plan
 
 N_RANDOM_PROBLEMS = 20
 RANDOM_PER_TRACE = N_RANDOM_PROBLEMS // N_TRACE_PROBLEMS

@@ -13,17 +13,15 @@ import numpy as np
 
 from executor.catalogue import gpu_model
 from executor.mig import GpuModel, Profile, Variant
-from planner.plan import Lifetime, MigPlan, Status
+from planner.plan import MigPlan
 from planner.problem import (
     FloatArray,
-    HeldInstance,
-    PhysicalState,
     Problem,
     Reconfiguration,
     RetrainingOption,
-    RunningRetraining,
     TenantTerms,
 )
+from planner.replan import remaining_problem
 from workloads.arrivals import Span, mean_rps
 from workloads.operating_point import operating_points
 from workloads.profiles import shipped_profiles
@@ -234,9 +232,6 @@ def _trace_rates(model: _Model, index: int, wanted_rps: float, n_steps: int, ste
 def mid_window(problem: Problem, plan: MigPlan, step: int, *, seed: int = 0) -> Problem:
     """The re-planning problem at ``step`` of a ``physical`` window whose ``plan`` was followed up to there.
 
-    Its state is what the plan left: what inference held in the step before, warming instances with the
-    step from which they serve, retrainings that run on to their end, and the first step at which the held
-    set may change. A retraining that has ended is no longer offered: its accuracy is the one before.
     Arrivals come from a new forecast: each tenant's level is off by up to 15 %, each step by some 14 %.
 
     Args:
@@ -246,81 +241,12 @@ def mid_window(problem: Problem, plan: MigPlan, step: int, *, seed: int = 0) -> 
         seed: Which new forecast.
     """
     rng = np.random.default_rng([seed, _FORECAST, step])
-    alive = [item for item in plan.lifetimes if item.create_step < step <= item.end_step]
-    running = {item.owner.tenant: item for item in alive if not item.is_inference and item.end_step > step}
-    state = PhysicalState(
-        held=tuple(
-            HeldInstance(item.placement, item.owner.tenant, max(0, item.serve_step - step))
-            for item in alive
-            if item.is_inference
-        ),
-        retrainings=tuple(
-            RunningRetraining(item.placement, name, item.end_step - step) for name, item in running.items()
-        ),
-        next_epoch_step=max(0, _next_epoch_step(problem, plan, step) - step),
-    )
+    rest = remaining_problem(problem, plan, step)
+    return replace(rest, tenants=tuple(_forecast_anew(tenant, rng) for tenant in rest.tenants))
+
+
+def _forecast_anew(tenant: TenantTerms, rng: np.random.Generator) -> TenantTerms:
+    rates = tenant.arrivals_rps
     return replace(
-        problem,
-        n_steps=problem.n_steps - step,
-        tenants=tuple(_tenant_at(tenant, plan, step, rng) for tenant in problem.tenants),
-        # The rest of the window keeps the warm-ups that its beginning was planned with.
-        switch_s=problem.switching_s,
-        initial=state,
-    )
-
-
-def _next_epoch_step(problem: Problem, plan: MigPlan, step: int) -> int:
-    """First step at which the held set may change again after the epochs before ``step``."""
-    state = problem.physical_initial
-    first = {item.placement for item in plan.lifetimes if item.is_inference and item.create_step == 0}
-    epochs = {edge for item in plan.lifetimes if item.is_inference for edge in (item.create_step, item.end_step)}
-    changed = {edge for edge in epochs if 0 < edge < step}
-    if state is None:
-        return max((epoch + problem.epoch_steps for epoch in changed), default=0)
-    if first != {item.placement for item in state.held}:
-        changed.add(0)
-    return max([state.next_epoch_step, *(epoch + problem.epoch_steps for epoch in changed)])
-
-
-def _tenant_at(tenant: TenantTerms, plan: MigPlan, step: int, rng: np.random.Generator) -> TenantTerms:
-    """The tenant from ``step`` on; an option that runs comes first, as a retraining in progress is option 0."""
-    rest = tenant.arrivals_rps[step:]
-    forecast = np.round(rest * rng.uniform(0.85, 1.15) * rng.gamma(50, 1 / 50, len(rest)), 4)
-    begun = [
-        item
-        for item in plan.lifetimes
-        if item.owner.tenant == tenant.name and not item.is_inference and item.create_step < step
-    ]
-    if not begun:
-        return replace(tenant, arrivals_rps=forecast)
-    (chosen,) = (option for option in tenant.options if option.name == (begun[0].option or tenant.options[0].name))
-    if begun[0].end_step <= step:
-        return replace(tenant, arrivals_rps=forecast, options=(), accuracy_before=chosen.accuracy_after)
-    others = tuple(option for option in tenant.options if option is not chosen)
-    return replace(tenant, arrivals_rps=forecast, options=(chosen, *others))
-
-
-def remaining_plan(plan: MigPlan, step: int) -> MigPlan:
-    """The rest of a ``physical`` plan in steps from ``step`` on: what a re-planning starts from, unvalued."""
-    return replace(
-        plan,
-        status=Status.FEASIBLE,
-        objective=None,
-        bound=None,
-        n_steps=plan.n_steps - step,
-        lifetimes=tuple(_remaining(item, step) for item in plan.lifetimes if item.end_step > step),
-        next_epoch_step=max(0, plan.next_epoch_step - step),
-        certificate=None,
-    )
-
-
-def _remaining(item: Lifetime, step: int) -> Lifetime:
-    begun = item.create_step < step
-    return replace(
-        item,
-        create_step=max(0, item.create_step - step),
-        serve_step=max(0, item.serve_step - step),
-        end_step=item.end_step - step,
-        # A retraining in progress is the state's, not a choice.
-        option=None if begun else item.option,
+        tenant, arrivals_rps=np.round(rates * rng.uniform(0.85, 1.15) * rng.gamma(50, 1 / 50, len(rates)), 4)
     )

@@ -7,7 +7,6 @@ from planner_problems import (
     mid_window,
     profiles_with_double_memory,
     random_problem,
-    remaining_plan,
     standard_profiles,
     trace_problem,
 )
@@ -16,6 +15,7 @@ from planner.feasibility import infeasibility
 from planner.plan import Lifetime, MigPlan, Status
 from planner.problem import Owner, Problem, Reconfiguration, RetrainingOption, Task
 from planner.problem_file import problem_to_json
+from planner.replan import remaining_plan
 from planner.verify import Rule, verify
 
 SEEDS = range(20)
