@@ -25,6 +25,7 @@ from planner.engines.joint import Joint
 from planner.engines.paper_alone import PaperAlone
 from planner.engines.prices import Descent, InstancePrices, Lowering, certificate
 from planner.engines.schedule import RetrainingChoice, RetrainingChoices, decisions_of, value_of
+from planner.engines.threads import N_THREADS
 from planner.feasibility import RULE_RETRAINING, SearchLimitError, earliest_retrainings, infeasibility
 from planner.gains import gain_tables
 from planner.plan import Infeasibility, MigPlan, Status
@@ -34,9 +35,6 @@ ENGINE = "exact"
 
 _PRICE_ROUNDS = 600
 """Rounds of the prices of instances: a tenth of a second for two tenants over 200 steps."""
-
-_THREADS = 2
-"""Tables side by side. More gain little: the longest of them sets the pace."""
 
 
 def solve_exact(problem: Problem, budget: Budget | None = None, initial: MigPlan | None = None) -> MigPlan:
@@ -56,7 +54,7 @@ def solve_exact(problem: Problem, budget: Budget | None = None, initial: MigPlan
     reason = infeasibility(problem)
     if reason is not None:
         return replace(without_plan(problem, Status.INFEASIBLE, ENGINE, started_s), infeasibility=reason)
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(N_THREADS) as pool:
         return _Solve(problem, budget or Budget(), initial, pool, started_s).run()
 
 

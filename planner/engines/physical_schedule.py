@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,12 +173,35 @@ class Terms:
 
     def placed(self, schedule: Schedule) -> tuple[tuple[Placement, ...], ...]:
         """Every way to place the schedule's retrainings so that no two that overlap in time exclude each other."""
-        return tuple(places for places in product(*map(self.placements, schedule)) if self._can_stand(schedule, places))
+        found: list[tuple[Placement, ...]] = [()]
+        for number, training in enumerate(schedule):
+            found = [
+                (*places, place)
+                for places in found
+                for place in self.placements(training)
+                if self._can_join(schedule[:number], places, training, place)
+            ]
+        return tuple(found)
 
-    def _can_stand(self, schedule: Schedule, places: Sequence[Placement]) -> bool:
+    def can_stand(self, schedule: Schedule, places: Sequence[Placement]) -> bool:
         """Whether the schedule at these places, and the retrainings in progress, leave each other alone."""
-        spans = [*zip(schedule, places, strict=True), *self.running]
+        pairs = enumerate(zip(schedule, places, strict=True))
+        return all(self._can_join(schedule[:n], places[:n], training, place) for n, (training, place) in pairs)
+
+    def _can_join(
+        self, others: Schedule, places: Sequence[Placement], training: Training, placement: Placement
+    ) -> bool:
+        """Whether the retraining leaves those that are placed, and those in progress, alone."""
+        spans = [*zip(others, places, strict=True), *self.running]
+        beside = [
+            (other, place)
+            for other, place in spans
+            if other.start_step < training.end_step and training.start_step < other.end_step
+        ]
+        steps = {max(training.start_step, other.start_step) for other, _ in beside}
         return all(
-            self.problem.gpu.fits(place for other, place in spans if other.start_step <= step < other.end_step)
-            for step in {training.start_step for training, _ in spans}
+            self.problem.gpu.fits(
+                [placement, *(place for other, place in beside if other.start_step <= step < other.end_step)]
+            )
+            for step in steps
         )

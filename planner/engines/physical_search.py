@@ -30,6 +30,7 @@ from planner.engines.physical_prices import PhysicalPrices
 from planner.engines.physical_program import Program
 from planner.engines.physical_schedule import Schedule, Terms, Training
 from planner.engines.placed import CountedNodes, PlacedNodes, counted_nodes, placed_nodes
+from planner.engines.threads import N_THREADS
 from planner.problem import FloatArray
 
 MAX_BEST_FIRST = 2
@@ -64,8 +65,6 @@ _PLACES = 4
 
 _CHUNK = 16
 """Schedules valued side by side."""
-
-_THREADS = 2
 
 _TO_PLACE = 30
 """Schedules that the local search places, best first; one is usually enough."""
@@ -147,7 +146,7 @@ class Search:
         if len(bounds.actors()) > MAX_BEST_FIRST or self.terms.n_steps > MAX_STEPS:
             self._by_prices(bounds)
         else:
-            with ThreadPoolExecutor(_THREADS) as pool:
+            with ThreadPoolExecutor(N_THREADS) as pool:
                 self._by_tables(bounds, pool)
 
     def _by_prices(self, bounds: Bounds) -> None:
