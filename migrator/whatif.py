@@ -10,8 +10,8 @@ from migrator.cases import Case
 from migrator.errors import ConfigSloError
 from migrator.grid import Grid, Point
 from migrator.planning import PlannedWindow, plan_through
+from planner.course import courses
 from planner.errors import PlannerError
-from planner.goodput import goodput_by_step
 from planner.plan import MigPlan, Status
 from planner.problem import Problem, Task
 from planner.solve import default_engine
@@ -160,9 +160,10 @@ def _without_plan(case: Case, planned: PlannedWindow) -> Outcome:
 
 def _tenant_outcomes(problem: Problem, plan: MigPlan) -> Iterator[TenantOutcome]:
     retrainings = _retrainings(plan)
-    for tenant, gains in zip(problem.tenants, goodput_by_step(problem, plan), strict=True):
+    for course in courses(problem, plan):
+        tenant = course.tenant
         arrivals = float(tenant.arrivals_rps.sum()) * problem.step_s
-        goodput = float(gains.sum()) / tenant.weight if tenant.weight > 0 else None
+        goodput = float(course.goodput.sum()) / tenant.weight if tenant.weight > 0 else None
         share = None if goodput is None or arrivals == 0 else 100 * goodput / arrivals
         yield TenantOutcome(tenant.name, arrivals, goodput, share, retrainings.get(tenant.name))
 

@@ -15,10 +15,9 @@ from planner.problem import FloatArray, GainTable, InitialState, Problem, Tenant
 def coarse_problem(
     problem: Problem, tables: tuple[GainTable, ...], coarse_steps: int, initial: InitialState | None, longest_s: float
 ) -> Problem:
-    """The problem on steps ``coarse_steps`` times as long, with gain tables; the rest of the window is cut off.
+    """The ``physical`` problem on steps ``coarse_steps`` times as long; the rest of the window is cut off.
 
-    Durations are rounded up to whole steps, those of retrainings at most to ``longest_s``. A change loses
-    what it loses in the first of the steps that are joined.
+    Durations are rounded up to whole steps, those of retrainings at most to ``longest_s``.
     """
     n_steps = problem.n_steps // coarse_steps
     return Problem(
@@ -44,11 +43,7 @@ def _coarse(problem: Problem, tenant: TenantTerms, n_steps: int, coarse_steps: i
 
 
 def _joined(table: GainTable, n_steps: int, coarse_steps: int) -> GainTable:
-    steady = _blocks(table.steady, n_steps, coarse_steps)
-    if table.changed is None:
-        return GainTable(table.multisets, steady.sum(axis=2))
-    loss = (steady - _blocks(table.changed, n_steps, coarse_steps))[:, :, 0]
-    return GainTable(table.multisets, steady.sum(axis=2), steady.sum(axis=2) - loss)
+    return GainTable(table.multisets, _blocks(table.steady, n_steps, coarse_steps).sum(axis=2))
 
 
 def joined(multipliers: FloatArray, coarse_steps: int) -> FloatArray:

@@ -43,6 +43,9 @@ _FAVOURED = 8
 _MOST_TO_ENUMERATE = 30_000
 """Combinations up to which valuing all of them is tried before the rounds are at their end."""
 
+_HOPELESS = 100
+"""So many times the schedules that may be valued are not begun with."""
+
 _MOST_VALUED = 20_000
 """Schedules valued in the end where no budget says otherwise: half a minute at most."""
 
@@ -96,7 +99,9 @@ class ManySearch:
                     self._value(choices)
                 if not self._is_over():
                     self._value_favoured()
-        return self._unfinished() if self._is_over() else self._enumerated()
+        # Far more than can be valued cannot be proven either.
+        is_hopeless = self._n_left > _HOPELESS * self._most_valued
+        return self._unfinished() if is_hopeless or self._is_over() else self._enumerated()
 
     def _unfinished(self) -> Found:
         bound = max(self._lowering.bound, self._best.value)
@@ -149,19 +154,19 @@ class ManySearch:
         if not self._n_left:
             return Found(self._best.value, self._best.choices, self._best.value, len(self._valued))
         bound, _ = self._statuses(self._lowering.multipliers)
-        n_bounded, left = 0, self._best.value
-        for slack, choices in self._statuses.combinations(bound - self._best.value):
+        left = self._best.value
+        combinations_left = self._statuses.combinations(bound - self._best.value)
+        for n_valued, (slack, choices) in enumerate(combinations_left):
             left = bound - slack
             if left <= self._to_beat:
                 left = self._best.value
                 break
-            if n_bounded >= self._most_valued or (self._is_over() and n_bounded):
+            if n_valued >= self._most_valued or (self._is_over() and n_valued):
                 break
-            n_bounded += 1
             self._value(choices)
         else:
             left = self._best.value
-        return Found(self._best.value, self._best.choices, max(left, self._best.value), len(self._valued), n_bounded)
+        return Found(self._best.value, self._best.choices, max(left, self._best.value), len(self._valued))
 
     @property
     def _to_beat(self) -> float:

@@ -39,14 +39,16 @@ class Found:
         choices: The schedule.
         bound: Equal to ``value`` where the search came to its end.
         n_valued: Overlapping schedules that were valued.
-        n_bounded: Those whose bounds were above the best that was known before.
     """
 
     value: float
     choices: RetrainingChoices
     bound: float
     n_valued: int = 0
-    n_bounded: int = 0
+
+
+class _TimeUpError(Exception):
+    """Time was up before a table was begun."""
 
 
 def actors_of(joint: Joint) -> tuple[int, ...]:
@@ -77,6 +79,17 @@ class PairSearch:
 
     def run(self, is_over: Callable[[], bool]) -> Found:
         """The best schedule; its bound is its value unless ``is_over`` ended the search."""
+        self._is_over = is_over
+        try:
+            return self._searched(is_over)
+        except _TimeUpError:
+            return replace(self._best, bound=np.inf)
+
+    def _heed_the_time(self) -> None:
+        if self._is_over():
+            raise _TimeUpError
+
+    def _searched(self, is_over: Callable[[], bool]) -> Found:
         if all(self._optional):
             self._offer(float(self._waiting[-1].max()), {})
         for x in range(len(self._actors)):
@@ -84,9 +97,8 @@ class PairSearch:
                 self._alone(x)
         if len(self._actors) == 2:
             for first in (0, 1):
-                if not is_over():
-                    self._one_after_the_other(first)
-            return replace(self._best, bound=np.inf) if is_over() else self._overlapping(is_over)
+                self._one_after_the_other(first)
+            return self._overlapping(is_over)
         best = self._best
         return Found(best.value, best.choices, best.value)
 
@@ -127,6 +139,7 @@ class PairSearch:
     def _runs(
         self, way: RetrainingChoice, levels: dict[int, int], begins: Floats, opening: Floats
     ) -> tuple[Floats, Floats]:
+        self._heed_the_time()
         joint, running = self._joint, (way.profile_index,)
         gain = self._gain(levels, running)
         return runs(gain, joint.group, joint.fitting(), joint.fitting(running), opening, begins, way.end_step)
@@ -143,7 +156,7 @@ class PairSearch:
             rest = self._rest({x: way.option_index + 1})[way.end_step : way.end_step + len(ends)]
             by_start = (ends + rest).max(axis=1, initial=-np.inf)
             start = int(by_start.argmax())
-            self._offer(float(by_start[start]), {x: _at(way, start)})
+            self._offer(float(by_start[start]), {x: way.at(start)})
 
     def _one_after_the_other(self, x: int) -> None:
         """Actor ``x`` retrains first and has ended when the other one starts."""
@@ -159,7 +172,7 @@ class PairSearch:
                 by_start = (ends + rest).max(axis=1, initial=-np.inf)
                 start = int(by_start.argmax())
                 if by_start[start] > self._to_beat:
-                    self._best_before(x, level, _at(way, start), float(by_start[start]))
+                    self._best_before(x, level, way.at(start), float(by_start[start]))
 
     def _between(self, x: int, level: int) -> Floats:
         """V before every step after ``x`` has ended at ``level`` and before the other one starts."""
@@ -189,7 +202,7 @@ class PairSearch:
                 by_start = (ends[:n_starts] + before[way.end_step : way.end_step + n_starts]).max(axis=1)
                 start = int(by_start.argmax())
                 if by_start[start] > best:
-                    best, found = float(by_start[start]), _at(way, start)
+                    best, found = float(by_start[start]), way.at(start)
         assert found is not None
         self._offer(value, {x: found, y: other})
 
@@ -203,12 +216,12 @@ class PairSearch:
             chunk = order[begin : begin + _CHUNK]
             if is_over() or bounds[chunk[0]] <= self._to_beat:
                 bound = self._best.value if bounds[chunk[0]] <= self._to_beat else float(bounds[chunk[0]])
-                return Found(self._best.value, self._best.choices, bound, n_valued, len(bounds))
+                return Found(self._best.value, self._best.choices, bound, n_valued)
             candidates = [schedules(int(number)) for number in chunk[bounds[chunk] > self._to_beat]]
             n_valued += len(candidates)
             for choices, value in zip(candidates, self._pool.map(self._value, candidates), strict=True):
                 self._offer(value, choices)
-        return Found(self._best.value, self._best.choices, self._best.value, n_valued, len(bounds))
+        return Found(self._best.value, self._best.choices, self._best.value, n_valued)
 
     def _value(self, choices: dict[int, RetrainingChoice]) -> float:
         first = min(choice.start_step for choice in choices.values())
@@ -227,7 +240,7 @@ class PairSearch:
             index = int(np.searchsorted(first, number, side="right")) - 1
             (x, one), (y, other), _, starts = found[index]
             a, b = starts[number - first[index]]
-            return {x: _at(one, int(a)), y: _at(other, int(b))}
+            return {x: one.at(int(a)), y: other.at(int(b))}
 
         return bounds, schedule
 
@@ -265,12 +278,14 @@ class PairSearch:
 
     def _tails(self, x: int, way: RetrainingChoice, level: int) -> Floats:
         """``tails`` of actor ``x`` when the other one has ended at ``level``."""
+        self._heed_the_time()
         done = self._rest({x: way.option_index + 1, 1 - x: level})
         running = (way.profile_index,)
         gain = self._gain({1 - x: level}, running)
         return tails(gain, self._joint.group, self._joint.fitting(running), done, way.end_step)
 
     def _stretches(self, one: int, other: int) -> Floats:
+        self._heed_the_time()
         longest = max(
             min(a.end_step, b.end_step)
             for a in self._ways[0]
@@ -296,10 +311,6 @@ class PairSearch:
     def _to_beat(self) -> float:
         value = self._best.value
         return value + TOLERANCE * abs(value) if np.isfinite(value) else -np.inf
-
-
-def _at(way: RetrainingChoice, start: int) -> RetrainingChoice:
-    return RetrainingChoice(way.option_index, way.profile_index, start, start + way.end_step)
 
 
 def _sorted_pair(one: RetrainingChoice, other: RetrainingChoice) -> tuple[int, int]:

@@ -162,7 +162,7 @@ class Statuses:
         for a, m in enumerate(self._actors):
             worth, choice = 0.0, choices[m]
             for way, worths in zip(self._ways[a], self._worth[a], strict=True):
-                if choice is not None and choice == _at(way, choice.start_step):
+                if choice is not None and choice == way.at(choice.start_step):
                     worth = float(worths[choice.start_step])
             found[m] = self._best_of(a)[0] - worth
         return found
@@ -186,7 +186,7 @@ class Statuses:
         best, _ = self._best_of(a)
         found: list[tuple[float, RetrainingChoice | None]] = []
         for way, worth in zip(self._ways[a], self._worth[a], strict=True):
-            found += [(best - float(worth[i]), _at(way, int(i))) for i in np.flatnonzero(worth >= best - gap)]
+            found += [(best - float(worth[i]), way.at(int(i))) for i in np.flatnonzero(worth >= best - gap)]
         if self._alive[a][-1][0] and best <= gap:
             found.append((best, None))
         return sorted(found, key=lambda item: item[0])
@@ -196,7 +196,7 @@ class Statuses:
         for way, worth in zip(self._ways[a], self._worth[a], strict=True):
             start = int(worth.argmax())
             if worth[start] > best[0]:
-                best = float(worth[start]), _at(way, start)
+                best = float(worth[start]), way.at(start)
         return best
 
     def _choices(self, chosen: Sequence[RetrainingChoice | None]) -> RetrainingChoices:
@@ -313,7 +313,3 @@ class Statuses:
             widen(("runs", way.profile_index), first, last + way.end_step - 1)
             widen(("done", way.option_index + 1), first + way.end_step, n_steps - 1 if len(starts) else -1)
         return windows
-
-
-def _at(way: RetrainingChoice, start: int) -> RetrainingChoice:
-    return RetrainingChoice(way.option_index, way.profile_index, start, start + way.end_step)

@@ -1,6 +1,6 @@
 """``paper``: a fast plan that is never silly: retrainings placed one after the other, inference exact beside them.
 
-Retrainings are judged by per-step maxima without change cost, each tenant's in turn while the
+Retrainings are judged by per-step maxima without change cost, each tenant's in turn, in every order, while the
 others' stay where they are, until none improves; then what inference holds is the exact best for
 them (``holding_path``). Where ``static`` retrains better, its retrainings are taken, so that no
 plan is worse than that one. The floor under ``milp``, and the fallback where no solver answers.
@@ -11,12 +11,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise, permutations
 
 import numpy as np
 
 from planner.budget import Budget
 from planner.engines.holding_path import HoldingPaths
+from planner.engines.relaxed import relaxed_bound
 from planner.engines.schedule import (
     RetrainingChoice,
     RetrainingChoices,
@@ -37,6 +38,9 @@ from planner.plan import MigPlan, Status, status_of
 from planner.problem import FloatArray, GainTable, Problem, Reconfiguration
 
 ENGINE = "greedy"
+
+MAX_ORDERS = 24
+"""Orders in which retrainings are placed: all of them for four tenants. Who comes first matters most."""
 
 MAX_SWEEPS = 5
 """Rounds over the tenants; three are rarely needed."""
@@ -64,7 +68,7 @@ def solve_greedy(problem: Problem, budget: Budget | None = None, initial: MigPla
         return replace(without_plan(problem, Status.INFEASIBLE, ENGINE, started_s), infeasibility=reason)
     tables = gain_tables(problem)
     paths = HoldingPaths(problem, tables)
-    bound = paths.upper_bound()
+    bound = relaxed_bound(problem, tables)
     best = best_candidate(candidates(paths, tables, initial))
     if best is None:
         return without_plan(problem, Status.TIMEOUT, ENGINE, started_s, bound)
@@ -123,10 +127,10 @@ def candidates(paths: HoldingPaths, tables: Sequence[GainTable], initial: MigPla
     """The plans that greedy knows, each with its value recomputed from its decisions."""
     problem = paths.problem
     found: list[Candidate] = []
-    for choices in schedules_to_try(paths, tables):
-        path = paths.best(choices)
-        if path is not None:
-            found.append((value_of(problem, tables, path[1]), path[1]))
+    schedules = schedules_to_try(paths, tables)
+    path = paths.best(max(schedules, key=paths.joint.value)) if schedules else None
+    if path is not None:
+        found.append((value_of(problem, tables, path[1]), path[1]))
     if initial is not None:
         decisions = decisions_of(problem, initial)
         if decisions is not None:
@@ -137,7 +141,10 @@ def candidates(paths: HoldingPaths, tables: Sequence[GainTable], initial: MigPla
 def schedules_to_try(paths: HoldingPaths, tables: Sequence[GainTable]) -> list[RetrainingChoices]:
     """Schedules of all required retrainings that look good; some may leave a step without room."""
     problem = paths.problem
-    schedules = [*(_improve(paths, start) for start in _starts(problem)), *_static_choices(problem, tables)]
+    movers = [m for m, tenant in enumerate(problem.tenants) if tenant.options]
+    orders = list(islice(permutations(movers), MAX_ORDERS))
+    schedules = [_improve(paths, start, order) for start in _starts(problem) for order in orders]
+    schedules += _static_choices(problem, tables)
     return [choices for choices in dict.fromkeys(schedules) if _is_complete(problem, choices)]
 
 
@@ -187,13 +194,12 @@ def _is_complete(problem: Problem, choices: RetrainingChoices) -> bool:
     )
 
 
-def _improve(paths: HoldingPaths, choices: RetrainingChoices) -> RetrainingChoices:
-    """``choices`` with each tenant's retraining in turn where it is worth most beside the others'."""
+def _improve(paths: HoldingPaths, choices: RetrainingChoices, order: Sequence[int]) -> RetrainingChoices:
+    """``choices`` with each tenant's retraining in its turn where it is worth most beside the others'."""
     for _ in range(MAX_SWEEPS):
         before = choices
-        for m, tenant in enumerate(paths.problem.tenants):
-            if tenant.options:
-                choices = (*choices[:m], _best_choice(paths, choices, m), *choices[m + 1 :])
+        for m in order:
+            choices = (*choices[:m], _best_choice(paths, choices, m), *choices[m + 1 :])
         if choices == before:
             break
     return choices
@@ -216,7 +222,7 @@ def _best_choice(paths: HoldingPaths, choices: RetrainingChoices, m: int) -> Ret
         start = int(values.argmax())
         if values[start] > best_value:
             best_value = values[start]
-            best = replace(earliest, start_step=start, end_step=start + n_steps)
+            best = earliest.at(start)
     return best
 
 

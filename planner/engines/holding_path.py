@@ -12,7 +12,7 @@ import numpy as np
 
 from executor.mig import Multiset
 from planner.engines.joint import Joint
-from planner.engines.schedule import RetrainingChoices, TenantDecision, choices_of
+from planner.engines.schedule import RetrainingChoices, TenantDecision
 from planner.problem import FloatArray, GainTable, Problem
 
 
@@ -40,20 +40,6 @@ class HoldingPaths:
             steady = sum(self.joint.steady[m, level][:, fits] for m, level in enumerate(levels))
             self._best_steps[key] = np.max(steady, axis=1, initial=-np.inf)
         return self._best_steps[key]
-
-    def upper_bound(self) -> float:
-        """The sum over steps of the most that any layout could earn at any level possible by then.
-
-        Changes cost nothing and retrainings hold nothing here, so no plan is better.
-        """
-        total = np.zeros((self.problem.n_steps, self.n_states))
-        for m, tenant in enumerate(self.problem.tenants):
-            own = self.joint.steady[m, 0].copy()
-            for choice in choices_of(self.problem, tenant):
-                later = own[choice.end_step :]
-                np.maximum(later, self.joint.steady[m, choice.option_index + 1, choice.end_step :], out=later)
-            total += own
-        return float(total.max(axis=1).sum())
 
     def best(self, choices: RetrainingChoices) -> tuple[float, tuple[TenantDecision, ...]] | None:
         """The best decisions with these retrainings, and their value; ``None`` if some step has no room."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from planner.budget import Budget
@@ -48,6 +50,16 @@ class Meter:
     def is_late(self) -> bool:
         """Whether time is up."""
         return self.deadline_s is not None and time.perf_counter() >= self.deadline_s
+
+    @contextmanager
+    def share(self, share: float) -> Iterator[None]:
+        """Time is up earlier in here, after this share of what is left."""
+        final_s = self.deadline_s
+        if final_s is not None:
+            now_s = time.perf_counter()
+            self.deadline_s = now_s + share * max(0.0, final_s - now_s)
+        yield
+        self.deadline_s = final_s
 
     def keep(self, duration_s: float) -> None:
         """Bring the deadline forward by what is needed after it."""

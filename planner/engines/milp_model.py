@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pulp
 
@@ -166,7 +166,7 @@ def milp_model(problem: Problem, tables: Sequence[GainTable]) -> MilpModel:
 def _add_starts(builder: _Builder, m: int) -> None:
     problem, tenant = builder.problem, builder.problem.tenants[m]
     builder.starts[m] = [
-        (replace(earliest, start_step=a, end_step=a + earliest.end_step), builder.binary(f"r_{m}_{index}_{a}"))
+        (earliest.at(a), builder.binary(f"r_{m}_{index}_{a}"))
         for index, earliest in enumerate(choices_of(problem, tenant))
         for a in range(problem.n_steps - earliest.end_step + 1)
     ]

@@ -18,6 +18,7 @@ import pulp
 from planner.budget import Budget
 from planner.engines.greedy import Candidate, best_candidate, candidates, require_paper, with_plan, without_plan
 from planner.engines.holding_path import HoldingPaths
+from planner.engines.relaxed import relaxed_bound
 from planner.engines.schedule import TenantDecision, broken_rule, value_of
 from planner.engines.solver import Solver, SolverAnswer, ask
 from planner.feasibility import RULE_RETRAINING, infeasibility
@@ -113,7 +114,7 @@ def _best_plan(problem: Problem, engine: str, solved: _Solved, started_s: float)
     answer = solved.answer
     own = _solver_candidates(problem, solved) if answer.has_solution else []
     best = best_candidate([*own, *solved.floor])
-    bound = solved.paths.upper_bound()
+    bound = relaxed_bound(problem, solved.tables)
     if answer.bound is not None:
         bound = min(bound, -answer.bound / solved.formulation.scale)
     work = (("variables", len(solved.formulation.program.variables())), ("nodes", answer.n_nodes))
@@ -128,7 +129,7 @@ def _certified_bound(value: float, bound: float, solved: _Solved) -> float:
     tolerance = PROOF_TOLERANCE * max(abs(bound), 1.0 / solved.formulation.scale)
     if bound < value - tolerance:
         # The solver contradicts a plan that was checked: its bound is worth nothing.
-        return max(value, solved.paths.upper_bound())
+        return max(value, relaxed_bound(solved.paths.problem, solved.tables))
     if bound < value or (solved.answer.is_proven and bound <= value + tolerance):
         return value
     return bound

@@ -3,8 +3,7 @@
 For one schedule of retrainings the best plan is a longest path over held sets (``placed_kernel``,
 ``physical_program``). Over schedules:
 
-* Local moves of one retraining at a time from several starts, the coarse program's schedule
-  (:func:`planner.engines.physical_coarse.coarse_schedule`) among them if asked for. They find the best
+* Local moves of one retraining at a time, then of two, from several starts. They find the best
   plan, or one within a few hundredths of a percent, in a tenth of a second or two.
 * Prices of instances bound all plans, for any number of tenants and steps, and are the plan's certificate.
 * At most two tenants that retrain, at most ``MAX_STEPS`` steps: every schedule is bounded, and
@@ -15,12 +14,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from executor.mig import Placement
 from planner.budget import Budget
-from planner.engines.physical_coarse import coarse_schedule
 from planner.engines.physical_greedy import PlacedSchedule
 from planner.engines.physical_plan import held_sets, lifetimes, next_epoch_step, objective
 from planner.engines.physical_schedule import Schedule, Terms, Training
@@ -35,13 +34,7 @@ from planner.problem import Problem, Reconfiguration, Task
 ENGINE = "physical"
 
 
-def solve_physical(
-    problem: Problem,
-    budget: Budget | None = None,
-    initial: MigPlan | None = None,
-    *,
-    coarse_steps: int | None = None,
-) -> MigPlan:
+def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigPlan | None = None) -> MigPlan:
     """The best plan found within ``budget``, with a bound on every plan; never worse than greedy's.
 
     Args:
@@ -49,7 +42,6 @@ def solve_physical(
         budget: ``max_nodes`` counts schedules valued on counts, see ``physical_search``; a plan is
             looked for until there is one even if that takes more. Half a minute's work by default.
         initial: A plan of an earlier solve; when and where it retrains is tried first.
-        coarse_steps: Also try the schedule of the ``paper`` program on steps this many times as long.
 
     Raises:
         EngineError: The problem is not ``physical``.
@@ -63,17 +55,16 @@ def solve_physical(
         return _without_plan(problem, begin_s, Status.INFEASIBLE, reason)
     terms = Terms.of(problem)
     search = Search(terms, budget or Budget(), begin_s)
-    search.run(_seeds(terms, coarse_steps), () if initial is None else _known(terms, initial))
+    search.run(_seeds(terms), () if initial is None else _known(terms, initial))
     if search.best is not None:
         return _with_plan(search, search.best, begin_s)
     if search.is_exhausted:
         return _without_plan(problem, begin_s, Status.INFEASIBLE, _no_schedule(problem))
-    return _without_plan(problem, begin_s, Status.TIMEOUT, None)
+    bound = search.bound if np.isfinite(search.bound) else None
+    return replace(_without_plan(problem, begin_s, Status.TIMEOUT, None), bound=bound)
 
 
-def _seeds(terms: Terms, coarse_steps: int | None) -> Iterator[Schedule]:
-    if coarse_steps is not None:
-        yield from _fitting(terms, coarse_schedule(terms.problem, coarse_steps))
+def _seeds(terms: Terms) -> Iterator[Schedule]:
     try:
         found = earliest_retrainings(terms.problem) or ()
     except SearchLimitError:
@@ -87,10 +78,8 @@ def _seeds(terms: Terms, coarse_steps: int | None) -> Iterator[Schedule]:
     yield from _fitting(terms, tuple(sorted(schedule)))
 
 
-def _fitting(terms: Terms, schedule: Schedule | None) -> Iterator[Schedule]:
+def _fitting(terms: Terms, schedule: Schedule) -> Iterator[Schedule]:
     """The schedule, if it is one of the problem's."""
-    if schedule is None:
-        return
     by_tenant = {training.tenant: training for training in schedule}
     for tenant, choices in enumerate(terms.choices):
         training = by_tenant.get(tenant)

@@ -41,8 +41,8 @@ class PhysicalAlone:
         terms, problem = self.terms, self.terms.problem
         self._multisets = sorted(serving_multisets(problem, problem.tenants[self.tenant]), key=sum)
         table = terms.gains[self.tenant]
-        self._columns = [table.column[multiset] for multiset in self._multisets]
-        self._earned = np.ascontiguousarray(terms.earned_by_level[self.tenant][:, :, self._columns])
+        columns = [table.column[multiset] for multiset in self._multisets]
+        self._earned = np.ascontiguousarray(terms.earned_by_level[self.tenant][:, :, columns])
         self._counts = np.array(self._multisets, dtype=np.float64)
         self._removal = _removal(self._multisets)
         enough = {profile.name for profile in large_enough_profiles(problem, problem.tenants[self.tenant])}

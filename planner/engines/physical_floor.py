@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 
 from executor.mig import Placement
-from planner.engines.physical_plan import Entries, lifetimes, next_epoch_step, objective
+from planner.engines.held_sets import Entries
+from planner.engines.physical_plan import lifetimes, next_epoch_step, objective
 from planner.engines.physical_schedule import Terms, Training
 from planner.plan import MigPlan, status_of
 from planner.problem import Reconfiguration

@@ -10,14 +10,12 @@ import math
 from collections.abc import Iterable, Sequence
 
 from executor.mig import Placement
+from planner.engines.held_sets import Entries
 from planner.engines.physical_program import Path
 from planner.engines.physical_schedule import Schedule, Terms
 from planner.engines.placed import PlacedNodes
 from planner.plan import Lifetime
 from planner.problem import Owner, Task
-
-Entries = frozenset[tuple[Placement, int]]
-"""A held set: (placement, tenant index)."""
 
 
 def held_sets(nodes: PlacedNodes, path: Path) -> tuple[tuple[int, Entries], ...]:

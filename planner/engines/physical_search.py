@@ -12,7 +12,7 @@ schedule valued on counts; on placements it takes as many as there are placed no
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -62,6 +62,12 @@ _WORTHWHILE = 1e-5
 
 _PLACES = 4
 """Placements of a schedule that are tried before other schedules have their turn."""
+
+_LOCAL_SHARE = 0.5
+"""Share of the time that is left which the local search may take: the rest is for bounds."""
+
+_MOST_PLACES = 3_000
+"""Placements of one schedule that are listed: more than four tenants that retrain at once have."""
 
 _CHUNK = 16
 """Schedules valued side by side."""
@@ -139,7 +145,8 @@ class Search:
         if floor is not None:
             self._try(floor.schedule, floor.places)
         bounds = Bounds(self.terms, self.counted)
-        self._local(bounds, tuple(seeds))
+        with self.meter.share(_LOCAL_SHARE):
+            self._local(bounds, tuple(seeds))
         self.bound = bounds.relaxed()
         if self._is_over:
             return
@@ -189,11 +196,10 @@ class Search:
         first = np.cumsum([0, *map(len, kept)])
         order = np.argsort(-bounds, kind="stable")
         waiting: list[Schedule] = []
-        end = len(order)
+        highest, end = -np.inf, len(order)
         for begin in range(0, len(order), _CHUNK):
             chunk = order[begin : begin + _CHUNK]
-            highest = max([float(bounds[chunk[0]]), *map(self._value, waiting)])
-            self.bound = min(self.bound, highest)
+            self.bound = min(self.bound, max(float(bounds[chunk[0]]), highest))
             if self.meter.is_spent:
                 return
             if bounds[chunk[0]] <= self._good_enough:
@@ -206,6 +212,7 @@ class Search:
             self._value_all(schedules, pool)
             # Most placements of one schedule are no better than those of the next: the proof can wait.
             waiting += [schedule for schedule in schedules if not self._place(schedule, _PLACES)]
+            highest = max([highest, *map(self._value, waiting[-len(schedules) :])])
         self._resolve(waiting, float(bounds[order[end]]) if end < len(order) else -np.inf)
 
     def _resolve(self, waiting: list[Schedule], rest: float) -> None:
@@ -264,7 +271,7 @@ class Search:
         n_stuck, turn = 0, 0
         while n_stuck < len(turns) and not self.meter.is_spent:
             best = max(self._moved(bounds, schedule, turns[turn]), key=self._value, default=schedule)
-            if self._value(best) > self._value(schedule) * (1 + TOLERANCE):
+            if self._value(best) > _above(self._value(schedule)):
                 schedule, n_stuck, turn = best, 0, 0
             else:
                 n_stuck, turn = n_stuck + 1, (turn + 1) % len(turns)
@@ -300,18 +307,28 @@ class Search:
         if most <= self._to_beat:
             return True
         tried = self._tried.setdefault(schedule, set())
-        ordered = sorted(self.terms.placed(schedule), key=lambda places: self._promise(schedule, places), reverse=True)
-        for places in [places for places in ordered if places not in tried]:
+        for places in [places for places in self._ordered(schedule) if places not in tried]:
             if n_most is not None and len(tried) >= n_most:
                 return False
             tried.add(places)
             value = self._try(schedule, places)
             self._learn(schedule, places, value / most if most > 0 else 1.0)
-            if value >= most * (1 - TOLERANCE):
+            if _above(value) >= most:
                 return True
             if self._is_over:
                 return False
         return True
+
+    def _ordered(self, schedule: Schedule) -> list[tuple[Placement, ...]]:
+        """Where the schedule's retrainings can sit, the most promising first; of very many, those met first."""
+        singles = ([(place,) for place in self.terms.placements(item)] for item in schedule)
+        by_training = [self._by_promise((item,), own) for item, own in zip(schedule, singles, strict=True)]
+        single = ([place for (place,) in places] for places in by_training)
+        fitting = (places for places in product(*single) if self.terms.can_stand(schedule, places))
+        return self._by_promise(schedule, list(islice(fitting, _MOST_PLACES)))
+
+    def _by_promise(self, schedule: Schedule, found: Sequence[tuple[Placement, ...]]) -> list[tuple[Placement, ...]]:
+        return sorted(found, key=lambda places: self._promise(schedule, places), reverse=True)
 
     def _promise(self, schedule: Schedule, places: tuple[Placement, ...]) -> tuple[float, int]:
         """What comes close to the counts elsewhere comes first, then what leaves the others most room."""
@@ -327,14 +344,16 @@ class Search:
     def _shift_best(self) -> None:
         """Move the best plan's retrainings in time where they are, while that makes it better."""
         is_better = True
-        while is_better and self.best is not None and not self._is_over:
+        while is_better and self.best is not None:
             now, is_better = self.best, False
             for index, shift in product(range(len(now.schedule)), SHIFTS):
                 start = now.schedule[index].start_step + shift
                 if not 0 <= start <= self.terms.n_steps - now.schedule[index].n_steps:
                     continue
                 moved = (*now.schedule[:index], now.schedule[index].at(start), *now.schedule[index + 1 :])
-                if now.places not in self.terms.placed(moved) or self._value(moved) <= self._to_beat or self._is_over:
+                if self.meter.is_spent:
+                    return
+                if self._value(moved) <= self._to_beat or not self.terms.can_stand(moved, now.places):
                     continue
                 if now.places not in self._tried.setdefault(moved, set()):
                     self._tried[moved].add(now.places)
@@ -369,8 +388,13 @@ class Search:
 
     @property
     def _to_beat(self) -> float:
-        return -np.inf if self.best is None else self.best.value * (1 + TOLERANCE)
+        return -np.inf if self.best is None else _above(self.best.value)
 
     @property
     def _good_enough(self) -> float:
-        return -np.inf if self.best is None else self.best.value * (1 + max(self.budget.rel_gap, TOLERANCE))
+        return -np.inf if self.best is None else _above(self.best.value, max(self.budget.rel_gap, TOLERANCE))
+
+
+def _above(value: float, share: float = TOLERANCE) -> float:
+    """A value that is higher by ``share`` of its size."""
+    return value + share * abs(value) if np.isfinite(value) else value

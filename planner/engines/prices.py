@@ -31,6 +31,9 @@ _PROGRESS = 1e-4
 _DIGITS = 6
 """Significant digits of a certificate's prices; any prices are valid, so these are."""
 
+_LEAST_PRICE = 1e-12
+"""Prices below this are left out of a certificate."""
+
 
 class Dual(Protocol[Choice_co]):
     """A bound as a convex function of multipliers of any shape."""
@@ -86,7 +89,8 @@ class Lowering(Generic[Choice_co]):
             bound, slope = self._dual(self._at)
             self.n_rounds += 1
             met.append(self._dual.schedule)
-            is_progress = bound < self.bound - _PROGRESS * max(0.0, self.bound - lower)
+            # The first bound is progress: from infinity there is no share of a gap to fall by.
+            is_progress = np.isinf(self.bound) or bound < self.bound - _PROGRESS * max(0.0, self.bound - lower)
             self._n_stuck = 0 if is_progress else self._n_stuck + 1
             if bound < self.bound:
                 self.bound, self.multipliers = bound, self._at
@@ -153,7 +157,5 @@ class InstancePrices(Generic[Choice_co]):
 
 def certificate(problem: Problem, prices: Floats) -> Certificate:
     """The prices, rounded to a few digits, as a plan carries them."""
-    magnitude = np.floor(np.log10(np.maximum(np.abs(prices), 1e-300)))
-    unit = 10.0 ** (magnitude - _DIGITS + 1)
-    rounded = np.where(np.abs(prices) < 1e-12, 0.0, np.round(prices / unit) * unit)
-    return Certificate(problem.profile_names, np.array([[float(f"{x:.{_DIGITS}g}") for x in row] for row in rounded]))
+    kept = np.where(np.abs(prices) < _LEAST_PRICE, 0.0, prices)
+    return Certificate(problem.profile_names, np.array([[float(f"{x:.{_DIGITS}g}") for x in row] for row in kept]))

@@ -33,6 +33,11 @@ class RetrainingChoice:
     start_step: int
     end_step: int
 
+    def at(self, start_step: int) -> RetrainingChoice:
+        """The same retraining, started at another step."""
+        n_steps = self.end_step - self.start_step
+        return RetrainingChoice(self.option_index, self.profile_index, start_step, start_step + n_steps)
+
 
 RetrainingChoices = tuple[RetrainingChoice | None, ...]
 """One a tenant, in the problem's order."""
@@ -115,9 +120,9 @@ def _is_allowed(problem: Problem, tenant: TenantTerms, choice: RetrainingChoice 
     if choice is None:
         return not tenant.must_retrain
     return any(
-        choice == RetrainingChoice(o.option_index, o.profile_index, choice.start_step, choice.start_step + o.end_step)
-        for o in choices_of(problem, tenant)
-        if 0 <= choice.start_step <= problem.n_steps - o.end_step
+        choice == way.at(choice.start_step)
+        for way in choices_of(problem, tenant)
+        if 0 <= choice.start_step <= problem.n_steps - way.end_step
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 from plans import continued_case, paper_case, physical_case
 from problems import paper_problem, physical_problem
 
+from planner.budget import Budget
 from planner.course import courses
 from planner.solve import solve
 
@@ -54,6 +55,16 @@ def test_a_retraining_in_progress_is_the_first_option() -> None:
     assert a.retraining is not None
     assert a.retraining.option.name == "full"
     assert a.level.tolist() == [0, 0, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_tenant_is_worth_more_than_all_its_requests(seed: int) -> None:
+    problem = physical_problem(seed)
+    plan = solve(problem, "physical", Budget(max_nodes=20))
+    for course in courses(problem, plan) if plan.status.has_plan else ():
+        terms = course.tenant
+        most = max(terms.accuracies) * terms.weight * terms.arrivals_rps * problem.step_s
+        assert (course.goodput <= most + 1e-9).all()
 
 
 def test_share_is_of_arrivals_and_none_without_any() -> None:
