@@ -130,7 +130,7 @@ CASES = (
         "physical",
         2,
         Target(worst_s=0.3, least_value=0.995),
-        time_limit_s=0.28,
+        time_limit_s=0.26,
         is_replan=True,
     ),
     Case("physical-3", "physical", "physical", 3, Target(worst_s=4, least_value=0.99), time_limit_s=3.8),

@@ -33,6 +33,9 @@ _ENGINES_HELP = "; ".join(
     f"{model}: {', '.join(engine_names(model))} (default {default_engine(model)})" for model in (PAPER, PHYSICAL)
 )
 
+_INTERRUPTED = 130
+"""``migrator.exit_codes.ExitCode.INTERRUPTED``, which is not worth its imports where nothing is wrong."""
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program instead of tables.")]
 
 
@@ -225,11 +228,19 @@ def main() -> None:
     """
     try:
         code = app(standalone_mode=False) or 0  # a command returns nothing; --version and --help their code
+        if code == _INTERRUPTED:
+            complain("interrupted")  # typer has made the interrupt its code
     except typer.Exit as ending:
         code = ending.exit_code
     except BaseException as error:  # noqa: BLE001 - the last line of defence of the whole program
-        code = _told(error)
+        code = _told(_cause(error))
     sys.exit(code)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The closed pipe that typer has made an end of the program, or the error itself."""
+    cause = error.__context__
+    return cause if isinstance(error, SystemExit) and isinstance(cause, BrokenPipeError) else error
 
 
 def _told(error: BaseException) -> int:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 
@@ -37,8 +38,8 @@ def complain(message: str) -> None:
 
 
 def print_json(value: Mapping[str, object]) -> None:
-    """``value`` as indented JSON on standard output."""
-    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+    """``value`` as indented JSON on standard output, if that is open."""
+    typer.echo(json.dumps(value, indent=2, allow_nan=False))
 
 
 def program() -> str:

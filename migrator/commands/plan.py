@@ -11,6 +11,7 @@ from migrator.assembly import assemble
 from migrator.config import read_config
 from migrator.console import output, print_json, progress
 from migrator.errors import InfeasibleError, MigratorError
+from migrator.outputs import require_writable, write_output
 from migrator.overhead import MeasuredOverhead, with_overhead_of_run
 from migrator.planning import Solving, plan_through, require_plan
 from migrator.reporters.explain_json import explanation_to_json
@@ -110,6 +111,7 @@ def plan_config_command(config_path: Path, *, window: int, asked: Asked, shown: 
         EngineError: No such engine, or it does not take this model or an option.
         InfeasibleError: The window has no plan.
     """
+    _check_out(shown, config_path)
     config = read_config(config_path)
     if window >= config.windows:
         raise MigratorError(f"--window is {window}; {config_path} has windows 0 to {config.windows - 1}")
@@ -142,6 +144,7 @@ def plan_problem_command(
         EngineError: No such engine, or it does not take this model or an option.
         InfeasibleError: There is no plan; it is printed (and written) all the same.
     """
+    _check_out(shown, problem_path)
     problem = read_problem(problem_path)
     _check_step(shown, problem.n_steps, problem_path)
     measured = None
@@ -154,8 +157,13 @@ def plan_problem_command(
         plan = solve(problem, engine=asked.engine, budget=budget, initial=initial, options=asked.options)
     _show(problem, plan, shown, measured)
     if not plan.status.has_plan:
-        reason = plan.infeasibility
-        raise InfeasibleError(f"{problem_path}: {reason or f'no plan: {plan.status}'}")
+        reason = plan.infeasibility or f"engine {plan.engine} found no plan; that does not prove that there is none"
+        raise InfeasibleError(f"{problem_path}: {reason}")
+
+
+def _check_out(shown: Shown, origin: Path) -> None:
+    if shown.out is not None:
+        require_writable("--out", shown.out, origin)
 
 
 def _check_step(shown: Shown, n_steps: int, origin: Path) -> None:
@@ -165,7 +173,7 @@ def _check_step(shown: Shown, n_steps: int, origin: Path) -> None:
 
 def _show(problem: Problem, plan: MigPlan, shown: Shown, measured: Measured | None = None) -> None:
     if shown.out is not None:
-        _write(shown.out, plan)
+        write_output("--out", shown.out, json.dumps(plan_to_json(plan), indent=2, allow_nan=False))
     explanation = None
     if shown.explain_step is not None and plan.status.has_plan:
         explanation = explain(problem, plan, shown.explain_step)
@@ -189,10 +197,3 @@ def _floors(problem: Problem, plan: MigPlan) -> tuple[Floor, ...]:
     names = [name for name in FLOORS if name != plan.engine]
     with progress().status(f"solving with {' and '.join(names)} to compare"):
         return tuple(Floor(name, solve(problem, engine=name).objective) for name in names)
-
-
-def _write(path: Path, plan: MigPlan) -> None:
-    try:
-        path.write_text(json.dumps(plan_to_json(plan), indent=2, allow_nan=False) + "\n", "utf-8")
-    except OSError as error:
-        raise MigratorError(f"--out {path}: cannot be written: {error.strerror or error}") from None

@@ -12,6 +12,7 @@ from migrator.config import Config, read_config
 from migrator.console import output, print_json, progress
 from migrator.errors import InfeasibleError, MigratorError
 from migrator.grid import read_grid, shown_point
+from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
 from migrator.reporters.whatif_files import sweep_to_csv, sweep_to_json
 from migrator.reporters.whatif_live import GridView
@@ -39,7 +40,7 @@ def whatif_command(
         InfeasibleError: No point has a plan; the table is printed (and written) all the same.
     """
     grid = read_grid(vary)
-    _check_files(out, plot)
+    _check_files(config_path, out, plot)
     config = read_config(config_path)
     if known_arrivals:
         config = config.model_copy(update={"forecast": config.forecast.model_copy(update={"method": "known"})})
@@ -51,9 +52,9 @@ def whatif_command(
     else:
         print_sweep(sweep, output())
     if out is not None:
-        _write("--out", out, _for_programs(sweep, out.suffix))
+        write_output("--out", out, _for_programs(sweep, out.suffix))
     if plot is not None:
-        _write("--plot", plot, sweep_to_html(sweep))
+        write_output("--plot", plot, sweep_to_html(sweep))
     _require_a_plan(sweep)
 
 
@@ -79,22 +80,15 @@ def _forecast_name(config: Config) -> str:
     return HINDSIGHT if config.forecast.method == "known" else config.forecast.method
 
 
-def _check_files(out: Path | None, plot: Path | None) -> None:
+def _check_files(config_path: Path, out: Path | None, plot: Path | None) -> None:
     """Refuse, before anything is solved, what could not be written after it."""
     if out is not None and out.suffix not in (".json", ".csv"):
         raise MigratorError(f"--out {out}: a name that ends in .json or .csv is needed")
-    for option, path in (("--out", out), ("--plot", plot)):
-        if path is not None and not path.parent.is_dir():
-            raise MigratorError(f"{option} {path}: there is no folder {path.parent}")
+    if out is not None:
+        require_writable("--out", out, config_path)
     if plot is not None:
+        require_writable("--plot", plot, config_path, *([] if out is None else [out]))
         require_plotly()
-
-
-def _write(option: str, path: Path, text: str) -> None:
-    try:
-        path.write_text(text if text.endswith("\n") else text + "\n", "utf-8")
-    except OSError as error:
-        raise MigratorError(f"{option} {path}: cannot be written: {error.strerror or error}") from None
 
 
 def _require_a_plan(sweep: Sweep) -> None:

@@ -2,8 +2,8 @@
 
 Side by side, in turns:
 
-* plans: one tenant's retraining, then two at once, put anew in the best way beside the others'
-  (``exact_pair``), until no move helps;
+* plans: two tenants' retrainings at once put anew in the best way beside the others'
+  (``exact_pair``), until no such move helps;
 * bounds: a round of the relaxation of ``exact_status`` after the other; the schedules that it favours
   are valued too.
 
@@ -32,9 +32,6 @@ DESCENT = Descent(step=0.3, momentum=0.7, patience=4, shrink=0.6, least=-np.inf)
 
 _ROUNDS_A_TURN = 24
 """Rounds of the relaxation in a turn, shared by the tenants: one takes longer the more there are."""
-
-_SINGLES_A_TURN = 4
-"""Moves of one tenant's retraining in a turn, about as long as the rounds; of two at once, one move."""
 
 _MOST_ROUNDS = 240
 _FAVOURED = 8
@@ -112,19 +109,17 @@ class ManySearch:
         return is_settled or self._lowering.n_rounds >= _MOST_ROUNDS or self._is_over()
 
     def _moves(self) -> Iterator[None]:
-        """Improve the best schedule by exact moves, one turn's at a time, until none helps."""
-        for size, n_a_turn in ((1, _SINGLES_A_TURN), (2, 1)):
-            for number, movers in enumerate(self._endlessly(size), start=1):
-                found = PairSearch(self._joint, movers, self._pool, self._best).run(self._is_over)
-                self._valued[found.choices] = found.value
-                if found.value > self._to_beat:
-                    self._best = replace(found, bound=np.inf)
-                if number % n_a_turn == 0:
-                    yield
+        """Improve the best schedule by moving two tenants' retrainings at once, one such move a turn."""
+        for movers in self._endlessly():
+            found = PairSearch(self._joint, movers, self._pool, self._best).run(self._is_over)
+            self._valued[found.choices] = found.value
+            if found.value > self._to_beat:
+                self._best = replace(found, bound=np.inf)
+            yield
 
-    def _endlessly(self, size: int) -> Iterator[tuple[int, ...]]:
-        """Groups of tenants, those whose retrainings fall shortest first, until none has made a difference."""
-        groups = list(combinations(self._actors, size))
+    def _endlessly(self) -> Iterator[tuple[int, ...]]:
+        """Pairs of tenants, those whose retrainings fall shortest first, until none has made a difference."""
+        groups = list(combinations(self._actors, 2))
         tried: set[tuple[int, ...]] = set()
         settled = self._best.choices
         while len(tried) < len(groups):
