@@ -275,10 +275,20 @@ def test_no_profiles_are_refused(call) -> None:
     assert call("gpu", "layouts", "a100-40gb", "--profiles", "")[0] == 2
 
 
-def test_a_reader_that_leaves_is_no_error() -> None:
-    command = f"{sys.executable} -m migrator gpu layouts a100-40gb --all | head -1; exit ${{PIPESTATUS[0]}}"
+@pytest.mark.parametrize("command", ["gpu layouts a100-40gb --all", "gpu models --json", "--help"])
+@pytest.mark.parametrize("reader", ["| true", "| head -1", ">&-"])
+def test_a_reader_that_leaves_is_no_error(command: str, reader: str) -> None:
+    command = f"{sys.executable} -m migrator {command} {reader}; exit ${{PIPESTATUS[0]}}"
     ended = subprocess.run(["/bin/bash", "-c", command], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_an_interrupt_is_told(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*, as_json: bool) -> None:  # noqa: ARG001
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("migrator.commands.gpu.models_command", interrupted)
+    assert call("gpu", "models") == (130, "", "error: interrupted\n")
 
 
 def test_a_missing_file_is_bad_input(call) -> None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from planner.plan import MigPlan, Status
+from planner.problem import Problem
+from planner.solve import solve
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -87,6 +92,30 @@ def test_verify_reads_json_with_an_explanation(call: Call, tmp_path: Path, probl
 def test_an_explanation_is_no_part_of_the_file_written(call: Call, tmp_path: Path, problem: Path) -> None:
     call("plan", "--problem", problem, "--explain", 3, "--out", tmp_path / "plan.json")
     assert "explain" not in json.loads((tmp_path / "plan.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [("", "is a folder"), ("none/plan.json", "there is no folder"), ("problem.json", "is the same file as")],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_solving(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, problem: Path, out: str, message: str
+) -> None:
+    monkeypatch.setattr("migrator.commands.plan.solve", None)
+    code, _, err = call("plan", "--problem", problem, "--out", tmp_path / out)
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.startswith(f"error: --out {tmp_path / out}: {message}")
+    assert json.loads(problem.read_text()) == PAPER
+
+
+def test_an_engine_that_finds_nothing_is_named(call: Call, monkeypatch: pytest.MonkeyPatch, problem: Path) -> None:
+    def nothing(problem: Problem, **_: object) -> MigPlan:
+        return replace(solve(problem, "static"), status=Status.TIMEOUT, objective=None, schedules=())
+
+    monkeypatch.setattr("migrator.commands.plan.solve", nothing)
+    code, out, err = call("plan", "--problem", problem, "--engine", "static")
+    assert (code, out.split()[0]) == (3, "timeout")
+    assert err == f"error: {problem}: engine static found no plan; that does not prove that there is none\n"
 
 
 def test_options_reach_the_engine(call: Call, problem: Path) -> None:

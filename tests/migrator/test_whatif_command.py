@@ -69,6 +69,8 @@ BAD = [
     (["--vary", "gpu=a100-80gb,h100-80gb"], "config.yaml with gpu=h100-80gb: tenants.vision: "),
     (["--vary", "load=x1", "--out", "results.txt"], "--out results.txt: a name that ends in .json or .csv"),
     (["--vary", "load=x1", "--plot", "nosuch/grid.html"], "there is no folder nosuch"),
+    (["--vary", "load=x1", "--plot", "."], "--plot .: is a folder"),
+    (["--vary", "load=x1", "--out", "a.json", "--plot", "a.json"], "--plot a.json: is the same file as a.json"),
     (["--vary", "load=x1", "--jobs", "0"], "--jobs"),
 ]
 

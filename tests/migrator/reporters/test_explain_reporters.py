@@ -40,6 +40,16 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     assert max(map(len, text.splitlines())) <= width
 
 
+def test_a_narrow_terminal_leaves_figures_out_but_no_names() -> None:
+    found = explain(*physical_case(), step=3)
+    text = printed(found, 40)
+    assert max(map(len, text.splitlines())) <= 40
+    assert "…" not in text
+    for words in ("A a", "B b", "goodput", "net", *found.held.holds[0]):
+        assert words in text
+    assert "switching" not in text
+
+
 def test_json_holds_everything_by_name() -> None:
     found = explain(*physical_case(), step=2)
     document = json.loads(json.dumps(explanation_to_json(found), allow_nan=False))
