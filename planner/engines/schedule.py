@@ -170,7 +170,7 @@ def _decision(problem: Problem, tenant: TenantTerms, schedule: TenantSchedule) -
     names = set(problem.profile_names)
     held: list[Multiset] = []
     for span in sorted(schedule.inference, key=lambda span: span.from_step):
-        if span.from_step != len(held) or not set(span.profiles) <= names:
+        if span.from_step != len(held) or span.to_step > problem.n_steps or not set(span.profiles) <= names:
             return None
         held += [multiset_of(problem, span.profiles)] * (span.to_step - span.from_step)
     retraining = schedule.retraining
