@@ -2,8 +2,8 @@
 
 For ``paper`` the answer is exact: per-step feasibility depends on nothing but which retrainings
 run, so a schedule exists iff one exists in which every retraining starts as early as those placed
-before it allow, in some order. For ``physical`` the same counts are a relaxation: what is told is
-true, and what passes may still be refused by the engine, which sees placements and epochs.
+before it allow, in some order. For ``physical`` the same counts are a relaxation, beside the
+placements at step 0: what is told is true, and what passes may still be refused by the engine.
 """
 
 from __future__ import annotations
@@ -41,7 +41,13 @@ class SearchLimitError(Exception):
 
 def infeasibility(problem: Problem) -> Infeasibility | None:
     """The first reason found why no plan exists, naming tenant and rule; ``None`` when none is known."""
-    checks = (_no_large_profile, _frozen_set_too_small, _minimum_does_not_fit, _retraining_too_long)
+    checks = (
+        _no_large_profile,
+        _frozen_set_too_small,
+        _minimum_does_not_fit,
+        _no_place_beside_running,
+        _retraining_too_long,
+    )
     for check in checks:
         reason = check(problem)
         if reason is not None:
@@ -192,6 +198,31 @@ def _minimum_does_not_fit(problem: Problem) -> Infeasibility | None:
             text = (
                 f"no layout of {problem.gpu.name} gives it an instance as large as its min_profile "
                 f"{tenant.min_profile} beside those of {others}"
+            )
+            return Infeasibility(tenant.name, RULE_MIN_PROFILE, text)
+    return None
+
+
+def _no_place_beside_running(problem: Problem) -> Infeasibility | None:
+    """``physical``: retrainings in progress sit where some tenant's smallest instance would have to be at step 0."""
+    state = problem.initial
+    if not isinstance(state, PhysicalState) or state.next_epoch_step > 0:
+        return None
+    running = tuple(item.placement for item in state.retrainings)
+    layouts = {running}
+    for tenant in problem.tenants:
+        own = problem.gpu.placements([profile.name for profile in large_enough_profiles(problem, tenant)])
+        layouts = {
+            tuple(sorted((*layout, place), key=lambda item: item.sort_key))
+            for layout in layouts
+            for place in own
+            if problem.gpu.fits((*layout, place))
+        }
+        if not layouts:
+            text = (
+                f"no placement of an instance as large as its min_profile {tenant.min_profile} is left at step 0 "
+                f"beside those of the tenants before it and the retrainings in progress "
+                f"({', '.join(map(str, running)) or 'none'})"
             )
             return Infeasibility(tenant.name, RULE_MIN_PROFILE, text)
     return None

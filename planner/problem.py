@@ -38,6 +38,9 @@ FloatArray = NDArray[np.float64]
 MAX_TENANTS = 6
 """More than six tenants on one GPU of seven slices leave no room to plan."""
 
+MOST_NUMBER, LEAST_STEP_S = 1e9, 1e-6
+"""Rates, times and weights beyond these are slips of the pen, and sums of them lose what they are made of."""
+
 STEP_TOLERANCE = 1e-9
 """Durations this close above a whole number of steps count as that number."""
 
@@ -318,8 +321,7 @@ def default_switch_s(gpu: GpuModel, n_retraining: int = 0) -> float:
 def _check_problem(problem: Problem) -> None:
     if problem.n_steps < 1:
         raise ProblemError(f"n_steps is {problem.n_steps}; at least 1 is needed")
-    if not (math.isfinite(problem.step_s) and problem.step_s > 0):
-        raise ProblemError(f"step_s is {problem.step_s}; a finite number > 0 is needed")
+    _check_number("step_s", problem.step_s, least=LEAST_STEP_S)
     if problem.switch_s is not None:
         _check_number("switch_s", problem.switch_s, least=0.0)
     if not 1 <= len(problem.tenants) <= MAX_TENANTS:
@@ -333,12 +335,11 @@ def _check_problem(problem: Problem) -> None:
     _check_initial(problem)
 
 
-def _check_number(where: str, value: float, *, least: float, most: float = math.inf, above: bool = False) -> None:
+def _check_number(where: str, value: float, *, least: float, most: float = MOST_NUMBER, above: bool = False) -> None:
     fine = math.isfinite(value) and (value > least if above else value >= least) and value <= most
     if not fine:
         bound = f"> {least:g}" if above else f"≥ {least:g}"
-        upper = "" if math.isinf(most) else f" and ≤ {most:g}"
-        raise ProblemError(f"{where} is {value}; a finite number {bound}{upper} is needed")
+        raise ProblemError(f"{where} is {value}; a finite number {bound} and ≤ {most:g} is needed")
 
 
 def _check_tenant(problem: Problem, tenant: TenantTerms) -> None:

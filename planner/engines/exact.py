@@ -19,14 +19,14 @@ from planner.budget import Budget
 from planner.engines.exact_many import ManySearch
 from planner.engines.exact_pair import Found, PairSearch, actors_of
 from planner.engines.exact_status import Statuses
-from planner.engines.greedy import require_paper, schedules_to_try, with_plan, without_plan
+from planner.engines.greedy import earliest_choices, require_paper, schedules_to_try, with_plan, without_plan
 from planner.engines.holding_path import HoldingPaths
 from planner.engines.joint import Joint
 from planner.engines.paper_alone import PaperAlone
 from planner.engines.prices import Descent, InstancePrices, Lowering, certificate
-from planner.engines.schedule import RetrainingChoice, RetrainingChoices, decisions_of, value_of
+from planner.engines.schedule import RetrainingChoices, decisions_of, value_of
 from planner.engines.threads import N_THREADS
-from planner.feasibility import RULE_RETRAINING, SearchLimitError, earliest_retrainings, infeasibility
+from planner.feasibility import RULE_RETRAINING, infeasibility
 from planner.gains import gain_tables
 from planner.plan import Infeasibility, MigPlan, Status
 from planner.problem import Problem
@@ -43,7 +43,8 @@ def solve_exact(problem: Problem, budget: Budget | None = None, initial: MigPlan
     Args:
         problem: A ``paper`` problem.
         budget: ``time_limit_s`` ends the search with the best plan so far and its bound;
-            ``max_nodes`` counts the schedules that are valued one by one.
+            ``max_nodes`` counts the schedules that are valued one by one. A proof is always looked for:
+            ``rel_gap`` is not used.
         initial: A plan of an earlier solve; the search begins with it where it still is one.
 
     Raises:
@@ -80,7 +81,7 @@ class _Solve:
         else:
             found, work = self._many(actors, known)
         if not np.isfinite(found.value):
-            return self._no_plan(is_proven=len(actors) <= 2)
+            return self._no_plan(is_proven=bool(np.isneginf(found.bound)))
         decisions = self._joint.path(found.choices)
         assert decisions is not None
         value = value_of(problem, self._tables, decisions)
@@ -136,23 +137,9 @@ class _Solve:
             decisions = decisions_of(problem, self._initial)
             if decisions is not None:
                 yield tuple(decision.retraining for decision in decisions)
-        try:
-            found = earliest_retrainings(problem)
-        except SearchLimitError:
-            return
-        if found is not None:
-            by_name = {item.tenant: item for item in found}
-            yield tuple(
-                RetrainingChoice(
-                    tenant.options.index(by_name[tenant.name].option),
-                    problem.profile_names.index(by_name[tenant.name].profile),
-                    by_name[tenant.name].start_step,
-                    by_name[tenant.name].end_step,
-                )
-                if tenant.name in by_name
-                else None
-                for tenant in problem.tenants
-            )
+        earliest = earliest_choices(problem)
+        if earliest is not None:
+            yield earliest
 
     def _is_over(self) -> bool:
         limit_s = self._budget.time_limit_s

@@ -251,7 +251,6 @@ def along(
     beside: NDArray[np.int64],
     first: int,
     before: Floats,
-    before_list: int,
     opening: Floats,
     table: Floats,
 ) -> Floats:
@@ -264,7 +263,6 @@ def along(
         levels: The tenants' levels in each step from ``first`` on, ``(n, M)``.
         beside: State list in each of those steps, ``(n,)``.
         before: V before ``first``; not looked at if that is 0.
-        before_list: Its state list.
         opening: What is earned in step 0.
         table: Out: V after each of the steps, ``(n, K)``; empty to save the work.
     """
@@ -272,7 +270,7 @@ def along(
     best = np.full(group.shape, -np.inf)
     gain = np.empty(group.shape)
     now, after = before.copy(), np.empty(len(before))
-    last = lists[list_bounds[before_list] : list_bounds[before_list + 1]]
+    last = lists[list_bounds[0] : list_bounds[1]]
     for i in range(len(levels)):
         s = first + i
         states = lists[list_bounds[beside[i]] : list_bounds[beside[i] + 1]]

@@ -32,10 +32,10 @@ from planner.engines.schedule import (
 from planner.engines.static_paper import decisions_of_fixed, paper_layouts
 from planner.engines.static_search import StaticSearch
 from planner.errors import EngineError
-from planner.feasibility import SearchLimitError, earliest_retrainings, infeasibility
+from planner.feasibility import RetrainingStart, SearchLimitError, earliest_retrainings, infeasibility
 from planner.gains import gain_tables
 from planner.plan import MigPlan, Status, status_of
-from planner.problem import FloatArray, GainTable, Problem, Reconfiguration
+from planner.problem import FloatArray, GainTable, Problem, Reconfiguration, TenantTerms
 
 ENGINE = "greedy"
 
@@ -155,28 +155,27 @@ def best_candidate(found: Sequence[Candidate]) -> Candidate | None:
 
 def _starts(problem: Problem) -> list[RetrainingChoices]:
     """Choices to improve: none at all, and a schedule that is known to fit."""
-    starts: list[RetrainingChoices] = [(None,) * len(problem.tenants)]
+    nothing: RetrainingChoices = (None,) * len(problem.tenants)
+    return [nothing, earliest_choices(problem) or nothing]
+
+
+def earliest_choices(problem: Problem) -> RetrainingChoices | None:
+    """The required retrainings, each as early as it fits; ``None`` if none were found within the search's limit."""
     try:
-        earliest = earliest_retrainings(problem)
+        found = earliest_retrainings(problem)
     except SearchLimitError:
-        return starts
-    if earliest:
-        by_tenant = {item.tenant: item for item in earliest}
-        fitting: list[RetrainingChoice | None] = []
-        for tenant in problem.tenants:
-            item = by_tenant.get(tenant.name)
-            fitting.append(
-                None
-                if item is None
-                else RetrainingChoice(
-                    tenant.options.index(item.option),
-                    problem.profile_names.index(item.profile),
-                    item.start_step,
-                    item.end_step,
-                )
-            )
-        starts.append(tuple(fitting))
-    return starts
+        return None
+    if found is None:
+        return None
+    by_tenant = {item.tenant: item for item in found}
+    return tuple(_choice(problem, tenant, by_tenant.get(tenant.name)) for tenant in problem.tenants)
+
+
+def _choice(problem: Problem, tenant: TenantTerms, item: RetrainingStart | None) -> RetrainingChoice | None:
+    if item is None:
+        return None
+    option, profile = tenant.options.index(item.option), problem.profile_names.index(item.profile)
+    return RetrainingChoice(option, profile, item.start_step, item.end_step)
 
 
 def _static_choices(problem: Problem, tables: Sequence[GainTable]) -> list[RetrainingChoices]:

@@ -154,7 +154,6 @@ class Joint:
             beside,
             first,
             before,
-            0,
             self.opening,
             table,
         )

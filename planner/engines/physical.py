@@ -20,15 +20,17 @@ import numpy as np
 
 from executor.mig import Placement
 from planner.budget import Budget
+from planner.engines.greedy import without_plan
+from planner.engines.physical_floor import with_held
 from planner.engines.physical_greedy import PlacedSchedule
-from planner.engines.physical_plan import held_sets, lifetimes, next_epoch_step, objective
+from planner.engines.physical_plan import held_sets
 from planner.engines.physical_schedule import Schedule, Terms, Training
 from planner.engines.physical_search import Search
 from planner.engines.placed_kernel import load_kernel
 from planner.engines.prices import certificate
 from planner.errors import EngineError
 from planner.feasibility import RULE_RETRAINING, SearchLimitError, earliest_retrainings, infeasibility
-from planner.plan import Infeasibility, MigPlan, Status, status_of
+from planner.plan import Infeasibility, MigPlan, Status
 from planner.problem import Problem, Reconfiguration, Task
 
 ENGINE = "physical"
@@ -52,16 +54,17 @@ def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigP
     begin_s = time.perf_counter()
     reason = infeasibility(problem)
     if reason is not None:
-        return _without_plan(problem, begin_s, Status.INFEASIBLE, reason)
+        return replace(without_plan(problem, Status.INFEASIBLE, ENGINE, begin_s), infeasibility=reason)
     terms = Terms.of(problem)
     search = Search(terms, budget or Budget(), begin_s)
     search.run(_seeds(terms), () if initial is None else _known(terms, initial))
     if search.best is not None:
         return _with_plan(search, search.best, begin_s)
     if search.is_exhausted:
-        return _without_plan(problem, begin_s, Status.INFEASIBLE, _no_schedule(problem))
+        plan = without_plan(problem, Status.INFEASIBLE, ENGINE, begin_s)
+        return replace(plan, infeasibility=_no_schedule(terms))
     bound = search.bound if np.isfinite(search.bound) else None
-    return replace(_without_plan(problem, begin_s, Status.TIMEOUT, None), bound=bound)
+    return without_plan(problem, Status.TIMEOUT, ENGINE, begin_s, bound)
 
 
 def _seeds(terms: Terms) -> Iterator[Schedule]:
@@ -107,43 +110,22 @@ def _known(terms: Terms, plan: MigPlan) -> Iterator[tuple[Schedule, tuple[Placem
 
 
 def _with_plan(search: Search, best: PlacedSchedule, begin_s: float) -> MigPlan:
-    terms = search.terms
     held = held_sets(search.nodes, search.placed.path(best.schedule, best.places))
-    found = lifetimes(terms, held, best.schedule, best.places)
-    value = objective(terms, found)
-    bound = max(value, search.bound)
-    return MigPlan(
-        status=status_of(value, bound),
-        objective=value,
-        bound=bound,
-        solve_s=time.perf_counter() - begin_s,
-        engine=ENGINE,
-        reconfiguration=Reconfiguration.PHYSICAL,
-        n_steps=terms.n_steps,
-        lifetimes=found,
-        next_epoch_step=next_epoch_step(terms, held),
+    occupied = tuple(zip(best.schedule, best.places, strict=True))
+    prices = search.prices
+    return replace(
+        with_held(search.terms, held, occupied, search.bound, ENGINE, begin_s),
         work=(("schedules", search.meter.n_counted), ("placed_schedules", search.meter.n_placed)),
-        certificate=certificate(terms.problem, search.prices.prices) if np.isfinite(search.prices.bound) else None,
+        certificate=certificate(search.terms.problem, prices.prices) if np.isfinite(prices.bound) else None,
     )
 
 
-def _without_plan(problem: Problem, begin_s: float, status: Status, reason: Infeasibility | None) -> MigPlan:
-    return MigPlan(
-        status=status,
-        objective=None,
-        bound=None,
-        solve_s=time.perf_counter() - begin_s,
-        engine=ENGINE,
-        reconfiguration=Reconfiguration.PHYSICAL,
-        n_steps=problem.n_steps,
-        infeasibility=reason,
-    )
-
-
-def _no_schedule(problem: Problem) -> Infeasibility:
-    retraining = ", ".join(tenant.name for tenant in problem.tenants if tenant.must_retrain) or "no tenant"
+def _no_schedule(terms: Terms) -> Infeasibility:
+    problem = terms.problem
+    must = [tenant.name for tenant, ways in zip(problem.tenants, terms.choices, strict=True) if None not in ways]
     text = (
-        f"no start and placement of the retrainings ({retraining}) leaves every tenant an instance as large as its "
-        f"min_profile at each of the window's {problem.n_steps} steps, given what is held when it opens"
+        f"no start and placement of the retrainings ({', '.join(must) or 'none has to start'}) leaves every tenant an "
+        f"instance as large as its min_profile at each of the window's {problem.n_steps} steps, given what is held "
+        "when it opens"
     )
     return Infeasibility(None, RULE_RETRAINING, text)

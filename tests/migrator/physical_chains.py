@@ -13,14 +13,12 @@ from executor.mig import GpuModel, Profile
 from planner.plan import MigPlan
 from planner.problem import (
     DRAIN_S,
-    HeldInstance,
-    PhysicalState,
     Problem,
     Reconfiguration,
     RetrainingOption,
-    RunningRetraining,
     TenantTerms,
 )
+from planner.replan import state_at
 from workloads.latency import LatencyCurve
 from workloads.operating_point import OperatingPoint
 from workloads.tenants import Tenant, WindowAccuracy, most_instances
@@ -96,31 +94,6 @@ def tenant_of(terms: TenantTerms, gpu: GpuModel, plan: MigPlan) -> Tenant:
         min_profile=terms.min_profile,
         worker_start=WorkerStart(terms.overhead_s * alone, SLOWDOWN),
         retraining_start=WorkerStart(training_start_s * alone, SLOWDOWN),
-    )
-
-
-def state_at(problem: Problem, plan: MigPlan, step: int) -> PhysicalState:
-    """What there is at the beginning of ``step``, before anything changes in it; at most ``n_steps``."""
-    alive = [item for item in plan.lifetimes if item.create_step < step <= item.end_step]
-    inference = [item for item in plan.lifetimes if item.is_inference]
-    borders = {item.create_step for item in inference} | {item.end_step for item in inference}
-    first = 0 if problem.physical_initial is None else problem.physical_initial.next_epoch_step
-    epochs = [border for border in borders if 0 < border < min(step, plan.n_steps)]
-    if problem.physical_initial is not None:
-        held = {(item.placement, item.owner.tenant) for item in inference if item.create_step == 0 < item.end_step}
-        epochs += [0] * (held != {(item.placement, item.tenant) for item in problem.physical_initial.held})
-    return PhysicalState(
-        held=tuple(
-            HeldInstance(item.placement, item.owner.tenant, max(0, item.serve_step - step))
-            for item in alive
-            if item.is_inference
-        ),
-        retrainings=tuple(
-            RunningRetraining(item.placement, item.owner.tenant, item.end_step - step)
-            for item in alive
-            if not item.is_inference and item.end_step > step
-        ),
-        next_epoch_step=max(0, first - step, *(epoch + problem.epoch_steps - step for epoch in epochs)),
     )
 
 

@@ -111,3 +111,12 @@ def test_a_held_set_below_min_profile_that_cannot_change_yet_is_told() -> None:
     problem = window(tenant(min_profile="2g.10gb", retraining_s={}), model=PHYSICAL, initial=state)
     assert (told(problem).tenant, told(problem).rule) == ("resnet50", RULE_MIN_PROFILE)
     assert infeasibility(replace(problem, initial=replace(state, next_epoch_step=0))) is None
+
+
+def test_a_minimum_without_a_placement_beside_a_running_retraining_is_told_with_its_tenant() -> None:
+    # 1g, 2g and 4g fit as counts, but the 2g runs where the 4g has its only place.
+    state = PhysicalState(retrainings=(RunningRetraining(GPU.placement("2g.10gb@2"), "a", 2),))
+    tenants = (tenant("a"), tenant("b", capability_rps={"1g.5gb": 1.0, "4g.20gb": 4.0}, min_profile="4g.20gb"))
+    reason = told(window(*tenants, model=PHYSICAL, initial=state))
+    assert (reason.tenant, reason.rule) == ("b", RULE_MIN_PROFILE)
+    assert "beside those of the tenants before it and the retrainings in progress (2g.10gb@2)" in reason.message

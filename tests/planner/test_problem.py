@@ -74,7 +74,10 @@ def test_a_tenant_without_options_need_not_retrain() -> None:
     [
         ({"name": ""}, "a name is empty"),
         ({"arrivals_rps": [1.0] * 5}, r"arrivals_rps has 5 numbers; n_steps is 6"),
-        ({"arrivals_rps": [1, 2, -3, 4, 5, 6]}, r"arrivals_rps\[2\] is -3.0; a finite number ≥ 0 is needed"),
+        (
+            {"arrivals_rps": [1, 2, -3, 4, 5, 6]},
+            r"arrivals_rps\[2\] is -3.0; a finite number ≥ 0 and ≤ 1e\+09 is needed",
+        ),
         ({"arrivals_rps": [1, 2, 3, NAN, 5, 6]}, r"arrivals_rps\[3\] is nan"),
         ({"capability_rps": {}}, "capability_rps is empty"),
         ({"capability_rps": {"1g.5gb": 0.0}}, r"capability_rps.1g.5gb is 0.0; a finite number > 0"),
@@ -85,6 +88,8 @@ def test_a_tenant_without_options_need_not_retrain() -> None:
         ({"overhead_s": -1.0}, r"overhead_s is -1.0"),
         ({"overhead_s": float("inf")}, r"overhead_s is inf"),
         ({"weight": -1.0}, r"weight is -1.0"),
+        ({"weight": 1e10}, r"weight is 10000000000.0; a finite number ≥ 0 and ≤ 1e\+09"),
+        ({"capability_rps": {"1g.5gb": 1e308}}, r"capability_rps.1g.5gb is 1e\+308; .* ≤ 1e\+09"),
         ({"retraining_start_s": NAN}, r"retraining_start_s is nan"),
         ({"options": (RetrainingOption("x", {}, 0.5),)}, "names no profile"),
         ({"options": (RetrainingOption("x", {"1g.5gb": 1.0}, 0.5),) * 2}, "two have the same name"),
@@ -102,6 +107,7 @@ def test_a_tenant_outside_the_format_is_refused(changes: dict[str, object], mess
         ({"n_steps": 0}, "n_steps is 0"),
         ({"step_s": 0.0}, "step_s is 0.0"),
         ({"step_s": NAN}, "step_s is nan"),
+        ({"step_s": 1e-300}, "step_s is 1e-300; a finite number ≥ 1e-06"),
         ({"switch_s": -0.1}, "switch_s is -0.1"),
         ({"tenants": ()}, "0 given; 1 to 6"),
         ({"tenants": tuple(tenant(str(i)) for i in range(7))}, "7 given; 1 to 6"),
