@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from executor.mig import OwnedLayout, Placement
+from planner.initial import HeldInstance, PhysicalState, RunningRetraining
 from planner.plan import Lifetime, MigPlan, Status
-from planner.problem import HeldInstance, Owner, PhysicalState, Problem, RunningRetraining, Task
+from planner.problem import Owner, Problem, Task
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
 from migrator.errors import ConfigError
-from planner.document import read_document
+from planner.document import Text, read_document, without_classes
 
 MAX_TENANTS = 6
 """As in ``planner.problem``; repeated here so that reading a config needs no numpy. A test holds them equal."""
@@ -88,7 +88,7 @@ class ScaleConfig(Section):
 class ArrivalsConfig(Section):
     """Where a tenant's requests come from: a trace, or Poisson arrivals at ``rate_rps``."""
 
-    trace: str | None = None
+    trace: Text | None = None
     format: Literal["counts", "azure", "timestamps"] | None = None
     rate_rps: NonNegative | None = None
     offset_s: Annotated[int, Field(ge=0, le=MAX_RUN_S)] | None = None
@@ -121,7 +121,7 @@ class TenantConfig(Section):
     """One model with its traffic."""
 
     name: Name
-    model: str
+    model: Text
     slo_ms: Positive
     arrivals: ArrivalsConfig
     accuracy: AccuracyConfig | Annotated[list[AccuracyConfig], Field(min_length=1)]
@@ -129,7 +129,7 @@ class TenantConfig(Section):
     batch: Count | Literal["auto"] = "auto"
     max_batch: Count | None = None
     processes: Count | Literal["auto"] = "auto"
-    min_profile: Annotated[str, Field(min_length=1)] | None = None
+    min_profile: Text | None = None
     weight: NonNegative = 1.0
     load_share: Positive = 1.0
     worker_start_s: NonNegative | None = None
@@ -176,7 +176,7 @@ class Config(Section):
     step_s: Positive = 1.0
     windows: Count = 4
     load: Positive | None = None
-    profiles: str | None = None
+    profiles: Text | None = None
     forecast: ForecastConfig = ForecastConfig()
     planner: PlannerConfig = PlannerConfig()
     simulation: SimulationConfig = SimulationConfig()
@@ -247,7 +247,7 @@ def validate_config(data: Mapping[Any, Any], origin: str) -> Config:
         # Tags of the branches that pydantic tried are no keys of the user's file.
         parts = [part for part in first["loc"] if not (isinstance(part, str) and _is_branch_tag(part))]
         key = ".".join(map(str, parts))
-        message = first["msg"].removeprefix("Value error, ")
+        message = without_classes(first["msg"]).removeprefix("Value error, ")
         value = first.get("input")
         shown = f" (got {value!r})" if isinstance(value, (str, int, float, bool)) or value is None else ""
         raise ConfigError(f"{origin}: {key + ': ' if key else ''}{message}{shown}") from None

@@ -32,9 +32,19 @@ def progress() -> Console:
 
 
 def complain(message: str) -> None:
-    """One line on standard error; line breaks inside the message become spaces."""
-    line = " ".join(message.split())
-    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {escape(line)}")
+    """One line on standard error for what ends the program."""
+    _tell("[bold red]error:[/]", message)
+
+
+def warn(message: str) -> None:
+    """One line on standard error for what the user should know; the program goes on."""
+    _tell("[bold yellow]warning:[/]", message)
+
+
+def _tell(heading: str, message: str) -> None:
+    """Line breaks inside the message become spaces, and what a terminal would act on its escape sequence."""
+    line = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in " ".join(message.split()))
+    Console(stderr=True, highlight=False, soft_wrap=True, emoji=False).print(f"{heading} {escape(line)}")
 
 
 def print_json(value: Mapping[str, object]) -> None:

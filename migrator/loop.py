@@ -18,7 +18,8 @@ from migrator.changes import Change, changes_of
 from migrator.planning import PlannedWindow, accuracy_at_start, plan_window
 from migrator.runlog import RunLog
 from migrator.serving_run import ServingRun
-from planner.problem import Owner, PhysicalState, Task
+from planner.initial import PhysicalState
+from planner.problem import Owner, Task
 from workloads.tally import Totals
 
 PIECE_S = 5.0

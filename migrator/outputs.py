@@ -1,8 +1,10 @@
-"""Files that a command is asked to write: refused before anything is solved, written after it."""
+"""Files that a command is asked to write: refused before anything is solved, written after it, whole or not at all."""
 
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
 from pathlib import Path
 
 from migrator.errors import MigratorError
@@ -20,15 +22,47 @@ def require_writable(option: str, path: Path, *others: Path) -> None:
 
 
 def write_output(option: str, path: Path, text: str) -> None:
-    """Write ``text``, ended by a line break.
+    """Write ``text``, ended by a line break; whatever goes wrong, a file that was there before still is.
+
+    Behind a symbolic link the file that it names is written. What another file cannot take the place of is
+    written in place: devices, pipes, a file that is open already (``/dev/stdout``), another user's.
 
     Raises:
         MigratorError: The file cannot be written; names the option, the file and the reason.
     """
+    content = text if text.endswith("\n") else text + "\n"
     try:
-        path.write_text(text if text.endswith("\n") else text + "\n", "utf-8")
+        if path.exists() and not _can_be_replaced(path):
+            path.write_text(content, "utf-8")
+        else:
+            _replace(path.resolve(), content)
     except OSError as error:
         raise MigratorError(f"{option} {path}: cannot be written: {error.strerror or error}") from None
+
+
+def _can_be_replaced(path: Path) -> bool:
+    opened = (fd for fd in Path("/dev/fd").glob("*") if fd.exists())
+    return (
+        path.is_file()
+        and path.stat().st_uid == os.geteuid()
+        and os.access(path.resolve().parent, os.W_OK)
+        and not any(path.samefile(fd) for fd in opened)
+    )
+
+
+def _replace(path: Path, content: str) -> None:
+    """Write beside ``path``, then put that in its place with its permissions; leaves nothing else behind."""
+    beside = path.with_name(f".migrator-{secrets.token_hex(8)}.tmp")
+    try:
+        with beside.open("x", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # or a crash soon after could leave the new name with nothing in it
+        if path.exists():
+            shutil.copymode(path, beside)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _obstacle(path: Path, others: tuple[Path, ...]) -> str | None:

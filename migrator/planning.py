@@ -16,9 +16,10 @@ from migrator.changes import kept_plan, shifted, state_after
 from migrator.errors import InfeasibleError
 from planner.budget import Budget
 from planner.build import WindowTerms, window_problem
+from planner.initial import InitialState, PaperState, PhysicalState
 from planner.options import EngineOptions
 from planner.plan import MigPlan
-from planner.problem import InitialState, PaperState, PhysicalState, Problem, Reconfiguration, Task
+from planner.problem import Problem, Reconfiguration, Task
 from planner.solve import solve
 from planner.verify import Verification, verify
 from workloads.tenants import Tenant

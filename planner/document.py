@@ -12,6 +12,8 @@ from typing import Annotated, TypeVar, Union, get_args, get_origin
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
+from executor.errors import ExecutorError
+from executor.mig import GpuModel, Placement
 from planner.errors import PlannerError
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -60,14 +62,17 @@ def read_document(path: Path, error: type[Exception]) -> dict[str, object]:
     return document
 
 
-def validated(model: type[ModelT], document: object, origin: str, error: type[PlannerError]) -> ModelT:
+def validated(
+    model: type[ModelT], document: object, origin: str, error: type[PlannerError], *, below: str = ""
+) -> ModelT:
     """``document`` as a ``model``.
 
     Args:
         model: The format.
         document: What the file held.
-        origin: The file, and the key below which the document stood, for messages.
+        origin: The file, for messages.
         error: The error to raise.
+        below: The key below which the document stood in the file.
 
     Raises:
         PlannerError: As ``error``, one line on the first key that is wrong.
@@ -75,22 +80,39 @@ def validated(model: type[ModelT], document: object, origin: str, error: type[Pl
     try:
         return model.model_validate(document)
     except ValidationError as reason:
-        raise error(f"{origin}: {_first_line(model, reason)}") from None
+        raise error(f"{origin}: {_first_line(model, reason, (below,) if below else ())}") from None
 
 
-def _first_line(model: type[StrictModel], error: ValidationError) -> str:
+def placement_of(text: str, gpu: GpuModel, where: str, error: type[PlannerError]) -> Placement:
+    """The placement that the key ``where`` of a file gives as ``profile@start``.
+
+    Raises:
+        PlannerError: As ``error``: it is none of the GPU model's.
+    """
+    try:
+        return gpu.placement(text)
+    except ExecutorError as reason:
+        raise error(f"{where} is {text!r}: {reason}") from None
+
+
+def _first_line(model: type[StrictModel], error: ValidationError, below: tuple[str, ...]) -> str:
     details = error.errors(include_url=False)
     # An unknown key comes first: it usually explains the missing one that is reported beside it.
     first = next((detail for detail in details if detail["type"] == "extra_forbidden"), details[0])
-    location = first["loc"]
+    location = (*below, *first["loc"])
     match first["type"]:
         case "extra_forbidden":
-            return f"unknown key {key_path(location)}{_nearest(model, location)}"
+            return f"unknown key {key_path(location)}{_nearest(model, first['loc'])}"
         case "missing":
             return f"{key_path(location)} is missing"
         case _:
-            wanted = first["msg"].replace("Input should be ", "").replace("Input should ", "")
+            wanted = re.sub(r"^\w+ should (be |have )?", "", without_classes(first["msg"]))
             return f"{key_path(location)} is {_shown(first['input'])}; {wanted} is needed"
+
+
+def without_classes(message: str) -> str:
+    """A message of pydantic's, which may offer an instance of our own class beside a mapping."""
+    return message.partition(" or instance of ")[0]
 
 
 def key_path(location: tuple[str | int, ...]) -> str:

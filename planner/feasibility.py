@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from executor.mig import Multiset
+from planner.initial import PhysicalState
 from planner.plan import Infeasibility
-from planner.problem import PhysicalState, Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.problem import Problem, Reconfiguration, RetrainingOption, TenantTerms
 from planner.states import feasible_multisets, large_enough_profiles, unit_multiset
 
 RULE_RETRAINING = "rule 3"

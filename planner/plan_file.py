@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from executor.errors import ExecutorError
-from planner.document import Count, Number, StrictModel, Text, read_document, validated
+from planner.document import Count, Number, StrictModel, Text, placement_of, read_document, validated
 from planner.errors import PlanFileError
 from planner.plan import (
     Certificate,
@@ -163,7 +162,7 @@ def plan_of(document: dict[str, object], problem: Problem, origin: str) -> MigPl
     content = validated(_File, document, origin, PlanFileError)
     try:
         return _plan(content, problem)
-    except (PlanFileError, ExecutorError) as error:
+    except PlanFileError as error:
         raise PlanFileError(f"{origin}: {error}") from None
 
 
@@ -249,7 +248,7 @@ def _lifetime(item: _Lifetime, index: int, problem: Problem) -> Lifetime:
     if item.task not in tasks:
         raise PlanFileError(f"{where}.task is {item.task!r}; {' or '.join(tasks)} is needed")
     owner = Owner(item.tenant, Task(item.task))
-    placement = problem.gpu.placement(item.placement)
+    placement = placement_of(item.placement, problem.gpu, f"{where}.placement", PlanFileError)
     return Lifetime(placement, owner, item.create_step, item.serve_step, item.end_step, item.option)
 
 

@@ -20,7 +20,7 @@ Whether it can be *met* is another question: ``planner.feasibility``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -30,8 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from executor.errors import ExecutorError
-from executor.mig import GpuModel, Multiset, Placement, Profile, Variant
+from executor.mig import GpuModel, Multiset, Profile, Variant
 from planner.errors import ProblemError
+from planner.initial import InitialState, PaperState, PhysicalState, check_paper_state, check_physical_state
 
 FloatArray = NDArray[np.float64]
 
@@ -40,6 +41,9 @@ MAX_TENANTS = 6
 
 MOST_NUMBER, LEAST_STEP_S = 1e9, 1e-6
 """Rates, times and weights beyond these are slips of the pen, and sums of them lose what they are made of."""
+
+SHORT_OPTION = "full"
+"""The name of the only option where there is one way to retrain: ``retraining_s`` of a problem file."""
 
 STEP_TOLERANCE = 1e-9
 """Durations this close above a whole number of steps count as that number."""
@@ -128,47 +132,6 @@ class TenantTerms:
     def accuracies(self) -> tuple[float, ...]:
         """Accuracy by level: before, then after each option; ``(1 + n_options,)``."""
         return (self.accuracy_before, *(option.accuracy_after for option in self.options))
-
-
-@dataclass(frozen=True, slots=True)
-class HeldInstance:
-    """An instance that a tenant's inference holds when the window opens, serving from ``serve_step``."""
-
-    placement: Placement
-    tenant: str
-    serve_step: int
-
-
-@dataclass(frozen=True, slots=True)
-class RunningRetraining:
-    """A retraining in progress when the window opens; it ends before ``end_step`` (always on option 0)."""
-
-    placement: Placement
-    tenant: str
-    end_step: int
-
-
-@dataclass(frozen=True, slots=True)
-class PhysicalState:
-    """What a ``physical`` window starts from.
-
-    ``next_epoch_step`` is the first step at which the held set may change; no held instance
-    serves later than that.
-    """
-
-    held: tuple[HeldInstance, ...] = ()
-    retrainings: tuple[RunningRetraining, ...] = ()
-    next_epoch_step: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PaperState:
-    """What a ``paper`` window starts from: the profiles that each tenant's inference held, by tenant name."""
-
-    held: Mapping[str, tuple[str, ...]]
-
-
-InitialState = PaperState | PhysicalState
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,10 +290,8 @@ def _check_problem(problem: Problem) -> None:
     if not 1 <= len(problem.tenants) <= MAX_TENANTS:
         raise ProblemError(f"tenants: {len(problem.tenants)} given; 1 to {MAX_TENANTS} are allowed")
     names = [tenant.name for tenant in problem.tenants]
-    for name in names:
-        if names.count(name) > 1:
-            raise ProblemError(f"tenants: the name {name!r} is given twice; names must differ")
-    for tenant in problem.tenants:
+    for index, tenant in enumerate(problem.tenants):
+        _check_name(f"tenants[{index}].name", tenant.name, names)
         _check_tenant(problem, tenant)
     _check_initial(problem)
 
@@ -344,33 +305,46 @@ def _check_number(where: str, value: float, *, least: float, most: float = MOST_
 
 def _check_tenant(problem: Problem, tenant: TenantTerms) -> None:
     where = f"tenants.{tenant.name}"
-    if not tenant.name:
-        raise ProblemError("tenants: a name is empty")
     if tenant.arrivals_rps.shape != (problem.n_steps,):
         raise ProblemError(f"{where}.arrivals_rps has {tenant.arrivals_rps.size} numbers; n_steps is {problem.n_steps}")
     for step, value in enumerate(tenant.arrivals_rps):
         _check_number(f"{where}.arrivals_rps[{step}]", float(value), least=0.0)
-    if not tenant.capability_rps:
-        raise ProblemError(f"{where}.capability_rps is empty; at least one profile is needed")
-    for name, value in tenant.capability_rps.items():
-        _check_profile(problem.gpu, f"{where}.capability_rps", name)
-        _check_number(f"{where}.capability_rps.{name}", value, least=0.0, above=True)
+    _check_by_profile(problem.gpu, f"{where}.capability_rps", tenant.capability_rps)
     _check_profile(problem.gpu, f"{where}.min_profile", tenant.min_profile)
-    for option in tenant.options:
-        for name, value in option.time_s.items():
-            _check_profile(problem.gpu, f"{where}.retraining {option.name}", name)
-            _check_number(f"{where}.retraining {option.name}.{name}", value, least=0.0, above=True)
-        if not option.time_s:
-            raise ProblemError(f"{where}.retraining {option.name} names no profile")
-    for accuracy in tenant.accuracies:
-        _check_number(f"{where}.accuracy", accuracy, least=0.0, most=1.0)
-    option_names = [option.name for option in tenant.options]
-    if len(set(option_names)) < len(option_names):
-        raise ProblemError(f"{where}.retraining_options: two have the same name")
+    _check_number(f"{where}.accuracy.before", tenant.accuracy_before, least=0.0, most=1.0)
+    _check_options(problem.gpu, where, tenant.options)
     _check_number(f"{where}.overhead_s", tenant.overhead_s, least=0.0)
     _check_number(f"{where}.weight", tenant.weight, least=0.0)
     if tenant.retraining_start_s is not None:
         _check_number(f"{where}.retraining_start_s", tenant.retraining_start_s, least=0.0)
+
+
+def _check_options(gpu: GpuModel, where: str, options: tuple[RetrainingOption, ...]) -> None:
+    names = [option.name for option in options]
+    is_short = names == [SHORT_OPTION]
+    for index, option in enumerate(options):
+        own = f"{where}.retraining_options[{index}]"
+        _check_name(f"{own}.name", option.name, names)
+        _check_by_profile(gpu, f"{where}.retraining_s" if is_short else f"{own}.time_s", option.time_s)
+        accuracy_key = f"{where}.accuracy.after" if is_short else f"{own}.accuracy_after"
+        _check_number(accuracy_key, option.accuracy_after, least=0.0, most=1.0)
+
+
+def _check_name(where: str, name: str, names: Sequence[str]) -> None:
+    # Names reach terminals and logs, where control characters would do things instead of being shown.
+    if not name or not name.isprintable():
+        raise ProblemError(f"{where} is {name!r}; printable text is needed")
+    if names.count(name) > 1:
+        raise ProblemError(f"{where} is {name!r}, which is given twice; names must differ")
+
+
+def _check_by_profile(gpu: GpuModel, where: str, values: Mapping[str, float]) -> None:
+    """Times or rates by profile: at least one, of profiles that the GPU has, above zero."""
+    if not values:
+        raise ProblemError(f"{where} is empty; at least one profile is needed")
+    for name, value in values.items():
+        _check_profile(gpu, where, name)
+        _check_number(f"{where}.{name}", value, least=0.0, above=True)
 
 
 def _check_profile(gpu: GpuModel, where: str, name: str) -> None:
@@ -384,54 +358,11 @@ def _check_initial(problem: Problem) -> None:
     match problem.initial:
         case None:
             return
-        case PaperState(held=held):
+        case PaperState() as state:
             if problem.reconfiguration is not Reconfiguration.PAPER:
                 raise ProblemError("initial: the state is a paper one; the problem is physical")
-            _check_paper_state(problem, held)
-        case PhysicalState():
+            check_paper_state(problem, state)
+        case PhysicalState() as state:
             if problem.reconfiguration is not Reconfiguration.PHYSICAL:
                 raise ProblemError("initial: the state is a physical one; the problem is paper")
-            _check_physical_state(problem, problem.initial)
-
-
-def _check_paper_state(problem: Problem, held: Mapping[str, tuple[str, ...]]) -> None:
-    for name, profile_names in held.items():
-        if name not in problem.tenant_names:
-            raise ProblemError(f"initial: {name!r} is no tenant of the problem")
-        for profile_name in profile_names:
-            _check_profile(problem.gpu, f"initial.{name}", profile_name)
-
-
-def _check_physical_state(problem: Problem, state: PhysicalState) -> None:
-    tenants = {tenant.name: tenant for tenant in problem.tenants}
-    for name in [*(item.tenant for item in state.held), *(item.tenant for item in state.retrainings)]:
-        if name not in tenants:
-            raise ProblemError(f"initial: {name!r} is no tenant of the problem")
-    placements = [item.placement for item in state.held] + [item.placement for item in state.retrainings]
-    if not problem.gpu.fits(placements):
-        raise ProblemError("initial: the held placements and running retrainings are no layout")
-    if state.next_epoch_step < 0:
-        raise ProblemError(f"initial.next_epoch_step is {state.next_epoch_step}; ≥ 0 is needed")
-    for held in state.held:
-        if not 0 <= held.serve_step <= state.next_epoch_step:
-            raise ProblemError(
-                f"initial.held: {held.placement} serves from step {held.serve_step}; 0 to next_epoch_step "
-                f"({state.next_epoch_step}) is allowed"
-            )
-        if held.placement.profile.name not in tenants[held.tenant].capability_rps:
-            raise ProblemError(
-                f"initial.held: {held.placement} cannot serve {held.tenant}: its capability_rps lacks the profile"
-            )
-    running = [item.tenant for item in state.retrainings]
-    for item in state.retrainings:
-        if running.count(item.tenant) > 1:
-            raise ProblemError(f"initial.retrainings: {item.tenant!r} runs two retrainings")
-        if not tenants[item.tenant].options:
-            raise ProblemError(
-                f"initial.retrainings: {item.tenant!r} runs one but offers none, so its outcome is unknown"
-            )
-        if not 0 < item.end_step <= problem.n_steps:
-            raise ProblemError(
-                f"initial.retrainings: {item.tenant}'s ends before step {item.end_step}; "
-                f"1 to n_steps ({problem.n_steps}) is allowed"
-            )
+            check_physical_state(problem, state)

@@ -5,6 +5,7 @@ A file knows neither SLO nor latency, so a problem read from one has the simple 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,26 +13,14 @@ from pydantic import Field
 
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
-from executor.mig import GpuModel
-from planner.document import Count, Number, StrictModel, Text, read_document, validated
+from executor.mig import GpuModel, Placement
+from planner.document import Count, Number, StrictModel, Text, placement_of, read_document, validated
 from planner.errors import ProblemError
-from planner.problem import (
-    HeldInstance,
-    InitialState,
-    PaperState,
-    PhysicalState,
-    Problem,
-    Reconfiguration,
-    RetrainingOption,
-    RunningRetraining,
-    TenantTerms,
-)
+from planner.initial import HeldInstance, InitialState, PaperState, PhysicalState, RunningRetraining
+from planner.problem import SHORT_OPTION, Problem, Reconfiguration, RetrainingOption, TenantTerms
 
 SCHEMA = 1
 """The version of the format that this module reads and writes."""
-
-SHORT_OPTION = "full"
-"""The name of the one option that ``retraining_s`` stands for."""
 
 
 class _Accuracy(StrictModel):
@@ -97,8 +86,6 @@ def problem_of(document: dict[str, object], origin: str) -> Problem:
         return _problem(content, origin)
     except ProblemError as error:
         raise ProblemError(str(error) if str(error).startswith(origin) else f"{origin}: {error}") from None
-    except ExecutorError as error:
-        raise ProblemError(f"{origin}: {error}") from None
 
 
 def _problem(content: _File, origin: str) -> Problem:
@@ -156,14 +143,17 @@ def _options(content: _Tenant, where: str) -> tuple[RetrainingOption, ...]:
 def _initial(content: dict[str, object], model: Reconfiguration, gpu: GpuModel, origin: str) -> InitialState:
     if model is Reconfiguration.PAPER:
         return PaperState({name: _profile_names(name, value) for name, value in content.items()})
-    state = validated(_PhysicalInitial, content, f"{origin}: initial", ProblemError)
+    state = validated(_PhysicalInitial, content, origin, ProblemError, below="initial")
     return PhysicalState(
-        held=tuple(HeldInstance(gpu.placement(text), tenant, step) for text, tenant, step in state.held),
-        retrainings=tuple(
-            RunningRetraining(gpu.placement(text), tenant, step) for text, tenant, step in state.retrainings
-        ),
+        held=tuple(HeldInstance(*item) for item in _placed(state.held, gpu, "initial.held")),
+        retrainings=tuple(RunningRetraining(*item) for item in _placed(state.retrainings, gpu, "initial.retrainings")),
         next_epoch_step=state.next_epoch_step,
     )
+
+
+def _placed(items: list[tuple[str, str, int]], gpu: GpuModel, where: str) -> Iterator[tuple[Placement, str, int]]:
+    for index, (text, tenant, step) in enumerate(items):
+        yield placement_of(text, gpu, f"{where}[{index}][0]", ProblemError), tenant, step
 
 
 def _profile_names(tenant: str, value: object) -> tuple[str, ...]:
@@ -223,7 +213,7 @@ def _retraining_to_json(tenant: TenantTerms) -> dict[str, object]:
     match tenant.options:
         case ():
             return {"retraining_s": {}, "accuracy": accuracy}
-        case (RetrainingOption(name="full", time_s=time_s, accuracy_after=after),):
+        case (RetrainingOption(name=name, time_s=time_s, accuracy_after=after),) if name == SHORT_OPTION:
             return {"retraining_s": dict(time_s), "accuracy": {**accuracy, "after": after}}
         case options:
             listed = [{"name": o.name, "time_s": dict(o.time_s), "accuracy_after": o.accuracy_after} for o in options]

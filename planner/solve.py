@@ -29,12 +29,17 @@ PAPER, PHYSICAL = "paper", "physical"
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An engine by name and model; ``takes`` names the fields of ``EngineOptions`` that mean something to it."""
+    """An engine by name and model.
+
+    ``takes`` names the fields of ``EngineOptions`` that mean something to it; ``misfit`` says why it cannot start
+    from a plan, and is ``None`` for an engine that starts from none.
+    """
 
     name: str
     model: str
     load: Callable[[EngineOptions], Engine]
     takes: tuple[str, ...] = ()
+    misfit: Callable[[Problem, MigPlan], str | None] | None = None
 
 
 def _exact(options: EngineOptions) -> Engine:  # noqa: ARG001
@@ -46,13 +51,17 @@ def _exact(options: EngineOptions) -> Engine:  # noqa: ARG001
 def _milp(options: EngineOptions) -> Engine:
     from planner.engines.milp import solve_milp  # noqa: PLC0415 (PuLP and HiGHS are heavy)
 
-    return partial(solve_milp, solver=options.solver or "highs")
+    return partial(solve_milp, solver="highs" if options.solver is None else options.solver)
 
 
 def _paper_ilp(options: EngineOptions) -> Engine:
     from planner.engines.paper_ilp import solve_paper_ilp  # noqa: PLC0415 (PuLP and HiGHS are heavy)
 
-    return partial(solve_paper_ilp, solver=options.solver or "highs", configs=options.configs or "all")
+    return partial(
+        solve_paper_ilp,
+        solver="highs" if options.solver is None else options.solver,
+        configs="all" if options.configs is None else options.configs,
+    )
 
 
 def _greedy(options: EngineOptions) -> Engine:  # noqa: ARG001
@@ -79,13 +88,25 @@ def _physical(options: EngineOptions) -> Engine:  # noqa: ARG001
     return solve_physical
 
 
+def _paper_misfit(problem: Problem, plan: MigPlan) -> str | None:
+    from planner.engines.schedule import misfit  # noqa: PLC0415 (numpy is heavy)
+
+    return misfit(problem, plan)
+
+
+def _physical_misfit(problem: Problem, plan: MigPlan) -> str | None:
+    from planner.engines.physical import misfit  # noqa: PLC0415 (numba is heavy)
+
+    return misfit(problem, plan)
+
+
 _ENGINES = (
-    _Entry("exact", PAPER, _exact),
-    _Entry("milp", PAPER, _milp, takes=("solver",)),
-    _Entry("paper-ilp", PAPER, _paper_ilp, takes=("solver", "configs")),
-    _Entry("greedy", PAPER, _greedy),
+    _Entry("exact", PAPER, _exact, misfit=_paper_misfit),
+    _Entry("milp", PAPER, _milp, takes=("solver",), misfit=_paper_misfit),
+    _Entry("paper-ilp", PAPER, _paper_ilp, takes=("solver", "configs"), misfit=_paper_misfit),
+    _Entry("greedy", PAPER, _greedy, misfit=_paper_misfit),
     _Entry("static", PAPER, _static),
-    _Entry("physical", PHYSICAL, _physical),
+    _Entry("physical", PHYSICAL, _physical, misfit=_physical_misfit),
     _Entry("greedy", PHYSICAL, _physical_greedy),
     _Entry("static", PHYSICAL, _static),
 )
@@ -122,7 +143,29 @@ def solve(
         EngineError: Unknown engine, one of the other model, an option that it does not take, or a
             solver that is missing or failed.
     """
-    model, chosen = problem.reconfiguration, options or EngineOptions()
+    chosen, entry = options or EngineOptions(), _entry(problem.reconfiguration, engine)
+    foreign = [option for option in chosen.given if option not in entry.takes]
+    if foreign:
+        takes = ", ".join(entry.takes) or "no options"
+        raise EngineError(f"engine {entry.name!r} does not take {', '.join(foreign)}; it takes {takes}")
+    return entry.load(chosen)(problem, budget or Budget(), initial)
+
+
+def start_misfit(problem: Problem, plan: MigPlan, engine: str | None = None) -> str | None:
+    """Why :func:`solve` with ``plan`` as ``initial`` would not start from it, in words; ``None`` if it would.
+
+    Raises:
+        EngineError: Unknown engine, or one of the other model.
+    """
+    entry = _entry(problem.reconfiguration, engine)
+    if entry.misfit is None:
+        return f"engine {entry.name!r} starts from no plan"
+    if not plan.status.has_plan:
+        return f"its status is {plan.status}: there is no plan in it"
+    return entry.misfit(problem, plan)
+
+
+def _entry(model: str, engine: str | None) -> _Entry:
     name = default_engine(model) if engine is None else engine
     if name not in engine_names():
         raise EngineError(f"unknown engine {name!r}; known: {', '.join(engine_names())}")
@@ -131,9 +174,4 @@ def solve(
         raise EngineError(
             f"engine {name!r} answers {other} problems; this one is {model}, for {', '.join(engine_names(model))}"
         )
-    entry = next(entry for entry in _ENGINES if (entry.name, entry.model) == (name, model))
-    foreign = [option for option in chosen.given if option not in entry.takes]
-    if foreign:
-        takes = ", ".join(entry.takes) or "no options"
-        raise EngineError(f"engine {name!r} does not take {', '.join(foreign)}; it takes {takes}")
-    return entry.load(chosen)(problem, budget or Budget(), initial)
+    return next(entry for entry in _ENGINES if (entry.name, entry.model) == (name, model))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from migrator.assembly import assemble
 from migrator.config import read_config
-from migrator.console import output, print_json, progress
+from migrator.console import output, print_json, progress, warn
 from migrator.errors import InfeasibleError, MigratorError
 from migrator.outputs import require_writable, write_output
 from migrator.overhead import MeasuredOverhead, with_overhead_of_run
@@ -24,7 +24,7 @@ from planner.plan import MigPlan
 from planner.plan_file import plan_to_json, read_plan
 from planner.problem import Problem
 from planner.problem_file import read_problem
-from planner.solve import solve
+from planner.solve import solve, start_misfit
 from planner.verify import verify
 
 FLOORS = ("static", "greedy")
@@ -151,7 +151,7 @@ def plan_problem_command(
     if overhead_from is not None:
         problem, run = with_overhead_of_run(problem, overhead_from)
         measured = Measured.of(problem, overhead_from, run)
-    initial = None if warm_start is None else read_plan(warm_start, problem)
+    initial = None if warm_start is None else _start(problem, warm_start, asked.engine)
     with progress().status("solving"):
         budget = Budget(time_limit_s=asked.time_limit_s)
         plan = solve(problem, engine=asked.engine, budget=budget, initial=initial, options=asked.options)
@@ -159,6 +159,15 @@ def plan_problem_command(
     if not plan.status.has_plan:
         reason = plan.infeasibility or f"engine {plan.engine} found no plan; that does not prove that there is none"
         raise InfeasibleError(f"{problem_path}: {reason}")
+
+
+def _start(problem: Problem, path: Path, engine: str | None) -> MigPlan:
+    """The plan to start from; a user who gave one that the engine will pass over should know."""
+    plan = read_plan(path, problem)
+    reason = start_misfit(problem, plan, engine)
+    if reason is not None:
+        warn(f"--warm-start {path} is not used: {reason}")
+    return plan
 
 
 def _check_out(shown: Shown, origin: Path) -> None:

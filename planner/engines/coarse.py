@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.problem import FloatArray, GainTable, InitialState, Problem, TenantTerms
+from planner.initial import InitialState
+from planner.problem import FloatArray, GainTable, Problem, TenantTerms
 
 
 def coarse_problem(

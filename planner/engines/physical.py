@@ -57,7 +57,8 @@ def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigP
         return replace(without_plan(problem, Status.INFEASIBLE, ENGINE, begin_s), infeasibility=reason)
     terms = Terms.of(problem)
     search = Search(terms, budget or Budget(), begin_s)
-    search.run(_seeds(terms), () if initial is None else _known(terms, initial))
+    known = [] if initial is None else [_known(terms, initial)]
+    search.run(_seeds(terms), [start for start in known if _start_misfit(terms, *start) is None])
     if search.best is not None:
         return _with_plan(search, search.best, begin_s)
     if search.is_exhausted:
@@ -78,24 +79,42 @@ def _seeds(terms: Terms) -> Iterator[Schedule]:
         tenant = names.index(item.tenant)
         level = options[tenant].index(item.option) + 1
         schedule.append(Training(tenant, level, item.profile, item.start_step, item.end_step))
-    yield from _fitting(terms, tuple(sorted(schedule)))
+    ordered = tuple(sorted(schedule))
+    if _misfit(terms, ordered) is None:
+        yield ordered
 
 
-def _fitting(terms: Terms, schedule: Schedule) -> Iterator[Schedule]:
-    """The schedule, if it is one of the problem's."""
-    by_tenant = {training.tenant: training for training in schedule}
-    for tenant, choices in enumerate(terms.choices):
-        training = by_tenant.get(tenant)
-        way = None if training is None else training.at(0)
-        if way not in choices or (
-            training is not None and not 0 <= training.start_step <= training.end_step <= terms.n_steps
-        ):
-            return
-    yield schedule
+def _misfit(terms: Terms, schedule: Schedule) -> str | None:
+    """Why the schedule is none of the problem's, in words; ``None`` if it is one."""
+    for tenant, (name, choices) in enumerate(zip(terms.problem.tenant_names, terms.choices, strict=True)):
+        own = [training for training in schedule if training.tenant == tenant]
+        if len(own) > 1:
+            return f"it retrains {name} more than once"
+        if not own and None not in choices:
+            return f"it does not start the retraining that {name} needs"
+        for training in own:
+            is_within = 0 <= training.start_step <= training.end_step <= terms.n_steps
+            if training.at(0) not in choices or not is_within:
+                steps = f"{training.start_step}–{training.end_step}"
+                return f"{name} cannot retrain on {training.profile} over steps {steps} in this problem"
+    return None
 
 
-def _known(terms: Terms, plan: MigPlan) -> Iterator[tuple[Schedule, tuple[Placement, ...]]]:
-    """When and where an earlier plan starts its retrainings, if that fits this problem."""
+def misfit(problem: Problem, plan: MigPlan) -> str | None:
+    """Why :func:`solve_physical` passes over an earlier plan, in words; ``None`` if it starts from it."""
+    terms = Terms.of(problem)
+    return _start_misfit(terms, *_known(terms, plan))
+
+
+def _start_misfit(terms: Terms, schedule: Schedule, places: tuple[Placement, ...]) -> str | None:
+    found = _misfit(terms, schedule)
+    if found is None and not terms.can_stand(schedule, places):
+        return "its retrainings do not fit beside each other and those in progress"
+    return found
+
+
+def _known(terms: Terms, plan: MigPlan) -> tuple[Schedule, tuple[Placement, ...]]:
+    """When and where an earlier plan starts retrainings that this problem knows."""
     names, found = terms.problem.tenant_names, []
     for item in plan.lifetimes:
         if item.owner.task is Task.RETRAINING and item.option is not None and item.owner.tenant in names:
@@ -105,8 +124,7 @@ def _known(terms: Terms, plan: MigPlan) -> Iterator[tuple[Schedule, tuple[Placem
                 level, name = options.index(item.option) + 1, item.placement.profile.name
                 found.append((Training(tenant, level, name, item.create_step, item.end_step), item.placement))
     found.sort(key=lambda pair: pair[0])
-    for schedule in _fitting(terms, tuple(training for training, _ in found)):
-        yield schedule, tuple(placement for _, placement in found)
+    return tuple(training for training, _ in found), tuple(placement for _, placement in found)
 
 
 def _with_plan(search: Search, best: PlacedSchedule, begin_s: float) -> MigPlan:

@@ -16,7 +16,7 @@ from planner.engines.exact_kernel import Floats
 from planner.engines.physical_alone import PhysicalAlone
 from planner.engines.physical_schedule import Schedule, Terms, Training
 from planner.engines.prices import Descent, InstancePrices, Lowering
-from planner.problem import PhysicalState
+from planner.initial import PhysicalState
 
 COARSE_ROUNDS = ((5, 250), (2, 80))
 """Steps to a coarse one, and rounds on those."""

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from executor.mig import Placement
 from planner.gains import gain_tables
-from planner.problem import FloatArray, GainTable, PhysicalState, Problem
+from planner.initial import PhysicalState
+from planner.problem import FloatArray, GainTable, Problem
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from planner.problem import FloatArray, GainTable, PhysicalState, Problem
+from planner.initial import PhysicalState
+from planner.problem import FloatArray, GainTable, Problem
 from planner.states import joint_states, tenant_multisets
 
 

@@ -106,14 +106,21 @@ def broken_rule(problem: Problem, decisions: Sequence[TenantDecision]) -> str | 
     for tenant, decision in zip(problem.tenants, decisions, strict=True):
         allowed = set(tenant_multisets(problem, tenant))
         if len(decision.held) != problem.n_steps or not set(decision.held) <= allowed:
-            return f"rules 2 and 4: {tenant.name} holds what it may not, or not at every step"
+            return f"rules 2 and 4: {tenant.name} holds what it may not, or not at each of {problem.n_steps} steps"
         if not _is_allowed(problem, tenant, decision.retraining):
-            return f"rule 3: {tenant.name}'s retraining is {decision.retraining}"
+            return f"rule 3: {tenant.name} {_told(problem, decision.retraining)}"
     for step, held in enumerate(zip(*(decision.held for decision in decisions), strict=True)):
         total = tuple(map(sum, zip(*held, running_at(problem, choices, step), strict=True)))
         if total not in feasible:
-            return f"rule 1: {total} does not fit in step {step}"
+            return f"rule 1: {', '.join(profiles_of(problem, total))} do not fit together in step {step}"
     return None
+
+
+def _told(problem: Problem, choice: RetrainingChoice | None) -> str:
+    if choice is None:
+        return "does not retrain, which it has to"
+    profile, steps = problem.profile_names[choice.profile_index], f"{choice.start_step}–{choice.end_step}"
+    return f"cannot retrain on {profile} over steps {steps} in this problem"
 
 
 def _is_allowed(problem: Problem, tenant: TenantTerms, choice: RetrainingChoice | None) -> bool:
@@ -158,27 +165,45 @@ def decisions_of(problem: Problem, plan: MigPlan) -> tuple[TenantDecision, ...] 
 
     Used to start from a plan made before, so anything unfit is passed over, not refused.
     """
+    found = _read(problem, plan)
+    return None if isinstance(found, str) else found
+
+
+def misfit(problem: Problem, plan: MigPlan) -> str | None:
+    """Why :func:`decisions_of` passes the plan over, in words; ``None`` if it does not."""
+    found = _read(problem, plan)
+    return found if isinstance(found, str) else None
+
+
+def _read(problem: Problem, plan: MigPlan) -> tuple[TenantDecision, ...] | str:
     by_name = {schedule.name: schedule for schedule in plan.schedules}
     if set(by_name) != set(problem.tenant_names):
-        return None
-    found = [_decision(problem, tenant, by_name[tenant.name]) for tenant in problem.tenants]
-    decisions = tuple(decision for decision in found if decision is not None)
-    return decisions if len(decisions) == len(found) and broken_rule(problem, decisions) is None else None
+        needed = f"the problem's tenants are {', '.join(problem.tenant_names)}"
+        return f"it schedules {', '.join(by_name) or 'nobody'}; {needed}"
+    decisions = []
+    for tenant in problem.tenants:
+        decision = _decision(problem, tenant, by_name[tenant.name])
+        if isinstance(decision, str):
+            return decision
+        decisions.append(decision)
+    return broken_rule(problem, decisions) or tuple(decisions)
 
 
-def _decision(problem: Problem, tenant: TenantTerms, schedule: TenantSchedule) -> TenantDecision | None:
-    names = set(problem.profile_names)
+def _decision(problem: Problem, tenant: TenantTerms, schedule: TenantSchedule) -> TenantDecision | str:
+    retraining, option_names = schedule.retraining, [option.name for option in tenant.options]
+    used = {name for span in schedule.inference for name in span.profiles}
+    used |= set() if retraining is None else {retraining.profile}
+    if foreign := used - set(problem.profile_names):
+        return f"it gives {tenant.name} {', '.join(sorted(foreign))}, which the problem has no use for"
     held: list[Multiset] = []
     for span in sorted(schedule.inference, key=lambda span: span.from_step):
-        if span.from_step != len(held) or span.to_step > problem.n_steps or not set(span.profiles) <= names:
-            return None
+        if span.from_step != len(held) or span.to_step > problem.n_steps:
+            return f"its spans of {tenant.name} do not follow each other within steps 0 to {problem.n_steps}"
         held += [multiset_of(problem, span.profiles)] * (span.to_step - span.from_step)
-    retraining = schedule.retraining
     if retraining is None:
         return TenantDecision(tuple(held), None)
-    option_names = [option.name for option in tenant.options]
-    if retraining.option not in option_names or retraining.profile not in names:
-        return None
+    if retraining.option not in option_names:
+        return f"it retrains {tenant.name} by {retraining.option!r}, which is none of its options"
     choice = RetrainingChoice(
         option_names.index(retraining.option),
         problem.profile_names.index(retraining.profile),

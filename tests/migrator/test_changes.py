@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from executor.catalogue import gpu_model
 from migrator.changes import changes_of, shifted, state_after
+from planner.initial import HeldInstance, PhysicalState, RunningRetraining
 from planner.plan import Lifetime, MigPlan, Status
-from planner.problem import HeldInstance, Owner, PhysicalState, Reconfiguration, RunningRetraining, Task
+from planner.problem import Owner, Reconfiguration, Task
 
 GPU = gpu_model("a100-80gb")
 A, B = Owner("a", Task.INFERENCE), Owner("b", Task.INFERENCE)

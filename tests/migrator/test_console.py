@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.console import complain, program
+from migrator.console import complain, program, warn
 
 
 @pytest.fixture
@@ -33,3 +33,13 @@ def test_a_module_is_called_as_a_module(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_complaint_is_one_line_and_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     complain("two\nlines [bold]and[/] brackets [x]")
     assert capsys.readouterr().err == "error: two lines [bold]and[/] brackets [x]\n"
+
+
+def test_a_warning_is_one_line_that_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    warn("two\nlines")
+    assert capsys.readouterr().err == "warning: two lines\n"
+
+
+def test_what_a_terminal_would_act_on_is_shown_instead(capsys: pytest.CaptureFixture[str]) -> None:
+    complain("\x1b[31mred\x07 \u202e:x: é")
+    assert capsys.readouterr().err == "error: \\x1b[31mred\\x07 \\u202e:x: é\n"

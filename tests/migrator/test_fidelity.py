@@ -17,7 +17,7 @@ from migrator.config import read_config, validate_config
 from migrator.fidelity import Promise, WindowFidelity, expected_by_step, measured
 from migrator.planning import PlannedWindow, plan_through, plan_window
 from migrator.runlog import read_log
-from planner.problem import PhysicalState
+from planner.initial import PhysicalState
 
 from .conftest import SMALL, changed
 

@@ -171,6 +171,10 @@ BAD = [
     (["--engine", "greedy", "--solver", "cbc"], "does not take solver"),
     (["--engine", "milp", "--configs", "all"], "does not take configs"),
     (["--engine", "milp", "--solver", "nosuch"], "nosuch"),
+    (["--engine", ""], "unknown engine ''"),
+    (["--engine", "milp", "--solver", ""], "unknown solver ''; known: highs"),
+    (["--engine", "paper-ilp", "--solver", ""], "unknown solver ''"),
+    (["--engine", "paper-ilp", "--configs", ""], "unknown configs ''; known: paper12"),
     (["--engine", "paper-ilp", "--configs", "nosuch"], "nosuch"),
     (["--warm-start", "nosuch.json"], "nosuch.json"),
     (["--overhead-from", "nosuch"], "nosuch"),
@@ -190,6 +194,21 @@ def test_a_plan_of_the_other_model_is_no_start(call: Call, tmp_path: Path, probl
     code, _, err = call("plan", "--problem", problem, "--warm-start", tmp_path / "plan.json")
     assert (code, err.count("\n")) == (2, 1)
     assert "reconfiguration" in err
+
+
+OTHER_TIMES = {"retraining_s": {"1g.5gb": 3.5}}
+
+
+@pytest.mark.parametrize("model", ["paper", "physical"])
+def test_a_start_that_cannot_be_used_is_told(call: Call, tmp_path: Path, model: str) -> None:
+    one = {**PHYSICAL, "reconfiguration": model}
+    first, plan = written(tmp_path / "first.json", one), tmp_path / "plan.json"
+    other = written(tmp_path / "other.json", {**one, "tenants": [{**PAPER["tenants"][0], **OTHER_TIMES}]})
+    call("plan", "--problem", first, "--out", plan)
+    assert call("plan", "--problem", first, "--warm-start", plan, "--json")[2].count("warning") == 0
+    code, out, err = call("plan", "--problem", other, "--warm-start", plan, "--json")
+    assert (code, json.loads(out)["status"], err.count("warning:")) == (0, "optimal", 1)
+    assert f"warning: --warm-start {plan} is not used: " in err
 
 
 def test_an_infeasible_problem_has_nothing_to_explain(call: Call, tmp_path: Path) -> None:
@@ -233,3 +252,12 @@ def test_an_interrupt_ends_with_130(call: Call, problem: Path, monkeypatch: pyte
 def test_the_engines_of_each_model_are_named_by_help(call: Call) -> None:
     out = " ".join(call("plan", "--help")[1].split())
     assert "physical: physical" in out.replace("│ │ ", "")
+
+
+def test_a_name_that_a_terminal_would_act_on_is_refused(call: Call, tmp_path: Path) -> None:
+    path = written(tmp_path / "p.json", {**PAPER, "tenants": [{**PAPER["tenants"][0], "name": "a\x1b[31m"}]})
+    assert call("plan", "--problem", path) == (
+        2,
+        "",
+        f"error: {path}: tenants[0].name is 'a\\x1b[31m'; printable text is needed\n",
+    )

@@ -10,16 +10,8 @@ import numpy as np
 
 from executor.catalogue import gpu_model
 from executor.mig import GpuModel, Placement, Variant
-from planner.problem import (
-    HeldInstance,
-    PaperState,
-    PhysicalState,
-    Problem,
-    Reconfiguration,
-    RetrainingOption,
-    RunningRetraining,
-    TenantTerms,
-)
+from planner.initial import HeldInstance, PaperState, PhysicalState, RunningRetraining
+from planner.problem import Problem, Reconfiguration, RetrainingOption, TenantTerms
 
 GPU_NAMES = ("a30-24gb", "a100-40gb", "a100-80gb", "h100-80gb")
 
@@ -124,7 +116,9 @@ def _paper_state(rng: np.random.Generator, gpu: GpuModel, tenants: tuple[TenantT
         held[tenants[0].name] = ()
     if rng.random() < 0.3:
         held[tenants[-1].name] = (profile_names(gpu)[0],) * 2
-    return PaperState(held)
+    names = [name for profiles in held.values() for name in profiles]
+    counts = tuple(map(names.count, gpu.profile_names))
+    return PaperState(held if counts in gpu.multisets(gpu.profile_names) else dict.fromkeys(held, ()))
 
 
 def physical_problem(seed: int, n_steps: int | None = None, n_tenants: int | None = None) -> Problem:

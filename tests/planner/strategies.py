@@ -11,18 +11,8 @@ from hypothesis import strategies as st
 from executor.catalogue import gpu_model
 from executor.mig import GpuModel, Placement
 from planner.gains import carry_over_gains
-from planner.problem import (
-    FloatArray,
-    HeldInstance,
-    InitialState,
-    PaperState,
-    PhysicalState,
-    Problem,
-    Reconfiguration,
-    RetrainingOption,
-    RunningRetraining,
-    TenantTerms,
-)
+from planner.initial import HeldInstance, InitialState, PaperState, PhysicalState, RunningRetraining
+from planner.problem import FloatArray, Problem, Reconfiguration, RetrainingOption, TenantTerms
 
 PROFILES = {
     "a30-24gb": ("1g.6gb", "2g.12gb", "4g.24gb"),
@@ -122,8 +112,14 @@ def _initial_states(
 ) -> st.SearchStrategy[InitialState]:
     if model is Reconfiguration.PAPER:
         held = {t.name: st.lists(st.sampled_from(sorted(t.capability_rps)), max_size=2).map(tuple) for t in tenants}
-        return st.fixed_dictionaries(held).map(PaperState)
+        fitting = st.fixed_dictionaries(held).filter(lambda drawn: _fit_together(gpu, sum(drawn.values(), ())))
+        return fitting.map(PaperState)
     return _physical_states(gpu, tenants, n_steps)
+
+
+def _fit_together(gpu: GpuModel, names: tuple[str, ...]) -> bool:
+    distinct = tuple(sorted(set(names)))
+    return tuple(map(names.count, distinct)) in gpu.multisets(distinct)
 
 
 @st.composite

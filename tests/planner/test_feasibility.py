@@ -18,8 +18,9 @@ from planner.feasibility import (
     infeasibility,
     required_tenants,
 )
+from planner.initial import HeldInstance, PhysicalState, RunningRetraining
 from planner.plan import Infeasibility
-from planner.problem import HeldInstance, PhysicalState, Problem, Reconfiguration, RunningRetraining
+from planner.problem import Problem, Reconfiguration
 
 GPU = gpu_model("a100-40gb")
 PHYSICAL = Reconfiguration.PHYSICAL

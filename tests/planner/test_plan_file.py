@@ -125,7 +125,7 @@ def test_a_tenant_given_twice_is_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        ({"placement": "1g.6gb@9"}, "1g.6gb cannot start at memory slice 9"),
+        ({"placement": "1g.6gb@9"}, "lifetimes[0].placement is '1g.6gb@9': 1g.6gb cannot start at memory slice 9"),
         ({"task": "sleep"}, "lifetimes[0].task is 'sleep'; inference or retraining is needed"),
         ({"tenant": "nobody"}, "lifetimes[0].tenant is 'nobody'"),
     ],

@@ -10,19 +10,12 @@ from windows import tenant, window
 
 from executor.catalogue import gpu_model
 from planner.errors import ProblemError
-from planner.problem import (
-    HeldInstance,
-    PaperState,
-    PhysicalState,
-    Problem,
-    Reconfiguration,
-    RetrainingOption,
-    RunningRetraining,
-    steps_of,
-)
+from planner.initial import HeldInstance, PaperState, PhysicalState, RunningRetraining
+from planner.problem import Problem, Reconfiguration, RetrainingOption, steps_of
 
 GPU = gpu_model("a100-40gb")
 NAN = float("nan")
+QUICK = RetrainingOption("quick", {"1g.5gb": 1.0}, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +65,8 @@ def test_a_tenant_without_options_need_not_retrain() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"name": ""}, "a name is empty"),
+        ({"name": ""}, r"tenants\[0\].name is ''; printable text is needed"),
+        ({"name": "a\x1b[31m"}, r"tenants\[0\].name is 'a\\x1b\[31m'; printable text is needed"),
         ({"arrivals_rps": [1.0] * 5}, r"arrivals_rps has 5 numbers; n_steps is 6"),
         (
             {"arrivals_rps": [1, 2, -3, 4, 5, 6]},
@@ -83,16 +77,24 @@ def test_a_tenant_without_options_need_not_retrain() -> None:
         ({"capability_rps": {"1g.5gb": 0.0}}, r"capability_rps.1g.5gb is 0.0; a finite number > 0"),
         ({"capability_rps": {"1g.6gb": 1.0}}, r"capability_rps: a100-40gb has no MIG profile '1g.6gb'"),
         ({"min_profile": "5g"}, r"min_profile: a100-40gb has no MIG profile '5g'"),
-        ({"retraining_s": {"2g.10gb": 0.0}}, r"retraining full.2g.10gb is 0.0; a finite number > 0"),
-        ({"accuracy_before": 1.1}, "accuracy is 1.1; a finite number ≥ 0 and ≤ 1"),
+        ({"retraining_s": {"2g.10gb": 0.0}}, r"tenants.resnet50.retraining_s.2g.10gb is 0.0; a finite number > 0"),
+        ({"accuracy_before": 1.1}, "accuracy.before is 1.1; a finite number ≥ 0 and ≤ 1"),
+        ({"options": (RetrainingOption("full", {"1g.5gb": 1.0}, 2.0),)}, r"accuracy.after is 2.0; a finite number"),
+        ({"options": (QUICK, RetrainingOption("x", {"1g.5gb": 1.0}, 2.0))}, r"options\[1\].accuracy_after is 2.0"),
+        ({"options": (QUICK, RetrainingOption("x", {"1g.5gb": 0}, 0.5))}, r"options\[1\].time_s.1g.5gb is 0"),
+        ({"options": (RetrainingOption("x", {"9g": 1}, 0.5),)}, r"options\[0\].time_s: .* no MIG profile '9g'"),
+        ({"options": (RetrainingOption("\t", {"1g.5gb": 1.0}, 0.5),)}, r"options\[0\].name is '\\t'; printable text"),
         ({"overhead_s": -1.0}, r"overhead_s is -1.0"),
         ({"overhead_s": float("inf")}, r"overhead_s is inf"),
         ({"weight": -1.0}, r"weight is -1.0"),
         ({"weight": 1e10}, r"weight is 10000000000.0; a finite number ≥ 0 and ≤ 1e\+09"),
         ({"capability_rps": {"1g.5gb": 1e308}}, r"capability_rps.1g.5gb is 1e\+308; .* ≤ 1e\+09"),
         ({"retraining_start_s": NAN}, r"retraining_start_s is nan"),
-        ({"options": (RetrainingOption("x", {}, 0.5),)}, "names no profile"),
-        ({"options": (RetrainingOption("x", {"1g.5gb": 1.0}, 0.5),) * 2}, "two have the same name"),
+        (
+            {"options": (RetrainingOption("x", {}, 0.5),)},
+            r"retraining_options\[0\].time_s is empty; at least one profile is needed",
+        ),
+        ({"options": (QUICK, QUICK)}, r"retraining_options\[0\].name is 'quick', which is given twice"),
     ],
 )
 def test_a_tenant_outside_the_format_is_refused(changes: dict[str, object], message: str) -> None:
@@ -111,9 +113,10 @@ def test_a_tenant_outside_the_format_is_refused(changes: dict[str, object], mess
         ({"switch_s": -0.1}, "switch_s is -0.1"),
         ({"tenants": ()}, "0 given; 1 to 6"),
         ({"tenants": tuple(tenant(str(i)) for i in range(7))}, "7 given; 1 to 6"),
-        ({"tenants": (tenant("a"), tenant("a"))}, "'a' is given twice"),
+        ({"tenants": (tenant("a"), tenant("a"))}, r"tenants\[0\].name is 'a', which is given twice"),
         ({"initial": PaperState({"bert": ()})}, "'bert' is no tenant"),
-        ({"initial": PaperState({"resnet50": ("9g",)})}, r"initial.resnet50: a100-40gb has no MIG profile"),
+        ({"initial": PaperState({"resnet50": ("9g",)})}, r"initial.resnet50\[0\] is '9g'; a100-40gb has 1g.5gb, "),
+        ({"initial": PaperState({"resnet50": ("4g.20gb", "4g.20gb")})}, r"^initial holds 2 × 4g.20gb in all, which no"),
         ({"initial": PhysicalState()}, "the state is a physical one"),
     ],
 )
@@ -127,17 +130,29 @@ def test_a_problem_outside_the_format_is_refused(changes: dict[str, object], mes
     [
         (PaperState({}), "the state is a paper one"),
         (PhysicalState(next_epoch_step=-1), "next_epoch_step is -1"),
-        (PhysicalState((HeldInstance(GPU.placement("1g.5gb@0"), "x", 0),)), "'x' is no tenant"),
-        (PhysicalState((HeldInstance(GPU.placement("1g.5gb@0"), "resnet50", 2),), (), 1), "serves from step 2"),
-        (PhysicalState((HeldInstance(GPU.placement("1g.10gb@0"), "resnet50", 0),)), "lacks the profile"),
+        (
+            PhysicalState((HeldInstance(GPU.placement("1g.5gb@0"), "x", 0),)),
+            r"initial.held\[0\]: 'x' is no tenant of the problem; those are resnet50",
+        ),
+        (
+            PhysicalState((HeldInstance(GPU.placement("1g.5gb@0"), "resnet50", 2),), (), 1),
+            r"initial.held\[0\]: 1g.5gb@0 serves from step 2",
+        ),
+        (
+            PhysicalState((HeldInstance(GPU.placement("1g.10gb@0"), "resnet50", 0),)),
+            r"initial.held\[0\]: 1g.10gb@0 cannot serve resnet50; 1g.5gb, ",
+        ),
         (
             PhysicalState(
                 (HeldInstance(GPU.placement("2g.10gb@0"), "resnet50", 0),),
                 (RunningRetraining(GPU.placement("1g.5gb@1"), "resnet50", 2),),
             ),
-            "are no layout",
+            "2g.10gb@0, 1g.5gb@1, are no layout",
         ),
-        (PhysicalState((), (RunningRetraining(GPU.placement("1g.5gb@1"), "resnet50", 7),)), "ends before step 7"),
+        (
+            PhysicalState((), (RunningRetraining(GPU.placement("1g.5gb@1"), "resnet50", 7),)),
+            r"initial.retrainings\[0\]: resnet50's ends before step 7",
+        ),
         (
             PhysicalState((), tuple(RunningRetraining(GPU.placement(f"1g.5gb@{s}"), "resnet50", 2) for s in (0, 1))),
             "runs two retrainings",
@@ -147,3 +162,13 @@ def test_a_problem_outside_the_format_is_refused(changes: dict[str, object], mes
 def test_a_physical_state_that_cannot_be_is_refused(state: PaperState | PhysicalState, message: str) -> None:
     with pytest.raises(ProblemError, match=message):
         replace(window(model=Reconfiguration.PHYSICAL), initial=state)
+
+
+def test_a_paper_state_may_hold_whatever_fits_the_gpu_together() -> None:
+    held = {"a": ("3g.20gb", "1g.5gb"), "b": ("2g.10gb",)}
+    assert window(tenant("a"), tenant("b"), initial=PaperState(held)).initial == PaperState(held)
+
+
+def test_what_two_tenants_held_has_to_fit_together_too() -> None:
+    with pytest.raises(ProblemError, match=r"1 × 4g.20gb, 2 × 2g.10gb in all, which no layout of a100-40gb does"):
+        window(tenant("a"), tenant("b"), initial=PaperState({"a": ("4g.20gb",), "b": ("2g.10gb", "2g.10gb")}))

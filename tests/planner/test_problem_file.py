@@ -10,7 +10,8 @@ import yaml
 from problems import paper_problem, physical_problem
 
 from planner.errors import ProblemError
-from planner.problem import PaperState, PhysicalState, Problem
+from planner.initial import PaperState, PhysicalState
+from planner.problem import Problem
 from planner.problem_file import problem_to_json, read_problem
 
 EXAMPLE = """
@@ -93,6 +94,22 @@ def test_several_ways_to_retrain_are_read(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"accuracy_after": 2.0}, "tenants.resnet50.retraining_options[0].accuracy_after is 2.0; a finite number"),
+        ({"time_s": {"1g.5gb": 0.0}}, "tenants.resnet50.retraining_options[0].time_s.1g.5gb is 0.0; a finite number"),
+        ({"name": "\x1b"}, "tenants.resnet50.retraining_options[0].name is '\\x1b'; printable text is needed"),
+    ],
+)
+def test_a_wrong_way_to_retrain_is_told_by_its_key(tmp_path: Path, change: dict[str, object], part: str) -> None:
+    document = json.loads(EXAMPLE)
+    del document["tenants"][0]["retraining_s"]
+    option = {"name": "short", "time_s": {"1g.5gb": 1}, "accuracy_after": 0.7}
+    document["tenants"][0]["retraining_options"] = [option | change]
+    assert part in message_of(written(tmp_path, json.dumps(document)))
+
+
 @pytest.mark.parametrize("times", [{}, None])
 def test_without_a_retraining_no_accuracy_after_is_needed(tmp_path: Path, times: object) -> None:
     document = json.loads(EXAMPLE)
@@ -125,7 +142,7 @@ WRONG_VALUES = [
     (("n_steps",), -1, "n_steps is -1; at least 1 is needed"),
     (("reconfiguration",), "papers", "reconfiguration is 'papers'; paper or physical is needed"),
     (("tenants",), {}, "tenants is {}; a valid list is needed"),
-    (("tenants", 0, "name"), "", "tenants[0].name is ''"),
+    (("tenants", 0, "name"), "", "tenants[0].name is ''; at least 1 character is needed"),
     (("tenants", 0, "arrivals_rps", 1), float("nan"), "tenants[0].arrivals_rps[1] is nan; a finite number is needed"),
     (("tenants", 0, "arrivals_rps", 1), float("inf"), "tenants[0].arrivals_rps[1] is inf; a finite number is needed"),
     (("tenants", 0, "arrivals_rps", 1), True, "tenants[0].arrivals_rps[1] is True; a valid number is needed"),
@@ -134,7 +151,10 @@ WRONG_VALUES = [
     (("tenants", 0, "capability_rps", "2g.10gb"), 0, "capability_rps.2g.10gb is 0.0; a finite number > 0 and ≤"),
     (("tenants", 0, "capability_rps", "2g.20gb"), 9, "a100-40gb has no MIG profile '2g.20gb'"),
     (("tenants", 0, "accuracy", "after"), 1.5, "accuracy.after is 1.5; a number from 0 to 1 is needed"),
-    (("tenants", 0, "accuracy", "before"), -0.5, "tenants.resnet50.accuracy is -0.5"),
+    (("tenants", 0, "accuracy", "before"), -0.5, "tenants.resnet50.accuracy.before is -0.5"),
+    (("tenants", 0, "accuracy"), 3, "tenants[0].accuracy is 3; a valid dictionary is needed"),
+    (("tenants", 0, "retraining_s", "1g.5gb"), 0, "tenants.resnet50.retraining_s.1g.5gb is 0.0; a finite number > 0"),
+    (("tenants", 0, "name"), "a\nb", "tenants[0].name is 'a\\nb'; printable text is needed"),
     (("tenants", 0, "overhead_s"), -1, "overhead_s is -1.0"),
     (("tenants", 0, "overheads"), 4, "unknown key tenants[0].overheads (did you mean overhead_s?)"),
     (("tenants", 0, "accuracy", "afterwards"), 1, "unknown key tenants[0].accuracy.afterwards (did you mean after?)"),
@@ -178,11 +198,16 @@ def test_a_misspelt_key_is_told_before_the_missing_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("initial", "part"),
     [
-        ({"heldd": []}, "initial: unknown key heldd (did you mean held?)"),
-        ({"held": [["2g.10gb@1", "resnet50", 0]]}, "2g.10gb cannot start at memory slice 1"),
+        ({"heldd": []}, "unknown key initial.heldd (did you mean held?)"),
+        (
+            {"held": [["2g.10gb@1", "resnet50", 0]]},
+            "initial.held[0][0] is '2g.10gb@1': 2g.10gb cannot start at memory slice 1",
+        ),
         ({"held": [["2g.10gb", "resnet50", 0]]}, "'2g.10gb' is no placement"),
-        ({"held": [["2g.10gb@0", "resnet50"]]}, "initial: held[0][2] is missing"),
-        ({"next_epoch_step": 1.0}, "initial: next_epoch_step is 1.0; a valid integer"),
+        ({"retrainings": [["9g@0", "resnet50", 1]]}, "initial.retrainings[0][0] is '9g@0': a100-40gb has no MIG"),
+        ({"held": [["2g.10gb@0", "resnet50", 0, 0]]}, "'resnet50', 0, 0]; at most 3 items "),
+        ({"held": [["2g.10gb@0", "resnet50"]]}, ": initial.held[0][2] is missing"),
+        ({"next_epoch_step": 1.0}, ": initial.next_epoch_step is 1.0; a valid integer"),
     ],
 )
 def test_a_wrong_physical_state_is_told(tmp_path: Path, initial: object, part: str) -> None:

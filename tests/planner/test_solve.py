@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from windows import tenant, window
 
 import planner
 from planner.errors import EngineError
+from planner.initial import PhysicalState, RunningRetraining
 from planner.options import EngineOptions
-from planner.plan import Status
-from planner.problem import Reconfiguration
-from planner.solve import default_engine, engine_names, solve
+from planner.plan import MigPlan, Status
+from planner.problem import Problem, Reconfiguration, TenantTerms
+from planner.solve import default_engine, engine_names, solve, start_misfit
+from planner.verify import verify
 
 
 def test_importing_planner_brings_in_nothing_heavy() -> None:
@@ -74,3 +77,83 @@ def test_an_option_that_the_engine_does_not_take_is_told() -> None:
 def test_an_engine_without_options_refuses_them() -> None:
     with pytest.raises(EngineError, match=r"engine 'greedy' does not take solver; it takes no options$"):
         solve(window(), engine="greedy", options=EngineOptions(solver="cbc"))
+
+
+def started(problem: Problem) -> MigPlan:
+    return solve(problem, engine="greedy")
+
+
+@pytest.mark.parametrize("model", Reconfiguration)
+def test_a_plan_is_a_start_of_its_own_problem(model: Reconfiguration) -> None:
+    problem = window(model=model, switch_s=0.0)
+    assert start_misfit(problem, started(problem)) is None
+
+
+@pytest.mark.parametrize(("model", "engine"), [("paper", "static"), ("physical", "static"), ("physical", "greedy")])
+def test_an_engine_that_starts_from_no_plan_says_so(model: str, engine: str) -> None:
+    problem = window(model=Reconfiguration(model), switch_s=0.0)
+    assert start_misfit(problem, started(problem), engine) == f"engine '{engine}' starts from no plan"
+
+
+def test_an_unknown_engine_has_no_start_either() -> None:
+    with pytest.raises(EngineError, match="unknown engine 'mlip'"):
+        start_misfit(window(), started(window()), "mlip")
+
+
+@pytest.mark.parametrize("model", Reconfiguration)
+def test_an_answer_without_a_plan_is_no_start(model: Reconfiguration) -> None:
+    problem = window(tenant(retraining_s={"7g.40gb": 1.0}), model=model)
+    assert start_misfit(problem, started(problem)) == "its status is infeasible: there is no plan in it"
+
+
+OTHER = [
+    (window(tenant("bert")), "it schedules resnet50; the problem's tenants are bert"),
+    (window(tenant(arrivals_rps=(100.0,) * 5)), "its spans of resnet50 do not follow each other within steps 0 to 5"),
+    (window(tenant(arrivals_rps=(100.0,) * 7)), "resnet50 holds what it may not, or not at each of 7 steps"),
+    (
+        window(tenant(capability_rps={"1g.5gb": 40.0})),
+        "it gives resnet50 4g.20gb, 7g.40gb, which the problem has no use for",
+    ),
+    (window(tenant(retraining_s={"2g.10gb": 3.0})), "rule 3: resnet50 cannot retrain on 2g.10gb over steps "),
+    (window(tenant(retraining_s={})), "it retrains resnet50 by 'full', which is none of its options"),
+]
+
+
+@pytest.mark.parametrize(("problem", "reason"), OTHER)
+def test_a_paper_plan_of_another_problem_is_no_start(problem: Problem, reason: str) -> None:
+    assert reason in (start_misfit(problem, started(window())) or "")
+
+
+def test_a_plan_without_the_retraining_that_is_needed_is_no_start() -> None:
+    plan = started(window(tenant(retraining_s={})))
+    assert start_misfit(window(), plan) == "rule 3: resnet50 does not retrain, which it has to"
+
+
+OTHER_PHYSICAL = [
+    (tenant("bert"), "it does not start the retraining that bert needs"),
+    (tenant(retraining_s={"2g.10gb": 3.0}), "resnet50 cannot retrain on 2g.10gb over steps "),
+    (tenant(retraining_s={"1g.5gb": 2.0}), "resnet50 cannot retrain on 2g.10gb over steps "),
+]
+
+
+@pytest.mark.parametrize(("terms", "reason"), OTHER_PHYSICAL)
+def test_a_physical_plan_of_another_problem_is_no_start(terms: TenantTerms, reason: str) -> None:
+    one, other = (window(it, model=Reconfiguration.PHYSICAL, switch_s=0.0) for it in (tenant(), terms))
+    assert reason in (start_misfit(other, started(one)) or "")
+
+
+def test_retrainings_in_the_way_of_one_in_progress_are_no_start() -> None:
+    plan = started(window(tenant("a"), model=Reconfiguration.PHYSICAL, switch_s=0.0))
+    place = next(item.placement for item in plan.lifetimes if not item.is_inference)
+    state = PhysicalState((), (RunningRetraining(place, "b", 6),))
+    problem = window(tenant("a"), tenant("b"), model=Reconfiguration.PHYSICAL, switch_s=0.0, initial=state)
+    assert start_misfit(problem, plan) == "its retrainings do not fit beside each other and those in progress"
+
+
+def test_a_plan_that_retrains_a_tenant_twice_is_no_start() -> None:
+    problem = window(model=Reconfiguration.PHYSICAL, switch_s=0.0)
+    plan = started(problem)
+    retraining = next(item for item in plan.lifetimes if not item.is_inference)
+    twice = replace(plan, lifetimes=(*plan.lifetimes, retraining))
+    assert start_misfit(problem, twice) == "it retrains resnet50 more than once"
+    assert not verify(problem, solve(problem, initial=twice)).violations

@@ -21,8 +21,9 @@ from planner.engines.solver import SolverAnswer
 from planner.errors import EngineError
 from planner.gains import gain_tables
 from planner.hull import Facet
+from planner.initial import PaperState
 from planner.plan import MigPlan, RetrainingSpan, Status
-from planner.problem import PaperState, Problem, Reconfiguration, RetrainingOption
+from planner.problem import Problem, Reconfiguration, RetrainingOption
 
 
 def no_greedy(*_: object) -> list[object]:

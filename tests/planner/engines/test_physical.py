@@ -20,16 +20,9 @@ from planner.engines.physical_plan import objective
 from planner.engines.physical_schedule import Terms
 from planner.engines.physical_search import Search
 from planner.errors import EngineError
+from planner.initial import HeldInstance, PhysicalState, RunningRetraining
 from planner.plan import Status
-from planner.problem import (
-    HeldInstance,
-    PhysicalState,
-    Problem,
-    Reconfiguration,
-    RetrainingOption,
-    RunningRetraining,
-    TenantTerms,
-)
+from planner.problem import Problem, Reconfiguration, RetrainingOption, TenantTerms
 from planner.verify import verify
 
 A100 = gpu_model("a100-40gb")

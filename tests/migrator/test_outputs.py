@@ -1,0 +1,94 @@
+"""Output files: whole or not at all, whatever the name leads to."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import MigratorError
+from migrator.outputs import write_output
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """The disk takes nothing, or the user interrupts, while the file is written."""
+
+    def fails(_: int) -> None:
+        raise error
+
+    monkeypatch.setattr("os.fsync", fails)
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    path = tmp_path / "plan.json"
+    path.write_text("old")
+    return path
+
+
+def test_a_new_file_has_the_usual_permissions(tmp_path: Path) -> None:
+    (tmp_path / "usual").touch()
+    write_output("--out", tmp_path / "plan.json", "{}")
+    assert (tmp_path / "plan.json").read_text() == "{}\n"
+    assert (tmp_path / "plan.json").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse(monkeypatch, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    with pytest.raises(MigratorError, match=r"--out .*plan.json: cannot be written: No space left on device"):
+        write_output("--out", old, "new")
+    assert [(path.name, path.read_text()) for path in old.parent.iterdir()] == [("plan.json", "old")]
+
+
+def test_an_interrupt_leaves_the_old_file_and_nothing_else(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse(monkeypatch, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        write_output("--out", old, "new")
+    assert [(path.name, path.read_text()) for path in old.parent.iterdir()] == [("plan.json", "old")]
+
+
+def test_an_old_file_keeps_its_permissions(old: Path) -> None:
+    old.chmod(0o640)
+    write_output("--out", old, "new")
+    assert (old.read_text(), oct(old.stat().st_mode & 0o777)) == ("new\n", "0o640")
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_stays_and_its_file_is_written(tmp_path: Path, exists: bool) -> None:
+    (tmp_path / "there").mkdir()
+    target, link = tmp_path / "there" / "plan.json", tmp_path / "link.json"
+    link.symlink_to(target)
+    if exists:
+        target.write_text("old")
+    write_output("--out", link, "new")
+    assert (link.is_symlink(), target.read_text()) == (True, "new\n")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["link.json", "plan.json", "there"]
+
+
+def test_a_pipe_is_written_in_place(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_output("--out", tmp_path / "pipe", "new")
+    assert os.read(reading, 10) == b"new\n"
+    os.close(reading)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux only")
+def test_a_full_device_is_told() -> None:
+    with pytest.raises(MigratorError, match="--out /dev/full: cannot be written: No space left on device"):
+        write_output("--out", Path("/dev/full"), "new")
+
+
+def test_standard_output_in_a_file_is_written_where_the_shell_has_it_open(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from migrator.outputs import write_output as w; w('--out', Path('/dev/stdout'), 'x')"
+    )
+    with (tmp_path / "all.txt").open("wb") as file:
+        subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
+        n_open = os.fstat(file.fileno()).st_size
+    assert (n_open, [path.name for path in tmp_path.iterdir()]) == (2, ["all.txt"])
