@@ -18,7 +18,7 @@ import numpy as np
 from planner.budget import Budget
 from planner.engines.exact_many import ManySearch
 from planner.engines.exact_pair import Found, PairSearch, actors_of
-from planner.engines.exact_status import Statuses
+from planner.engines.exact_status import Statuses, from_prices
 from planner.engines.greedy import earliest_choices, require_paper, schedules_to_try, with_plan, without_plan
 from planner.engines.holding_path import HoldingPaths
 from planner.engines.joint import Joint
@@ -35,6 +35,9 @@ ENGINE = "exact"
 
 _PRICE_ROUNDS = 600
 """Rounds of the prices of instances: a tenth of a second for two tenants over 200 steps."""
+
+_FIRST_ROUNDS = 300
+"""Those of them that statuses begin with: sweeps lower a bound faster than more rounds do."""
 
 
 def solve_exact(problem: Problem, budget: Budget | None = None, initial: MigPlan | None = None) -> MigPlan:
@@ -98,26 +101,35 @@ class _Solve:
         return found, (("states", self._joint.n_states), ("schedules", found.n_valued))
 
     def _many(self, actors: tuple[int, ...], known: Found) -> tuple[Found, tuple[tuple[str, int], ...]]:
-        paths = HoldingPaths(self._problem, self._tables, self._joint)
-        known = self._better(known, schedules_to_try(paths, self._tables))
-        self._lower_prices(known.value)
-        if not np.isfinite(known.value):
-            return known, ()
+        self._lower_prices(known.value, _FIRST_ROUNDS)
         self._dual(self._prices.multipliers)
-        statuses = Statuses(self._joint, actors)
-        multipliers = statuses.from_prices(self._prices.multipliers, [alone.switched for alone in self._alone])
+        switched = [alone.switched for alone in self._alone]
+        multipliers = from_prices(self._joint, actors, self._prices.multipliers, switched)
+        statuses = Statuses(self._joint, actors, multipliers)
         search = ManySearch(
-            self._joint, statuses, actors, self._pool, known, multipliers, self._is_over, self._budget.max_nodes
+            self._joint,
+            statuses,
+            actors,
+            self._pool,
+            known,
+            self._is_over,
+            self._budget.max_nodes,
+            is_timed=self._budget.time_limit_s is not None,
         )
-        found = search.run()
+        found = search.run(self._starts(known.value))
         found = replace(found, bound=min(found.bound, max(found.value, self._prices.bound)))
-        work = (("states", self._joint.n_states), ("schedules", found.n_valued), ("rounds", search.n_rounds))
+        work = (("states", self._joint.n_states), ("schedules", found.n_valued), ("sweeps", search.n_sweeps))
         return found, work
 
-    def _lower_prices(self, lower: float) -> list[RetrainingChoices]:
+    def _starts(self, lower: float) -> Iterator[RetrainingChoices]:
+        """Schedules that look good; then the rest of the prices."""
+        yield from schedules_to_try(HoldingPaths(self._problem, self._tables, self._joint), self._tables)
+        self._lower_prices(lower, _PRICE_ROUNDS - _FIRST_ROUNDS)
+
+    def _lower_prices(self, lower: float, n_rounds: int = _PRICE_ROUNDS) -> None:
         # Without a plan to aim at, half of the first bound will do.
         aim = lower if np.isfinite(lower) else 0.0
-        return self._prices.run(aim, _PRICE_ROUNDS, self._is_over)
+        self._prices.run(aim, n_rounds, self._is_over)
 
     def _known(self) -> Found:
         """The best of the schedules that are at hand."""

@@ -4,8 +4,7 @@ Side by side, in turns:
 
 * plans: two tenants' retrainings at once put anew in the best way beside the others'
   (``exact_pair``), until no such move helps;
-* bounds: a round of the relaxation of ``exact_status`` after the other; the schedules that it favours
-  are valued too.
+* bounds: sweeps of the relaxation of ``exact_status``; the schedules that it favours are valued too.
 
 When few combinations of schedules are left between bound and plan, they are valued, best bound first;
 that proves the plan best, or finds a better one. Otherwise the gap is told.
@@ -13,32 +12,29 @@ that proves the plan best, or finds a better one. Otherwise the gap is told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
-from itertools import combinations, islice
+from itertools import chain, combinations, cycle, islice
+from threading import Event
 
 import numpy as np
 
-from planner.engines.exact_kernel import Floats
 from planner.engines.exact_pair import TOLERANCE, Found, PairSearch
 from planner.engines.exact_status import Statuses
 from planner.engines.joint import Joint
-from planner.engines.prices import Descent, Lowering
 from planner.engines.schedule import RetrainingChoices
 
-DESCENT = Descent(step=0.3, momentum=0.7, patience=4, shrink=0.6, least=-np.inf)
-"""Far fewer rounds are affordable than for prices of instances, and they begin near the end."""
+_SHARES = (0.02, 0.05, 0.1, 0.25)
+"""Shares of sweeps, over and over: small ones spread what they move over the steps, large ones move more."""
 
-_ROUNDS_A_TURN = 24
-"""Rounds of the relaxation in a turn, shared by the tenants: one takes longer the more there are."""
+_MOST_SWEEPS = 160
 
-_MOST_ROUNDS = 240
 _FAVOURED = 8
 """Combinations of the least slack that are valued after a turn."""
 
-_MOST_TO_ENUMERATE = 30_000
-"""Combinations up to which valuing all of them is tried before the rounds are at their end."""
+_MOST_TO_ENUMERATE = 200
+"""Combinations that are valued sooner than a few more sweeps are made."""
 
 _HOPELESS = 100
 """So many times the schedules that may be valued are not begun with."""
@@ -52,11 +48,13 @@ class ManySearch:
 
     Args:
         joint: The problem.
+        statuses: Its relaxation.
         actors: The tenants that may retrain.
         pool: For the tables of moves.
         known: A schedule with its value to begin with.
-        multipliers: To begin with, as ``Statuses.from_prices`` makes them.
         is_over: Whether time is up.
+        is_timed: Whether it ever is. If so, sweeps go on until a turn's other work is done, and heed at once what
+            that finds: more is done in the time, but what is found depends on the machine.
         most_valued: Schedules to value in the end; ``None`` for the default.
     """
 
@@ -67,53 +65,72 @@ class ManySearch:
         actors: tuple[int, ...],
         pool: Executor,
         known: Found,
-        multipliers: Floats,
         is_over: Callable[[], bool],
         most_valued: int | None,
+        *,
+        is_timed: bool,
     ) -> None:
         self._joint, self._statuses, self._actors, self._pool = joint, statuses, actors, pool
         self._best = known
-        self._is_over = is_over
+        self._is_over, self._is_timed = is_over, is_timed
         self._most_valued = _MOST_VALUED if most_valued is None else most_valued
-        self._lowering = Lowering(statuses, multipliers, DESCENT)
+        self._n_sweeps = 0
         self._valued: dict[RetrainingChoices, float] = {known.choices: known.value}
         self._slack: dict[int, float] = {}
-        self._n_left = _MOST_TO_ENUMERATE + 1
+        self._is_awaited = Event()
 
     @property
-    def n_rounds(self) -> int:
-        """Rounds of the relaxation."""
-        return self._lowering.n_rounds
+    def n_sweeps(self) -> int:
+        """Sweeps of the relaxation."""
+        return self._n_sweeps
 
-    def run(self) -> Found:
-        """The best schedule found, with a bound on all."""
-        moves, n_rounds = self._moves(), max(1, _ROUNDS_A_TURN // len(self._actors))
+    def run(self, starts: Iterable[RetrainingChoices]) -> Found:
+        """The best schedule found, with a bound on all; begins with ``starts``, made while the bound is lowered."""
+        work = chain(self._begin(starts), self._moves())
         with ThreadPoolExecutor(1) as aside:
-            while not self._is_finished():
-                turn = aside.submit(self._lowering.run, self._best.value, n_rounds, self._is_over)
-                next(moves, None)
-                for choices in dict.fromkeys(turn.result()):
-                    self._value(choices)
-                if not self._is_over():
-                    self._value_favoured()
+            while not self._is_finished(self._best.value):
+                self._is_awaited.clear()
+                sweeps = aside.submit(self._sweep, self._best.value)
+                next(work, None)
+                self._is_awaited.set()
+                sweeps.result()
+                self._value_favoured()
         # Far more than can be valued cannot be proven either.
-        is_hopeless = self._n_left > _HOPELESS * self._most_valued
+        is_hopeless = self._statuses.n_left > _HOPELESS * self._most_valued
         return self._unfinished() if is_hopeless or self._is_over() else self._enumerated()
 
+    def _sweep(self, value: float) -> None:
+        """Sweep with each of the shares; if timed, on until the other work of the turn is done."""
+        for n_sweeps, share in enumerate(cycle(_SHARES), 1):
+            known = self._best.value if self._is_timed else value
+            self._statuses.sweep(share, known)
+            self._n_sweeps += 1
+            is_enough = n_sweeps >= len(_SHARES) and (self._is_awaited.is_set() or not self._is_timed)
+            if is_enough or self._is_finished(known):
+                return
+
     def _unfinished(self) -> Found:
-        bound = max(self._lowering.bound, self._best.value)
+        bound = max(self._statuses.bound, self._best.value)
         return Found(self._best.value, self._best.choices, bound, len(self._valued))
 
-    def _is_finished(self) -> bool:
-        is_settled = self._lowering.bound <= self._to_beat or self._n_left <= _MOST_TO_ENUMERATE
-        return is_settled or self._lowering.n_rounds >= _MOST_ROUNDS or self._is_over()
+    def _is_finished(self, value: float) -> bool:
+        """Whether sweeps are at their end, ``value`` being known."""
+        is_settled = self._statuses.bound <= _beyond(value) or self._statuses.n_left <= _MOST_TO_ENUMERATE
+        return is_settled or self._n_sweeps >= _MOST_SWEEPS or self._is_over()
+
+    def _begin(self, starts: Iterable[RetrainingChoices]) -> Iterator[None]:
+        for choices in starts:
+            self._value(choices)
+        yield
 
     def _moves(self) -> Iterator[None]:
         """Improve the best schedule by moving two tenants' retrainings at once, one such move a turn."""
+        while not np.isfinite(self._best.value):
+            yield
         for movers in self._endlessly():
             found = PairSearch(self._joint, movers, self._pool, self._best).run(self._is_over)
             self._valued[found.choices] = found.value
-            if found.value > self._to_beat:
+            if found.value > _beyond(self._best.value):
                 self._best = replace(found, bound=np.inf)
             yield
 
@@ -131,38 +148,32 @@ class ManySearch:
             tried.add(chosen)
 
     def _value_favoured(self) -> None:
-        """Value the combinations that fall short least, and leave out schedules that fall too short."""
-        bound, _ = self._statuses(self._lowering.multipliers)
-        for _, choices in islice(self._statuses.combinations(bound - self._best.value), _FAVOURED):
+        """Value the combinations that fall short least."""
+        for _, choices in islice(self._statuses.combinations(np.inf), _FAVOURED):
+            if self._is_over():
+                return
             self._value(choices)
         self._slack = self._statuses.slack_of(self._best.choices)
-        self._n_left = self._statuses.narrow(bound - self._best.value)
 
     def _value(self, choices: RetrainingChoices) -> None:
         if choices not in self._valued:
             self._valued[choices] = self._joint.value(choices)
-            if self._valued[choices] > self._to_beat:
+            if self._valued[choices] > _beyond(self._best.value):
                 self._best = Found(self._valued[choices], choices, np.inf)
 
     def _enumerated(self) -> Found:
         """Value what is left between plan and bound, best bound first."""
-        if not self._n_left:
-            return Found(self._best.value, self._best.choices, self._best.value, len(self._valued))
-        bound, _ = self._statuses(self._lowering.multipliers)
-        left = self._best.value
-        combinations_left = self._statuses.combinations(bound - self._best.value)
-        for n_valued, (slack, choices) in enumerate(combinations_left):
-            left = bound - slack
-            if left <= self._to_beat:
-                left = self._best.value
+        bound, left = self._statuses.bound, self._best.value
+        for n_valued, (slack, choices) in enumerate(self._statuses.combinations(bound - self._best.value)):
+            if bound - slack <= _beyond(self._best.value):
                 break
             if n_valued >= self._most_valued or (self._is_over() and n_valued):
+                left = bound - slack
                 break
             self._value(choices)
-        else:
-            left = self._best.value
         return Found(self._best.value, self._best.choices, max(left, self._best.value), len(self._valued))
 
-    @property
-    def _to_beat(self) -> float:
-        return self._best.value + TOLERANCE * abs(self._best.value)
+
+def _beyond(value: float) -> float:
+    """What differs from a value by more than rounding, above it."""
+    return value + TOLERANCE * abs(value)

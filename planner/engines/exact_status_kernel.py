@@ -1,17 +1,28 @@
-"""The compiled longest path over (step, status of every tenant, joint state) of the ``paper`` model.
+"""The compiled steps of paths over (status of every tenant, joint state) of the ``paper`` model, forth and back.
 
 A tenant that may retrain waits, runs on a profile, or is done at a level. Here a run may take any
 number of steps; what durations cost is in the prices of statuses, see ``exact_status``. Symbols as in
 ``exact_kernel``; besides:
 
 ===========  ==========================================================================
-Σ            status vectors: those whose retrainings leave somebody's layout room
-entry        a status vector with a joint state that fits beside it; those of vector i are
-             ``first[i]`` … ``first[i + 1]`` in the order of its state list
+Σ            status vectors: those whose retrainings leave somebody's layout room, in the
+             order of their state lists
+block        the vectors of one state list, with the states in it: ``(states, vectors)``
+entry        a vector with a state: a place in a block; blocks lie one after the other
 ===========  ==========================================================================
+
+What differs from vector to vector of a block is worked on side by side, a row at a time, which the
+compiler turns into vector instructions.
+
+Whoever changes in a step, the best of the groups of a subset of tenants comes from those of the subset
+without its highest tenant; and from there on to the states again, from the larger subset to the
+smaller, losses taken off on one of the two ways: a state's best over all subsets in about as many rows
+as there are groups.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,208 +33,210 @@ Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-@compiled
-def _gains(steady: Floats, loss: Floats, levels: Ints, s: int, out: Floats) -> None:
-    """What every state earns in step s by level vector and by who has changed, ``(n, C, K)``."""
-    n_tenants, n_states = steady.shape[0], steady.shape[3]
-    for n in range(len(levels)):
-        for k in range(n_states):
-            total = 0.0
-            for m in range(n_tenants):
-                total += steady[m, levels[n, m], s, k]
-            out[n, 0, k] = total
-        for m in range(n_tenants):
-            bit = 1 << m
-            for c in range(bit):
-                for k in range(n_states):
-                    out[n, bit + c, k] = out[n, c, k] - loss[m, levels[n, m], s, k]
+class Blocks(NamedTuple):
+    """What the path goes along; nothing of it depends on prices.
 
-
-@compiled
-def _as_step_begins(
-    lists: Ints,
-    list_bounds: Int64s,
-    beside: Int64s,
-    slots: Ints,
-    first: Int64s,
-    ends: Int64s,
-    values: Floats,
-    held: Floats,
-    is_live: Bools,
-) -> None:
-    """The values of the step before by vector and place in its list, once the retrainings that end have ended."""
-    for i in range(len(beside)):
-        if is_live[i]:
-            n = first[i + 1] - first[i]
-            held[i, :n] = values[first[i] : first[i + 1]]
-    for e in range(len(ends)):
-        to, source = ends[e, 0], ends[e, 1]
-        if not is_live[source]:
-            continue
-        if not is_live[to]:
-            is_live[to] = True
-            held[to, : first[to + 1] - first[to]] = -np.inf
-        begin, place = list_bounds[beside[source]], slots[beside[to], 0]
-        for j in range(first[source + 1] - first[source]):
-            at = place[lists[begin + j]]
-            held[to, at] = max(held[to, at], held[source, j])
-
-
-@compiled
-def _best_of_groups(parent: Int64s, raised: Ints, raised_bounds: Int64s, n_groups: Ints, best: Floats) -> None:
-    """The best of each group of a list's states by who changes, from the groups of one changing tenant less.
-
-    ``best[0]`` is what is held, by place in the list.
+    Attributes:
+        members: The vectors of block i are ``members[i]`` … ``members[i + 1]``.
+        entries: Its entries begin at ``entries[i]``.
+        raised: By block and subset, one after the other: for each group of the subset without its
+            highest tenant, the group of the subset that it belongs to.
+        owned: Likewise, what that tenant holds in the group, by its number among what it may hold in any state.
+        raised_bounds: Those of block i and subset c begin at ``raised_bounds[i, c]``, ``(n_blocks, C + 1)``.
+        n_groups: Groups of agreeing states; of the empty subset each state is one, ``(n_blocks, C)``.
+        levels: Of each vector by tenant, ``(M, Σ)``.
+        ends: Of a retraining: the vector after it and that before; a vector's own come after those into it, ``(n, 2)``.
+        starts: Of any number of retrainings, likewise.
+        end_entries: The entries after and before an end, one end after the other, ``(n, 2)``.
+        end_bounds: Those of end i are ``end_entries[end_bounds[i]:end_bounds[i + 1]]``.
+        start_entries: Likewise of starts.
+        start_bounds: Likewise.
+        earned: What each entry earns in each step where nothing changes, ``(n_steps, n_entries)``.
+        opening: What it earns in step 0, ``(n_entries,)``.
+        lost: How much less a changed multiset earns by tenant, level and number, ``(n_steps, M, n_levels, n_held)``.
     """
-    for c in range(1, len(parent)):
+
+    members: Int64s
+    entries: Int64s
+    raised: Ints
+    owned: Ints
+    raised_bounds: Int64s
+    n_groups: Ints
+    levels: Ints
+    ends: Int64s
+    starts: Int64s
+    end_entries: Int64s
+    end_bounds: Int64s
+    start_entries: Int64s
+    start_bounds: Int64s
+    earned: Floats
+    opening: Floats
+    lost: Floats
+
+
+@compiled
+def scratch_of(blocks: Blocks) -> tuple[Floats, Floats, Floats]:
+    """Scratch for the steps: values, a block's groups by subset, and losses."""
+    n_states = n_most = 0
+    for block in range(len(blocks.members) - 1):
+        n_states = max(n_states, blocks.n_groups[block, 0])
+        n_most = max(n_most, blocks.members[block + 1] - blocks.members[block])
+    _, n_tenants, _, n_held = blocks.lost.shape
+    return (
+        np.empty(blocks.earned.shape[1]),
+        np.empty((blocks.n_groups.shape[1], n_states, n_most)),
+        np.empty((n_tenants, n_held, n_most)),
+    )
+
+
+@compiled
+def _losses(blocks: Blocks, s: int, live: Int64s, out: Floats) -> None:
+    """What a change costs in step s by tenant, what it holds then, and place among ``live``, ``(M, n_held, ≥ n)``."""
+    lost, levels = blocks.lost[s], blocks.levels
+    for m in range(lost.shape[0]):
+        for h in range(lost.shape[2]):
+            for i in range(len(live)):
+                out[m, h, i] = lost[m, levels[m, live[i]], h]
+
+
+@compiled
+def _highest(subset: int) -> int:
+    """The highest tenant of a subset."""
+    top = 0
+    while subset >> (top + 1):
+        top += 1
+    return top
+
+
+@compiled
+def _raise(best: Floats, c: int, to: int, other: int, source: int, n: int) -> None:
+    for i in range(n):
+        best[c, to, i] = max(best[c, to, i], best[other, source, i])
+
+
+@compiled
+def _raise_less(best: Floats, c: int, to: int, other: int, source: int, n: int, less: Floats) -> None:
+    for i in range(n):
+        best[c, to, i] = max(best[c, to, i], best[other, source, i] - less[i])
+
+
+@compiled
+def _change(blocks: Blocks, block: int, n: int, losses: Floats, is_back: bool, best: Floats) -> None:
+    """In ``best[0]``, ``(states, ≥ n)``: from what is held to what is held once anybody has changed; or back."""
+    raised, owned, bounds = blocks.raised, blocks.owned, blocks.raised_bounds[block]
+    n_groups, n_subsets = blocks.n_groups[block], blocks.n_groups.shape[1]
+    for c in range(1, n_subsets):
+        top = _highest(c)
+        below = c ^ (1 << top)
         for g in range(n_groups[c]):
-            best[c, g] = -np.inf
-        begin, below = raised_bounds[c], parent[c]
+            for i in range(n):
+                best[c, g, i] = -np.inf
         for g in range(n_groups[below]):
-            to = raised[begin + g]
-            best[c, to] = max(best[c, to], best[below, g])
+            at = bounds[c] + g
+            if is_back:
+                _raise_less(best, c, raised[at], below, g, n, losses[top, owned[at]])
+            else:
+                _raise(best, c, raised[at], below, g, n)
+    for c in range(n_subsets - 1, 0, -1):
+        top = _highest(c)
+        below = c ^ (1 << top)
+        for g in range(n_groups[below]):
+            at = bounds[c] + g
+            if is_back:
+                _raise(best, below, g, c, raised[at], n)
+            else:
+                _raise_less(best, below, g, c, raised[at], n, losses[top, owned[at]])
 
 
 @compiled
-def _entered(
-    states: Ints, slots: Ints, gain: Floats, sources: Int64s, beside: Int64s, is_live: Bools, best: Floats, out: Floats
+def _all_changed(
+    blocks: Blocks, s: int, is_live: Bools, is_back: bool, values: Floats, best: Floats, losses: Floats
 ) -> None:
-    """Raise ``out``, by place in a vector's list, to what is reached from the vectors ``sources``."""
-    for source in sources:
-        if is_live[source]:
-            own = beside[source]
-            for c in range(len(gain)):
-                for j in range(len(states)):
-                    k = states[j]
-                    out[j] = max(out[j], best[source, c, slots[own, c, k]] + gain[c, k])
-
-
-@compiled
-def _origins(ends: Int64s, sources: Int64s, is_origin: Bools) -> None:
-    """Mark the vectors of the step before from which one of ``sources`` is reached by ends alone."""
-    is_origin[:] = False
-    for source in sources:
-        is_origin[source] = True
-    for e in range(len(ends) - 1, -1, -1):
-        if is_origin[ends[e, 0]]:
-            is_origin[ends[e, 1]] = True
-
-
-@compiled
-def _explained(
-    loss: Floats,
-    group: Ints,
-    lists: Ints,
-    list_bounds: Int64s,
-    beside: Int64s,
-    first: Int64s,
-    level: Ints,
-    is_origin: Bools,
-    s: int,
-    k: int,
-    values: Floats,
-) -> tuple[int, int]:
-    """The vector and state of the step before s that make the value of state k in step s."""
-    whole = len(group) - 1
-    most, vector, state = -np.inf, 0, 0
-    for i in range(len(beside)):
-        if not is_origin[i]:
+    """``_change`` in step s for all vectors that are live; ``values`` of the others are −inf and stay so."""
+    for block in range(len(blocks.members) - 1):
+        first = blocks.members[block]
+        n = blocks.members[block + 1] - first
+        live = np.flatnonzero(is_live[first : first + n])
+        if not len(live):
             continue
-        begin = list_bounds[beside[i]]
-        for j in range(begin, list_bounds[beside[i] + 1]):
-            value, other = values[first[i] + j - begin], lists[j]
-            if value <= most:
-                continue
-            for m in range(len(level)):
-                # States agree on m alone if they share the group of everybody else's change.
-                if group[whole - (1 << m), other] != group[whole - (1 << m), k]:
-                    value -= loss[m, level[m], s, k]
-            if value > most:
-                most, vector, state = value, i, other
-    return vector, state
+        _losses(blocks, s, live + first, losses)
+        for j in range(blocks.n_groups[block, 0]):
+            at = blocks.entries[block] + j * n
+            for i in range(len(live)):
+                best[0, j, i] = values[at + live[i]]
+        _change(blocks, block, len(live), losses, is_back, best)
+        for j in range(blocks.n_groups[block, 0]):
+            at = blocks.entries[block] + j * n
+            for i in range(len(live)):
+                values[at + live[i]] = best[0, j, i]
 
 
 @compiled
-def status_path(  # noqa: PLR0917 (compiled code takes arrays by position)
-    steady: Floats,
-    loss: Floats,
-    group: Ints,
-    opening: Floats,
-    lists: Ints,
-    list_bounds: Int64s,
-    slots: Ints,
-    parent: Int64s,
-    raised: Ints,
-    raised_bounds: Int64s,
-    n_groups: Ints,
-    beside: Int64s,
-    levels: Ints,
-    number_of_levels: Int64s,
-    ends: Int64s,
-    before: Int64s,
-    before_bounds: Int64s,
-    possible: Int64s,
-    prices: Floats,
-    values: Floats,
-    course: Int64s,
-) -> float:
-    """The most that any path earns after paying for its statuses; the path's vectors are left in ``course``.
+def pay(blocks: Blocks, prices: Floats, values: Floats) -> None:
+    """Take each vector's price, ``(Σ,)``, off its entries."""
+    for block in range(len(blocks.members) - 1):
+        first, begin = blocks.members[block], blocks.entries[block]
+        n = blocks.members[block + 1] - first
+        for j in range(blocks.n_groups[block, 0]):
+            for i in range(n):
+                values[begin + j * n + i] -= prices[first + i]
 
-    Beside the symbols above:
-        steady: ``(M, n_levels, n_steps, K)``; likewise ``loss``.
-        opening: What is earned in step 0 at level 0, ``(K,)``.
-        slots: By list, subset and state: the number of the state's group among the list's; for the empty
-            subset the state's place in the list, ``(n_lists, C, K)``.
-        parent: Of each subset, one with a tenant less, ``(C,)``.
-        raised: For each group of the parent the group that it belongs to; by list and subset, one after the other.
-        raised_bounds: Those of list i and subset c begin at ``raised_bounds[i, c]``, ``(n_lists, C + 1)``.
-        n_groups: ``(n_lists, C)``.
-        beside: State list of each vector, ``(Σ,)``.
-        levels: Distinct level vectors, ``(n, M)``.
-        number_of_levels: Which of them each vector has, ``(Σ,)``.
-        ends: (to, from) of every end of a retraining; a vector's own ends come after those into it, ``(n, 2)``.
-        before: Vectors from which some tenants start to get to each vector, itself first, one after the other.
-        before_bounds: Those of vector i are ``before[before_bounds[i]:before_bounds[i + 1]]``.
-        possible: First and last step in which each vector is possible, ``(Σ, 2)``.
-        prices: Of each vector by step, ``(n_steps, Σ)``.
-        values: Scratch, ``(n_steps, n_entries)``.
-        course: Out: the vector in each step, ``(n_steps,)``.
+
+@compiled
+def step(
+    blocks: Blocks, s: int, prices: Floats, before: Floats, scratch: tuple[Floats, Floats, Floats], out: Floats
+) -> None:
+    """The values of step s, its prices paid, from those of the step before; −inf where nothing leads.
+
+    ``prices`` are those of the steps from s − 1 on, ``(≥ 2, Σ)``; ∞ where a vector is not possible.
     """
-    n_steps, n_states = steady.shape[2], steady.shape[3]
-    n_vectors, n_subsets = len(beside), len(group)
-    first = np.zeros(n_vectors + 1, np.int64)
-    for i in range(n_vectors):
-        first[i + 1] = first[i] + list_bounds[beside[i] + 1] - list_bounds[beside[i]]
-    values[:] = -np.inf
-    for i in range(n_vectors):
-        if possible[i, 0] == 0 and possible[i, 1] >= 0:
-            for j in range(first[i + 1] - first[i]):
-                values[0, first[i] + j] = opening[lists[list_bounds[beside[i]] + j]] - prices[0, i]
-    gain = np.empty((len(levels), n_subsets, n_states))
-    best = np.empty((n_vectors, n_subsets, n_states))
-    is_live = np.zeros(n_vectors, np.bool_)
-    for s in range(1, n_steps):
-        _gains(steady, loss, levels, s, gain)
-        is_live[:] = (possible[:, 0] < s) & (s <= possible[:, 1] + 1)
-        _as_step_begins(lists, list_bounds, beside, slots, first, ends, values[s - 1], best[:, 0], is_live)
-        for i in range(n_vectors):
-            if is_live[i]:
-                own = beside[i]
-                _best_of_groups(parent, raised, raised_bounds[own], n_groups[own], best[i])
-        for i in range(n_vectors):
-            if possible[i, 0] <= s <= possible[i, 1]:
-                states = lists[list_bounds[beside[i]] : list_bounds[beside[i] + 1]]
-                reached = values[s, first[i] : first[i + 1]]
-                sources = before[before_bounds[i] : before_bounds[i + 1]]
-                _entered(states, slots, gain[number_of_levels[i]], sources, beside, is_live, best, reached)
-                reached -= prices[s, i]
-    last = int(np.argmax(values[n_steps - 1]))
-    at = int(np.searchsorted(first, last, side="right")) - 1
-    k = lists[list_bounds[beside[at]] + last - first[at]]
-    course[n_steps - 1] = at
-    for s in range(n_steps - 1, 0, -1):
-        _origins(ends, before[before_bounds[at] : before_bounds[at + 1]], is_live)
-        level = levels[number_of_levels[at]]
-        at, k = _explained(loss, group, lists, list_bounds, beside, first, level, is_live, s, k, values[s - 1])
-        course[s - 1] = at
-    return float(values[n_steps - 1, last])
+    earned, best, losses = scratch
+    ends, starts, end_entries, start_entries = blocks.ends, blocks.starts, blocks.end_entries, blocks.start_entries
+    is_live, is_possible = np.isfinite(prices[0]), np.isfinite(prices[1])
+    earned[:] = before
+    for e in range(len(ends)):
+        if is_live[ends[e, 1]]:
+            is_live[ends[e, 0]] = True
+            for i in range(blocks.end_bounds[e], blocks.end_bounds[e + 1]):
+                to, source = end_entries[i]
+                earned[to] = max(earned[to], earned[source])
+    _all_changed(blocks, s, is_live, False, earned, best, losses)
+    earned += blocks.earned[s]
+    out[:] = earned
+    # Starting changes no level, so that what is earned on the way does not depend on who starts.
+    for e in range(len(starts)):
+        if is_possible[starts[e, 0]] and is_live[starts[e, 1]]:
+            for i in range(blocks.start_bounds[e], blocks.start_bounds[e + 1]):
+                to, source = start_entries[i]
+                out[to] = max(out[to], earned[source])
+    pay(blocks, prices[1], out)
+
+
+@compiled
+def step_back(
+    blocks: Blocks, s: int, prices: Floats, after: Floats, scratch: tuple[Floats, Floats, Floats], out: Floats
+) -> None:
+    """The best of the steps from s on by what is held in the step before, from ``after``, that of the steps after s.
+
+    ``prices`` as in ``step``; −inf where nothing leads on.
+    """
+    earned, best, losses = scratch
+    ends, starts, end_entries, start_entries = blocks.ends, blocks.starts, blocks.end_entries, blocks.start_entries
+    is_live, is_possible = np.isfinite(prices[1]), np.isfinite(prices[1])
+    earned[:] = after
+    earned += blocks.earned[s]
+    pay(blocks, prices[1], earned)
+    out[:] = earned
+    for e in range(len(starts)):
+        if is_possible[starts[e, 0]]:
+            is_live[starts[e, 1]] = True
+            for i in range(blocks.start_bounds[e], blocks.start_bounds[e + 1]):
+                to, source = start_entries[i]
+                out[source] = max(out[source], earned[to])
+    _all_changed(blocks, s, is_live, True, out, best, losses)
+    for e in range(len(ends) - 1, -1, -1):
+        if is_live[ends[e, 0]]:
+            is_live[ends[e, 1]] = True
+            for i in range(blocks.end_bounds[e], blocks.end_bounds[e + 1]):
+                to, source = end_entries[i]
+                out[source] = max(out[source], out[to])
