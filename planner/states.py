@@ -18,6 +18,9 @@ from planner.problem import Problem, TenantTerms
 
 IntArray = NDArray[np.int64]
 
+COUNT_BITS = 4
+"""Bits for one profile's count where a multiset is packed into a number; no GPU holds 16 instances."""
+
 
 def feasible_multisets(gpu: GpuModel, profile_names: Sequence[str]) -> tuple[Multiset, ...]:
     """The multisets of all layouts of ``profile_names``, the empty one first; cached."""

@@ -15,15 +15,12 @@ from numpy.typing import NDArray
 from executor.mig import Layout, Placement
 from planner.engines.placed_layouts import layout_table
 from planner.problem import GainTable, Problem
-from planner.states import large_enough_profiles
+from planner.states import COUNT_BITS, large_enough_profiles
 
 Entries = frozenset[tuple[Placement, int]]
 """A held set: (placement, tenant index)."""
 
 IntArray = NDArray[np.int64]
-
-_COUNT_BITS = 4
-"""Bits for one profile's count in a key; no GPU holds 16 instances."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ class HeldSets:
         """
         counted = self.owners >= 0 if kept_from is None else self._is_in(kept_from)
         names = self.problem.profile_names
-        units = self._by_entry(lambda placement: 1 << (_COUNT_BITS * names.index(placement.profile.name)))
+        units = self._by_entry(lambda placement: 1 << (COUNT_BITS * names.index(placement.profile.name)))
         out = np.empty((len(self), len(tables)), dtype=np.int64)
         for m, table in enumerate(tables):
             keys = np.where((self.owners == m) & counted, units, 0).sum(axis=1)
@@ -98,9 +95,7 @@ class HeldSets:
         return out
 
     def _multiset(self, key: int) -> tuple[int, ...]:
-        return tuple(
-            key >> (_COUNT_BITS * p) & ((1 << _COUNT_BITS) - 1) for p in range(len(self.problem.profile_names))
-        )
+        return tuple(key >> (COUNT_BITS * p) & ((1 << COUNT_BITS) - 1) for p in range(len(self.problem.profile_names)))
 
     def _is_in(self, entries: Entries) -> NDArray[np.bool_]:
         """Whether each owned placement is one of ``entries``, ``(n, most)``."""

@@ -25,14 +25,11 @@ from numpy.typing import NDArray
 from executor.mig import GpuModel, Layout, Multiset, Placement
 from planner.engines.placed_layouts import LayoutTable, layout_table
 from planner.problem import GainTable, Problem
-from planner.states import CountSpace, feasible_multisets, large_enough_profiles
+from planner.states import COUNT_BITS, CountSpace, feasible_multisets, large_enough_profiles
 
 Int32Array = NDArray[np.int32]
 Int64Array = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
-
-_COUNT_BITS = 4
-"""Bits for one profile's count in a tenant's key; no GPU holds 16 instances."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +229,7 @@ class _OwnerRules:
         keys = np.zeros((self.may_hold.shape[1], len(codes)), dtype=np.int64)
         for entry, profile in enumerate(self.profile_of_entry[number]):
             for tenant in range(len(keys)):
-                keys[tenant] += (owners[entry] == tenant) * (1 << (_COUNT_BITS * profile))
+                keys[tenant] += (owners[entry] == tenant) * (1 << (COUNT_BITS * profile))
         return keys
 
 
@@ -273,11 +270,11 @@ def _drop_digit(codes: Int64Array, entry: int, n_entries: int, base: int) -> Int
 
 def _columns(problem: Problem, gains: Sequence[GainTable], keys: Int64Array) -> Int32Array:
     """The gain table's column of every tenant and node, ``(n_tenants, n_nodes)``."""
-    shifts = _COUNT_BITS * np.arange(len(problem.profile_names))
+    shifts = COUNT_BITS * np.arange(len(problem.profile_names))
     columns = np.empty(keys.shape, dtype=np.int32)
     for tenant, table in enumerate(gains):
         distinct, inverse = np.unique(keys[tenant], return_inverse=True)
-        counts = distinct[:, None] >> shifts & ((1 << _COUNT_BITS) - 1)
+        counts = distinct[:, None] >> shifts & ((1 << COUNT_BITS) - 1)
         numbers = [table.column[tuple(map(int, row))] for row in counts]
         columns[tenant] = np.array(numbers, dtype=np.int32)[inverse.reshape(-1)]
     return columns
