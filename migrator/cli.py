@@ -186,6 +186,39 @@ def whatif(
     )
 
 
+@app.command(
+    epilog="Examples: [bold]migrator compare configs/quickstart.yaml[/]   "
+    "[bold]migrator compare configs/w1.yaml configs/w2.yaml --policies migrator,static,oracle --segments 3[/]"
+)
+def compare(
+    configs: Annotated[list[Path], typer.Argument(help="Config files (YAML); see docs/configuration.md.")],
+    *,
+    policies: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,…", help="Which, separated by commas: names, or .py files; see docs/policies.md. The first is the reference."),
+    ] = None,
+    segments: Annotated[
+        int, typer.Option(min=1, max=1000, help="How many pieces of the traces, one after the other.")
+    ] = 1,
+    windows: Annotated[int | None, typer.Option(min=1, help="Windows a segment, instead of the config's.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="How many processes. Default: one a core.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the results to this JSON file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Simulate the same requests under several sharing policies, and compare what each answers in time and right."""
+    from migrator.commands.compare import compare_command  # noqa: PLC0415
+
+    compare_command(
+        configs,
+        policies=policies,
+        n_segments=segments,
+        windows=windows,
+        jobs=jobs,
+        out=out,
+        as_json=as_json,
+    )
+
+
 @app.command(epilog="Example: [bold]migrator verify plan.json problem.json[/]")
 def verify(
     plan: Annotated[Path, typer.Argument(help="A plan, as written by plan --problem --json or --out.")],

@@ -15,7 +15,7 @@ from migrator import events
 from migrator.apply import Applier, ChangeOutcome
 from migrator.assembly import Setting
 from migrator.changes import Change, changes_of
-from migrator.planning import PlannedWindow, accuracy_at_start, plan_window
+from migrator.planning import PlannedWindow, Solving, accuracy_at_start, plan_window
 from migrator.runlog import RunLog
 from migrator.serving_run import ServingRun
 from planner.initial import PhysicalState
@@ -43,10 +43,13 @@ class View(Protocol):
 
 
 class Loop:
-    """One run in progress."""
+    """One run in progress; ``solving`` is how its windows are planned, by default as ``plan_window`` does."""
 
-    def __init__(self, setting: Setting, applier: Applier, log: RunLog, view: View) -> None:
+    def __init__(
+        self, setting: Setting, applier: Applier, log: RunLog, view: View, solving: Solving | None = None
+    ) -> None:
         self._setting = setting
+        self._solving = solving
         self._applier = applier
         self._log = log
         self._view = view
@@ -69,7 +72,7 @@ class Loop:
                 planned = first
             else:
                 self._view.planning(window)
-                planned = plan_window(self._setting, window, state, self._accuracies)
+                planned = plan_window(self._setting, window, state, self._accuracies, self._solving)
             self._view.planned(planned)
             self._log.append(
                 "window_started",

@@ -14,6 +14,7 @@ from forecaster.forecast import Forecast
 from migrator.assembly import Setting
 from migrator.changes import kept_plan, shifted, state_after
 from migrator.errors import InfeasibleError
+from planner.baselines.policy import Policy, Window
 from planner.budget import Budget
 from planner.build import WindowTerms, window_problem
 from planner.initial import InitialState, PaperState, PhysicalState
@@ -34,12 +35,14 @@ class Solving:
         engine: One of :func:`planner.solve.engine_names`; the model's default if ``None``.
         options: What only some engines know.
         time_limit_s: Wall seconds, beside the config's limit of work; ``None`` for no limit.
+        policy: Answers instead of an engine, if given.
     """
 
     reconfiguration: Reconfiguration = Reconfiguration.PHYSICAL
     engine: str | None = None
     options: EngineOptions | None = None
     time_limit_s: float | None = None
+    policy: Policy | None = None
 
 
 @dataclass(frozen=True)
@@ -97,26 +100,46 @@ def plan_window(
     Raises:
         PlannerError: The parts do not make a problem, or the solver failed.
     """
-    config, how = setting.config, solving or Solving()
+    how = solving or Solving()
     forecast = setting.forecast(window)
     plan_from_step = 0 if state is None else setting.planning_steps
-    problem = window_problem(
-        setting.gpu,
-        setting.tenants,
-        _window_terms(setting, window, accuracy_before),
-        _from_step(forecast, plan_from_step),
-        step_s=config.step_s,
-        initial=None if state is None else _initial(shifted(state, plan_from_step), how.reconfiguration),
-        switch_s=config.planner.switch_s,
-        reconfiguration=how.reconfiguration,
-    )
-    budget = Budget(max_nodes=config.planner.max_schedules, time_limit_s=how.time_limit_s)
-    plan = solve(problem, engine=how.engine, budget=budget, options=how.options)
+    problem = posed(setting, window, state, accuracy_before, forecast, how.reconfiguration)
+    budget = Budget(max_nodes=setting.config.planner.max_schedules, time_limit_s=how.time_limit_s)
+    if how.policy is None:
+        plan = solve(problem, engine=how.engine, budget=budget, options=how.options)
+    else:
+        plan = how.policy.plan(Window(window, problem, budget))
     verification = verify(problem, plan) if plan.status.has_plan else None
     rejected = plan if verification is not None and verification.violations else None
     if verification is None or rejected is not None:
         plan = kept_plan(problem, plan)
     return PlannedWindow(window, plan_from_step, forecast, problem, plan, verification, rejected)
+
+
+def posed(
+    setting: Setting,
+    window: int,
+    state: PhysicalState | None,
+    accuracy_before: Sequence[float],
+    forecast: Forecast,
+    reconfiguration: Reconfiguration = Reconfiguration.PHYSICAL,
+) -> Problem:
+    """The problem of a window's steps from when its plan is there, with the arrivals of ``forecast``.
+
+    Raises:
+        ProblemError: The parts do not make a problem.
+    """
+    plan_from_step = 0 if state is None else setting.planning_steps
+    return window_problem(
+        setting.gpu,
+        setting.tenants,
+        _window_terms(setting, window, accuracy_before),
+        _from_step(forecast, plan_from_step),
+        step_s=setting.config.step_s,
+        initial=None if state is None else _initial(shifted(state, plan_from_step), reconfiguration),
+        switch_s=setting.config.planner.switch_s,
+        reconfiguration=reconfiguration,
+    )
 
 
 def _initial(state: PhysicalState, reconfiguration: Reconfiguration) -> InitialState:

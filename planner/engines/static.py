@@ -16,6 +16,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from planner.budget import Budget
 from planner.engines.greedy import with_plan, without_plan
 from planner.engines.physical_schedule import Terms
@@ -61,11 +63,47 @@ def _paper(problem: Problem, tables: Sequence[GainTable], started_s: float) -> M
     return with_plan(problem, (value, decisions), max(value, bound), ENGINE, started_s, _work(search))
 
 
-def _physical(problem: Problem, tables: Sequence[GainTable], started_s: float) -> MigPlan:
+def solve_static_among(problem: Problem, held_sets: Sequence[int]) -> MigPlan:
+    """The best static plan of a ``physical`` problem that holds one of these sets, numbered as by ``HeldSets``."""
+    started_s = time.perf_counter()
+    reason = infeasibility(problem)
+    if reason is not None:
+        return replace(without_plan(problem, Status.INFEASIBLE, ENGINE, started_s), infeasibility=reason)
+    return _physical(problem, gain_tables(problem), started_s, held_sets)
+
+
+def best_held_set(problems: Sequence[Problem]) -> int | None:
+    """The held set, by its number, that is worth most to these ``physical`` problems together; ``None`` if none fits.
+
+    The problems are of the same tenants on the same GPU; the value of each is that of its best retrainings beside
+    the set. Exact as far as ``static_search`` is: sets are valued in the order of what they would be worth if no
+    retraining hindered another.
+    """
+    searches, rows, bounds = [], [], []
+    for problem in problems:
+        choices = held_choices(Terms(problem, tuple(gain_tables(problem))))
+        searches.append(StaticSearch(choices.layouts))
+        rows.append(choices.row)
+        bounds.append(np.append(searches[-1].bounds(), -np.inf)[choices.row])
+    total = np.sum(bounds, axis=0)
+    best, best_value = None, -np.inf
+    for number in np.argsort(-total, kind="stable"):
+        if total[number] <= best_value:
+            break
+        found = [search.only(int(row[number])) for search, row in zip(searches, rows, strict=True)]
+        value = sum(-np.inf if one is None else one.value for one in found)
+        if value > best_value:
+            best, best_value = int(number), value
+    return best
+
+
+def _physical(
+    problem: Problem, tables: Sequence[GainTable], started_s: float, among: Sequence[int] | None = None
+) -> MigPlan:
     from planner.engines.physical_floor import with_held  # noqa: PLC0415 (brings in numba, which paper does without)
 
     terms = Terms(problem, tuple(tables))
-    choices = held_choices(terms)
+    choices = held_choices(terms, among)
     search = StaticSearch(choices.layouts)
     found, bound = search.run(), relaxed_bound(problem, tables)
     if found is None:

@@ -27,6 +27,7 @@ class HeldChoices:
         layouts: What is searched.
         held_sets: All held sets.
         index: Which of them each layout is, ``(n_layouts,)``.
+        row: The layout that each held set is, or is worth as much as; −1 where it is not allowed, ``(n_held_sets,)``.
         free: By layout of the held sets, the placements left to retrainings, in the order of its room's.
         initial: The initial held set; ``None`` without an initial state.
     """
@@ -34,6 +35,7 @@ class HeldChoices:
     layouts: FixedLayouts[Placement]
     held_sets: HeldSets
     index: IntArray
+    row: IntArray
     free: tuple[tuple[Placement, ...], ...]
     initial: Entries | None
 
@@ -54,17 +56,21 @@ class HeldChoices:
         return ((0, self.initial), (terms.first_step, chosen))
 
 
-def held_choices(terms: Terms) -> HeldChoices:
-    """The held sets of the problem; of those that earn and leave the same, the first."""
+def held_choices(terms: Terms, among: Sequence[int] | None = None) -> HeldChoices:
+    """The held sets of the problem, or those ``among`` them; of those that earn and leave the same, the first."""
     held_sets, initial = HeldSets.of(terms.problem), _initial(terms)
     index = _allowed(terms, held_sets, initial)
+    if among is not None:
+        index = index[np.isin(index, among)]
     columns = held_sets.columns(terms.gains)[index]
     kept = columns if initial is None else held_sets.columns(terms.gains, initial)[index]
     patterns = [np.unique(kept[:, m] << 32 | columns[:, m], return_inverse=True) for m in range(columns.shape[1])]
     borders = _borders(terms)
     rooms, room_of_layout, free = _rooms(terms, held_sets.layouts, borders, initial)
     rows = [*(inverse.reshape(-1) for _, inverse in patterns), room_of_layout[held_sets.layout[index]]]
-    distinct, first = np.unique(np.column_stack(rows), axis=0, return_index=True)
+    distinct, first, inverse = np.unique(np.column_stack(rows), axis=0, return_index=True, return_inverse=True)
+    row = np.full(len(held_sets), -1, dtype=np.int64)
+    row[index] = inverse.reshape(-1)
     layouts = FixedLayouts(
         n_steps=terms.n_steps,
         borders=borders,
@@ -74,7 +80,7 @@ def held_choices(terms: Terms) -> HeldChoices:
         room=distinct[:, -1],
         rooms=rooms,
     )
-    return HeldChoices(layouts, held_sets, index[first], free, initial)
+    return HeldChoices(layouts, held_sets, index[first], row, free, initial)
 
 
 def _initial(terms: Terms) -> Entries | None:

@@ -129,7 +129,7 @@ class StaticSearch(Generic[Token]):
 
     def run(self) -> Fixed[Token] | None:
         """The best layout with its retrainings; ``None`` if none has room for what must run."""
-        bounds = self._bounds()
+        bounds = self.bounds()
         for layout in np.argsort(-bounds, kind="stable"):
             if bounds[layout] <= self._to_beat or self.n_trials >= MAX_TRIALS:
                 break
@@ -137,11 +137,17 @@ class StaticSearch(Generic[Token]):
             self._extend(int(layout), (), self._unmoved(int(layout)), self._movers)
         return self.best
 
+    def only(self, layout: int) -> Fixed[Token] | None:
+        """The best retrainings beside one layout; ``None`` if it has no room for what must run."""
+        own = StaticSearch(self._layouts)
+        own._extend(layout, (), own._unmoved(layout), own._movers)
+        return own.best
+
     @property
     def _to_beat(self) -> float:
         return -np.inf if self.best is None else self.best.value + TOLERANCE * abs(self.best.value)
 
-    def _bounds(self) -> FloatArray:
+    def bounds(self) -> FloatArray:
         """What each layout is worth if no retraining hinders another, ``(n_layouts,)``; −inf where one has no room."""
         layouts = self._layouts
         total = np.zeros(len(layouts.room))

@@ -1,0 +1,79 @@
+"""``migrator compare``: the same requests under several sharing policies, several at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from migrator.compare import Match, Score, matches_of, score_of
+from migrator.config import read_config
+from migrator.console import output, print_json, progress
+from migrator.errors import MigratorError
+from migrator.outputs import require_writable, write_output
+from migrator.parallel import Processes, n_cores
+from migrator.reporters.compare_json import comparison_to_json
+from migrator.reporters.compare_text import print_comparison
+from planner.baselines.registry import POLICIES, policy_of
+
+
+def compare_command(
+    config_paths: Sequence[Path],
+    *,
+    policies: str | None,
+    n_segments: int,
+    windows: int | None,
+    jobs: int | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Simulate every policy on every segment of every config, and print what each gets.
+
+    Raises:
+        PolicyError: A policy is not known, or its file cannot be used.
+        ConfigError: A config cannot be used, or has too short a trace; nothing is simulated then.
+        InfeasibleError: A policy has no plan for a first window.
+    """
+    specs = _specs(policies)
+    if out is not None:
+        require_writable("--out", out, *config_paths)
+    matches = [
+        match
+        for path in config_paths
+        for match in matches_of(read_config(path, windows=windows), str(path), specs, n_segments)
+    ]
+    _require_distinct_names(matches, config_paths)
+    scores = _scores(matches, min(jobs or n_cores(), len(matches)))
+    document = comparison_to_json(scores, n_segments)
+    if as_json:
+        print_json(document)
+    else:
+        print_comparison(scores, output())
+    if out is not None:
+        write_output("--out", out, json.dumps(document, indent=2, allow_nan=False))
+
+
+def _specs(policies: str | None) -> list[str]:
+    specs = list(POLICIES) if policies is None else policies.split(",")
+    names = [policy_of(spec).name for spec in specs]
+    for spec, name in zip(specs, names, strict=True):
+        if names.count(name) > 1:
+            raise MigratorError(f"--policies: {spec!r}: the policy {name!r} is given twice")
+    return specs
+
+
+def _require_distinct_names(matches: Sequence[Match], paths: Sequence[Path]) -> None:
+    names = {match.config.name: match.origin for match in matches}
+    if len(names) < len(paths):
+        raise MigratorError(f"two of the configs have the same name; known by name are {', '.join(names)}")
+
+
+def _scores(matches: Sequence[Match], n_processes: int) -> tuple[Score, ...]:
+    """What came of the matches, in their order, whichever was done first."""
+    scores: dict[int, Score] = {}
+    console = progress()
+    with Processes(n_processes) as processes, console.status(f"simulating 0 of {len(matches)}") as status:
+        for index, score in processes.each(score_of, matches):
+            scores[index] = score
+            status.update(f"simulating {len(scores)} of {len(matches)}")
+    return tuple(scores[index] for index in range(len(matches)))

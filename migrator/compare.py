@@ -1,0 +1,255 @@
+"""What each sharing policy gets out of a config: the same requests, GPU and luck, simulated once for each of them.
+
+A *segment* is the config's run on a later piece of its traces, disjoint from the others: what differs between
+segments is real, where another seed would only draw the same piece anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from executor.mig import OwnedLayout
+from migrator import events
+from migrator.assembly import Setting, assemble, simulated_applier
+from migrator.config import Config, config_yaml
+from migrator.errors import ConfigError
+from migrator.loop import Loop
+from migrator.planning import PlannedWindow, Solving, accuracy_at_start, plan_window, posed, require_plan
+from migrator.runlog import RunLog, read_log
+from planner.baselines.policy import Knows, Policy
+from planner.baselines.registry import policy_of
+from planner.problem import Owner, Problem
+from workloads.tally import Totals
+
+FLOOR, CEILING = "static", "oracle"
+"""The policies between which a share of the gap is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One policy on one segment of a config; picklable."""
+
+    policy: str
+    config: Config
+    origin: str
+    segment: int
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What came of a match.
+
+    Attributes:
+        policy: Its name.
+        workload: The config's name.
+        segment: The segment's number.
+        totals: Requests of all tenants by window.
+        n_changes: Changes of the layout after the first, in which an instance was created or destroyed.
+        n_unplanned: Windows in which the policy had no plan, so that the old layout was kept.
+    """
+
+    policy: str
+    workload: str
+    segment: int
+    totals: tuple[Totals, ...]
+    n_changes: int
+    n_unplanned: int
+
+    @property
+    def total(self) -> Totals:
+        """All windows together."""
+        return sum(self.totals, Totals())
+
+
+def matches_of(config: Config, origin: str, policies: Sequence[str], n_segments: int) -> list[Match]:
+    """Every policy on every segment.
+
+    Raises:
+        ConfigError: A segment does not lie within the traces, or tenants without a trace have but one piece.
+    """
+    for tenant in config.tenants if n_segments > 1 else ():
+        if tenant.arrivals.trace is None or tenant.arrivals.loop:
+            raise ConfigError(
+                f"{origin}: tenants.{tenant.name}.arrivals: --segments {n_segments} needs a trace that does not loop; "
+                "other arrivals have no later piece that differs"
+            )
+    segments = [_on_segment(config, segment) for segment in range(n_segments)]
+    for number, segment in enumerate(segments):
+        try:
+            assemble(segment, origin)
+        except ConfigError as error:
+            if number == 0:
+                raise
+            raise ConfigError(f"segment {number} of {n_segments}: {error}") from None
+    return [Match(name, segment, origin, number) for number, segment in enumerate(segments) for name in policies]
+
+
+def _on_segment(config: Config, segment: int) -> Config:
+    """The config with every trace begun ``segment`` runs later."""
+    if segment == 0:
+        return config
+    later_s = segment * round(config.windows * config.window_s)
+    history_s = math.ceil(config.forecast.history_s)
+    tenants = []
+    for tenant in config.tenants:
+        offset_s = history_s if tenant.arrivals.offset_s is None else tenant.arrivals.offset_s
+        arrivals = tenant.arrivals.model_copy(update={"offset_s": offset_s + later_s})
+        tenants.append(tenant.model_copy(update={"arrivals": arrivals}))
+    return config.model_copy(update={"tenants": tenants})
+
+
+def score_of(match: Match) -> Score:
+    """The match simulated; same match, same score.
+
+    Raises:
+        InfeasibleError: The policy has no plan for window 0.
+        PlannerError: The policy cannot answer.
+    """
+    setting = assemble(match.config, match.origin)
+    policy = policy_of(match.policy)
+    if policy.knows is Knows.RUN:
+        policy = policy.prepared(true_problems(setting))
+    told = setting if policy.knows is Knows.FORECAST else replace(setting, forecaster=None)
+    seen = _Seen()
+    n_changes = _simulate(told, policy, seen)
+    return Score(match.policy, setting.config.name, match.segment, tuple(seen.totals), n_changes, seen.n_unplanned)
+
+
+def true_problems(setting: Setting) -> tuple[Problem, ...]:
+    """Every window's problem with its true arrivals, each as if it were the first and no retraining had been missed."""
+    known = replace(setting, forecaster=None)
+    return tuple(
+        posed(
+            known,
+            window,
+            None,
+            [accuracy_at_start(tenant, window, window - 1) for tenant in setting.tenants],
+            known.forecast(window),
+        )
+        for window in range(setting.config.windows)
+    )
+
+
+def _simulate(setting: Setting, policy: Policy, seen: _Seen) -> int:
+    """Run the setting under the policy; how often its layout changed."""
+    solving = Solving(policy=policy)
+    accuracies = [accuracy_at_start(tenant, 0, -1) for tenant in setting.tenants]
+    first = plan_window(setting, 0, None, accuracies, solving)
+    require_plan(first)
+    applier = simulated_applier(setting, -first.problem.epoch_steps * setting.config.step_s)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "run"
+        with RunLog(path, config_yaml(setting.config)) as log:
+            log.append("run_started", events.run_started(setting))
+            Loop(setting, applier, log, seen, solving).run(first)
+        changes = read_log(path).of_kind("change")
+    return sum(1 for change in changes[1:] if change["calls"])
+
+
+class _Seen:
+    """A view that keeps what each window came to."""
+
+    def __init__(self) -> None:
+        self.totals: list[Totals] = []
+        self.n_unplanned = 0
+
+    def planning(self, window: int) -> None:
+        """Nothing to keep yet."""
+
+    def planned(self, planned: PlannedWindow) -> None:
+        """Count a window without a plan."""
+        self.n_unplanned += not planned.is_planned
+
+    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner]) -> None:
+        """Nothing: windows are kept when they are settled."""
+
+    def settled(self, window: int, totals: Totals) -> None:  # noqa: ARG002 (they come in order)
+        """Keep the window."""
+        self.totals.append(totals)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """By how many points of goodput % a policy is ahead of another, on the same segments.
+
+    Attributes:
+        points: The mean over segments; a segment's own goodput % counts once, however many requests it has.
+        low: Lower end of the interval that holds 95 % of the means of resampled segments.
+        high: Its upper end; both ``None`` with fewer than ``LEAST_SEGMENTS`` segments.
+    """
+
+    points: float
+    low: float | None
+    high: float | None
+
+
+LEAST_SEGMENTS = 5
+"""Of fewer segments resampling says nothing."""
+
+_N_RESAMPLES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A policy over all segments of a workload, or of several.
+
+    Attributes:
+        policy: Its name.
+        total: Requests.
+        n_changes: Changes of the layout.
+        n_unplanned: Windows without a plan.
+        gap_closed: Which share of the goodput between ``static`` and ``oracle`` it gets; ``None`` where one of
+            them is missing or they are less than a thousandth of the arrivals apart.
+        relative_gain: Its goodput over that of ``static``, less 1; ``None`` where that is missing or 0.
+        ahead: Of the reference; ``None`` for the reference itself.
+    """
+
+    policy: str
+    total: Totals
+    n_changes: int
+    n_unplanned: int
+    gap_closed: float | None
+    relative_gain: float | None
+    ahead: Difference | None
+
+
+def standings(scores: Sequence[Score]) -> tuple[Standing, ...]:
+    """One for each policy, in the order in which they first appear; the first is the reference of differences."""
+    names = list(dict.fromkeys(score.policy for score in scores))
+    own = {name: [score for score in scores if score.policy == name] for name in names}
+    totals = {name: sum((score.total for score in own[name]), Totals()) for name in names}
+    floor, ceiling = totals.get(FLOOR), totals.get(CEILING)
+    return tuple(
+        Standing(
+            policy=name,
+            total=totals[name],
+            n_changes=sum(score.n_changes for score in own[name]),
+            n_unplanned=sum(score.n_unplanned for score in own[name]),
+            gap_closed=_gap_closed(totals[name], floor, ceiling),
+            relative_gain=None if floor is None or not floor.correct else totals[name].correct / floor.correct - 1,
+            ahead=None if name == names[0] else _difference(own[name], own[names[0]]),
+        )
+        for name in names
+    )
+
+
+def _gap_closed(total: Totals, floor: Totals | None, ceiling: Totals | None) -> float | None:
+    if floor is None or ceiling is None or ceiling.correct - floor.correct < 1e-3 * floor.arrivals:
+        return None
+    return (total.correct - floor.correct) / (ceiling.correct - floor.correct)
+
+
+def _difference(own: Sequence[Score], reference: Sequence[Score]) -> Difference:
+    by_place = {(score.workload, score.segment): score.total.goodput_pct or 0.0 for score in reference}
+    points = np.array([(score.total.goodput_pct or 0.0) - by_place[score.workload, score.segment] for score in own])
+    if len(points) < LEAST_SEGMENTS:
+        return Difference(float(points.mean()), None, None)
+    means = points[np.random.default_rng(0).integers(0, len(points), (_N_RESAMPLES, len(points)))].mean(axis=1)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return Difference(float(points.mean()), float(low), float(high))

@@ -1,0 +1,82 @@
+"""A comparison of policies as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from migrator.compare import CEILING, FLOOR, LEAST_SEGMENTS, Difference, Score, Standing, standings
+
+_HEADINGS = ("goodput %", "SLO %", "accuracy %", "gap closed %", f"over {FLOOR} %", "changes")
+
+
+def print_comparison(scores: Sequence[Score], console: Console) -> None:
+    """Print a table for each workload, then one over all of them if there are several."""
+    workloads = list(dict.fromkeys(score.workload for score in scores))
+    for name in workloads:
+        _print_table(name, [score for score in scores if score.workload == name], console)
+    if len(workloads) > 1:
+        _print_table(f"all {len(workloads)} workloads", scores, console)
+    console.print(
+        "Simulated. Goodput: in time and correct, of all arrivals. "
+        f"Gap closed: of what lies between {FLOOR} (best fixed layout in hindsight) and {CEILING} (true arrivals known). "
+        f"Over {FLOOR}: relative. Ahead: points of goodput % on the same segments, "
+        f"with the interval of 95 % of resampled segments where there are at least {LEAST_SEGMENTS}.",
+        style="dim",
+    )
+
+
+def _print_table(title: str, scores: Sequence[Score], console: Console) -> None:
+    found = standings(scores)
+    n_segments = len({(score.workload, score.segment) for score in scores})
+    n_windows = len(scores[0].totals)
+    segments = "one segment" if n_segments == 1 else f"{n_segments} segments"
+    console.print(f"[bold]{escape(title)}[/]: {segments} of {n_windows} windows, {found[0].total.arrivals:,} requests")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("policy")
+    for heading in _HEADINGS:
+        table.add_column(heading, justify="right")
+    if len(found) > 1:
+        table.add_column(f"ahead of {escape(found[0].policy)}", justify="right")
+    best = max(found, key=lambda item: item.total.correct)
+    for item in found:
+        table.add_row(*_cells(item, len(found) > 1), style="bold" if item is best else None)
+    console.print(table)
+    for item in found:
+        if item.n_unplanned:
+            windows = "1 window" if item.n_unplanned == 1 else f"{item.n_unplanned} windows"
+            console.print(f"  {escape(item.policy)}: no plan in {windows}; the layout before was kept")
+
+
+def _cells(item: Standing, has_reference: bool) -> list[str]:
+    total = item.total
+    cells = [
+        escape(item.policy),
+        _number(total.goodput_pct),
+        _number(total.slo_attainment_pct),
+        _number(total.accuracy_pct),
+        _number(_percent(item.gap_closed), 0),
+        _number(_percent(item.relative_gain), sign=True),
+        str(item.n_changes),
+    ]
+    return [*cells, _shown(item.ahead)] if has_reference else cells
+
+
+def _shown(ahead: Difference | None) -> str:
+    if ahead is None:
+        return "–"
+    if ahead.low is None or ahead.high is None:
+        return f"{ahead.points:+.2f}"
+    return f"{ahead.points:+.2f} [{ahead.low:+.2f}, {ahead.high:+.2f}]".replace("[", r"\[")
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+def _number(value: float | None, digits: int = 2, *, sign: bool = False) -> str:
+    return "" if value is None else f"{value:{'+' if sign else ''}.{digits}f}"

@@ -1,0 +1,68 @@
+"""What a policy is asked, what it may know, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, Self
+
+from planner.budget import Budget
+from planner.plan import MigPlan
+from planner.problem import Problem
+
+
+class Knows(StrEnum):
+    """Of which arrivals a policy is told when it answers for a window."""
+
+    FORECAST = "forecast"
+    """Those of the window as the run's forecaster predicts them from the past."""
+
+    WINDOW = "window"
+    """The window's true arrivals: an upper bound for planning window by window."""
+
+    RUN = "run"
+    """All windows' true arrivals, before the first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """A window that a policy is to answer for.
+
+    Attributes:
+        number: From 0.
+        problem: A ``physical`` problem, its arrivals and gain tables those that the policy may know; its initial
+            state is what the policy's last answer has left, ``None`` in the first window.
+        budget: What an engine may spend.
+    """
+
+    number: int
+    problem: Problem
+    budget: Budget
+
+
+class Policy(Protocol):
+    """One way to share a MIG GPU.
+
+    Attributes:
+        name: What ``--policies`` takes.
+        knows: Of which arrivals it is told.
+    """
+
+    @property
+    def name(self) -> str:
+        """What ``--policies`` takes."""
+        ...
+
+    @property
+    def knows(self) -> Knows:
+        """Of which arrivals it is told."""
+        ...
+
+    def prepared(self, run: Sequence[Problem]) -> Self:
+        """The policy once it has seen all windows' true problems; called only where it ``knows`` the run."""
+        ...
+
+    def plan(self, window: Window) -> MigPlan:
+        """A plan that keeps the rules of ``window.problem``, or one without lifetimes that says why there is none."""
+        ...

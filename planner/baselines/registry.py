@@ -1,0 +1,51 @@
+"""Policies by name, or from a file of one's own."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import cast
+
+from planner.baselines.equal import Equal
+from planner.baselines.migrator import Migrator
+from planner.baselines.oracle import Oracle
+from planner.baselines.policy import Knows, Policy
+from planner.baselines.static import FixedInHindsight
+from planner.baselines.window import FixedByWindow
+from planner.errors import PlannerError
+
+POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
+    {policy().name: policy for policy in (Migrator, FixedByWindow, Equal, FixedInHindsight, Oracle)}
+)
+"""Every policy that ``migrator compare`` knows; to add one, add its class here."""
+
+
+class PolicyError(PlannerError):
+    """There is no such policy, or its file cannot be used."""
+
+
+def policy_of(named: str) -> Policy:
+    """The policy of that name, or the ``POLICY`` of the Python file that is named.
+
+    Raises:
+        PolicyError: One line with the name and what is allowed.
+    """
+    if not named.endswith(".py"):
+        if named not in POLICIES:
+            raise PolicyError(f"policy {named!r}: known are {', '.join(POLICIES)}, or a file that ends in .py")
+        return POLICIES[named]()
+    path = Path(named)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise PolicyError(f"policy {named}: there is no such file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        policy = module.POLICY()
+    except Exception as error:
+        raise PolicyError(f"policy {named}: cannot be loaded: {type(error).__name__}: {error}") from error
+    if not isinstance(getattr(policy, "knows", None), Knows) or not isinstance(getattr(policy, "name", None), str):
+        raise PolicyError(f"policy {named}: POLICY() needs a name, a str, and knows, a Knows")
+    return cast("Policy", policy)

@@ -1,0 +1,101 @@
+"""Comparisons: the same requests for everybody, segments that differ, and figures that add up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from migrator.cli import app
+from migrator.compare import Score, matches_of, score_of, standings
+from migrator.config import read_config
+from migrator.errors import ConfigError
+from workloads.tally import Totals
+
+
+def score(policy: str, correct: int, segment: int = 0, workload: str = "w") -> Score:
+    return Score(policy, workload, segment, (Totals(arrivals=1000, in_time=correct, correct=correct),), 2, 0)
+
+
+def traced(write_config):
+    """A config whose tenants both have a trace."""
+    trace = {"trace": "azure-code", "offset_s": 100, "scale": {"factor": 4.0}}
+    return write_config({"tenants.0.arrivals": trace})
+
+
+def test_all_policies_see_the_same_requests(write_config):
+    path = write_config()
+    found = [score_of(match) for match in matches_of(read_config(path), str(path), ["static", "equal"], 1)]
+    assert found[0].total.arrivals == found[1].total.arrivals > 0
+    assert len(found[0].totals) == 2
+
+
+def test_the_same_match_has_the_same_score(write_config):
+    path = write_config()
+    match = matches_of(read_config(path), str(path), ["migrator"], 1)[0]
+    assert score_of(match) == score_of(match)
+
+
+def test_segments_are_pieces_one_after_the_other(write_config):
+    path = traced(write_config)
+    matches = matches_of(read_config(path), str(path), ["window"], 3)
+    offsets = [match.config.tenants[1].arrivals.offset_s for match in matches]
+    assert offsets == [100, 220, 340]
+    assert len({score_of(match).total.arrivals for match in matches}) == 3
+
+
+def test_arrivals_without_a_later_piece_have_one_segment(write_config):
+    path = write_config()
+    with pytest.raises(ConfigError, match=r"tenants.vision.arrivals: --segments 2 needs a trace"):
+        matches_of(read_config(path), str(path), ["window"], 2)
+
+
+def test_a_segment_beyond_the_trace_is_told(write_config):
+    path = traced(write_config)
+    with pytest.raises(ConfigError, match=r"^segment \d+ of 200: "):
+        matches_of(read_config(path), str(path), ["window"], 200)
+
+
+def test_standings_close_the_gap_between_static_and_oracle():
+    found = standings([score("migrator", 650), score("static", 600), score("oracle", 700)])
+    assert [item.gap_closed for item in found] == pytest.approx([0.5, 0.0, 1.0])
+    assert [item.relative_gain for item in found] == pytest.approx([650 / 600 - 1, 0.0, 700 / 600 - 1])
+
+
+@pytest.mark.parametrize(
+    "others", [[score("oracle", 700)], [score("static", 700)], [score("static", 700), score("oracle", 700)]]
+)
+def test_a_gap_that_is_not_there_is_not_closed(others):
+    assert all(item.gap_closed is None for item in standings([score("migrator", 650), *others]))
+
+
+def test_differences_are_paired_by_segment():
+    ours = [score("migrator", 500 + 100 * (k % 3), k) for k in range(6)]
+    theirs = [score("static", 490 + 100 * (k % 3), k) for k in range(6)]
+    ahead = standings([*ours, *theirs])[1].ahead
+    assert (ahead.points, ahead.low, ahead.high) == pytest.approx((-1.0, -1.0, -1.0))
+
+
+def test_few_segments_have_no_interval():
+    ahead = standings([score("migrator", 500), score("static", 400)])[1].ahead
+    assert (ahead.points, ahead.low, ahead.high) == (-10.0, None, None)
+
+
+def test_an_interval_holds_the_mean():
+    ours = [score("migrator", 500, k) for k in range(8)]
+    ahead = standings([*ours, *(score("static", 480 + 7 * k, k) for k in range(8))])[1].ahead
+    assert ahead.low < ahead.points < ahead.high
+
+
+def test_the_command_prints_a_table_and_writes_json(write_config, tmp_path: Path):
+    out = tmp_path / "compared.json"
+    found = CliRunner().invoke(
+        app, ["compare", str(write_config()), "--policies", "static,equal", "--jobs", "1", "--out", str(out)]
+    )
+    assert found.exit_code == 0, found.output
+    assert "small: one segment of 2 windows" in found.stdout
+    document = json.loads(out.read_text("utf-8"))
+    assert [item["policy"] for item in document["overall"]] == ["static", "equal"]
+    assert document["simulated"] is True
