@@ -102,6 +102,8 @@ class _Solve:
 
     def _many(self, actors: tuple[int, ...], known: Found) -> tuple[Found, tuple[tuple[str, int], ...]]:
         self._lower_prices(known.value, _FIRST_ROUNDS)
+        if self._is_over():
+            return replace(known, bound=max(known.value, self._prices.bound)), ()
         self._dual(self._prices.multipliers)
         switched = [alone.switched for alone in self._alone]
         multipliers = from_prices(self._joint, actors, self._prices.multipliers, switched)

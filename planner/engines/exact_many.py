@@ -29,6 +29,10 @@ _SHARES = (0.02, 0.05, 0.1, 0.25)
 """Shares of sweeps, over and over: small ones spread what they move over the steps, large ones move more."""
 
 _MOST_SWEEPS = 160
+"""Where no time is given: five seconds or so. With a time limit they go on as long as they lower the bound."""
+
+_STALLED = 1e-3
+"""Share of the gap; less progress than that in a turn's sweeps, and they are at their end."""
 
 _FAVOURED = 8
 """Combinations of the least slack that are valued after a turn."""
@@ -39,8 +43,8 @@ _MOST_TO_ENUMERATE = 200
 _HOPELESS = 100
 """So many times the schedules that may be valued are not begun with."""
 
-_MOST_VALUED = 20_000
-"""Schedules valued in the end where no budget says otherwise: half a minute at most."""
+_MOST_VALUED = 5_000
+"""Schedules valued in the end where no budget says otherwise: ten seconds or so with four tenants."""
 
 
 class ManySearch:
@@ -75,9 +79,12 @@ class ManySearch:
         self._is_over, self._is_timed = is_over, is_timed
         self._most_valued = _MOST_VALUED if most_valued is None else most_valued
         self._n_sweeps = 0
-        self._valued: dict[RetrainingChoices, float] = {known.choices: known.value}
+        self._valued: dict[RetrainingChoices, float] = {}
+        if np.isfinite(known.value):  # else it stands for nothing known, not for these choices
+            self._valued[known.choices] = known.value
         self._slack: dict[int, float] = {}
-        self._is_awaited = Event()
+        self._is_awaited, self._is_left = Event(), Event()
+        self._has_stalled = False
 
     @property
     def n_sweeps(self) -> int:
@@ -90,10 +97,16 @@ class ManySearch:
         with ThreadPoolExecutor(1) as aside:
             while not self._is_finished(self._best.value):
                 self._is_awaited.clear()
-                sweeps = aside.submit(self._sweep, self._best.value)
-                next(work, None)
+                bound, sweeps = self._statuses.bound, aside.submit(self._sweep, self._best.value)
+                try:
+                    is_at_work = next(work, False)
+                except BaseException:
+                    self._is_left.set()
+                    raise
                 self._is_awaited.set()
                 sweeps.result()
+                least = _STALLED * (bound - self._best.value)
+                self._has_stalled = not is_at_work and bound - self._statuses.bound < least
                 self._value_favoured()
         # Far more than can be valued cannot be proven either.
         is_hopeless = self._statuses.n_left > _HOPELESS * self._most_valued
@@ -106,7 +119,7 @@ class ManySearch:
             self._statuses.sweep(share, known)
             self._n_sweeps += 1
             is_enough = n_sweeps >= len(_SHARES) and (self._is_awaited.is_set() or not self._is_timed)
-            if is_enough or self._is_finished(known):
+            if is_enough or self._is_left.is_set() or self._is_finished(known):
                 return
 
     def _unfinished(self) -> Found:
@@ -116,23 +129,26 @@ class ManySearch:
     def _is_finished(self, value: float) -> bool:
         """Whether sweeps are at their end, ``value`` being known."""
         is_settled = self._statuses.bound <= _beyond(value) or self._statuses.n_left <= _MOST_TO_ENUMERATE
-        return is_settled or self._n_sweeps >= _MOST_SWEEPS or self._is_over()
+        is_enough = self._has_stalled or (self._n_sweeps >= _MOST_SWEEPS and not self._is_timed)
+        return is_settled or is_enough or self._is_over()
 
-    def _begin(self, starts: Iterable[RetrainingChoices]) -> Iterator[None]:
+    def _begin(self, starts: Iterable[RetrainingChoices]) -> Iterator[bool]:
         for choices in starts:
             self._value(choices)
-        yield
+            if self._is_over():
+                break
+        yield True
 
-    def _moves(self) -> Iterator[None]:
+    def _moves(self) -> Iterator[bool]:
         """Improve the best schedule by moving two tenants' retrainings at once, one such move a turn."""
         while not np.isfinite(self._best.value):
-            yield
+            yield True
         for movers in self._endlessly():
             found = PairSearch(self._joint, movers, self._pool, self._best).run(self._is_over)
             self._valued[found.choices] = found.value
             if found.value > _beyond(self._best.value):
                 self._best = replace(found, bound=np.inf)
-            yield
+            yield True
 
     def _endlessly(self) -> Iterator[tuple[int, ...]]:
         """Pairs of tenants, those whose retrainings fall shortest first, until none has made a difference."""
@@ -149,7 +165,8 @@ class ManySearch:
 
     def _value_favoured(self) -> None:
         """Value the combinations that fall short least."""
-        for _, choices in islice(self._statuses.combinations(np.inf), _FAVOURED):
+        favoured = (choices for _, choices in self._statuses.combinations(np.inf))
+        for choices in islice((some for some in favoured if some not in self._valued), _FAVOURED):
             if self._is_over():
                 return
             self._value(choices)
@@ -175,5 +192,5 @@ class ManySearch:
 
 
 def _beyond(value: float) -> float:
-    """What differs from a value by more than rounding, above it."""
-    return value + TOLERANCE * abs(value)
+    """What differs from a value by more than rounding, above it; anything does from none."""
+    return value + TOLERANCE * abs(value) if np.isfinite(value) else value

@@ -50,8 +50,7 @@ class Statuses:
         vectors = StatusVectors(joint, actors, ways)
         self._ways = [way for own in ways for way in own]
         self._sweep = self._prepared(vectors, ways, multipliers)
-        self._improve(0.0, -np.inf)
-        self.bound = np.inf
+        self.bound = self._improve(0.0, -np.inf)
 
     def sweep(self, share: float, value: float) -> float:
         """The bound after a sweep forth and back that moves this share of what differs; ``value`` is a plan's."""
@@ -66,11 +65,6 @@ class Statuses:
         for a in range(len(self._actors)):
             n_left *= sum(int(np.isfinite(worth).sum()) for _, worth in self._worths(a)) + int(self._may_idle(a))
         return n_left
-
-    @property
-    def schedule(self) -> RetrainingChoices:
-        """The tenants' own best schedules."""
-        return self._choices([self._best_of(a)[1] for a in range(len(self._actors))])
 
     def combinations(self, gap: float) -> Iterator[tuple[float, RetrainingChoices]]:
         """Combinations of schedules whose slacks sum up to at most ``gap``, least first, with that sum.
@@ -104,14 +98,14 @@ class Statuses:
             for way, worths in self._worths(a):
                 if choice is not None and choice == way.at(choice.start_step):
                     worth = float(worths[choice.start_step])
-            best = self._best_of(a)[0]
+            best = self._best_of(a)
             found[m] = best - worth if np.isfinite(worth) else np.inf
         return found
 
     def _improve(self, share: float, floor: float) -> float:
         sweep_forth(self._sweep, share, floor)
         path = sweep_back(self._sweep, share, floor)
-        return path + sum(self._best_of(a)[0] for a in range(len(self._actors)))
+        return path + sum(self._best_of(a) for a in range(len(self._actors)))
 
     def _worths(self, a: int) -> Iterator[tuple[RetrainingChoice, Floats]]:
         """An actor's ways with what they are paid by start."""
@@ -123,7 +117,7 @@ class Statuses:
         return bool(np.isfinite(self._sweep.schedules.idle[a]))
 
     def _ranked(self, a: int, gap: float) -> list[tuple[float, RetrainingChoice | None]]:
-        best, _ = self._best_of(a)
+        best = self._best_of(a)
         if not np.isfinite(best):
             return []
         found: list[tuple[float, RetrainingChoice | None]] = []
@@ -133,13 +127,10 @@ class Statuses:
             found.append((best - float(self._sweep.schedules.idle[a]), None))
         return sorted((item for item in found if item[0] <= gap), key=lambda item: item[0])
 
-    def _best_of(self, a: int) -> tuple[float, RetrainingChoice | None]:
-        best: tuple[float, RetrainingChoice | None] = (float(self._sweep.schedules.idle[a]), None)
-        for way, worth in self._worths(a):
-            start = int(worth.argmax())
-            if worth[start] > best[0]:
-                best = float(worth[start]), way.at(start)
-        return best
+    def _best_of(self, a: int) -> float:
+        """What an actor's best schedule is paid."""
+        ways = (float(worth.max()) for _, worth in self._worths(a))
+        return max(float(self._sweep.schedules.idle[a]), *ways)
 
     def _choices(self, chosen: Sequence[RetrainingChoice | None]) -> RetrainingChoices:
         out: list[RetrainingChoice | None] = [None] * len(self._joint.problem.tenants)
@@ -155,7 +146,7 @@ class Statuses:
         paid = np.zeros((problem.n_steps, n_actors, vectors.n_statuses))
         if multipliers is not None:
             paid[:, :, :-1] = multipliers
-        prices = np.asarray(sum(paid[:, a][:, columns[a]] for a in range(n_actors)))
+        prices = np.ascontiguousarray(sum(paid[:, a][:, columns[a]] for a in range(n_actors)))
         schedules = Schedules(
             duration=np.array([way.end_step for way in self._ways], dtype=np.int64),
             running=np.array([vectors.column(("runs", way.profile_index)) for way in self._ways], dtype=np.int64),
@@ -168,7 +159,7 @@ class Statuses:
         for a in range(n_actors):
             _pay_all(schedules, a, paid[:, a])
         no_path = np.empty_like(blocks.earned), np.zeros_like(blocks.earned)
-        return Sweep(blocks, columns, schedules, paid, prices, *no_path)
+        return Sweep(blocks, columns, vectors.n_statuses, schedules, prices, *no_path)
 
 
 def ways_of(joint: Joint, actors: Sequence[int]) -> list[tuple[RetrainingChoice, ...]]:
@@ -197,7 +188,7 @@ def from_prices(joint: Joint, actors: Sequence[int], prices: Floats, switched: S
 
 
 def _pay_all(schedules: Schedules, a: int, paid: Floats) -> None:
-    """Set what an actor's schedules are paid, from what each status is paid, ``(n_steps, X)``."""
+    """Pay an actor's schedules, which had nothing, what each status is worth, ``(n_steps, X)``."""
     n_steps, waiting = len(paid), paid.shape[1] - 1
     sums = np.concatenate([np.zeros((1, paid.shape[1])), np.cumsum(paid, axis=0)])
     schedules.idle[a] += sums[n_steps, waiting]

@@ -222,7 +222,8 @@ def step_back(
     """
     earned, best, losses = scratch
     ends, starts, end_entries, start_entries = blocks.ends, blocks.starts, blocks.end_entries, blocks.start_entries
-    is_live, is_possible = np.isfinite(prices[1]), np.isfinite(prices[1])
+    is_possible = np.isfinite(prices[1])
+    is_live = is_possible.copy()  # what leads to a possible one joins them
     earned[:] = after
     earned += blocks.earned[s]
     pay(blocks, prices[1], earned)

@@ -58,22 +58,23 @@ class Schedules(NamedTuple):
 
 
 class Sweep(NamedTuple):
-    """What a sweep works on; it changes the last five.
+    """What a sweep works on; it changes what schedules are paid, and the last three.
 
     Attributes:
         blocks: What paths go along.
         columns: ``(A, Σ)``.
+        n_statuses: X.
         schedules: Of all actors.
-        paid: What a path pays and a schedule is paid for a status, ``(n_steps, A, X)``.
-        prices: The sum of it by vector, ∞ where the vector is left out, ``(n_steps, Σ)``.
+        prices: What a path pays for a vector, which is what schedules are paid for its statuses; ∞ where it is
+            left out, ``(n_steps, Σ)``.
         forth: Best of the steps up to each, by entry, ``(n_steps, n_entries)``.
         back: Best of the steps after each, likewise.
     """
 
     blocks: Blocks
     columns: Int64s
+    n_statuses: int
     schedules: Schedules
-    paid: Floats
     prices: Floats
     forth: Floats
     back: Floats
@@ -133,9 +134,8 @@ def _agree(sweep: Sweep, s: int, share: float, tops: Floats, more: Floats) -> No
 
     What is in ``tops``, the best path through each vector, is lowered by what they pay more: ``more``, ``(Σ,)``.
     """
-    columns, paid = sweep.columns, sweep.paid[s]
+    columns, n_statuses = sweep.columns, sweep.n_statuses
     n_actors, n_vectors = columns.shape
-    n_statuses = paid.shape[1]
     by_path, by_schedule = np.empty(n_statuses), np.empty(n_statuses)
     charged, granted = np.zeros(n_statuses), np.zeros(n_statuses)
     more[:] = 0.0
@@ -154,7 +154,6 @@ def _agree(sweep: Sweep, s: int, share: float, tops: Floats, more: Floats) -> No
                 charged[x] = np.inf
             else:
                 charged[x] = granted[x] = share * (by_path[x] - by_schedule[x])
-                paid[a, x] += charged[x]
         _pay_schedules(sweep.schedules, a, s, granted)
         for i in range(n_vectors):
             if tops[i] > -np.inf:
@@ -167,7 +166,7 @@ def _leave_out(sweep: Sweep, s: int, floor: float, tops: Floats, more: Floats) -
     """Leave out what is below ``floor`` at best: vectors in step s, by an infinite price, and schedules."""
     schedules, columns = sweep.schedules, sweep.columns
     n_actors, n_vectors = columns.shape
-    by_schedule = np.empty((n_actors, sweep.paid.shape[2]))
+    by_schedule = np.empty((n_actors, sweep.n_statuses))
     total = tops.max()
     for a in range(n_actors):
         _schedule_tops(schedules, a, s, by_schedule[a])

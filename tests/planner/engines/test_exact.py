@@ -176,7 +176,9 @@ def test_the_bound_is_that_of_the_best_path_and_the_best_schedules(seed):
     joint = joint_of(paper_problem(seed))
     statuses, multipliers = statuses_of(joint, seed, 3.0)
     schedules = sum(best_paid(joint, a, multipliers) for a in range(len(actors_of(joint))))
-    assert statuses.sweep(0.0, -np.inf) <= best_path(joint, multipliers) + schedules + 1e-9
+    bound = statuses.sweep(0.0, -np.inf)
+    assert max(joint.value(choices) for choices in schedules_of(joint)) - 1e-9 <= bound
+    assert bound <= best_path(joint, multipliers) + schedules + 1e-9
 
 
 @pytest.mark.parametrize("seed", [*THREE, *FEW[:12]])
@@ -211,8 +213,9 @@ def test_sweeps_leave_out_nothing_that_is_better_than_the_plan(seed):
         return
     statuses, _ = statuses_of(joint, seed)
     n_before = statuses.n_left
-    for share in (0.02, 0.05, 0.1, 0.25) * 4:
-        assert statuses.sweep(share, value - 1e-6) >= value - 1e-9 * max(1.0, abs(value))
+    for number, share in enumerate((0.02, 0.05, 0.1, 0.25) * 4):
+        known = value - 1e-6 - (15 - number) * 0.01 * abs(value)
+        assert statuses.sweep(share, known) >= value - 1e-9 * max(1.0, abs(value))
     assert best in [choices for _, choices in statuses.combinations(np.inf)]
     assert statuses.n_left <= n_before
 
@@ -226,20 +229,58 @@ def test_a_value_beyond_reach_leaves_nothing(seed):
     assert not list(statuses.combinations(0.0))
 
 
+def search_of(joint, pool, known, is_over=lambda: False, *, is_timed=False):
+    return ManySearch(joint, statuses_of(joint)[0], actors_of(joint), pool, known, is_over, None, is_timed=is_timed)
+
+
 @pytest.mark.parametrize("seed", THREE)
-def test_three_tenants_are_proven_by_enumeration_even_from_a_poor_start(seed):
+@pytest.mark.parametrize("is_timed", [False, True])
+@pytest.mark.parametrize("is_known", [False, True])
+def test_three_tenants_are_proven_even_from_a_poor_start_or_none(seed, is_timed, is_known):
     joint = joint_of(paper_problem(seed))
     values = [joint.value(choices) for choices in schedules_of(joint)]
     feasible = [(v, c) for v, c in zip(values, schedules_of(joint), strict=True) if np.isfinite(v)]
     if not feasible:
         return
-    statuses, _ = statuses_of(joint)
-    known = Found(*min(feasible, key=lambda pair: pair[0]), np.inf)
+    known = Found(*min(feasible, key=lambda pair: pair[0]), np.inf) if is_known else nothing_known(joint)
     with ThreadPoolExecutor(1) as pool:
-        search = ManySearch(joint, statuses, actors_of(joint), pool, known, lambda: False, None, is_timed=False)
-        found = search.run(())
+        found = search_of(joint, pool, known, is_timed=is_timed).run(())
     assert found.value == pytest.approx(max(values), rel=1e-12)
     assert found.bound == found.value
+
+
+@pytest.mark.parametrize("n_looks", [1, 3, 6, 12])
+def test_a_search_that_is_cut_short_leaves_a_valid_bound(n_looks):
+    joint = joint_of(wavy(3))
+    looks = iter(range(10_000))
+    known = Found(-np.inf, (None,) * 3, np.inf)
+    with ThreadPoolExecutor(1) as pool:
+        cut = search_of(joint, pool, known, lambda: next(looks) >= n_looks, is_timed=True).run(())
+    assert cut.value <= solve_exact(joint.problem).objective * (1 + 1e-9) <= cut.bound * (1 + 2e-9)
+
+
+def test_an_interrupt_ends_the_sweeps_too():
+    joint = joint_of(wavy(3))
+
+    def starts():
+        raise KeyboardInterrupt
+        yield
+
+    with ThreadPoolExecutor(1) as pool, pytest.raises(KeyboardInterrupt):
+        search_of(joint, pool, nothing_known(joint), is_timed=True).run(starts())
+
+
+def test_what_goes_wrong_in_a_sweep_is_raised(monkeypatch):
+    joint = joint_of(wavy(3))
+
+    def fail(*_):
+        raise RuntimeError("no sweep")
+
+    with ThreadPoolExecutor(1) as pool:
+        search = search_of(joint, pool, nothing_known(joint))
+        monkeypatch.setattr(Statuses, "sweep", fail)
+        with pytest.raises(RuntimeError, match="no sweep"):
+            search.run(())
 
 
 def wavy(n_tenants, n_steps=40, **changes):
