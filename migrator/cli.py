@@ -195,7 +195,10 @@ def compare(
     *,
     policies: Annotated[
         str | None,
-        typer.Option(metavar="NAME,…", help="Which, separated by commas: names, or .py files; see docs/policies.md. The first is the reference."),
+        typer.Option(
+            metavar="NAME,…",
+            help="Which, separated by commas: names, or .py files; see docs/policies.md. The first is the reference.",
+        ),
     ] = None,
     segments: Annotated[
         int, typer.Option(min=1, max=1000, help="How many pieces of the traces, one after the other.")

@@ -7,7 +7,7 @@ segments is real, where another seed would only draw the same piece anew.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,12 +16,13 @@ import numpy as np
 
 from executor.mig import OwnedLayout
 from migrator import events
+from migrator.account import Account, SecondAccounts, accounts
 from migrator.assembly import Setting, assemble, simulated_applier
 from migrator.config import Config, config_yaml
 from migrator.errors import ConfigError
 from migrator.loop import Loop
 from migrator.planning import PlannedWindow, Solving, accuracy_at_start, plan_window, posed, require_plan
-from migrator.runlog import RunLog, read_log
+from migrator.runlog import ReadLog, RunLog, read_log
 from planner.baselines.policy import Knows, Policy
 from planner.baselines.registry import policy_of
 from planner.problem import Owner, Problem
@@ -50,6 +51,7 @@ class Score:
         workload: The config's name.
         segment: The segment's number.
         totals: Requests of all tenants by window.
+        accounts: Where each tenant's requests went; ``forecast`` stays 0.
         n_changes: Changes of the layout after the first, in which an instance was created or destroyed.
         n_unplanned: Windows in which the policy had no plan, so that the old layout was kept.
     """
@@ -58,6 +60,7 @@ class Score:
     workload: str
     segment: int
     totals: tuple[Totals, ...]
+    accounts: Mapping[str, SecondAccounts]
     n_changes: int
     n_unplanned: int
 
@@ -117,8 +120,17 @@ def score_of(match: Match) -> Score:
         policy = policy.prepared(true_problems(setting))
     told = setting if policy.knows is Knows.FORECAST else replace(setting, forecaster=None)
     seen = _Seen()
-    n_changes = _simulate(told, policy, seen)
-    return Score(match.policy, setting.config.name, match.segment, tuple(seen.totals), n_changes, seen.n_unplanned)
+    log = _simulated(told, policy, seen)
+    n_changes = sum(1 for change in log.of_kind("change")[1:] if change["calls"])
+    return Score(
+        policy=policy.name,
+        workload=setting.config.name,
+        segment=match.segment,
+        totals=tuple(seen.totals),
+        accounts=accounts(log),
+        n_changes=n_changes,
+        n_unplanned=seen.n_unplanned,
+    )
 
 
 def true_problems(setting: Setting) -> tuple[Problem, ...]:
@@ -136,8 +148,8 @@ def true_problems(setting: Setting) -> tuple[Problem, ...]:
     )
 
 
-def _simulate(setting: Setting, policy: Policy, seen: _Seen) -> int:
-    """Run the setting under the policy; how often its layout changed."""
+def _simulated(setting: Setting, policy: Policy, seen: _Seen) -> ReadLog:
+    """The log of the setting's run under the policy."""
     solving = Solving(policy=policy)
     accuracies = [accuracy_at_start(tenant, 0, -1) for tenant in setting.tenants]
     first = plan_window(setting, 0, None, accuracies, solving)
@@ -148,8 +160,7 @@ def _simulate(setting: Setting, policy: Policy, seen: _Seen) -> int:
         with RunLog(path, config_yaml(setting.config)) as log:
             log.append("run_started", events.run_started(setting))
             Loop(setting, applier, log, seen, solving).run(first)
-        changes = read_log(path).of_kind("change")
-    return sum(1 for change in changes[1:] if change["calls"])
+        return read_log(path)
 
 
 class _Seen:
@@ -202,6 +213,7 @@ class Standing:
     Attributes:
         policy: Its name.
         total: Requests.
+        account: Where they went; what not knowing the arrivals costs is told only where ``oracle`` took part.
         n_changes: Changes of the layout.
         n_unplanned: Windows without a plan.
         gap_closed: Which share of the goodput between ``static`` and ``oracle`` it gets; ``None`` where one of
@@ -212,6 +224,7 @@ class Standing:
 
     policy: str
     total: Totals
+    account: Account
     n_changes: int
     n_unplanned: int
     gap_closed: float | None
@@ -225,10 +238,12 @@ def standings(scores: Sequence[Score]) -> tuple[Standing, ...]:
     own = {name: [score for score in scores if score.policy == name] for name in names}
     totals = {name: sum((score.total for score in own[name]), Totals()) for name in names}
     floor, ceiling = totals.get(FLOOR), totals.get(CEILING)
+    ceilings = {(score.workload, score.segment): score.accounts for score in own.get(CEILING, ())}
     return tuple(
         Standing(
             policy=name,
             total=totals[name],
+            account=sum((_account(score, ceilings) for score in own[name]), Account()),
             n_changes=sum(score.n_changes for score in own[name]),
             n_unplanned=sum(score.n_unplanned for score in own[name]),
             gap_closed=_gap_closed(totals[name], floor, ceiling),
@@ -236,6 +251,17 @@ def standings(scores: Sequence[Score]) -> tuple[Standing, ...]:
             ahead=None if name == names[0] else _difference(own[name], own[names[0]]),
         )
         for name in names
+    )
+
+
+def _account(score: Score, ceilings: Mapping[tuple[str, int], Mapping[str, SecondAccounts]]) -> Account:
+    known = ceilings.get((score.workload, score.segment), {})
+    return sum(
+        (
+            (own.with_forecast(known[tenant].in_time) if tenant in known else own).total
+            for tenant, own in score.accounts.items()
+        ),
+        Account(),
     )
 
 

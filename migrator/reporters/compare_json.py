@@ -43,6 +43,7 @@ def _standing(item: Standing) -> dict[str, object]:
         "windows_without_plan": item.n_unplanned,
         "gap_closed": item.gap_closed,
         "relative_gain": item.relative_gain,
+        "account": asdict(item.account),
         "ahead": None if item.ahead is None else asdict(item.ahead),
     }
 

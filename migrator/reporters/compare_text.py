@@ -23,9 +23,10 @@ def print_comparison(scores: Sequence[Score], console: Console) -> None:
         _print_table(f"all {len(workloads)} workloads", scores, console)
     console.print(
         "Simulated. Goodput: in time and correct, of all arrivals. "
-        f"Gap closed: of what lies between {FLOOR} (best fixed layout in hindsight) and {CEILING} (true arrivals known). "
+        f"Gap closed: of what lies between {FLOOR} (best fixed layout in hindsight) and {CEILING} (arrivals known). "
         f"Over {FLOOR}: relative. Ahead: points of goodput % on the same segments, "
-        f"with the interval of 95 % of resampled segments where there are at least {LEAST_SEGMENTS}.",
+        f"with the interval of 95 % of resampled segments where there are at least {LEAST_SEGMENTS}. "
+        "Arrivals: where they went; see docs/policies.md.",
         style="dim",
     )
 
@@ -46,10 +47,22 @@ def _print_table(title: str, scores: Sequence[Score], console: Console) -> None:
     for item in found:
         table.add_row(*_cells(item, len(found) > 1), style="bold" if item is best else None)
     console.print(table)
+    console.print(_accounts(found))
     for item in found:
         if item.n_unplanned:
             windows = "1 window" if item.n_unplanned == 1 else f"{item.n_unplanned} windows"
             console.print(f"  {escape(item.policy)}: no plan in {windows}; the layout before was kept")
+
+
+def _accounts(found: Sequence[Standing]) -> Table:
+    """Where the arrivals went, in percent."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("arrivals %")
+    for name in found[0].account.shares:
+        table.add_column(name.replace("_", " "), justify="right")
+    for item in found:
+        table.add_row(escape(item.policy), *(_number(100 * share) for share in item.account.shares.values()))
+    return table
 
 
 def _cells(item: Standing, has_reference: bool) -> list[str]:
