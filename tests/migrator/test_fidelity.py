@@ -15,7 +15,7 @@ import pytest
 from migrator.assembly import Setting, assemble
 from migrator.config import read_config, validate_config
 from migrator.fidelity import Promise, WindowFidelity, expected_by_step, measured
-from migrator.planning import PlannedWindow, plan_through, plan_window
+from migrator.planning import PlannedWindow, Solving, plan_through, plan_window
 from migrator.runlog import read_log
 from planner.initial import PhysicalState
 
@@ -34,10 +34,16 @@ def _plan_once() -> Iterator[None]:
     """Windows that start alike are planned once: both ways of starting workers get the same plans."""
     known: dict[object, PlannedWindow] = {}
 
-    def once(setting: Setting, window: int, state: PhysicalState | None, accuracies: list[float]) -> PlannedWindow:
+    def once(
+        setting: Setting,
+        window: int,
+        state: PhysicalState | None,
+        accuracies: list[float],
+        solving: Solving | None = None,
+    ) -> PlannedWindow:
         key = (setting.config.name, window, state, tuple(accuracies))
         if key not in known:
-            known[key] = plan_window(setting, window, state, accuracies)
+            known[key] = plan_window(setting, window, state, accuracies, solving)
         return known[key]
 
     with pytest.MonkeyPatch.context() as patch:
