@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from migrator.assembly import Setting
-from workloads.serving import AccuracyTimeline, QueueState, Requests, Server, ServiceJitter, advance, requests_of
+from workloads.fast_serving import advance
+from workloads.luck import ServiceJitter
+from workloads.serving import AccuracyTimeline, QueueState, Requests, Server, requests_of
 from workloads.tally import SecondCounts, Totals, merge, tally
 
 

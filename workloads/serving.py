@@ -17,26 +17,35 @@ depends on when an expired request is removed, which makes outcomes independent 
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise
+from operator import attrgetter
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workloads.latency import LatencyCurve
+from workloads.luck import ServiceJitter, generator
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-_JITTER_BLOCK = 256  # batches whose factors are drawn at once; part of what a seed means
+
+class Dispatch(StrEnum):
+    """Where requests wait."""
+
+    PULL = "pull"
+    """In one queue, from which idle servers take: the rule above."""
+    PUSH = "push"
+    """At the server that would answer first, chosen at arrival: :mod:`workloads.push_serving`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +76,7 @@ class Server:
             raise ValueError(f"server {self.server_id}: ready_s {self.ready_s}, end_s {self.end_s}: must be numbers")
         if self.batch_limit < 1:
             raise ValueError(f"server {self.server_id}: batch_limit {self.batch_limit}: must be at least 1")
-        _latency_table(self.latency, self.batch_limit)
+        latency_table(self.latency, self.batch_limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,30 +140,6 @@ class AccuracyTimeline:
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceJitter:
-    """Lognormal factors of mean 1 on batch latencies, fixed by (seed, tenant, number of the batch).
-
-    Drops are judged on the planned latency, so jitter is the only way for an answer to be late.
-
-    Attributes:
-        seed: The run's seed.
-        sigma: Standard deviation of the factor's logarithm, ≥ 0.
-    """
-
-    seed: int
-    sigma: float
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.sigma < math.inf:
-            raise ValueError(f"service jitter: sigma {self.sigma}: must be finite and at least 0")
-
-    def factor(self, tenant: str, batch_number: int) -> float:
-        """What the latency of this batch is multiplied by."""
-        block, place = divmod(batch_number, _JITTER_BLOCK)
-        return _jitter_factors(self, tenant, block)[place]
-
-
-@dataclass(frozen=True, slots=True)
 class QueueState:
     """What one piece hands to the next. Everything before ``now_s`` has happened, nothing at or after it.
 
@@ -164,6 +149,8 @@ class QueueState:
         busy_until: By ``server_id``, when the batch in service ends; idle servers are absent.
         now_s: The time reached.
         n_batches: Batches begun so far.
+        queues: With push dispatch: by ``server_id`` the requests that wait there, ascending (None: sent to no server
+            yet). Empty queues are absent.
     """
 
     head: int = 0
@@ -171,14 +158,15 @@ class QueueState:
     busy_until: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     now_s: float = 0.0
     n_batches: int = 0
+    queues: Mapping[str | None, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """What became of k consecutive requests. All arrays are ``(k,)`` and read-only.
+    """What became of k requests, consecutive with pull dispatch. All arrays are ``(k,)`` and read-only.
 
     Attributes:
-        index: Places in the tenant's arrivals: ascending, without gaps, also from piece to piece.
+        index: Places in the tenant's arrivals: ascending; with pull dispatch without gaps, also from piece to piece.
         answer_s: When the answer is complete; NaN: dropped.
         in_time: Answered at most an SLO after arrival.
         correct: Answered, in time or late, and right.
@@ -206,7 +194,7 @@ class Outcomes:
 
 def requests_of(tenant: str, slo_s: float, arrival_s: FloatArray, seed: int) -> Requests:
     """The requests with luck fixed by (seed, tenant, arrival index): every policy sees the same."""
-    return Requests(tenant, slo_s, arrival_s, _generator(seed, tenant, "luck").random(len(arrival_s)))
+    return Requests(tenant, slo_s, arrival_s, generator(seed, tenant, "luck").random(len(arrival_s)))
 
 
 def advance(
@@ -229,7 +217,7 @@ def advance(
     """
     if not until_s >= state.now_s:
         raise ValueError(f"cannot advance {requests.tenant} to {until_s} s: it stands at {state.now_s} s")
-    workers = _Workers([server for server in servers if server.tenant == requests.tenant], state)
+    workers = _Workers(in_rank_order(servers, requests.tenant), state)
     tail = int(np.searchsorted(requests.arrival_s, until_s, side="left"))
     deadlines = requests.deadline_s[state.head : tail].tolist()
     batches = _Batches(requests.tenant, state.n_batches, service_jitter)
@@ -243,6 +231,19 @@ def advance(
         n_batches=state.n_batches + len(batches.first),
     )
     return after, batches.outcomes(requests, state.head, n_resolved, accuracy)
+
+
+def in_rank_order(servers: Sequence[Server], tenant: str) -> list[Server]:
+    """The tenant's servers, by id: a server's place is its rank.
+
+    Raises:
+        ValueError: Two of them share an id.
+    """
+    ordered = sorted((one for one in servers if one.tenant == tenant), key=attrgetter("server_id"))
+    ids = [one.server_id for one in ordered]
+    if len(set(ids)) < len(ids):
+        raise ValueError(f"server ids must differ within a tenant, got {ids}")
+    return ordered
 
 
 def _serve(arrivals: list[float], deadlines: list[float], workers: _Workers, batches: _Batches, until_s: float) -> int:
@@ -289,13 +290,10 @@ class _Workers:
 
     __slots__ = ("_busy_until", "_end_s", "_free_at", "_ids", "idle", "latency_s")
 
-    def __init__(self, servers: Sequence[Server], state: QueueState) -> None:
-        ordered = sorted(servers, key=lambda server: server.server_id)
+    def __init__(self, ordered: Sequence[Server], state: QueueState) -> None:
         self._ids = [server.server_id for server in ordered]
-        if len(set(self._ids)) < len(ordered):
-            raise ValueError(f"server ids must differ within a tenant, got {self._ids}")
         self._end_s = [server.end_s for server in ordered]
-        self.latency_s = [_latency_table(server.latency, server.batch_limit) for server in ordered]
+        self.latency_s = [latency_table(server.latency, server.batch_limit) for server in ordered]
         known = state.busy_until
         self._busy_until = {rank: known[name] for rank, name in enumerate(self._ids) if name in known}
         self._free_at = [  # a server that joins late cannot act in the past, hence now_s
@@ -378,22 +376,9 @@ class _Batches:
 
 
 @lru_cache(maxsize=4096)
-def _latency_table(latency: LatencyCurve, batch_limit: int) -> tuple[float, ...]:
+def latency_table(latency: LatencyCurve, batch_limit: int) -> tuple[float, ...]:
     """Seconds by batch size 0 … ``batch_limit`` (0 is never asked for)."""
     table = (0.0, *(latency.at(batch) for batch in range(1, batch_limit + 1)))
     if not all(0 < latency_s < math.inf for latency_s in table[1:]):
         raise ValueError(f"latencies up to batch {batch_limit} must be finite and above 0, got {table[1:]}")
     return table
-
-
-@lru_cache(maxsize=256)
-def _jitter_factors(jitter: ServiceJitter, tenant: str, block: int) -> tuple[float, ...]:
-    """The factors of one block of batches."""
-    generator = _generator(jitter.seed, tenant, f"service jitter {block}")
-    return tuple(generator.lognormal(-(jitter.sigma**2) / 2, jitter.sigma, _JITTER_BLOCK).tolist())
-
-
-def _generator(seed: int, tenant: str, purpose: str) -> np.random.Generator:
-    """Random numbers fixed by the three, and unrelated between any two different triples."""
-    digest = hashlib.sha256(repr((seed, tenant, purpose)).encode()).digest()
-    return np.random.default_rng(int.from_bytes(digest, "big"))

@@ -10,16 +10,8 @@ import numpy as np
 import pytest
 
 from workloads.latency import LatencyCurve
-from workloads.serving import (
-    AccuracyTimeline,
-    Outcomes,
-    QueueState,
-    Requests,
-    Server,
-    ServiceJitter,
-    advance,
-    requests_of,
-)
+from workloads.luck import ServiceJitter
+from workloads.serving import AccuracyTimeline, Outcomes, QueueState, Requests, Server, advance, requests_of
 
 INF = math.inf
 TENANT = "bert"

@@ -10,21 +10,13 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from serving_cases import TENANT, joined, quarters, request_lists, server_lists
 
 from workloads.latency import LatencyCurve
-from workloads.serving import (
-    AccuracyTimeline,
-    Outcomes,
-    QueueState,
-    Requests,
-    Server,
-    ServiceJitter,
-    advance,
-    requests_of,
-)
+from workloads.luck import ServiceJitter
+from workloads.serving import AccuracyTimeline, Outcomes, QueueState, Requests, Server, advance, requests_of
 
 INF = math.inf
-TENANT = "bert"
 ALWAYS = AccuracyTimeline((0.0,), (1.0,))
 
 
@@ -41,11 +33,6 @@ def answers(
         state, piece = advance(requests, state, servers, accuracy, until_s, jitter)
         pieces.append(piece)
     return joined(pieces)
-
-
-def joined(pieces: Sequence[Outcomes]) -> Outcomes:
-    names = ("index", "answer_s", "in_time", "correct")
-    return Outcomes(*(np.concatenate([getattr(piece, name) for piece in pieces]) for name in names))
 
 
 def listed(outcomes: Outcomes) -> list[float | None]:
@@ -92,34 +79,6 @@ def one_by_one(
                 for waiting in batch:
                     answer[waiting.index] = free_at[first.server_id]
     return answer
-
-
-# Multiples of 1/4 are exact, so equal moments are equal, and ties are common.
-def quarters(low: int, high: int) -> st.SearchStrategy[float]:
-    return st.integers(low, high).map(lambda n: n / 4)
-
-
-@st.composite
-def curves(draw: st.DrawFn) -> LatencyCurve:
-    batches = sorted(draw(st.sets(st.integers(1, 6), min_size=1, max_size=3)))
-    latencies = draw(st.lists(quarters(1, 6), min_size=len(batches), max_size=len(batches)))
-    return LatencyCurve(tuple(batches), tuple(sorted(latencies)))
-
-
-@st.composite
-def server_lists(draw: st.DrawFn, max_size: int = 4) -> list[Server]:
-    servers = []
-    for number in range(draw(st.integers(0, max_size))):
-        ready_s = draw(quarters(0, 16))
-        end_s = draw(st.one_of(st.just(INF), quarters(0, 24).map(lambda lasts_s, r=ready_s: r + lasts_s)))
-        servers.append(Server(TENANT, f"s{number}", ready_s, end_s, draw(curves()), draw(st.integers(1, 6))))
-    return draw(st.permutations(servers))
-
-
-@st.composite
-def request_lists(draw: st.DrawFn) -> Requests:
-    times_s = sorted(draw(st.lists(quarters(0, 24), max_size=40)))
-    return requests_of(TENANT, draw(quarters(1, 10)), np.array(times_s), seed=draw(st.integers(0, 3)))
 
 
 CASES = settings(deadline=None, derandomize=True, max_examples=300)
