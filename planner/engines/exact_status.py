@@ -1,7 +1,7 @@
 """``paper``: a bound for any number of tenants that retrain, by pricing how long retrainings take.
 
 Split in two: all tenants' layouts, with every tenant's status (waiting, running on a profile, done at
-a level) free to change whenever it likes, as one longest path (``exact_status_kernel``); and for each
+a level) free to change whenever it likes, as one longest path; and for each
 tenant a schedule of its own, whose duration is right. Multipliers on (step, tenant, status) are what
 the path pays for a status and the schedule is paid for it; where both agree nothing is lost. What remains between
 this bound and the best plan is small, most often nothing, because layouts, change costs and room are
@@ -22,11 +22,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from planner.engines.exact_kernel import Floats
-from planner.engines.exact_sweep_kernel import Schedules, Sweep, sweep_back, sweep_forth
+from planner.engines.exact_sweep_kernel import sweep_back, sweep_forth
 from planner.engines.joint import Joint
 from planner.engines.schedule import RetrainingChoice, RetrainingChoices, choices_of
 from planner.engines.status_blocks import blocks_of
 from planner.engines.status_vectors import StatusVectors
+from planner.engines.sweep_arrays import Schedules, Sweep
 
 _ROUNDING = 1e-9
 """What is left out is below the known plan's value by more than this share of it."""

@@ -1,83 +1,206 @@
 """Compiled sweeps that lower the bound of ``exact_status``: paths and schedules are made to agree, step by step.
 
-For every step and actor, the best path and the best schedule are known for each status that the actor
+A path goes over (step, status of every tenant, joint state). A tenant that may retrain waits, runs on a
+profile, or is done at a level; a run may take any number of steps, and what durations cost is in the prices
+of statuses. Symbols as in ``sweep_arrays``.
+
+*Sweeps.* For every step and actor, the best path and the best schedule are known for each status that the actor
 may have there. Where they differ, a share of the difference is moved from one to the other; neither's
 best can rise by more than the other's falls, so no sweep raises the bound. Going forth, the paths
 up to a step have just been made anew and those after it are from the way back before; and the other
-way round.
-
-What cannot be part of a better plan than the known one is left out on the way: vectors in a step, and
+way round. What cannot be part of a better plan than the known one is left out on the way: vectors in a step, and
 schedules.
+
+*Steps.* What differs from vector to vector of a block is worked on side by side, a row at a time, which the
+compiler turns into vector instructions. Whoever changes in a step, the best of the groups of a subset of tenants
+comes from those of the subset without its highest tenant; and from there on to the states again, from the larger
+subset to the smaller, losses taken off on one of the two ways: a state's best over all subsets in about as many
+rows as there are groups.
+
+All that is compiled together stands in this one file: what is kept on disk is renewed when the file changes.
 
 Source: sequential reweighted message passing (Kolmogorov, "Convergent tree-reweighted message passing for
 energy minimization", 2006) with two trees: the chain of steps, and each actor's choice of a schedule.
-
-Symbols as in ``exact_status_kernel``; besides:
-
-===========  ==========================================================================
-A            actors: the tenants that may retrain
-X            statuses of an actor: running by profile, done by level, waiting (the last)
-columns      the status of each actor in each vector, ``(A, Σ)``
-way          a profile and an option of an actor, the actors' one after the other
-===========  ==========================================================================
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.engines.exact_kernel import Floats, compiled
-from planner.engines.exact_status_kernel import Blocks, pay, scratch_of, step, step_back
+from planner.engines.sweep_arrays import Blocks, Int64s, Schedules, Sweep
 
-Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
-class Schedules(NamedTuple):
-    """Every actor's schedules and what they are paid.
+@compiled
+def _scratch_of(blocks: Blocks) -> tuple[Floats, Floats, Floats]:
+    """Scratch for the steps: values, a block's groups by subset, and losses."""
+    n_states = n_most = 0
+    for block in range(len(blocks.members) - 1):
+        n_states = max(n_states, blocks.n_groups[block, 0])
+        n_most = max(n_most, blocks.members[block + 1] - blocks.members[block])
+    _, n_tenants, _, n_held = blocks.lost.shape
+    return (
+        np.empty(blocks.earned.shape[1]),
+        np.empty((blocks.n_groups.shape[1], n_states, n_most)),
+        np.empty((n_tenants, n_held, n_most)),
+    )
 
-    Attributes:
-        duration: Of each way in steps, ``(n_ways,)``.
-        running: The status while it runs.
-        done: The status from its end on.
-        bounds: The ways of actor a are ``bounds[a]`` … ``bounds[a + 1]``.
-        worth: By way and start; −inf where it is left out, ``(n_ways, n_steps)``.
-        left: Starts that are left of each way lie within ``left[way, 0]`` … ``left[way, 1]``, ``(n_ways, 2)``.
-        idle: What not retraining is paid; −inf where it is left out, ``(A,)``.
+
+@compiled
+def _losses(blocks: Blocks, s: int, live: Int64s, out: Floats) -> None:
+    """What a change costs in step s by tenant, what it holds then, and place among ``live``, ``(M, n_held, ≥ n)``."""
+    lost, levels = blocks.lost[s], blocks.levels
+    for m in range(lost.shape[0]):
+        for h in range(lost.shape[2]):
+            for i in range(len(live)):
+                out[m, h, i] = lost[m, levels[m, live[i]], h]
+
+
+@compiled
+def _highest(subset: int) -> int:
+    """The highest tenant of a subset."""
+    top = 0
+    while subset >> (top + 1):
+        top += 1
+    return top
+
+
+@compiled
+def _raise(best: Floats, c: int, to: int, other: int, source: int, n: int) -> None:
+    for i in range(n):
+        best[c, to, i] = max(best[c, to, i], best[other, source, i])
+
+
+@compiled
+def _raise_less(best: Floats, c: int, to: int, other: int, source: int, n: int, less: Floats) -> None:
+    for i in range(n):
+        best[c, to, i] = max(best[c, to, i], best[other, source, i] - less[i])
+
+
+@compiled
+def _change(blocks: Blocks, block: int, n: int, losses: Floats, is_back: bool, best: Floats) -> None:
+    """In ``best[0]``, ``(states, ≥ n)``: from what is held to what is held once anybody has changed; or back."""
+    raised, owned, bounds = blocks.raised, blocks.owned, blocks.raised_bounds[block]
+    n_groups, n_subsets = blocks.n_groups[block], blocks.n_groups.shape[1]
+    for c in range(1, n_subsets):
+        top = _highest(c)
+        below = c ^ (1 << top)
+        for g in range(n_groups[c]):
+            for i in range(n):
+                best[c, g, i] = -np.inf
+        for g in range(n_groups[below]):
+            at = bounds[c] + g
+            if is_back:
+                _raise_less(best, c, raised[at], below, g, n, losses[top, owned[at]])
+            else:
+                _raise(best, c, raised[at], below, g, n)
+    for c in range(n_subsets - 1, 0, -1):
+        top = _highest(c)
+        below = c ^ (1 << top)
+        for g in range(n_groups[below]):
+            at = bounds[c] + g
+            if is_back:
+                _raise(best, below, g, c, raised[at], n)
+            else:
+                _raise_less(best, below, g, c, raised[at], n, losses[top, owned[at]])
+
+
+@compiled
+def _all_changed(
+    blocks: Blocks, s: int, is_live: Bools, is_back: bool, values: Floats, best: Floats, losses: Floats
+) -> None:
+    """``_change`` in step s for all vectors that are live; ``values`` of the others are −inf and stay so."""
+    for block in range(len(blocks.members) - 1):
+        first = blocks.members[block]
+        n = blocks.members[block + 1] - first
+        live = np.flatnonzero(is_live[first : first + n])
+        if not len(live):
+            continue
+        _losses(blocks, s, live + first, losses)
+        for j in range(blocks.n_groups[block, 0]):
+            at = blocks.entries[block] + j * n
+            for i in range(len(live)):
+                best[0, j, i] = values[at + live[i]]
+        _change(blocks, block, len(live), losses, is_back, best)
+        for j in range(blocks.n_groups[block, 0]):
+            at = blocks.entries[block] + j * n
+            for i in range(len(live)):
+                values[at + live[i]] = best[0, j, i]
+
+
+@compiled
+def _pay(blocks: Blocks, prices: Floats, values: Floats) -> None:
+    """Take each vector's price, ``(Σ,)``, off its entries."""
+    for block in range(len(blocks.members) - 1):
+        first, begin = blocks.members[block], blocks.entries[block]
+        n = blocks.members[block + 1] - first
+        for j in range(blocks.n_groups[block, 0]):
+            for i in range(n):
+                values[begin + j * n + i] -= prices[first + i]
+
+
+@compiled
+def _step(
+    blocks: Blocks, s: int, prices: Floats, before: Floats, scratch: tuple[Floats, Floats, Floats], out: Floats
+) -> None:
+    """The values of step s, its prices paid, from those of the step before; −inf where nothing leads.
+
+    ``prices`` are those of the steps from s − 1 on, ``(≥ 2, Σ)``; ∞ where a vector is not possible.
     """
+    earned, best, losses = scratch
+    ends, starts, end_entries, start_entries = blocks.ends, blocks.starts, blocks.end_entries, blocks.start_entries
+    is_live, is_possible = np.isfinite(prices[0]), np.isfinite(prices[1])
+    earned[:] = before
+    for e in range(len(ends)):
+        if is_live[ends[e, 1]]:
+            is_live[ends[e, 0]] = True
+            for i in range(blocks.end_bounds[e], blocks.end_bounds[e + 1]):
+                to, source = end_entries[i]
+                earned[to] = max(earned[to], earned[source])
+    _all_changed(blocks, s, is_live, False, earned, best, losses)
+    earned += blocks.earned[s]
+    out[:] = earned
+    # Starting changes no level, so that what is earned on the way does not depend on who starts.
+    for e in range(len(starts)):
+        if is_possible[starts[e, 0]] and is_live[starts[e, 1]]:
+            for i in range(blocks.start_bounds[e], blocks.start_bounds[e + 1]):
+                to, source = start_entries[i]
+                out[to] = max(out[to], earned[source])
+    _pay(blocks, prices[1], out)
 
-    duration: Int64s
-    running: Int64s
-    done: Int64s
-    bounds: Int64s
-    worth: Floats
-    left: Int64s
-    idle: Floats
 
+@compiled
+def _step_back(
+    blocks: Blocks, s: int, prices: Floats, after: Floats, scratch: tuple[Floats, Floats, Floats], out: Floats
+) -> None:
+    """The best of the steps from s on by what is held in the step before, from ``after``, that of the steps after s.
 
-class Sweep(NamedTuple):
-    """What a sweep works on; it changes what schedules are paid, and the last three.
-
-    Attributes:
-        blocks: What paths go along.
-        columns: ``(A, Σ)``.
-        n_statuses: X.
-        schedules: Of all actors.
-        prices: What a path pays for a vector, which is what schedules are paid for its statuses; ∞ where it is
-            left out, ``(n_steps, Σ)``.
-        forth: Best of the steps up to each, by entry, ``(n_steps, n_entries)``.
-        back: Best of the steps after each, likewise.
+    ``prices`` as in ``step``; −inf where nothing leads on.
     """
-
-    blocks: Blocks
-    columns: Int64s
-    n_statuses: int
-    schedules: Schedules
-    prices: Floats
-    forth: Floats
-    back: Floats
+    earned, best, losses = scratch
+    ends, starts, end_entries, start_entries = blocks.ends, blocks.starts, blocks.end_entries, blocks.start_entries
+    is_possible = np.isfinite(prices[1])
+    is_live = is_possible.copy()  # what leads to a possible one joins them
+    earned[:] = after
+    earned += blocks.earned[s]
+    _pay(blocks, prices[1], earned)
+    out[:] = earned
+    for e in range(len(starts)):
+        if is_possible[starts[e, 0]]:
+            is_live[starts[e, 1]] = True
+            for i in range(blocks.start_bounds[e], blocks.start_bounds[e + 1]):
+                to, source = start_entries[i]
+                out[source] = max(out[source], earned[to])
+    _all_changed(blocks, s, is_live, True, out, best, losses)
+    for e in range(len(ends) - 1, -1, -1):
+        if is_live[ends[e, 0]]:
+            is_live[ends[e, 1]] = True
+            for i in range(blocks.end_bounds[e], blocks.end_bounds[e + 1]):
+                to, source = end_entries[i]
+                out[source] = max(out[source], out[to])
 
 
 @compiled
@@ -205,21 +328,21 @@ def _visit(sweep: Sweep, s: int, share: float, floor: float, tops: Floats, more:
     _agree(sweep, s, share, tops, more)
     _leave_out(sweep, s, floor, tops, more)
     sweep.prices[s] += more
-    pay(blocks, more, sweep.forth[s])
+    _pay(blocks, more, sweep.forth[s])
 
 
 @compiled
 def sweep_forth(sweep: Sweep, share: float, floor: float) -> None:
     """From the first step to the last."""
     blocks, prices, forth = sweep.blocks, sweep.prices, sweep.forth
-    scratch = scratch_of(blocks)
+    scratch = _scratch_of(blocks)
     tops, more = np.empty(prices.shape[1]), np.empty(prices.shape[1])
     for s in range(len(prices)):
         if s == 0:
             forth[0] = blocks.opening
-            pay(blocks, prices[0], forth[0])
+            _pay(blocks, prices[0], forth[0])
         else:
-            step(blocks, s, prices[s - 1 :], forth[s - 1], scratch, forth[s])
+            _step(blocks, s, prices[s - 1 :], forth[s - 1], scratch, forth[s])
         _visit(sweep, s, share, floor, tops, more)
 
 
@@ -227,11 +350,11 @@ def sweep_forth(sweep: Sweep, share: float, floor: float) -> None:
 def sweep_back(sweep: Sweep, share: float, floor: float) -> float:
     """From the last step to the first, after ``sweep_forth``; what the best path earns net of prices then."""
     blocks, prices, back = sweep.blocks, sweep.prices, sweep.back
-    scratch = scratch_of(blocks)
+    scratch = _scratch_of(blocks)
     tops, more = np.empty(prices.shape[1]), np.empty(prices.shape[1])
     back[-1] = 0.0
     for s in range(len(prices) - 1, -1, -1):
         if s + 1 < len(prices):
-            step_back(blocks, s + 1, prices[s:], back[s + 1], scratch, back[s])
+            _step_back(blocks, s + 1, prices[s:], back[s + 1], scratch, back[s])
         _visit(sweep, s, share, floor, tops, more)
     return float((sweep.forth[0] + back[0]).max())

@@ -1,4 +1,4 @@
-"""``paper``: the arrays along which ``exact_status_kernel`` goes, made once for a problem."""
+"""``paper``: the arrays along which ``exact_sweep_kernel`` goes, made once for a problem."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.engines.exact_kernel import Floats, Ints
-from planner.engines.exact_status_kernel import Blocks
 from planner.engines.joint import Joint
 from planner.engines.status_vectors import StatusVectors
+from planner.engines.sweep_arrays import Blocks
 
 _Int64s = NDArray[np.int64]
 
