@@ -24,9 +24,9 @@ from planner.problem import (
 from planner.replan import remaining_problem
 from workloads.arrivals import Span, mean_rps
 from workloads.operating_point import operating_points
-from workloads.profiles import shipped_profiles
 from workloads.retraining_time import retraining_times_s
 from workloads.scaling import Scale, scaled_arrivals
+from workloads.shipped_profiles import shipped_profiles
 from workloads.tenants import most_instances
 from workloads.trace_file import shipped_trace
 from workloads.worker_start import default_worker_start

@@ -49,7 +49,10 @@ class DriverCall:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A task that got an instance: its slices are taken from ``begin_s``; it serves, or trains, from ``ready_s``."""
+    """A task that got an instance: its slices are taken from ``begin_s``; it serves, or trains, from ``ready_s``.
+
+    The last ``library_s`` + ``model_s`` seconds before ``ready_s`` its worker loaded libraries, then the model.
+    """
 
     instance_id: str
     placement: Placement
@@ -58,6 +61,8 @@ class Started:
     ready_s: float
     late_s: float
     finish_s: float | None
+    library_s: float = 0.0
+    model_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,14 +218,17 @@ class Applier:
         finish_s: float | None = None
         match owner.task:
             case Task.INFERENCE:
+                start_up = tenant.worker_start
                 servers = _servers_of(tenant, placement, instance_id, ready_s)
             case Task.RETRAINING:
+                start_up = tenant.trainer_start
                 finish_s = ready_s + tenant.retraining_time_s[placement.profile.name]
             case _:
                 assert_never(owner.task)
         self._live[placement] = _Live(instance_id, claim.instance, owner, servers, finish_s)
         late_s = max(0.0, ready_s - promised_s)
-        return Started(instance_id, placement, owner, claim.taken_s, ready_s, late_s, finish_s)
+        phases_s = start_up.phases_s(ready_s - claim.free_s)
+        return Started(instance_id, placement, owner, claim.taken_s, ready_s, late_s, finish_s, *phases_s)
 
 
 def _servers_of(tenant: Tenant, placement: Placement, instance_id: str, ready_s: float) -> tuple[Server, ...]:

@@ -29,10 +29,13 @@ from migrator.errors import ConfigError, ConfigSloError
 from migrator.sim_workers import SimWorkers
 from workloads.arrivals import PoissonSource, Source, Span, mean_rps
 from workloads.errors import UnmetSloError, WorkloadError
+from workloads.launch_free import launch_free
 from workloads.operating_point import highest_capability_rps, operating_points
-from workloads.profiles import ServiceProfiles, read_profiles, shipped_profiles
+from workloads.profiles import ServiceProfiles, read_profiles
 from workloads.retraining_time import retraining_times_s
 from workloads.scaling import Arrivals, Scale, ScaleMethod, scaled_arrivals
+from workloads.servegen import RATE_WINDOW_S, SERVEGEN_TRACE, servegen_piece
+from workloads.shipped_profiles import shipped_profiles
 from workloads.tenants import Tenant, WindowAccuracy
 from workloads.trace_file import TraceFormat, find_trace
 from workloads.worker_start import WorkerStart, default_worker_start
@@ -132,6 +135,8 @@ def assemble(config: Config, origin: str) -> Setting:
     gpu = gpu_model(config.gpu.model)
     with _naming(f"{origin}: profiles"):
         profiles = shipped_profiles() if config.profiles is None else read_profiles(Path(config.profiles))
+        if config.profile_variant == "launch-free":
+            profiles = launch_free(profiles)
     parts = []
     for tenant in config.tenants:
         with _naming(f"{origin}: tenants.{tenant.name}"):
@@ -179,7 +184,7 @@ def _tenant_setting(
 ) -> _TenantSetting:
     tenant = _tenant(config, entry, gpu, profiles)
     most_rps = highest_capability_rps(gpu, tenant.operating_points.values())
-    source, span = _source(entry), _span(config, entry)
+    source, span = _source(config, entry)
     scale = Scale(
         method=ScaleMethod(entry.arrivals.scale.method),
         factor=_factor(config, entry, most_rps, mean_rps(source, span)),
@@ -187,8 +192,9 @@ def _tenant_setting(
     )
     arrivals = scaled_arrivals(source, scale, span, seed=config.seed, tenant=entry.name)
     if arrivals.history_counts.size < config.forecast.history_s:
+        offset_s = _span(config, entry).offset_s
         raise ConfigError(
-            f"{origin}: tenants.{entry.name}.arrivals.offset_s is {span.offset_s}; the forecaster needs "
+            f"{origin}: tenants.{entry.name}.arrivals.offset_s is {offset_s}; the forecaster needs "
             f"forecast.history_s = {config.forecast.history_s:g} s of the trace before it (or loop: true)"
         )
     return _TenantSetting(_with_factor(entry, scale.factor), tenant, arrivals, float(arrivals.counts.mean()) / most_rps)
@@ -225,14 +231,18 @@ def _start_up(config: Config, default: WorkerStart, base_s: float | None) -> Wor
     jitter = config.simulation.start_jitter
     if base_s is None:
         return replace(default, jitter=jitter)
-    return replace(default, base_s=base_s, jitter=jitter, source="config")
+    return replace(default.lasting(base_s, "config"), jitter=jitter)
 
 
-def _source(entry: TenantConfig) -> Source:
+def _source(config: Config, entry: TenantConfig) -> tuple[Source, Span]:
+    """Where the tenant's requests come from, and the part of it that the run uses."""
+    span = _span(config, entry)
     if entry.arrivals.trace is None:
-        return PoissonSource(entry.arrivals.rate_rps or 0.0)
+        return PoissonSource(entry.arrivals.rate_rps or 0.0), span
+    if entry.arrivals.trace == SERVEGEN_TRACE:
+        return servegen_piece(span, config.seed, margin_s=max(RATE_WINDOW_S, entry.arrivals.scale.smooth_s))
     trace_format = None if entry.arrivals.format is None else TraceFormat(entry.arrivals.format)
-    return find_trace(entry.arrivals.trace, Path(), trace_format)
+    return find_trace(entry.arrivals.trace, Path(), trace_format), span
 
 
 def _span(config: Config, entry: TenantConfig) -> Span:

@@ -25,8 +25,18 @@ from planner.document import Text, read_document, without_classes
 MAX_TENANTS = 6
 """As in ``planner.problem``; repeated here so that reading a config needs no numpy. A test holds them equal."""
 
-SHIPPED_TRACES = ("azure-conv", "azure-code")
-"""As in ``workloads.trace_file``, for the same reason, and held equal by the same test."""
+SHIPPED_TRACES = (
+    "azure-conv",
+    "azure-code",
+    "apollo",
+    "disb-resnet152",
+    "disb-densenet201",
+    "disb-vgg19",
+    "disb-inceptionv3",
+    "disb-distilbert",
+    "alibaba-servegen",
+)
+"""As in ``workloads.trace_file`` and ``workloads.servegen``, for the same reason, and held equal by the same test."""
 
 # Limits far above any use: what exceeds them is a slip, and would fail later with less to say.
 Positive = Annotated[float, Field(gt=0, le=1e6)]
@@ -177,6 +187,7 @@ class Config(Section):
     windows: Count = 4
     load: Positive | None = None
     profiles: Text | None = None
+    profile_variant: Literal["recorded", "launch-free"] = "recorded"
     forecast: ForecastConfig = ForecastConfig()
     planner: PlannerConfig = PlannerConfig()
     simulation: SimulationConfig = SimulationConfig()

@@ -18,6 +18,7 @@ from migrator.serving_run import SettledWindow
 from planner.plan import MigPlan
 from planner.plan_file import plan_to_json
 from planner.problem import Owner
+from workloads.operating_point import OperatingPoint
 from workloads.scaling import Arrivals
 from workloads.tally import SecondCounts
 from workloads.tenants import Tenant
@@ -53,6 +54,7 @@ def run_started(setting: Setting) -> Json:
         "windows": config.windows,
         "forecaster": setting.forecaster_name,
         "profiles": setting.profiles_name,
+        "profile_variant": config.profile_variant,
         "tenants": [_tenant(tenant, arrivals, load) for tenant, arrivals, load in parts],
     }
 
@@ -71,12 +73,22 @@ def _tenant(tenant: Tenant, arrivals: Arrivals, load: float) -> Json:
         },
         "dispersion_before": round(arrivals.dispersion_before, RATE_DIGITS),
         "dispersion_after": round(arrivals.dispersion_after, RATE_DIGITS),
-        "operating_points": {
-            name: {"batch": point.batch, "processes": point.processes, "rate_rps": round(point.rate_rps, RATE_DIGITS)}
-            for name, point in tenant.operating_points.items()
-        },
+        "operating_points": {name: _operating_point(point) for name, point in tenant.operating_points.items()},
         "retraining_s": {name: round(seconds, RATE_DIGITS) for name, seconds in tenant.retraining_time_s.items()},
-        "worker_start": {"seconds": tenant.worker_start.base_s, "source": tenant.worker_start.source},
+        "worker_start": {
+            "seconds": tenant.worker_start.base_s,
+            "library_s": tenant.worker_start.library_s,
+            "source": tenant.worker_start.source,
+        },
+    }
+
+
+def _operating_point(point: OperatingPoint) -> Json:
+    return {
+        "batch": point.batch,
+        "processes": point.processes,
+        "rate_rps": round(point.rate_rps, RATE_DIGITS),
+        "derived": point.derived,
     }
 
 
@@ -154,7 +166,13 @@ def _stopped(item: Stopped) -> Json:
 
 
 def _started(item: Started) -> Json:
-    moments = {"begin_s": item.begin_s, "ready_s": item.ready_s, "late_ready_s": item.late_s}
+    moments = {
+        "begin_s": item.begin_s,
+        "ready_s": item.ready_s,
+        "late_ready_s": item.late_s,
+        "library_s": item.library_s,
+        "model_s": item.model_s,
+    }
     finish_s = None if item.finish_s is None else _moment(item.finish_s)
     return {**_instance(item), **{key: _moment(at_s) for key, at_s in moments.items()}, "finish_s": finish_s}
 

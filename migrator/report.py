@@ -10,6 +10,7 @@ from typing import Any
 
 from migrator.errors import LogError
 from migrator.runlog import Event, ReadLog
+from migrator.start_ups import StartUps, start_ups_of
 from workloads.tally import Totals, latency_percentile_ms, merge_histograms
 
 
@@ -68,6 +69,7 @@ class Report:
         tenants: Totals by tenant over the settled windows.
         total: Over all tenants and settled windows; ``None`` when there are none.
         ending: ``finished``, ``interrupted`` or ``torn``: how the log ends.
+        start_ups: What its changes took, by tenant and phase.
     """
 
     header: Event
@@ -75,6 +77,7 @@ class Report:
     tenants: Mapping[str, Figures]
     total: Figures | None
     ending: str
+    start_ups: StartUps
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,7 @@ def _report_of(log: ReadLog) -> Report:
         tenants={name: _figures(own_parts) for name, own_parts in parts.items() if own_parts},
         total=_figures(every) if every else None,
         ending=_ending(log),
+        start_ups=start_ups_of(changes),
     )
 
 

@@ -92,12 +92,14 @@ class Sweep:
         forecast: Where the planned arrivals come from.
         grid: What was varied.
         outcomes: One for each of its points, in its order.
+        notes: What of the config's traces and profiles is not as recorded.
     """
 
     name: str
     forecast: str
     grid: Grid
     outcomes: tuple[Outcome, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def best(self) -> Outcome | None:

@@ -35,6 +35,7 @@ class OperatingPoint:
         rate_rps: Capability: requests a second of the whole instance, all processes together.
         batch_latency_s: Seconds for a full batch on one process, its siblings running.
         latency: The same for smaller batches, all measured ones up to ``batch``.
+        derived: From what the figures were computed; empty where all of them were measured.
     """
 
     profile: str
@@ -43,6 +44,7 @@ class OperatingPoint:
     rate_rps: float
     batch_latency_s: float
     latency: LatencyCurve
+    derived: str = ""
 
     @property
     def smallest_slo_s(self) -> float:
@@ -118,13 +120,17 @@ def _chosen_rows(
 
 
 def _point(profiles: ServiceProfiles, row: ServiceRow) -> OperatingPoint:
-    measured = sorted(
-        (other.batch, other.latency_s)
-        for other in profiles.of(row.gpu, row.model)
-        if other.profile == row.profile and other.processes == row.processes and other.batch <= row.batch
+    up_to_it = sorted(
+        (
+            other
+            for other in profiles.of(row.gpu, row.model)
+            if other.profile == row.profile and other.processes == row.processes and other.batch <= row.batch
+        ),
+        key=lambda other: other.batch,
     )
-    curve = LatencyCurve(tuple(batch for batch, _ in measured), tuple(latency_s for _, latency_s in measured))
-    return OperatingPoint(row.profile, row.batch, row.processes, row.throughput_rps, row.latency_s, curve)
+    curve = LatencyCurve(tuple(r.batch for r in up_to_it), tuple(r.latency_s for r in up_to_it))
+    derived = " and ".join(dict.fromkeys(r.derived for r in up_to_it if r.derived))
+    return OperatingPoint(row.profile, row.batch, row.processes, row.throughput_rps, row.latency_s, curve, derived)
 
 
 def _unmet(profiles: ServiceProfiles, fastest: ServiceRow, slo_s: float) -> str:

@@ -7,6 +7,7 @@ A table is a CSV file with the columns of ``COLUMNS``:
   instance.
 * ``latency_ms``: one batch on one process while its sibling processes run.
 * ``throughput_rps``: requests a second of the whole instance, all its processes together.
+* ``derived``, which may be left out: from what the row was computed; empty where it was measured.
 
 A combination without a row was not measured, or did not run: nothing is placed there.
 """
@@ -20,8 +21,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache, cached_property
-from importlib.resources import files
+from functools import cached_property
 from pathlib import Path
 
 from executor.catalogue import gpu_model
@@ -29,7 +29,7 @@ from executor.errors import ExecutorError
 from workloads.errors import ProfileTableError
 
 COLUMNS = ("source", "gpu", "model", "profile", "batch", "processes", "latency_ms", "throughput_rps")
-_SHIPPED = "parvagpu.csv"
+_OPTIONAL = "derived"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,7 @@ class ServiceRow:
         processes: Processes in the instance, ≥ 1.
         latency_s: Seconds for one batch on one process, its siblings running, > 0.
         throughput_rps: Requests a second of the whole instance, > 0.
+        derived: From what it was computed; empty where it was measured.
     """
 
     source: str
@@ -55,6 +56,7 @@ class ServiceRow:
     processes: int
     latency_s: float
     throughput_rps: float
+    derived: str = ""
 
     @property
     def key(self) -> tuple[str, str, str, int, int]:
@@ -121,12 +123,6 @@ class ServiceProfiles:
         return self._by_gpu[gpu][model]
 
 
-@cache
-def shipped_profiles() -> ServiceProfiles:
-    """The shipped table: ParvaGPU's measurements on an A100-80GB."""
-    return _parse(_SHIPPED, (files("workloads.data") / _SHIPPED).read_text("utf-8"))
-
-
 def read_profiles(path: Path) -> ServiceProfiles:
     """The table in the user's own file.
 
@@ -139,10 +135,15 @@ def read_profiles(path: Path) -> ServiceProfiles:
         raise ProfileTableError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise ProfileTableError(f"{path}: not a text file: {error.reason} at byte {error.start}") from None
-    return _parse(str(path), text)
+    return parse_profiles(str(path), text)
 
 
-def _parse(name: str, text: str) -> ServiceProfiles:
+def parse_profiles(name: str, text: str) -> ServiceProfiles:
+    """The table that the text writes; ``name`` stands for it in messages.
+
+    Raises:
+        ProfileTableError: A malformed row; names line, column, value and what is allowed.
+    """
     first_line: dict[tuple[str, str, str, int, int], int] = {}
     rows = []
     for where, cells in _cells(name, text):
@@ -168,15 +169,15 @@ def _cells(name: str, text: str) -> Iterator[tuple[_Where, dict[str, str]]]:
     reader = csv.reader(io.StringIO(text), strict=True)
     try:
         header = [cell.strip() for cell in next(reader, [])]
-        if tuple(header) != COLUMNS:
+        if tuple(header) not in (COLUMNS, (*COLUMNS, _OPTIONAL)):
             raise ProfileTableError(f"{name} line 1: the header is {','.join(header)!r}; {','.join(COLUMNS)} is needed")
         for cells in reader:
             if not cells:
                 continue
             where = _Where(name, reader.line_num)
-            if len(cells) != len(COLUMNS):
-                raise ProfileTableError(f"{where}: {len(cells)} cells; the {len(COLUMNS)} of the header are needed")
-            yield where, dict(zip(COLUMNS, map(str.strip, cells), strict=True))
+            if len(cells) != len(header):
+                raise ProfileTableError(f"{where}: {len(cells)} cells; the {len(header)} of the header are needed")
+            yield where, dict(zip(header, map(str.strip, cells), strict=True))
     except csv.Error as error:
         raise ProfileTableError(f"{name} line {reader.line_num}: not CSV: {error}") from None
 
@@ -195,6 +196,7 @@ def _row(where: _Where, cells: dict[str, str]) -> ServiceRow:
         processes=_count(where, "processes", cells["processes"]),
         latency_s=_positive(where, "latency_ms", cells["latency_ms"]) / 1000,
         throughput_rps=_positive(where, "throughput_rps", cells["throughput_rps"]),
+        derived=cells.get(_OPTIONAL, ""),
     )
 
 

@@ -33,11 +33,21 @@ import numpy as np
 
 from workloads.arrivals import MAX_RATE_RPS, Trace, seconds_of_times
 from workloads.errors import TraceError
+from workloads.servegen import SERVEGEN_TRACE
 
 MAX_SPAN_S = 366 * 86_400
 """Longest trace. A longer one is a wrong unit (milliseconds) or a wrong line."""
 
-_SHIPPED = {"azure-conv": "azure_llm_2023_conv_times.csv.gz", "azure-code": "azure_llm_2023_code_times.csv.gz"}
+_SHIPPED = {
+    "azure-conv": "azure_llm_2023_conv_times.csv.gz",
+    "azure-code": "azure_llm_2023_code_times.csv.gz",
+    "apollo": "apollo_times.csv.gz",
+    "disb-resnet152": "disb_resnet152_times.csv.gz",
+    "disb-densenet201": "disb_densenet201_times.csv.gz",
+    "disb-vgg19": "disb_vgg19_times.csv.gz",
+    "disb-inceptionv3": "disb_inceptionv3_times.csv.gz",
+    "disb-distilbert": "disb_distilbert_times.csv.gz",
+}
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -76,8 +86,9 @@ def read_trace(path: Path, trace_format: TraceFormat | None = None) -> Trace:
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
-        nearest = get_close_matches(str(path), _SHIPPED, n=1)
-        hint = f"; did you mean {nearest[0]}?" if nearest else f"; shipped traces: {', '.join(_SHIPPED)}"
+        known = (*_SHIPPED, SERVEGEN_TRACE)
+        nearest = get_close_matches(path.name, known, n=1)
+        hint = f"; did you mean {nearest[0]}?" if nearest else f"; shipped traces: {', '.join(known)}"
         raise TraceError(f"{path}: no such trace file{hint}") from None
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None

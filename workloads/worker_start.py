@@ -1,10 +1,15 @@
-"""How long a worker takes from its start until it serves: process, CUDA context, libraries, weights."""
+"""How long a worker takes from its start until it serves, in two phases: loading libraries, loading the model.
+
+The paper (Figure 5) tells four phases of a change apart: instance destruction, instance initialisation,
+library load, model load. The first two are driver calls and belong to the GPU (``executor``); the last
+two happen in the worker and are told apart here.
+"""
 
 from __future__ import annotations
 
 import csv
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
@@ -26,21 +31,38 @@ class WorkerStart:
             time, ≥ 0.
         jitter: Sigma of the lognormal factor around the planned time, ≥ 0; with 0 starts are exact.
         source: Who measured it.
+        library_s: The part of ``base_s`` that loads libraries; the rest loads the model.
 
     Raises:
-        WorkloadError: A figure is not a finite number ≥ 0.
+        WorkloadError: A figure is not a finite number ≥ 0, or ``library_s`` exceeds ``base_s``.
     """
 
     base_s: float
     slowdown_per_other: float = 0.0
     jitter: float = 0.0
     source: str = "config"
+    library_s: float = 0.0
 
     def __post_init__(self) -> None:
-        figures = {"base_s": self.base_s, "slowdown_per_other": self.slowdown_per_other, "jitter": self.jitter}
+        keys = ("base_s", "slowdown_per_other", "jitter", "library_s")
+        figures = {key: getattr(self, key) for key in keys}
         for key, value in figures.items():
             if not (math.isfinite(value) and value >= 0):
                 raise WorkloadError(f"worker_start.{key} is {value}; a finite number ≥ 0 is needed")
+        if self.library_s > self.base_s:
+            raise WorkloadError(
+                f"worker_start.library_s is {self.library_s}; at most base_s, {self.base_s}, is allowed"
+            )
+
+    def lasting(self, base_s: float, source: str) -> WorkerStart:
+        """The same start-up with another length, divided into its phases in the same proportion."""
+        library_s, _ = self.phases_s(base_s)
+        return replace(self, base_s=base_s, library_s=library_s, source=source)
+
+    def phases_s(self, start_s: float) -> tuple[float, float]:
+        """``(library load, model load)`` of a start that took ``start_s``: each stretched alike."""
+        library_s = start_s * self.library_s / self.base_s if self.base_s > 0 else 0.0
+        return library_s, start_s - library_s
 
     def planned_s(self, n_at_once: int) -> float:
         """Seconds when ``n_at_once`` ≥ 1 workers start together, this one included, without jitter."""
@@ -67,7 +89,10 @@ def _shipped() -> dict[str, WorkerStart]:
     text = (files("workloads.data") / _SHIPPED).read_text("utf-8")
     return {
         row["model"]: WorkerStart(
-            base_s=float(row["start_s"]), slowdown_per_other=float(row["slowdown_per_other"]), source=row["source"]
+            base_s=float(row["library_s"]) + float(row["model_s"]),
+            slowdown_per_other=float(row["slowdown_per_other"]),
+            source=row["source"],
+            library_s=float(row["library_s"]),
         )
         for row in csv.DictReader(text.splitlines())
     }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from migrator.assembly import assemble
+from migrator.assembly import Setting, assemble
 from migrator.config import read_config
 from migrator.console import output, print_json, progress, warn
 from migrator.errors import InfeasibleError, MigratorError
@@ -17,6 +17,7 @@ from migrator.planning import Solving, plan_through, require_plan
 from migrator.reporters.explain_json import explanation_to_json
 from migrator.reporters.explain_text import print_explanation
 from migrator.reporters.plan_text import Floor, print_plan
+from migrator.reporters.provenance import SYNTHETIC, derived_profiles
 from planner.budget import Budget
 from planner.explain import Explanation, explain
 from planner.options import EngineOptions
@@ -121,7 +122,7 @@ def plan_config_command(config_path: Path, *, window: int, asked: Asked, shown: 
     with progress().status(f"planning windows 0 to {window}"):
         planned = plan_through(setting, window, solving if asked.is_anything else None)[-1]
     _check_step(shown, planned.problem.n_steps, config_path)
-    _show(planned.problem, planned.plan, shown)
+    _show(planned.problem, planned.plan, shown, notes=_provenance(setting))
     require_plan(planned)
 
 
@@ -155,7 +156,7 @@ def plan_problem_command(
     with progress().status("solving"):
         budget = Budget(time_limit_s=asked.time_limit_s)
         plan = solve(problem, engine=asked.engine, budget=budget, initial=initial, options=asked.options)
-    _show(problem, plan, shown, measured)
+    _show(problem, plan, shown, measured, () if measured is None else (("overhead", measured.told),))
     if not plan.status.has_plan:
         reason = plan.infeasibility or f"engine {plan.engine} found no plan; that does not prove that there is none"
         raise InfeasibleError(f"{problem_path}: {reason}")
@@ -180,7 +181,27 @@ def _check_step(shown: Shown, n_steps: int, origin: Path) -> None:
         raise MigratorError(f"--explain is {shown.explain_step}; {origin} has steps 0 to {n_steps - 1}")
 
 
-def _show(problem: Problem, plan: MigPlan, shown: Shown, measured: Measured | None = None) -> None:
+def _provenance(setting: Setting) -> tuple[tuple[str, str], ...]:
+    """What of the tenants' traces and profiles was not measured."""
+    notes = []
+    if setting.config.profile_variant != "recorded":
+        notes.append(("profiles", f"{setting.config.profile_variant}, no longer as recorded"))
+    for tenant, arrivals in zip(setting.tenants, setting.arrivals, strict=True):
+        if SYNTHETIC in arrivals.source:
+            notes.append(("trace", f"{tenant.name}: {arrivals.source}"))
+        derived = derived_profiles({name: point.derived for name, point in tenant.operating_points.items()})
+        if derived:
+            notes.append(("derived", f"{tenant.name}: {derived}"))
+    return tuple(notes)
+
+
+def _show(
+    problem: Problem,
+    plan: MigPlan,
+    shown: Shown,
+    measured: Measured | None = None,
+    notes: Sequence[tuple[str, str]] = (),
+) -> None:
     if shown.out is not None:
         write_output("--out", shown.out, json.dumps(plan_to_json(plan), indent=2, allow_nan=False))
     explanation = None
@@ -192,7 +213,6 @@ def _show(problem: Problem, plan: MigPlan, shown: Shown, measured: Measured | No
         return
     verification = verify(problem, plan) if plan.status.has_plan else None
     floors = _floors(problem, plan) if shown.floors and plan.status.has_plan else ()
-    notes = () if measured is None else (("overhead", measured.told),)
     print_plan(problem, plan, verification, output(), floors=floors, notes=notes, all_changes=shown.changes)
     if explanation is not None:
         print_explanation(explanation, output())

@@ -19,6 +19,7 @@ from migrator.reporters.whatif_live import GridView
 from migrator.reporters.whatif_plot import require_plotly, sweep_to_html
 from migrator.reporters.whatif_text import print_sweep
 from migrator.whatif import Outcome, Sweep, outcome_of
+from workloads.servegen import SERVEGEN_LABEL, SERVEGEN_TRACE
 
 
 def whatif_command(
@@ -46,7 +47,7 @@ def whatif_command(
         config = config.model_copy(update={"forecast": config.forecast.model_copy(update={"method": "known"})})
     cases = cases_of(grid, config, str(config_path), time_limit_s)
     outcomes = _outcomes(cases, min(jobs or n_cores(), len(cases)))
-    sweep = Sweep(config.name, _forecast_name(config), grid, outcomes)
+    sweep = Sweep(config.name, _forecast_name(config), grid, outcomes, _notes(config))
     if as_json:
         print_json(sweep_to_json(sweep))
     else:
@@ -78,6 +79,15 @@ def _for_programs(sweep: Sweep, suffix: str) -> str:
 
 def _forecast_name(config: Config) -> str:
     return HINDSIGHT if config.forecast.method == "known" else config.forecast.method
+
+
+def _notes(config: Config) -> tuple[str, ...]:
+    """What of the config's traces and profiles is not as recorded."""
+    synthetic = [tenant.name for tenant in config.tenants if tenant.arrivals.trace == SERVEGEN_TRACE]
+    notes = [f"trace of {', '.join(synthetic)}: {SERVEGEN_LABEL}"] if synthetic else []
+    if config.profile_variant != "recorded":
+        notes.append(f"service profiles: {config.profile_variant}")
+    return tuple(notes)
 
 
 def _check_files(config_path: Path, out: Path | None, plot: Path | None) -> None:

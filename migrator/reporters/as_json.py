@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from migrator.report import Figures, Report, WindowReport
+from migrator.start_ups import Phase
 
 _DIGITS = 6
 
@@ -16,7 +19,12 @@ def report_to_json(report: Report) -> dict[str, object]:
         "windows": [_window(window) for window in report.windows],
         "tenants": {name: _figures(figures) for name, figures in report.tenants.items()},
         "total": None if report.total is None else _figures(report.total),
+        "start_ups": {name: _phases(phases) for name, phases in report.start_ups.items()},
     }
+
+
+def _phases(phases: Mapping[str, Phase]) -> dict[str, object]:
+    return {name: {"count": phase.count, "total_s": _rounded(phase.total_s)} for name, phase in phases.items()}
 
 
 def _window(window: WindowReport) -> dict[str, object]:

@@ -11,6 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from migrator.report import Figures, Report, WindowReport
+from migrator.reporters.provenance import derived_profiles
+from migrator.start_ups import PHASES, Phase
 
 _HEADINGS = (
     "win-\ndow",
@@ -44,6 +46,7 @@ def print_report(report: Report, console: Console) -> None:
     if report.total is not None:
         table.add_row(_TOTAL, _TOTAL, *_cells(report.total), style="bold")
     console.print(table)
+    _print_start_ups(report, console)
     _print_ending(report, console)
 
 
@@ -54,8 +57,13 @@ def _print_header(report: Report, console: Console) -> None:
         f"[bold]{escape(header['name'])}[/]: {simulated}{header['gpu']}, windows of {header['window_s']:g} s, steps of "
         f"{header['step_s']:g} s, seed {header['seed']}, forecast by {header['forecaster']}"
     )
+    if header.get("profile_variant", "recorded") != "recorded":
+        console.print(f"  service profiles: {escape(header['profile_variant'])}, no longer as recorded")
     for tenant in header["tenants"]:
         console.print("  " + _tenant_line(tenant))
+        points = tenant["operating_points"].items()
+        if derived := derived_profiles({name: point.get("derived", "") for name, point in points}):
+            console.print(f"    derived, not measured: {escape(derived)}")
 
 
 def _tenant_line(tenant: Mapping[str, Any]) -> str:
@@ -95,6 +103,23 @@ def _cells(figures: Figures) -> list[str]:
 
 def _number(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _print_start_ups(report: Report, console: Console) -> None:
+    """Seconds of one start-up by phase; nothing where no change was made."""
+    if not report.start_ups:
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table.add_column("start-up, mean s (count)")
+    for phase in PHASES:
+        table.add_column(phase.replace("_", "\n"), justify="right")
+    for name, phases in report.start_ups.items():
+        table.add_row(escape(name), *(_phase(phases[phase]) for phase in PHASES))
+    console.print(table)
+
+
+def _phase(phase: Phase) -> str:
+    return "–" if phase.mean_s is None else f"{phase.mean_s:.2f} ({phase.count})"
 
 
 def _print_ending(report: Report, console: Console) -> None:

@@ -16,6 +16,7 @@ def sweep_to_json(sweep: Sweep) -> dict[str, Any]:
         "schema": 1,
         "name": sweep.name,
         "forecast": sweep.forecast,
+        "notes": list(sweep.notes),
         "vary": [
             {"key": variation.name, "values": [_plain(choice.value) for choice in variation.choices]}
             for variation in sweep.grid.variations

@@ -200,11 +200,12 @@ def _told(outcome: Outcome) -> str:
 def _lay_out(figure: Figure, sweep: Sweep, roles: _Roles) -> None:
     fixed = [variation.choices for variation in sweep.grid.variations if len(variation.choices) == 1]
     also = "".join(f", {escape(str(choices[0]))}" for choices in fixed if choices is not roles.x.choices)
+    notes = "".join(f"; {escape(note)}" for note in sweep.notes)
     width, height = _PANEL_PX
     figure.update_layout(
         title={
             "text": f"{escape(sweep.name)}: expected goodput of plans, nothing was run"
-            f"<br><sup>arrivals: {escape(sweep.forecast)}{also}; point at a mark for its figures</sup>"
+            f"<br><sup>arrivals: {escape(sweep.forecast)}{also}{notes}; point at a mark for its figures</sup>"
         },
         template="simple_white",
         width=max(_LEAST_WIDTH_PX, width * len(roles.facets)),

@@ -22,6 +22,8 @@ def print_sweep(sweep: Sweep, console: Console) -> None:
     console.print(
         f"[bold]{escape(sweep.name)}[/]: expected goodput of plans, nothing was run; arrivals: {escape(sweep.forecast)}"
     )
+    for note in sweep.notes:
+        console.print(f"  {escape(note)}")
     _print_table(sweep, console)
     for line in _reasons(sweep):
         console.print(f"  {escape(line)}")

@@ -32,7 +32,7 @@ def tenant(name: str, jitter: float = 0.0) -> Tenant:
         retraining_time_s={"1g.10gb": 20.0},
         accuracy=(WindowAccuracy(0.5, 0.8),),
         min_profile="1g.10gb",
-        worker_start=WorkerStart(2.0, 0.5, jitter),
+        worker_start=WorkerStart(2.0, 0.5, jitter, library_s=0.5),
     )
 
 
@@ -53,6 +53,12 @@ def test_readiness_follows_from_driver_calls_and_start_up() -> None:
     outcome = made.apply(change(10.0, {"2g.20gb@0": A, "2g.20gb@2": B}), {})
     # Two creations of 0.17 s, one after the other; then 2 s × (1 + 0.5) because two start at once.
     assert [item.ready_s for item in outcome.started] == pytest.approx([10.17 + 3.0, 10.34 + 3.0])
+
+
+def test_a_start_is_told_apart_into_libraries_and_model() -> None:
+    made, _, _ = applier()
+    (item,) = made.apply(change(0.0, {"2g.20gb@0": A}), {}).started
+    assert (item.library_s, item.model_s) == pytest.approx((0.5, 1.5))
 
 
 def test_every_process_becomes_a_server() -> None:

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 import planner.problem
+import workloads.servegen
 import workloads.trace_file
 from migrator import config as config_module
 from migrator.config import Config, config_yaml, read_config, validate_config
@@ -14,7 +15,8 @@ from migrator.errors import ConfigError
 
 def test_limits_repeated_for_speed_equal_their_origin() -> None:
     assert config_module.MAX_TENANTS == planner.problem.MAX_TENANTS
-    assert workloads.trace_file.shipped_trace_names() == config_module.SHIPPED_TRACES
+    known = (*workloads.trace_file.shipped_trace_names(), workloads.servegen.SERVEGEN_TRACE)
+    assert known == config_module.SHIPPED_TRACES
 
 
 def test_small_config_is_read_with_its_defaults(write_config) -> None:
@@ -105,6 +107,7 @@ BAD = [
     ({"tenants.0.worker_start_s": 1e308}, "tenants.0.worker_start_s"),
     ({"tenants.0.arrivals.scale": {"factor": 1e308}}, "tenants.0.arrivals.scale.factor"),
     ({"name": "x" * 300}, "name"),
+    ({"profile_variant": "fast"}, "profile_variant: Input should be 'recorded' or 'launch-free' (got 'fast')"),
 ]
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from executor.catalogue import gpu_model
 from workloads.errors import ProfileTableError, UnmetSloError
 from workloads.operating_point import OperatingPoint, highest_capability_rps, operating_points
-from workloads.profiles import ServiceProfiles, ServiceRow, shipped_profiles
+from workloads.profiles import ServiceProfiles, ServiceRow
+from workloads.shipped_profiles import shipped_profiles
 
 GPU = "a100-80gb"
 MODELS = shipped_profiles().models(GPU)

@@ -1,10 +1,10 @@
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from workloads.errors import ProfileTableError
-from workloads.profiles import COLUMNS, ServiceProfiles, ServiceRow, read_profiles, shipped_profiles
+from workloads.profiles import COLUMNS, ServiceProfiles, ServiceRow, read_profiles
+from workloads.shipped_profiles import shipped_profiles
 
 HEADER = ",".join(COLUMNS)
 GOOD = ("mine", "a30-24gb", "vit", "1g.6gb", "8", "2", "12.5", "1200")
@@ -96,30 +96,7 @@ def test_a_table_made_in_memory_holds_no_combination_twice() -> None:
         ServiceProfiles("made", (row, row))
 
 
-def test_the_shipped_table_has_four_models_on_five_profiles_each() -> None:
-    found = Counter((row.gpu, row.model) for row in {r.key[:3]: r for r in shipped_profiles().rows}.values())
-    assert found == {("a100-80gb", m): 5 for m in ("resnet50", "mobilenet-v2", "inception-v3", "bert-large")}
-
-
-def test_every_shipped_row_names_its_source() -> None:
-    assert {row.source for row in shipped_profiles().rows} == {"parvagpu"}
-
-
-def test_a_shipped_rows_latency_is_that_of_a_batch_on_one_process() -> None:
-    for row in shipped_profiles().rows:
-        assert row.latency_s == pytest.approx(row.batch * row.processes / row.throughput_rps, rel=2e-4), row
-
-
-@pytest.mark.parametrize(
-    ("model", "batch", "processes", "rates"),
-    [
-        ("resnet50", 1, 1, [197, 213, 213, 215, 196]),
-        ("resnet50", 32, 1, [412, 789, 1292, 1492, 2396]),
-        ("bert-large", 2, 1, [86]),
-    ],
-)
-def test_the_shipped_rates_are_those_quoted_in_the_design(
-    model: str, batch: int, processes: int, rates: list[int]
-) -> None:
-    rows = [r for r in shipped_profiles().of("a100-80gb", model) if (r.batch, r.processes) == (batch, processes)]
-    assert [round(row.throughput_rps) for row in rows][: len(rates)] == rates
+def test_a_row_may_say_from_what_it_was_computed(tmp_path: Path) -> None:
+    path = tmp_path / "my.csv"
+    path.write_text(f"{HEADER},derived\n{','.join(GOOD)},by hand\n{','.join((*GOOD[:4], '4', *GOOD[5:]))},\n")
+    assert [row.derived for row in read_profiles(path).rows] == ["by hand", ""]

@@ -1,8 +1,9 @@
 import pytest
 
 from workloads.errors import ProfileTableError
-from workloads.profiles import ServiceProfiles, ServiceRow, shipped_profiles
+from workloads.profiles import ServiceProfiles, ServiceRow
 from workloads.retraining_time import retraining_times_s
+from workloads.shipped_profiles import shipped_profiles
 
 GPU = "a100-80gb"
 PROFILES = ServiceProfiles(

@@ -6,7 +6,7 @@ import pytest
 from executor.catalogue import gpu_model, gpu_model_names
 from workloads.errors import WorkloadError
 from workloads.operating_point import operating_points
-from workloads.profiles import shipped_profiles
+from workloads.shipped_profiles import shipped_profiles
 from workloads.tenants import Tenant, WindowAccuracy, most_instances
 from workloads.worker_start import WorkerStart
 

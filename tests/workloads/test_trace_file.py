@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from workloads.errors import TraceError
 from workloads.trace_file import TraceFormat, find_trace, read_trace, shipped_trace, shipped_trace_names
 
-SOURCE = Path(__file__).parents[3] / "shared" / "data" / "traces" / "azure_llm_2023"
+SOURCE = Path(__file__).parents[3] / "shared" / "data" / "traces"
+FOLDERS = {"azure": "azure_llm_2023", "apollo": "apollo_perception", "disb": "disb_real"}
 AZURE = (
     "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n2023-11-16 18:17:05.2319600,1,2\n"
 )
@@ -107,6 +108,11 @@ def test_a_misspelt_shipped_trace_is_suggested() -> None:
         find_trace("azure-con", Path())
 
 
+def test_a_misspelt_synthetic_trace_is_suggested() -> None:
+    with pytest.raises(TraceError, match=r"did you mean alibaba-servegen\?"):
+        find_trace("alibaba-servgen", Path())
+
+
 def test_a_folder_is_no_trace(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="cannot be read"):
         read_trace(tmp_path)
@@ -131,7 +137,19 @@ def test_times_are_kept_to_the_microsecond(tmp_path_factory: pytest.TempPathFact
     assert read_trace(path).times_s == pytest.approx((np.array(kept) - kept[0]) / 1000, abs=1e-9)
 
 
-@pytest.mark.parametrize(("name", "seconds", "requests"), [("azure-conv", 3502, 19366), ("azure-code", 3436, 8819)])
+@pytest.mark.parametrize(
+    ("name", "seconds", "requests"),
+    [
+        ("azure-conv", 3502, 19366),
+        ("azure-code", 3436, 8819),
+        ("apollo", 300, 6241),
+        ("disb-resnet152", 39, 375),
+        ("disb-densenet201", 39, 202),
+        ("disb-vgg19", 30, 560),
+        ("disb-inceptionv3", 39, 374),
+        ("disb-distilbert", 39, 173),
+    ],
+)
 def test_the_shipped_traces_have_the_published_size(name: str, seconds: int, requests: int) -> None:
     trace = shipped_trace(name)
     assert (trace.n_seconds, int(trace.counts.sum())) == (seconds, requests)
@@ -140,7 +158,8 @@ def test_the_shipped_traces_have_the_published_size(name: str, seconds: int, req
 @pytest.mark.parametrize("name", shipped_trace_names())
 @pytest.mark.skipif(not SOURCE.is_dir(), reason="the project's measured data is not beside this checkout")
 def test_the_shipped_traces_have_the_sources_count_in_every_second(name: str) -> None:
-    recorded = read_trace(SOURCE / f"{name.removeprefix('azure-')}.csv.gz")
+    family, _, stream = name.partition("-")
+    recorded = read_trace(SOURCE / FOLDERS[family] / f"{stream or 'orion_interarrivals'}.csv.gz")
     assert np.array_equal(shipped_trace(name).counts, recorded.counts)
 
 

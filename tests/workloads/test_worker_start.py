@@ -37,11 +37,29 @@ def test_the_same_generator_gives_the_same_start() -> None:
     assert start.start_s(1, np.random.default_rng(4)) == start.start_s(1, np.random.default_rng(4))
 
 
-@pytest.mark.parametrize("key", ["base_s", "slowdown_per_other", "jitter"])
+@pytest.mark.parametrize("key", ["base_s", "slowdown_per_other", "jitter", "library_s"])
 @pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
 def test_a_figure_out_of_range_is_refused(key: str, value: float) -> None:
     with pytest.raises(WorkloadError, match=rf"worker_start\.{key} is {value}; a finite number ≥ 0"):
         WorkerStart(**{"base_s": 1.0, key: value})
+
+
+def test_libraries_take_their_share_of_every_start() -> None:
+    assert WorkerStart(2.0, library_s=0.5).phases_s(8.0) == (2.0, 6.0)
+
+
+def test_a_start_that_takes_no_time_has_no_phases() -> None:
+    assert WorkerStart(0.0).phases_s(0.0) == (0.0, 0.0)
+
+
+def test_a_start_of_another_length_keeps_its_proportions() -> None:
+    longer = WorkerStart(2.0, 0.25, source="measured", library_s=0.5).lasting(6.0, "config")
+    assert longer == WorkerStart(6.0, 0.25, source="config", library_s=1.5)
+
+
+def test_libraries_take_no_longer_than_the_whole_start() -> None:
+    with pytest.raises(WorkloadError, match=r"worker_start\.library_s is 3\.0; at most base_s, 2\.0, is allowed"):
+        WorkerStart(2.0, library_s=3.0)
 
 
 def test_no_worker_at_once_is_refused() -> None:
@@ -60,6 +78,15 @@ def test_a_default_is_the_sources_median_load_and_first_inference(model: str, so
     times_s = {row["model"]: float(row["load_s_p50"]) + float(row["first_infer_s_p50"]) for row in cold_starts()}
     expected_s = times_s.get(source, statistics.median(times_s.values()))
     assert default_worker_start(model).base_s == pytest.approx(expected_s, abs=0.001)
+
+
+@needs_source
+@pytest.mark.parametrize(
+    ("model", "source"), [("resnet50", "resnet50_py"), ("bert-large", "BERT_SQuAD"), ("?", "yolop")]
+)
+def test_a_default_s_libraries_are_the_sources_first_inference(model: str, source: str) -> None:
+    (first_s,) = (float(row["first_infer_s_p50"]) for row in cold_starts() if row["model"] == source)
+    assert default_worker_start(model).library_s == pytest.approx(first_s, abs=0.001)
 
 
 @needs_source
