@@ -22,6 +22,7 @@ from migrator.config import Config, config_yaml
 from migrator.errors import ConfigError
 from migrator.loop import Loop
 from migrator.planning import PlannedWindow, Solving, accuracy_at_start, plan_window, posed, require_plan
+from migrator.provenance import provenance
 from migrator.runlog import ReadLog, RunLog, read_log
 from planner.baselines.policy import Knows, Policy
 from planner.baselines.registry import policy_of
@@ -54,6 +55,7 @@ class Score:
         accounts: Where each tenant's requests went; ``forecast`` stays 0.
         n_changes: Changes of the layout after the first, in which an instance was created or destroyed.
         n_unplanned: Windows in which the policy had no plan, so that the old layout was kept.
+        notes: What of the traces and profiles was not measured, as ``provenance`` tells it.
     """
 
     policy: str
@@ -63,6 +65,7 @@ class Score:
     accounts: Mapping[str, SecondAccounts]
     n_changes: int
     n_unplanned: int
+    notes: tuple[tuple[str, str], ...] = ()
 
     @property
     def total(self) -> Totals:
@@ -130,6 +133,7 @@ def score_of(match: Match) -> Score:
         accounts=accounts(log),
         n_changes=n_changes,
         n_unplanned=seen.n_unplanned,
+        notes=provenance(setting),
     )
 
 

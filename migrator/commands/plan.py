@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from migrator.assembly import Setting, assemble
+from migrator.assembly import assemble
 from migrator.config import read_config
 from migrator.console import output, print_json, progress, warn
 from migrator.errors import InfeasibleError, MigratorError
 from migrator.outputs import require_writable, write_output
 from migrator.overhead import MeasuredOverhead, with_overhead_of_run
 from migrator.planning import Solving, plan_through, require_plan
+from migrator.provenance import provenance
 from migrator.reporters.explain_json import explanation_to_json
 from migrator.reporters.explain_text import print_explanation
 from migrator.reporters.plan_text import Floor, print_plan
-from migrator.reporters.provenance import SYNTHETIC, derived_profiles
 from planner.budget import Budget
 from planner.explain import Explanation, explain
 from planner.options import EngineOptions
@@ -122,7 +122,7 @@ def plan_config_command(config_path: Path, *, window: int, asked: Asked, shown: 
     with progress().status(f"planning windows 0 to {window}"):
         planned = plan_through(setting, window, solving if asked.is_anything else None)[-1]
     _check_step(shown, planned.problem.n_steps, config_path)
-    _show(planned.problem, planned.plan, shown, notes=_provenance(setting))
+    _show(planned.problem, planned.plan, shown, notes=provenance(setting))
     require_plan(planned)
 
 
@@ -179,20 +179,6 @@ def _check_out(shown: Shown, origin: Path) -> None:
 def _check_step(shown: Shown, n_steps: int, origin: Path) -> None:
     if shown.explain_step is not None and shown.explain_step >= n_steps:
         raise MigratorError(f"--explain is {shown.explain_step}; {origin} has steps 0 to {n_steps - 1}")
-
-
-def _provenance(setting: Setting) -> tuple[tuple[str, str], ...]:
-    """What of the tenants' traces and profiles was not measured."""
-    notes = []
-    if setting.config.profile_variant != "recorded":
-        notes.append(("profiles", f"{setting.config.profile_variant}, no longer as recorded"))
-    for tenant, arrivals in zip(setting.tenants, setting.arrivals, strict=True):
-        if SYNTHETIC in arrivals.source:
-            notes.append(("trace", f"{tenant.name}: {arrivals.source}"))
-        derived = derived_profiles({name: point.derived for name, point in tenant.operating_points.items()})
-        if derived:
-            notes.append(("derived", f"{tenant.name}: {derived}"))
-    return tuple(notes)
 
 
 def _show(

@@ -20,6 +20,7 @@ def comparison_to_json(scores: Sequence[Score], n_segments: int) -> dict[str, ob
             name: [_standing(item) for item in standings([score for score in scores if score.workload == name])]
             for name in workloads
         },
+        "not_measured": {score.workload: [list(note) for note in score.notes] for score in scores},
         "overall": [_standing(item) for item in standings(scores)],
         "scores": [
             {

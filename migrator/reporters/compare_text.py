@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich import box
 from rich.console import Console
@@ -20,7 +21,7 @@ def print_comparison(scores: Sequence[Score], console: Console) -> None:
     for name in workloads:
         _print_table(name, [score for score in scores if score.workload == name], console)
     if len(workloads) > 1:
-        _print_table(f"all {len(workloads)} workloads", scores, console)
+        _print_table(f"all {len(workloads)} workloads", [replace(score, notes=()) for score in scores], console)
     console.print(
         "Simulated. Goodput: in time and correct, of all arrivals. "
         f"Gap closed: of what lies between {FLOOR} (best fixed layout in hindsight) and {CEILING} (arrivals known). "
@@ -37,6 +38,8 @@ def _print_table(title: str, scores: Sequence[Score], console: Console) -> None:
     n_windows = len(scores[0].totals)
     segments = "one segment" if n_segments == 1 else f"{n_segments} segments"
     console.print(f"[bold]{escape(title)}[/]: {segments} of {n_windows} windows, {found[0].total.arrivals:,} requests")
+    for kind, text in dict.fromkeys(note for score in scores for note in score.notes):
+        console.print(f"  {kind}: {escape(text)}", style="dim", soft_wrap=True)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("policy")
     for heading in _HEADINGS:

@@ -100,3 +100,13 @@ def test_the_command_prints_a_table_and_writes_json(write_config, tmp_path: Path
     document = json.loads(out.read_text("utf-8"))
     assert [item["policy"] for item in document["overall"]] == ["static", "equal"]
     assert document["simulated"] is True
+
+
+def test_what_was_not_measured_is_said(call, write_config):
+    synthetic = {"trace": "alibaba-servegen", "offset_s": 700, "scale": {"factor": 1.0}}
+    code, out, _ = call(
+        "compare", write_config({"tenants.0.arrivals": synthetic}), "--policies", "equal", "--windows", 1, "--jobs", 1
+    )
+    assert code == 0
+    assert "trace: vision: " in out
+    assert "synthetic at second scale" in out
