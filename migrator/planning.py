@@ -108,7 +108,7 @@ def plan_window(
     if how.policy is None:
         plan = solve(problem, engine=how.engine, budget=budget, options=how.options)
     else:
-        plan = how.policy.plan(Window(window, problem, budget))
+        plan = how.policy.plan(Window(window, problem, budget, setting.history_rps(window)))
     verification = verify(problem, plan) if plan.status.has_plan else None
     rejected = plan if verification is not None and verification.violations else None
     if verification is None or rejected is not None:

@@ -9,7 +9,7 @@ from typing import Protocol, Self
 
 from planner.budget import Budget
 from planner.plan import MigPlan
-from planner.problem import Problem
+from planner.problem import FloatArray, Problem
 
 
 class Knows(StrEnum):
@@ -17,6 +17,9 @@ class Knows(StrEnum):
 
     FORECAST = "forecast"
     """Those of the window as the run's forecaster predicts them from the past."""
+
+    PAST = "past"
+    """The true arrivals, of which it may use for a decision at a step only those before it."""
 
     WINDOW = "window"
     """The window's true arrivals: an upper bound for planning window by window."""
@@ -34,11 +37,13 @@ class Window:
         problem: A ``physical`` problem, its arrivals and gain tables those that the policy may know; its initial
             state is what the policy's last answer has left, ``None`` in the first window.
         budget: What an engine may spend.
+        past_rps: Arrival rates of the steps before the window, oldest first, ``(n_past, n_tenants)``.
     """
 
     number: int
     problem: Problem
     budget: Budget
+    past_rps: FloatArray
 
 
 class Policy(Protocol):

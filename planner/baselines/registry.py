@@ -12,12 +12,13 @@ from planner.baselines.equal import Equal
 from planner.baselines.migrator import Migrator
 from planner.baselines.oracle import Oracle
 from planner.baselines.policy import Knows, Policy
+from planner.baselines.reactive import Reactive
 from planner.baselines.static import FixedInHindsight
 from planner.baselines.window import FixedByWindow
 from planner.errors import PlannerError
 
 POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
-    {policy().name: policy for policy in (Migrator, FixedByWindow, Equal, FixedInHindsight, Oracle)}
+    {policy().name: policy for policy in (Migrator, Reactive, FixedByWindow, Equal, FixedInHindsight, Oracle)}
 )
 """Every policy that ``migrator compare`` knows; to add one, add its class here."""
 

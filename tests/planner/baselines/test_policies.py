@@ -16,6 +16,7 @@ from planner.engines.static import best_held_set, solve_static_among
 from planner.initial import HeldInstance, PhysicalState
 from planner.plan import MigPlan
 from planner.problem import Problem, Reconfiguration, Task
+from planner.replan import state_at
 from planner.solve import solve
 from planner.verify import verify
 
@@ -33,11 +34,14 @@ def problem_of(seed: int, retraining_s: dict[str, float] | None = None) -> Probl
     return window(*tenants, model=Reconfiguration.PHYSICAL)
 
 
+PAST_RPS = np.full((20, 2), 100.0)
+
+
 def answered(name: str, problem: Problem) -> MigPlan:
     policy = POLICIES[name]()
     if policy.knows is Knows.RUN:
         policy = policy.prepared([problem])
-    return policy.plan(Window(0, problem, Budget(max_nodes=200)))
+    return policy.plan(Window(0, problem, Budget(max_nodes=200), PAST_RPS))
 
 
 def held(problem: Problem, plan: MigPlan, step: int) -> dict[str, list[str]]:
@@ -72,6 +76,66 @@ def test_an_equal_share_is_the_largest_that_leaves_room_to_retrain() -> None:
     assert held(with_room, answered("equal", with_room), 0)["a"] == ["1g.5gb", "2g.10gb"]
     without = problem_of(4, retraining_s={})
     assert held(without, answered("equal", without), 0)["a"] == ["3g.20gb"]
+
+
+def swinging() -> Problem:
+    """First a has the load, then b."""
+    high, low = np.full(60, 200.0), np.full(60, 20.0)
+    capability = {"1g.5gb": 40.0, "2g.10gb": 85.0, "4g.20gb": 170.0}
+    tenants = [
+        tenant(name, np.concatenate(load), capability_rps=capability, retraining_s={}, overhead_s=1.0)
+        for name, load in (("a", (high, low)), ("b", (low, high)))
+    ]
+    return window(*tenants, model=Reconfiguration.PHYSICAL)
+
+
+def slices_of(problem: Problem, plan: MigPlan, step: int) -> dict[str, int]:
+    profile = problem.gpu.profile
+    return {name: sum(profile(p).compute_slices for p in own) for name, own in held(problem, plan, step).items()}
+
+
+def test_reactive_follows_the_load_and_not_before_it_has_come() -> None:
+    problem = swinging()
+    plan = POLICIES["reactive"]().plan(Window(0, problem, Budget(), np.array([[200.0, 20.0]] * 20)))
+    assert verify(problem, plan).violations == ()
+    before, after = (slices_of(problem, plan, step) for step in (60, 100))
+    assert before["a"] > before["b"]
+    assert after["b"] > after["a"]
+
+
+def test_reactive_decides_nothing_by_what_is_to_come() -> None:
+    problem, cut = swinging(), 75
+    altered = tuple(
+        replace(t, arrivals_rps=np.concatenate([t.arrivals_rps[:cut], 7.0 + 0 * t.arrivals_rps[cut:]]))
+        for t in problem.tenants
+    )
+    other = replace(problem, tenants=altered)
+    plans = [POLICIES["reactive"]().plan(Window(0, p, Budget(), PAST_RPS)) for p in (problem, other)]
+    assert all(held(problem, plans[0], step) == held(other, plans[1], step) for step in range(cut + 1))
+
+
+def test_reactive_leaves_a_steady_load_alone() -> None:
+    steady = [tenant(n, [100.0] * N_STEPS, retraining_s={}, overhead_s=1.0) for n in "ab"]
+    problem = window(*steady, model=Reconfiguration.PHYSICAL)
+    plan = POLICIES["reactive"]().plan(Window(0, problem, Budget(), PAST_RPS))
+    assert {item.create_step for item in plan.lifetimes} == {0}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("seed", range(5))
+def test_windows_follow_each_other(name: str, seed: int) -> None:
+    first = problem_of(seed)
+    plan = answered(name, first)
+    state = state_at(first, plan, N_STEPS)
+    second = replace(problem_of(seed + 50), initial=state)
+    policy = POLICIES[name]()
+    if policy.knows is Knows.RUN:
+        policy = policy.prepared([first, problem_of(seed + 50)])
+        plan = policy.plan(Window(0, first, Budget(), PAST_RPS))
+        second = replace(second, initial=state_at(first, plan, N_STEPS))
+    following = policy.plan(Window(1, second, Budget(max_nodes=200), PAST_RPS))
+    assert following.status.has_plan
+    assert verify(second, following).violations == ()
 
 
 def test_no_equal_share_is_told() -> None:
@@ -114,19 +178,19 @@ def test_one_window_in_hindsight_is_what_static_says() -> None:
 def test_static_keeps_its_layout_from_window_to_window() -> None:
     problem = problem_of(7)
     policy = POLICIES["static"]().prepared([problem, problem_of(8)])
-    first = policy.plan(Window(0, problem, Budget()))
+    first = policy.plan(Window(0, problem, Budget(), PAST_RPS))
     state = PhysicalState(
         tuple(HeldInstance(i.placement, i.owner.tenant, 0) for i in first.lifetimes if i.is_inference)
     )
     second = replace(problem_of(8), initial=state)
-    plan = policy.plan(Window(1, second, Budget()))
+    plan = policy.plan(Window(1, second, Budget(), PAST_RPS))
     assert held(second, plan, N_STEPS - 1) == held(problem, first, 0)
 
 
 def test_the_documented_example_is_a_policy(tmp_path: Path) -> None:
     problem = problem_of(9)
     policy: Policy = policy_of(str(documented(tmp_path)))
-    plan = policy.plan(Window(0, problem, Budget(max_nodes=50)))
+    plan = policy.plan(Window(0, problem, Budget(max_nodes=50), PAST_RPS))
     assert (policy.name, verify(problem, plan).violations) == ("quick", ())
 
 
@@ -140,7 +204,7 @@ def documented(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("named", "text", "message"),
     [
-        ("nobody", None, "policy 'nobody': known are migrator, window, equal, static, oracle, or a file"),
+        ("nobody", None, "policy 'nobody': known are migrator, reactive, window, equal, static, oracle, or a file"),
         ("gone.py", None, "there is no such file"),
         ("bad.py", "POLICY = 3", "cannot be loaded: TypeError"),
         ("none.py", "", "cannot be loaded: AttributeError"),
