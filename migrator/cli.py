@@ -188,7 +188,7 @@ def whatif(
 
 @app.command(
     epilog="Examples: [bold]migrator compare configs/quickstart.yaml[/]   "
-    "[bold]migrator compare configs/w1.yaml configs/w2.yaml --policies migrator,static,oracle --segments 3[/]"
+    "[bold]migrator compare configs/w1.yaml configs/w2.yaml --policies migrator,static --windows 2 --segments 3[/]"
 )
 def compare(
     configs: Annotated[list[Path], typer.Argument(help="Config files (YAML); see docs/configuration.md.")],

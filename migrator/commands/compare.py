@@ -45,12 +45,12 @@ def compare_command(
     _require_distinct_names(matches, config_paths)
     scores = _scores(matches, min(jobs or n_cores(), len(matches)))
     document = comparison_to_json(scores, n_segments)
+    if out is not None:
+        write_output("--out", out, json.dumps(document, indent=2, allow_nan=False))
     if as_json:
         print_json(document)
     else:
         print_comparison(scores, output())
-    if out is not None:
-        write_output("--out", out, json.dumps(document, indent=2, allow_nan=False))
 
 
 def _specs(policies: str | None) -> list[str]:

@@ -48,14 +48,14 @@ def whatif_command(
     cases = cases_of(grid, config, str(config_path), time_limit_s)
     outcomes = _outcomes(cases, min(jobs or n_cores(), len(cases)))
     sweep = Sweep(config.name, _forecast_name(config), grid, outcomes, _notes(config))
-    if as_json:
-        print_json(sweep_to_json(sweep))
-    else:
-        print_sweep(sweep, output())
     if out is not None:
         write_output("--out", out, _for_programs(sweep, out.suffix))
     if plot is not None:
         write_output("--plot", plot, sweep_to_html(sweep))
+    if as_json:
+        print_json(sweep_to_json(sweep))
+    else:
+        print_sweep(sweep, output())
     _require_a_plan(sweep)
 
 

@@ -37,7 +37,8 @@ def _print_table(title: str, scores: Sequence[Score], console: Console) -> None:
     n_segments = len({(score.workload, score.segment) for score in scores})
     n_windows = len(scores[0].totals)
     segments = "one segment" if n_segments == 1 else f"{n_segments} segments"
-    console.print(f"[bold]{escape(title)}[/]: {segments} of {n_windows} windows, {found[0].total.arrivals:,} requests")
+    windows = "1 window" if n_windows == 1 else f"{n_windows} windows"
+    console.print(f"[bold]{escape(title)}[/]: {segments} of {windows}, {found[0].total.arrivals:,} requests")
     for kind, text in dict.fromkeys(note for score in scores for note in score.notes):
         console.print(f"  {kind}: {escape(text)}", style="dim", soft_wrap=True)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
