@@ -128,14 +128,30 @@ def _account(tenant: Event, header: Event, windows: Sequence[Event], changes: Se
     for rate, begin_s, ready_s, end_s, gone_s in _instances(name, rate_rps, changes):
         serving += rate * _overlap(starts_s, ready_s, end_s)
         changing += rate * (_overlap(starts_s, begin_s, min(ready_s, end_s)) + _overlap(starts_s, end_s, gone_s))
+    is_new = np.zeros(len(starts_s), dtype=np.bool_)
+    for window, finish_s in _retrained(name, changes):
+        is_new |= (starts_s >= finish_s) & (starts_s < (window + 1) * window_s)
     arrivals, in_time, correct = counts("arrivals"), counts("in_time"), counts("correct")
+    return second_accounts(arrivals, in_time, correct, serving, changing, is_new)
+
+
+def second_accounts(
+    arrivals: FloatArray,
+    in_time: FloatArray,
+    correct: FloatArray,
+    serving: FloatArray,
+    changing: FloatArray,
+    is_new: NDArray[np.bool_],
+) -> SecondAccounts:
+    """One tenant's account, all ``(n_seconds,)``.
+
+    ``serving`` and ``changing`` are the requests that could have been answered in each second by what served, and
+    by what was starting or stopping; ``is_new`` says in which seconds the window's retrained model answered.
+    """
     missed, wrong = arrivals - in_time, in_time - correct
     beyond_all, beyond_serving = (np.maximum(0.0, arrivals - could) for could in (serving + changing, serving))
     capacity = np.minimum(missed, beyond_all)
     reconfiguration = np.minimum(missed - capacity, beyond_serving - beyond_all)
-    is_new = np.zeros(len(starts_s), dtype=np.bool_)
-    for window, finish_s in _retrained(name, changes):
-        is_new |= (starts_s >= finish_s) & (starts_s < (window + 1) * window_s)
     return SecondAccounts(
         arrivals=arrivals,
         in_time=in_time,
@@ -145,7 +161,7 @@ def _account(tenant: Event, header: Event, windows: Sequence[Event], changes: Se
         capacity=capacity,
         reconfiguration=reconfiguration,
         queueing=missed - capacity - reconfiguration,
-        forecast=np.zeros(len(starts_s)),
+        forecast=np.zeros(len(arrivals)),
     )
 
 

@@ -170,10 +170,15 @@ class PlannerConfig(Section):
 
 
 class SimulationConfig(Section):
-    """What the simulated GPU does beyond its medians; both are spreads (sigma) of a lognormal factor."""
+    """What the simulated GPU does beyond its medians.
+
+    Jitters are spreads (sigma) of a lognormal factor. ``interference`` scales by how much tenants that share the GPU
+    without partitions slow each other down, over 1: 0 is not at all, 1 as ``workloads.interference`` has it.
+    """
 
     start_jitter: Sigma = 0.0
     service_jitter: Sigma = 0.0
+    interference: Annotated[float, Field(ge=0, le=10)] = 1.0
 
 
 class Config(Section):

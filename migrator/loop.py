@@ -15,11 +15,14 @@ from migrator import events
 from migrator.apply import Applier, ChangeOutcome
 from migrator.assembly import Setting
 from migrator.changes import Change, changes_of
-from migrator.planning import PlannedWindow, Solving, accuracy_at_start, plan_window
+from migrator.models_in_service import ModelsInService
+from migrator.planning import PlannedWindow, Solving, plan_window
 from migrator.runlog import RunLog
 from migrator.serving_run import ServingRun
 from planner.initial import PhysicalState
+from planner.plan import MigPlan
 from planner.problem import Owner, Task
+from workloads.serving import Dispatch
 from workloads.tally import Totals
 
 PIECE_S = 5.0
@@ -43,19 +46,28 @@ class View(Protocol):
 
 
 class Loop:
-    """One run in progress; ``solving`` is how its windows are planned, by default as ``plan_window`` does."""
+    """One run in progress; ``solving`` is how its windows are planned, by default as ``plan_window`` does.
+
+    ``dispatch`` is how requests come to a tenant's instances.
+    """
 
     def __init__(
-        self, setting: Setting, applier: Applier, log: RunLog, view: View, solving: Solving | None = None
+        self,
+        setting: Setting,
+        applier: Applier,
+        log: RunLog,
+        view: View,
+        solving: Solving | None = None,
+        dispatch: Dispatch = Dispatch.PULL,
     ) -> None:
         self._setting = setting
         self._solving = solving
         self._applier = applier
         self._log = log
         self._view = view
-        self._serving = ServingRun(setting)
+        self._serving = ServingRun(setting, dispatch)
+        self._models = ModelsInService(setting.tenants, setting.config.window_s)
         self._accuracies = [0.0] * len(setting.tenants)
-        self._retrainings: list[list[tuple[int, float]]] = [[] for _ in setting.tenants]
 
     def run(self, first: PlannedWindow) -> None:
         """Carry out all windows; ``first`` is the plan of window 0, made before anything was written.
@@ -66,13 +78,14 @@ class Loop:
             OSError: The log cannot be written.
         """
         state: PhysicalState | None = None
+        plans: list[MigPlan] = []
         for window in range(self._setting.config.windows):
             self._open_window(window)
             if window == 0:
                 planned = first
             else:
                 self._view.planning(window)
-                planned = plan_window(self._setting, window, state, self._accuracies, self._solving)
+                planned = plan_window(self._setting, window, state, self._accuracies, self._solving, plans)
             self._view.planned(planned)
             self._log.append(
                 "window_started",
@@ -83,6 +96,7 @@ class Loop:
                 self._bring_up(planned)
             self._carry_out(planned)
             state = planned.next_state
+            plans.append(planned.plan)
         self._serve_until(float("inf"), self._setting.config.windows - 1)
         self._log.append("run_finished", {"windows": self._setting.config.windows})
         self._log.sync()
@@ -90,10 +104,9 @@ class Loop:
     def _open_window(self, window: int) -> None:
         """Set what the models in service give from the window's start on."""
         start_s = window * self._setting.config.window_s
-        for index, tenant in enumerate(self._setting.tenants):
-            done = [begun for begun, finish_s in self._retrainings[index] if finish_s <= start_s]
-            self._accuracies[index] = accuracy_at_start(tenant, window, max(done, default=-1))
-            self._serving.set_accuracy(index, start_s, self._accuracies[index])
+        self._accuracies = self._models.at_start(window)
+        for index, accuracy in enumerate(self._accuracies):
+            self._serving.set_accuracy(index, start_s, accuracy)
 
     def _bring_up(self, planned: PlannedWindow) -> None:
         """Put the first layout up before the first window, so that it serves from its first second."""
@@ -139,13 +152,5 @@ class Loop:
         for item in outcome.started:
             if item.finish_s is not None:
                 index = names.index(item.owner.tenant)
-                self._retrainings[index].append((window, item.finish_s))
-                self._serving.set_accuracy(index, item.finish_s, self._accuracy_from(index, window, item.finish_s))
-
-    def _accuracy_from(self, tenant_index: int, window: int, finish_s: float) -> float:
-        """What a model retrained in ``window`` gives from ``finish_s`` on; a late one meets the drift since then."""
-        tenant = self._setting.tenants[tenant_index]
-        finish_window = int(finish_s // self._setting.config.window_s)
-        if finish_window == window:
-            return tenant.accuracy_in(window).after
-        return accuracy_at_start(tenant, finish_window, window)
+                accuracy = self._models.retrained(index, window, item.finish_s)
+                self._serving.set_accuracy(index, item.finish_s, accuracy)

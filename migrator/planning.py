@@ -36,6 +36,7 @@ class Solving:
         options: What only some engines know.
         time_limit_s: Wall seconds, beside the config's limit of work; ``None`` for no limit.
         policy: Answers instead of an engine, if given.
+        as_published: Whether the policy forecasts and switches as its source does.
     """
 
     reconfiguration: Reconfiguration = Reconfiguration.PHYSICAL
@@ -43,6 +44,7 @@ class Solving:
     options: EngineOptions | None = None
     time_limit_s: float | None = None
     policy: Policy | None = None
+    as_published: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,11 +93,12 @@ def plan_window(
     state: PhysicalState | None,
     accuracy_before: Sequence[float],
     solving: Solving | None = None,
+    plans: Sequence[MigPlan] = (),
 ) -> PlannedWindow:
     """The plan of one window, from the arrivals before it alone unless the config has them known.
 
     ``accuracy_before`` ``(n_tenants,)`` is what the models in service give at its start; ``solving`` is
-    as a run does it if ``None``.
+    as a run does it if ``None``; ``plans`` are those of the windows before.
 
     Raises:
         PlannerError: The parts do not make a problem, or the solver failed.
@@ -108,7 +111,8 @@ def plan_window(
     if how.policy is None:
         plan = solve(problem, engine=how.engine, budget=budget, options=how.options)
     else:
-        plan = how.policy.plan(Window(window, problem, budget, setting.history_rps(window)))
+        past_rps = setting.history_rps(window)
+        plan = how.policy.plan(Window(window, problem, budget, past_rps, tuple(plans), how.as_published))
     verification = verify(problem, plan) if plan.status.has_plan else None
     rejected = plan if verification is not None and verification.violations else None
     if verification is None or rejected is not None:

@@ -10,7 +10,7 @@ import numpy as np
 from migrator.assembly import Setting
 from workloads.fast_serving import advance
 from workloads.luck import ServiceJitter
-from workloads.serving import AccuracyTimeline, QueueState, Requests, Server, requests_of
+from workloads.serving import AccuracyTimeline, Dispatch, QueueState, Requests, Server, requests_of
 from workloads.tally import SecondCounts, Totals, merge, tally
 
 
@@ -25,8 +25,9 @@ class SettledWindow:
 class ServingRun:
     """The queues of all tenants, from second 0 of the run on."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setting, dispatch: Dispatch = Dispatch.PULL) -> None:
         config = setting.config
+        self._dispatch = dispatch
         self._window_s = round(config.window_s)
         self._requests: tuple[Requests, ...] = tuple(
             requests_of(tenant.name, tenant.slo_s, arrivals.times_s, config.seed)
@@ -70,6 +71,7 @@ class ServingRun:
                 AccuracyTimeline(tuple(at for at, _ in timeline), tuple(value for _, value in timeline)),
                 until_s,
                 self._jitter,
+                self._dispatch,
             )
             self._states[index] = state
             if outcomes.index.size:

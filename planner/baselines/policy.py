@@ -28,6 +28,36 @@ class Knows(StrEnum):
     """All windows' true arrivals, before the first."""
 
 
+class Batching(StrEnum):
+    """Who says how many requests an instance takes at once."""
+
+    OWN = "own"
+    """The policy: the batch sizes and process counts of the highest rate within the SLO."""
+
+    GIVEN = "given"
+    """The config's ``batch``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a policy's own source gives it beside its decisions; a policy without ``traits`` has these defaults.
+
+    Attributes:
+        batching: As published; in a comparison of policies only, everybody chooses freely.
+        pushes: Whether each request is sent to the instance that would answer it first (ELSA), instead of
+            waiting in one queue for whichever is idle.
+    """
+
+    batching: Batching = Batching.OWN
+    pushes: bool = False
+
+
+def traits_of(policy: object) -> Traits:
+    """The policy's traits, the defaults where it names none."""
+    traits = getattr(policy, "traits", None)
+    return traits if isinstance(traits, Traits) else Traits()
+
+
 @dataclass(frozen=True, eq=False)
 class Window:
     """A window that a policy is to answer for.
@@ -38,12 +68,17 @@ class Window:
             state is what the policy's last answer has left, ``None`` in the first window.
         budget: What an engine may spend.
         past_rps: Arrival rates of the steps before the window, oldest first, ``(n_past, n_tenants)``.
+        plans: What was in force in the windows before, oldest first.
+        as_published: Whether the policy is to forecast and to switch as its source does; else as ``migrator``
+            does, so that only its decisions differ.
     """
 
     number: int
     problem: Problem
     budget: Budget
     past_rps: FloatArray
+    plans: tuple[MigPlan, ...] = ()
+    as_published: bool = False
 
 
 class Policy(Protocol):
