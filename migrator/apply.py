@@ -147,29 +147,38 @@ class Applier:
         retired = (server for server in self._retired if server.end_s > since_s)
         return tuple(server for server in (*retired, *current) if server.tenant == tenant)
 
-    def begin_s(self, change: Change) -> float:
-        """When the change can begin: when it is due, or when the driver calls before it are done."""
-        return max(change.planned_s, self._clock.now_s)
+    @property
+    def serving_from_s(self) -> tuple[tuple[Placement, str, float], ...]:
+        """Of each instance that serves or starts to: where it is, whose, and when it is ready; by placement."""
+        lives = sorted(self._live.values(), key=lambda live: live.placement.sort_key)
+        return tuple((live.placement, live.owner.tenant, live.servers[0].ready_s) for live in lives if live.servers)
 
-    def apply(self, change: Change, busy_until_s: Mapping[str, float]) -> ChangeOutcome:
+    def begin_s(self, change: Change) -> float:
+        """When the change can begin: when it is due, the driver free, and every retraining done that it ends.
+
+        A retraining that takes longer than planned is neither killed nor moved. The whole change waits for it, so
+        that nobody stops serving for instances that cannot be created yet.
+        """
+        finishes = [self._live[placement].finish_s for placement in self._leaving(change)]
+        return max(change.planned_s, self._clock.now_s, *(finish_s for finish_s in finishes if finish_s is not None))
+
+    def apply(self, change: Change, busy_until_s: Mapping[str, float], not_before_s: float = -NEVER_S) -> ChangeOutcome:
         """Carry the change out; the clock then stands behind its last driver call.
 
-        ``busy_until_s`` tells, by server id, until when a batch is in service as of :meth:`begin_s`.
+        ``busy_until_s`` tells, by server id, until when a batch is in service as of the beginning: :meth:`begin_s`,
+        or ``not_before_s`` if that is later.
 
         Raises:
             GpuError: The driver refused a call; what was done before stays done and is lost to the outcome.
         """
-        self._clock.sleep_until(change.planned_s)
+        self._clock.sleep_until(max(self.begin_s(change), not_before_s))
         begin_s = self._clock.now_s
         step = owned_transition(self.layout, change.layout)
         calls: list[DriverCall] = []
         claims: list[_Claim] = []
         stopped: list[Stopped] = []
         promised = dict(change.promised_s)
-        leaving = [placement for placement, _ in step.destroyed] + [item.placement for item in step.handed_over]
-        # A retraining may begin where the tenant's last one has just ended: the instance stays, the worker is new.
-        leaving += [p for p, _ in step.kept if self._live[p].finish_s is not None and p in promised]
-        for live, drained_s in self._close(leaving, begin_s, busy_until_s):
+        for live, drained_s in self._close(self._leaving(change), begin_s, busy_until_s):
             self._clock.sleep_until(drained_s)
             self._workers.stop(live.gpu_instance, live.owner)
             heir = change.layout.owner(live.placement)
@@ -184,6 +193,13 @@ class Applier:
             calls.append(call)
         started = [self._start(claim, len(claims), promised[claim.instance.placement]) for claim in claims]
         return ChangeOutcome(change.planned_s, begin_s, tuple(calls), tuple(started), tuple(stopped))
+
+    def _leaving(self, change: Change) -> list[Placement]:
+        """Where the change ends what runs in an instance."""
+        step, begun = owned_transition(self.layout, change.layout), {placement for placement, _ in change.promised_s}
+        leaving = [placement for placement, _ in step.destroyed] + [item.placement for item in step.handed_over]
+        # A retraining may begin where the tenant's last one has just ended: the instance stays, the worker is new.
+        return leaving + [p for p, _ in step.kept if self._live[p].finish_s is not None and p in begun]
 
     def _close(
         self, placements: Iterable[Placement], now_s: float, busy_until_s: Mapping[str, float]

@@ -26,6 +26,7 @@ from forecaster.registry import make_forecaster
 from migrator.apply import Applier, Workers
 from migrator.config import Config, TenantConfig
 from migrator.errors import ConfigError, ConfigSloError
+from migrator.estimates import as_carried_out
 from migrator.sim_workers import SimWorkers
 from workloads.arrivals import PoissonSource, Source, Span, mean_rps
 from workloads.errors import UnmetSloError, WorkloadError
@@ -68,7 +69,7 @@ class Setting:
     @property
     def planning_steps(self) -> int:
         """Steps of a window during which its plan is not there yet and the old layout serves."""
-        return int(np.ceil(self.config.planner.planning_s / self.config.step_s - 1e-9))
+        return self.config.planning_steps
 
     @property
     def forecaster_name(self) -> str:
@@ -134,9 +135,7 @@ def assemble(config: Config, origin: str) -> Setting:
     """
     gpu = gpu_model(config.gpu.model)
     with _naming(f"{origin}: profiles"):
-        profiles = shipped_profiles() if config.profiles is None else read_profiles(Path(config.profiles))
-        if config.profile_variant == "launch-free":
-            profiles = launch_free(profiles)
+        profiles = service_profiles(config)
     parts = []
     for tenant in config.tenants:
         with _naming(f"{origin}: tenants.{tenant.name}"):
@@ -152,6 +151,16 @@ def assemble(config: Config, origin: str) -> Setting:
     )
 
 
+def service_profiles(config: Config) -> ServiceProfiles:
+    """The table that the config names, or the shipped one, in the config's variant.
+
+    Raises:
+        ProfileTableError: No such file, or a malformed row.
+    """
+    profiles = shipped_profiles() if config.profiles is None else read_profiles(Path(config.profiles))
+    return launch_free(profiles) if config.profile_variant == "launch-free" else profiles
+
+
 def simulated_applier(setting: Setting, start_s: float, around: Callable[[Workers], Workers] | None = None) -> Applier:
     """An empty simulated GPU on a virtual clock that stands at ``start_s``, ready for changes.
 
@@ -159,7 +168,8 @@ def simulated_applier(setting: Setting, start_s: float, around: Callable[[Worker
     """
     seed = setting.config.seed
     gpu = SimGpu(setting.gpu, clock := VirtualClock(start_s), seed=seed)
-    tenants = {tenant.name: tenant for tenant in setting.tenants}
+    errors = setting.config.estimates
+    tenants = {tenant.name: as_carried_out(errors, setting.gpu, tenant) for tenant in setting.tenants}
     workers = SimWorkers(gpu, tenants, np.random.default_rng([seed, _WORKERS_STREAM]))
     return Applier(gpu, clock, workers if around is None else around(workers), tenants)
 

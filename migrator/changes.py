@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from executor.mig import OwnedLayout, Placement
@@ -62,6 +64,18 @@ def state_after(plan: MigPlan) -> PhysicalState:
         ),
         next_epoch_step=max(0, plan.next_epoch_step - plan.n_steps),
     )
+
+
+def state_of(serving_from_s: Iterable[tuple[Placement, str, float]], start_s: float, step_s: float) -> PhysicalState:
+    """What a window that begins at ``start_s`` starts from, by what really stands: placement, tenant, readiness.
+
+    Every retraining counts as over: the plan does not know of one that takes longer than estimated.
+    """
+    held = tuple(
+        HeldInstance(placement, tenant, max(0, math.ceil((ready_s - start_s) / step_s - 1e-9)))
+        for placement, tenant, ready_s in serving_from_s
+    )
+    return PhysicalState(held=held, next_epoch_step=max((item.serve_step for item in held), default=0))
 
 
 def shifted(state: PhysicalState, n_steps: int) -> PhysicalState:

@@ -169,6 +169,20 @@ class PlannerConfig(Section):
     planning_s: NonNegative = 0.0
 
 
+class EstimatesConfig(Section):
+    """What is known of a retraining before it runs: how wrong the estimates are, what they cost, when they are there.
+
+    ``accuracy_*`` are shares of correct answers; ``time_bias`` is relative, ``time_sigma`` of a lognormal factor.
+    """
+
+    accuracy_bias: Annotated[float, Field(ge=-1, le=1)] = 0.0
+    accuracy_sigma: Fraction = 0.0
+    time_bias: Annotated[float, Field(gt=-1, le=10)] = 0.0
+    time_sigma: Annotated[float, Field(ge=0, le=2)] = 0.0
+    cost_gpu_s: NonNegative = 0.0
+    delay_s: NonNegative = 0.0
+
+
 class SimulationConfig(Section):
     """What the simulated GPU does beyond its medians.
 
@@ -195,6 +209,7 @@ class Config(Section):
     profile_variant: Literal["recorded", "launch-free"] = "recorded"
     forecast: ForecastConfig = ForecastConfig()
     planner: PlannerConfig = PlannerConfig()
+    estimates: EstimatesConfig = EstimatesConfig()
     simulation: SimulationConfig = SimulationConfig()
     tenants: Annotated[list[TenantConfig], Field(min_length=1)]
 
@@ -228,12 +243,22 @@ class Config(Section):
             raise ValueError(
                 f"planner.planning_s is {self.planner.planning_s:g}; it must leave a step of window_s to plan"
             )
+        if self.planning_steps >= self.n_steps:
+            raise ValueError(
+                f"estimates.delay_s is {self.estimates.delay_s:g}; with planner.planning_s "
+                f"({self.planner.planning_s:g}) it must leave a step of window_s to plan"
+            )
         return self
 
     @property
     def n_steps(self) -> int:
         """Steps a window."""
         return round(self.window_s / self.step_s)
+
+    @property
+    def planning_steps(self) -> int:
+        """Steps from a window's start until its plan is there: estimates are waited for, then planning begins."""
+        return math.ceil((self.planner.planning_s + self.estimates.delay_s) / self.step_s - 1e-9)
 
 
 def read_config(path: Path, **overrides: object) -> Config:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from executor.mig import OwnedLayout
 from migrator.apply import ChangeOutcome, Started, Stopped
 from migrator.assembly import Setting
+from migrator.config import EstimatesConfig
+from migrator.estimates import estimate_of
 from migrator.planning import PlannedWindow
 from migrator.runlog import SCHEMA
 from migrator.serving_run import SettledWindow
@@ -74,7 +76,7 @@ def _tenant(tenant: Tenant, arrivals: Arrivals, load: float) -> Json:
         "dispersion_before": round(arrivals.dispersion_before, RATE_DIGITS),
         "dispersion_after": round(arrivals.dispersion_after, RATE_DIGITS),
         "operating_points": {name: _operating_point(point) for name, point in tenant.operating_points.items()},
-        "retraining_s": {name: round(seconds, RATE_DIGITS) for name, seconds in tenant.retraining_time_s.items()},
+        "retraining_s": _seconds_by_profile(tenant.retraining_time_s),
         "worker_start": {
             "seconds": tenant.worker_start.base_s,
             "library_s": tenant.worker_start.library_s,
@@ -100,6 +102,7 @@ def window_started(setting: Setting, planned: PlannedWindow, accuracies: Sequenc
         tenant.name: {
             "accuracy_before": accuracies[index],
             "accuracy_after": tenant.accuracy_in(planned.window).after,
+            **_estimate(setting, tenant, planned.window),
             "mean_rps": _rates(forecast.mean_rps[:, index]),
             "low_rps": _rates(forecast.quantiles_rps[low, :, index]),
             "high_rps": _rates(forecast.quantiles_rps[high, :, index]),
@@ -120,6 +123,25 @@ def window_started(setting: Setting, planned: PlannedWindow, accuracies: Sequenc
         "violations": [] if planned.verification is None else list(map(str, planned.verification.violations)),
         "rejected_plan": None if planned.rejected is None else _plan(planned.rejected),
     }
+
+
+def _estimate(setting: Setting, tenant: Tenant, window: int) -> Json:
+    """What the plan was told of the tenant's retraining, where that may differ from the truth."""
+    config = setting.config
+    if config.estimates == EstimatesConfig() or not tenant.retrains_in(window):
+        return {}
+    estimate = estimate_of(config.estimates, config.seed, setting.gpu, tenant, window)
+    return {
+        "estimate": {
+            "accuracy_after": estimate.accuracy_after,
+            "retraining_s": _seconds_by_profile(estimate.retraining_s),
+            "profiling_s": _seconds_by_profile(estimate.profiling_s),
+        }
+    }
+
+
+def _seconds_by_profile(seconds: Mapping[str, float]) -> Json:
+    return {name: round(value, RATE_DIGITS) for name, value in seconds.items()}
 
 
 def _plan(plan: MigPlan) -> Json:

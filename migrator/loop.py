@@ -14,7 +14,7 @@ from executor.mig import OwnedLayout
 from migrator import events
 from migrator.apply import Applier, ChangeOutcome
 from migrator.assembly import Setting
-from migrator.changes import Change, changes_of
+from migrator.changes import Change, changes_of, state_of
 from migrator.models_in_service import ModelsInService
 from migrator.planning import PlannedWindow, Solving, plan_window
 from migrator.runlog import RunLog
@@ -79,7 +79,8 @@ class Loop:
         """
         state: PhysicalState | None = None
         plans: list[MigPlan] = []
-        for window in range(self._setting.config.windows):
+        config = self._setting.config
+        for window in range(config.windows):
             self._open_window(window)
             if window == 0:
                 planned = first
@@ -94,11 +95,11 @@ class Loop:
             )
             if window == 0:
                 self._bring_up(planned)
-            self._carry_out(planned)
-            state = planned.next_state
+            is_complete = self._carry_out(planned)
+            state = planned.next_state if is_complete else self._state_at((window + 1) * config.window_s)
             plans.append(planned.plan)
-        self._serve_until(float("inf"), self._setting.config.windows - 1)
-        self._log.append("run_finished", {"windows": self._setting.config.windows})
+        self._serve_until(float("inf"), config.windows - 1)
+        self._log.append("run_finished", {"windows": config.windows})
         self._log.sync()
 
     def _open_window(self, window: int) -> None:
@@ -115,21 +116,39 @@ class Loop:
         change = Change(self._applier.now_s, OwnedLayout.of(entries), first.promised_s)
         self._record(0, self._applier.apply(change, {}))
 
-    def _carry_out(self, planned: PlannedWindow) -> None:
-        """Serve and change the layout by turns, until the window's end.
+    def _carry_out(self, planned: PlannedWindow) -> bool:
+        """Serve and change the layout by turns, until the window's end; whether every change was made.
 
-        A change that the driver's work pushes past the window's end is left out: the next window begins
-        with a change to its whole layout, which makes up for it.
+        A change that the driver's work, or a late retraining, pushes past the window's end is left out, and so are
+        those after it: the next window is planned from what really stands. What follows a change that was
+        held up by a retraining keeps its distance to it, up to the least one between changes of the held set, so
+        that instances started ahead are ready when what they replace is dropped.
         """
         config = self._setting.config
         start_s = planned.window * config.window_s
         plan_s = start_s + planned.plan_from_step * config.step_s
+        epoch_s = planned.problem.epoch_steps * config.step_s
+        end_s = start_s + config.window_s
+        held_up: ChangeOutcome | None = None
         for change in changes_of(planned.plan, plan_s, config.step_s):
-            if self._applier.begin_s(change) >= start_s + config.window_s:
-                break
-            self._serve_until(self._applier.begin_s(change), planned.window)
-            self._record(planned.window, self._applier.apply(change, self._serving.busy_until_s))
-        self._serve_until(start_s + config.window_s, planned.window)
+            not_before_s = -float("inf")
+            if held_up is not None:
+                not_before_s = held_up.begin_s + min(change.planned_s - held_up.planned_s, epoch_s)
+            free_s = max(change.planned_s, self._applier.now_s)
+            begin_s = max(self._applier.begin_s(change), not_before_s)
+            if begin_s >= end_s:
+                self._serve_until(end_s, planned.window)
+                return False
+            self._serve_until(begin_s, planned.window)
+            outcome = self._applier.apply(change, self._serving.busy_until_s, not_before_s)
+            self._record(planned.window, outcome)
+            held_up = outcome if begin_s > free_s else None
+        self._serve_until(end_s, planned.window)
+        return True
+
+    def _state_at(self, start_s: float) -> PhysicalState:
+        """What a window that begins at ``start_s`` starts from when the plan before it was not carried out in full."""
+        return state_of(self._applier.serving_from_s, start_s, self._setting.config.step_s)
 
     def _serve_until(self, until_s: float, window: int) -> None:
         """Serve up to ``until_s``, in pieces that a view can follow, and log what gets settled on the way."""

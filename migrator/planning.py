@@ -14,6 +14,7 @@ from forecaster.forecast import Forecast
 from migrator.assembly import Setting
 from migrator.changes import kept_plan, shifted, state_after
 from migrator.errors import InfeasibleError
+from migrator.estimates import Estimate, as_estimated, estimate_of
 from planner.baselines.policy import Policy, Window
 from planner.budget import Budget
 from planner.build import WindowTerms, window_problem
@@ -130,14 +131,17 @@ def posed(
 ) -> Problem:
     """The problem of a window's steps from when its plan is there, with the arrivals of ``forecast``.
 
+    Of the window's retrainings it knows the estimates, never the truth.
+
     Raises:
         ProblemError: The parts do not make a problem.
     """
     plan_from_step = 0 if state is None else setting.planning_steps
+    estimates = estimates_in(setting, window)
     return window_problem(
         setting.gpu,
-        setting.tenants,
-        _window_terms(setting, window, accuracy_before),
+        [as_estimated(tenant, estimate) for tenant, estimate in zip(setting.tenants, estimates, strict=True)],
+        _window_terms(setting, window, accuracy_before, estimates),
         _from_step(forecast, plan_from_step),
         step_s=setting.config.step_s,
         initial=None if state is None else _initial(shifted(state, plan_from_step), reconfiguration),
@@ -160,10 +164,18 @@ def _initial(state: PhysicalState, reconfiguration: Reconfiguration) -> InitialS
             assert_never(reconfiguration)
 
 
-def _window_terms(setting: Setting, window: int, accuracy_before: Sequence[float]) -> list[WindowTerms]:
+def estimates_in(setting: Setting, window: int) -> list[Estimate]:
+    """What is estimated of each tenant's retraining in ``window``, in the config's order."""
+    config = setting.config
+    return [estimate_of(config.estimates, config.seed, setting.gpu, tenant, window) for tenant in setting.tenants]
+
+
+def _window_terms(
+    setting: Setting, window: int, accuracy_before: Sequence[float], estimates: Sequence[Estimate]
+) -> list[WindowTerms]:
     return [
-        WindowTerms(before, tenant.accuracy_in(window).after, tenant.retrains_in(window))
-        for tenant, before in zip(setting.tenants, accuracy_before, strict=True)
+        WindowTerms(before, estimate.accuracy_after, tenant.retrains_in(window))
+        for tenant, before, estimate in zip(setting.tenants, accuracy_before, estimates, strict=True)
     ]
 
 

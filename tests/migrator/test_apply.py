@@ -162,3 +162,32 @@ def test_nothing_to_do_is_an_empty_outcome() -> None:
     made, _, _ = applier()
     made.apply(change(0.0, {"2g.20gb@0": A}), {})
     assert made.apply(change(9.0, {"2g.20gb@0": A}), {}).is_empty
+
+
+def test_a_change_that_ends_a_retraining_waits_until_it_is_done() -> None:
+    made, _, _ = applier()
+    started = made.apply(change(0.0, {"1g.10gb@4": TRAINING, "2g.20gb@0": A}), {}).started
+    finish_s = next(item.finish_s for item in started if item.finish_s is not None)
+    outcome = made.apply(change(5.0, {"2g.20gb@4": A}), {})
+    assert {item.end_s for item in outcome.stopped} == {outcome.begin_s} == {finish_s}
+
+
+def test_a_change_beside_a_retraining_does_not_wait_for_it() -> None:
+    made, _, _ = applier()
+    made.apply(change(0.0, {"1g.10gb@4": TRAINING}), {})
+    beside = Change(
+        5.0, change(0.0, {"1g.10gb@4": TRAINING, "2g.20gb@0": A}).layout, ((GPU.placement("2g.20gb@0"), 9.0),)
+    )
+    assert made.begin_s(beside) == 5.0
+
+
+def test_a_change_may_be_held_back() -> None:
+    made, _, _ = applier()
+    assert made.apply(change(5.0, {"2g.20gb@0": A}), {}, not_before_s=7.0).begin_s == 7.0
+
+
+def test_what_serves_is_told_with_its_readiness() -> None:
+    made, _, _ = applier()
+    started = made.apply(change(0.0, {"1g.10gb@4": TRAINING, "2g.20gb@0": A}), {}).started
+    ready_s = {item.placement: item.ready_s for item in started}[GPU.placement("2g.20gb@0")]
+    assert made.serving_from_s == ((GPU.placement("2g.20gb@0"), "a", ready_s),)

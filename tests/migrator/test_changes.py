@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from executor.catalogue import gpu_model
-from migrator.changes import changes_of, shifted, state_after
+from migrator.changes import changes_of, shifted, state_after, state_of
 from planner.initial import HeldInstance, PhysicalState, RunningRetraining
 from planner.plan import Lifetime, MigPlan, Status
 from planner.problem import Owner, Reconfiguration, Task
@@ -84,3 +84,14 @@ def test_a_retraining_that_was_in_progress_is_not_begun_again() -> None:
     opening = changes_of(plan_of(Lifetime(at("2g.20gb@0"), A, 0, 0, 100), running), 0.0, 1.0)[0]
     assert opening.layout.owner(at("1g.10gb@4")) == TRAINING
     assert [str(placement) for placement, _ in opening.promised_s] == ["2g.20gb@0"]
+
+
+def test_what_really_stands_is_held_from_when_it_is_ready() -> None:
+    standing = ((at("2g.20gb@0"), "a", 40.0), (at("3g.40gb@4"), "b", 103.5))
+    state = state_of(standing, 100.0, 1.0)
+    assert state.held == (HeldInstance(at("2g.20gb@0"), "a", 0), HeldInstance(at("3g.40gb@4"), "b", 4))
+    assert state.next_epoch_step == 4
+
+
+def test_an_empty_gpu_is_an_empty_state() -> None:
+    assert state_of((), 100.0, 1.0) == PhysicalState()

@@ -5,7 +5,7 @@ The configs stand in `fidelity/`, each saying what is special about it; `benchma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from migrator.fidelity import Promise, WindowFidelity, expected_by_step, measure
 from migrator.planning import PlannedWindow, Solving, plan_through, plan_window
 from migrator.runlog import read_log
 from planner.initial import PhysicalState
+from planner.plan import MigPlan
 
 from .conftest import SMALL, changed
 
@@ -40,10 +41,11 @@ def _plan_once() -> Iterator[None]:
         state: PhysicalState | None,
         accuracies: list[float],
         solving: Solving | None = None,
+        plans: Sequence[MigPlan] = (),
     ) -> PlannedWindow:
         key = (setting.config.name, window, state, tuple(accuracies))
         if key not in known:
-            known[key] = plan_window(setting, window, state, accuracies, solving)
+            known[key] = plan_window(setting, window, state, accuracies, solving, plans)
         return known[key]
 
     with pytest.MonkeyPatch.context() as patch:

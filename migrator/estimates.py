@@ -1,0 +1,78 @@
+"""What the planner is told of a retraining: its accuracy and its time as estimated before it runs.
+
+The truth stays with whoever carries plans out. Errors depend on (seed, tenant, window) alone, so that every
+policy is misled alike, the clairvoyant one included: it knows arrivals, not the outcome of a training.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from executor.mig import GpuModel
+from migrator.config import EstimatesConfig
+from workloads.luck import generator
+from workloads.tenants import Tenant
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One tenant's retraining in one window, as estimated.
+
+    Attributes:
+        accuracy_after: Share of correct answers once it has ended, in [0, 1].
+        retraining_s: Seconds of training by profile name, start-up and profiling apart.
+        profiling_s: Seconds by profile name that making the estimate takes before the training; known, not estimated.
+    """
+
+    accuracy_after: float
+    retraining_s: Mapping[str, float]
+    profiling_s: Mapping[str, float]
+
+    @property
+    def occupation_s(self) -> Mapping[str, float]:
+        """Seconds from the worker's readiness to the expected end, by profile name."""
+        return _sum(self.retraining_s, self.profiling_s)
+
+
+def estimate_of(errors: EstimatesConfig, seed: int, gpu: GpuModel, tenant: Tenant, window: int) -> Estimate:
+    """The estimate of the tenant's retraining in ``window``; without errors the truth, bit by bit.
+
+    The accuracy's error is normal, the time's factor lognormal with mean 1 + ``time_bias``, the same on all profiles:
+    what is misjudged is how much work the training is.
+    """
+    drawn = generator(seed, tenant.name, f"estimate of window {window}")
+    accuracy_z, time_z = drawn.standard_normal(2).tolist()
+    accuracy = tenant.accuracy_in(window).after + (errors.accuracy_bias + errors.accuracy_sigma * accuracy_z)
+    sigma = errors.time_sigma
+    factor = (1 + errors.time_bias) * math.exp(sigma * time_z - sigma**2 / 2)
+    return Estimate(
+        accuracy_after=min(1.0, max(0.0, accuracy)),
+        retraining_s=MappingProxyType({name: factor * true_s for name, true_s in tenant.retraining_time_s.items()}),
+        profiling_s=profiling_times_s(errors, gpu, tenant),
+    )
+
+
+def profiling_times_s(errors: EstimatesConfig, gpu: GpuModel, tenant: Tenant) -> Mapping[str, float]:
+    """Seconds of profiling on an instance of each profile that can hold the tenant's retraining.
+
+    ``cost_gpu_s`` is told in seconds of the whole GPU; an instance has its share of the compute slices.
+    """
+    slices = {name: gpu.profile(name).compute_slices for name in tenant.retraining_time_s}
+    return MappingProxyType({name: errors.cost_gpu_s * gpu.compute_slices / n for name, n in slices.items()})
+
+
+def as_estimated(tenant: Tenant, estimate: Estimate) -> Tenant:
+    """The tenant as the planner knows it: its retraining holds an instance for as long as estimated."""
+    return replace(tenant, retraining_time_s=estimate.occupation_s)
+
+
+def as_carried_out(errors: EstimatesConfig, gpu: GpuModel, tenant: Tenant) -> Tenant:
+    """The tenant as it is: its retraining holds an instance for the profiling, then for its true time."""
+    return replace(tenant, retraining_time_s=_sum(tenant.retraining_time_s, profiling_times_s(errors, gpu, tenant)))
+
+
+def _sum(first_s: Mapping[str, float], second_s: Mapping[str, float]) -> Mapping[str, float]:
+    return MappingProxyType({name: seconds + second_s[name] for name, seconds in first_s.items()})
