@@ -11,7 +11,7 @@ from migrator.assembly import Setting
 from workloads.fast_serving import advance
 from workloads.luck import ServiceJitter
 from workloads.serving import AccuracyTimeline, Dispatch, QueueState, Requests, Server, requests_of
-from workloads.tally import SecondCounts, Totals, merge, tally
+from workloads.tally import SecondCounts, Tally, Totals
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class ServingRun:
         self._accuracies: list[dict[float, float]] = [{} for _ in self._requests]
         sigma = config.simulation.service_jitter
         self._jitter = ServiceJitter(config.seed, sigma) if sigma > 0 else None
-        self._parts: dict[int, list[list[SecondCounts]]] = {}
+        self._tallies: dict[int, tuple[Tally, ...]] = {}
         self._n_settled = 0
-        self._totals = Totals()
+        self._settled_totals = Totals()
 
     @property
     def now_s(self) -> float:
@@ -49,7 +49,8 @@ class ServingRun:
     @property
     def totals(self) -> Totals:
         """Everything resolved so far, all tenants together."""
-        return self._totals
+        open_ = (tally.totals for tallies in self._tallies.values() for tally in tallies)
+        return sum(open_, self._settled_totals)
 
     @property
     def busy_until_s(self) -> Mapping[str, float]:
@@ -75,17 +76,19 @@ class ServingRun:
             )
             self._states[index] = state
             if outcomes.index.size:
-                resolved_s = requests.arrival_s[outcomes.index]
-                first, last = (int(np.floor(at / self._window_s)) for at in (resolved_s[0], resolved_s[-1]))
+                ends_s = requests.arrival_s[outcomes.index[[0, -1]]]  # outcomes are in the order of arrival
+                first, last = np.floor(ends_s / self._window_s).astype(np.int64).tolist()
                 for window in range(first, last + 1):
-                    self._add(window, index, tally(requests, outcomes, self._window_s, window * self._window_s))
+                    self._tallies_of(window)[index].add(requests, outcomes)
 
     def settled(self, through_window: int) -> list[SettledWindow]:
         """The windows up to ``through_window`` that have become settled since last asked, in order."""
         done: list[SettledWindow] = []
         while self._n_settled <= through_window and self._is_settled(self._n_settled):
-            done.append(SettledWindow(self._n_settled, self._counts(self._n_settled)))
-            self._parts.pop(self._n_settled, None)
+            tallies = self._tallies_of(self._n_settled)
+            del self._tallies[self._n_settled]
+            done.append(SettledWindow(self._n_settled, tuple(tally.counts for tally in tallies)))
+            self._settled_totals = sum((tally.totals for tally in tallies), self._settled_totals)
             self._n_settled += 1
         return done
 
@@ -96,19 +99,10 @@ class ServingRun:
             for requests, state in zip(self._requests, self._states, strict=True)
         )
 
-    def _counts(self, window: int) -> tuple[SecondCounts, ...]:
-        return tuple(merge(parts) for parts in self._parts_of(window))
-
-    def _add(self, window: int, tenant_index: int, part: SecondCounts) -> None:
-        self._parts_of(window)[tenant_index].append(part)
-        self._totals += part.totals
-
-    def _parts_of(self, window: int) -> list[list[SecondCounts]]:
-        """Tallies of the window by tenant; each starts with an empty one, so that a quiet window has one too."""
-        if window not in self._parts:
-            self._parts[window] = [[self._empty(requests, window)] for requests in self._requests]
-        return self._parts[window]
-
-    def _empty(self, requests: Requests, window: int) -> SecondCounts:
-        _, nothing = advance(requests, QueueState(), (), AccuracyTimeline((0.0,), (0.0,)), 0.0)
-        return tally(requests, nothing, self._window_s, window * self._window_s)
+    def _tallies_of(self, window: int) -> tuple[Tally, ...]:
+        """The window's, by tenant; a quiet window has them too."""
+        if window not in self._tallies:
+            self._tallies[window] = tuple(
+                Tally(requests.tenant, self._window_s, window * self._window_s) for requests in self._requests
+            )
+        return self._tallies[window]

@@ -1,6 +1,7 @@
 """Outcomes counted by the second of arrival, and latencies as a histogram: all that reports need of requests.
 
-Counts add up: the tallies of two pieces merge into that of both, so a run keeps numbers, not requests.
+A tally takes a run's pieces as they come, in any order: a run keeps numbers, not requests. The pass over a piece's
+requests is :mod:`workloads.tally_kernel`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from types import MappingProxyType
 
 import numpy as np
 
-from workloads.serving import BoolArray, FloatArray, IntArray, Outcomes, Requests
+from workloads.serving import IntArray, Outcomes, Requests
+from workloads.tally_kernel import count
 
-_DIGITS_OF_MS = 6  # latencies are differences of run times: beyond a nanosecond they hold only rounding
+_N_BINS = 1024
+"""Latencies up to so many milliseconds are counted in an array; the few above it, one by one."""
 
 _COUNTS = ("arrivals", "in_time", "late", "dropped", "correct", "correct_late")
 
@@ -93,46 +96,54 @@ class SecondCounts:
         return Totals(*(int(getattr(self, name).sum()) for name in _COUNTS))
 
 
-def tally(requests: Requests, outcomes: Outcomes, n_seconds: int, first_second: int = 0) -> SecondCounts:
-    """The outcomes of requests that arrived in ``[first_second, first_second + n_seconds)``; others are left out.
+class Tally:
+    """One tenant's resolved requests that arrived in ``[first_second, first_second + n_seconds)``, piece by piece.
 
-    So a piece that ends in one window and began in another is tallied once for each of them.
+    Latencies are differences of run times: beyond a nanosecond they hold only rounding, so they are rounded to it.
     """
-    arrival_s = requests.arrival_s[outcomes.index]
-    second = np.floor(arrival_s).astype(np.int64) - first_second
-    counted = (second >= 0) & (second < n_seconds)
 
-    def per_second(which: BoolArray) -> IntArray:
-        return np.bincount(second[which & counted], minlength=n_seconds).astype(np.int64)
+    def __init__(self, tenant: str, n_seconds: int, first_second: int = 0) -> None:
+        self._tenant, self._first_second = tenant, first_second
+        self._counts = np.zeros((len(_COUNTS), n_seconds), dtype=np.int64)
+        self._n_by_ms = np.zeros(_N_BINS, dtype=np.int64)
+        self._beyond: Counter[int] = Counter()
 
-    answered = counted & ~outcomes.dropped
-    return SecondCounts(
-        tenant=requests.tenant,
-        first_second=first_second,
-        arrivals=per_second(counted),
-        in_time=per_second(outcomes.in_time),
-        late=per_second(outcomes.late),
-        dropped=per_second(outcomes.dropped),
-        correct=per_second(outcomes.in_time & outcomes.correct),
-        correct_late=per_second(outcomes.late & outcomes.correct),
-        latency_ms=_histogram_ms(outcomes.answer_s[answered] - arrival_s[answered]),
-    )
+    def add(self, requests: Requests, outcomes: Outcomes) -> None:
+        """Count the outcomes that belong here; others are left out.
 
+        So a piece that ends in one window and began in another is added once to the tally of each of them.
+        """
+        beyond_ms = np.empty(len(outcomes.index))
+        n_beyond = count(
+            requests.arrival_s,
+            outcomes.index,
+            outcomes.answer_s,
+            outcomes.in_time,
+            outcomes.correct,
+            self._first_second,
+            self._counts,
+            self._n_by_ms,
+            beyond_ms,
+        )
+        self._beyond.update(beyond_ms[:n_beyond].astype(np.int64).tolist())
 
-def merge(parts: Sequence[SecondCounts]) -> SecondCounts:
-    """The tally of all parts' requests together.
+    @property
+    def totals(self) -> Totals:
+        """Sums over all seconds, so far."""
+        return Totals(*self._counts.sum(axis=1).tolist())
 
-    Raises:
-        ValueError: There are no parts, or they differ in tenant or seconds.
-    """
-    spans = {(part.tenant, part.first_second, part.n_seconds) for part in parts}
-    if len(spans) != 1:
-        raise ValueError(f"only tallies of one tenant over the same seconds merge, got {sorted(spans)}")
-    tenant, first_second, _ = spans.pop()
-    counts = np.array([[getattr(part, name) for name in _COUNTS] for part in parts], dtype=np.int64).sum(axis=0)
-    histogram = merge_histograms([part.latency_ms for part in parts])
-    arrivals, in_time, late, dropped, correct, correct_late = counts
-    return SecondCounts(tenant, first_second, arrivals, in_time, late, dropped, correct, correct_late, histogram)
+    @property
+    def counts(self) -> SecondCounts:
+        """What was counted so far; what is added later does not change it."""
+        by_second = self._counts.copy()
+        within = np.flatnonzero(self._n_by_ms)
+        n_by_ms = dict(zip(within.tolist(), self._n_by_ms[within].tolist(), strict=True))
+        return SecondCounts(
+            tenant=self._tenant,
+            first_second=self._first_second,
+            latency_ms=merge_histograms([n_by_ms, self._beyond]),
+            **dict(zip(_COUNTS, by_second, strict=True)),
+        )
 
 
 def merge_histograms(histograms: Sequence[Mapping[int, int]]) -> Mapping[int, int]:
@@ -161,13 +172,6 @@ def latency_percentile_ms(histogram: Mapping[int, int], fraction: float) -> int 
         if n_answered >= needed:
             return upper_ms
     return None
-
-
-def _histogram_ms(latency_s: FloatArray) -> Mapping[int, int]:
-    """Counts by whole milliseconds, rounded up."""
-    upper_ms = np.ceil(np.round(latency_s * 1e3, _DIGITS_OF_MS)).astype(np.int64)
-    edges, n_answered = np.unique(upper_ms, return_counts=True)
-    return MappingProxyType(dict(zip(edges.tolist(), n_answered.tolist(), strict=True)))
 
 
 def _percent(part: int, whole: int) -> float | None:

@@ -1,8 +1,9 @@
-"""Counts by second of arrival, and percentiles from the histogram."""
+"""Counts by second of arrival, and percentiles from the histogram; the compiled pass against its definition."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from workloads.latency import LatencyCurve
 from workloads.serving import (
     AccuracyTimeline,
+    BoolArray,
     Outcomes,
     QueueState,
     Requests,
@@ -20,7 +22,7 @@ from workloads.serving import (
     advance,
     requests_of,
 )
-from workloads.tally import SecondCounts, Totals, latency_percentile_ms, merge, merge_histograms, tally
+from workloads.tally import SecondCounts, Tally, Totals, latency_percentile_ms, merge_histograms
 
 COUNTS = ("arrivals", "in_time", "late", "dropped", "correct", "correct_late")
 DROPPED = math.nan
@@ -34,6 +36,17 @@ def resolved(
     index = np.arange(first_index, first_index + len(answer_s))
     answers = np.array(answer_s)
     return requests, Outcomes(index, answers, answers <= requests.deadline_s[index], np.array(correct, dtype=bool))
+
+
+def tally(requests: Requests, outcomes: Outcomes, n_seconds: int, first_second: int = 0) -> SecondCounts:
+    return tallied(requests, [outcomes], n_seconds, first_second)
+
+
+def tallied(requests: Requests, pieces: Sequence[Outcomes], n_seconds: int, first_second: int = 0) -> SecondCounts:
+    kept = Tally(requests.tenant, n_seconds, first_second)
+    for outcomes in pieces:
+        kept.add(requests, outcomes)
+    return kept.counts
 
 
 # second 0: in time and right, dropped; second 1: late and right, in time and wrong; second 2: nothing; second 3: late
@@ -119,24 +132,28 @@ def assert_same(one: SecondCounts, other: SecondCounts) -> None:
     assert list(one.latency_ms.items()) == list(other.latency_ms.items())
 
 
+def test_a_tally_s_totals_are_those_of_its_counts() -> None:
+    requests, outcomes = resolved(ARRIVALS_S, ANSWERS_S, CORRECT)
+    kept = Tally("bert", 2, first_second=1)
+    kept.add(requests, outcomes)
+    assert kept.totals == kept.counts.totals == Totals(arrivals=2, in_time=1, late=1, correct_late=1)
+
+
 @pytest.mark.parametrize("cut", range(6))
-def test_parts_merge_to_the_whole(cut: int) -> None:
-    whole = tally(*resolved(ARRIVALS_S, ANSWERS_S, CORRECT), n_seconds=4)
-    early = tally(*resolved(ARRIVALS_S, ANSWERS_S[:cut], CORRECT[:cut]), n_seconds=4)
-    late = tally(*resolved(ARRIVALS_S, ANSWERS_S[cut:], CORRECT[cut:], first_index=cut), n_seconds=4)
-    assert_same(merge([late, early]), whole)
+@pytest.mark.parametrize("order", [1, -1])
+def test_pieces_add_up_to_the_whole_in_any_order(cut: int, order: int) -> None:
+    requests, whole = resolved(ARRIVALS_S, ANSWERS_S, CORRECT)
+    _, early = resolved(ARRIVALS_S, ANSWERS_S[:cut], CORRECT[:cut])
+    _, late = resolved(ARRIVALS_S, ANSWERS_S[cut:], CORRECT[cut:], first_index=cut)
+    assert_same(tallied(requests, [early, late][::order], n_seconds=4), tally(requests, whole, n_seconds=4))
 
 
-@pytest.mark.parametrize("span", [(3, 0), (4, 1)])
-def test_tallies_of_other_seconds_do_not_merge(span: tuple[int, int]) -> None:
-    case = resolved(ARRIVALS_S, ANSWERS_S, CORRECT)
-    with pytest.raises(ValueError, match="same seconds"):
-        merge([tally(*case, 4), tally(*case, *span)])
-
-
-def test_nothing_does_not_merge() -> None:
-    with pytest.raises(ValueError, match="same seconds"):
-        merge([])
+def test_what_is_added_later_does_not_change_counts_given_before() -> None:
+    requests, outcomes = resolved(ARRIVALS_S, ANSWERS_S, CORRECT)
+    kept = Tally("bert", 4)
+    before = kept.counts
+    kept.add(requests, outcomes)
+    assert (before.totals, dict(before.latency_ms)) == (Totals(), {})
 
 
 def test_merged_histograms_ascend() -> None:
@@ -188,11 +205,11 @@ def simulated(edges_s: list[float]) -> tuple[Requests, SecondCounts]:
     requests = requests_of("bert", 0.1, times_s, seed=3)
     servers = [Server("bert", "a", 0.5, math.inf, LatencyCurve((1, 4), (0.02, 0.05)), 4)]
     accuracy, jitter = AccuracyTimeline((0.0, 5.0), (0.5, 0.9)), ServiceJitter(3, 0.3)
-    state, parts = QueueState(), []
+    state, counts = QueueState(), Tally("bert", n_seconds=10)
     for until_s in [*edges_s, math.inf]:
         state, outcomes = advance(requests, state, servers, accuracy, until_s, jitter)
-        parts.append(tally(requests, outcomes, n_seconds=10))
-    return requests, merge(parts)
+        counts.add(requests, outcomes)
+    return requests, counts.counts
 
 
 def test_every_second_s_arrivals_are_conserved() -> None:
@@ -208,3 +225,79 @@ def test_the_simulated_case_has_every_kind_of_outcome() -> None:
 
 def test_pieces_do_not_change_the_counts() -> None:
     assert_same(simulated([0.3, 4.0, 7.7])[1], simulated([])[1])
+
+
+# --- against the definition
+
+
+def defined(requests: Requests, outcomes: Outcomes, n_seconds: int, first_second: int) -> SecondCounts:
+    """What a tally of one piece is, pass by pass; the compiled pass must give the same."""
+    arrival_s = requests.arrival_s[outcomes.index]
+    second = np.floor(arrival_s).astype(np.int64) - first_second
+    counted = (second >= 0) & (second < n_seconds)
+
+    def per_second(which: BoolArray) -> np.ndarray:
+        return np.bincount(second[which & counted], minlength=n_seconds).astype(np.int64)
+
+    answered = counted & ~outcomes.dropped
+    latency_ms = (outcomes.answer_s[answered] - arrival_s[answered]) * 1e3
+    upper_ms = np.ceil(np.round(latency_ms, 6)).astype(np.int64)
+    edges, n_answered = np.unique(upper_ms, return_counts=True)
+    return SecondCounts(
+        tenant=requests.tenant,
+        first_second=first_second,
+        arrivals=per_second(counted),
+        in_time=per_second(outcomes.in_time),
+        late=per_second(outcomes.late),
+        dropped=per_second(outcomes.dropped),
+        correct=per_second(outcomes.in_time & outcomes.correct),
+        correct_late=per_second(outcomes.late & outcomes.correct),
+        latency_ms=dict(zip(edges.tolist(), n_answered.tolist(), strict=True)),
+    )
+
+
+def beside(ms: float, ulps: int) -> float:
+    """That many milliseconds in seconds, or a float near it."""
+    found = ms / 1e3
+    for _ in range(abs(ulps)):
+        found = math.nextafter(found, math.copysign(math.inf, ulps))
+    return abs(found)
+
+
+# Where rounding decides: whole milliseconds, and half a nanosecond above them. And anything.
+LATENCIES_S = st.one_of(
+    st.builds(beside, st.integers(0, 5000), st.integers(-2, 2)),
+    st.builds(beside, st.integers(0, 5000).map(lambda ms: ms + 5e-7), st.integers(-2, 2)),
+    st.floats(0, 1e4),
+)
+REQUESTS = st.tuples(st.floats(0, 12), st.one_of(st.just(DROPPED), LATENCIES_S), st.booleans())
+
+
+@settings(deadline=None, derandomize=True, max_examples=500)
+@given(st.lists(REQUESTS, max_size=60), st.integers(0, 5), st.integers(1, 8))
+def test_a_tally_is_what_its_definition_says(
+    cases: list[tuple[float, float, bool]], first_second: int, n_seconds: int
+) -> None:
+    cases.sort()
+    arrival_s = [case[0] for case in cases]
+    answer_s = [came_s + latency_s for came_s, latency_s, _ in cases]
+    correct = [is_right and not math.isnan(latency_s) for _, latency_s, is_right in cases]
+    requests, outcomes = resolved(arrival_s, answer_s, correct)
+    expected = defined(requests, outcomes, n_seconds, first_second)
+    assert_same(tally(requests, outcomes, n_seconds, first_second), expected)
+
+
+@settings(deadline=None, derandomize=True, max_examples=300)
+@given(st.lists(LATENCIES_S, min_size=1, max_size=200))
+def test_latencies_are_rounded_as_numpy_does(latencies_s: list[float]) -> None:
+    case = resolved([0.0] * len(latencies_s), latencies_s, [False] * len(latencies_s))
+    assert_same(tally(*case, n_seconds=1), defined(*case, n_seconds=1, first_second=0))
+
+
+@pytest.mark.parametrize("first_second", [0, 3])
+def test_outcomes_with_gaps_are_what_the_definition_says(first_second: int) -> None:
+    requests, whole = resolved(ARRIVALS_S, ANSWERS_S, CORRECT)
+    kept = np.array([0, 1, 4])
+    outcomes = Outcomes(kept, whole.answer_s[kept], whole.in_time[kept], whole.correct[kept])
+    expected = defined(requests, outcomes, 2, first_second)
+    assert_same(tally(requests, outcomes, 2, first_second), expected)
