@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -200,24 +200,32 @@ def compare(
             help="Which, separated by commas: names, or .py files; see docs/policies.md. The first is the reference.",
         ),
     ] = None,
+    terms: Annotated[
+        Literal["policy-only", "as-published"],
+        typer.Option(help="Compare decisions alone, or policies with their own batching, forecast and switching."),
+    ] = "policy-only",
     segments: Annotated[
         int, typer.Option(min=1, max=1000, help="How many pieces of the traces, one after the other.")
     ] = 1,
     windows: Annotated[int | None, typer.Option(min=1, help="Windows a segment, instead of the config's.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="How many processes. Default: one a core.")] = None,
     out: Annotated[Path | None, typer.Option(help="Also write the results to this JSON file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Also draw them in this HTML file; needs the extra plot.")] = None,
     as_json: Json = False,
 ) -> None:
     """Simulate the same requests under several sharing policies, and compare what each answers in time and right."""
     from migrator.commands.compare import compare_command  # noqa: PLC0415
+    from migrator.compare import Terms  # noqa: PLC0415
 
     compare_command(
         configs,
         policies=policies,
+        terms=Terms(terms),
         n_segments=segments,
         windows=windows,
         jobs=jobs,
         out=out,
+        plot=plot,
         as_json=as_json,
     )
 

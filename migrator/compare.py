@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,13 +25,28 @@ from migrator.loop import Loop
 from migrator.planning import PlannedWindow, Solving, accuracy_at_start, plan_window, posed, require_plan
 from migrator.provenance import provenance
 from migrator.runlog import ReadLog, RunLog, read_log
-from planner.baselines.policy import Knows, Policy
+from migrator.share_run import share_run
+from migrator.whole_run import whole_run
+from planner.baselines.policy import Batching, Knows, Policy, traits_of
 from planner.baselines.registry import policy_of
+from planner.baselines.shares import SharePolicy
+from planner.baselines.whole import Whole
 from planner.problem import Owner, Problem
+from workloads.serving import Dispatch
 from workloads.tally import Totals
 
 FLOOR, CEILING = "static", "oracle"
 """The policies between which a share of the gap is measured."""
+
+
+class Terms(StrEnum):
+    """What is compared."""
+
+    POLICY_ONLY = "policy-only"
+    """Decisions alone: everybody chooses batches freely, has the same forecaster, and nobody restarts what serves."""
+
+    AS_PUBLISHED = "as-published"
+    """Each policy with its own batching, forecast and switching; who has no batching gets the config's ``batch``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +57,7 @@ class Match:
     config: Config
     origin: str
     segment: int
+    terms: Terms = Terms.POLICY_ONLY
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +73,7 @@ class Score:
         n_changes: Changes of the layout after the first, in which an instance was created or destroyed.
         n_unplanned: Windows in which the policy had no plan, so that the old layout was kept.
         notes: What of the traces and profiles was not measured, as ``provenance`` tells it.
+        has_partitions: Whether tenants had MIG instances; only then can ``oracle`` tell what a forecast cost.
     """
 
     policy: str
@@ -66,6 +84,7 @@ class Score:
     n_changes: int
     n_unplanned: int
     notes: tuple[tuple[str, str], ...] = ()
+    has_partitions: bool = True
 
     @property
     def total(self) -> Totals:
@@ -73,7 +92,9 @@ class Score:
         return sum(self.totals, Totals())
 
 
-def matches_of(config: Config, origin: str, policies: Sequence[str], n_segments: int) -> list[Match]:
+def matches_of(
+    config: Config, origin: str, policies: Sequence[str], n_segments: int, terms: Terms = Terms.POLICY_ONLY
+) -> list[Match]:
     """Every policy on every segment.
 
     Raises:
@@ -93,7 +114,7 @@ def matches_of(config: Config, origin: str, policies: Sequence[str], n_segments:
             if number == 0:
                 raise
             raise ConfigError(f"segment {number} of {n_segments}: {error}") from None
-    return [Match(name, segment, origin, number) for number, segment in enumerate(segments) for name in policies]
+    return [Match(name, segment, origin, number, terms) for number, segment in enumerate(segments) for name in policies]
 
 
 def _on_segment(config: Config, segment: int) -> Config:
@@ -117,24 +138,63 @@ def score_of(match: Match) -> Score:
         InfeasibleError: The policy has no plan for window 0.
         PlannerError: The policy cannot answer.
     """
-    setting = assemble(match.config, match.origin)
     policy = policy_of(match.policy)
+    setting = _on_terms(match, policy)
+    if isinstance(policy, SharePolicy):
+        run = share_run(_told(setting, policy), policy, as_published=match.terms is Terms.AS_PUBLISHED)
+        score = _score(match, setting, policy.name, run.totals, run.accounts, run.n_changes, 0)
+        strength = setting.config.simulation.interference
+        note = ("interference", f"{policy.name}: {strength:g} of what Mudi measured, see docs/policies.md")
+        return replace(score, notes=(*score.notes, note), has_partitions=False)
+    if isinstance(policy, Whole):
+        time_shared = whole_run(_told(setting, policy), policy)
+        score = _score(match, setting, policy.name, time_shared.totals, time_shared.accounts, 0, 0)
+        return replace(score, has_partitions=False)
     if policy.knows is Knows.RUN:
         policy = policy.prepared(true_problems(setting))
-    told = setting if policy.knows is Knows.FORECAST else replace(setting, forecaster=None)
     seen = _Seen()
-    log = _simulated(told, policy, seen)
+    log = _simulated(_told(setting, policy), policy, match.terms, seen)
     n_changes = sum(1 for change in log.of_kind("change")[1:] if change["calls"])
+    return _score(match, setting, policy.name, seen.totals, accounts(log), n_changes, seen.n_unplanned)
+
+
+def _score(
+    match: Match,
+    setting: Setting,
+    policy: str,
+    totals: Sequence[Totals],
+    by_tenant: Mapping[str, SecondAccounts],
+    n_changes: int,
+    n_unplanned: int,
+) -> Score:
     return Score(
-        policy=policy.name,
+        policy=policy,
         workload=setting.config.name,
         segment=match.segment,
-        totals=tuple(seen.totals),
-        accounts=accounts(log),
+        totals=tuple(totals),
+        accounts=by_tenant,
         n_changes=n_changes,
-        n_unplanned=seen.n_unplanned,
+        n_unplanned=n_unplanned,
         notes=provenance(setting),
     )
+
+
+def _told(setting: Setting, policy: Policy | SharePolicy | Whole) -> Setting:
+    """The setting with the arrivals known to those who are told of them."""
+    return setting if policy.knows is Knows.FORECAST else replace(setting, forecaster=None)
+
+
+def _on_terms(match: Match, policy: Policy | SharePolicy | Whole) -> Setting:
+    """The match's setting; where batches are free, with the arrivals that the config's own batches give."""
+    setting = assemble(match.config, match.origin)
+    if match.terms is Terms.AS_PUBLISHED and traits_of(policy).batching is Batching.GIVEN:
+        return setting
+    tenants = [
+        tenant if tenant.batch == "auto" else tenant.model_copy(update={"batch": "auto", "processes": "auto"})
+        for tenant in setting.config.tenants
+    ]
+    # The scale factors stand in the resolved config, so the same requests come.
+    return assemble(setting.config.model_copy(update={"tenants": tenants}), match.origin)
 
 
 def true_problems(setting: Setting) -> tuple[Problem, ...]:
@@ -152,9 +212,10 @@ def true_problems(setting: Setting) -> tuple[Problem, ...]:
     )
 
 
-def _simulated(setting: Setting, policy: Policy, seen: _Seen) -> ReadLog:
+def _simulated(setting: Setting, policy: Policy, terms: Terms, seen: _Seen) -> ReadLog:
     """The log of the setting's run under the policy."""
-    solving = Solving(policy=policy)
+    solving = Solving(policy=policy, as_published=terms is Terms.AS_PUBLISHED)
+    dispatch = Dispatch.PUSH if traits_of(policy).pushes else Dispatch.PULL
     accuracies = [accuracy_at_start(tenant, 0, -1) for tenant in setting.tenants]
     first = plan_window(setting, 0, None, accuracies, solving)
     require_plan(first)
@@ -163,7 +224,7 @@ def _simulated(setting: Setting, policy: Policy, seen: _Seen) -> ReadLog:
         path = Path(folder) / "run"
         with RunLog(path, config_yaml(setting.config)) as log:
             log.append("run_started", events.run_started(setting))
-            Loop(setting, applier, log, seen, solving).run(first)
+            Loop(setting, applier, log, seen, solving, dispatch).run(first)
         return read_log(path)
 
 
@@ -259,7 +320,7 @@ def standings(scores: Sequence[Score]) -> tuple[Standing, ...]:
 
 
 def _account(score: Score, ceilings: Mapping[tuple[str, int], Mapping[str, SecondAccounts]]) -> Account:
-    known = ceilings.get((score.workload, score.segment), {})
+    known = ceilings.get((score.workload, score.segment), {}) if score.has_partitions else {}
     return sum(
         (
             (own.with_forecast(known[tenant].in_time) if tenant in known else own).total

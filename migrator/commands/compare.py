@@ -6,25 +6,29 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from migrator.compare import Match, Score, matches_of, score_of
+from migrator.compare import Match, Score, Terms, matches_of, score_of
 from migrator.config import read_config
 from migrator.console import output, print_json, progress
 from migrator.errors import MigratorError
 from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
 from migrator.reporters.compare_json import comparison_to_json
+from migrator.reporters.compare_plot import comparison_to_html
 from migrator.reporters.compare_text import print_comparison
-from planner.baselines.registry import POLICIES, policy_of
+from migrator.reporters.whatif_plot import require_plotly
+from planner.baselines.registry import POLICY_NAMES, policy_of
 
 
 def compare_command(
     config_paths: Sequence[Path],
     *,
     policies: str | None,
+    terms: Terms,
     n_segments: int,
     windows: int | None,
     jobs: int | None,
     out: Path | None,
+    plot: Path | None,
     as_json: bool,
 ) -> None:
     """Simulate every policy on every segment of every config, and print what each gets.
@@ -37,16 +41,21 @@ def compare_command(
     specs = _specs(policies)
     if out is not None:
         require_writable("--out", out, *config_paths)
+    if plot is not None:
+        require_writable("--plot", plot, *config_paths, *([] if out is None else [out]))
+        require_plotly()
     matches = [
         match
         for path in config_paths
-        for match in matches_of(read_config(path, windows=windows), str(path), specs, n_segments)
+        for match in matches_of(read_config(path, windows=windows), str(path), specs, n_segments, terms)
     ]
     _require_distinct_names(matches, config_paths)
     scores = _scores(matches, min(jobs or n_cores(), len(matches)))
     document = comparison_to_json(scores, n_segments)
     if out is not None:
         write_output("--out", out, json.dumps(document, indent=2, allow_nan=False))
+    if plot is not None:
+        write_output("--plot", plot, comparison_to_html(scores, terms))
     if as_json:
         print_json(document)
     else:
@@ -54,7 +63,7 @@ def compare_command(
 
 
 def _specs(policies: str | None) -> list[str]:
-    specs = list(POLICIES) if policies is None else policies.split(",")
+    specs = list(POLICY_NAMES) if policies is None else policies.split(",")
     names = [policy_of(spec).name for spec in specs]
     for spec, name in zip(specs, names, strict=True):
         if names.count(name) > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Self
@@ -11,18 +11,16 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from executor.mig import Placement
+from planner.baselines.alongside import Occupied, held_by, retrainings_of
 from planner.baselines.policy import Knows, Window
 from planner.engines.held_sets import Entries, HeldSets
 from planner.engines.physical_floor import with_held
-from planner.engines.physical_schedule import Terms, Training
+from planner.engines.physical_schedule import Terms
 from planner.engines.relaxed import relaxed_bound
 from planner.gains import gain_tables
 from planner.plan import MigPlan
-from planner.problem import FloatArray, Problem, Task
+from planner.problem import FloatArray, Problem
 from planner.solve import solve
-
-Occupied = tuple[tuple[Training, Placement], ...]
 
 
 @dataclass(frozen=True)
@@ -60,8 +58,8 @@ class Reactive:
         if not first.status.has_plan:
             return first
         terms = Terms.of(problem)
-        occupied = tuple(_occupied(problem, first))
-        held = list(_held(terms, first))
+        occupied = tuple(retrainings_of(problem, first))
+        held = list(held_by(terms, first))
         arrivals = np.concatenate([window.past_rps, np.array([t.arrivals_rps for t in problem.tenants]).T])
         n_past, sets = len(window.past_rps), HeldSets.of(problem)
         has_changed = terms.is_free or len(held) > 1
@@ -98,32 +96,6 @@ def _at_load(problem: Problem, rates_rps: FloatArray) -> Problem:
         for tenant, rate in zip(problem.tenants, rates_rps, strict=True)
     )
     return replace(problem, tenants=tenants, gains=None)
-
-
-def _occupied(problem: Problem, plan: MigPlan) -> Iterator[tuple[Training, Placement]]:
-    """The retrainings that the plan starts."""
-    for item in plan.lifetimes:
-        if item.owner.task is Task.RETRAINING and item.option is not None:
-            tenant = problem.tenant_names.index(item.owner.tenant)
-            level = 1 + [option.name for option in problem.tenants[tenant].options].index(item.option)
-            run = Training(tenant, level, item.placement.profile.name, item.create_step, item.end_step)
-            yield run, item.placement
-
-
-def _held(terms: Terms, plan: MigPlan) -> Iterator[tuple[int, Entries]]:
-    """(step, what inference holds from there on) of a plan; begins with the initial state's where there is one."""
-    names = terms.problem.tenant_names
-    inference = [item for item in plan.lifetimes if item.is_inference]
-    last: Entries | None = None
-    if not terms.is_free:
-        last = frozenset((item.placement, names.index(item.tenant)) for item in terms.state.held)
-        yield 0, last
-    for step in sorted({item.create_step for item in inference} | {0}):
-        alive = (item for item in inference if item.create_step <= step < item.end_step)
-        held = frozenset((item.placement, names.index(item.owner.tenant)) for item in alive)
-        if held != last:
-            yield step, held
-        last = held
 
 
 def _fits(terms: Terms, sets: HeldSets, runs: Occupied, step: int) -> NDArray[np.bool_]:

@@ -8,34 +8,66 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import cast
 
+from planner.baselines.astraea import Astraea
+from planner.baselines.ekya import Ekya
 from planner.baselines.equal import Equal
 from planner.baselines.migrator import Migrator
+from planner.baselines.migrator_paper import MigratorPaper, MigratorPaperCold
 from planner.baselines.oracle import Oracle
+from planner.baselines.paris import Paris, ParisChanging
 from planner.baselines.policy import Knows, Policy
 from planner.baselines.reactive import Reactive
+from planner.baselines.shares import SharePolicy
 from planner.baselines.static import FixedInHindsight
+from planner.baselines.whole import Whole
 from planner.baselines.window import FixedByWindow
 from planner.errors import PlannerError
 
 POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
-    {policy().name: policy for policy in (Migrator, Reactive, FixedByWindow, Equal, FixedInHindsight, Oracle)}
+    {
+        policy().name: policy
+        for policy in (
+            Migrator,
+            MigratorPaper,
+            MigratorPaperCold,
+            Paris,
+            ParisChanging,
+            Reactive,
+            FixedByWindow,
+            Equal,
+            FixedInHindsight,
+            Oracle,
+        )
+    }
 )
-"""Every policy that ``migrator compare`` knows; to add one, add its class here."""
+"""Every policy that plans with MIG; to add one, add its class here."""
+
+SHARE_POLICIES: Mapping[str, Callable[[], SharePolicy]] = MappingProxyType(
+    {policy().name: policy for policy in (Ekya, Astraea)}
+)
+"""Every policy that divides the GPU without partitions."""
+
+POLICY_NAMES = (*POLICIES, *SHARE_POLICIES, Whole().name)
+"""All that ``migrator compare`` knows."""
 
 
 class PolicyError(PlannerError):
     """There is no such policy, or its file cannot be used."""
 
 
-def policy_of(named: str) -> Policy:
+def policy_of(named: str) -> Policy | SharePolicy | Whole:
     """The policy of that name, or the ``POLICY`` of the Python file that is named.
 
     Raises:
         PolicyError: One line with the name and what is allowed.
     """
     if not named.endswith(".py"):
+        if named in SHARE_POLICIES:
+            return SHARE_POLICIES[named]()
+        if named == Whole().name:
+            return Whole()
         if named not in POLICIES:
-            raise PolicyError(f"policy {named!r}: known are {', '.join(POLICIES)}, or a file that ends in .py")
+            raise PolicyError(f"policy {named!r}: known are {', '.join(POLICY_NAMES)}, or a file that ends in .py")
         return POLICIES[named]()
     path = Path(named)
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -49,4 +81,4 @@ def policy_of(named: str) -> Policy:
         raise PolicyError(f"policy {named}: cannot be loaded: {type(error).__name__}: {error}") from error
     if not isinstance(getattr(policy, "knows", None), Knows) or not isinstance(getattr(policy, "name", None), str):
         raise PolicyError(f"policy {named}: POLICY() needs a name, a str, and knows, a Knows")
-    return cast("Policy", policy)
+    return cast("Policy | SharePolicy", policy)

@@ -10,7 +10,7 @@ import pytest
 from windows import tenant, window
 
 from planner.baselines.policy import Knows, Policy, Window
-from planner.baselines.registry import POLICIES, PolicyError, policy_of
+from planner.baselines.registry import POLICIES, POLICY_NAMES, PolicyError, policy_of
 from planner.budget import Budget
 from planner.engines.static import best_held_set, solve_static_among
 from planner.initial import HeldInstance, PhysicalState
@@ -204,7 +204,7 @@ def documented(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("named", "text", "message"),
     [
-        ("nobody", None, "policy 'nobody': known are migrator, reactive, window, equal, static, oracle, or a file"),
+        ("nobody", None, f"policy 'nobody': known are {', '.join(POLICY_NAMES)}, or a file"),
         ("gone.py", None, "there is no such file"),
         ("bad.py", "POLICY = 3", "cannot be loaded: TypeError"),
         ("none.py", "", "cannot be loaded: AttributeError"),

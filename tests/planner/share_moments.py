@@ -1,0 +1,80 @@
+"""Moments at which a policy divides a GPU's processors: made by hand, and drawn by hypothesis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import strategies as st
+
+from planner.baselines.shares import QUANTA, Moment, Shares, ShareTenant, Stage
+from planner.problem import FloatArray
+
+STEPS = np.arange(QUANTA + 1, dtype=np.float64)
+
+
+def share_tenant(
+    name: str = "a",
+    rps_each: float = 10.0,
+    *,
+    accuracy: tuple[float, float] = (0.6, 0.8),
+    weight: float = 1.0,
+    training_s: float | None = None,
+    done: float = 0.0,
+    stage: Stage = Stage.WAITING,
+) -> ShareTenant:
+    """A tenant that serves so much on each twentieth, and that trains so long on the whole GPU, if at all."""
+    training_rate = STEPS * 0.0 if training_s is None else STEPS / QUANTA / training_s
+    own_stage = Stage.NONE if training_s is None else stage
+    return ShareTenant(name, weight, *accuracy, rps_each * STEPS, training_rate, done, own_stage)
+
+
+def moment_of(
+    *tenants: ShareTenant,
+    ahead_rps: Sequence[Sequence[float]] | None = None,
+    past_rps: Sequence[Sequence[float]] | None = None,
+    left_s: float = 100.0,
+    as_published: bool = False,
+    shares: Shares | None = None,
+) -> Moment:
+    """A moment with arrivals by (step, tenant); 0 where none are given."""
+    none = [[0.0] * len(tenants)]
+    ahead, past = (np.array(none if rates is None else rates, dtype=np.float64) for rates in (ahead_rps, past_rps))
+    return Moment(left_s, tenants, ahead, past, shares or {}, as_published)
+
+
+@st.composite
+def share_tenants(draw: st.DrawFn, name: str) -> ShareTenant:
+    """Rates that never fall with the share, 0 everywhere included; a retraining at any stage."""
+    stage = draw(st.sampled_from(Stage))
+    unit = st.floats(0, 1)
+    return ShareTenant(
+        name=name,
+        weight=draw(st.floats(0, 3)),
+        accuracy_before=draw(unit),
+        accuracy_after=draw(unit),
+        rate_rps=_rising(draw, st.integers(0, 50)),
+        training_rate=STEPS * 0.0 if stage is Stage.NONE else _rising(draw, st.integers(1, 50)) / 1000,
+        done=draw(st.floats(0, 0.99)) if stage is Stage.RUNNING else float(stage is Stage.DONE),
+        stage=stage,
+    )
+
+
+@st.composite
+def moments(draw: st.DrawFn, most_tenants: int = 3) -> Moment:
+    """From no load at all to far more than the GPU carries."""
+    tenants = [draw(share_tenants(name)) for name in "abcdef"[: draw(st.integers(1, most_tenants))]]
+    arrivals = st.lists(st.integers(0, 1500), min_size=len(tenants), max_size=len(tenants))
+    rows = st.lists(arrivals, min_size=1, max_size=5)
+    return moment_of(
+        *tenants,
+        ahead_rps=draw(rows),
+        past_rps=draw(rows),
+        left_s=draw(st.floats(0.01, 200)),
+        as_published=draw(st.booleans()),
+    )
+
+
+def _rising(draw: st.DrawFn, steps: st.SearchStrategy[int]) -> FloatArray:
+    own = draw(st.lists(steps, min_size=QUANTA, max_size=QUANTA))
+    return np.concatenate([[0.0], np.cumsum(own, dtype=np.float64)])
