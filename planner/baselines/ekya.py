@@ -20,7 +20,7 @@ class Ekya:
     retraining gains, not of how arrivals change); its text is not among ours. Taken from it, from memory: the thief,
     who begins with equal shares and lets every task in turn steal a quantum from every other while the estimate for
     the window grows; micro-profiled accuracies, which here are the estimates that all policies are told; MPS.
-    Knows: as published the mean arrivals of the last window, else the forecast, of which it uses the mean only.
+    Knows: as published the mean arrivals of as many seconds as are left, just past; else the forecast's mean.
     Adaptations: the objective is goodput, not accuracy alone, so that requests that are not served count; thefts are
     tried by the best gain, of one to four quanta; there is one way to retrain, as configs have it; a retraining may be
     left without a share, and then the old model serves on. As published processes restart with their new share, else
