@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test check format bench bench-planner clean
+.PHONY: help demo test check format bench bench-planner reproduce clean
 
 help:
 	@echo "make demo    set up, then run two tenants on a simulated A100 and print the goodput report"
@@ -13,6 +13,7 @@ help:
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make bench   print the speed figures"
 	@echo "make bench-planner    print the planner's: a quarter of an hour; ARGS=--slow adds general solvers"
+	@echo "make reproduce        simulate the paper's evaluation anew, minutes, and write docs/results.md; FULL=1: all of it"
 	@echo "make clean   remove the virtual environment, caches and runs"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -45,6 +46,9 @@ bench: $(STAMP)
 
 bench-planner: $(STAMP)
 	$(BIN)/python benchmarks/bench_planner.py $(ARGS)
+
+reproduce: $(STAMP)
+	FULL=$(FULL) $(BIN)/python benchmarks/reproduce.py
 
 clean:
 	rm -rf $(VENV) build dist runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
