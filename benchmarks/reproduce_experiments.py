@@ -92,7 +92,7 @@ EXPERIMENTS = (
     Experiment(
         name="main",
         title="Policies only, batches free, recorded profiles, load 0.7",
-        text="Decisions alone: everybody chooses batches freely and has the same forecaster.",
+        text="Decisions alone: everybody chooses batches freely, and who forecasts has the same forecaster.",
     ),
     _interference(0.0, is_long=False),
     _interference(0.25, is_long=False),

@@ -43,7 +43,7 @@ class Terms(StrEnum):
     """What is compared."""
 
     POLICY_ONLY = "policy-only"
-    """Decisions alone: everybody chooses batches freely, has the same forecaster, and nobody restarts what serves."""
+    """Decisions alone: batches are free, who forecasts has the same forecaster, and nobody restarts what serves."""
 
     AS_PUBLISHED = "as-published"
     """Each policy with its own batching, forecast and switching; who has no batching gets the config's ``batch``."""
@@ -187,7 +187,8 @@ def _told(setting: Setting, policy: Policy | SharePolicy | Whole) -> Setting:
 def _on_terms(match: Match, policy: Policy | SharePolicy | Whole) -> Setting:
     """The match's setting; where batches are free, with the arrivals that the config's own batches give."""
     setting = assemble(match.config, match.origin)
-    if match.terms is Terms.AS_PUBLISHED and traits_of(policy).batching is Batching.GIVEN:
+    are_given = match.terms is Terms.AS_PUBLISHED and traits_of(policy).batching is Batching.GIVEN
+    if are_given or all(tenant.batch == "auto" for tenant in setting.config.tenants):
         return setting
     tenants = [
         tenant if tenant.batch == "auto" else tenant.model_copy(update={"batch": "auto", "processes": "auto"})
