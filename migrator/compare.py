@@ -23,7 +23,7 @@ from migrator.config import Config, config_yaml
 from migrator.errors import ConfigError
 from migrator.loop import Loop
 from migrator.planning import PlannedWindow, Solving, accuracy_at_start, plan_window, posed, require_plan
-from migrator.provenance import provenance
+from migrator.provenance import simulated_provenance
 from migrator.runlog import ReadLog, RunLog, read_log
 from migrator.share_run import share_run
 from migrator.whole_run import whole_run
@@ -72,7 +72,7 @@ class Score:
         accounts: Where each tenant's requests went; ``forecast`` stays 0.
         n_changes: Changes of the layout after the first, in which an instance was created or destroyed.
         n_unplanned: Windows in which the policy had no plan, so that the old layout was kept.
-        notes: What of the traces and profiles was not measured, as ``provenance`` tells it.
+        notes: What was not measured, as ``simulated_provenance`` tells it.
         has_partitions: Whether tenants had MIG instances; only then can ``oracle`` tell what a forecast cost.
     """
 
@@ -175,7 +175,7 @@ def _score(
         accounts=by_tenant,
         n_changes=n_changes,
         n_unplanned=n_unplanned,
-        notes=provenance(setting),
+        notes=simulated_provenance(setting),
     )
 
 

@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
 
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
@@ -186,13 +194,22 @@ class EstimatesConfig(Section):
 class SimulationConfig(Section):
     """What the simulated GPU does beyond its medians.
 
-    Jitters are spreads (sigma) of a lognormal factor. ``interference`` scales by how much tenants that share the GPU
+    Jitters are spreads (sigma) of a lognormal factor; ``service_jitter`` may also vary as measured steps of training
+    do (``workloads.step_factors``). ``interference`` scales by how much tenants that share the GPU
     without partitions slow each other down, over 1: 0 is not at all, 1 as ``workloads.interference`` has it.
     """
 
     start_jitter: Sigma = 0.0
-    service_jitter: Sigma = 0.0
+    service_jitter: Sigma | Literal["measured"] = 0.0
     interference: Annotated[float, Field(ge=0, le=10)] = 1.0
+
+    @field_validator("service_jitter", mode="wrap")
+    @classmethod
+    def _says_both_that_are_allowed(cls, value: object, handler: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return handler(value)
+        except ValidationError:
+            raise ValueError("a number from 0 to 10, or 'measured', is needed") from None
 
 
 class Config(Section):

@@ -43,6 +43,7 @@ def run_started(setting: Setting) -> Json:
     """The log's first event: what the run is about, enough to read the rest without the config."""
     config = setting.config
     parts = zip(setting.tenants, setting.arrivals, setting.loads, strict=True)
+    jitter = config.simulation.service_jitter
     return {
         "schema": SCHEMA,
         "name": config.name,
@@ -57,6 +58,7 @@ def run_started(setting: Setting) -> Json:
         "forecaster": setting.forecaster_name,
         "profiles": setting.profiles_name,
         "profile_variant": config.profile_variant,
+        **({"service_jitter": jitter} if jitter == "measured" else {}),
         "tenants": [_tenant(tenant, arrivals, load) for tenant, arrivals, load in parts],
     }
 

@@ -1,13 +1,21 @@
-"""What of a setting's traces and profiles was not measured, for all who tell results."""
+"""What of a setting was not measured, for all who tell results."""
 
 from __future__ import annotations
 
 from migrator.assembly import Setting
-from migrator.reporters.provenance import SYNTHETIC, derived_profiles
+from migrator.reporters.provenance import MEASURED_JITTER, SYNTHETIC, derived_profiles
+
+
+def simulated_provenance(setting: Setting) -> tuple[tuple[str, str], ...]:
+    """What is to be said of a simulation: what is to be said of a plan, and batches that vary as other work does."""
+    notes = provenance(setting)
+    if setting.config.simulation.service_jitter == "measured":
+        notes = (*notes, ("service jitter", MEASURED_JITTER))
+    return notes
 
 
 def provenance(setting: Setting) -> tuple[tuple[str, str], ...]:
-    """(kind, text) for each: a variant of the profiles, a synthetic trace, profiles that were derived."""
+    """What is to be said of a plan. (kind, text) for each: profiles that were altered or derived, synthetic traces."""
     notes = []
     if setting.config.profile_variant != "recorded":
         notes.append(("profiles", f"{setting.config.profile_variant}, no longer as recorded"))

@@ -9,7 +9,7 @@ import numpy as np
 
 from migrator.assembly import Setting
 from workloads.fast_serving import advance
-from workloads.luck import ServiceJitter
+from workloads.luck import service_jitter
 from workloads.serving import AccuracyTimeline, Dispatch, QueueState, Requests, Server, requests_of
 from workloads.tally import SecondCounts, Tally, Totals
 
@@ -35,8 +35,7 @@ class ServingRun:
         )
         self._states = [QueueState() for _ in self._requests]
         self._accuracies: list[dict[float, float]] = [{} for _ in self._requests]
-        sigma = config.simulation.service_jitter
-        self._jitter = ServiceJitter(config.seed, sigma) if sigma > 0 else None
+        self._jitter = service_jitter(config.seed, config.simulation.service_jitter)
         self._tallies: dict[int, tuple[Tally, ...]] = {}
         self._n_settled = 0
         self._settled_totals = Totals()

@@ -24,7 +24,7 @@ from migrator.models_in_service import ModelsInService
 from migrator.planning import estimates_in
 from planner.baselines.whole import Whole, batch_limits, retraining_order, training_batch
 from workloads.latency import LatencyCurve
-from workloads.luck import ServiceJitter
+from workloads.luck import service_jitter
 from workloads.retraining_time import RETRAINING_TO_INFERENCE
 from workloads.serving import AccuracyTimeline, requests_of
 from workloads.tally import Tally, Totals
@@ -106,8 +106,7 @@ class _Run:
             requests_of(tenant.name, tenant.slo_s, arrivals.times_s, config.seed)
             for tenant, arrivals in zip(setting.tenants, setting.arrivals, strict=True)
         ]
-        sigma = config.simulation.service_jitter
-        self._jitter = ServiceJitter(config.seed, sigma) if sigma > 0 else None
+        self._jitter = service_jitter(config.seed, config.simulation.service_jitter)
         self._models = ModelsInService(setting.tenants, config.window_s)
         self._accuracies: list[dict[float, float]] = [{} for _ in setting.tenants]
         self._state = WholeState.at_start(len(setting.tenants))

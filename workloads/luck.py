@@ -6,31 +6,39 @@ import hashlib
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from workloads.step_factors import step_factors
 
 JITTER_BLOCK = 256
 """Batches whose factors are drawn at once; part of what a seed means."""
 
 
+Spread = float | Literal["measured"]
+"""How much batch latencies vary: a sigma, or as was measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServiceJitter:
-    """Lognormal factors of mean 1 on batch latencies, fixed by (seed, tenant, number of the batch).
+    """Factors of mean 1 on batch latencies, fixed by (seed, tenant, number of the batch).
 
     Drops are judged on the planned latency, so jitter is the only way for an answer to be late.
 
     Attributes:
         seed: The run's seed.
-        sigma: Standard deviation of the factor's logarithm, ≥ 0.
+        spread: Standard deviation of the logarithm of lognormal factors, ≥ 0; or ``"measured"``, factors that vary
+            as measured steps of training do (:mod:`workloads.step_factors`).
     """
 
     seed: int
-    sigma: float
+    spread: Spread
 
     def __post_init__(self) -> None:
-        if not 0 <= self.sigma < math.inf:
-            raise ValueError(f"service jitter: sigma {self.sigma}: must be finite and at least 0")
+        if self.spread != "measured" and not 0 <= self.spread < math.inf:
+            raise ValueError(f"service jitter: spread {self.spread}: must be 'measured', or finite and at least 0")
 
     def factor(self, tenant: str, batch_number: int) -> float:
         """What the latency of this batch is multiplied by."""
@@ -42,6 +50,11 @@ class ServiceJitter:
         return _factors(self, tenant, block)
 
 
+def service_jitter(seed: int, spread: Spread) -> ServiceJitter | None:
+    """The jitter of a run; ``None`` where the spread is 0, so that every batch takes what is planned."""
+    return None if spread == 0 else ServiceJitter(seed, spread)
+
+
 def generator(seed: int, tenant: str, purpose: str) -> np.random.Generator:
     """Random numbers fixed by the three, and unrelated between any two different triples."""
     digest = hashlib.sha256(repr((seed, tenant, purpose)).encode()).digest()
@@ -51,7 +64,10 @@ def generator(seed: int, tenant: str, purpose: str) -> np.random.Generator:
 @lru_cache(maxsize=256)
 def _factors(jitter: ServiceJitter, tenant: str, block: int) -> NDArray[np.float64]:
     drawn = generator(jitter.seed, tenant, f"service jitter {block}")
-    factors = drawn.lognormal(-(jitter.sigma**2) / 2, jitter.sigma, JITTER_BLOCK)
+    if jitter.spread == "measured":
+        factors = step_factors().drawn(drawn, JITTER_BLOCK)
+    else:
+        factors = drawn.lognormal(-(jitter.spread**2) / 2, jitter.spread, JITTER_BLOCK)
     factors.setflags(write=False)
     return factors
 

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from migrator.report import Figures, Report, WindowReport
-from migrator.reporters.provenance import derived_profiles
+from migrator.reporters.provenance import MEASURED_JITTER, derived_profiles
 from migrator.start_ups import PHASES, Phase
 
 _HEADINGS = (
@@ -59,6 +59,8 @@ def _print_header(report: Report, console: Console) -> None:
     )
     if header.get("profile_variant", "recorded") != "recorded":
         console.print(f"  service profiles: {escape(header['profile_variant'])}, no longer as recorded")
+    if header.get("service_jitter") == "measured":
+        console.print(f"  service jitter: {MEASURED_JITTER}")
     for tenant in header["tenants"]:
         console.print("  " + _tenant_line(tenant))
         points = tenant["operating_points"].items()

@@ -56,6 +56,8 @@ def test_quickstart_is_valid() -> None:
     assert read_config(quickstart).load == 0.7
 
 
+ALLOWED_SERVICE_JITTER = "simulation.service_jitter: a number from 0 to 10, or 'measured', is needed"
+
 BAD = [
     ({"tennants": []}, "unknown key 'tennants'; did you mean 'tenants'?"),
     ({"gpu.modle": "x"}, "gpu: unknown key 'modle'; did you mean 'model'?"),
@@ -112,6 +114,12 @@ BAD = [
     ({"step_s": 1e-300}, "at most 100000 steps"),
     ({"forecast.n_paths": 10**7}, "forecast.n_paths"),
     ({"simulation": {"start_jitter": 1e308}}, "simulation.start_jitter"),
+    ({"simulation": {"start_jitter": "measured"}}, "simulation.start_jitter: Input should be a valid number"),
+    *(
+        ({"simulation": {"service_jitter": value}}, f"{ALLOWED_SERVICE_JITTER} (got {value!r})")
+        for value in ("measurd", -0.1, 11, True, None, float("nan"))
+    ),
+    ({"simulation": {"service_jitter": ["measured"]}}, ALLOWED_SERVICE_JITTER),
     ({"tenants.0.weight": 1e308}, "tenants.0.weight"),
     ({"tenants.0.worker_start_s": 1e308}, "tenants.0.worker_start_s"),
     ({"tenants.0.arrivals.scale": {"factor": 1e308}}, "tenants.0.arrivals.scale.factor"),
@@ -129,6 +137,11 @@ def test_bad_values_are_told_in_one_line_with_file_and_key(write_config, changes
     assert text.startswith(f"{path}: ")
     assert message in text
     assert "\n" not in text
+
+
+@pytest.mark.parametrize("value", [0, 0.2, 10, "measured"])
+def test_service_jitter_is_a_number_or_as_measured(write_config, value: float | str) -> None:
+    assert read_config(write_config({"simulation": {"service_jitter": value}})).simulation.service_jitter == value
 
 
 def test_seven_tenants_are_too_many(write_config) -> None:

@@ -14,7 +14,7 @@ from serving_cases import INF, TENANT, quarters, request_lists, server_lists
 
 from workloads import fast_serving, push_kernel, push_serving, serving, serving_kernel
 from workloads.latency import LatencyCurve
-from workloads.luck import JITTER_BLOCK, ServiceJitter
+from workloads.luck import JITTER_BLOCK, ServiceJitter, Spread
 from workloads.serving import AccuracyTimeline, Dispatch, Outcomes, QueueState, Requests, Server, requests_of
 
 COLUMNS = ("index", "answer_s", "in_time", "correct")
@@ -48,11 +48,16 @@ def cut(edges_s: Sequence[float], servers: Sequence[Server]) -> list[tuple[float
 
 @pytest.mark.parametrize("dispatch", Dispatch)
 @settings(deadline=None, derandomize=True, max_examples=250)
-@given(request_lists(), server_lists(), st.lists(quarters(0, 40), max_size=8), st.sampled_from([None, 0.0, 0.4]))
+@given(
+    request_lists(),
+    server_lists(),
+    st.lists(quarters(0, 40), max_size=8),
+    st.sampled_from([None, 0.0, 0.4, "measured"]),
+)
 def test_equal_moments_are_settled_alike(
-    dispatch: Dispatch, requests: Requests, servers: list[Server], edges_s: list[float], sigma: float | None
+    dispatch: Dispatch, requests: Requests, servers: list[Server], edges_s: list[float], spread: Spread | None
 ) -> None:
-    assert_same(requests, cut(edges_s, servers), None if sigma is None else ServiceJitter(5, sigma), dispatch)
+    assert_same(requests, cut(edges_s, servers), None if spread is None else ServiceJitter(5, spread), dispatch)
 
 
 # --- real moments, more of everything
@@ -82,25 +87,28 @@ def comers_and_goers(generator: np.random.Generator, n_servers: int, lasts_s: fl
 
 
 @pytest.mark.parametrize("dispatch", Dispatch)
-@pytest.mark.parametrize("seed", range(40))
-def test_random_cases_agree(seed: int, dispatch: Dispatch) -> None:
+@pytest.mark.parametrize(
+    ("seed", "spread"), [*((n, 0.3 if n % 2 else None) for n in range(40)), *((n, "measured") for n in range(40, 52))]
+)
+def test_random_cases_agree(seed: int, spread: Spread | None, dispatch: Dispatch) -> None:
     generator = np.random.default_rng(seed)
     lasts_s = generator.uniform(0.5, 20)
     requests = bursts(generator, int(generator.integers(0, 1500)), lasts_s)
     servers = comers_and_goers(generator, int(generator.integers(0, 22)), lasts_s)
     edges_s = generator.uniform(0, 1.2 * lasts_s, generator.integers(0, 30)).tolist()
-    assert_same(requests, cut(edges_s, servers), ServiceJitter(seed, 0.3) if seed % 2 else None, dispatch)
+    assert_same(requests, cut(edges_s, servers), None if spread is None else ServiceJitter(seed, spread), dispatch)
 
 
 @pytest.mark.parametrize("dispatch", Dispatch)
 @pytest.mark.parametrize("edges_s", [(), tuple(range(1, 12))])
+@pytest.mark.parametrize("spread", [0.5, "measured"])
 def test_a_piece_may_begin_more_batches_than_a_block_of_jitter_has(
-    edges_s: tuple[float, ...], dispatch: Dispatch
+    edges_s: tuple[float, ...], spread: Spread, dispatch: Dispatch
 ) -> None:
     generator = np.random.default_rng(2)
     requests = bursts(generator, 4000, 10.0)
     servers = [Server(TENANT, f"s{k}", 0.0, INF, curve(generator), 2) for k in range(9)]
-    after = assert_same(requests, cut(edges_s, servers), ServiceJitter(3, 0.5), dispatch)
+    after = assert_same(requests, cut(edges_s, servers), ServiceJitter(3, spread), dispatch)
     assert after.n_batches > 3 * JITTER_BLOCK
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from workloads.latency import LatencyCurve
-from workloads.luck import ServiceJitter
+from workloads.luck import ServiceJitter, Spread, service_jitter
 from workloads.serving import AccuracyTimeline, Outcomes, QueueState, Requests, Server, advance, requests_of
 
 INF = math.inf
@@ -207,15 +207,17 @@ def test_luck_differs_by_tenant_and_seed(tenant: str, seed: int) -> None:
     assert not (ours.luck == other.luck).any()
 
 
-def test_jitter_makes_answers_late() -> None:
+@pytest.mark.parametrize("spread", [0.2, "measured"])
+def test_jitter_makes_answers_late(spread: Spread) -> None:
     outcomes = answers(
-        arrivals(*range(50), slo_s=1.0), [server(f"s{k}") for k in range(9)], jitter=ServiceJitter(0, 0.2)
+        arrivals(*range(50), slo_s=1.0), [server(f"s{k}") for k in range(9)], jitter=ServiceJitter(0, spread)
     )
     assert 10 < outcomes.late.sum() < 40
 
 
-def test_jitter_keeps_the_mean_latency() -> None:
-    factors = [ServiceJitter(3, 0.5).factor(TENANT, number) for number in range(20_000)]
+@pytest.mark.parametrize("spread", [0.5, "measured"])
+def test_jitter_keeps_the_mean_latency(spread: Spread) -> None:
+    factors = [ServiceJitter(3, spread).factor(TENANT, number) for number in range(20_000)]
     assert np.mean(factors) == pytest.approx(1.0, abs=0.02)
 
 
@@ -269,8 +271,17 @@ def test_malformed_accuracy_timelines_are_refused(from_s: tuple[float, ...], acc
 
 
 def test_negative_jitter_is_refused() -> None:
-    with pytest.raises(ValueError, match="sigma"):
+    with pytest.raises(ValueError, match=r"spread -0\.1: must be 'measured', or finite"):
         ServiceJitter(0, -0.1)
+
+
+def test_a_spread_of_0_is_no_jitter() -> None:
+    assert service_jitter(3, 0.0) is None
+
+
+@pytest.mark.parametrize("spread", [0.5, "measured"])
+def test_any_other_spread_is_jitter(spread: Spread) -> None:
+    assert service_jitter(3, spread) == ServiceJitter(3, spread)
 
 
 @pytest.mark.parametrize(("time_s", "expected"), [(-1.0, 0.5), (0.0, 0.5), (1.5, 0.5), (2.0, 0.7), (9.0, 0.7)])

@@ -202,7 +202,7 @@ def tenant_lists(draw: st.DrawFn) -> list[tuple[Requests, BatchServing]]:
 
 jobs = st.lists(st.builds(job, quarters(1, 12), quarters(1, 4), quarters(0, 30), st.integers(0, 3)), max_size=4)
 edges = st.lists(quarters(1, 60), max_size=8)
-jitters = st.sampled_from([None, ServiceJitter(5, 0.0), ServiceJitter(5, 0.4)])
+jitters = st.sampled_from([None, ServiceJitter(5, 0.0), ServiceJitter(5, 0.4), ServiceJitter(5, "measured")])
 CASES = settings(deadline=None, derandomize=True, max_examples=200)
 
 
