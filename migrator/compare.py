@@ -7,10 +7,12 @@ segments is real, where another seed would only draw the same piece anew.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
 
 import numpy as np
@@ -257,7 +259,7 @@ class Difference:
 
     Attributes:
         points: The mean over segments; a segment's own goodput % counts once, however many requests it has.
-        low: Lower end of the interval that holds 95 % of the means of resampled segments.
+        low: Lower end of the interval that holds 95 % of the means of resampled segments, each with all its workloads.
         high: Its upper end; both ``None`` with fewer than ``LEAST_SEGMENTS`` segments.
     """
 
@@ -339,9 +341,14 @@ def _gap_closed(total: Totals, floor: Totals | None, ceiling: Totals | None) -> 
 
 def _difference(own: Sequence[Score], reference: Sequence[Score]) -> Difference:
     by_place = {(score.workload, score.segment): score.total.goodput_pct or 0.0 for score in reference}
-    points = np.array([(score.total.goodput_pct or 0.0) - by_place[score.workload, score.segment] for score in own])
-    if len(points) < LEAST_SEGMENTS:
-        return Difference(float(points.mean()), None, None)
-    means = points[np.random.default_rng(0).integers(0, len(points), (_N_RESAMPLES, len(points)))].mean(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return Difference(float(points.mean()), float(low), float(high))
+    by_segment: defaultdict[int, list[float]] = defaultdict(list)
+    for score in own:
+        points = (score.total.goodput_pct or 0.0) - by_place[score.workload, score.segment]
+        by_segment[score.segment].append(points)
+    # Workloads may share traces, so that those of one segment are drawn together.
+    means = np.array([fmean(points) for points in by_segment.values()])
+    if len(means) < LEAST_SEGMENTS:
+        return Difference(float(means.mean()), None, None)
+    drawn = means[np.random.default_rng(0).integers(0, len(means), (_N_RESAMPLES, len(means)))].mean(axis=1)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return Difference(float(means.mean()), float(low), float(high))

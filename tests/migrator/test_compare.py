@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,22 @@ def test_an_interval_holds_the_mean():
     ours = [score("migrator", 500, k) for k in range(8)]
     ahead = standings([*ours, *(score("static", 480 + 7 * k, k) for k in range(8))])[1].ahead
     assert ahead.low < ahead.points < ahead.high
+
+
+def test_workloads_of_one_segment_are_resampled_together():
+    def ahead(*workloads):
+        ours = [replace(score("migrator", 500, k), workload=name) for name in workloads for k in range(8)]
+        theirs = [replace(score("static", 480 + 7 * k, k), workload=name) for name in workloads for k in range(8)]
+        return standings([*ours, *theirs])[1].ahead
+
+    one, same = ahead("w1"), ahead("w1", "w2", "w3")
+    assert (same.points, same.low, same.high) == pytest.approx((one.points, one.low, one.high))
+
+
+def test_workloads_alone_have_no_interval():
+    ours = [replace(score("migrator", 500), workload=f"w{k}") for k in range(8)]
+    theirs = [replace(score("static", 480 + 7 * k), workload=f"w{k}") for k in range(8)]
+    assert standings([*ours, *theirs])[1].ahead.low is None
 
 
 def test_the_command_prints_a_table_and_writes_json(write_config, tmp_path: Path):
