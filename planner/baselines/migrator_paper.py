@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from planner.baselines.policy import Batching, Knows, Traits, Window
-from planner.baselines.pre_initialisation import fed_back_overhead_s, pre_initialised
-from planner.baselines.realised import realised
+from planner.baselines.pre_initialisation import fed_back_overhead_s, pre_initialised, served, simple_terms
+from planner.baselines.realised import Held, Occupied, realised
 from planner.engines.physical_floor import with_held
 from planner.engines.physical_schedule import Terms
 from planner.engines.relaxed import relaxed_bound
@@ -26,6 +26,15 @@ FALLBACKS = ("greedy", "static", "physical")
 
 
 @dataclass(frozen=True)
+class _Way:
+    """A plan of the program on hardware: what is held, where retrainings run, and how often the program changed."""
+
+    held: Held
+    occupied: Occupied
+    n_planned_changes: int
+
+
+@dataclass(frozen=True)
 class MigratorPaper:
     """Plans the window in the paper's cost model, realises that, and pre-initialises afterwards.
 
@@ -39,9 +48,14 @@ class MigratorPaper:
     :mod:`planner.baselines.realised`. The first of ``FALLBACKS`` that can plans a window where that finds no way, where
     a retraining is in progress at its start, or where the program has no plan; ``work`` of the plan counts that, as
     ``fallback_greedy`` and so on.
+    Kind to it, beyond the paper: slices count as unused from a change on, too, where a retraining has just left them,
+    and what the new instances replace then goes on for Ω. A window is planned with the lowered Ψ and with the whole
+    one, and what is worth more by min(a, C) once carried out is taken: after a window with idle slices the next need
+    not have any. Nothing is trimmed from the program's plan: see "The paper's method on hardware" in docs/policies.md.
 
     Attributes:
-        pre_initialises: Whether new instances are created ahead on idle slices, and Ψ is lowered by that.
+        pre_initialises: Whether new instances are created on unused slices beside what they replace, and Ψ is
+            lowered by what was created ahead.
     """
 
     name: str = "migrator-paper"
@@ -60,17 +74,31 @@ class MigratorPaper:
         terms = Terms.of(problem)
         if terms.first_step == terms.n_steps or terms.running:
             return self._fallback(window)
-        plans = window.plans if self.pre_initialises else ()
-        wanted = solve(paper_problem(problem, fed_back_overhead_s(problem, plans)), "exact", window.budget)
-        found = realised(terms, wanted) if wanted.status.has_plan else None
-        if found is None:
+        simple = simple_terms(problem)
+        ways = [way for overhead_s in self._overheads_s(window) if (way := self._way(window, terms, overhead_s))]
+        if not ways:
             return self._fallback(window)
-        held = pre_initialised(terms, found.held, found.occupied) if self.pre_initialises else found.held
+        best = max(ways, key=lambda way: served(simple, way.held, way.occupied))
         bound = relaxed_bound(problem, terms.gains)
-        answer = with_held(terms, held, found.occupied, bound, self.name, started_s)
+        answer = with_held(terms, best.held, best.occupied, bound, self.name, started_s)
         if verify(problem, answer).violations:  # what is held before the first change may break a rule already
             return self._fallback(window)
-        return replace(answer, work=(("planned_changes", _n_changes(wanted)), ("epochs", len(held) - 1)))
+        return replace(answer, work=(("planned_changes", best.n_planned_changes), ("epochs", len(best.held) - 1)))
+
+    def _overheads_s(self, window: Window) -> list[tuple[float, ...]]:
+        """The Ψ to plan with: fed back, and in full where that differs."""
+        full = tuple(tenant.overhead_s for tenant in window.problem.tenants)
+        fed_back = fed_back_overhead_s(window.problem, window.plans) if self.pre_initialises else full
+        return list(dict.fromkeys((fed_back, full)))
+
+    def _way(self, window: Window, terms: Terms, overhead_s: Sequence[float]) -> _Way | None:
+        """The program's plan with these Ψ, carried out; ``None`` where there is none or it cannot be."""
+        wanted = solve(paper_problem(window.problem, overhead_s), "exact", window.budget)
+        found = realised(terms, wanted) if wanted.status.has_plan else None
+        if found is None:
+            return None
+        held = pre_initialised(terms, found.held, found.occupied) if self.pre_initialises else found.held
+        return _Way(held, found.occupied, _n_changes(wanted))
 
     def _fallback(self, window: Window) -> MigPlan:
         """The plan of the first of ``FALLBACKS`` that has one; else the last one's answer."""

@@ -3,33 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from planner.baselines.realised import Held, Occupied, busy_in
 from planner.engines.held_sets import Entries
+from planner.engines.physical_plan import lifetimes, objective
 from planner.engines.physical_schedule import Terms
 from planner.plan import Lifetime, MigPlan
 from planner.problem import Problem
 
 
 def pre_initialised(terms: Terms, held: Held, occupied: Occupied) -> Held:
-    """The same held sets, with new instances created Ω before their epoch where slices are idle for so long.
+    """The same held sets, with new instances created on slices that nobody uses while all that serves goes on.
 
-    An epoch is added Ω before one whose new instances, all or the most capable part of them, fit beside what is held
-    and what retrains from then on, if that is at least Ω after the epoch before. It only adds. From every old epoch on
-    the same is held as before, and it serves no later, so that no step earns less (gain tables are monotone).
+    Of an epoch's new instances all, or the most capable part of them that has room, are created
+
+    - Ω ahead of it, where they fit beside what is held and what retrains from then on, if that is at least Ω after the
+      epoch before. From the epoch on the same is held as without, and it serves no later, so that no step earns less
+      (gain tables are monotone);
+    - else at the epoch, where they fit beside what was held before it, mostly because a retraining has just left; what
+      they replace goes on, and the rest of the epoch follows Ω later. That is done where it is worth more by
+      min(a, C) than all at once, and puts off no other epoch.
     """
-    out, allowed = list(held[:1]), 1 if terms.is_free else terms.first_step
-    for step, entries in held[1:]:
-        ahead, before = step - terms.epoch_steps, out[-1][1]
-        extra = _on_idle_slices(terms, occupied, before, entries - before, ahead) if ahead >= allowed else frozenset()
-        if extra:
-            out.append((ahead, before | extra))
-        if entries != out[-1][1]:
-            out.append((step, entries))
-        allowed = step + terms.epoch_steps
-    return tuple(out)
+    simple = simple_terms(terms.problem)
+    out: Held = held[:1]
+    allowed = 1 if terms.is_free else terms.first_step
+    ends = [*(step for step, _ in held[1:]), terms.n_steps][1:]
+    for (step, entries), end in zip(held[1:], ends, strict=True):
+        ahead = _ahead(terms, occupied, out[-1][1], step, entries) if step - terms.epoch_steps >= allowed else ()
+        ways = [ahead or ((step, entries),)]
+        if not ahead and step + 2 * terms.epoch_steps <= end:
+            ways += _in_two(terms, occupied, out[-1][1], step, entries)
+        out = max(((*out, *way) for way in ways), key=lambda one: served(simple, one, occupied))
+        allowed = out[-1][0] + terms.epoch_steps
+    return out
+
+
+def simple_terms(problem: Problem) -> Terms:
+    """The problem's terms with the paper's gains, min(a, C) at the expected arrivals."""
+    return Terms.of(replace(problem, gains=None))
+
+
+def served(terms: Terms, held: Held, occupied: Occupied) -> float:
+    """What these are worth by the gain tables of ``terms``, the last held set to the window's end."""
+    schedule, places = (tuple(part) for part in zip(*occupied, strict=True)) if occupied else ((), ())
+    return objective(terms, lifetimes(terms, held, schedule, places))
+
+
+def _ahead(terms: Terms, occupied: Occupied, before: Entries, step: int, entries: Entries) -> Held:
+    """The epoch with what has room for it created Ω before; empty where nothing has."""
+    ahead = step - terms.epoch_steps
+    extra = _on_idle_slices(terms, occupied, before, entries - before, ahead)
+    if not extra:
+        return ()
+    first = (ahead, before | extra)
+    return (first,) if entries == first[1] else (first, (step, entries))
+
+
+def _in_two(terms: Terms, occupied: Occupied, before: Entries, step: int, entries: Entries) -> list[Held]:
+    """The epoch with what has room for it created at once and the rest Ω later, where it drops something."""
+    extra = _on_idle_slices(terms, occupied, before, entries - before, step) if before - entries else frozenset()
+    return [((step, before | extra), (step + terms.epoch_steps, entries))] if extra else []
 
 
 def _on_idle_slices(terms: Terms, occupied: Occupied, held: Entries, new: Entries, ahead: int) -> Entries:
@@ -53,27 +88,34 @@ class WarmUps:
     """Steps between creation and service of the inference instances that a plan starts, added up over instances.
 
     Attributes:
-        hidden_steps: Of instances created at a step at which no instance ended, a retraining's included: their slices
+        idle_steps: Of instances created at a step at which no instance ended, a retraining's included: their slices
             had been idle, and everybody went on with all that it had.
-        exposed_steps: Of all others.
+        left_steps: Of instances created at a step at which retrainings ended, but no instance of inference: on what
+            they left, if not on idle slices; everybody went on here as well.
+        exposed_steps: Of all others: somebody gave up an instance at that step.
     """
 
-    hidden_steps: int = 0
+    idle_steps: int = 0
+    left_steps: int = 0
     exposed_steps: int = 0
 
     def __add__(self, other: WarmUps) -> WarmUps:
         """Those of both."""
-        return WarmUps(self.hidden_steps + other.hidden_steps, self.exposed_steps + other.exposed_steps)
+        return WarmUps(
+            self.idle_steps + other.idle_steps,
+            self.left_steps + other.left_steps,
+            self.exposed_steps + other.exposed_steps,
+        )
 
     @property
     def steps(self) -> int:
         """All of them."""
-        return self.hidden_steps + self.exposed_steps
+        return self.idle_steps + self.left_steps + self.exposed_steps
 
     @property
-    def hidden_share(self) -> float:
-        """Hidden steps of all; 0 where nothing warmed up."""
-        return self.hidden_steps / self.steps if self.steps else 0.0
+    def hidden_share(self) -> float | None:
+        """The share of warm-up during which nobody gave anything up; ``None`` where nothing warmed up."""
+        return (self.idle_steps + self.left_steps) / self.steps if self.steps else None
 
 
 def warm_ups(plan: MigPlan, before: MigPlan | None = None, tenant: str | None = None) -> WarmUps:
@@ -89,41 +131,38 @@ def warm_ups(plan: MigPlan, before: MigPlan | None = None, tenant: str | None = 
     old = {} if before is None else _held_at_end(before)
     inference = [item for item in plan.lifetimes if item.is_inference and item.create_step < item.end_step]
     continued = {_who(item) for item in inference if item.create_step == 0} & old.keys()
-    ends = {item.end_step for item in plan.lifetimes}
-    if before is not None and (old.keys() - continued or any(_ends_with(before, item) for item in before.lifetimes)):
-        ends.add(0)
+    given_up = {item.end_step for item in plan.lifetimes if item.is_inference}
+    left = {item.end_step for item in plan.lifetimes if not item.is_inference}
+    if old.keys() - continued:
+        given_up.add(0)
+    if before is not None and any(_ends_with(before, item) for item in before.lifetimes):
+        left.add(0)
     total = WarmUps()
     for item in inference:
         is_started = item.create_step > 0 or _who(item) not in continued
         if is_started and tenant in (None, item.owner.tenant):
-            steps = min(item.serve_step, item.end_step) - item.create_step
-            total += WarmUps(0, steps) if item.create_step in ends else WarmUps(steps, 0)
+            steps, at = min(item.serve_step, item.end_step) - item.create_step, item.create_step
+            if at in given_up:
+                total += WarmUps(exposed_steps=steps)
+            else:
+                total += WarmUps(left_steps=steps) if at in left else WarmUps(idle_steps=steps)
     return total
 
 
-def hidden_share(plan: MigPlan, before: MigPlan | None = None) -> float:
-    """The share of reconfiguration overhead that is hidden.
-
-    Of all the time that started inference instances spend between creation and service, it is the share of those
-    instances that were created at a step at which no instance, of inference or retraining, ended.
-    """
-    return warm_ups(plan, before).hidden_share
-
-
 def fed_back_overhead_s(problem: Problem, plans: Sequence[MigPlan]) -> tuple[float, ...]:
-    """Ψ by tenant: ``overhead_s`` times the exposed share of warm-up in the last window that started an instance of it.
+    """Ψ by tenant: ``overhead_s``, less the share of warm-up on idle slices in the last window that started any of it.
 
-    The whole ``overhead_s`` where no window has.
+    The whole ``overhead_s`` where no window has. What a retraining leaves is free only once, so it lowers no Ψ.
     """
-    return tuple(tenant.overhead_s * _last_exposed_share(tenant.name, plans) for tenant in problem.tenants)
+    return tuple(tenant.overhead_s * (1.0 - _last_idle_share(tenant.name, plans)) for tenant in problem.tenants)
 
 
-def _last_exposed_share(tenant: str, plans: Sequence[MigPlan]) -> float:
+def _last_idle_share(tenant: str, plans: Sequence[MigPlan]) -> float:
     for before, plan in reversed(list(zip((None, *plans), plans, strict=False))):
         found = warm_ups(plan, before, tenant)
         if found.steps:
-            return 1.0 - found.hidden_share
-    return 1.0
+            return found.idle_steps / found.steps
+    return 0.0
 
 
 def _ends_with(plan: MigPlan, item: Lifetime) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from problems import physical_problem
 from strategies import Case, cases
@@ -68,6 +68,20 @@ def test_pre_initialising_never_costs_goodput_in_the_first_window(seed: int, n_s
     warm, cold = (answered(policy, problem).objective for policy in (MigratorPaper(), MigratorPaperCold()))
     assert (warm is None) == (cold is None)
     assert warm is None or cold is None or warm >= cold - 1e-6 * max(1.0, abs(cold))
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10_000), st.integers(8, 30))
+def test_nor_does_feeding_back_what_it_hid(seed: int, n_steps: int) -> None:
+    problem = physical_problem(seed, n_steps=n_steps)
+    first = answered(MigratorPaper(), problem)
+    assume(first.status.has_plan)
+    following = replace(problem, initial=state_at(problem, first, n_steps))
+    warm, cold = (answered(policy, following, (first,)) for policy in (MigratorPaper(), MigratorPaperCold()))
+    assume(cold.engine == MigratorPaperCold.name)
+    assert warm.objective is not None
+    assert cold.objective is not None
+    assert warm.objective >= cold.objective - 1e-6 * max(1.0, abs(cold.objective))
 
 
 @pytest.mark.parametrize("policy", [MigratorPaper(), MigratorPaperCold()])
