@@ -26,6 +26,7 @@ class Astraea:
     retraining needs what ends it in the window. If that is too much, all needs shrink alike; what is left is given in
     proportion to needs. Processes of every share stand ready (a pool, as the authors' earlier Laius has), so
     that changes cost nothing: kinder than real, as their memory is not counted.
+    Parameters: fixed on the first halves of the traces by benchmarks/fit_parameters.py.
 
     Attributes:
         n_seen: Seconds over which the load is taken.
@@ -37,8 +38,8 @@ class Astraea:
     traits: Traits = field(default=Traits(batching=Batching.GIVEN))
     switching: Switching = Switching.POOL
     period_s: int | None = 1
-    n_seen: int = 3
-    headroom: float = 1.2
+    n_seen: int = 1
+    headroom: float = 2.0
 
     def shares(self, moment: Moment) -> Shares:
         """Needs, made to fill the GPU."""

@@ -32,6 +32,7 @@ class Reactive:
     retrainings beside it, for a load that goes on as in the last seconds (engine ``static``, else ``greedy``);
     retrainings stay as they are then.
     Adaptations: it compares layouts by goodput, not by utilisation, so that it weighs accuracy like the others.
+    Parameters: fixed on the first halves of the traces by benchmarks/fit_parameters.py.
 
     Attributes:
         n_seen: Steps over which the load is averaged.
@@ -40,8 +41,8 @@ class Reactive:
 
     name: str = "reactive"
     knows: Knows = Knows.PAST
-    n_seen: int = 10
-    threshold: float = 0.05
+    n_seen: int = 80
+    threshold: float = 0.01
 
     def prepared(self, run: Sequence[Problem]) -> Self:  # noqa: ARG002 (it looks back only)
         """Itself."""

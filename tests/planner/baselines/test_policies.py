@@ -10,6 +10,7 @@ import pytest
 from windows import tenant, window
 
 from planner.baselines.policy import Knows, Policy, Window
+from planner.baselines.reactive import Reactive
 from planner.baselines.registry import POLICIES, POLICY_NAMES, PolicyError, policy_of
 from planner.budget import Budget
 from planner.engines.static import best_held_set, solve_static_among
@@ -96,7 +97,7 @@ def slices_of(problem: Problem, plan: MigPlan, step: int) -> dict[str, int]:
 
 def test_reactive_follows_the_load_and_not_before_it_has_come() -> None:
     problem = swinging()
-    plan = POLICIES["reactive"]().plan(Window(0, problem, Budget(), np.array([[200.0, 20.0]] * 20)))
+    plan = Reactive(n_seen=10).plan(Window(0, problem, Budget(), np.array([[200.0, 20.0]] * 20)))
     assert verify(problem, plan).violations == ()
     before, after = (slices_of(problem, plan, step) for step in (60, 100))
     assert before["a"] > before["b"]
@@ -110,7 +111,7 @@ def test_reactive_decides_nothing_by_what_is_to_come() -> None:
         for t in problem.tenants
     )
     other = replace(problem, tenants=altered)
-    plans = [POLICIES["reactive"]().plan(Window(0, p, Budget(), PAST_RPS)) for p in (problem, other)]
+    plans = [Reactive(n_seen=10).plan(Window(0, p, Budget(), PAST_RPS)) for p in (problem, other)]
     assert all(held(problem, plans[0], step) == held(other, plans[1], step) for step in range(cut + 1))
 
 
