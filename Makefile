@@ -13,7 +13,8 @@ help:
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make bench   print the speed figures"
 	@echo "make bench-planner    print the planner's: a quarter of an hour; ARGS=--slow adds general solvers"
-	@echo "make reproduce        simulate the paper's evaluation anew, minutes, and write docs/results.md; FULL=1: all of it"
+	@echo "make reproduce        simulate the paper's evaluation anew, minutes, and write docs/results.md; FULL=1: all of it,"
+	@echo "                      TRACES=FILE: with per-second counts of the Twitter stream"
 	@echo "make clean   remove the virtual environment, caches and runs"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -34,6 +35,7 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	MYPYPATH=benchmarks $(BIN)/mypy --explicit-package-bases benchmarks
 	$(BIN)/lint-imports --no-logo
 
 format: $(STAMP)
@@ -48,7 +50,7 @@ bench-planner: $(STAMP)
 	$(BIN)/python benchmarks/bench_planner.py $(ARGS)
 
 reproduce: $(STAMP)
-	FULL=$(FULL) $(BIN)/python benchmarks/reproduce.py
+	FULL=$(FULL) TRACES=$(TRACES) $(BIN)/python benchmarks/reproduce.py
 
 clean:
 	rm -rf $(VENV) build dist runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info

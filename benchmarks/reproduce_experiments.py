@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from types import MappingProxyType
 from typing import Literal
 
@@ -13,107 +14,274 @@ WORKLOADS = tuple(f"w{number}" for number in range(1, 17))
 
 PAPER = ("migrator", "migrator-paper", "ekya", "astraea", "paris", "whole", "static", "oracle")
 
+ALL = (
+    *("migrator", "migrator-paper", "migrator-paper-cold", "ekya", "astraea", "paris", "paris-changing", "whole"),
+    *("reactive", "window", "equal", "static", "oracle"),
+)
+
+OURS = ("migrator", "migrator-paper", "static", "oracle")
+
+SHORT_INTERFERENCE = (0.0, 0.25, 1.0)
+"""The strengths that every run has."""
+
+N_TWITTER = 28
+"""Segments of the Twitter counts: every six hours of a week."""
+
+
+class View(Enum):
+    """How a section shows its experiments."""
+
+    TABLES = "tables"
+    """Each with what every policy came to, where the arrivals went, and goodput by workload."""
+
+    SWEEP = "sweep"
+    """One table, a row an experiment."""
+
+    WINDOWS = "windows"
+    """Differences with intervals over windows."""
+
+    SEGMENTS = "segments"
+    """Differences with intervals over segments of the traces."""
+
+    TIES = "ties"
+    """A sweep, and where a policy ties with the reference."""
+
+    RANKING = "ranking"
+    """A sweep, and whether the order of the policies stays."""
+
 
 @dataclass(frozen=True)
 class Experiment:
-    """One table of the results page.
+    """Policies on workloads.
 
     Attributes:
         name: Of its results.
-        title: Heading.
-        text: What is asked, and what to look at.
+        label: In a table or as a heading.
         policies: The first is the reference of differences.
         workloads: Configs by name.
-        windows: Windows of each.
+        windows: Windows of each; ``None`` for as many as the config has.
         terms: What is compared.
         batch: The config's ``batch``; where batches are free it sets the load only.
         changes: Keys of the config that are replaced.
+        perturbation: Every profile's latencies are multiplied by factors in [0.8, 1.2] drawn from this seed.
+        whole_slowdown: The whole GPU's latencies are multiplied by this; the requests stay the same.
+        n_segments: Of the Twitter counts, which then stand for both tenants' traces; 0 for the config's own traces.
+        at: Where it stands on its section's axis.
         is_long: Whether only a full run has it.
+    """
+
+    name: str
+    label: str
+    policies: tuple[str, ...] = PAPER
+    workloads: tuple[str, ...] = WORKLOADS
+    windows: int | None = 2
+    terms: Terms = Terms.POLICY_ONLY
+    batch: int | Literal["auto"] = "auto"
+    changes: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    perturbation: int | None = None
+    whole_slowdown: float = 1.0
+    n_segments: int = 0
+    at: float = 0.0
+    is_long: bool = True
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the results page.
+
+    Attributes:
+        name: Of its plots.
+        title: Heading.
+        text: What is asked, and how.
+        experiments: In the order of the page.
+        view: How they are shown. Of views with ties the reference stands in ``MAIN``.
     """
 
     name: str
     title: str
     text: str
-    policies: tuple[str, ...] = PAPER
-    workloads: tuple[str, ...] = WORKLOADS
-    windows: int = 2
-    terms: Terms = Terms.POLICY_ONLY
-    batch: int | Literal["auto"] = "auto"
-    changes: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
-    is_long: bool = False
+    experiments: tuple[Experiment, ...]
+    view: View = View.SWEEP
 
 
-def _interference(strength: float, *, is_long: bool) -> Experiment:
+MAIN = Experiment("main", "load 0.7", is_long=False)
+
+
+def _interference(strength: float) -> Experiment:
     return Experiment(
-        name=f"interference-{strength:g}",
-        title=f"Interference {strength:g} of what Mudi measured",
-        text="Only who shares processors is touched. From which strength on do partitions win?",
-        policies=("migrator", "ekya", "astraea"),
+        f"interference-{strength:g}",
+        f"{strength:g}",
+        ("ekya", "astraea"),
         changes={"simulation": {"interference": strength}},
-        is_long=is_long,
+        at=strength,
+        is_long=strength not in SHORT_INTERFERENCE,
     )
+
+
+def _slower_whole(slowdown: float) -> Experiment:
+    label = f"{100 * (slowdown - 1):.0f} % longer"
+    return Experiment(f"whole-{slowdown:g}", label, ("whole",), whole_slowdown=slowdown, at=slowdown)
 
 
 def _as_published(batch: int, variant: str) -> Experiment:
     return Experiment(
-        name=f"published-{batch}-{variant}",
-        title=f"As published, batch {batch}, {variant} profiles",
-        text="Each policy with its own batching, forecast and switching; who has no batching gets the batch given.",
+        f"published-{batch}-{variant}",
+        f"batch {batch}, {variant} profiles",
         terms=Terms.AS_PUBLISHED,
         batch=batch,
         changes={"profile_variant": variant},
-        is_long=True,
     )
 
 
 def _at_load(load: float) -> Experiment:
-    return Experiment(
-        name=f"load-{load:g}",
-        title=f"Load {load:g}",
-        text="Where does a fixed layout do?",
-        policies=("migrator", "migrator-paper", "static", "oracle"),
-        changes={"load": load},
-        is_long=True,
-    )
+    return Experiment(f"load-{load:g}", f"load {load:g}", OURS, changes={"load": load}, at=load)
 
 
 def _at_step(step_s: float) -> Experiment:
-    return Experiment(
-        name=f"step-{step_s:g}",
-        title=f"Granularity {step_s:g} s",
-        text="The paper's Figure 10: how often may the layout change? A window is as many whole steps as 200 s hold.",
-        policies=("migrator", "migrator-paper"),
-        changes={"step_s": step_s, "window_s": 200.0 // step_s * step_s},
-        is_long=True,
-    )
+    # A window is as many whole steps as 200 s hold, and so is the history.
+    changes = {"step_s": step_s, "window_s": 200.0 // step_s * step_s}
+    return Experiment(f"step-{step_s:g}", f"{step_s:g} s", ("migrator", "migrator-paper"), changes=changes, at=step_s)
 
 
-EXPERIMENTS = (
-    Experiment(
-        name="main",
-        title="Policies only, batches free, recorded profiles, load 0.7",
-        text="Decisions alone: everybody chooses batches freely, and who forecasts has the same forecaster.",
+def _misled(name: str, label: str, **errors: float) -> Experiment:
+    policies = ("migrator", "migrator-paper", "ekya", "static", "oracle")
+    return Experiment(f"estimates-{name}", label, policies, changes={"estimates": errors})
+
+
+SECTIONS = (
+    Section(
+        "main",
+        "Policies only, batches free, recorded profiles, load 0.7",
+        "Decisions alone: everybody chooses batches freely, and who forecasts has the same forecaster. `ekya` and "
+        "`astraea` are at interference 1, Mudi's figures as printed, which is the upper end; the next section has "
+        "less. The first two windows of each workload: 400 s, the same of the Azure trace for all sixteen. There are "
+        "no intervals here; a difference of a few tenths is none.",
+        (MAIN,),
+        View.TABLES,
     ),
-    _interference(0.0, is_long=False),
-    _interference(0.25, is_long=False),
-    _interference(0.5, is_long=True),
-    *(_as_published(batch, variant) for batch in (1, 4) for variant in ("recorded", "launch-free")),
-    Experiment(
-        name="launch-free",
-        title="Policies only, batches free, launch-free profiles",
-        text="The same with latencies as if launching took no time.",
-        changes={"profile_variant": "launch-free"},
-        is_long=True,
+    Section(
+        "interference",
+        "How much interference makes partitions worthwhile?",
+        "The strength scales by how much tenants without partitions slow each other down: 1 is what Mudi measured, 0 "
+        "is none. A tie is where the straight line between two strengths crosses `migrator`.",
+        tuple(_interference(strength) for strength in (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.5, 0.75, 1.0)),
+        View.TIES,
     ),
-    Experiment(
-        name="pre-initialisation",
-        title="With and without pre-initialisation, load 0.3",
-        text="The paper's own method on hardware's rules; at this load slices may be idle before a change.",
-        policies=("migrator-paper", "migrator-paper-cold", "migrator"),
-        changes={"load": 0.3},
-        is_long=True,
+    Section(
+        "whole",
+        "How much may changing between models cost?",
+        "`whole` pays nothing for it in the other tables. Here each of its batches and training steps takes longer, by "
+        "a factor of so much.",
+        tuple(_slower_whole(slowdown) for slowdown in (1.0, 1.02, 1.05, 1.1, 1.2)),
+        View.TIES,
     ),
-    *map(_at_load, (0.3, 0.5, 0.9, 1.1, 1.3)),
-    *map(_at_step, (0.5, 3.0, 5.0, 10.0)),
+    Section(
+        "whole-runs",
+        "All windows of every workload, all policies",
+        "Each config to its end: nine windows, of W3 and W5 to W8 four, as NC-CIFAR-10 has no more. A window is "
+        "a piece of the traces that no other window of the run has. Workloads share traces, so that the interval comes "
+        "from resampling windows, each with all its workloads, in blocks of two. Nine windows are half an hour of one "
+        "day; the interval says nothing of other days.",
+        (Experiment("whole-runs", "all windows", ALL, windows=None),),
+        View.WINDOWS,
+    ),
+    Section(
+        "twitter",
+        "A week of another trace",
+        "Per-second counts of the Twitter stream, days 8 to 14, in the place of both traces, the second tenant's half "
+        "a week and three hours from the first's. A segment is two windows, from nothing, every six hours, scaled to "
+        "load 0.7 by its own mean, so that quiet and busy hours look alike; intervals come from resampling segments in "
+        "blocks of four, a day.",
+        (
+            Experiment(
+                "twitter",
+                "Twitter counts",
+                ("migrator", "migrator-paper", "ekya", "paris", "whole", "static", "oracle"),
+                ("w1", "w4", "w8"),
+                n_segments=N_TWITTER,
+            ),
+        ),
+        View.SEGMENTS,
+    ),
+    Section(
+        "published",
+        "As published",
+        "Each policy with its own batching, forecast and switching. `migrator`, `static`, `oracle` and `whole` choose "
+        "batches freely; the others get the batch given, at a load of 0.7 of what that batch can serve. What compares "
+        "with the paper's Figures 7 (batch 1) and 9 (batch 4) is `migrator-paper` with `ekya`, `astraea` and `paris`; "
+        "the rest shows what free batches are worth.",
+        tuple(_as_published(batch, variant) for batch in (1, 4) for variant in ("recorded", "launch-free")),
+        View.TABLES,
+    ),
+    Section(
+        "launch-free",
+        "Policies only, batches free, launch-free profiles",
+        "The first table with latencies as if launching took no time.",
+        (Experiment("launch-free", "launch-free profiles", changes={"profile_variant": "launch-free"}),),
+        View.TABLES,
+    ),
+    Section(
+        "jitter",
+        "With batches that vary",
+        "The first table with latencies that vary as measured steps of training do; plans do not know of it. "
+        "`astraea`, far behind, is left out.",
+        (
+            Experiment(
+                "jitter",
+                "measured jitter",
+                tuple(name for name in PAPER if name != "astraea"),
+                changes={"simulation": {"service_jitter": "measured"}},
+            ),
+        ),
+        View.TABLES,
+    ),
+    Section(
+        "load",
+        "Load",
+        "When is a layout that never changes good enough?",
+        tuple(map(_at_load, (0.3, 0.5, 0.7, 0.9, 1.1, 1.3))),
+    ),
+    Section(
+        "step",
+        "Granularity",
+        "The paper's Figure 10: how often may the layout change? A window is as many whole steps as 200 s hold, which "
+        "is 198 s at 3 s.",
+        tuple(map(_at_step, (0.5, 1.0, 3.0, 5.0, 10.0))),
+    ),
+    Section(
+        "estimates",
+        "What if the estimates are wrong?",
+        "Everybody is misled alike, `static` and `oracle` too: they know arrivals, not what a retraining brings. "
+        "[configuration.md](configuration.md) has the sources of these errors. They are drawn once for each of six "
+        "models and two windows, twelve in all; workloads that share a model share its errors. Those twelve of a "
+        "spread of 30 % come out 17 % too short on average.",
+        (
+            _misled("exact", "exact"),
+            _misled("accuracy", "accuracy ± 8.6 points", accuracy_sigma=0.086),
+            _misled("time", "time +5 %, spread 4 %", time_bias=0.05, time_sigma=0.04),
+            _misled("short", "time 30 % too short", time_bias=-0.3),
+            _misled("long", "time 30 % too long", time_bias=0.3),
+            _misled(
+                "all",
+                "accuracy ± 8.6 points, time spread 30 %, profiling 2 GPU-s, plan 10 s late",
+                accuracy_sigma=0.086,
+                time_sigma=0.3,
+                cost_gpu_s=2.0,
+                delay_s=10.0,
+            ),
+        ),
+    ),
+    Section(
+        "profiles",
+        "Would other profiles change the ranking?",
+        "The latency of every model on every MIG profile is multiplied by a factor of its own, evenly drawn from 0.8 "
+        "to 1.2; everybody plans with it, it is what is simulated, and arrivals are scaled to load 0.7 of it. Five "
+        "draws. Planning on profiles that are wrong is not tried.",
+        tuple(Experiment(f"profiles-{seed}", f"draw {seed}", perturbation=seed) for seed in range(1, 6)),
+        View.RANKING,
+    ),
 )
 """In the order of the page."""
+
+EXPERIMENTS = tuple(experiment for section in SECTIONS for experiment in section.experiments)
+"""Every experiment, in the order of the page."""

@@ -2,53 +2,98 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import reproduce
-from reproduce_experiments import EXPERIMENTS
-from reproduce_page import page
+import reproduce_results
+from reproduce_experiments import EXPERIMENTS, MAIN
+from reproduce_matches import matches_of
+from reproduce_page import page, results_in
+from reproduce_results import CLASSES, kept, key_of, result_of, rows_of, simulated, source_digest
 
 DOCUMENT = json.loads(reproduce.RESULTS.read_text("utf-8"))
+RESULTS = results_in(DOCUMENT)
+POLICIES = ("static", "whole", "paris", "oracle")
+MATCH = matches_of(MAIN)[0]
 
 
 def test_the_page_is_made_from_its_figures() -> None:
     assert reproduce.PAGE.read_text("utf-8") == page(DOCUMENT)
 
 
-@pytest.mark.parametrize("policy", ["static", "whole", "paris"])
-def test_a_small_part_simulated_anew_gives_the_same_figures(policy: str) -> None:
-    match = next(m for m in reproduce.matches_of(EXPERIMENTS[0]) if (m.config.name, m.policy) == ("w16", policy))
-    rows = DOCUMENT["experiments"][0]["results"]
-    known = next(row for row in rows if (row["workload"], row["policy"]) == ("w16", policy))
-    assert json.loads(json.dumps(reproduce.result_of(match))) == known
+def test_a_short_run_has_a_page_that_says_what_it_leaves_out() -> None:
+    short = {one.name for one in reproduce.chosen(is_full=False, traces=None)}
+    experiments = [one for one in DOCUMENT["experiments"] if one["name"] in short]
+    text = page({**DOCUMENT, "experiments": experiments, "studies": {}})
+    assert "- All windows of every workload, all policies" in text.split("## Not in this run")[1]
+
+
+def test_the_committed_results_are_of_a_full_run() -> None:
+    assert "## Not in this run" not in reproduce.PAGE.read_text("utf-8")
+
+
+def test_the_figures_are_written_as_they_are_read() -> None:
+    assert reproduce.RESULTS.read_text("utf-8") == reproduce.as_text(DOCUMENT)
+
+
+def test_a_small_part_simulated_anew_gives_the_same_figures() -> None:
+    small = replace(MAIN, workloads=("w16",), policies=POLICIES)
+    anew = json.loads(json.dumps(rows_of([result_of(match) for match in matches_of(small)])))
+    kept = DOCUMENT["experiments"][0]["rows"]
+    assert anew == [row for policy in POLICIES for row in kept if row[:2] == [policy, "w16"]]
 
 
 def test_every_account_adds_up_to_the_arrivals() -> None:
-    rows = [row for found in DOCUMENT["experiments"] for row in found["results"]]
-    assert all(sum(row["account"].values()) == pytest.approx(row["arrivals"]) for row in rows)
+    rows = [row for found in RESULTS.values() for row in found if row["arrivals"] is not None]
+    assert all(sum(row[name] for name in CLASSES) == pytest.approx(row["arrivals"], abs=0.1) for row in rows)
+
+
+def test_every_row_s_windows_add_up() -> None:
+    rows = [row for found in RESULTS.values() for row in found if row["arrivals"] is not None]
+    assert all(sum(one[0] for one in row["windows"]) == row["arrivals"] for row in rows)
 
 
 def test_what_was_simulated_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reproduce, "CACHE", tmp_path)
-    match = reproduce.matches_of(EXPERIMENTS[0])[0]
-    (tmp_path / f"{reproduce.key_of(match, reproduce.source_digest())}.json").write_text('{"kept": 1}', "utf-8")
-    assert reproduce.results_of([match]) == [{"kept": 1}]
+    monkeypatch.setattr(reproduce_results, "CACHE", tmp_path)
+    (tmp_path / f"{key_of(MATCH)}.json.gz").write_bytes(gzip.compress(b'{"kept": 1}'))
+    assert [kept(path) for path in simulated([MATCH, MATCH])] == [{"kept": 1}, {"kept": 1}]
 
 
-def test_what_decides_about_a_result_is_in_its_key() -> None:
-    match = reproduce.matches_of(EXPERIMENTS[0])[0]
-    others = [replace(match, policy="static"), replace(match, segment=1), reproduce.matches_of(EXPERIMENTS[1])[0]]
-    keys = {reproduce.key_of(one, "source") for one in (match, *others)} | {reproduce.key_of(match, "other source")}
-    assert len(keys) == 5
+def test_what_decides_about_a_result_is_in_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [replace(MATCH, policy="static"), replace(MATCH, segment=1), matches_of(EXPERIMENTS[1])[0]]
+    keys = {key_of(one) for one in (MATCH, *others)}
+    monkeypatch.setattr(reproduce_results, "source_digest", lambda _: "other source")
+    assert len(keys | {key_of(MATCH)}) == 5
 
 
-def test_experiments_have_names_of_their_own() -> None:
-    assert len({experiment.name for experiment in EXPERIMENTS}) == len(EXPERIMENTS)
+def test_a_file_that_the_config_names_is_in_the_key_by_its_content_and_not_by_its_folder(tmp_path: Path) -> None:
+    keys = []
+    for folder, text in (("a", "1"), ("b", "1"), ("c", "2")):
+        (tmp_path / folder).mkdir()
+        path = tmp_path / folder / "profiles.csv"
+        path.write_text(text, "utf-8")
+        config = MATCH.config.model_copy(update={"profiles": str(path)})
+        keys.append(key_of(replace(MATCH, config=config)))
+    assert keys[0] == keys[1] != keys[2]
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
-def test_every_experiment_s_configs_can_be_read(experiment: reproduce.Experiment) -> None:
-    assert len(reproduce.matches_of(experiment)) == len(experiment.workloads) * len(experiment.policies)
+def test_one_policy_s_code_is_not_in_another_s_key() -> None:
+    assert len({source_digest(policy) for policy in ("migrator", "ekya", "paris", "whole")}) == 4
+
+
+def test_a_policy_without_a_plan_has_a_row_without_numbers() -> None:
+    tenants = [tenant.model_copy(update={"min_profile": "7g.80gb"}) for tenant in MATCH.config.tenants]
+    found = result_of(replace(MATCH, config=MATCH.config.model_copy(update={"tenants": tenants})))
+    assert "error" in found
+    assert rows_of([found])[0][3] is None
+
+
+def test_a_short_run_has_no_long_experiment_and_without_traces_none_that_needs_them() -> None:
+    assert all(not one.is_long for one in reproduce.chosen(is_full=False, traces=None))
+    assert not any(one.n_segments for one in reproduce.chosen(is_full=True, traces=None))
+    assert any(one.n_segments for one in reproduce.chosen(is_full=False, traces=Path("counts.csv")))
+    assert reproduce.chosen(is_full=True, traces=Path("counts.csv")) == list(EXPERIMENTS)
