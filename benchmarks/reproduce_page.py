@@ -28,7 +28,7 @@ def page(document: Mapping[str, Any]) -> str:
     """The page as Markdown."""
     results = results_in(document)
     shown = {name: comparable(rows) for name, rows in results.items()}
-    lines = [*_head(document["made"]), *findings(shown, document.get("studies", {}))]
+    lines = [*_head(document["made"], results), *findings(shown, document.get("studies", {}))]
     for section in SECTIONS:
         if any(one.name in results for one in section.experiments):
             lines += [f"## {section.title}", "", section.text, ""]
@@ -45,7 +45,7 @@ def page(document: Mapping[str, Any]) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _head(made: Mapping[str, str]) -> Iterator[str]:
+def _head(made: Mapping[str, str], results: Results) -> Iterator[str]:
     yield from ("# Results", "")
     yield f"Made by `{made['command']}` with {made['versions']}, on {made['machine']};"
     yield from (
@@ -54,8 +54,11 @@ def _head(made: Mapping[str, str]) -> Iterator[str]:
         "are derived; [workloads.md](workloads.md) says which. [policies.md](policies.md) says what each policy knows",
         "and does, and what the columns mean. The paper does not say whether its gains are relative or in points; ours",
         "beside them are relative. As in the paper gains and gaps are of means of workloads, each counted once.",
-        "",
     )
+    rows = [row for found in results.values() for row in found if row["arrivals"] is not None]
+    n_unplanned = sum(row["windows_without_plan"] for row in rows)
+    n_windows = sum(len(row["windows"]) for row in rows)
+    yield from (f"In {n_unplanned} of {n_windows} windows a policy had no plan and kept its layout.", "")
 
 
 def _unplanned(results: Results) -> Iterator[str]:
