@@ -14,17 +14,13 @@ Times are the plans', whose warm-ups are rounded up to steps; requests are what 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from executor.mig import OwnedLayout
-from migrator import events
 from migrator.account import Account, accounts
-from migrator.assembly import Setting, assemble, simulated_applier
-from migrator.config import Config, config_yaml
-from migrator.loop import Loop
-from migrator.planning import PlannedWindow, Solving, accuracy_at_start, plan_window, require_plan
-from migrator.runlog import ReadLog, RunLog, read_log
+from migrator.assembly import Setting, assemble
+from migrator.compare import simulated
+from migrator.config import Config
+from migrator.planning import PlannedWindow
 from planner.baselines.policy import Policy
 from planner.baselines.pre_initialisation import WarmUps, warm_ups
 from planner.baselines.registry import POLICIES as MIG_POLICIES
@@ -108,7 +104,7 @@ class _Plans:
 
 def _row(setting: Setting, policy: Policy) -> dict[str, float]:
     seen = _Plans()
-    log = _simulated(setting, policy, seen)
+    log = simulated(setting, policy, seen)
     account = sum((own.total for own in accounts(log).values()), Account())
     warm, before = WarmUps(), None
     for plan in seen.plans:
@@ -122,17 +118,3 @@ def _row(setting: Setting, policy: Policy) -> dict[str, float]:
         "goodput": seen.total.correct,
         "reconfiguration": account.reconfiguration,
     }
-
-
-def _simulated(setting: Setting, policy: Policy, view: _Plans) -> ReadLog:
-    """The log of the setting's run under the policy, as :func:`migrator.compare.score_of` runs it."""
-    solving = Solving(policy=policy)
-    first = plan_window(setting, 0, None, [accuracy_at_start(one, 0, -1) for one in setting.tenants], solving)
-    require_plan(first)
-    applier = simulated_applier(setting, -first.problem.epoch_steps * setting.config.step_s)
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "run"
-        with RunLog(path, config_yaml(setting.config)) as log:
-            log.append("run_started", events.run_started(setting))
-            Loop(setting, applier, log, view, solving).run(first)
-        return read_log(path)

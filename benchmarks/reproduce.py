@@ -13,19 +13,19 @@ import os
 import platform
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 
 from reproduce_experiments import EXPERIMENTS, Experiment
-from reproduce_matches import ROOT, matches_of
+from reproduce_matches import ROOT, matches_of, require_two_weeks
 from reproduce_page import page
 from reproduce_plots import plots
-from reproduce_results import COLUMNS, kept, rows_of, simulated
+from reproduce_results import COLUMNS, kept, rows_of, simulated, versions
 from reproduce_studies import results_of_studies
 
 from migrator.outputs import write_output
 from migrator.parallel import n_cores
+from workloads.errors import TraceError
 
 RESULTS = ROOT / "docs" / "results.json"
 PAGE = ROOT / "docs" / "results.md"
@@ -41,8 +41,7 @@ def chosen(*, is_full: bool, traces: Path | None) -> list[Experiment]:
 
 def document(experiments: Sequence[Experiment], traces: Path | None, command: str, *, with_studies: bool) -> Json:
     """All results of the experiments, and of the studies, with what made them."""
-    versions = ", ".join(f"{name} {version(name)}" for name in ("migrator", "numpy", "numba", "highspy"))
-    made = {"command": command, "versions": f"Python {platform.python_version()}, {versions}"}
+    made = {"command": command, "versions": versions()}
     machine = f"{n_cores()} cores of {_processor()}, {platform.system()}"
     matches = [matches_of(experiment, traces) for experiment in experiments]
     files = iter(simulated([match for own in matches for match in own]))
@@ -92,8 +91,12 @@ def main() -> None:
     """Run what is asked for; write the figures, the plots and the page."""
     is_full = os.environ.get("FULL", "") not in ("", "0")
     traces = Path(os.environ["TRACES"]) if os.environ.get("TRACES") else None
-    if traces is not None and not traces.is_file():
-        sys.exit(f"TRACES is {traces}; a file of per-second counts is needed")
+    try:
+        if traces is not None:
+            require_two_weeks(traces)
+    except (TraceError, ValueError) as error:
+        print(f"TRACES: {error}", file=sys.stderr)
+        sys.exit(2)
     command = f"make reproduce{' FULL=1' if is_full else ''}{f' TRACES=…/{traces.name}' if traces else ''}"
     found = document(chosen(is_full=is_full, traces=traces), traces, command, with_studies=is_full)
     write_output("results", RESULTS, as_text(found))

@@ -91,6 +91,17 @@ def _piece(traces: Path, offset_s: int, duration_s: int) -> Path:
     return _kept("counts", "\n".join(lines) + "\n")
 
 
+def require_two_weeks(traces: Path) -> None:
+    """Nothing, if the file has the counts of two weeks.
+
+    Raises:
+        TraceError: No such file, or it holds no counts.
+        ValueError: It is shorter.
+    """
+    if len(_counts(traces)) < 4 * HALF_WEEK_S:
+        raise ValueError(f"{traces}: has {len(_counts(traces))} seconds; two weeks, {4 * HALF_WEEK_S}, are needed")
+
+
 @cache
 def _counts(traces: Path) -> tuple[int, ...]:
     return tuple(read_trace(traces, TraceFormat.COUNTS).counts.tolist())

@@ -53,7 +53,7 @@ def _head(made: Mapping[str, str], results: Results) -> Iterator[str]:
         "simulated**: no GPU took part. The *Alibaba* trace is synthetic at second scale, and some service profiles",
         "are derived; [workloads.md](workloads.md) says which. [policies.md](policies.md) says what each policy knows",
         "and does, and what the columns mean. The paper does not say whether its gains are relative or in points; ours",
-        "beside them are relative. As in the paper gains and gaps are of means of workloads, each counted once.",
+        "beside them are relative. Gains and gaps are of means of workloads, each counted once, as in the paper.",
     )
     rows = [row for found in results.values() for row in found if row["arrivals"] is not None]
     n_unplanned = sum(row["windows_without_plan"] for row in rows)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from reproduce_experiments import MAIN, Section
 from reproduce_plot_canvas import INK, canvas, handle, labelled, name_rows, style_of
-from reproduce_plot_list import BLOCKS, Kind, Plot, comparable, compared_policies, run_of
+from reproduce_plot_list import BLOCKS, Kind, Plot, beside_ours, compared_policies, run_of
 from reproduce_statistics import (
     by_number,
     interval,
@@ -32,7 +32,7 @@ _SMALL: Any = {"markersize": 3.5, "markeredgewidth": 0}
 def differences(plot: Plot, section: Section, results: Results) -> Figure:
     """A row a policy: its mean difference from the reference with the 95 % interval, and each difference, faintly."""
     rows = results[run_of(section, results)[0].name]
-    known = comparable(rows)
+    known = beside_ours(rows)
     names = compared_policies(rows)
     of_each = window_differences if plot.kind is Kind.WINDOWS else segment_differences
     figure, axes = canvas(plot.title, 1.4 + 0.265 * len(names), left_in=1.75, right_in=1.75, top_in=0.7)

@@ -45,7 +45,8 @@ def lines(plot: Plot, section: Section, results: Results) -> Figure:
 
     Where the section is about ties, the reference without what is varied is a level line, and a policy's tie is told.
     """
-    found = _lines(section, results)
+    varied = _lines(section, results)
+    found = list(varied)
     level = of_policy(results.get(MAIN.name, ()), OURS) if section.view is View.TIES else []
     places = sorted({place for line in found for place in line.places})
     if level:
@@ -60,7 +61,7 @@ def lines(plot: Plot, section: Section, results: Results) -> Figure:
             axes.plot(place, mean_pct, style.marker, color=style.colour, markerfacecolor=fill)
     _lay_out(axes, plot, places)
     if level:
-        _tell_ties(axes, [line for line in found if line.has_all], mean_of_workloads(level))
+        _tell_ties(axes, varied, mean_of_workloads(level))
     _name_ends(axes, found)
     if not all(all(line.has_all) for line in found):
         axes.set_title("hollow: some workloads without a plan are left out", loc="right", fontsize=8)

@@ -170,7 +170,7 @@ def run_of(section: Section, results: Results) -> list[Experiment]:
     return [one for one in section.experiments if one.name in results]
 
 
-def comparable(rows: Rows) -> list[Row]:
+def beside_ours(rows: Rows) -> list[Row]:
     """The rows with numbers of which the reference has numbers as well, on the same workload and segment."""
     known = {(row["workload"], row["segment"]) for row in of_policy(rows, OURS)}
     return [row for row in rows if row["arrivals"] is not None and (row["workload"], row["segment"]) in known]
@@ -178,4 +178,4 @@ def comparable(rows: Rows) -> list[Row]:
 
 def compared_policies(rows: Rows) -> list[str]:
     """Those that can be held against the reference."""
-    return [name for name in policies_of(comparable(rows)) if name != OURS]
+    return [name for name in policies_of(beside_ours(rows)) if name != OURS]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import platform
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -118,10 +120,25 @@ def _keep(path: Path, result: Json) -> None:
     beside.replace(path)
 
 
+@cache
+def versions() -> str:
+    """Of Python, of us, and of the libraries that compute results."""
+    known = ", ".join(f"{name} {version(name)}" for name in ("migrator", "numpy", "numba", "highspy"))
+    return f"Python {platform.python_version()}, {known}"
+
+
 def key_of(match: Match) -> str:
-    """What the result of a match depends on, as a digest: its config, the files that it names, and the code."""
+    """What the result of a match depends on, as a digest: its config, the files that it names, code and libraries."""
     config, contents = _without_folders(match.config)
-    parts = (VERSION, source_digest(match.policy), match.policy, match.terms.value, str(match.segment), *contents)
+    parts = (
+        VERSION,
+        versions(),
+        source_digest(match.policy),
+        match.policy,
+        match.terms.value,
+        str(match.segment),
+        *contents,
+    )
     return hashlib.sha256("\0".join((*parts, config_yaml(config))).encode()).hexdigest()
 
 

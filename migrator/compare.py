@@ -23,7 +23,7 @@ from migrator.account import Account, SecondAccounts, accounts
 from migrator.assembly import Setting, assemble, simulated_applier
 from migrator.config import Config, config_yaml
 from migrator.errors import ConfigError
-from migrator.loop import Loop
+from migrator.loop import Loop, View
 from migrator.planning import PlannedWindow, Solving, accuracy_at_start, plan_window, posed, require_plan
 from migrator.provenance import simulated_provenance
 from migrator.runlog import ReadLog, RunLog, read_log
@@ -155,7 +155,7 @@ def score_of(match: Match) -> Score:
     if policy.knows is Knows.RUN:
         policy = policy.prepared(true_problems(setting))
     seen = _Seen()
-    log = _simulated(_told(setting, policy), policy, match.terms, seen)
+    log = simulated(_told(setting, policy), policy, seen, match.terms)
     n_changes = sum(1 for change in log.of_kind("change")[1:] if change["calls"])
     return _score(match, setting, policy.name, seen.totals, accounts(log), n_changes, seen.n_unplanned)
 
@@ -215,8 +215,13 @@ def true_problems(setting: Setting) -> tuple[Problem, ...]:
     )
 
 
-def _simulated(setting: Setting, policy: Policy, terms: Terms, seen: _Seen) -> ReadLog:
-    """The log of the setting's run under the policy."""
+def simulated(setting: Setting, policy: Policy, view: View, terms: Terms = Terms.POLICY_ONLY) -> ReadLog:
+    """The log of the setting's run under the policy, which tells ``view`` of every window.
+
+    Raises:
+        InfeasibleError: The policy has no plan for window 0.
+        PlannerError: The policy cannot answer.
+    """
     solving = Solving(policy=policy, as_published=terms is Terms.AS_PUBLISHED)
     dispatch = Dispatch.PUSH if traits_of(policy).pushes else Dispatch.PULL
     accuracies = [accuracy_at_start(tenant, 0, -1) for tenant in setting.tenants]
@@ -227,7 +232,7 @@ def _simulated(setting: Setting, policy: Policy, terms: Terms, seen: _Seen) -> R
         path = Path(folder) / "run"
         with RunLog(path, config_yaml(setting.config)) as log:
             log.append("run_started", events.run_started(setting))
-            Loop(setting, applier, log, seen, solving, dispatch).run(first)
+            Loop(setting, applier, log, view, solving, dispatch).run(first)
         return read_log(path)
 
 

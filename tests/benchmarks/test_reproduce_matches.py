@@ -63,6 +63,14 @@ def test_a_segment_has_its_own_piece_of_the_counts(counts: Path) -> None:
     assert at_s == [100, 200]
 
 
+def test_two_weeks_of_counts_are_needed(counts: Path, tmp_path: Path) -> None:
+    reproduce_matches.require_two_weeks(counts)
+    short = tmp_path / "short.csv"
+    short.write_text("second,count\n0,1\n9,1\n", "utf-8")
+    with pytest.raises(ValueError, match="has 10 seconds; two weeks, 1209600, are needed"):
+        reproduce_matches.require_two_weeks(short)
+
+
 def test_twitter_counts_are_asked_for() -> None:
     with pytest.raises(ValueError, match="needs the Twitter counts"):
         matches_of(next(one for one in EXPERIMENTS if one.n_segments))
