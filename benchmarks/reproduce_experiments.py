@@ -154,8 +154,8 @@ SECTIONS = (
         "Policies only, batches free, recorded profiles, load 0.7",
         "Decisions alone: everybody chooses batches freely, and who forecasts has the same forecaster. `ekya` and "
         "`astraea` are at interference 1, Mudi's figures as printed, which hold contention of the host, too; "
-        "the next section has less. The first two windows of each workload: 400 s, the same of the Azure trace for all sixteen. There are "
-        "no intervals here; a difference of a few tenths is none.",
+        "the next section has less. The first two windows of each workload: 400 s, the same of the Azure trace for all "
+        "sixteen. There are no intervals here; a difference of a few tenths is none.",
         (MAIN,),
         View.TABLES,
     ),

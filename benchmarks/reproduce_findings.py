@@ -129,9 +129,8 @@ def _without_partitions(results: Results, _: Mapping[str, Any]) -> str:
     lead = "" if at is None else f"`ekya` ties with us at {at:.2f} of the interference that Mudi measured. "
     return (
         f"**Without partitions everything depends on interference.** {lead}Its lead over us, in points: "
-        f"{points[0][1]:+.1f} with none, {points[-1][1]:+.1f} with Mudi's figures as printed, which hold contention of the "
-        "host, too. "
-        "We know of no measurement on these models."
+        f"{points[0][1]:+.1f} with none, {points[-1][1]:+.1f} with Mudi's figures as printed, which hold contention of "
+        "the host, too. We know of no measurement on these models."
     )
 
 
