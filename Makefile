@@ -35,7 +35,7 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	MYPYPATH=benchmarks $(BIN)/mypy --explicit-package-bases benchmarks
+	$(BIN)/mypy --explicit-package-bases benchmarks
 	$(BIN)/lint-imports --no-logo
 
 format: $(STAMP)
@@ -43,14 +43,14 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 bench: $(STAMP)
-	$(BIN)/python benchmarks/bench_cli.py
-	$(BIN)/python benchmarks/bench_serving.py
+	$(BIN)/python -m benchmarks.speed.cli
+	$(BIN)/python -m benchmarks.speed.serving
 
 bench-planner: $(STAMP)
-	$(BIN)/python benchmarks/bench_planner.py $(ARGS)
+	$(BIN)/python -m benchmarks.speed.planner $(ARGS)
 
 reproduce: $(STAMP)
-	FULL=$(FULL) TRACES=$(TRACES) $(BIN)/python benchmarks/reproduce.py
+	FULL=$(FULL) TRACES=$(TRACES) $(BIN)/python -m benchmarks.paper.reproduce
 
 clean:
 	rm -rf $(VENV) build dist runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info

@@ -1,6 +1,6 @@
 """Which parameters of the policies are best on the first halves of the traces; the configs measure on the second.
 
-Usage: python benchmarks/fit_parameters.py [reactive] [astraea] [migrator]
+Usage: python -m benchmarks.fit_parameters [reactive] [astraea] [migrator]
 
 Simulates the sixteen workloads of the paper's Table 4, moved into the first halves, under every setting of each policy
 named (all without a name), two windows each, and prints one Markdown table a policy.
@@ -16,14 +16,13 @@ from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
 
-from paper_workloads import ALIBABA, CIFAR, CONFIGS, CORE, OFFSETS_S, Workload, workloads
-
+from benchmarks.paper.workloads import ALIBABA, CIFAR, CONFIGS, CORE, OFFSETS_S, Workload, workloads
 from migrator.compare import Match, score_of
 from migrator.config import Config, ForecastConfig, read_config
 from migrator.parallel import Processes, n_cores
-from planner.baselines.astraea import Astraea
-from planner.baselines.reactive import Reactive
-from planner.baselines.registry import policy_of
+from planner.policies.astraea import Astraea
+from planner.policies.reactive import Reactive
+from planner.policies.registry import policy_of
 
 N_WINDOWS = 2
 """As in most tables of the results."""

@@ -4,7 +4,7 @@ The source is MISO's step times (``mps/models/logs/mig`` of boringlee24/socc22-m
 array of seconds for each ``<profile>__<model>__b<batch>``, a run's epochs one after the other. Training on each MIG
 profile of an A100-40GB, with Keras; a callback reads the clock around each step, to 0.1 ms. ::
 
-    python benchmarks/step_factors.py miso_step_seconds.npz > workloads/data/step_factors.csv
+    python -m benchmarks.step_factors miso_step_seconds.npz > workloads/data/step_factors.csv
 
 What is left out, and why, is said in ``workloads/data/README.md``.
 """

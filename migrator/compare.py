@@ -18,24 +18,24 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from executor.mig import OwnedLayout
-from migrator import events
-from migrator.account import Account, SecondAccounts, accounts
-from migrator.assembly import Setting, assemble, simulated_applier
 from migrator.config import Config, config_yaml
 from migrator.errors import ConfigError
-from migrator.loop import Loop, View
-from migrator.planning import PlannedWindow, Solving, accuracy_at_start, plan_window, posed, require_plan
+from migrator.log.account import Account, SecondAccounts, accounts
+from migrator.log.runlog import ReadLog, RunLog, read_log
 from migrator.provenance import simulated_provenance
-from migrator.runlog import ReadLog, RunLog, read_log
-from migrator.share_run import share_run
-from migrator.whole_run import whole_run
-from planner.baselines.policy import Batching, Knows, Policy, traits_of
-from planner.baselines.registry import policy_of
-from planner.baselines.shares import SharePolicy
-from planner.baselines.whole import Whole
+from migrator.run import events
+from migrator.run.loop import Loop, View
+from migrator.run.planning import PlannedWindow, Solving, accuracy_at_start, plan_window, posed, require_plan
+from migrator.run.shares import share_run
+from migrator.run.turns import whole_run
+from migrator.setting import Setting, assemble, simulated_applier
+from planner.policies.policy import Batching, Knows, Policy, traits_of
+from planner.policies.registry import policy_of
+from planner.policies.shares import SharePolicy
+from planner.policies.whole import Whole
 from planner.problem import Owner, Problem
-from workloads.serving import Dispatch
-from workloads.tally import Totals
+from workloads.serving.requests import Dispatch
+from workloads.serving.tally import Totals
 
 FLOOR, CEILING = "static", "oracle"
 """The policies between which a share of the gap is measured."""

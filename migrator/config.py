@@ -2,7 +2,7 @@
 
 Every key is documented in ``docs/configuration.md``; unknown keys are refused with the nearest
 known one. Paths are relative to the config file. Whether traces, profiles and SLOs fit together
-is checked when the run is put together (``migrator.assembly``).
+is checked when the run is put together (``migrator.setting``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pydantic import (
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
 from migrator.errors import ConfigError
-from planner.document import Text, read_document, without_classes
+from planner.files.strict import Text, read_document, without_classes
 
 MAX_TENANTS = 6
 """As in ``planner.problem``; repeated here so that reading a config needs no numpy. A test holds them equal."""
@@ -44,7 +44,7 @@ SHIPPED_TRACES = (
     "disb-distilbert",
     "alibaba-servegen",
 )
-"""As in ``workloads.trace_file`` and ``workloads.servegen``, for the same reason, and held equal by the same test."""
+"""As in ``workloads.traffic.trace_file`` and ``.servegen``, for the same reason, and held equal by the same test."""
 
 # Limits far above any use: what exceeds them is a slip, and would fail later with less to say.
 Positive = Annotated[float, Field(gt=0, le=1e6)]
@@ -195,8 +195,8 @@ class SimulationConfig(Section):
     """What the simulated GPU does beyond its medians.
 
     Jitters are spreads (sigma) of a lognormal factor; ``service_jitter`` may also vary as measured steps of training
-    do (``workloads.step_factors``). ``interference`` scales by how much tenants that share the GPU
-    without partitions slow each other down, over 1: 0 is not at all, 1 as ``workloads.interference`` has it.
+    do (``workloads.traffic.step_factors``). ``interference`` scales by how much tenants that share the GPU
+    without partitions slow each other down, over 1: 0 is not at all, 1 as ``workloads.profiles.interference`` has it.
     """
 
     start_jitter: Sigma = 0.0

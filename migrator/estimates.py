@@ -13,8 +13,8 @@ from types import MappingProxyType
 
 from executor.mig import GpuModel
 from migrator.config import EstimatesConfig
-from workloads.luck import generator
 from workloads.tenants import Tenant
+from workloads.traffic.luck import generator
 
 
 @dataclass(frozen=True)

@@ -21,17 +21,17 @@ import numpy as np
 
 from executor.gpu import GpuInstance
 from executor.mig import OwnedLayout, Placement
-from migrator import events
-from migrator.apply import Applier, Workers
-from migrator.assembly import FloatArray, Setting, simulated_applier
 from migrator.config import config_yaml
-from migrator.loop import Loop
-from migrator.planning import PlannedWindow, accuracy_at_start, plan_window, require_plan
-from migrator.runlog import Event, ReadLog, RunLog, read_log
+from migrator.log.runlog import Event, ReadLog, RunLog, read_log
+from migrator.run import events
+from migrator.run.instances import Applier, Workers
+from migrator.run.loop import Loop
+from migrator.run.planning import PlannedWindow, accuracy_at_start, plan_window, require_plan
+from migrator.setting import FloatArray, Setting, simulated_applier
 from planner.gains import gain_tables
 from planner.plan import MigPlan
 from planner.problem import Owner, Problem, Task
-from workloads.tally import Totals
+from workloads.serving.tally import Totals
 
 
 @dataclass(frozen=True, slots=True)

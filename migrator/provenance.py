@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from migrator.assembly import Setting
-from migrator.reporters.provenance import MEASURED_JITTER, SYNTHETIC, derived_profiles
+from migrator.setting import Setting
+from migrator.views.provenance import MEASURED_JITTER, SYNTHETIC, derived_profiles
 
 
 def simulated_provenance(setting: Setting) -> tuple[tuple[str, str], ...]:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from executor.mig import Multiset
+from planner.counts import feasible_multisets, large_enough_profiles, unit_multiset
 from planner.initial import PhysicalState
 from planner.plan import Infeasibility
 from planner.problem import Problem, Reconfiguration, RetrainingOption, TenantTerms
-from planner.states import feasible_multisets, large_enough_profiles, unit_multiset
 
 RULE_RETRAINING = "rule 3"
 RULE_MIN_PROFILE = "rule 4"

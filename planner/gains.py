@@ -25,15 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from executor.mig import Multiset
+from planner.counts import serving_multisets
 from planner.errors import ProblemError
 from planner.problem import FloatArray, GainTable, Problem, Reconfiguration, TenantTerms
-from planner.states import serving_multisets
 
 
 def gain_tables(problem: Problem) -> tuple[GainTable, ...]:
     """One table a tenant: ``problem.gains`` if it has some, else the simple one, min(a, C).
 
-    Columns are at least :func:`~planner.states.serving_multisets`, the empty multiset first. In
+    Columns are at least :func:`~planner.counts.serving_multisets`, the empty multiset first. In
     ``paper`` every table has ``changed``, never above ``steady``.
 
     Raises:

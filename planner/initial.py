@@ -1,6 +1,6 @@
 """What a window starts from: the instances held and the retrainings in progress when it opens.
 
-Messages name keys as they stand in a problem file, ``initial.held[0]``; see :mod:`planner.problem_file`.
+Messages name keys as they stand in a problem file, ``initial.held[0]``; see :mod:`planner.files.problem_file`.
 """
 
 from __future__ import annotations

@@ -43,19 +43,19 @@ class _Entry:
 
 
 def _exact(options: EngineOptions) -> Engine:  # noqa: ARG001
-    from planner.engines.exact import solve_exact  # noqa: PLC0415 (numba is heavy)
+    from planner.engines.paper.exact import solve_exact  # noqa: PLC0415 (numba is heavy)
 
     return solve_exact
 
 
 def _milp(options: EngineOptions) -> Engine:
-    from planner.engines.milp import solve_milp  # noqa: PLC0415 (PuLP and HiGHS are heavy)
+    from planner.engines.milp.milp import solve_milp  # noqa: PLC0415 (PuLP and HiGHS are heavy)
 
     return partial(solve_milp, solver="highs" if options.solver is None else options.solver)
 
 
 def _paper_ilp(options: EngineOptions) -> Engine:
-    from planner.engines.paper_ilp import solve_paper_ilp  # noqa: PLC0415 (PuLP and HiGHS are heavy)
+    from planner.engines.milp.paper_ilp import solve_paper_ilp  # noqa: PLC0415 (PuLP and HiGHS are heavy)
 
     return partial(
         solve_paper_ilp,
@@ -65,13 +65,13 @@ def _paper_ilp(options: EngineOptions) -> Engine:
 
 
 def _greedy(options: EngineOptions) -> Engine:  # noqa: ARG001
-    from planner.engines.greedy import solve_greedy  # noqa: PLC0415 (numpy is heavy)
+    from planner.engines.paper.greedy import solve_greedy  # noqa: PLC0415 (numpy is heavy)
 
     return solve_greedy
 
 
 def _physical_greedy(options: EngineOptions) -> Engine:  # noqa: ARG001
-    from planner.engines.physical_greedy import solve_physical_greedy  # noqa: PLC0415 (numba is heavy)
+    from planner.engines.physical.greedy import solve_physical_greedy  # noqa: PLC0415 (numba is heavy)
 
     return solve_physical_greedy
 
@@ -83,7 +83,7 @@ def _static(options: EngineOptions) -> Engine:  # noqa: ARG001
 
 
 def _physical(options: EngineOptions) -> Engine:  # noqa: ARG001
-    from planner.engines.physical import solve_physical  # noqa: PLC0415 (numba is heavy)
+    from planner.engines.physical.physical import solve_physical  # noqa: PLC0415 (numba is heavy)
 
     return solve_physical
 
@@ -95,7 +95,7 @@ def _paper_misfit(problem: Problem, plan: MigPlan) -> str | None:
 
 
 def _physical_misfit(problem: Problem, plan: MigPlan) -> str | None:
-    from planner.engines.physical import misfit  # noqa: PLC0415 (numba is heavy)
+    from planner.engines.physical.physical import misfit  # noqa: PLC0415 (numba is heavy)
 
     return misfit(problem, plan)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from workloads.errors import ProfileTableError
-from workloads.profiles import ServiceProfiles
+from workloads.profiles.table import ServiceProfiles
 
 RETRAINING_TO_INFERENCE = 3.0
 """Training time over inference time for the same data: a forward pass, and a backward pass twice as long."""

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from executor.mig import GpuModel
 from workloads.errors import WorkloadError
-from workloads.operating_point import OperatingPoint
+from workloads.profiles.operating_point import OperatingPoint
 from workloads.worker_start import WorkerStart
 
 

@@ -12,11 +12,11 @@ from migrator.console import output, print_json, progress
 from migrator.errors import MigratorError
 from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
-from migrator.reporters.compare_json import comparison_to_json
-from migrator.reporters.compare_plot import comparison_to_html
-from migrator.reporters.compare_text import print_comparison
-from migrator.reporters.whatif_plot import require_plotly
-from planner.baselines.registry import POLICY_NAMES, policy_of
+from migrator.views.compare import print_comparison
+from migrator.views.compare_json import comparison_to_json
+from migrator.views.html import comparison_to_html
+from migrator.views.whatif_plot import require_plotly
+from planner.policies.registry import POLICY_NAMES, policy_of
 
 
 def compare_command(

@@ -7,24 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from migrator.assembly import assemble
 from migrator.config import read_config
 from migrator.console import output, print_json, progress, warn
 from migrator.errors import InfeasibleError, MigratorError
+from migrator.log.overhead import MeasuredOverhead, with_overhead_of_run
 from migrator.outputs import require_writable, write_output
-from migrator.overhead import MeasuredOverhead, with_overhead_of_run
-from migrator.planning import Solving, plan_through, require_plan
 from migrator.provenance import provenance
-from migrator.reporters.explain_json import explanation_to_json
-from migrator.reporters.explain_text import print_explanation
-from migrator.reporters.plan_text import Floor, print_plan
+from migrator.run.planning import Solving, plan_through, require_plan
+from migrator.setting import assemble
+from migrator.views.explain_json import explanation_to_json
+from migrator.views.explain_text import print_explanation
+from migrator.views.plan import Floor, print_plan
 from planner.budget import Budget
-from planner.explain import Explanation, explain
+from planner.explain.explain import Explanation, explain
+from planner.files.plan_file import plan_to_json, read_plan
+from planner.files.problem_file import read_problem
 from planner.options import EngineOptions
 from planner.plan import MigPlan
-from planner.plan_file import plan_to_json, read_plan
 from planner.problem import Problem
-from planner.problem_file import read_problem
 from planner.solve import solve, start_misfit
 from planner.verify import verify
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from migrator.console import output, print_json
-from migrator.report import report_of
-from migrator.reporters.as_json import report_to_json
-from migrator.reporters.terminal import print_report
-from migrator.runlog import read_log
+from migrator.log.report import report_of
+from migrator.log.runlog import read_log
+from migrator.views.as_json import report_to_json
+from migrator.views.report import print_report
 
 
 def report_command(folder: Path, *, as_json: bool) -> None:

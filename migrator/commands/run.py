@@ -7,17 +7,17 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from migrator import events
-from migrator.assembly import Setting, assemble, simulated_applier
 from migrator.config import config_yaml, read_config
 from migrator.console import output, program, progress
 from migrator.errors import RunFolderError
-from migrator.loop import Loop
-from migrator.planning import PlannedWindow, accuracy_at_start, plan_window, require_plan
-from migrator.report import report_of
-from migrator.reporters.live import LiveView, PlainView
-from migrator.reporters.terminal import print_report
-from migrator.runlog import CONFIG_FILE, RunLog, free_run_folder, read_log
+from migrator.log.report import report_of
+from migrator.log.runlog import CONFIG_FILE, RunLog, free_run_folder, read_log
+from migrator.run import events
+from migrator.run.loop import Loop
+from migrator.run.planning import PlannedWindow, accuracy_at_start, plan_window, require_plan
+from migrator.setting import Setting, assemble, simulated_applier
+from migrator.views.live import LiveView, PlainView
+from migrator.views.report import print_report
 
 RUNS = Path("runs")
 """Where runs go unless ``--out`` says otherwise."""

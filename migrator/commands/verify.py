@@ -8,11 +8,11 @@ from rich.markup import escape
 
 from migrator.console import output, print_json
 from migrator.errors import MigratorError
+from planner.files.plan_file import read_plan
+from planner.files.problem_file import read_problem
 from planner.plan import MigPlan
-from planner.plan_file import read_plan
-from planner.problem_file import read_problem
-from planner.verification import Verification
 from planner.verify import verify
+from planner.verify.verification import Verification
 
 
 def verify_command(plan_path: Path, problem_path: Path, *, as_json: bool) -> None:

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from forecaster.known import HINDSIGHT
-from migrator.cases import Case, cases_of, check
 from migrator.config import Config, read_config
 from migrator.console import output, print_json, progress
 from migrator.errors import InfeasibleError, MigratorError
-from migrator.grid import read_grid, shown_point
 from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
-from migrator.reporters.whatif_files import sweep_to_csv, sweep_to_json
-from migrator.reporters.whatif_live import GridView
-from migrator.reporters.whatif_plot import require_plotly, sweep_to_html
-from migrator.reporters.whatif_text import print_sweep
-from migrator.whatif import Outcome, Sweep, outcome_of
-from workloads.servegen import SERVEGEN_LABEL, SERVEGEN_TRACE
+from migrator.views.whatif import print_sweep
+from migrator.views.whatif_files import sweep_to_csv, sweep_to_json
+from migrator.views.whatif_live import GridView
+from migrator.views.whatif_plot import require_plotly, sweep_to_html
+from migrator.whatif.cases import Case, cases_of, check
+from migrator.whatif.grid import read_grid, shown_point
+from migrator.whatif.sweep import Outcome, Sweep, outcome_of
+from workloads.traffic.servegen import SERVEGEN_LABEL, SERVEGEN_TRACE
 
 
 def whatif_command(

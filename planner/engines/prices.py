@@ -17,10 +17,10 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from planner.engines.exact_kernel import Floats
+from planner.counts import feasible_multisets
+from planner.engines.arrays import Floats
 from planner.plan import Certificate
 from planner.problem import Problem
-from planner.states import feasible_multisets
 
 Choice_co = TypeVar("Choice_co", covariant=True)
 """A retraining with its start, as the model has it."""

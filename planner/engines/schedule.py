@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from executor.mig import Multiset
+from planner.counts import feasible_multisets, multiset_of, profiles_of, tenant_multisets
 from planner.plan import InferenceSpan, MigPlan, RetrainingSpan, TenantSchedule
 from planner.problem import GainTable, Problem, TenantTerms
-from planner.states import feasible_multisets, multiset_of, profiles_of, tenant_multisets
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -19,13 +19,12 @@ from dataclasses import replace
 import numpy as np
 
 from planner.budget import Budget
-from planner.engines.greedy import with_plan, without_plan
-from planner.engines.physical_schedule import Terms
-from planner.engines.relaxed import relaxed_bound
+from planner.engines.answer import relaxed_bound, with_plan, without_plan
+from planner.engines.fixed import StaticSearch, Token
+from planner.engines.paper.fixed import decisions_of_fixed, paper_layouts
+from planner.engines.physical.fixed import held_choices
+from planner.engines.placed_schedule import Terms
 from planner.engines.schedule import value_of
-from planner.engines.static_paper import decisions_of_fixed, paper_layouts
-from planner.engines.static_physical import held_choices
-from planner.engines.static_search import StaticSearch, Token
 from planner.feasibility import infeasibility
 from planner.gains import gain_tables
 from planner.plan import MigPlan, Status
@@ -100,7 +99,7 @@ def best_held_set(problems: Sequence[Problem]) -> int | None:
 def _physical(
     problem: Problem, tables: Sequence[GainTable], started_s: float, among: Sequence[int] | None = None
 ) -> MigPlan:
-    from planner.engines.physical_floor import with_held  # noqa: PLC0415 (brings in numba, which paper does without)
+    from planner.engines.physical.floor import with_held  # noqa: PLC0415 (brings in numba, which paper does without)
 
     terms = Terms(problem, tuple(tables))
     choices = held_choices(terms, among)

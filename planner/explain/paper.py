@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from planner.counts import CountSpace, joint_states, multiset_of, profiles_of, tenant_multisets
 from planner.course import Course, column_of
 from planner.explain.stretch import AFTER, BEFORE, HELD, Candidates, IntArray
 from planner.problem import FloatArray, GainTable, Problem
-from planner.states import CountSpace, joint_states, multiset_of, profiles_of, tenant_multisets
 
 
 def paper_candidates(problem: Problem, tables: Sequence[GainTable], courses: Sequence[Course], step: int) -> Candidates:

@@ -9,7 +9,7 @@ import numpy as np
 
 from executor.mig import Placement
 from planner.course import Course
-from planner.engines.held_sets import Entries, HeldSets
+from planner.engines.physical.held_sets import Entries, HeldSets
 from planner.explain.stretch import AFTER, BEFORE, HELD, Candidates, IntArray
 from planner.plan import MigPlan
 from planner.problem import FloatArray, GainTable, Problem

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from planner.plan import OPTIMAL_GAP, MigPlan, Status
 from planner.problem import Problem
-from planner.verification import Rule, Verification, Violation
 from planner.verify.certificate import certified_bound
 from planner.verify.holdings import lifetimes_of, objective_of
 from planner.verify.rules import unreadable, violations
+from planner.verify.verification import Rule, Verification, Violation
 
 __all__ = ["TOLERANCE", "Rule", "Verification", "Violation", "verify"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from executor.mig import GpuModel, Placement
 from planner.plan import Lifetime, MigPlan, TenantSchedule
 from planner.problem import Owner, Problem, Reconfiguration, Task, TenantTerms
-from planner.verification import Rule, Violation
 from planner.verify.holdings import ANYWHERE, continues, initial_state
+from planner.verify.verification import Rule, Violation
 
 
 def unreadable(problem: Problem, plan: MigPlan) -> Iterator[Violation]:

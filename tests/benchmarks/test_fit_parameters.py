@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 
-import fit_parameters as fit
 import pytest
-from fit_parameters import GRIDS, N_WINDOWS, Grid, Measured, Setting
-from paper_workloads import CONFIGS, workloads
 
+from benchmarks import fit_parameters as fit
+from benchmarks.fit_parameters import GRIDS, N_WINDOWS, Grid, Measured, Setting
+from benchmarks.paper.workloads import CONFIGS, workloads
 from migrator.compare import Match
 from migrator.config import ForecastConfig, read_config
-from planner.baselines.astraea import Astraea
-from planner.baselines.reactive import Reactive
-from planner.baselines.registry import policy_of
-from workloads.servegen import RATE_WINDOW_S, SERVEGEN_TRACE, shipped_rates
-from workloads.trace_file import shipped_trace
+from planner.policies.astraea import Astraea
+from planner.policies.reactive import Reactive
+from planner.policies.registry import policy_of
+from workloads.traffic.servegen import RATE_WINDOW_S, SERVEGEN_TRACE, shipped_rates
+from workloads.traffic.trace_file import shipped_trace
 
 every_workload = pytest.mark.parametrize("workload", workloads(), ids=lambda workload: f"w{workload.number}")
 every_grid = pytest.mark.parametrize("grid", GRIDS.values(), ids=GRIDS)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from step_factors import N_LEAST, factors_of, steady_s, steps_of_epoch, table
+
+from benchmarks.step_factors import N_LEAST, factors_of, steady_s, steps_of_epoch, table
 
 RECORDED = Path(__file__).parents[3] / "shared" / "data" / "mig_profiles" / "miso_step_seconds.npz"
 

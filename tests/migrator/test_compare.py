@@ -13,7 +13,7 @@ from migrator.cli import app
 from migrator.compare import Score, matches_of, score_of, standings
 from migrator.config import read_config
 from migrator.errors import ConfigError
-from workloads.tally import Totals
+from workloads.serving.tally import Totals
 
 
 def score(policy: str, correct: int, segment: int = 0, workload: str = "w") -> Score:

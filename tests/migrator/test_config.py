@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 import planner.problem
-import workloads.servegen
-import workloads.trace_file
+import workloads.traffic.servegen
+import workloads.traffic.trace_file
 from migrator import config as config_module
 from migrator.config import Config, config_yaml, read_config, validate_config
 from migrator.errors import ConfigError
@@ -15,7 +15,7 @@ from migrator.errors import ConfigError
 
 def test_limits_repeated_for_speed_equal_their_origin() -> None:
     assert config_module.MAX_TENANTS == planner.problem.MAX_TENANTS
-    known = (*workloads.trace_file.shipped_trace_names(), workloads.servegen.SERVEGEN_TRACE)
+    known = (*workloads.traffic.trace_file.shipped_trace_names(), workloads.traffic.servegen.SERVEGEN_TRACE)
     assert known == config_module.SHIPPED_TRACES
 
 

@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from executor.catalogue import gpu_model
-from migrator.assembly import Setting, assemble
 from migrator.config import EstimatesConfig, validate_config
 from migrator.estimates import Estimate, as_carried_out, as_estimated, estimate_of
-from migrator.planning import estimates_in, plan_through
+from migrator.run.planning import estimates_in, plan_through
+from migrator.setting import Setting, assemble
+from tests.migrator.conftest import SMALL, changed
 from workloads.tenants import Tenant
-
-from .conftest import SMALL, changed
 
 GPU = gpu_model("a100-80gb")
 SPREAD = EstimatesConfig(accuracy_sigma=0.05, time_sigma=0.2)

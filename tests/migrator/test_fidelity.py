@@ -1,6 +1,6 @@
 """With arrivals known, plans promise what the request simulation then achieves: the quickstart and eight more configs.
 
-The configs stand in `fidelity/`, each saying what is special about it; `benchmarks/bench_fidelity.py` prints figures.
+The configs stand in `fidelity/`, each saying what is special about it; `benchmarks/speed/fidelity.py` prints figures.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from migrator.assembly import Setting, assemble
 from migrator.config import read_config, validate_config
 from migrator.fidelity import Promise, WindowFidelity, expected_by_step, measured
-from migrator.planning import PlannedWindow, Solving, plan_through, plan_window
-from migrator.runlog import read_log
+from migrator.log.runlog import read_log
+from migrator.run.planning import PlannedWindow, Solving, plan_through, plan_window
+from migrator.setting import Setting, assemble
 from planner.initial import PhysicalState
 from planner.plan import MigPlan
-
-from .conftest import SMALL, changed
+from tests.migrator.conftest import SMALL, changed
 
 CONFIGS = {path.stem: path for path in sorted((Path(__file__).parent / "fidelity").glob("*.yaml"))}
 CONFIGS["quickstart"] = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
@@ -50,7 +49,7 @@ def _plan_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("migrator.fidelity.plan_window", once)
-        patch.setattr("migrator.loop.plan_window", once)
+        patch.setattr("migrator.run.loop.plan_window", once)
         yield
 
 

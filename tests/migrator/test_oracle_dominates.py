@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from migrator.assembly import Setting, assemble
-from migrator.changes import state_after
 from migrator.compare import true_problems
 from migrator.config import read_config
-from migrator.planning import accuracy_at_start, posed
-from planner.baselines.oracle import Oracle
-from planner.baselines.policy import Knows, Policy, Window
-from planner.baselines.registry import POLICIES
+from migrator.run.changes import state_after
+from migrator.run.planning import accuracy_at_start, posed
+from migrator.setting import Setting, assemble
 from planner.budget import Budget
 from planner.initial import PhysicalState
 from planner.plan import MigPlan
+from planner.policies.oracle import Oracle
+from planner.policies.policy import Knows, Policy, Window
+from planner.policies.registry import POLICIES
 from planner.problem import Problem
-from planner.verification import Rule, Verification
 from planner.verify import verify
+from planner.verify.verification import Rule, Verification
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 ORACLE = Oracle().name

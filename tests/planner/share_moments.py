@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from planner.baselines.shares import QUANTA, Moment, Shares, ShareTenant, Stage
+from planner.policies.shares import QUANTA, Moment, Shares, ShareTenant, Stage
 from planner.problem import FloatArray
 
 STEPS = np.arange(QUANTA + 1, dtype=np.float64)

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from planner.engines.solver import Solver
+from planner.engines.milp.solvers import Solver
 
 HAS_GUROBI = find_spec("gurobipy") is not None
 

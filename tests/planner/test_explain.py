@@ -12,10 +12,10 @@ from problems import paper_problem, physical_problem
 from windows import tenant, window
 
 from planner.course import courses
-from planner.engines.physical_floor import with_held
-from planner.engines.physical_schedule import Terms, Training
+from planner.engines.physical.floor import with_held
+from planner.engines.placed_schedule import Terms, Training
 from planner.errors import ProblemError
-from planner.explain import AFTER, BEFORE, HELD, explain
+from planner.explain.explain import AFTER, BEFORE, HELD, explain
 from planner.initial import PaperState
 from planner.plan import InferenceSpan, Lifetime, MigPlan, RetrainingSpan, Status, TenantSchedule
 from planner.problem import Problem

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from problems import physical_problem
 
-from planner.engines.physical import solve_physical
+from planner.engines.physical.physical import solve_physical
 from planner.gains import gain_tables
 from planner.plan import MigPlan, Status
 from planner.problem import Problem

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from workloads.latency import LatencyCurve
-from workloads.serving import Outcomes, Requests, Server, requests_of
+from workloads.profiles.latency import LatencyCurve
+from workloads.serving.requests import Outcomes, Requests, Server, requests_of
 
 INF = math.inf
 TENANT = "bert"

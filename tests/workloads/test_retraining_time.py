@@ -1,9 +1,9 @@
 import pytest
 
 from workloads.errors import ProfileTableError
-from workloads.profiles import ServiceProfiles, ServiceRow
+from workloads.profiles.shipped import shipped_profiles
+from workloads.profiles.table import ServiceProfiles, ServiceRow
 from workloads.retraining_time import retraining_times_s
-from workloads.shipped_profiles import shipped_profiles
 
 GPU = "a100-80gb"
 PROFILES = ServiceProfiles(

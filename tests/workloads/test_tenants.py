@@ -5,8 +5,8 @@ import pytest
 
 from executor.catalogue import gpu_model, gpu_model_names
 from workloads.errors import WorkloadError
-from workloads.operating_point import operating_points
-from workloads.shipped_profiles import shipped_profiles
+from workloads.profiles.operating_point import operating_points
+from workloads.profiles.shipped import shipped_profiles
 from workloads.tenants import Tenant, WindowAccuracy, most_instances
 from workloads.worker_start import WorkerStart
 

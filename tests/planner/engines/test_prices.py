@@ -8,10 +8,10 @@ import physical_oracle
 import pytest
 from problems import paper_problem, physical_problem
 
-from planner.engines.paper_alone import PaperAlone
-from planner.engines.physical_alone import PhysicalAlone
-from planner.engines.physical_prices import PhysicalPrices, coarse_terms
-from planner.engines.physical_schedule import Terms
+from planner.engines.paper.alone import PaperAlone
+from planner.engines.physical.alone import PhysicalAlone
+from planner.engines.physical.prices import PhysicalPrices, coarse_terms
+from planner.engines.placed_schedule import Terms
 from planner.engines.prices import Descent, InstancePrices, Lowering, certificate
 from planner.feasibility import infeasibility
 from planner.gains import gain_tables
@@ -102,8 +102,8 @@ def test_a_schedule_is_worth_at_most_the_bound_less_its_slacks(seed):
     if infeasibility(problem) is not None:
         return
     from planner.budget import Budget
-    from planner.engines.physical_bounds import Bounds
-    from planner.engines.physical_search import Search
+    from planner.engines.physical.bounds import Bounds
+    from planner.engines.physical.search import Search
 
     search = Search(Terms.of(problem), Budget())
     search.prices.lower(0.0, 20)
@@ -134,7 +134,7 @@ def test_coarse_steps_keep_the_window_and_the_arrivals(seed):
 
 @pytest.mark.parametrize("seed", PHYSICAL_SEEDS[:10])
 def test_prices_that_begin_on_coarse_steps_bound_the_fine_problem(seed, monkeypatch):
-    monkeypatch.setattr("planner.engines.physical_prices._LEAST_STEPS", 2)
+    monkeypatch.setattr("planner.engines.physical.prices._LEAST_STEPS", 2)
     problem = physical_problem(seed, 5)
     if infeasibility(problem) is None:
         best = physical_oracle.best_objective(problem)

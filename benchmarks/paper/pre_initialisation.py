@@ -1,0 +1,120 @@
+"""How much of the reconfiguration overhead is hidden: what the paper says is 83 % (§5.2).
+
+The paper does not say of what. Two measures, in one sentence each:
+
+- **in seconds**: of all the time that started inference instances spend between creation and service, the share of
+  those at whose creation no inference instance ended, so that nobody gave anything up (``migrator-paper``'s; that
+  of ``migrator-paper-cold`` stands beside it, as growing into what a retraining left hides itself);
+- **as goodput**: 1 − requests that ``migrator-paper`` loses to the class *reconfiguration* over those that
+  ``migrator-paper-cold`` loses to it, of the same requests.
+
+Times are the plans', whose warm-ups are rounded up to steps; requests are what the simulation made of the plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from executor.mig import OwnedLayout
+from migrator.compare import simulated
+from migrator.config import Config
+from migrator.log.account import Account, accounts
+from migrator.run.planning import PlannedWindow
+from migrator.setting import Setting, assemble
+from planner.plan import MigPlan
+from planner.policies.paper.pre_initialisation import WarmUps, warm_ups
+from planner.policies.policy import Policy
+from planner.policies.registry import POLICIES as MIG_POLICIES
+from planner.problem import Owner
+from workloads.serving.tally import Totals
+
+Row = Mapping[str, float]
+
+PAPER, COLD = "migrator-paper", "migrator-paper-cold"
+
+POLICIES = (PAPER, COLD, "migrator")
+
+
+def study(config: Config, policies: Sequence[str] = POLICIES) -> dict[str, dict[str, float]]:
+    """By policy, what a run of the config comes to, with the config's own batches for everybody.
+
+    Of each: ``idle_s``, ``left_s`` and ``exposed_s``, the seconds that started inference instances warm up, by
+    whether the slices were idle before, had just been left by a retraining, or somebody gave up an instance at that
+    moment; and in requests ``arrivals``, ``goodput`` and ``reconfiguration`` (lost to it, by the account). The same
+    config gives the same figures.
+
+    Raises:
+        InfeasibleError: A policy has no plan for window 0.
+    """
+    setting = assemble(config, config.name)
+    return {name: _row(setting, MIG_POLICIES[name]()) for name in policies}
+
+
+def added(studies: Sequence[Mapping[str, Row]]) -> dict[str, dict[str, float]]:
+    """The studies of several configs with the same policies as one: every figure added up."""
+    return {
+        name: {key: sum(one[name][key] for one in studies) for key in row}
+        for name, row in (studies[0].items() if studies else ())
+    }
+
+
+def hidden_in_seconds(row: Row) -> float | None:
+    """The share of warm-up during which nobody gave anything up; ``None`` where nothing warmed up."""
+    hidden_s = row["idle_s"] + row["left_s"]
+    all_s = hidden_s + row["exposed_s"]
+    return hidden_s / all_s if all_s else None
+
+
+def hidden_as_goodput(rows: Mapping[str, Row]) -> float | None:
+    """1 − requests lost to reconfiguration with pre-initialisation over those without; ``None`` where those are 0.
+
+    Negative where it loses more than without: plans differ from the second window on.
+    """
+    lost, lost_cold = (rows[name]["reconfiguration"] for name in (PAPER, COLD))
+    return 1.0 - lost / lost_cold if lost_cold else None
+
+
+def gained_points(rows: Mapping[str, Row]) -> float:
+    """How many points of goodput % pre-initialisation is worth."""
+    with_it, without = (100.0 * rows[name]["goodput"] / rows[name]["arrivals"] for name in (PAPER, COLD))
+    return with_it - without
+
+
+class _Plans:
+    """A view that keeps what was in force, and what came of it."""
+
+    def __init__(self) -> None:
+        self.plans: list[MigPlan] = []
+        self.total = Totals()
+
+    def planning(self, window: int) -> None:
+        """Nothing to keep yet."""
+
+    def planned(self, planned: PlannedWindow) -> None:
+        """Keep the plan."""
+        self.plans.append(planned.plan)
+
+    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner]) -> None:
+        """Nothing: windows are added when they are settled."""
+
+    def settled(self, window: int, totals: Totals) -> None:  # noqa: ARG002 (they come in order)
+        """Add the window."""
+        self.total += totals
+
+
+def _row(setting: Setting, policy: Policy) -> dict[str, float]:
+    seen = _Plans()
+    log = simulated(setting, policy, seen)
+    account = sum((own.total for own in accounts(log).values()), Account())
+    warm, before = WarmUps(), None
+    for plan in seen.plans:
+        warm, before = warm + warm_ups(plan, before), plan
+    step_s = setting.config.step_s
+    return {
+        "idle_s": warm.idle_steps * step_s,
+        "left_s": warm.left_steps * step_s,
+        "exposed_s": warm.exposed_steps * step_s,
+        "arrivals": seen.total.arrivals,
+        "goodput": seen.total.correct,
+        "reconfiguration": account.reconfiguration,
+    }

@@ -1,0 +1,43 @@
+"""How near plans come to what then happens: `python -m benchmarks.speed.fidelity [CONFIG …]`.
+
+Without arguments: the quickstart and the configs of tests/migrator/fidelity, with arrivals known. Everything is
+simulated. One line a window: by how much the plan expected too much goodput (negative: too little), the loss that
+it expected and the one that came, and the first again if workers start exactly when the plan says.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from migrator.config import read_config
+from migrator.fidelity import measured
+from migrator.setting import assemble
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = (ROOT / "configs" / "quickstart.yaml", *sorted((ROOT / "tests" / "migrator" / "fidelity").glob("*.yaml")))
+
+HEADER = (
+    f"{'config':22} window {'plan':9} {'goodput':>9} {'expected loss':>14} {'loss':>8} "
+    f"{'of arrivals':>12} {'punctual':>9}"
+)
+
+
+def main() -> None:
+    """Print the table."""
+    print(HEADER)
+    for path in [Path(argument) for argument in sys.argv[1:]] or CONFIGS:
+        config = read_config(path)
+        config = config.model_copy(update={"forecast": config.forecast.model_copy(update={"method": "known"})})
+        setting = assemble(config, str(path))
+        for real, punctual in zip(measured(setting), measured(setting, start_as_planned=True), strict=True):
+            total = real.total
+            print(
+                f"{path.stem:22} {real.window:6} {real.status:9} {100 * total.goodput_excess:+8.2f}% "
+                f"{total.expected_lost:14.0f} {total.achieved_lost:8.0f} {total.arrivals:12.0f} "
+                f"{100 * punctual.total.goodput_excess:+8.2f}%"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""How long planning takes, and how good the plans are: engine × model × tenants × steps, as a Markdown table.
+
+``python -m benchmarks.speed.planner`` runs the cases of ``cases.py``, each in a process of its own,
+one after the other. Times are seconds from Problem to Plan with the kernels loaded; values and bounds are
+shares of the best known value (``best_known.json``). Every plan is checked by ``planner.verify``.
+
+``--only CASE`` (repeatable), ``--problems N`` and ``--time-limit S`` narrow it; ``--slow`` adds HiGHS on ``milp`` and
+``paper-ilp``; ``--store`` puts better values and bounds into ``best_known.json`` (with a long ``--time-limit``);
+``--keep-plans`` solves the whole windows that are re-planned midway, and keeps their plans.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.speed import best_known
+from benchmarks.speed.best_known import BestKnown
+from benchmarks.speed.cases import CASES, SLOW_CASES, WINDOW_PLANS, Case, Task, labels, tasks, whole_window
+from benchmarks.speed.planner_table import HEADER, Reference, Result, row
+from benchmarks.speed.problems import profiles_with_double_memory, random_problem
+from planner.budget import Budget
+from planner.files.plan_file import plan_of, plan_to_json
+from planner.files.problem_file import problem_to_json
+from planner.solve import engine_names, solve
+from planner.verify import verify
+
+
+def main() -> int:
+    """Runs what the command line asks for; returns 1 if a case failed."""
+    options = _options()
+    known = (*CASES, *SLOW_CASES) if options.slow or options.only else CASES
+    cases = [case for case in known if not options.only or case.name in options.only]
+    if options.time_limit is not None:
+        cases = [replace(case, time_limit_s=options.time_limit) for case in cases]
+    if options.keep_plans:
+        _keep_plans(next(case for case in CASES if case.is_replan), options.time_limit)
+        return 0
+    if options.child:
+        _measure(cases[0], options.problems)
+        return 0
+    return _print_table(cases, options)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = [case.name for case in (*CASES, *SLOW_CASES)]
+    parser.add_argument("--only", action="append", choices=names, metavar="CASE", help=", ".join(names))
+    parser.add_argument("--problems", type=int, metavar="N", help="the first N problems of each case")
+    parser.add_argument("--time-limit", type=float, metavar="S", help="seconds for a solve, instead of the case's")
+    parser.add_argument("--slow", action="store_true", help="also the cases that take minutes a problem")
+    parser.add_argument("--store", action="store_true", help="keep what is better than best_known.json")
+    parser.add_argument("--keep-plans", action="store_true", help="make window_plans.json anew")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.problems is not None and options.problems < 1:
+        parser.error(f"--problems is {options.problems}; at least 1 is needed")
+    return options
+
+
+def _print_table(cases: Sequence[Case], options: argparse.Namespace) -> int:
+    references: dict[str, Reference] = {}
+    exit_code = 0
+    print(HEADER)
+    print("|" + "---|" * (HEADER.count("|") - 1))
+    for case in cases:
+        if case.engine not in engine_names(case.model):
+            print(f"| {case.name} | {case.engine} | not there |")
+            continue
+        try:
+            found = list(_results(case, options))
+        except subprocess.CalledProcessError as error:
+            exit_code = 1
+            print(f"| {case.name} | {case.engine} | failed with exit code {error.returncode} |")
+            continue
+        known = best_known.read().get(case.problem_set, {})
+        print(row(case, found, known, references.get(case.problem_set)), flush=True)
+        references.setdefault(case.problem_set, Reference(case.name, found))
+    return exit_code
+
+
+def _results(case: Case, options: argparse.Namespace) -> Iterator[Result]:
+    for result in _child_results(case, options):
+        _tell(case, result)
+        if options.store:
+            _store(case, result)
+        yield result
+
+
+def _store(case: Case, result: Result) -> None:
+    if result.objective is not None and result.bound is not None:
+        seconds = round(result.seconds, 1)
+        found = BestKnown(result.objective, result.bound, case.engine, seconds, result.fingerprint)
+        best_known.store(case.problem_set, result.label, found)
+
+
+def _tell(case: Case, result: Result) -> None:
+    """A line on standard error for each problem, and for all that is wrong with its plan."""
+    gap = "no plan" if result.gap is None else f"gap {100 * result.gap:.3f} %"
+    print(f"  {case.name} {result.label}: {result.seconds:.2f} s, {result.status}, {gap}", file=sys.stderr)
+    for violation in result.violations:
+        print(f"    VIOLATION {violation}", file=sys.stderr)
+
+
+def _child_results(case: Case, options: argparse.Namespace) -> Iterator[Result]:
+    """The case's results, solved in another process and checked in this one."""
+    command = [sys.executable, "-m", "benchmarks.speed.planner", "--child", "--only", case.name]
+    command += [] if options.problems is None else ["--problems", str(options.problems)]
+    command += [] if options.time_limit is None else ["--time-limit", str(options.time_limit)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:  # noqa: S603 - our own command
+        assert child.stdout is not None
+        for task, line in zip(tasks(case, options.problems), child.stdout, strict=False):
+            measured = json.loads(line)
+            yield _checked(task, **measured)
+    if child.returncode:
+        raise subprocess.CalledProcessError(child.returncode, command)
+
+
+def _checked(task: Task, plan: dict[str, object], seconds: float, peak_mib: float) -> Result:
+    found = plan_of(plan, task.problem, task.label)
+    violations = verify(task.problem, found).violations if found.status.has_plan else ()
+    return Result(
+        label=task.label,
+        fingerprint=task.fingerprint,
+        seconds=seconds,
+        status=found.status.value,
+        objective=found.objective,
+        bound=found.bound,
+        gap=found.gap,
+        violations=tuple(map(str, violations)),
+        peak_mib=peak_mib,
+    )
+
+
+def _measure(case: Case, n_problems: int | None) -> None:
+    """Solve the case's problems and print a line of JSON for each: the plan, its seconds, the memory so far."""
+    measure = _commanded if case.is_command else _solved
+    whose_memory = resource.RUSAGE_CHILDREN if case.is_command else resource.RUSAGE_SELF
+    measure(replace(case, time_limit_s=1.0), _warm_up(case))
+    for task in tasks(case, n_problems):
+        plan, seconds = measure(case, task)
+        peak_mib = resource.getrusage(whose_memory).ru_maxrss / 1024
+        print(json.dumps({"plan": plan, "seconds": seconds, "peak_mib": peak_mib}), flush=True)
+
+
+def _warm_up(case: Case) -> Task:
+    """A small problem of the same kind; solving it loads kernels and libraries."""
+    names = profiles_with_double_memory(case.gpu) if case.has_double_memory else None
+    return Task(
+        "small",
+        random_problem(0, n_tenants=case.n_tenants, n_steps=40, gpu=case.gpu, model=case.model, profiles=names),
+    )
+
+
+def _solved(case: Case, task: Task) -> tuple[dict[str, object], float]:
+    budget = Budget(time_limit_s=case.time_limit_s)
+    begin_s = time.perf_counter()
+    plan = solve(task.problem, engine=case.engine, budget=budget, initial=task.initial)
+    seconds = time.perf_counter() - begin_s
+    return plan_to_json(plan), seconds
+
+
+def _commanded(case: Case, task: Task) -> tuple[dict[str, object], float]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "problem.json"
+        path.write_text(json.dumps(problem_to_json(task.problem)), "utf-8")
+        command = [sys.executable, "-m", "migrator", "plan", "--problem", str(path), "--engine", case.engine, "--json"]
+        command += [] if case.time_limit_s is None else ["--time-limit", str(case.time_limit_s)]
+        begin_s = time.perf_counter()
+        ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own command
+        seconds = time.perf_counter() - begin_s
+    return json.loads(ran.stdout), seconds
+
+
+def _keep_plans(case: Case, time_limit_s: float | None) -> None:
+    """Solve the whole windows of ``case`` and keep their plans, one a line."""
+    lines = []
+    for label in labels(case.n_most):
+        problem = whole_window(case, label)
+        plan = solve(problem, engine=case.engine, budget=Budget(time_limit_s=time_limit_s))
+        bare = replace(plan, certificate=None, solve_s=0.0, work=())
+        lines.append(f"  {json.dumps(label)}: {json.dumps(plan_to_json(bare))}")
+        print(f"  {label}: gap {plan.gap}", file=sys.stderr)
+    WINDOW_PLANS.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

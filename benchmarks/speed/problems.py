@@ -1,0 +1,252 @@
+"""The planner's benchmark problems: random ones, some cut from recorded traces, and windows to re-plan midway.
+
+The same arguments give the same problem every time. All distributions stand in docs/planner.md,
+"Benchmark problems".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from executor.catalogue import gpu_model
+from executor.mig import GpuModel, Profile, Variant
+from planner.plan import MigPlan
+from planner.problem import (
+    FloatArray,
+    Problem,
+    Reconfiguration,
+    RetrainingOption,
+    TenantTerms,
+)
+from planner.replan import remaining_problem
+from workloads.profiles.operating_point import operating_points
+from workloads.profiles.shipped import shipped_profiles
+from workloads.retraining_time import retraining_times_s
+from workloads.tenants import most_instances
+from workloads.traffic.arrivals import Span, mean_rps
+from workloads.traffic.scaling import Scale, scaled_arrivals
+from workloads.traffic.trace_file import shipped_trace
+from workloads.worker_start import default_worker_start
+
+N_TRACE_PROBLEMS = 4
+"""How many cuts :func:`trace_problem` knows: its index runs from 0 to one less."""
+
+MEASURED_GPU = "a100-80gb"
+"""Where the shipped service profiles were measured; other GPUs take the figures of as many compute slices."""
+
+_TENANT, _WINDOW, _FORECAST = 0, 1, 2
+"""Second words of the seeds, so that tenants, whole windows and new forecasts share no numbers."""
+
+
+def standard_profiles(gpu: str) -> tuple[str, ...]:
+    """The standard profiles of a GPU model: 1g 2g 3g 4g 7g on the 7-slice ones."""
+    return gpu_model(gpu).standard_profile_names
+
+
+def profiles_with_double_memory(gpu: str) -> tuple[str, ...]:
+    """The standard profiles and the 1g that has twice the memory, in catalogue order."""
+    known = {Variant.STANDARD, Variant.DOUBLE_MEMORY}
+    return tuple(profile.name for profile in gpu_model(gpu).profiles if profile.variant in known)
+
+
+def random_problem(
+    seed: int,
+    *,
+    n_tenants: int,
+    n_steps: int = 200,
+    step_s: float = 1.0,
+    gpu: str = "a100-40gb",
+    model: str = "paper",
+    profiles: Sequence[str] | None = None,
+) -> Problem:
+    """The random problem numbered ``seed``; its tenants bring together about what the whole GPU can serve.
+
+    The tenants do not depend on model, step or GPU (but for the names of its profiles), nor does the
+    load that they share.
+
+    Args:
+        seed: Which problem, ≥ 0.
+        n_tenants: 1 to 6.
+        n_steps: Steps of the window.
+        step_s: Seconds a step; periods, bursts and retrainings are drawn in seconds.
+        gpu: A GPU model of the catalogue.
+        model: ``paper`` or ``physical``.
+        profiles: What may be held; the standard profiles of ``gpu`` by default.
+    """
+    gpu_terms = gpu_model(gpu)
+    names = standard_profiles(gpu) if profiles is None else tuple(profiles)
+    window = np.random.default_rng([seed, _WINDOW])
+    load, weights = float(window.uniform(0.8, 1.1)), window.uniform(0.5, 1.5, 6)[:n_tenants]
+    tenants = [
+        _random_tenant(seed, tenant, gpu_terms, names, load * share, n_steps, step_s)
+        for tenant, share in enumerate(weights / weights.sum())
+    ]
+    return Problem(gpu_terms, step_s, n_steps, Reconfiguration(model), tuple(tenants))
+
+
+def _random_tenant(
+    seed: int, tenant: int, gpu: GpuModel, names: Sequence[str], load: float, n_steps: int, step_s: float
+) -> TenantTerms:
+    rng = np.random.default_rng([seed, _TENANT, tenant])
+    per_slice_rps, exponent, boost = rng.uniform(30, 90), rng.uniform(0.75, 1.0), rng.uniform(1.0, 1.3)
+    speeds = {name: boost if _is_double(gpu.profile(name)) else 1.0 for name in names}
+    slices = {name: gpu.profile(name).compute_slices for name in names}
+    capability = {name: round(float(per_slice_rps * slices[name] ** exponent * speeds[name]), 2) for name in names}
+    one_slice_s = rng.uniform(0.40, 0.75) * n_steps * step_s
+    time_s = {name: round(float(one_slice_s / (slices[name] ** 0.85 * speeds[name])), 2) for name in names}
+    before, gain = rng.uniform(0.50, 0.68), rng.uniform(0.02, 0.30)
+    overhead_s = rng.uniform(0.5, 6.0)
+    shape = _random_shape(rng, n_steps, step_s)
+    mean = load * _most_rps(gpu, capability)
+    return TenantTerms(
+        name=f"tenant-{tenant}",
+        arrivals_rps=np.round(shape * mean / shape.mean(), 2),
+        capability_rps=capability,
+        accuracy_before=round(float(before), 4),
+        overhead_s=round(float(overhead_s), 2),
+        min_profile=min(names, key=lambda name: (slices[name], gpu.profile(name).memory_slices)),
+        options=(RetrainingOption("full", time_s, round(float(before + gain), 4)),),
+    )
+
+
+def _random_shape(rng: np.random.Generator, n_steps: int, step_s: float) -> FloatArray:
+    """A sinusoid times Gamma(6)/6 noise, for one tenant in three tripled in a tenth of the seconds; ``(n_steps,)``."""
+    period_s, phase, swing = rng.uniform(30, 150), rng.uniform(0, 2 * np.pi), rng.uniform(0.3, 0.9)
+    has_bursts = bool(rng.random() < 1 / 3)
+    at_s = np.arange(n_steps) * step_s
+    wave = 1 + swing * np.sin(2 * np.pi * at_s / period_s + phase)
+    noise = rng.gamma(6, 1 / 6, n_steps)
+    is_burst = (rng.random(int(at_s[-1]) + 1) < 0.1)[at_s.astype(np.int64)]
+    shape: FloatArray = wave * noise * np.where(has_bursts & is_burst, 3.0, 1.0)
+    return shape
+
+
+def _is_double(profile: Profile) -> bool:
+    return profile.variant is Variant.DOUBLE_MEMORY
+
+
+def _most_rps(gpu: GpuModel, capability_rps: Mapping[str, float]) -> float:
+    """What the whole GPU serves for one tenant: the highest sum over all layouts."""
+    rates = list(capability_rps.values())
+    return max(float(np.dot(multiset, rates)) for multiset in gpu.multisets(tuple(capability_rps)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """A measured model: its SLO, and the trace that it is asked by."""
+
+    name: str
+    slo_s: float
+    trace: str
+    accuracy: tuple[float, float]
+
+
+_MODELS = (
+    _Model("resnet50", 0.150, "azure-conv", (0.66, 0.84)),
+    _Model("bert-large", 0.330, "azure-code", (0.70, 0.81)),
+    _Model("inception-v3", 0.150, "azure-code", (0.62, 0.80)),
+    _Model("mobilenet-v2", 0.100, "azure-conv", (0.58, 0.70)),
+)
+"""Accuracies are illustrative figures; everything else is measured."""
+
+
+def trace_problem(
+    index: int,
+    *,
+    n_tenants: int,
+    n_steps: int = 200,
+    step_s: float = 1.0,
+    gpu: str = "a100-40gb",
+    model: str = "paper",
+    profiles: Sequence[str] | None = None,
+) -> Problem:
+    """A problem cut from recorded traces: Azure LLM arrivals, models as ParvaGPU measured them.
+
+    Cut ``index`` has a load of 0.8, 0.9, 1.0 or 1.1 times what the whole GPU serves, in equal shares.
+    Arguments are as in :func:`random_problem`; up to four tenants.
+
+    Raises:
+        ValueError: There is no such cut, or too many tenants.
+    """
+    if not (0 <= index < N_TRACE_PROBLEMS and 1 <= n_tenants <= len(_MODELS)):
+        raise ValueError(f"index {index}, n_tenants {n_tenants}: 0 to {N_TRACE_PROBLEMS - 1}, 1 to {len(_MODELS)}")
+    gpu_terms = gpu_model(gpu)
+    names = standard_profiles(gpu) if profiles is None else tuple(profiles)
+    load = (0.8 + 0.1 * index) / n_tenants
+    tenants = [
+        _trace_tenant(_MODELS[(tenant + index) % len(_MODELS)], index, gpu_terms, names, load, n_steps, step_s)
+        for tenant in range(n_tenants)
+    ]
+    return Problem(gpu_terms, step_s, n_steps, Reconfiguration(model), tuple(tenants))
+
+
+def _trace_tenant(
+    model: _Model, index: int, gpu: GpuModel, names: Sequence[str], load: float, n_steps: int, step_s: float
+) -> TenantTerms:
+    points = operating_points(shipped_profiles(), MEASURED_GPU, model.name, model.slo_s)
+    capability = _by_slices(gpu, names, {name: point.rate_rps for name, point in points.items()})
+    window_s = n_steps * step_s
+    share = 0.40 + 0.1 * index
+    return TenantTerms(
+        name=model.name,
+        arrivals_rps=_trace_rates(model, index, load * _most_rps(gpu, capability), n_steps, step_s),
+        capability_rps=capability,
+        accuracy_before=model.accuracy[0],
+        overhead_s=round(default_worker_start(model.name).planned_s(most_instances(gpu)), 2),
+        min_profile=min(capability, key=lambda name: gpu.profile(name).memory_slices),
+        options=(RetrainingOption("full", _training_s(model, gpu, names, share * window_s), model.accuracy[1]),),
+    )
+
+
+def _training_s(model: _Model, gpu: GpuModel, names: Sequence[str], longest_s: float) -> dict[str, float]:
+    """Retraining times, as many samples as take ``longest_s`` on the slowest profile."""
+    per_10k_s = retraining_times_s(shipped_profiles(), MEASURED_GPU, model.name, n_samples=10_000, n_epochs=1)
+    factor = longest_s / max(per_10k_s.values())
+    return _by_slices(gpu, names, {name: seconds * factor for name, seconds in per_10k_s.items()})
+
+
+def _by_slices(gpu: GpuModel, names: Sequence[str], measured: Mapping[str, float]) -> dict[str, float]:
+    """The figures of :data:`MEASURED_GPU` for those of ``names`` that have as many compute slices."""
+    source = gpu_model(MEASURED_GPU)
+    by_slices = {source.profile(name).compute_slices: value for name, value in measured.items()}
+    slices = {name: gpu.profile(name).compute_slices for name in names}
+    return {name: round(by_slices[slices[name]], 2) for name in names if slices[name] in by_slices}
+
+
+def _trace_rates(model: _Model, index: int, wanted_rps: float, n_steps: int, step_s: float) -> FloatArray:
+    """Arrival rates by step of the trace's cut, scaled to ``wanted_rps``, ``(n_steps,)``."""
+    trace = shipped_trace(model.trace)
+    # Consecutive cuts of the trace; two models on one trace see different parts of it.
+    offset_s = 200 + 800 * index + 400 * (_MODELS.index(model) % 2)
+    span = Span(offset_s=offset_s, duration_s=int(np.ceil(n_steps * step_s)), loop=True)
+    scale = Scale(factor=wanted_rps / mean_rps(trace, span))
+    arrivals = scaled_arrivals(trace, scale, span, seed=index, tenant=model.name)
+    edges_s = np.arange(n_steps + 1) * step_s
+    rates: FloatArray = np.round(np.diff(np.searchsorted(arrivals.times_s, edges_s)) / step_s, 4)
+    return rates
+
+
+def mid_window(problem: Problem, plan: MigPlan, step: int, *, seed: int = 0) -> Problem:
+    """The re-planning problem at ``step`` of a ``physical`` window whose ``plan`` was followed up to there.
+
+    Arrivals come from a new forecast: each tenant's level is off by up to 15 %, each step by some 14 %.
+
+    Args:
+        problem: The whole window.
+        plan: A plan for it.
+        step: From 1 to n_steps − 1.
+        seed: Which new forecast.
+    """
+    rng = np.random.default_rng([seed, _FORECAST, step])
+    rest = remaining_problem(problem, plan, step)
+    return replace(rest, tenants=tuple(_forecast_anew(tenant, rng) for tenant in rest.tenants))
+
+
+def _forecast_anew(tenant: TenantTerms, rng: np.random.Generator) -> TenantTerms:
+    rates = tenant.arrivals_rps
+    return replace(
+        tenant, arrivals_rps=np.round(rates * rng.uniform(0.85, 1.15) * rng.gamma(50, 1 / 50, len(rates)), 4)
+    )

@@ -1,0 +1,1 @@
+"""A run's log, and what is computed from it alone."""

@@ -1,0 +1,193 @@
+"""Where the goodput goes: every request of a run in one of seven classes, by tenant and second, from the log alone.
+
+A request that is not answered in time is *missed*. Of a second's misses
+
+* **capacity** are those beyond what serving and changing instances together could have answered;
+* **reconfiguration** are those between that and what serving instances could: what instances that start
+  (from the creation until they serve) and stop (from their last batch until they are gone) would have answered;
+* **forecast** is the part of these two that the same planner serves when it knows the arrivals;
+* **queueing** are the others: bursts within the second, waits for a batch, requests carried over from the last.
+
+Of those answered in time, **wrong_old** are wrong answers of the model as it was when the window began, and
+**wrong_new** those of the model retrained in it; the rest is **goodput**. The second in which a
+retraining ends counts as the old model's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrator.log.runlog import Event, ReadLog
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class SecondAccounts:
+    """One tenant's requests by the second of arrival and by class; all arrays ``(n_seconds,)``.
+
+    In every second the classes add up to the arrivals.
+
+    Attributes:
+        arrivals: Requests.
+        in_time: Those answered in time, right or wrong.
+        goodput: In time and right.
+        wrong_old: In time, wrong, by the model of the window's beginning.
+        wrong_new: In time, wrong, by the retrained model.
+        capacity: Missed for want of instances.
+        reconfiguration: Missed while instances changed.
+        queueing: Missed otherwise.
+        forecast: Missed for not knowing the arrivals; 0 until ``with_forecast``.
+    """
+
+    arrivals: FloatArray
+    in_time: FloatArray
+    goodput: FloatArray
+    wrong_old: FloatArray
+    wrong_new: FloatArray
+    capacity: FloatArray
+    reconfiguration: FloatArray
+    queueing: FloatArray
+    forecast: FloatArray
+
+    @property
+    def total(self) -> Account:
+        """Sums over the seconds."""
+        return Account(**{item.name: float(getattr(self, item.name).sum()) for item in fields(Account)})
+
+    def with_forecast(self, in_time_if_known: FloatArray) -> SecondAccounts:
+        """With what would have been answered in time, ``(n_seconds,)``, had the planner known the arrivals.
+
+        It is taken from ``capacity`` first, then from ``reconfiguration``.
+        """
+        would_be = np.maximum(0.0, in_time_if_known - self.in_time)
+        from_capacity = np.minimum(self.capacity, would_be)
+        from_changes = np.minimum(self.reconfiguration, would_be - from_capacity)
+        return SecondAccounts(
+            arrivals=self.arrivals,
+            in_time=self.in_time,
+            goodput=self.goodput,
+            wrong_old=self.wrong_old,
+            wrong_new=self.wrong_new,
+            capacity=self.capacity - from_capacity,
+            reconfiguration=self.reconfiguration - from_changes,
+            queueing=self.queueing,
+            forecast=self.forecast + from_capacity + from_changes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Requests by class; they add up to the arrivals. Accounts add up with ``+``."""
+
+    goodput: float = 0.0
+    wrong_old: float = 0.0
+    wrong_new: float = 0.0
+    capacity: float = 0.0
+    reconfiguration: float = 0.0
+    forecast: float = 0.0
+    queueing: float = 0.0
+
+    def __add__(self, other: Account) -> Account:
+        return Account(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(Account)))
+
+    @property
+    def arrivals(self) -> float:
+        """All classes together."""
+        return float(sum(getattr(self, item.name) for item in fields(Account)))
+
+    @property
+    def shares(self) -> Mapping[str, float]:
+        """Each class as a share of the arrivals; all 0 without any."""
+        arrivals = self.arrivals
+        return {item.name: getattr(self, item.name) / arrivals if arrivals else 0.0 for item in fields(Account)}
+
+
+def accounts(log: ReadLog) -> dict[str, SecondAccounts]:
+    """By tenant, the account of all settled windows, one after the other."""
+    header = log.header
+    windows = sorted(log.of_kind("window_finished"), key=lambda event: event["window"])
+    changes = log.of_kind("change")
+    return {tenant["name"]: _account(tenant, header, windows, changes) for tenant in header["tenants"]}
+
+
+def _account(tenant: Event, header: Event, windows: Sequence[Event], changes: Sequence[Event]) -> SecondAccounts:
+    name, window_s = tenant["name"], round(header["window_s"])
+    first_s = [event["window"] * window_s for event in windows]
+
+    def counts(key: str) -> FloatArray:
+        return np.concatenate([[], *(np.array(event["tenants"][name][key], dtype=np.float64) for event in windows)])
+
+    starts_s = np.concatenate([[], *(first + np.arange(window_s, dtype=np.float64) for first in first_s)])
+    rate_rps = {profile: point["rate_rps"] for profile, point in tenant["operating_points"].items()}
+    serving, changing = np.zeros(len(starts_s)), np.zeros(len(starts_s))
+    for rate, begin_s, ready_s, end_s, gone_s in _instances(name, rate_rps, changes):
+        serving += rate * _overlap(starts_s, ready_s, end_s)
+        changing += rate * (_overlap(starts_s, begin_s, min(ready_s, end_s)) + _overlap(starts_s, end_s, gone_s))
+    is_new = np.zeros(len(starts_s), dtype=np.bool_)
+    for window, finish_s in _retrained(name, changes):
+        is_new |= (starts_s >= finish_s) & (starts_s < (window + 1) * window_s)
+    arrivals, in_time, correct = counts("arrivals"), counts("in_time"), counts("correct")
+    return second_accounts(arrivals, in_time, correct, serving, changing, is_new)
+
+
+def second_accounts(
+    arrivals: FloatArray,
+    in_time: FloatArray,
+    correct: FloatArray,
+    serving: FloatArray,
+    changing: FloatArray,
+    is_new: NDArray[np.bool_],
+) -> SecondAccounts:
+    """One tenant's account, all ``(n_seconds,)``.
+
+    ``serving`` and ``changing`` are the requests that could have been answered in each second by what served, and
+    by what was starting or stopping; ``is_new`` says in which seconds the window's retrained model answered.
+    """
+    missed, wrong = arrivals - in_time, in_time - correct
+    beyond_all, beyond_serving = (np.maximum(0.0, arrivals - could) for could in (serving + changing, serving))
+    capacity = np.minimum(missed, beyond_all)
+    reconfiguration = np.minimum(missed - capacity, beyond_serving - beyond_all)
+    return SecondAccounts(
+        arrivals=arrivals,
+        in_time=in_time,
+        goodput=correct,
+        wrong_old=np.where(is_new, 0.0, wrong),
+        wrong_new=np.where(is_new, wrong, 0.0),
+        capacity=capacity,
+        reconfiguration=reconfiguration,
+        queueing=missed - capacity - reconfiguration,
+        forecast=np.zeros(len(arrivals)),
+    )
+
+
+def _instances(
+    tenant: str, rate_rps: Mapping[str, float], changes: Iterable[Event]
+) -> Iterator[tuple[float, float, float, float, float]]:
+    """Of each inference instance its rate, and when it is begun, ready, at its end, and gone."""
+    stopped: dict[str, tuple[float, float]] = {}
+    started: list[Event] = []
+    for event in changes:
+        stopped |= {item["instance"]: (item["end_s"], item["gone_s"]) for item in event["stopped"]}
+        started += [item for item in event["started"] if (item["tenant"], item["task"]) == (tenant, "inference")]
+    for item in started:
+        end_s, gone_s = stopped.get(item["instance"], (np.inf, np.inf))
+        yield rate_rps[item["placement"].partition("@")[0]], item["begin_s"], item["ready_s"], end_s, gone_s
+
+
+def _retrained(tenant: str, changes: Iterable[Event]) -> Iterator[tuple[int, float]]:
+    """In which windows the tenant's retrainings begin, and when they end."""
+    for event in changes:
+        for item in event["started"]:
+            if item["tenant"] == tenant and item["finish_s"] is not None:
+                yield event["window"], item["finish_s"]
+
+
+def _overlap(starts_s: FloatArray, begin_s: float, end_s: float) -> FloatArray:
+    """How much of each second lies in [begin, end)."""
+    found: FloatArray = np.clip(np.minimum(starts_s + 1, end_s) - np.maximum(starts_s, begin_s), 0.0, 1.0)
+    return found

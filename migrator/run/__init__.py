@@ -1,0 +1,1 @@
+"""The loop, and what it drives: planning, changes of the layout, workers, requests."""

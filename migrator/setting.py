@@ -1,0 +1,307 @@
+"""Puts a run together from its config: tenants, arrivals, forecaster, and later the GPU and its clock.
+
+All that can be wrong with a config's traces, profiles and SLOs shows here, before anything is
+written. Simulated or real is chosen here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from executor.catalogue import gpu_model
+from executor.clock import VirtualClock
+from executor.mig import GpuModel
+from executor.sim import SimGpu
+from forecaster.forecast import Forecast, Forecaster
+from forecaster.known import HINDSIGHT, known
+from forecaster.registry import make_forecaster
+from migrator.config import Config, TenantConfig
+from migrator.errors import ConfigError, ConfigSloError
+from migrator.estimates import as_carried_out
+from migrator.run.instances import Applier, Workers
+from migrator.run.simulated import SimWorkers
+from workloads.errors import UnmetSloError, WorkloadError
+from workloads.profiles.launch_free import launch_free
+from workloads.profiles.operating_point import highest_capability_rps, operating_points
+from workloads.profiles.shipped import shipped_profiles
+from workloads.profiles.table import ServiceProfiles, read_profiles
+from workloads.retraining_time import retraining_times_s
+from workloads.tenants import Tenant, WindowAccuracy
+from workloads.traffic.arrivals import PoissonSource, Source, Span, mean_rps
+from workloads.traffic.scaling import Arrivals, Scale, ScaleMethod, scaled_arrivals
+from workloads.traffic.servegen import RATE_WINDOW_S, SERVEGEN_TRACE, servegen_piece
+from workloads.traffic.trace_file import TraceFormat, find_trace
+from workloads.worker_start import WorkerStart, default_worker_start
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """All that a run is about, before it has a GPU.
+
+    Attributes:
+        config: As resolved: every scale factor stands in it.
+        gpu: The GPU model.
+        tenants: In the config's order, as everywhere.
+        arrivals: Every tenant's requests over all windows, and its history before them.
+        loads: By tenant, mean arrivals over the highest capability of any layout given to it alone.
+        forecaster: As configured; ``None`` where arrivals are known.
+        profiles_name: Which table the operating points came from.
+    """
+
+    config: Config
+    gpu: GpuModel
+    tenants: tuple[Tenant, ...]
+    arrivals: tuple[Arrivals, ...]
+    loads: tuple[float, ...]
+    forecaster: Forecaster | None
+    profiles_name: str
+
+    @property
+    def planning_steps(self) -> int:
+        """Steps of a window during which its plan is not there yet and the old layout serves."""
+        return self.config.planning_steps
+
+    @property
+    def forecaster_name(self) -> str:
+        """What logs and reports call the forecaster."""
+        return HINDSIGHT if self.forecaster is None else self.forecaster.name
+
+    @property
+    def n_history_steps(self) -> int:
+        """Steps before each window that the forecaster sees."""
+        return round(self.config.forecast.history_s / self.config.step_s)
+
+    def history_rps(self, window: int) -> FloatArray:
+        """Arrival rates of the steps before ``window``, oldest first, ``(n_history_steps, n_tenants)``."""
+        step_s = self.config.step_s
+        end_s = window * self.config.window_s
+        edges_s: FloatArray = end_s + step_s * np.arange(-self.n_history_steps, 1, dtype=np.float64)
+        return np.stack([_rates_rps(arrivals, edges_s) for arrivals in self.arrivals], axis=1)
+
+    def forecast(self, window: int) -> Forecast:
+        """What planning is told of the arrivals of ``window``: the forecaster's word, from those before it alone.
+
+        Where arrivals are known it is hindsight instead, the window's own arrivals.
+        """
+        if self.forecaster is None:
+            return known(self.actual_rps(window))
+        # Seeded by window, so that a window's sample paths do not depend on the windows planned before it.
+        rng = np.random.default_rng([self.config.seed, _FORECAST_STREAM, window])
+        n_steps, n_paths = self.config.n_steps, self.config.forecast.n_paths
+        return self.forecaster.forecast(self.history_rps(window), n_steps, n_paths, rng)
+
+    def actual_rps(self, window: int) -> FloatArray:
+        """Arrival rates of the steps of ``window``, by each request's own time, ``(n_steps, n_tenants)``."""
+        config = self.config
+        edges_s = config.window_s * window + config.step_s * np.arange(config.n_steps + 1)
+        before = np.stack([np.searchsorted(arrivals.times_s, edges_s) for arrivals in self.arrivals], axis=1)
+        rates_rps: FloatArray = np.diff(before, axis=0) / config.step_s
+        return rates_rps
+
+
+def _rates_rps(arrivals: Arrivals, edges_s: FloatArray) -> FloatArray:
+    """Requests a second between consecutive edges, from the per-second counts, ``(n_edges − 1,)``."""
+    counts = np.concatenate([arrivals.history_counts, arrivals.counts])
+    seconds = np.arange(counts.size + 1) - arrivals.history_counts.size
+    arrived = np.interp(edges_s, seconds, np.concatenate([[0.0], np.cumsum(counts)]))
+    rates_rps: FloatArray = np.diff(arrived) / np.diff(edges_s)
+    return rates_rps
+
+
+@dataclass(frozen=True)
+class _TenantSetting:
+    config: TenantConfig
+    tenant: Tenant
+    arrivals: Arrivals
+    load: float
+
+
+def assemble(config: Config, origin: str) -> Setting:
+    """The setting that a config describes; ``origin`` (its file) begins every message.
+
+    Raises:
+        ConfigSloError: No profile meets a tenant's SLO.
+        ConfigError: A tenant's trace, profile or scale does not work out; names the tenant.
+    """
+    gpu = gpu_model(config.gpu.model)
+    with _naming(f"{origin}: profiles"):
+        profiles = service_profiles(config)
+    parts = []
+    for tenant in config.tenants:
+        with _naming(f"{origin}: tenants.{tenant.name}"):
+            parts.append(_tenant_setting(config, tenant, gpu, profiles, origin))
+    return Setting(
+        config=config.model_copy(update={"tenants": [part.config for part in parts]}),
+        gpu=gpu,
+        tenants=tuple(part.tenant for part in parts),
+        arrivals=tuple(part.arrivals for part in parts),
+        loads=tuple(part.load for part in parts),
+        forecaster=_forecaster(config, origin),
+        profiles_name=profiles.name,
+    )
+
+
+def service_profiles(config: Config) -> ServiceProfiles:
+    """The table that the config names, or the shipped one, in the config's variant.
+
+    Raises:
+        ProfileTableError: No such file, or a malformed row.
+    """
+    profiles = shipped_profiles() if config.profiles is None else read_profiles(Path(config.profiles))
+    return launch_free(profiles) if config.profile_variant == "launch-free" else profiles
+
+
+def simulated_applier(setting: Setting, start_s: float, around: Callable[[Workers], Workers] | None = None) -> Applier:
+    """An empty simulated GPU on a virtual clock that stands at ``start_s``, ready for changes.
+
+    ``around`` may put something between the changes and the simulated workers.
+    """
+    seed = setting.config.seed
+    gpu = SimGpu(setting.gpu, clock := VirtualClock(start_s), seed=seed)
+    errors = setting.config.estimates
+    tenants = {tenant.name: as_carried_out(errors, setting.gpu, tenant) for tenant in setting.tenants}
+    workers = SimWorkers(gpu, tenants, np.random.default_rng([seed, _WORKERS_STREAM]))
+    return Applier(gpu, clock, workers if around is None else around(workers), tenants)
+
+
+_WORKERS_STREAM, _FORECAST_STREAM = 1, 2
+"""Second words of the seeds, so that start-up times and forecasts' sample paths share no numbers."""
+
+
+@contextmanager
+def _naming(where: str) -> Iterator[None]:
+    """Puts the config's name and key before a workload's error."""
+    try:
+        yield
+    except UnmetSloError as error:
+        raise ConfigSloError(f"{where}: {error}") from None
+    except WorkloadError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _tenant_setting(
+    config: Config, entry: TenantConfig, gpu: GpuModel, profiles: ServiceProfiles, origin: str
+) -> _TenantSetting:
+    tenant = _tenant(config, entry, gpu, profiles)
+    most_rps = highest_capability_rps(gpu, tenant.operating_points.values())
+    source, span = _source(config, entry)
+    scale = Scale(
+        method=ScaleMethod(entry.arrivals.scale.method),
+        factor=_factor(config, entry, most_rps, mean_rps(source, span)),
+        smooth_s=entry.arrivals.scale.smooth_s,
+    )
+    arrivals = scaled_arrivals(source, scale, span, seed=config.seed, tenant=entry.name)
+    if arrivals.history_counts.size < config.forecast.history_s:
+        offset_s = _span(config, entry).offset_s
+        raise ConfigError(
+            f"{origin}: tenants.{entry.name}.arrivals.offset_s is {offset_s}; the forecaster needs "
+            f"forecast.history_s = {config.forecast.history_s:g} s of the trace before it (or loop: true)"
+        )
+    return _TenantSetting(_with_factor(entry, scale.factor), tenant, arrivals, float(arrivals.counts.mean()) / most_rps)
+
+
+def _tenant(config: Config, entry: TenantConfig, gpu: GpuModel, profiles: ServiceProfiles) -> Tenant:
+    slo_s = entry.slo_ms / 1000
+    points = operating_points(profiles, gpu.name, entry.model, slo_s, entry.batch, entry.processes, entry.max_batch)
+    min_profile = entry.min_profile or min(points, key=lambda name: gpu.profile(name).memory_slices)
+    if min_profile not in gpu.profile_names:
+        raise WorkloadError(f"min_profile is {min_profile!r}; {gpu.name} has {', '.join(gpu.profile_names)}")
+    training_s = {}
+    if entry.retraining is not None:
+        n_samples, n_epochs = entry.retraining.samples, entry.retraining.epochs
+        training_s = dict(retraining_times_s(profiles, gpu.name, entry.model, n_samples=n_samples, n_epochs=n_epochs))
+    start_up = _start_up(config, default_worker_start(entry.model), entry.worker_start_s)
+    return Tenant(
+        name=entry.name,
+        model=entry.model,
+        slo_s=slo_s,
+        operating_points=points,
+        retraining_time_s=training_s,
+        accuracy=tuple(WindowAccuracy(item.before, item.after) for item in entry.accuracies),
+        min_profile=min_profile,
+        weight=entry.weight,
+        worker_start=start_up,
+        retraining_start=_start_up(config, start_up, entry.retraining_start_s),
+        n_retraining_windows=None if entry.retraining is None else entry.retraining.windows,
+    )
+
+
+def _start_up(config: Config, default: WorkerStart, base_s: float | None) -> WorkerStart:
+    """The start-up of a tenant's workers: the config's seconds if it gives any, with the default's slowdown."""
+    jitter = config.simulation.start_jitter
+    if base_s is None:
+        return replace(default, jitter=jitter)
+    return replace(default.lasting(base_s, "config"), jitter=jitter)
+
+
+def _source(config: Config, entry: TenantConfig) -> tuple[Source, Span]:
+    """Where the tenant's requests come from, and the part of it that the run uses."""
+    span = _span(config, entry)
+    if entry.arrivals.trace is None:
+        return PoissonSource(entry.arrivals.rate_rps or 0.0), span
+    if entry.arrivals.trace == SERVEGEN_TRACE:
+        return servegen_piece(span, config.seed, margin_s=max(RATE_WINDOW_S, entry.arrivals.scale.smooth_s))
+    trace_format = None if entry.arrivals.format is None else TraceFormat(entry.arrivals.format)
+    return find_trace(entry.arrivals.trace, Path(), trace_format), span
+
+
+def _span(config: Config, entry: TenantConfig) -> Span:
+    history_s = math.ceil(config.forecast.history_s)
+    offset_s = history_s if entry.arrivals.offset_s is None else entry.arrivals.offset_s
+    return Span(
+        offset_s=offset_s,
+        duration_s=round(config.windows * config.window_s),
+        history_s=history_s,
+        loop=entry.arrivals.loop,
+    )
+
+
+def _factor(config: Config, entry: TenantConfig, most_rps: float, source_rps: float) -> float:
+    """The scale factor: the config's, or what brings the tenant to its share of ``load``, or 1."""
+    if entry.arrivals.scale.factor is not None:
+        return entry.arrivals.scale.factor
+    if config.load is None:
+        return 1.0
+    if source_rps <= 0:
+        raise WorkloadError("arrivals: the chosen part of the trace holds no request, so no factor brings it to a load")
+    share = entry.load_share / sum(tenant.load_share for tenant in config.tenants)
+    return config.load * share * most_rps / source_rps
+
+
+def _with_factor(entry: TenantConfig, factor: float) -> TenantConfig:
+    scale = entry.arrivals.scale.model_copy(update={"factor": factor})
+    return entry.model_copy(update={"arrivals": entry.arrivals.model_copy(update={"scale": scale})})
+
+
+def _forecaster(config: Config, origin: str) -> Forecaster | None:
+    """The configured forecaster, its seconds told in steps; ``None`` where arrivals are known.
+
+    Raises:
+        ConfigError: It needs more history than ``forecast.history_s`` gives.
+    """
+    settings, step_s = config.forecast, config.step_s
+    match settings.method:
+        case "ewma":
+            forecaster = make_forecaster("ewma", half_life_steps=settings.half_life_s / step_s)
+        case "seasonal-naive":
+            forecaster = make_forecaster("seasonal-naive", season_steps=max(1, round(settings.season_s / step_s)))
+        case "known":
+            return None
+        case _:
+            assert_never(settings.method)
+    if forecaster.min_history_steps > round(settings.history_s / step_s):
+        raise ConfigError(
+            f"{origin}: forecast.history_s is {settings.history_s:g}; {settings.method} needs at least "
+            f"{forecaster.min_history_steps * step_s:g} s"
+        )
+    return forecaster

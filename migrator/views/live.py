@@ -1,0 +1,111 @@
+"""Watching a run: a live line in a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from executor.mig import OwnedLayout
+from migrator.run.planning import PlannedWindow
+from migrator.setting import Setting
+from migrator.views.strip import layout_strip
+from planner.problem import Owner
+from workloads.serving.tally import Totals
+
+
+class PlainView:
+    """One line when a window is planned and one when it is settled."""
+
+    def __init__(self, setting: Setting, console: Console) -> None:
+        self._setting = setting
+        self._console = console
+
+    def planning(self, window: int) -> None:
+        """Nothing: the line comes when the plan is there."""
+
+    def planned(self, planned: PlannedWindow) -> None:
+        """Say what the plan promises."""
+        self._console.print(f"window {planned.window}: {_promise(planned)}", soft_wrap=True)
+
+    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner]) -> None:
+        """Nothing: lines are for people who read them later."""
+
+    def settled(self, window: int, totals: Totals) -> None:
+        """Say what the window came to."""
+        self._console.print(
+            f"window {window}: goodput {_goodput(totals)} of {totals.arrivals} requests", soft_wrap=True
+        )
+
+    def close(self) -> None:
+        """Nothing to put away."""
+
+
+class LiveView:
+    """A progress line that moves: window, second, goodput so far, and the layout's strip."""
+
+    def __init__(self, setting: Setting, console: Console) -> None:
+        self._names = [tenant.name for tenant in setting.tenants]
+        self._memory_slices = setting.gpu.memory_slices
+        self._windows = setting.config.windows
+        self._window_s = setting.config.window_s
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[strip]}"),
+            TextColumn("{task.fields[goodput]}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        )
+        self._task = self._progress.add_task("starting", total=self._windows * self._window_s, strip="", goodput="")
+        self._progress.start()
+
+    def planning(self, window: int) -> None:
+        """Show that the solver works."""
+        self._progress.update(self._task, description=f"window {window + 1}/{self._windows}: planning")
+
+    def planned(self, planned: PlannedWindow) -> None:
+        """Leave a line with what the plan promises."""
+        self._progress.console.print(f"window {planned.window}: {_promise(planned)}", style="dim")
+
+    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner]) -> None:
+        """Move the line."""
+        window = min(int(now_s // self._window_s), self._windows - 1)
+        second = now_s - window * self._window_s
+        strip = layout_strip(layout, self._names, self._memory_slices)
+        self._progress.update(
+            self._task,
+            completed=now_s,
+            description=f"window {window + 1}/{self._windows}, second {second:3.0f}",
+            strip=strip.markup,
+            goodput=f"goodput {_goodput(totals)}",
+        )
+
+    def settled(self, window: int, totals: Totals) -> None:
+        """Leave a line with what the window came to."""
+        self._progress.console.print(f"window {window}: goodput {_goodput(totals)} of {totals.arrivals} requests")
+
+    def close(self) -> None:
+        """Take the line away."""
+        self._progress.stop()
+
+
+def _goodput(totals: Totals) -> str:
+    return "–" if totals.goodput_pct is None else f"{totals.goodput_pct:.2f} %"
+
+
+def _promise(planned: PlannedWindow) -> str:
+    plan = planned.plan
+    if planned.verification is None:
+        reason = str(plan.infeasibility or "none within the budget")
+        return f"no plan: {escape(reason)}; the old layout stays"
+    if planned.rejected is not None:
+        return f"the plan breaks a rule ({escape(str(planned.verification.violations[0]))}); the old layout stays"
+    most = planned.problem.most_goodput
+    share = ""
+    if plan.objective is not None and most > 0:
+        share = f"{100 * plan.objective / most:.2f} % expected goodput, "
+    gap = "unknown" if plan.gap is None else f"{100 * plan.gap:.2f} %"
+    return f"planned in {plan.solve_s:.1f} s: {share}proven within {gap} of the best"

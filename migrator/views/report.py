@@ -1,0 +1,147 @@
+"""A report as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from migrator.log.report import Figures, Report, WindowReport
+from migrator.log.start_ups import PHASES, Phase
+from migrator.views.provenance import MEASURED_JITTER, derived_profiles
+
+_HEADINGS = (
+    "win-\ndow",
+    "tenant",
+    "arrivals",
+    "fore-\ncast\nerr %",
+    "in\ntime\n%",
+    "accu-\nracy\n%",
+    "good-\nput\n%",
+    "p50\nms",
+    "p99\nms",
+    "recon-\nfigu-\nred",
+    "out-\nage\ns",
+    "capa-\ncity\nlost s",
+)
+"""Narrow enough for a terminal of 80 columns."""
+
+_TOTAL = "all"
+
+
+def print_report(report: Report, console: Console) -> None:
+    """Print what was run, a row for each window and tenant, and totals."""
+    _print_header(report, console)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
+    for heading in _HEADINGS:
+        table.add_column(heading, justify="left" if heading == "tenant" else "right", overflow="fold")
+    for window in report.windows:
+        _add_window(table, window)
+    for name, figures in report.tenants.items():
+        table.add_row(_TOTAL, escape(name), *_cells(figures))
+    if report.total is not None:
+        table.add_row(_TOTAL, _TOTAL, *_cells(report.total), style="bold")
+    console.print(table)
+    _print_start_ups(report, console)
+    _print_ending(report, console)
+
+
+def _print_header(report: Report, console: Console) -> None:
+    header = report.header
+    simulated = "[bold yellow]simulated[/] " if header["simulated"] else ""
+    console.print(
+        f"[bold]{escape(header['name'])}[/]: {simulated}{header['gpu']}, windows of {header['window_s']:g} s, steps of "
+        f"{header['step_s']:g} s, seed {header['seed']}, forecast by {header['forecaster']}"
+    )
+    if header.get("profile_variant", "recorded") != "recorded":
+        console.print(f"  service profiles: {escape(header['profile_variant'])}, no longer as recorded")
+    if header.get("service_jitter") == "measured":
+        console.print(f"  service jitter: {MEASURED_JITTER}")
+    for tenant in header["tenants"]:
+        console.print("  " + _tenant_line(tenant))
+        points = tenant["operating_points"].items()
+        if derived := derived_profiles({name: point.get("derived", "") for name, point in points}):
+            console.print(f"    derived, not measured: {escape(derived)}")
+
+
+def _tenant_line(tenant: Mapping[str, Any]) -> str:
+    scale = tenant["scale"]
+    return (
+        f"[bold]{escape(tenant['name'])}[/]: {escape(tenant['model'])}, SLO {tenant['slo_ms']:g} ms, load "
+        f"{tenant['load']:.2f}, trace {escape(tenant['trace'])} scaled by {scale['method']} × {scale['factor']:.4g} "
+        f"(variance/mean {tenant['dispersion_before']:.2f} → {tenant['dispersion_after']:.2f})"
+    )
+
+
+def _add_window(table: Table, window: WindowReport) -> None:
+    if window.total is None:
+        table.add_row(str(window.window), "void", *[""] * (len(_HEADINGS) - 2), style="dim", end_section=True)
+        return
+    last = len(window.tenants) - 1
+    for index, (name, figures) in enumerate(window.tenants.items()):
+        number = str(window.window) if index == 0 else ""
+        table.add_row(number, escape(name), *_cells(figures), end_section=index == last)
+
+
+def _cells(figures: Figures) -> list[str]:
+    requests = figures.requests
+    return [
+        str(requests.arrivals),
+        _number(figures.forecast_error_pct, 1),
+        _number(requests.slo_attainment_pct, 2),
+        _number(requests.accuracy_pct, 2),
+        _number(requests.goodput_pct, 2),
+        _number(figures.p50_ms, 0),
+        _number(figures.p99_ms, 0),
+        str(figures.reconfigurations),
+        _number(figures.outage_s, 1),
+        _number(figures.capacity_lost_s, 1),
+    ]
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _print_start_ups(report: Report, console: Console) -> None:
+    """Seconds of one start-up by phase; nothing where no change was made."""
+    if not report.start_ups:
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table.add_column("start-up, mean s (count)")
+    for phase in PHASES:
+        table.add_column(phase.replace("_", "\n"), justify="right")
+    for name, phases in report.start_ups.items():
+        table.add_row(escape(name), *(_phase(phases[phase]) for phase in PHASES))
+    console.print(table)
+
+
+def _phase(phase: Phase) -> str:
+    return "–" if phase.mean_s is None else f"{phase.mean_s:.2f} ({phase.count})"
+
+
+def _print_ending(report: Report, console: Console) -> None:
+    n_void = sum(window.is_void for window in report.windows)
+    void = f"; {n_void} window{'s' if n_void != 1 else ''} void and in no total" if n_void else ""
+    match report.ending:
+        case "finished":
+            pass
+        case "interrupted":
+            console.print(f"The run was interrupted{void}.")
+        case _:
+            console.print(f"The run ended without saying so{void}.")
+    unplanned = [str(window.window) for window in report.windows if window.plan_status in ("infeasible", "timeout")]
+    if unplanned:
+        console.print(f"No plan for window {', '.join(unplanned)}: the layout before it was kept.")
+    late_s = 0.0 if report.total is None else report.total.late_ready_s
+    if late_s > 0:
+        console.print(f"Instances were ready {late_s:.1f} s later than planned, summed.")
+    console.print(
+        "accuracy: of answered requests; goodput: in time and correct, of all arrivals; capacity lost: seconds of the "
+        "whole GPU's compute held by inference instances that did not serve yet or no more.",
+        style="dim",
+    )

@@ -1,0 +1,1 @@
+"""One window planned over a grid of configs."""

@@ -1,0 +1,190 @@
+"""The points of a grid made concrete: the config as changed, and how its window is solved.
+
+A point changes the config and nothing else, so that what comes of it is what ``migrator plan`` says of the changed
+config. The traffic is the config's own at every point, unless ``load`` changes it: scale factors that
+follow from the config's ``load`` are worked out once, for the config as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from executor.catalogue import gpu_model
+from migrator.config import Config, validate_config
+from migrator.errors import ConfigSloError, GridError
+from migrator.run.planning import Solving
+from migrator.setting import assemble
+from migrator.whatif.grid import Choice, Factor, Grid, Point, Value, shown_point
+from planner.problem import Reconfiguration
+from planner.solve import PAPER, PHYSICAL, engine_names
+from workloads.tenants import most_instances
+from workloads.worker_start import default_worker_start
+
+_Entry = dict[str, Any]
+"""A part of a config as plain values, to be changed and then validated anew."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A point made concrete.
+
+    Attributes:
+        point: Where in the grid it lies.
+        config: As changed.
+        origin: The config's file and the point, for messages.
+        window: Which one is planned.
+        solving: How.
+    """
+
+    point: Point
+    config: Config
+    origin: str
+    window: int
+    solving: Solving
+
+
+def cases_of(grid: Grid, config: Config, origin: str, time_limit_s: float | None = None) -> tuple[Case, ...]:
+    """A case for every point, in the grid's order; ``origin`` is the config's file.
+
+    Raises:
+        ConfigError: The config itself cannot be used.
+        GridError: A choice that the config has no place for; names it and what is allowed.
+    """
+    _check_tenants(grid, config, origin)
+    resolved = assemble(config, origin).config
+    load_followers = frozenset(tenant.name for tenant in config.tenants if tenant.arrivals.scale.factor is None)
+    cases = []
+    for point in grid.points:
+        where = f"{origin} with {shown_point(point)}"
+        changed = validate_config(_changed(resolved, load_followers, point), where)
+        cases.append(Case(point, changed, where, _window(changed, point), _solving(point, time_limit_s)))
+    return tuple(cases)
+
+
+def check(case: Case) -> None:
+    """Nothing, if the case can be planned, or no profile meets an SLO of it.
+
+    Raises:
+        ConfigError: It cannot be put together.
+    """
+    try:
+        assemble(case.config, case.origin)
+    except ConfigSloError:
+        return
+
+
+def _check_tenants(grid: Grid, config: Config, origin: str) -> None:
+    names = [tenant.name for tenant in config.tenants]
+    for variation in grid.variations:
+        tenant = variation.choices[0].tenant
+        if tenant is not None and tenant not in names:
+            nearest = get_close_matches(tenant, names, n=1)
+            hint = f"; did you mean {nearest[0]}?" if nearest else ""
+            raise GridError(f"--vary {variation.name}: {origin} has the tenants {', '.join(names)}{hint}")
+
+
+def _changed(resolved: Config, load_followers: frozenset[str], point: Point) -> _Entry:
+    """The resolved config with the point's choices, for every tenant's first, then for single ones.
+
+    Raises:
+        GridError: A choice that has no meaning there.
+    """
+    data: _Entry = resolved.model_dump()
+    for choice in sorted(point, key=_order):
+        match choice.key:
+            case "gpu":
+                data["gpu"]["model"] = choice.value
+            case "step_s":
+                data["step_s"] = choice.value
+            case "tenants":
+                data["tenants"] = _first_tenants(data["tenants"], choice)
+            case "window" | "model" | "engine":
+                pass  # no part of a config
+            case _:
+                for entry in _concerned(data["tenants"], choice, point):
+                    _change_tenant(entry, choice, data, load_followers)
+    return data
+
+
+def _order(choice: Choice) -> tuple[bool, bool, bool]:
+    # A number of tenants says whom a choice concerns; the GPU, how many workers may start at once.
+    return (choice.key != "tenants", choice.key != "gpu", choice.tenant is not None)
+
+
+def _first_tenants(entries: Sequence[_Entry], choice: Choice) -> list[_Entry]:
+    assert isinstance(choice.value, int)
+    if choice.value > len(entries):
+        raise GridError(f"--vary {choice}: the config has {len(entries)} tenants; 1 to {len(entries)} are allowed")
+    return list(entries[: choice.value])
+
+
+def _concerned(entries: Sequence[_Entry], choice: Choice, point: Point) -> list[_Entry]:
+    if choice.tenant is None:
+        return list(entries)
+    found = [entry for entry in entries if entry["name"] == choice.tenant]
+    if not found:
+        raise GridError(f"--vary {choice}: {shown_point(point)} leaves no tenant {choice.tenant}")
+    return found
+
+
+def _change_tenant(entry: _Entry, choice: Choice, config: _Entry, load_followers: frozenset[str]) -> None:
+    value = choice.value
+    match choice.key:
+        case "slo_ms":
+            entry["slo_ms"] = entry["slo_ms"] * value.by if isinstance(value, Factor) else value
+        case "batch":
+            entry["batch"], entry["max_batch"] = "auto", None if value == "auto" else value
+        case "load":
+            entry["arrivals"]["scale"]["factor"] *= _load_factor(entry, choice, config["load"], load_followers)
+        case "overhead_s":
+            _change_overhead(entry, value, config["gpu"]["model"])
+        case _:
+            raise AssertionError(choice.key)
+
+
+def _load_factor(entry: _Entry, choice: Choice, load: float | None, load_followers: frozenset[str]) -> float:
+    """By how much the tenant's arrivals grow; a load that is no factor is for all that follow the config's ``load``."""
+    if isinstance(choice.value, Factor):
+        return choice.value.by
+    assert isinstance(choice.value, float)
+    if choice.tenant is not None:
+        raise GridError(f"--vary {choice}: a load is that of all tenants; for one, a factor such as x1.5 is needed")
+    if load is None:
+        raise GridError(f"--vary {choice}: the config has no load to replace; a factor such as x1.5 is needed")
+    return choice.value / load if entry["name"] in load_followers else 1.0
+
+
+def _change_overhead(entry: _Entry, value: Value, gpu: str) -> None:
+    """Set the start-up of inference and retraining workers so that the plan's overheads are as chosen."""
+    start = default_worker_start(entry["model"])
+    serving_s = start.base_s if entry["worker_start_s"] is None else entry["worker_start_s"]
+    training_s = serving_s if entry["retraining_start_s"] is None else entry["retraining_start_s"]
+    if isinstance(value, Factor):
+        entry["worker_start_s"], entry["retraining_start_s"] = serving_s * value.by, training_s * value.by
+    else:
+        assert isinstance(value, float)
+        # The plan's overhead is that of all workers starting at once: so many times as long as one alone.
+        slowdown = 1.0 + start.slowdown_per_other * (most_instances(gpu_model(gpu)) - 1)
+        entry["worker_start_s"] = entry["retraining_start_s"] = value / slowdown
+
+
+def _window(config: Config, point: Point) -> int:
+    window = next((choice.value for choice in point if choice.key == "window"), 0)
+    assert isinstance(window, int)
+    if window >= config.windows:
+        raise GridError(f"--vary window={window}: the config has windows 0 to {config.windows - 1}")
+    return window
+
+
+def _solving(point: Point, time_limit_s: float | None) -> Solving:
+    chosen = {choice.key: str(choice.value) for choice in point}
+    engine = chosen.get("engine")
+    model = chosen.get("model") or (PHYSICAL if engine is None or engine in engine_names(PHYSICAL) else PAPER)
+    if engine is not None and engine not in engine_names(model):
+        raise GridError(
+            f"--vary engine={engine}, model={model}: engines for {model} are {', '.join(engine_names(model))}"
+        )
+    return Solving(Reconfiguration(model), engine, time_limit_s=time_limit_s)

@@ -1,0 +1,183 @@
+"""What if the GPU, the load, an SLO … were another: the plan of a window at one point of a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from migrator.errors import ConfigSloError
+from migrator.run.planning import PlannedWindow, plan_through
+from migrator.setting import assemble
+from migrator.whatif.cases import Case
+from migrator.whatif.grid import Grid, Point
+from planner.course import courses
+from planner.errors import PlannerError
+from planner.plan import MigPlan, Status
+from planner.problem import Problem, Task
+from planner.solve import default_engine
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRetraining:
+    """A retraining that a plan starts: its option, its placement (``paper``: profile), and its steps, half-open."""
+
+    option: str
+    where: str
+    start_step: int
+    end_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class TenantOutcome:
+    """What the plan promises one tenant.
+
+    Attributes:
+        name: The tenant's.
+        arrivals: Expected requests.
+        goodput: Expected requests in time and answered correctly; ``None`` where its weight is 0.
+        goodput_pct: Goodput of arrivals; ``None`` without arrivals, or where its weight is 0.
+        retraining: The one that the plan starts, if any.
+    """
+
+    name: str
+    arrivals: float
+    goodput: float | None
+    goodput_pct: float | None
+    retraining: PlannedRetraining | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What planning came to at one point.
+
+    Attributes:
+        point: Where in the grid.
+        status: The plan's (``optimal``, ``feasible``, ``timeout``, ``infeasible``), ``invalid`` where the plan
+            breaks a rule, ``failed`` where the engine cannot answer.
+        model: The cost model.
+        engine: Who planned.
+        arrivals: Expected requests times their tenants' weights; ``None`` where no profile meets an SLO.
+        goodput: The plan's objective, in the same unit; ``None`` without a plan, as are those that follow.
+        bound: No plan has more goodput.
+        gap: Between the two, relative.
+        solve_s: Wall seconds of the engine; the only figure that differs from one time to the next.
+        tenants: In the config's order; empty without a plan.
+        reason: Why there is no plan.
+    """
+
+    point: Point
+    status: str
+    model: str
+    engine: str
+    arrivals: float | None = None
+    goodput: float | None = None
+    bound: float | None = None
+    gap: float | None = None
+    solve_s: float | None = None
+    tenants: tuple[TenantOutcome, ...] = ()
+    reason: str | None = None
+
+    @property
+    def goodput_pct(self) -> float | None:
+        """Expected goodput of expected arrivals."""
+        return None if self.goodput is None or not self.arrivals else 100 * self.goodput / self.arrivals
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What became of a config over a grid.
+
+    Attributes:
+        name: The config's name.
+        forecast: Where the planned arrivals come from.
+        grid: What was varied.
+        outcomes: One for each of its points, in its order.
+        notes: What of the config's traces and profiles is not as recorded.
+    """
+
+    name: str
+    forecast: str
+    grid: Grid
+    outcomes: tuple[Outcome, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> Outcome | None:
+        """The first of those with the highest share of goodput; ``None`` where there is no plan at all."""
+        return best_of(self.outcomes)
+
+
+def best_of(outcomes: Iterable[Outcome]) -> Outcome | None:
+    """The first of those with the highest share of goodput; ``None`` where none has one."""
+    planned = (outcome for outcome in outcomes if outcome.goodput_pct is not None)
+    return max(planned, key=lambda outcome: outcome.goodput_pct or 0.0, default=None)
+
+
+def outcome_of(case: Case) -> Outcome:
+    """The case's window planned; same case, same outcome, but for ``solve_s`` and what a time limit cuts off."""
+    model = case.solving.reconfiguration.value
+    engine = case.solving.engine or default_engine(model)
+    try:
+        planned = plan_through(assemble(case.config, case.origin), case.window, case.solving)[-1]
+    except ConfigSloError as error:
+        return Outcome(
+            case.point, Status.INFEASIBLE.value, model, engine, reason=str(error).removeprefix(f"{case.origin}: ")
+        )
+    except PlannerError as error:
+        return Outcome(case.point, "failed", model, engine, reason=str(error))
+    return _with_plan(case, planned) if planned.is_planned else _without_plan(case, planned)
+
+
+def _with_plan(case: Case, planned: PlannedWindow) -> Outcome:
+    problem, plan = planned.problem, planned.plan
+    return Outcome(
+        point=case.point,
+        status=plan.status.value,
+        model=problem.reconfiguration.value,
+        engine=plan.engine,
+        arrivals=problem.most_goodput,
+        goodput=plan.objective,
+        bound=plan.bound,
+        gap=plan.gap,
+        solve_s=plan.solve_s,
+        tenants=tuple(_tenant_outcomes(problem, plan)),
+    )
+
+
+def _without_plan(case: Case, planned: PlannedWindow) -> Outcome:
+    plan, verification = planned.plan, planned.verification
+    status, reason = plan.status.value, str(plan.infeasibility or "no plan within the budget")
+    if planned.rejected is not None and verification is not None:
+        status, reason = "invalid", f"the plan breaks a rule: {verification.violations[0]}"
+    return Outcome(
+        point=case.point,
+        status=status,
+        model=planned.problem.reconfiguration.value,
+        engine=plan.engine,
+        arrivals=planned.problem.most_goodput,
+        solve_s=plan.solve_s,
+        reason=reason,
+    )
+
+
+def _tenant_outcomes(problem: Problem, plan: MigPlan) -> Iterator[TenantOutcome]:
+    retrainings = _retrainings(plan)
+    for course in courses(problem, plan):
+        tenant = course.tenant
+        arrivals = float(tenant.arrivals_rps.sum()) * problem.step_s
+        goodput = float(course.goodput.sum()) / tenant.weight if tenant.weight > 0 else None
+        share = None if goodput is None or arrivals == 0 else 100 * goodput / arrivals
+        yield TenantOutcome(tenant.name, arrivals, goodput, share, retrainings.get(tenant.name))
+
+
+def _retrainings(plan: MigPlan) -> Mapping[str, PlannedRetraining]:
+    """The retrainings that the plan starts, by tenant; one that was running before has no option."""
+    found = {
+        item.owner.tenant: PlannedRetraining(item.option, str(item.placement), item.create_step, item.end_step)
+        for item in plan.lifetimes
+        if item.owner.task is Task.RETRAINING and item.option is not None
+    }
+    for schedule in plan.schedules:
+        if (run := schedule.retraining) is not None:
+            found[schedule.name] = PlannedRetraining(run.option, run.profile, run.start_step, run.end_step)
+    return found

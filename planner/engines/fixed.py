@@ -1,0 +1,269 @@
+"""Which layout to hold all window long, and when to retrain beside it: what both models' ``static`` share.
+
+With the inference layout fixed, a retraining's worth depends on nothing but its end, so tenants touch each
+other only through the room beside the layout. Layouts are tried in the order of what they would be
+worth if no retraining hindered another, until none left can be better than the best found:
+
+* up to two tenants that retrain: exact, from maxima over ranges of starts;
+* more: one after the other in every order, each where it is worth most beside those before it, the
+  last two jointly. Exact where no retraining lowers its tenant's goodput (moving one earlier then
+  never harms), up to ``MAX_TRIALS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.engines.placed_schedule import Training
+from planner.engines.static_starts import BoolArray, Startable, best_starts, free_starts
+from planner.problem import FloatArray
+
+Token = TypeVar("Token")
+"""What a retraining occupies: a profile name (``paper``) or a placement (``physical``)."""
+
+IntArray = NDArray[np.int64]
+
+MAX_TRIALS = 5_000
+"""Partial schedules that are looked at; two retraining tenants take a few dozen."""
+
+TOLERANCE = 1e-12
+"""Relative; values this close are the same one summed in another order."""
+
+
+@dataclass(frozen=True)
+class Room(Generic[Token]):
+    """What a layout leaves to retrainings.
+
+    Attributes:
+        tokens: By profile, each that a retraining on it might occupy.
+        fits: Whether tokens can be occupied together in the stretch of that number.
+    """
+
+    tokens: Mapping[str, tuple[Token, ...]]
+    fits: Callable[[int, tuple[Token, ...]], bool]
+
+
+@dataclass(frozen=True)
+class FixedLayouts(Generic[Token]):
+    """Every layout that can be held all window long, with what it earns and leaves.
+
+    Attributes:
+        n_steps: Steps of the window.
+        borders: First step of each stretch over which the room stays the same; begins with 0.
+        choices: By tenant, the retrainings to choose from, started at step 0; ``None`` for not at all.
+        by_end: By tenant, goodput of the window if a level is reached at a step: ``(n_levels, n_holdings,
+            n_steps + 1)``; level 0 stands for no retraining.
+        holdings: What each tenant holds in each layout, ``(n_layouts, n_tenants)``.
+        room: Which of ``rooms`` each layout leaves, ``(n_layouts,)``.
+        rooms: The rooms.
+    """
+
+    n_steps: int
+    borders: tuple[int, ...]
+    choices: tuple[tuple[Training | None, ...], ...]
+    by_end: tuple[FloatArray, ...]
+    holdings: IntArray
+    room: IntArray
+    rooms: tuple[Room[Token], ...]
+
+
+Occupied = tuple[tuple[Training, Token], ...]
+"""Retrainings with what they occupy."""
+
+
+@dataclass(frozen=True)
+class Fixed(Generic[Token]):
+    """One layout with its retrainings.
+
+    Attributes:
+        value: Goodput in requests.
+        layout: Its number.
+        occupied: The retrainings, by tenant.
+    """
+
+    value: float
+    layout: int
+    occupied: Occupied[Token]
+
+
+@dataclass(frozen=True, eq=False)
+class _Way(Generic[Token]):
+    """One way to retrain, or not to: values by start step, −inf where it has no room."""
+
+    training: Training | None
+    token: Token | None
+    values: FloatArray
+
+    @property
+    def best(self) -> float:
+        return float(self.values.max(initial=-np.inf))
+
+    @property
+    def startable(self) -> Startable:
+        return Startable(self.values, self.training.n_steps if self.training is not None else 0)
+
+    def at(self, start: int) -> Occupied[Token]:
+        if self.training is None or self.token is None:
+            return ()
+        return ((self.training.at(start), self.token),)
+
+
+class StaticSearch(Generic[Token]):
+    """One search over the fixed layouts of a problem; ``best`` is what it found."""
+
+    def __init__(self, layouts: FixedLayouts[Token]) -> None:
+        self._layouts = layouts
+        self._movers = tuple(m for m, choices in enumerate(layouts.choices) if choices != (None,))
+        self._own: dict[tuple[int, int], FloatArray] = {}
+        self._masked: dict[tuple[Training, bytes], FloatArray] = {}
+        self._open_alone: dict[tuple[int, Token], BoolArray] = {}
+        self.best: Fixed[Token] | None = None
+        self.n_valued = 0
+        self.n_trials = 0
+
+    def run(self) -> Fixed[Token] | None:
+        """The best layout with its retrainings; ``None`` if none has room for what must run."""
+        bounds = self.bounds()
+        for layout in np.argsort(-bounds, kind="stable"):
+            if bounds[layout] <= self._to_beat or self.n_trials >= MAX_TRIALS:
+                break
+            self.n_valued += 1
+            self._extend(int(layout), (), self._unmoved(int(layout)), self._movers)
+        return self.best
+
+    def only(self, layout: int) -> Fixed[Token] | None:
+        """The best retrainings beside one layout; ``None`` if it has no room for what must run."""
+        own = StaticSearch(self._layouts)
+        own._extend(layout, (), own._unmoved(layout), own._movers)
+        return own.best
+
+    @property
+    def _to_beat(self) -> float:
+        return -np.inf if self.best is None else self.best.value + TOLERANCE * abs(self.best.value)
+
+    def bounds(self) -> FloatArray:
+        """What each layout is worth if no retraining hinders another, ``(n_layouts,)``; −inf where one has no room."""
+        layouts = self._layouts
+        total = np.zeros(len(layouts.room))
+        for m, by_end in enumerate(layouts.by_end):
+            if m not in self._movers:
+                total += by_end[0, layouts.holdings[:, m], 0]
+        for number in range(len(layouts.rooms)):
+            rows = np.flatnonzero(layouts.room == number)
+            for m in self._movers:
+                total[rows] += self._own_best(m, number)[layouts.holdings[rows, m]]
+        return total
+
+    def _unmoved(self, layout: int) -> float:
+        """What the tenants earn that have nothing to choose."""
+        layouts = self._layouts
+        others = [m for m in range(len(layouts.by_end)) if m not in self._movers]
+        return sum(float(layouts.by_end[m][0, layouts.holdings[layout, m], 0]) for m in others)
+
+    def _own_best(self, m: int, room: int) -> FloatArray:
+        """The most that tenant m can earn beside each of its holdings with the room to itself, ``(n_holdings,)``."""
+        if (m, room) not in self._own:
+            best = np.full(self._layouts.by_end[m].shape[1], -np.inf)
+            for training in self._layouts.choices[m]:
+                if training is None:
+                    np.maximum(best, self._layouts.by_end[m][0, :, 0], out=best)
+                    continue
+                for token in self._layouts.rooms[room].tokens.get(training.profile, ()):
+                    np.maximum(best, self._best_beside(training, self._open(room, (), (token,))), out=best)
+            self._own[m, room] = best
+        return self._own[m, room]
+
+    def _best_beside(self, training: Training, is_open: BoolArray) -> FloatArray:
+        key = (training, is_open.tobytes())
+        if key not in self._masked:
+            starts = free_starts(is_open, training.n_steps)
+            values = self._layouts.by_end[training.tenant][training.level][:, training.n_steps :]
+            self._masked[key] = values[:, starts].max(axis=1, initial=-np.inf)
+        return self._masked[key]
+
+    def _extend(self, layout: int, occupied: Occupied[Token], value: float, waiting: tuple[int, ...]) -> None:
+        """Put the waiting tenants' retrainings beside those that have their place, in every order worth trying."""
+        room = int(self._layouts.room[layout])
+        self.n_trials += 1
+        if self.n_trials > MAX_TRIALS:
+            return
+        ways = [self._ways(layout, room, occupied, m) for m in waiting]
+        if not all(ways) or value + sum(max(way.best for way in own_ways) for own_ways in ways) <= self._to_beat:
+            return
+        match ways:
+            case []:
+                self.best = Fixed(value, layout, tuple(sorted(occupied, key=lambda pair: pair[0])))
+            case [one]:
+                way = max(one, key=lambda way: way.best)
+                self._extend(layout, (*occupied, *way.at(int(way.values.argmax()))), value + way.best, ())
+            case [first, second]:
+                self._pair(layout, occupied, value, (first, second))
+            case _:
+                for m, own_ways in zip(waiting, ways, strict=True):
+                    rest = tuple(other for other in waiting if other != m)
+                    for way in sorted(own_ways, key=lambda way: -way.best):
+                        start = int(way.values.argmax())
+                        self._extend(layout, (*occupied, *way.at(start)), value + way.best, rest)
+
+    def _ways(self, layout: int, room: int, occupied: Occupied[Token], m: int) -> list[_Way[Token]]:
+        """Every way for tenant m beside the occupied tokens that has a start."""
+        found: list[_Way[Token]] = []
+        by_end = self._layouts.by_end[m][:, self._layouts.holdings[layout, m]]
+        for training in self._layouts.choices[m]:
+            if training is None:
+                found.append(_Way(None, None, by_end[0, :1]))
+                continue
+            for token in self._layouts.rooms[room].tokens.get(training.profile, ()):
+                starts = free_starts(self._open(room, occupied, (token,)), training.n_steps)
+                values = np.where(starts, by_end[training.level, training.n_steps :], -np.inf)
+                found.append(_Way(training, token, values))
+        return [way for way in found if way.best > -np.inf]
+
+    def _pair(
+        self,
+        layout: int,
+        occupied: Occupied[Token],
+        value: float,
+        ways: tuple[Sequence[_Way[Token]], Sequence[_Way[Token]]],
+    ) -> None:
+        """The last two tenants' retrainings, jointly: every pair of ways and starts."""
+        room = int(self._layouts.room[layout])
+        pairs = sorted(((a, b) for a in ways[0] for b in ways[1]), key=lambda pair: -(pair[0].best + pair[1].best))
+        seen: set[tuple[object, ...]] = set()
+        for first, second in pairs:
+            if value + first.best + second.best <= self._to_beat:
+                return
+            together = np.ones(self._layouts.n_steps, dtype=np.bool_)
+            if first.token is not None and second.token is not None:
+                together = self._open(room, occupied, (first.token, second.token))
+            parts = (first.values.tobytes(), second.values.tobytes(), together.tobytes())
+            key = (first.training, second.training, *map(hash, parts))
+            if key in seen:
+                continue
+            seen.add(key)
+            sum_of, start, other = best_starts(first.startable, second.startable, together)
+            if value + sum_of > self._to_beat:
+                chosen = (*occupied, *first.at(start), *second.at(other))
+                self._extend(layout, chosen, value + sum_of, ())
+
+    def _open(self, room: int, occupied: Occupied[Token], tokens: tuple[Token, ...]) -> BoolArray:
+        """Whether the tokens can be occupied in each step beside those that are, ``(n_steps,)``."""
+        if not occupied and len(tokens) == 1 and (room, tokens[0]) in self._open_alone:
+            return self._open_alone[room, tokens[0]]
+        n_steps, fits = self._layouts.n_steps, self._layouts.rooms[room].fits
+        steps = {*self._layouts.borders, *(s for run, _ in occupied for s in (run.start_step, run.end_step))}
+        edges = [*sorted(step for step in steps if step < n_steps), n_steps]
+        is_open = np.empty(n_steps, dtype=np.bool_)
+        for begin, end in pairwise(edges):
+            beside = tuple(token for run, token in occupied if run.start_step <= begin < run.end_step)
+            stretch = int(np.searchsorted(self._layouts.borders, begin, side="right")) - 1
+            is_open[begin:end] = fits(stretch, (*beside, *tokens))
+        if not occupied and len(tokens) == 1:
+            self._open_alone[room, tokens[0]] = is_open
+        return is_open

@@ -1,0 +1,1 @@
+"""Integer programs for general solvers, and the solvers."""

@@ -1,0 +1,148 @@
+"""``paper``: from a problem through a mixed-integer program to a plan, whatever the program and the solver.
+
+What is returned never rests on the solver's arithmetic alone: its solution is rounded, checked
+against the rules, and valued anew; greedy's plan, or the one to start from, stands in when it is
+better or the only one, and is given to the solver as its start. The bound is the solver's, or
+greedy's where that is lower.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import pulp
+
+from planner.budget import Budget
+from planner.engines.answer import Candidate, best_candidate, relaxed_bound, require_paper, with_plan, without_plan
+from planner.engines.milp.solvers import Solver, SolverAnswer, ask
+from planner.engines.paper.greedy import candidates
+from planner.engines.paper.holding_path import HoldingPaths
+from planner.engines.schedule import TenantDecision, broken_rule, value_of
+from planner.feasibility import RULE_RETRAINING, infeasibility
+from planner.gains import gain_tables
+from planner.plan import Infeasibility, MigPlan, Status
+from planner.problem import GainTable, Problem
+
+PROOF_TOLERANCE = 1e-6
+"""A solver that says "optimal" at gap 0 means it within this, relatively: its feasibility tolerance.
+
+Where its bound lies at most this far above the recomputed objective, the plan is called optimal.
+"""
+
+
+class Formulation(Protocol):
+    """A program, to be minimised, and what its variables mean."""
+
+    @property
+    def program(self) -> pulp.LpProblem:
+        """The program; its objective is minus goodput, times ``scale``."""
+        ...
+
+    @property
+    def scale(self) -> float:
+        """Units of the program's objective per request."""
+        ...
+
+    def start_from(self, decisions: Sequence[TenantDecision]) -> None:
+        """Give every variable the value that it has in these decisions, which keep the rules."""
+        ...
+
+    def decisions(self) -> tuple[TenantDecision, ...]:
+        """What the variables' values decide, rounded; not checked."""
+        ...
+
+
+Formulate = Callable[[Problem, Sequence[GainTable]], Formulation]
+
+
+@dataclass(frozen=True)
+class _Solved:
+    tables: Sequence[GainTable]
+    paths: HoldingPaths
+    formulation: Formulation
+    answer: SolverAnswer
+    floor: tuple[Candidate, ...]
+
+
+def solve_formulated(
+    problem: Problem,
+    engine: str,
+    formulate: Formulate,
+    budget: Budget,
+    initial: MigPlan | None,
+    *,
+    solver: Solver,
+    presolve: bool,
+) -> MigPlan:
+    """The best plan found within ``budget``, with bound and gap; never worse than greedy's or ``initial``.
+
+    Raises:
+        EngineError: The problem is not ``paper``, or the solver is missing or failed.
+    """
+    started_s = time.perf_counter()
+    require_paper(problem, engine)
+    reason = infeasibility(problem)
+    if reason is not None:
+        return replace(without_plan(problem, Status.INFEASIBLE, engine, started_s), infeasibility=reason)
+    tables = gain_tables(problem)
+    paths = HoldingPaths(problem, tables)
+    floor = candidates(paths, tables, initial)
+    formulation = formulate(problem, tables)
+    start = best_candidate(floor)
+    if start is not None:
+        formulation.start_from(start[1])
+    left = _left(budget, time.perf_counter() - started_s)
+    answer = ask(solver, formulation.program, left, presolve=presolve, has_start=start is not None)
+    if answer.is_infeasible and not floor:
+        text = "no schedule of the required retrainings fits beside every tenant's min_profile"
+        plan = without_plan(problem, Status.INFEASIBLE, engine, started_s)
+        return replace(plan, infeasibility=Infeasibility(None, RULE_RETRAINING, text))
+    return _best_plan(problem, engine, _Solved(tables, paths, formulation, answer, tuple(floor)), started_s)
+
+
+def _left(budget: Budget, spent_s: float) -> Budget:
+    if budget.time_limit_s is None:
+        return budget
+    return replace(budget, time_limit_s=max(0.01, budget.time_limit_s - spent_s))
+
+
+def _best_plan(problem: Problem, engine: str, solved: _Solved, started_s: float) -> MigPlan:
+    """The better of the solver's plan and the floor, with the lower of both bounds."""
+    answer = solved.answer
+    own = _solver_candidates(problem, solved) if answer.has_solution else []
+    best = best_candidate([*own, *solved.floor])
+    bound = relaxed_bound(problem, solved.tables)
+    if answer.bound is not None:
+        bound = min(bound, -answer.bound / solved.formulation.scale)
+    work = (("variables", len(solved.formulation.program.variables())), ("nodes", answer.n_nodes))
+    if best is None:
+        return replace(without_plan(problem, Status.TIMEOUT, engine, started_s, bound), work=work)
+    certified = _certified_bound(best[0], bound, solved)
+    return with_plan(problem, best, certified, engine, started_s, work)
+
+
+def _certified_bound(value: float, bound: float, solved: _Solved) -> float:
+    """The bound that goes with a plan worth ``value``: never below it, and equal to it where that is proven."""
+    tolerance = PROOF_TOLERANCE * max(abs(bound), 1.0 / solved.formulation.scale)
+    if bound < value - tolerance:
+        # The solver contradicts a plan that was checked: its bound is worth nothing.
+        return max(value, relaxed_bound(solved.paths.problem, solved.tables))
+    if bound < value or (solved.answer.is_proven and bound <= value + tolerance):
+        return value
+    return bound
+
+
+def _solver_candidates(problem: Problem, solved: _Solved) -> list[Candidate]:
+    """The solver's decisions; where they are not proven best, also the best path beside their retrainings."""
+    decisions = solved.formulation.decisions()
+    found: list[Candidate] = []
+    if broken_rule(problem, decisions) is None:
+        found.append((value_of(problem, solved.tables, decisions), decisions))
+    if not found or not solved.answer.is_proven:
+        path = solved.paths.best(tuple(decision.retraining for decision in decisions))
+        if path is not None and broken_rule(problem, path[1]) is None:
+            found.append((value_of(problem, solved.tables, path[1]), path[1]))
+    return found

@@ -1,0 +1,82 @@
+"""``paper``: what ``static`` searches: every joint state, held from the first step to the last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from executor.mig import Multiset
+from planner.counts import feasible_multisets, joint_states, multiset_of, tenant_multisets
+from planner.engines.fixed import Fixed, FixedLayouts, Room
+from planner.engines.placed_schedule import Training
+from planner.engines.schedule import RetrainingChoice, TenantDecision, choices_of, initial_multisets
+from planner.problem import FloatArray, GainTable, Problem
+
+
+def paper_layouts(problem: Problem, tables: Sequence[GainTable]) -> FixedLayouts[str]:
+    """The joint states in their order; a retraining occupies a profile wherever counts leave it."""
+    states = joint_states(problem)
+    own = [np.array(tenant_multisets(problem, tenant), dtype=np.int64) for tenant in problem.tenants]
+    totals = sum(counts[states[:, m]] for m, counts in enumerate(own)) if len(states) else np.zeros((0, 1))
+    distinct, room = np.unique(totals, axis=0, return_inverse=True)
+    return FixedLayouts(
+        n_steps=problem.n_steps,
+        borders=(0,),
+        choices=tuple(_choices(problem, m) for m in range(len(problem.tenants))),
+        by_end=tuple(_by_end(problem, m, table) for m, table in enumerate(tables)),
+        holdings=states,
+        room=room.reshape(-1),
+        rooms=tuple(_room(problem, tuple(map(int, total))) for total in distinct),
+    )
+
+
+def decisions_of_fixed(problem: Problem, layouts: FixedLayouts[str], found: Fixed[str]) -> tuple[TenantDecision, ...]:
+    """The layout and its retrainings as decisions."""
+    by_tenant = {training.tenant: training for training, _ in found.occupied}
+    return tuple(
+        TenantDecision(
+            (tenant_multisets(problem, tenant)[layouts.holdings[found.layout, m]],) * problem.n_steps,
+            None if m not in by_tenant else _choice(problem, by_tenant[m]),
+        )
+        for m, tenant in enumerate(problem.tenants)
+    )
+
+
+def _choice(problem: Problem, training: Training) -> RetrainingChoice:
+    profile = problem.profile_names.index(training.profile)
+    return RetrainingChoice(training.level - 1, profile, training.start_step, training.end_step)
+
+
+def _choices(problem: Problem, m: int) -> tuple[Training | None, ...]:
+    tenant = problem.tenants[m]
+    found = [
+        Training(m, choice.option_index + 1, problem.profile_names[choice.profile_index], 0, choice.end_step)
+        for choice in choices_of(problem, tenant)
+    ]
+    return (*found,) if tenant.must_retrain else (None, *found)
+
+
+def _by_end(problem: Problem, m: int, table: GainTable) -> FloatArray:
+    """See :class:`FixedLayouts`; the change from the initial state in step 0 is paid here."""
+    multisets = tenant_multisets(problem, problem.tenants[m])
+    columns = [table.column[multiset] for multiset in multisets]
+    steady = table.steady[:, :, columns]
+    earned = np.concatenate([np.zeros_like(steady[:, :1]), np.cumsum(steady, axis=1)], axis=1)
+    values = earned[:1] + earned[:, -1:] - earned
+    initial = initial_multisets(problem)[m]
+    if initial is not None:
+        assert table.changed is not None
+        is_new = np.array([multiset != initial for multiset in multisets])
+        values += np.where(is_new, table.changed[0, 0, columns] - steady[0, 0], 0.0)
+    return np.ascontiguousarray(np.moveaxis(values, 1, 2))
+
+
+def _room(problem: Problem, total: Multiset) -> Room[str]:
+    feasible = frozenset(feasible_multisets(problem.gpu, problem.profile_names))
+
+    def fits(_: int, profiles: tuple[str, ...]) -> bool:
+        beside = multiset_of(problem, profiles)
+        return tuple(map(sum, zip(total, beside, strict=True))) in feasible
+
+    return Room({name: (name,) for name in problem.profile_names if fits(0, (name,))}, fits)

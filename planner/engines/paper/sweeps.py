@@ -1,0 +1,360 @@
+"""Compiled sweeps that lower the bound of ``exact_status``: paths and schedules are made to agree, step by step.
+
+A path goes over (step, status of every tenant, joint state). A tenant that may retrain waits, runs on a
+profile, or is done at a level; a run may take any number of steps, and what durations cost is in the prices
+of statuses. Symbols as in ``sweep_arrays``.
+
+*Sweeps.* For every step and actor, the best path and the best schedule are known for each status that the actor
+may have there. Where they differ, a share of the difference is moved from one to the other; neither's
+best can rise by more than the other's falls, so no sweep raises the bound. Going forth, the paths
+up to a step have just been made anew and those after it are from the way back before; and the other
+way round. What cannot be part of a better plan than the known one is left out on the way: vectors in a step, and
+schedules.
+
+*Steps.* What differs from vector to vector of a block is worked on side by side, a row at a time, which the
+compiler turns into vector instructions. Whoever changes in a step, the best of the groups of a subset of tenants
+comes from those of the subset without its highest tenant; and from there on to the states again, from the larger
+subset to the smaller, losses taken off on one of the two ways: a state's best over all subsets in about as many
+rows as there are groups.
+
+All that is compiled together stands in this one file: what is kept on disk is renewed when the file changes.
+
+Source: sequential reweighted message passing (Kolmogorov, "Convergent tree-reweighted message passing for
+energy minimization", 2006) with two trees: the chain of steps, and each actor's choice of a schedule.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.engines.arrays import Floats, compiled
+from planner.engines.paper.sweep_arrays import Blocks, Int64s, Schedules, Sweep
+
+Bools = NDArray[np.bool_]
+
+
+@compiled
+def _scratch_of(blocks: Blocks) -> tuple[Floats, Floats, Floats]:
+    """Scratch for the steps: values, a block's groups by subset, and losses."""
+    n_states = n_most = 0
+    for block in range(len(blocks.members) - 1):
+        n_states = max(n_states, blocks.n_groups[block, 0])
+        n_most = max(n_most, blocks.members[block + 1] - blocks.members[block])
+    _, n_tenants, _, n_held = blocks.lost.shape
+    return (
+        np.empty(blocks.earned.shape[1]),
+        np.empty((blocks.n_groups.shape[1], n_states, n_most)),
+        np.empty((n_tenants, n_held, n_most)),
+    )
+
+
+@compiled
+def _losses(blocks: Blocks, s: int, live: Int64s, out: Floats) -> None:
+    """What a change costs in step s by tenant, what it holds then, and place among ``live``, ``(M, n_held, ≥ n)``."""
+    lost, levels = blocks.lost[s], blocks.levels
+    for m in range(lost.shape[0]):
+        for h in range(lost.shape[2]):
+            for i in range(len(live)):
+                out[m, h, i] = lost[m, levels[m, live[i]], h]
+
+
+@compiled
+def _highest(subset: int) -> int:
+    """The highest tenant of a subset."""
+    top = 0
+    while subset >> (top + 1):
+        top += 1
+    return top
+
+
+@compiled
+def _raise(best: Floats, c: int, to: int, other: int, source: int, n: int) -> None:
+    for i in range(n):
+        best[c, to, i] = max(best[c, to, i], best[other, source, i])
+
+
+@compiled
+def _raise_less(best: Floats, c: int, to: int, other: int, source: int, n: int, less: Floats) -> None:
+    for i in range(n):
+        best[c, to, i] = max(best[c, to, i], best[other, source, i] - less[i])
+
+
+@compiled
+def _change(blocks: Blocks, block: int, n: int, losses: Floats, is_back: bool, best: Floats) -> None:
+    """In ``best[0]``, ``(states, ≥ n)``: from what is held to what is held once anybody has changed; or back."""
+    raised, owned, bounds = blocks.raised, blocks.owned, blocks.raised_bounds[block]
+    n_groups, n_subsets = blocks.n_groups[block], blocks.n_groups.shape[1]
+    for c in range(1, n_subsets):
+        top = _highest(c)
+        below = c ^ (1 << top)
+        for g in range(n_groups[c]):
+            for i in range(n):
+                best[c, g, i] = -np.inf
+        for g in range(n_groups[below]):
+            at = bounds[c] + g
+            if is_back:
+                _raise_less(best, c, raised[at], below, g, n, losses[top, owned[at]])
+            else:
+                _raise(best, c, raised[at], below, g, n)
+    for c in range(n_subsets - 1, 0, -1):
+        top = _highest(c)
+        below = c ^ (1 << top)
+        for g in range(n_groups[below]):
+            at = bounds[c] + g
+            if is_back:
+                _raise(best, below, g, c, raised[at], n)
+            else:
+                _raise_less(best, below, g, c, raised[at], n, losses[top, owned[at]])
+
+
+@compiled
+def _all_changed(
+    blocks: Blocks, s: int, is_live: Bools, is_back: bool, values: Floats, best: Floats, losses: Floats
+) -> None:
+    """``_change`` in step s for all vectors that are live; ``values`` of the others are −inf and stay so."""
+    for block in range(len(blocks.members) - 1):
+        first = blocks.members[block]
+        n = blocks.members[block + 1] - first
+        live = np.flatnonzero(is_live[first : first + n])
+        if not len(live):
+            continue
+        _losses(blocks, s, live + first, losses)
+        for j in range(blocks.n_groups[block, 0]):
+            at = blocks.entries[block] + j * n
+            for i in range(len(live)):
+                best[0, j, i] = values[at + live[i]]
+        _change(blocks, block, len(live), losses, is_back, best)
+        for j in range(blocks.n_groups[block, 0]):
+            at = blocks.entries[block] + j * n
+            for i in range(len(live)):
+                values[at + live[i]] = best[0, j, i]
+
+
+@compiled
+def _pay(blocks: Blocks, prices: Floats, values: Floats) -> None:
+    """Take each vector's price, ``(Σ,)``, off its entries."""
+    for block in range(len(blocks.members) - 1):
+        first, begin = blocks.members[block], blocks.entries[block]
+        n = blocks.members[block + 1] - first
+        for j in range(blocks.n_groups[block, 0]):
+            for i in range(n):
+                values[begin + j * n + i] -= prices[first + i]
+
+
+@compiled
+def _step(
+    blocks: Blocks, s: int, prices: Floats, before: Floats, scratch: tuple[Floats, Floats, Floats], out: Floats
+) -> None:
+    """The values of step s, its prices paid, from those of the step before; −inf where nothing leads.
+
+    ``prices`` are those of the steps from s − 1 on, ``(≥ 2, Σ)``; ∞ where a vector is not possible.
+    """
+    earned, best, losses = scratch
+    ends, starts, end_entries, start_entries = blocks.ends, blocks.starts, blocks.end_entries, blocks.start_entries
+    is_live, is_possible = np.isfinite(prices[0]), np.isfinite(prices[1])
+    earned[:] = before
+    for e in range(len(ends)):
+        if is_live[ends[e, 1]]:
+            is_live[ends[e, 0]] = True
+            for i in range(blocks.end_bounds[e], blocks.end_bounds[e + 1]):
+                to, source = end_entries[i]
+                earned[to] = max(earned[to], earned[source])
+    _all_changed(blocks, s, is_live, False, earned, best, losses)
+    earned += blocks.earned[s]
+    out[:] = earned
+    # Starting changes no level, so that what is earned on the way does not depend on who starts.
+    for e in range(len(starts)):
+        if is_possible[starts[e, 0]] and is_live[starts[e, 1]]:
+            for i in range(blocks.start_bounds[e], blocks.start_bounds[e + 1]):
+                to, source = start_entries[i]
+                out[to] = max(out[to], earned[source])
+    _pay(blocks, prices[1], out)
+
+
+@compiled
+def _step_back(
+    blocks: Blocks, s: int, prices: Floats, after: Floats, scratch: tuple[Floats, Floats, Floats], out: Floats
+) -> None:
+    """The best of the steps from s on by what is held in the step before, from ``after``, that of the steps after s.
+
+    ``prices`` as in ``step``; −inf where nothing leads on.
+    """
+    earned, best, losses = scratch
+    ends, starts, end_entries, start_entries = blocks.ends, blocks.starts, blocks.end_entries, blocks.start_entries
+    is_possible = np.isfinite(prices[1])
+    is_live = is_possible.copy()  # what leads to a possible one joins them
+    earned[:] = after
+    earned += blocks.earned[s]
+    _pay(blocks, prices[1], earned)
+    out[:] = earned
+    for e in range(len(starts)):
+        if is_possible[starts[e, 0]]:
+            is_live[starts[e, 1]] = True
+            for i in range(blocks.start_bounds[e], blocks.start_bounds[e + 1]):
+                to, source = start_entries[i]
+                out[source] = max(out[source], earned[to])
+    _all_changed(blocks, s, is_live, True, out, best, losses)
+    for e in range(len(ends) - 1, -1, -1):
+        if is_live[ends[e, 0]]:
+            is_live[ends[e, 1]] = True
+            for i in range(blocks.end_bounds[e], blocks.end_bounds[e + 1]):
+                to, source = end_entries[i]
+                out[source] = max(out[source], out[to])
+
+
+@compiled
+def _vector_tops(blocks: Blocks, forth: Floats, back: Floats, out: Floats) -> None:
+    """The best path through each vector, ``(Σ,)``."""
+    out[:] = -np.inf
+    for block in range(len(blocks.members) - 1):
+        first = blocks.members[block]
+        n = blocks.members[block + 1] - first
+        for j in range(blocks.n_groups[block, 0]):
+            at = blocks.entries[block] + j * n
+            for i in range(n):
+                out[first + i] = max(out[first + i], forth[at + i] + back[at + i])
+
+
+@compiled
+def _schedule_tops(schedules: Schedules, a: int, s: int, out: Floats) -> None:
+    """The best schedule of an actor by its status in step s, ``(X,)``."""
+    waiting = len(out) - 1
+    out[:] = -np.inf
+    out[waiting] = schedules.idle[a]
+    for way in range(schedules.bounds[a], schedules.bounds[a + 1]):
+        worth, (first, ended, begun, last) = schedules.worth[way], _parts(schedules, way, s)
+        for start in range(first, ended):
+            out[schedules.done[way]] = max(out[schedules.done[way]], worth[start])
+        for start in range(ended, begun):
+            out[schedules.running[way]] = max(out[schedules.running[way]], worth[start])
+        for start in range(begun, last):
+            out[waiting] = max(out[waiting], worth[start])
+
+
+@compiled
+def _parts(schedules: Schedules, way: int, s: int) -> tuple[int, int, int, int]:
+    """Borders between the starts of a way that have ended by step s, run in it, and are to come."""
+    first, last = schedules.left[way]
+    ended = min(max(first, s - schedules.duration[way] + 1), last)
+    return first, ended, min(max(ended, s + 1), last), last
+
+
+@compiled
+def _pay_schedules(schedules: Schedules, a: int, s: int, more: Floats) -> None:
+    """Pay the schedules of an actor more for their status in step s, ``(X,)``."""
+    schedules.idle[a] += more[-1]
+    for way in range(schedules.bounds[a], schedules.bounds[a + 1]):
+        worth, (first, ended, begun, last) = schedules.worth[way], _parts(schedules, way, s)
+        worth[first:ended] += more[schedules.done[way]]
+        worth[ended:begun] += more[schedules.running[way]]
+        worth[begun:last] += more[-1]
+
+
+@compiled
+def _agree(sweep: Sweep, s: int, share: float, tops: Floats, more: Floats) -> None:
+    """Move a share of what paths and schedules differ by in step s.
+
+    What is in ``tops``, the best path through each vector, is lowered by what they pay more: ``more``, ``(Σ,)``.
+    """
+    columns, n_statuses = sweep.columns, sweep.n_statuses
+    n_actors, n_vectors = columns.shape
+    by_path, by_schedule = np.empty(n_statuses), np.empty(n_statuses)
+    charged, granted = np.zeros(n_statuses), np.zeros(n_statuses)
+    more[:] = 0.0
+    for turn in range(n_actors):
+        # Who comes first gets most of what there is to move.
+        a = turn if s % 2 else n_actors - 1 - turn
+        by_path[:] = -np.inf
+        for i in range(n_vectors):
+            by_path[columns[a, i]] = max(by_path[columns[a, i]], tops[i])
+        _schedule_tops(sweep.schedules, a, s, by_schedule)
+        for x in range(n_statuses):
+            charged[x] = granted[x] = 0.0
+            if by_path[x] == -np.inf:
+                granted[x] = -np.inf
+            elif by_schedule[x] == -np.inf:
+                charged[x] = np.inf
+            else:
+                charged[x] = granted[x] = share * (by_path[x] - by_schedule[x])
+        _pay_schedules(sweep.schedules, a, s, granted)
+        for i in range(n_vectors):
+            if tops[i] > -np.inf:
+                more[i] += charged[columns[a, i]]
+                tops[i] -= charged[columns[a, i]]
+
+
+@compiled
+def _leave_out(sweep: Sweep, s: int, floor: float, tops: Floats, more: Floats) -> None:
+    """Leave out what is below ``floor`` at best: vectors in step s, by an infinite price, and schedules."""
+    schedules, columns = sweep.schedules, sweep.columns
+    n_actors, n_vectors = columns.shape
+    by_schedule = np.empty((n_actors, sweep.n_statuses))
+    total = tops.max()
+    for a in range(n_actors):
+        _schedule_tops(schedules, a, s, by_schedule[a])
+        total += by_schedule[a].max()
+    for i in range(n_vectors):
+        bound = tops[i]
+        for a in range(n_actors):
+            bound += by_schedule[a, columns[a, i]]
+        if bound < floor:
+            more[i] = np.inf
+    for a in range(n_actors):
+        least = floor - (total - by_schedule[a].max())
+        if schedules.idle[a] < least:
+            schedules.idle[a] = -np.inf
+        for way in range(schedules.bounds[a], schedules.bounds[a + 1]):
+            _leave_out_starts(schedules.worth[way], schedules.left[way], least)
+
+
+@compiled
+def _leave_out_starts(worth: Floats, left: Int64s, least: float) -> None:
+    for start in range(left[0], left[1]):
+        if worth[start] < least:
+            worth[start] = -np.inf
+    while left[0] < left[1] and worth[left[0]] == -np.inf:
+        left[0] += 1
+    while left[0] < left[1] and worth[left[1] - 1] == -np.inf:
+        left[1] -= 1
+
+
+@compiled
+def _visit(sweep: Sweep, s: int, share: float, floor: float, tops: Floats, more: Floats) -> None:
+    blocks = sweep.blocks
+    _vector_tops(blocks, sweep.forth[s], sweep.back[s], tops)
+    if tops.max() == -np.inf:
+        return
+    _agree(sweep, s, share, tops, more)
+    _leave_out(sweep, s, floor, tops, more)
+    sweep.prices[s] += more
+    _pay(blocks, more, sweep.forth[s])
+
+
+@compiled
+def sweep_forth(sweep: Sweep, share: float, floor: float) -> None:
+    """From the first step to the last."""
+    blocks, prices, forth = sweep.blocks, sweep.prices, sweep.forth
+    scratch = _scratch_of(blocks)
+    tops, more = np.empty(prices.shape[1]), np.empty(prices.shape[1])
+    for s in range(len(prices)):
+        if s == 0:
+            forth[0] = blocks.opening
+            _pay(blocks, prices[0], forth[0])
+        else:
+            _step(blocks, s, prices[s - 1 :], forth[s - 1], scratch, forth[s])
+        _visit(sweep, s, share, floor, tops, more)
+
+
+@compiled
+def sweep_back(sweep: Sweep, share: float, floor: float) -> float:
+    """From the last step to the first, after ``sweep_forth``; what the best path earns net of prices then."""
+    blocks, prices, back = sweep.blocks, sweep.prices, sweep.back
+    scratch = _scratch_of(blocks)
+    tops, more = np.empty(prices.shape[1]), np.empty(prices.shape[1])
+    back[-1] = 0.0
+    for s in range(len(prices) - 1, -1, -1):
+        if s + 1 < len(prices):
+            _step_back(blocks, s + 1, prices[s:], back[s + 1], scratch, back[s])
+        _visit(sweep, s, share, floor, tops, more)
+    return float((sweep.forth[0] + back[0]).max())

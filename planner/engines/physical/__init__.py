@@ -1,0 +1,1 @@
+"""Engines of the ``physical`` cost model."""

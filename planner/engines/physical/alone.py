@@ -1,0 +1,150 @@
+"""``physical``: one tenant alone, paying for every instance that it holds (``prices``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from executor.mig import Multiset
+from planner.counts import large_enough_profiles, serving_multisets
+from planner.engines.arrays import Floats
+from planner.engines.physical.alone_kernel import best_alone_placed, traced
+from planner.engines.placed_schedule import Terms, Training
+
+_NONE = -1
+
+
+@dataclass(eq=False)
+class PhysicalAlone:
+    """One tenant's nodes, multisets that it may hold or be served by, and what they earn.
+
+    Attributes:
+        used: From the last call: instances held by profile, ``(n_steps, n_profiles)``.
+        choice: From the last call: its retraining; ``None`` too for one in progress.
+        ways: Its retrainings from step 0; that in progress instead where there is one.
+        worths: From the last call: the net value of each way by start, as of ``ways``.
+        unchanged: From the last call: the net value without any retraining.
+    """
+
+    terms: Terms
+    tenant: int
+    used: Floats = field(init=False)
+    choice: Training | None = field(init=False, default=None)
+    ways: tuple[Training, ...] = field(init=False)
+    worths: list[Floats] = field(init=False, default_factory=list)
+    unchanged: float = field(init=False, default=-np.inf)
+
+    def __post_init__(self) -> None:
+        terms, problem = self.terms, self.terms.problem
+        self._multisets = sorted(serving_multisets(problem, problem.tenants[self.tenant]), key=sum)
+        table = terms.gains[self.tenant]
+        columns = [table.column[multiset] for multiset in self._multisets]
+        self._earned = np.ascontiguousarray(terms.earned_by_level[self.tenant][:, :, columns])
+        self._counts = np.array(self._multisets, dtype=np.float64)
+        self._removal = _removal(self._multisets)
+        enough = {profile.name for profile in large_enough_profiles(problem, problem.tenants[self.tenant])}
+        large = np.array([name in enough for name in problem.profile_names])
+        self._is_held: NDArray[np.bool_] = np.asarray((self._counts[:, large] > 0).any(axis=1))
+        self._fixed_earned = self._initial_earned()
+        running = tuple(training for training, _ in terms.running if training.tenant == self.tenant)
+        self._is_running = bool(running)
+        self.ways = running or tuple(way for way in terms.choices[self.tenant] if way is not None)
+        self._is_optional = not running and None in terms.choices[self.tenant]
+        shape = (len(self._earned), terms.n_steps + 1)
+        ends = [[way.n_steps for way in self.ways if way.level == level] for level in range(1, shape[0])]
+        self._earliest = np.array([terms.n_steps, *(min(own, default=shape[1]) for own in ends)], dtype=np.int64)
+        self.used = np.zeros((terms.n_steps, len(problem.profile_names)))
+        self._switched = np.zeros(shape)
+        self._switched_by: NDArray[np.int64] = np.zeros((*shape, 3), dtype=np.int64)
+        self._courses: NDArray[np.int32] = np.zeros((1 + shape[0], shape[1], len(self._multisets)), dtype=np.int32)
+
+    def best(self, prices: Floats) -> float:
+        """The most that it earns net of prices, ``(n_steps, n_profiles)``; −inf if its retraining has no time."""
+        terms = self.terms
+        cost = prices @ self._counts.T
+        paid = np.concatenate([np.zeros((1, cost.shape[1])), np.cumsum(cost, axis=0)])
+        initial = _NONE if terms.is_free else self._initial_node
+        fixed = self._fixed_earned
+        if initial != _NONE:
+            fixed = fixed - paid[: terms.first_step + 1, initial]
+        best_alone_placed(
+            self._removal,
+            self._is_held,
+            self._earned,
+            paid,
+            terms.first_step,
+            int(terms.warm_steps[self.tenant]),
+            terms.epoch_steps,
+            initial,
+            np.ascontiguousarray(fixed),
+            self._earliest,
+            self._switched,
+            self._switched_by,
+            self._courses,
+        )
+        return self._chosen(prices)
+
+    def _chosen(self, prices: Floats) -> float:
+        """Take the best way and start; what it holds is left in ``used``."""
+        terms = self.terms
+        paid = np.concatenate([np.zeros((1, prices.shape[1])), np.cumsum(prices, axis=0)])
+        self.unchanged = float(self._switched[0, terms.n_steps]) if self._is_optional else -np.inf
+        total, taken = self.unchanged, None
+        self.worths = []
+        for way in self.ways:
+            profile = terms.problem.profile_names.index(way.profile)
+            start = np.arange(1 if self._is_running else terms.n_steps - way.n_steps + 1)
+            end = start + way.n_steps
+            worth = self._switched[way.level, end] - (paid[end, profile] - paid[start, profile])
+            self.worths.append(worth)
+            best = int(worth.argmax())
+            if worth[best] > total:
+                total, taken = float(worth[best]), way.at(best)
+        self.choice = None if self._is_running else taken
+        self._use(taken)
+        return total
+
+    def _use(self, taken: Training | None) -> None:
+        terms = self.terms
+        self.used[:] = 0.0
+        level, switch = (taken.level, taken.end_step) if taken is not None else (0, terms.n_steps)
+        if taken is not None:
+            profile = terms.problem.profile_names.index(taken.profile)
+            self.used[taken.start_step : taken.end_step, profile] += 1.0
+        by = self._switched_by[level, switch]
+        traced(by, level, terms.first_step, terms.epoch_steps, self._courses, self._counts, self.used)
+
+    @property
+    def _initial_node(self) -> int:
+        name = self.terms.problem.tenant_names[self.tenant]
+        held = [item.placement.profile.name for item in self.terms.state.held if item.tenant == name]
+        return self._multisets.index(tuple(held.count(profile) for profile in self.terms.problem.profile_names))
+
+    def _initial_earned(self) -> Floats:
+        """What the initial held set earns, as it warms, before each step by level, ``(n_levels, first_step + 1)``."""
+        terms, problem = self.terms, self.terms.problem
+        name, table = problem.tenant_names[self.tenant], terms.gains[self.tenant]
+        out = np.zeros((len(self._earned), terms.first_step + 1))
+        for step in range(terms.first_step):
+            serving = [
+                item.placement.profile.name
+                for item in terms.state.held
+                if item.tenant == name and item.serve_step <= step
+            ]
+            column = table.column[tuple(serving.count(profile) for profile in problem.profile_names)]
+            out[:, step + 1] = out[:, step] + table.steady[:, step, column]
+        return out
+
+
+def _removal(multisets: Sequence[Multiset]) -> NDArray[np.int32]:
+    """Each multiset without one of its instances; −1 fills the row's end."""
+    number = {multiset: index for index, multiset in enumerate(multisets)}
+    rows = [
+        [number[(*multiset[:p], count - 1, *multiset[p + 1 :])] for p, count in enumerate(multiset) if count]
+        for multiset in multisets
+    ]
+    width = max(1, *map(len, rows))
+    return np.array([row + [-1] * (width - len(row)) for row in rows], dtype=np.int32)

@@ -1,0 +1,206 @@
+"""The compiled longest path over (step, held set) for one schedule of retrainings.
+
+Symbols, for a node H (a held set) and a core C (a subset, any node):
+
+=======  ==================================================================================
+G[t][H]  best goodput over [0, t) with H held in step t − 1 and free to change at t
+F[t][H]  best goodput over [0, min(t + Ω, n)) with an epoch into H at t
+M[t][C]  max of G[t][H′] over H′ ⊇ C: by taking one instance away at a time, largest first
+S[t][H]  max over C ⊆ H of M[t][C] + what C earns over [t, t + Ω_m) of each tenant m: the same
+         way back, smallest first
+=======  ==================================================================================
+
+F[t][H] = S[t][H] + Σ_m what H_m earns over [t + Ω_m, t + Ω). The core of the best pair need not be
+H′ ∩ H in the maxima: a smaller one earns no more, because gains never fall for a superset.
+An epoch costs O(nodes · instances a node) this way instead of nodes².
+
+All of it is one function with one signature, compiled once and kept on disk (``cache=True``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+_Function = TypeVar("_Function", bound=Callable[..., object])
+
+
+def _compiled(function: _Function) -> _Function:
+    # numba has no types: this is the one place where that shows.
+    return cast("_Function", numba.njit(cache=True, nogil=True)(function))
+
+
+@_compiled
+def longest_path(  # noqa: C901, PLR0912, PLR0915, PLR0917 (one compiled loop; a call inside is a further signature)
+    removal: NDArray[np.int32],
+    column: NDArray[np.int32],
+    is_held: NDArray[np.bool_],
+    lists: NDArray[np.int32],
+    list_bounds: NDArray[np.int64],
+    hold_list: NDArray[np.int64],
+    epoch_list: NDArray[np.int64],
+    epoch_row: NDArray[np.int64],
+    earned: NDArray[np.float64],
+    warm_steps: NDArray[np.int64],
+    epoch_steps: int,
+    first_step: int,
+    initial_node: int,
+    initial_value: float,
+    came_from: NDArray[np.int32],
+    by_epoch: NDArray[np.bool_],
+    best_by_step: NDArray[np.float64],
+) -> tuple[float, int, int]:
+    """The best goodput of the window, its last node, and its last epoch if that reaches beyond the window (else −1).
+
+    Args:
+        removal: ``(n_nodes, most)``, see :class:`planner.engines.physical.nodes.Graph`; indices grow with size.
+        column: ``(n_tenants, n_nodes)``.
+        is_held: ``(n_nodes,)``.
+        lists: Node lists one after the other, each ascending and closed under subsets.
+        list_bounds: List i is ``lists[list_bounds[i]:list_bounds[i + 1]]``; list 0 holds every node.
+        hold_list: Which list may be held in each step, ``(n_steps,)``.
+        epoch_list: Which list may be held over [t, t + Ω), ``(n_steps,)``.
+        epoch_row: Row of ``came_from`` of an epoch at t, −1 where none is allowed, ``(n_steps,)``.
+        earned: What each column earned in the steps before t, ``(n_tenants, n_steps + 1, n_columns)``.
+        warm_steps: Ω_m, ``(n_tenants,)``.
+        epoch_steps: Ω.
+        first_step: First step that is not fixed by the initial state.
+        initial_node: What is held before ``first_step``; −1 when the first held set is free.
+        initial_value: What it earned until then.
+        came_from: Out: H′ of an epoch's best predecessor, ``(n_epoch_rows, n_nodes)``; empty to save the work.
+        by_epoch: Out: whether G[t][H] was reached by an epoch at t − Ω, ``(n_steps + 1, n_nodes)`` or empty.
+        best_by_step: Out: max of G[t][H] over H, ``(n_steps + 1,)`` or empty.
+    """
+    n_nodes, most = removal.shape
+    n_tenants, n_steps = earned.shape[0], earned.shape[1] - 1
+    tracing = came_from.shape[0] > 0
+    free = np.full(n_nodes, -np.inf)
+    held_list = 0
+    if initial_node >= 0:
+        free[initial_node] = initial_value
+    else:
+        for k in range(list_bounds[hold_list[0]], list_bounds[hold_list[0] + 1]):
+            if is_held[lists[k]]:
+                free[lists[k]] = 0.0
+        held_list = hold_list[0]
+    above = np.empty(n_nodes)
+    above_at = np.zeros(n_nodes, np.int32)
+    below = np.empty(n_nodes)
+    below_at = np.zeros(n_nodes, np.int32)
+    moved = np.full((epoch_steps, n_nodes), -np.inf)
+    swap = np.empty(n_nodes)
+    step_gain = np.empty((n_tenants, earned.shape[2]))
+    core_gain = np.empty((n_tenants, earned.shape[2]))
+    rest_gain = np.empty((n_tenants, earned.shape[2]))
+    for t in range(first_step, n_steps):
+        slot = t % epoch_steps
+        if epoch_row[t] >= 0:
+            until = min(t + epoch_steps, n_steps)
+            for m in range(n_tenants):
+                warm = min(t + warm_steps[m], n_steps)
+                core_gain[m] = earned[m, warm] - earned[m, t]
+                rest_gain[m] = earned[m, until] - earned[m, warm]
+            # M: superset maximum, largest first. Only what could be held until now has a value.
+            above[:] = -np.inf
+            for k in range(list_bounds[held_list], list_bounds[held_list + 1]):
+                node = lists[k]
+                above[node] = free[node]
+                above_at[node] = node
+            for k in range(list_bounds[held_list + 1] - 1, list_bounds[held_list] - 1, -1):
+                node = lists[k]
+                value = above[node]
+                if value == -np.inf:
+                    continue
+                for i in range(most):
+                    part = removal[node, i]
+                    if part < 0:
+                        break
+                    if value > above[part]:
+                        above[part] = value
+                        above_at[part] = above_at[node]
+            # S: subset maximum, smallest first; then F.
+            for k in range(list_bounds[epoch_list[t]], list_bounds[epoch_list[t] + 1]):
+                node = lists[k]
+                best, best_at = above[node], above_at[node]
+                for m in range(n_tenants):
+                    best += core_gain[m, column[m, node]]
+                for i in range(most):
+                    part = removal[node, i]
+                    if part < 0:
+                        break
+                    if below[part] > best:
+                        best, best_at = below[part], below_at[part]
+                below[node] = best
+                below_at[node] = best_at
+                if is_held[node]:
+                    for m in range(n_tenants):
+                        best += rest_gain[m, column[m, node]]
+                    moved[slot, node] = best
+                    if tracing:
+                        came_from[epoch_row[t], node] = best_at
+        # G[t + 1]: hold on, or finish the warm-up of an epoch at t + 1 − Ω.
+        if hold_list[t] != held_list:
+            swap[:] = -np.inf
+            for k in range(list_bounds[hold_list[t]], list_bounds[hold_list[t] + 1]):
+                swap[lists[k]] = free[lists[k]]
+            free, swap = swap, free
+            held_list = hold_list[t]
+        for m in range(n_tenants):
+            step_gain[m] = earned[m, t + 1] - earned[m, t]
+        for k in range(list_bounds[held_list], list_bounds[held_list + 1]):
+            node = lists[k]
+            if is_held[node]:
+                value = free[node]
+                for m in range(n_tenants):
+                    value += step_gain[m, column[m, node]]
+                free[node] = value
+            else:
+                free[node] = -np.inf
+        source = t + 1 - epoch_steps
+        if source >= first_step and epoch_row[source] >= 0:
+            slot = source % epoch_steps
+            for k in range(list_bounds[epoch_list[source]], list_bounds[epoch_list[source] + 1]):
+                node = lists[k]
+                if is_held[node] and moved[slot, node] > free[node]:
+                    free[node] = moved[slot, node]
+                    if tracing:
+                        by_epoch[t + 1, node] = True
+        if best_by_step.size:
+            for k in range(list_bounds[held_list], list_bounds[held_list + 1]):
+                best_by_step[t + 1] = max(best_by_step[t + 1], free[lists[k]])
+    best_node, last_epoch = int(np.argmax(free)), -1
+    best_value = float(free[best_node])
+    for t in range(max(first_step, n_steps - epoch_steps + 1), n_steps):
+        if epoch_row[t] >= 0:
+            for k in range(list_bounds[epoch_list[t]], list_bounds[epoch_list[t] + 1]):
+                node = lists[k]
+                if is_held[node] and moved[t % epoch_steps, node] > best_value:
+                    best_value, best_node, last_epoch = float(moved[t % epoch_steps, node]), int(node), t
+    return best_value, best_node, last_epoch
+
+
+def load_kernel() -> None:
+    """Compile the kernel, or load it from disk; what a process that plans pays once."""
+    longest_path(
+        np.full((1, 1), -1, np.int32),
+        np.zeros((1, 1), np.int32),
+        np.ones(1, np.bool_),
+        np.zeros(1, np.int32),
+        np.arange(2, dtype=np.int64),
+        np.zeros(1, np.int64),
+        np.zeros(1, np.int64),
+        np.full(1, -1, np.int64),
+        np.zeros((1, 2, 1)),
+        np.ones(1, np.int64),
+        1,
+        0,
+        -1,
+        0.0,
+        np.zeros((0, 0), np.int32),
+        np.zeros((0, 0), np.bool_),
+        np.zeros(0),
+    )

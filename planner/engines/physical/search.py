@@ -1,0 +1,400 @@
+"""``physical``: the search over schedules of retrainings, by local moves and best bound first.
+
+Prices of instances (``physical_prices``) bound every plan and every schedule, whatever the number of
+tenants and steps. With at most two tenants that retrain, interval tables (``physical_bounds``) bound
+schedules too, and those left are valued best bound first, which proves the best plan.
+
+Schedules are valued on counts first, which is cheap and an upper bound, then on every placement of
+their retrainings. Work is counted, so that the same problem gives the same plan: one unit is a
+schedule valued on counts; on placements it takes as many as there are placed nodes to a counted one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice, permutations, product
+
+import numpy as np
+
+from executor.mig import Placement
+from planner.budget import Budget
+from planner.engines.effort import Meter
+from planner.engines.physical.bounds import MAX_STEPS, BoundedSchedules, Bounds
+from planner.engines.physical.greedy import PlacedSchedule, greedy_schedule, static_schedule
+from planner.engines.physical.moves import SHIFTS, inserted, promising, with_training
+from planner.engines.physical.nodes import CountedNodes, PlacedNodes, counted_nodes, placed_nodes
+from planner.engines.physical.path import Program
+from planner.engines.physical.prices import PhysicalPrices
+from planner.engines.placed_schedule import Schedule, Terms, Training
+from planner.engines.threads import N_THREADS
+from planner.problem import FloatArray
+
+MAX_BEST_FIRST = 2
+"""Tenants that retrain up to which every schedule is bounded and the search can prove its plan best."""
+
+TOLERANCE = 1e-12
+"""Relative; values this close are the same one summed in another order."""
+
+_MOVES = 12
+"""Schedules valued for one tenant's turn in the local search, best bound first."""
+
+_ORDERS = 24
+"""Orders in which the local search's first schedules are put together: all of them for four tenants."""
+
+_STARTS = 4
+"""Schedules from which the local search descends, best first."""
+
+_PRICE_ROUNDS, _MORE_PRICE_ROUNDS = 60, 150
+"""Rounds of the prices with at most two tenants that retrain, where more is proven otherwise, and with more."""
+
+_FAVOURED = 60
+"""Schedules met by the prices that are valued, the last first."""
+
+_FAVOURED_STARTS = 2
+"""How many of those the local search goes on from."""
+
+_WORTHWHILE = 1e-5
+"""Share by which the bound has to fall in so many rounds to go on."""
+
+_PLACES = 4
+"""Placements of a schedule that are tried before other schedules have their turn."""
+
+_LOCAL_SHARE = 0.5
+"""Share of the time that is left which the local search may take: the rest is for bounds."""
+
+_MOST_PLACES = 3_000
+"""Placements of one schedule that are listed: more than four tenants that retrain at once have."""
+
+_CHUNK = 16
+"""Schedules valued side by side."""
+
+_TO_PLACE = 30
+"""Schedules that the local search places, best first; one is usually enough."""
+
+
+@dataclass
+class Search:
+    """One search: the programs, what has been valued, and the best placed schedule so far.
+
+    Attributes:
+        terms: The problem.
+        budget: What may be spent.
+        begin_s: When the solve began, by ``time.perf_counter``.
+    """
+
+    terms: Terms
+    budget: Budget
+    begin_s: float = field(default_factory=time.perf_counter)
+    best: PlacedSchedule | None = field(default=None, init=False)
+    bound: float = field(default=np.inf, init=False)
+    is_exhausted: bool = field(default=False, init=False)
+    meter: Meter = field(init=False)
+    _valued: dict[Schedule, float] = field(default_factory=dict, init=False)
+    _n_beside: dict[Placement, int] = field(default_factory=dict, init=False)
+    _tried: dict[Schedule, set[tuple[Placement, ...]]] = field(default_factory=dict, init=False)
+    _share: dict[tuple[int, Placement], float] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.meter = Meter.of(self.budget, self.terms.n_steps, self.begin_s)
+
+    @cached_property
+    def nodes(self) -> PlacedNodes:
+        """The placed nodes."""
+        return placed_nodes(self.terms.problem, self.terms.gains)
+
+    @cached_property
+    def counted_nodes(self) -> CountedNodes:
+        """The counted nodes."""
+        return counted_nodes(self.terms.problem, self.nodes)
+
+    @cached_property
+    def initial_node(self) -> int:
+        """The placed node of the initial held set; −1 where there is none."""
+        names, held = self.terms.problem.tenant_names, self.terms.state.held
+        if self.terms.is_free:
+            return -1
+        return self.nodes.index((item.placement, names.index(item.tenant)) for item in held)
+
+    @cached_property
+    def placed(self) -> Program[Placement]:
+        """The program on placements."""
+        running = [placement for _, placement in self.terms.running]
+        return Program(self.terms, self.nodes.graph, self.nodes.compatible, running, self.initial_node)
+
+    @cached_property
+    def counted(self) -> Program[str]:
+        """The program on counts."""
+        nodes, running = self.counted_nodes, [training.profile for training, _ in self.terms.running]
+        initial = -1 if self.terms.is_free else int(nodes.from_placed[self.initial_node])
+        return Program(self.terms, nodes.graph, nodes.compatible, running, initial)
+
+    @cached_property
+    def prices(self) -> PhysicalPrices:
+        """The prices of instances."""
+        return PhysicalPrices(self.terms, self.meter.is_late)
+
+    def run(self, seeds: Iterable[Schedule] = (), known: Iterable[tuple[Schedule, tuple[Placement, ...]]] = ()) -> None:
+        """Search from ``seeds``; never ends worse than greedy or the ``known`` placed schedules."""
+        for schedule, places in known:
+            self._try(schedule, places)
+        floor = None if self._is_over else static_schedule(self.terms) or greedy_schedule(self.terms, self.placed)
+        if floor is not None:
+            self._try(floor.schedule, floor.places)
+        bounds = Bounds(self.terms, self.counted)
+        with self.meter.share(_LOCAL_SHARE):
+            self._local(bounds, tuple(seeds))
+        self.bound = bounds.relaxed()
+        if self._is_over:
+            return
+        if len(bounds.actors()) > MAX_BEST_FIRST or self.terms.n_steps > MAX_STEPS:
+            self._by_prices(bounds)
+        else:
+            with ThreadPoolExecutor(N_THREADS) as pool:
+                self._by_tables(bounds, pool)
+
+    def _by_prices(self, bounds: Bounds) -> None:
+        """Lower the bound by prices; the schedules that they favour are valued, and improved where they promise most.
+
+        Once where work is counted; while there is time, and something new comes of it, where time is.
+        """
+        movers = self._movers(bounds)
+        while not self._is_over:
+            before = self.prices.bound
+            met = self.prices.lower(self._aim, _MORE_PRICE_ROUNDS)
+            self.bound = min(self.bound, self.prices.bound)
+            new = [schedule for schedule in dict.fromkeys(reversed(met)) if schedule not in self._valued][:_FAVOURED]
+            for schedule in new:
+                if not self.meter.is_spent:
+                    self._value(schedule)
+            ranked = sorted((item for item in new if item in self._valued), key=self._value, reverse=True)
+            for schedule in ranked[:_FAVOURED_STARTS]:
+                self._descend(bounds, schedule, movers)
+            self._place_best()
+            self._shift_best()
+            is_stuck = not new and self.prices.bound > before * (1 - _WORTHWHILE)
+            if self.meter.deadline_s is None or is_stuck or self.bound <= self._good_enough:
+                return
+
+    def _by_tables(self, bounds: Bounds, pool: Executor) -> None:
+        """Bound every schedule, and value those whose bound is above the best plan."""
+        prices = pool.submit(self.prices.lower, self._aim, _PRICE_ROUNDS)
+        is_complete = bounds.tabulate(bounds.actors(), pool, self.meter.is_late)
+        prices.result()
+        self.bound = min(self.bound, self.prices.bound)
+        if is_complete and not self.meter.is_spent:
+            self._best_first(list(bounds.of_pair(bounds.actors())), pool)
+
+    def _best_first(self, ways: list[BoundedSchedules], pool: Executor) -> None:
+        slacks = self.prices.slacks()
+        priced = [self._priced(bounded, slacks) for bounded in ways]
+        kept = [np.flatnonzero(own > self._to_beat) for own in priced]
+        bounds = np.concatenate([own[index] for own, index in zip(priced, kept, strict=True)])
+        first = np.cumsum([0, *map(len, kept)])
+        order = np.argsort(-bounds, kind="stable")
+        waiting: list[Schedule] = []
+        highest, end = -np.inf, len(order)
+        for begin in range(0, len(order), _CHUNK):
+            chunk = order[begin : begin + _CHUNK]
+            self.bound = min(self.bound, max(float(bounds[chunk[0]]), highest))
+            if self.meter.is_spent:
+                return
+            if bounds[chunk[0]] <= self._good_enough:
+                end = begin
+                break
+            schedules = []
+            for number in chunk[bounds[chunk] > self._good_enough]:
+                way = int(np.searchsorted(first, number, side="right")) - 1
+                schedules.append(ways[way].schedule(int(kept[way][number - first[way]])))
+            self._value_all(schedules, pool)
+            # Most placements of one schedule are no better than those of the next: the proof can wait.
+            waiting += [schedule for schedule in schedules if not self._place(schedule, _PLACES)]
+            highest = max([highest, *map(self._value, waiting[-len(schedules) :])])
+        self._resolve(waiting, float(bounds[order[end]]) if end < len(order) else -np.inf)
+
+    def _resolve(self, waiting: list[Schedule], rest: float) -> None:
+        """Try all placements of the schedules whose counts are above the best plan; ``rest`` bounds all others."""
+        for schedule in sorted(waiting, key=self._value, reverse=True):
+            self.bound = min(self.bound, max(rest, self._value(schedule)))
+            if self.bound <= self._good_enough or self.meter.is_spent:
+                return
+            if not self._place(schedule):
+                return
+        self.bound, self.is_exhausted = rest, rest == -np.inf
+
+    def _priced(self, bounded: BoundedSchedules, slacks: list[dict[Training | None, FloatArray]]) -> FloatArray:
+        """The schedules' bounds, those by prices where they are lower."""
+        by_prices: FloatArray = np.full(len(bounded.bounds), self.prices.bound)
+        running = {training.tenant for training, _ in self.terms.running}
+        for tenant, way, starts in zip(bounded.tenants, bounded.trainings, bounded.starts, strict=False):
+            if tenant not in running:
+                by_prices = by_prices - slacks[tenant][way][starts if way is not None else 0]
+        return np.asarray(np.minimum(bounded.bounds, by_prices))
+
+    def _value_all(self, schedules: list[Schedule], pool: Executor) -> None:
+        new = [schedule for schedule in dict.fromkeys(schedules) if schedule not in self._valued]
+        for schedule, value in zip(new, pool.map(self._counted_value, new), strict=True):
+            self._note(schedule, value)
+
+    def _local(self, bounds: Bounds, seeds: tuple[Schedule, ...]) -> None:
+        movers = self._movers(bounds)
+        found = list(seeds)
+        for order in islice(permutations(movers), _ORDERS):
+            for way in self.terms.choices[order[0]] if order and not self._is_over else ():
+                found += inserted(self.terms, bounds, (), order, way)
+        found += [self.best.schedule] if self.best is not None else []
+        starts = sorted(dict.fromkeys(found), key=lambda schedule: -self._value(schedule))
+        for schedule in starts[:_STARTS]:
+            self._descend(bounds, schedule, movers)
+        self._place_best()
+        self._shift_best()
+
+    def _movers(self, bounds: Bounds) -> tuple[int, ...]:
+        return tuple(tenant for tenant in bounds.actors() if self.terms.choices[tenant] != (None,))
+
+    def _place_best(self) -> None:
+        """Value the best schedules on placements, until one is as good there."""
+        ranked = sorted(self._valued.items(), key=lambda pair: -pair[1])
+        for rank, (schedule, value) in enumerate(ranked[:_TO_PLACE]):
+            # The best one is placed whatever has been spent: without that the search was for nothing.
+            if value <= self._to_beat or (rank > 0 and self._is_over):
+                return
+            # Where there is no plan yet, any placement will do.
+            self._place(schedule, None if self.best is None else _PLACES)
+
+    def _descend(self, bounds: Bounds, schedule: Schedule, movers: tuple[int, ...]) -> None:
+        """Move one tenant's retraining at a time, then two, to the best of a few others until none improves."""
+        turns = [*((tenant,) for tenant in movers), *permutations(movers, 2)]
+        n_stuck, turn = 0, 0
+        while n_stuck < len(turns) and not self.meter.is_spent:
+            best = max(self._moved(bounds, schedule, turns[turn]), key=self._value, default=schedule)
+            if self._value(best) > _above(self._value(schedule)):
+                schedule, n_stuck, turn = best, 0, 0
+            else:
+                n_stuck, turn = n_stuck + 1, (turn + 1) % len(turns)
+
+    def _moved(self, bounds: Bounds, schedule: Schedule, tenants: tuple[int, ...]) -> list[Schedule]:
+        """The schedule with the retraining of one tenant elsewhere, or with two put in anew, the first one first."""
+        others = tuple(training for training in schedule if training.tenant not in tenants)
+        if len(tenants) == 1:
+            moves = promising(self.terms, bounds, schedule, tenants[0], self._value(schedule))
+            return [with_training(others, training) for training in moves[:_MOVES]]
+        ways = self.terms.choices[tenants[0]]
+        return [found for way in ways for found in inserted(self.terms, bounds, others, tenants, way)]
+
+    def _value(self, schedule: Schedule) -> float:
+        if schedule not in self._valued:
+            self._note(schedule, self._counted_value(schedule))
+        return self._valued[schedule]
+
+    def _counted_value(self, schedule: Schedule) -> float:
+        return self.counted.value(schedule, [training.profile for training in schedule])
+
+    def _note(self, schedule: Schedule, value: float) -> None:
+        self.meter.n_counted += 1
+        self.meter.spent += 1
+        self._valued[schedule] = value
+
+    def _place(self, schedule: Schedule, n_most: int | None = None) -> bool:
+        """Value the schedule on counts, then on placements until one is as good as the counts or none is left.
+
+        At most ``n_most`` placements in all; whether the schedule needs no further look.
+        """
+        most = self._value(schedule)
+        if most <= self._to_beat:
+            return True
+        tried = self._tried.setdefault(schedule, set())
+        for places in [places for places in self._ordered(schedule) if places not in tried]:
+            if n_most is not None and len(tried) >= n_most:
+                return False
+            tried.add(places)
+            value = self._try(schedule, places)
+            self._learn(schedule, places, value / most if most > 0 else 1.0)
+            if _above(value) >= most:
+                return True
+            if self._is_over:
+                return False
+        return True
+
+    def _ordered(self, schedule: Schedule) -> list[tuple[Placement, ...]]:
+        """Where the schedule's retrainings can sit, the most promising first; of very many, those met first."""
+        singles = ([(place,) for place in self.terms.placements(item)] for item in schedule)
+        by_training = [self._by_promise((item,), own) for item, own in zip(schedule, singles, strict=True)]
+        single = ([place for (place,) in places] for places in by_training)
+        fitting = (places for places in product(*single) if self.terms.can_stand(schedule, places))
+        return self._by_promise(schedule, list(islice(fitting, _MOST_PLACES)))
+
+    def _by_promise(self, schedule: Schedule, found: Sequence[tuple[Placement, ...]]) -> list[tuple[Placement, ...]]:
+        return sorted(found, key=lambda places: self._promise(schedule, places), reverse=True)
+
+    def _promise(self, schedule: Schedule, places: tuple[Placement, ...]) -> tuple[float, int]:
+        """What comes close to the counts elsewhere comes first, then what leaves the others most room."""
+        pairs = zip(schedule, places, strict=True)
+        shares = (self._share.get((training.tenant, place), 1.0) for training, place in pairs)
+        return sum(shares), sum(map(self._room_beside, places))
+
+    def _learn(self, schedule: Schedule, places: tuple[Placement, ...], share: float) -> None:
+        for training, place in zip(schedule, places, strict=True):
+            known = self._share.get((training.tenant, place), 0.0)
+            self._share[training.tenant, place] = max(known, share)
+
+    def _shift_best(self) -> None:
+        """Move the best plan's retrainings in time where they are, while that makes it better."""
+        is_better = True
+        while is_better and self.best is not None:
+            now, is_better = self.best, False
+            for index, shift in product(range(len(now.schedule)), SHIFTS):
+                start = now.schedule[index].start_step + shift
+                if not 0 <= start <= self.terms.n_steps - now.schedule[index].n_steps:
+                    continue
+                moved = (*now.schedule[:index], now.schedule[index].at(start), *now.schedule[index + 1 :])
+                if self.meter.is_spent:
+                    return
+                if self._value(moved) <= self._to_beat or not self.terms.can_stand(moved, now.places):
+                    continue
+                if now.places not in self._tried.setdefault(moved, set()):
+                    self._tried[moved].add(now.places)
+                    is_better |= self._try(moved, now.places) > now.value
+
+    def _room_beside(self, placement: Placement) -> int:
+        if placement not in self._n_beside:
+            self._n_beside[placement] = int(self.nodes.compatible([placement]).sum())
+        return self._n_beside[placement]
+
+    def _try(self, schedule: Schedule, places: tuple[Placement, ...]) -> float:
+        self.meter.n_placed += 1
+        self.meter.spent += -(-len(self.placed) // len(self.counted))
+        begin_s = time.perf_counter()
+        value = self.placed.value(schedule, places)
+        if self.meter.n_placed == 1:
+            # The best plan is traced at the end, which takes about twice as long as valuing it.
+            self.meter.keep(2 * (time.perf_counter() - begin_s))
+        if value > (-np.inf if self.best is None else self.best.value):
+            self.best = PlacedSchedule(value, schedule, places)
+        return value
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the budget is spent and there is a plan to return."""
+        return self.meter.is_spent and self.best is not None
+
+    @property
+    def _aim(self) -> float:
+        """What the bound is lowered towards."""
+        return 0.0 if self.best is None else self.best.value
+
+    @property
+    def _to_beat(self) -> float:
+        return -np.inf if self.best is None else _above(self.best.value)
+
+    @property
+    def _good_enough(self) -> float:
+        return -np.inf if self.best is None else _above(self.best.value, max(self.budget.rel_gap, TOLERANCE))
+
+
+def _above(value: float, share: float = TOLERANCE) -> float:
+    """A value that is higher by ``share`` of its size."""
+    return value + share * abs(value) if np.isfinite(value) else value

@@ -1,0 +1,1 @@
+"""Problem files and plan files, read strictly."""

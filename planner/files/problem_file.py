@@ -1,0 +1,220 @@
+"""Problems as files: the JSON or YAML format of ``migrator plan --problem FILE``.
+
+A file knows neither SLO nor latency, so a problem read from one has the simple gain table, min(a, C).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field
+
+from executor.catalogue import gpu_model
+from executor.errors import ExecutorError
+from executor.mig import GpuModel, Placement
+from planner.errors import ProblemError
+from planner.files.strict import Count, Number, StrictModel, Text, placement_of, read_document, validated
+from planner.initial import HeldInstance, InitialState, PaperState, PhysicalState, RunningRetraining
+from planner.problem import SHORT_OPTION, Problem, Reconfiguration, RetrainingOption, TenantTerms
+
+SCHEMA = 1
+"""The version of the format that this module reads and writes."""
+
+
+class _Accuracy(StrictModel):
+    before: Number
+    after: Number | None = None
+
+
+class _Option(StrictModel):
+    name: Text
+    time_s: dict[str, Number]
+    accuracy_after: Number
+
+
+class _Tenant(StrictModel):
+    name: Text
+    arrivals_rps: list[Number]
+    capability_rps: dict[str, Number]
+    accuracy: _Accuracy
+    overhead_s: Number
+    min_profile: Text
+    retraining_s: dict[str, Number] | None = None
+    retraining_options: list[_Option] | None = None
+    retraining_required: bool = Field(default=True, strict=True)
+    retraining_start_s: Number | None = None
+    weight: Number = 1.0
+
+
+class _File(StrictModel):
+    schema_: Count = Field(alias="schema")
+    gpu: Text
+    step_s: Number
+    n_steps: Count
+    reconfiguration: Text
+    tenants: list[_Tenant]
+    switch_s: Number | None = None
+    initial: dict[str, object] | None = None
+
+
+class _PhysicalInitial(StrictModel):
+    held: list[tuple[Text, Text, Count]] = Field(default_factory=list)
+    retrainings: list[tuple[Text, Text, Count]] = Field(default_factory=list)
+    next_epoch_step: Count = 0
+
+
+def read_problem(path: Path) -> Problem:
+    """The problem that the JSON or YAML file at ``path`` states.
+
+    Raises:
+        ProblemError: One line naming the file, the key, its value and what is allowed.
+    """
+    document = read_document(path, ProblemError)
+    return problem_of(document, str(path))
+
+
+def problem_of(document: dict[str, object], origin: str) -> Problem:
+    """The problem that a parsed document states; ``origin`` names it in messages.
+
+    Raises:
+        ProblemError: One line naming ``origin``, the key, its value and what is allowed.
+    """
+    content = validated(_File, document, origin, ProblemError)
+    try:
+        return _problem(content, origin)
+    except ProblemError as error:
+        raise ProblemError(str(error) if str(error).startswith(origin) else f"{origin}: {error}") from None
+
+
+def _problem(content: _File, origin: str) -> Problem:
+    if content.schema_ != SCHEMA:
+        raise ProblemError(f"schema is {content.schema_}; {SCHEMA} is the only one known")
+    models = [model.value for model in Reconfiguration]
+    if content.reconfiguration not in models:
+        raise ProblemError(f"reconfiguration is {content.reconfiguration!r}; {' or '.join(models)} is needed")
+    try:
+        gpu = gpu_model(content.gpu)
+    except ExecutorError as error:
+        raise ProblemError(f"gpu: {error}") from None
+    model = Reconfiguration(content.reconfiguration)
+    return Problem(
+        gpu=gpu,
+        step_s=content.step_s,
+        n_steps=content.n_steps,
+        reconfiguration=model,
+        tenants=tuple(_tenant(tenant, index) for index, tenant in enumerate(content.tenants)),
+        switch_s=content.switch_s,
+        initial=None if content.initial is None else _initial(content.initial, model, gpu, origin),
+    )
+
+
+def _tenant(content: _Tenant, index: int) -> TenantTerms:
+    return TenantTerms(
+        name=content.name,
+        arrivals_rps=np.array(content.arrivals_rps, dtype=np.float64),
+        capability_rps=content.capability_rps,
+        accuracy_before=content.accuracy.before,
+        overhead_s=content.overhead_s,
+        min_profile=content.min_profile,
+        options=_options(content, f"tenants[{index}]"),
+        retraining_required=content.retraining_required,
+        weight=content.weight,
+        retraining_start_s=content.retraining_start_s,
+    )
+
+
+def _options(content: _Tenant, where: str) -> tuple[RetrainingOption, ...]:
+    after = content.accuracy.after
+    if after is not None and not 0 <= after <= 1:
+        raise ProblemError(f"{where}.accuracy.after is {after}; a number from 0 to 1 is needed")
+    if content.retraining_options is not None:
+        if content.retraining_s is not None:
+            raise ProblemError(f"{where}: retraining_s and retraining_options are both given; one of them is allowed")
+        return tuple(RetrainingOption(o.name, o.time_s, o.accuracy_after) for o in content.retraining_options)
+    if not content.retraining_s:
+        return ()
+    if after is None:
+        raise ProblemError(f"{where}.accuracy.after is missing; it may be left out only with an empty retraining_s")
+    return (RetrainingOption(SHORT_OPTION, content.retraining_s, after),)
+
+
+def _initial(content: dict[str, object], model: Reconfiguration, gpu: GpuModel, origin: str) -> InitialState:
+    if model is Reconfiguration.PAPER:
+        return PaperState({name: _profile_names(name, value) for name, value in content.items()})
+    state = validated(_PhysicalInitial, content, origin, ProblemError, below="initial")
+    return PhysicalState(
+        held=tuple(HeldInstance(*item) for item in _placed(state.held, gpu, "initial.held")),
+        retrainings=tuple(RunningRetraining(*item) for item in _placed(state.retrainings, gpu, "initial.retrainings")),
+        next_epoch_step=state.next_epoch_step,
+    )
+
+
+def _placed(items: list[tuple[str, str, int]], gpu: GpuModel, where: str) -> Iterator[tuple[Placement, str, int]]:
+    for index, (text, tenant, step) in enumerate(items):
+        yield placement_of(text, gpu, f"{where}[{index}][0]", ProblemError), tenant, step
+
+
+def _profile_names(tenant: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ProblemError(f"initial.{tenant} is {value!r:.60}; a list of profile names is needed")
+    return tuple(value)
+
+
+def problem_to_json(problem: Problem) -> dict[str, object]:
+    """The problem in the file format, of JSON values only; :func:`problem_of` reads it back.
+
+    Gain tables are no part of the format: they are left out.
+    """
+    document: dict[str, object] = {
+        "schema": SCHEMA,
+        "gpu": problem.gpu.name,
+        "step_s": problem.step_s,
+        "n_steps": problem.n_steps,
+        "reconfiguration": problem.reconfiguration.value,
+    }
+    if problem.switch_s is not None:
+        document["switch_s"] = problem.switch_s
+    if problem.initial is not None:
+        document["initial"] = _initial_to_json(problem.initial)
+    document["tenants"] = [_tenant_to_json(tenant) for tenant in problem.tenants]
+    return document
+
+
+def _initial_to_json(state: InitialState) -> dict[str, object]:
+    if isinstance(state, PaperState):
+        return {name: list(profiles) for name, profiles in state.held.items()}
+    return {
+        "held": [[str(item.placement), item.tenant, item.serve_step] for item in state.held],
+        "retrainings": [[str(item.placement), item.tenant, item.end_step] for item in state.retrainings],
+        "next_epoch_step": state.next_epoch_step,
+    }
+
+
+def _tenant_to_json(tenant: TenantTerms) -> dict[str, object]:
+    document: dict[str, object] = {
+        "name": tenant.name,
+        "arrivals_rps": tenant.arrivals_rps.tolist(),
+        "capability_rps": dict(tenant.capability_rps),
+        **_retraining_to_json(tenant),
+        "overhead_s": tenant.overhead_s,
+        "min_profile": tenant.min_profile,
+        "weight": tenant.weight,
+        "retraining_required": tenant.retraining_required,
+    }
+    if tenant.retraining_start_s is not None:
+        document["retraining_start_s"] = tenant.retraining_start_s
+    return document
+
+
+def _retraining_to_json(tenant: TenantTerms) -> dict[str, object]:
+    accuracy: dict[str, object] = {"before": tenant.accuracy_before}
+    match tenant.options:
+        case ():
+            return {"retraining_s": {}, "accuracy": accuracy}
+        case (RetrainingOption(name=name, time_s=time_s, accuracy_after=after),) if name == SHORT_OPTION:
+            return {"retraining_s": dict(time_s), "accuracy": {**accuracy, "after": after}}
+        case options:
+            listed = [{"name": o.name, "time_s": dict(o.time_s), "accuracy_after": o.accuracy_after} for o in options]
+            return {"retraining_options": listed, "accuracy": accuracy}

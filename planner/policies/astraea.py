@@ -1,0 +1,81 @@
+"""``astraea``: shares follow load and compute intensity, second by second."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from planner.policies.policy import Batching, Knows, Traits
+from planner.policies.shares import QUANTA, Moment, Shares, ShareTenant, Switching
+from planner.problem import FloatArray, Owner
+
+
+@dataclass(frozen=True)
+class Astraea:
+    """Gives each task the share that its load and compute intensity ask for, anew every second.
+
+    Source: Zhang et al., "Astraea" (ASPLOS '22), as the MIGRator paper describes it (§5.1, §5.2: MPS; "dynamically
+    allocates SMs among tasks", "based on the compute intensity"; "could allocate more resources to retraining tasks
+    based on the retraining compute intensity", "not aware of the benefits"); its text is not among ours. Taken from it:
+    inference gets what its load needs within the SLO, tasks of more work get more, changes are frequent and cheap.
+    Knows: the last seconds' arrivals, which tell more of the next second than a window's forecast; nothing of accuracy.
+    Adaptations: what inference needs is the least share whose rate carries the expected load with ``headroom``; a
+    retraining needs what ends it in the window. If that is too much, all needs shrink alike; what is left is given in
+    proportion to needs. Processes of every share stand ready (a pool, as the authors' earlier Laius has), so
+    that changes cost nothing: kinder than real, as their memory is not counted.
+    Parameters: fixed on the first halves of the traces by benchmarks/fit_parameters.py.
+
+    Attributes:
+        n_seen: Seconds over which the load is taken.
+        headroom: By how much the share's rate is to exceed the expected load.
+    """
+
+    name: str = "astraea"
+    knows: Knows = Knows.PAST
+    traits: Traits = field(default=Traits(batching=Batching.GIVEN))
+    switching: Switching = Switching.POOL
+    period_s: int | None = 1
+    n_seen: int = 1
+    headroom: float = 2.0
+
+    def shares(self, moment: Moment) -> Shares:
+        """Needs, made to fill the GPU."""
+        expected_rps = self.headroom * moment.past_rps[-self.n_seen :].mean(axis=0)
+        needs: dict[Owner, float] = {}
+        for tenant, rate_rps in zip(moment.tenants, expected_rps.tolist(), strict=True):
+            needs[tenant.inference] = _least_share(tenant.rate_rps, rate_rps)
+            if tenant.is_to_retrain:
+                needs[tenant.retraining] = _retraining_share(tenant, moment.left_s)
+        return _filled(needs)
+
+
+def _least_share(rate_by_share: FloatArray, wanted: float) -> float:
+    """Quanta, with fractions, at which the rate is reached; all if it never is."""
+    if wanted >= rate_by_share[-1]:
+        return float(QUANTA)
+    above = int(np.argmax(rate_by_share >= wanted))
+    if above == 0:
+        return 0.0
+    low, high = float(rate_by_share[above - 1]), float(rate_by_share[above])
+    return above - 1 + (wanted - low) / (high - low)
+
+
+def _retraining_share(tenant: ShareTenant, left_s: float) -> float:
+    """Quanta that end the retraining with the window."""
+    return _least_share(tenant.training_rate, (1 - tenant.done) / max(left_s, 1.0))
+
+
+def _filled(needs: Mapping[Owner, float]) -> Shares:
+    """Whole quanta in proportion to the needs, all of them together, at least one each; the largest rests round up."""
+    floor = 1
+    spare = QUANTA - floor * len(needs)
+    total = sum(needs.values())
+    wanted = {owner: spare * need / total if total > 0 else spare / len(needs) for owner, need in needs.items()}
+    held = {owner: floor + math.floor(quanta) for owner, quanta in wanted.items()}
+    rests = sorted(wanted, key=lambda owner: (math.floor(wanted[owner]) - wanted[owner], str(owner)))
+    for owner in rests[: QUANTA - sum(held.values())]:
+        held[owner] += 1
+    return held

@@ -1,0 +1,178 @@
+"""Pre-initialisation as the paper does it, after planning; and how much of all warm-up is hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from planner.engines.physical.held_sets import Entries
+from planner.engines.physical.plan import lifetimes, objective
+from planner.engines.placed_schedule import Terms
+from planner.plan import Lifetime, MigPlan
+from planner.policies.paper.realised import Held, Occupied, busy_in
+from planner.problem import Problem
+
+
+def pre_initialised(terms: Terms, held: Held, occupied: Occupied) -> Held:
+    """The same held sets, with new instances created on slices that nobody uses while all that serves goes on.
+
+    Of an epoch's new instances all, or the most capable part of them that has room, are created
+
+    - Ω ahead of it, where they fit beside what is held and what retrains from then on, if that is at least Ω after the
+      epoch before. From the epoch on the same is held as without, and it serves no later, so that no step earns less
+      (gain tables are monotone);
+    - else at the epoch, where they fit beside what was held before it, mostly because a retraining has just left; what
+      they replace goes on, and the rest of the epoch follows Ω later. That is done where it is worth more by
+      min(a, C) than all at once, and puts off no other epoch.
+    """
+    simple = simple_terms(terms.problem)
+    out: Held = held[:1]
+    allowed = 1 if terms.is_free else terms.first_step
+    ends = [*(step for step, _ in held[1:]), terms.n_steps][1:]
+    for (step, entries), end in zip(held[1:], ends, strict=True):
+        ahead = _ahead(terms, occupied, out[-1][1], step, entries) if step - terms.epoch_steps >= allowed else ()
+        ways = [ahead or ((step, entries),)]
+        if not ahead and step + 2 * terms.epoch_steps <= end:
+            ways += _in_two(terms, occupied, out[-1][1], step, entries)
+        out = max(((*out, *way) for way in ways), key=lambda one: served(simple, one, occupied))
+        allowed = out[-1][0] + terms.epoch_steps
+    return out
+
+
+def simple_terms(problem: Problem) -> Terms:
+    """The problem's terms with the paper's gains, min(a, C) at the expected arrivals."""
+    return Terms.of(replace(problem, gains=None))
+
+
+def served(terms: Terms, held: Held, occupied: Occupied) -> float:
+    """What these are worth by the gain tables of ``terms``, the last held set to the window's end."""
+    schedule, places = (tuple(part) for part in zip(*occupied, strict=True)) if occupied else ((), ())
+    return objective(terms, lifetimes(terms, held, schedule, places))
+
+
+def _ahead(terms: Terms, occupied: Occupied, before: Entries, step: int, entries: Entries) -> Held:
+    """The epoch with what has room for it created Ω before; empty where nothing has."""
+    ahead = step - terms.epoch_steps
+    extra = _on_idle_slices(terms, occupied, before, entries - before, ahead)
+    if not extra:
+        return ()
+    first = (ahead, before | extra)
+    return (first,) if entries == first[1] else (first, (step, entries))
+
+
+def _in_two(terms: Terms, occupied: Occupied, before: Entries, step: int, entries: Entries) -> list[Held]:
+    """The epoch with what has room for it created at once and the rest Ω later, where it drops something."""
+    extra = _on_idle_slices(terms, occupied, before, entries - before, step) if before - entries else frozenset()
+    return [((step, before | extra), (step + terms.epoch_steps, entries))] if extra else []
+
+
+def _on_idle_slices(terms: Terms, occupied: Occupied, held: Entries, new: Entries, ahead: int) -> Entries:
+    """The most capable part of ``new`` that fits beside what is held and retrains in the Ω steps from ``ahead`` on."""
+    ordered = sorted(new, key=lambda entry: (*entry[0].sort_key, entry[1]))
+    parts = [frozenset(part) for n in range(len(ordered), 0, -1) for part in combinations(ordered, n)]
+    moments = busy_in(occupied, ahead, ahead + terms.epoch_steps)
+
+    def fits(part: Entries) -> bool:
+        places = [place for place, _ in (*held, *part)]
+        return all(terms.problem.gpu.fits((*places, *busy)) for busy in moments)
+
+    def capability_rps(part: Entries) -> float:
+        return sum(terms.problem.tenants[m].capability_rps[place.profile.name] for place, m in part)
+
+    return max(filter(fits, parts), key=capability_rps, default=frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUps:
+    """Steps between creation and service of the inference instances that a plan starts, added up over instances.
+
+    Attributes:
+        idle_steps: Of instances created at a step at which no instance ended, a retraining's included: their slices
+            had been idle, and everybody went on with all that it had.
+        left_steps: Of instances created at a step at which retrainings ended, but no instance of inference: on what
+            they left, if not on idle slices; everybody went on here as well.
+        exposed_steps: Of all others: somebody gave up an instance at that step.
+    """
+
+    idle_steps: int = 0
+    left_steps: int = 0
+    exposed_steps: int = 0
+
+    def __add__(self, other: WarmUps) -> WarmUps:
+        """Those of both."""
+        return WarmUps(
+            self.idle_steps + other.idle_steps,
+            self.left_steps + other.left_steps,
+            self.exposed_steps + other.exposed_steps,
+        )
+
+    @property
+    def steps(self) -> int:
+        """All of them."""
+        return self.idle_steps + self.left_steps + self.exposed_steps
+
+    @property
+    def hidden_share(self) -> float | None:
+        """The share of warm-up during which nobody gave anything up; ``None`` where nothing warmed up."""
+        return (self.idle_steps + self.left_steps) / self.steps if self.steps else None
+
+
+def warm_ups(plan: MigPlan, before: MigPlan | None = None, tenant: str | None = None) -> WarmUps:
+    """The warm-ups of a ``physical`` plan: up to service, or to the instance's end if that comes first.
+
+    A warm-up that goes on in the next window counts here up to that window's start, and no further there.
+
+    Args:
+        plan: What was in force.
+        before: The same for the window before, which says what was held at step 0; ``None`` stands for nothing.
+        tenant: Count only this tenant's instances.
+    """
+    old = {} if before is None else _held_at_end(before)
+    inference = [item for item in plan.lifetimes if item.is_inference and item.create_step < item.end_step]
+    continued = {_who(item) for item in inference if item.create_step == 0} & old.keys()
+    given_up = {item.end_step for item in plan.lifetimes if item.is_inference}
+    left = {item.end_step for item in plan.lifetimes if not item.is_inference}
+    if old.keys() - continued:
+        given_up.add(0)
+    if before is not None and any(_ends_with(before, item) for item in before.lifetimes):
+        left.add(0)
+    total = WarmUps()
+    for item in inference:
+        is_started = item.create_step > 0 or _who(item) not in continued
+        if is_started and tenant in (None, item.owner.tenant):
+            steps, at = min(item.serve_step, item.end_step) - item.create_step, item.create_step
+            if at in given_up:
+                total += WarmUps(exposed_steps=steps)
+            else:
+                total += WarmUps(left_steps=steps) if at in left else WarmUps(idle_steps=steps)
+    return total
+
+
+def fed_back_overhead_s(problem: Problem, plans: Sequence[MigPlan]) -> tuple[float, ...]:
+    """Ψ by tenant: ``overhead_s``, less the share of warm-up on idle slices in the last window that started any of it.
+
+    The whole ``overhead_s`` where no window has. What a retraining leaves is free only once, so it lowers no Ψ.
+    """
+    return tuple(tenant.overhead_s * (1.0 - _last_idle_share(tenant.name, plans)) for tenant in problem.tenants)
+
+
+def _last_idle_share(tenant: str, plans: Sequence[MigPlan]) -> float:
+    for before, plan in reversed(list(zip((None, *plans), plans, strict=False))):
+        found = warm_ups(plan, before, tenant)
+        if found.steps:
+            return found.idle_steps / found.steps
+    return 0.0
+
+
+def _ends_with(plan: MigPlan, item: Lifetime) -> bool:
+    """Whether it is a retraining that leaves its slices at the end of the window."""
+    return not item.is_inference and item.end_step >= plan.n_steps
+
+
+def _who(item: Lifetime) -> tuple[object, str]:
+    return item.placement, item.owner.tenant
+
+
+def _held_at_end(plan: MigPlan) -> dict[tuple[object, str], Lifetime]:
+    return {_who(item): item for item in plan.lifetimes if item.is_inference and item.end_step >= plan.n_steps}

@@ -1,0 +1,243 @@
+"""``paris`` and ``paris-changing``: MIG partitions by compute demand, each request pushed where it is answered first.
+
+Source: Kim, Choi and Rhu, "PARIS and ELSA: An Elastic Scheduling Algorithm for Reconfigurable Multi-GPU Inference
+Servers" (DAC 2022, arXiv 2202.13481), and what MIGRator (section 5) says of it as a baseline. From memory of the
+publication, not checked against its text: PARIS measures utilisation and latency by partition size and batch size;
+the *knee* of a size is the batch from which on throughput grows little more (80 % of its highest); the distribution
+of batch sizes is cut at the knees, and the size i answers the segment up to its knee; a size gets instances in
+proportion to its segment's probability times the time that a query takes on it, so heavier models get larger
+instances and more of the GPU; ELSA pushes each query to the instance with the smallest predicted completion.
+From MIGRator's text: the partition is static and follows the model's computing intensity, blind to what retraining
+yields; where switching is compared, PARIS reconfigures at the start and at the end of retraining.
+
+Taken over: compute slices in proportion to rate times time per query, instance sizes by an 80 % knee, ELSA (the
+trait ``pushes``), the config's batch. Adaptations:
+
+* One model served many batch sizes there; here several tenants have one operating point a profile. A tenant stands
+  for a segment: its demand is its mean rate over the capability of its largest profile, and it wants that share of
+  all compute slices.
+* Without batch curves there are no batch knees: a tenant's knee is the smallest profile whose capability per
+  compute slice is within 80 % of its best one's.
+* Retraining is unknown to PARIS. The GPU is shared out without it; then the partition is taken that falls least
+  short of that and leaves room for the window's retrainings, which run when and where they are worth most beside it.
+  Those that are optional claim no room. Where its instances sit is chosen so that one retraining can be large.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Self
+
+import numpy as np
+
+from planner.engines.answer import relaxed_bound
+from planner.engines.fixed import StaticSearch
+from planner.engines.physical.fixed import held_choices
+from planner.engines.physical.floor import with_held
+from planner.engines.physical.held_sets import Entries, HeldSets
+from planner.engines.physical.plan import next_epoch_step
+from planner.engines.placed_schedule import Terms
+from planner.engines.static import solve_static_among
+from planner.plan import MigPlan
+from planner.policies.paper.alongside import held_by, initial_held, retrainings_of
+from planner.policies.policy import Batching, Knows, Traits, Window
+from planner.problem import FloatArray, Problem, TenantTerms
+
+KNEE = 0.8
+"""The smallest profile with this share of the best throughput per compute slice is a tenant's knee."""
+
+TRAITS = Traits(batching=Batching.GIVEN, pushes=True)
+
+
+@dataclass(frozen=True)
+class Paris:
+    """Holds one partition by compute demand for the whole run; it changes only where retrainings had no room else.
+
+    Source and adaptations: see the module. Knows: the forecast; as published the rates before the window, of which
+    window 0 decides. When and where retrainings run beside the partition follows from the forecast in either case.
+    A window whose required retrainings have no room beside what is held takes the next partition that leaves it.
+    """
+
+    name: str = "paris"
+    knows: Knows = Knows.FORECAST
+    traits: Traits = TRAITS
+
+    def prepared(self, run: Sequence[Problem]) -> Self:  # noqa: ARG002 (it partitions by what is known at the start)
+        """Itself."""
+        return self
+
+    def plan(self, window: Window) -> MigPlan:
+        """What is held with the best retrainings beside it; the nearest partition that has room for them else."""
+        sets = HeldSets.of(window.problem)
+        held = initial_held(Terms.of(window.problem))
+        number = None if held is None else sets.index(held)
+        if number is not None:
+            plan = solve_static_among(window.problem, [number])
+            if plan.status.has_plan:
+                return plan
+        return _first_plan(window.problem, Ranking.of(sets, _rates_rps(window)).nearest(held))
+
+
+@dataclass(frozen=True)
+class ParisChanging:
+    """Takes a partition by compute demand at each window's start, and another when its last retraining has ended.
+
+    Source and adaptations: see the module; this is the variant of MIGRator's section 5.2, which "only conducts
+    reconfiguration at the beginning and at the end of retraining". Knows: the forecast; as published the rates
+    before the window. At the window's start comes the nearest partition that leaves room for the retrainings, when
+    the last one has ended the nearest of all.
+    Adaptations: with several tenants these are the moments at which the first retraining may start and the last one
+    ends; the slices of those that end earlier stay idle until then. Of partitions equally near the one is taken
+    that keeps most. As published the second change may drop instances that still serve; else it only adds to them
+    (make before break).
+    """
+
+    name: str = "paris-changing"
+    knows: Knows = Knows.FORECAST
+    traits: Traits = TRAITS
+
+    def prepared(self, run: Sequence[Problem]) -> Self:  # noqa: ARG002 (it plans window by window)
+        """Itself."""
+        return self
+
+    def plan(self, window: Window) -> MigPlan:
+        """The partition beside the retrainings, and the one after them."""
+        started_s = time.perf_counter()
+        problem, terms = window.problem, Terms.of(window.problem)
+        ranking = Ranking.of(HeldSets.of(problem), _rates_rps(window))
+        first = _first_plan(problem, ranking.nearest(initial_held(terms)))
+        if not first.status.has_plan:
+            return first
+        held, occupied = list(held_by(terms, first)), tuple(retrainings_of(problem, first))
+        ends = [run.end_step for run, _ in (*terms.running, *occupied)]
+        step = max([*ends, next_epoch_step(terms, held)])
+        if ends and step < problem.n_steps:
+            beside = held[-1][1]
+            after = ranking.nearest(beside) if window.as_published else ranking.nearest_around(beside)
+            last = ranking.sets.entries(next(after))
+            held += [(step, last)] if last != beside else []
+        bound = relaxed_bound(problem, terms.gains)
+        return with_held(terms, held, occupied, bound, self.name, started_s)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Held sets by how near they are to what the tenants want; accuracy and weight play no part.
+
+    Attributes:
+        sets: The held sets.
+        keys: Of each, from the most important on and the smaller the better: how far it falls short of the wanted
+            compute slices (squared, over those wanted, summed over the tenants; what one has beyond is of no use and
+            does not count), how far it is from holding all that is wanted in knee profiles, and, with the sign
+            turned, the most compute slices that one retraining could have beside it, ``(n, 3)``.
+    """
+
+    sets: HeldSets
+    keys: FloatArray
+
+    @classmethod
+    def of(cls, sets: HeldSets, rates_rps: FloatArray) -> Self:
+        """The ranking when these are the tenants' rates, ``(n_tenants,)``."""
+        wanted, by_profile = wanted_slices(sets.problem, rates_rps), _slices(sets)
+        in_knees = np.zeros(by_profile.shape[1:])
+        for m, tenant in enumerate(sets.problem.tenants):
+            in_knees[m, sets.problem.profile_names.index(knee_profile(sets.problem, tenant))] = wanted[m]
+        short = np.maximum(wanted - by_profile.sum(axis=2), 0.0)
+        parts = np.divide(short**2, wanted, out=np.zeros_like(short), where=wanted > 0)
+        from_knees = np.abs(by_profile - in_knees).sum(axis=(1, 2))
+        keys = np.column_stack([parts.sum(axis=1), from_knees, -_left_to_one(sets)])
+        return cls(sets, keys.round(9))  # what is the same summed in another order has to be a tie
+
+    def nearest(self, held: Entries | None) -> Iterator[int]:
+        """All held sets, the nearest first; of those equally near the one that keeps most of ``held``, then the first.
+
+        Args:
+            held: What is held before.
+        """
+        numbers = np.lexsort(self.keys.T[::-1])
+        for _, group in groupby(map(int, numbers), key=lambda number: tuple(self.keys[number])):
+            tied = list(group)
+            yield from tied if held is None else sorted(tied, key=lambda n: -len(self.sets.entries(n) & held))
+
+    def nearest_around(self, held: Entries) -> Iterator[int]:
+        """The same of those only that keep all of ``held``."""
+        return (number for number in self.nearest(None) if self.sets.entries(number) >= held)
+
+
+def wanted_slices(problem: Problem, rates_rps: FloatArray) -> FloatArray:
+    """All compute slices shared out by demand, ``(n_tenants,)``; equally if there is none."""
+    most = [tenant.capability_rps[_by_size(problem, tenant)[-1]] for tenant in problem.tenants]
+    demand = rates_rps / np.array(most)
+    if demand.sum() <= 0:
+        demand = np.ones_like(demand)
+    return np.asarray(problem.gpu.compute_slices * demand / demand.sum(), dtype=np.float64)
+
+
+def knee_profile(problem: Problem, tenant: TenantTerms) -> str:
+    """The smallest profile whose capability per compute slice is within 80 % of the tenant's best."""
+    names = _by_size(problem, tenant)
+    per_slice = [tenant.capability_rps[name] / problem.gpu.profile(name).compute_slices for name in names]
+    return next(name for name, rate in zip(names, per_slice, strict=True) if rate >= KNEE * max(per_slice))
+
+
+def _by_size(problem: Problem, tenant: TenantTerms) -> list[str]:
+    """The tenant's serving profiles, the smallest first."""
+
+    def size(name: str) -> tuple[int, int]:
+        profile = problem.gpu.profile(name)
+        return profile.compute_slices, profile.memory_slices
+
+    return sorted((name for name in problem.profile_names if name in tenant.capability_rps), key=size)
+
+
+def _slices(sets: HeldSets) -> FloatArray:
+    """Compute slices that each held set gives, ``(n, n_tenants, n_profiles)``."""
+    names, most = sets.problem.profile_names, sets.owners.shape[1]
+    by_layout = np.zeros((len(sets.layouts), most, len(names)))
+    for number, layout in enumerate(sets.layouts):
+        for at, placement in enumerate(layout.placements):
+            by_layout[number, at, names.index(placement.profile.name)] = placement.profile.compute_slices
+    own = [sets.owners == m for m in range(len(sets.problem.tenants))]
+    return np.stack([np.einsum("nk,nkp->np", mask, by_layout[sets.layout]) for mask in own], axis=1)
+
+
+def _left_to_one(sets: HeldSets) -> FloatArray:
+    """Compute slices of the largest instance beside each held set on which some tenant could retrain, ``(n,)``."""
+    gpu = sets.problem.gpu
+    retrains_on = {name for tenant in sets.problem.tenants for option in tenant.options for name in option.time_s}
+    places = gpu.placements([name for name in sets.problem.profile_names if name in retrains_on])
+    by_layout = [
+        max((place.profile.compute_slices for place in places if gpu.fits((*layout, place))), default=0)
+        for layout in sets.layouts
+    ]
+    return np.array(by_layout, dtype=np.float64)[sets.layout]
+
+
+def _rates_rps(window: Window) -> FloatArray:
+    """The tenants' mean rates as far as the policy may know them, ``(n_tenants,)``."""
+    if window.as_published and len(window.past_rps):
+        return np.asarray(window.past_rps.mean(axis=0), dtype=np.float64)
+    return np.array([float(tenant.arrivals_rps.mean()) for tenant in window.problem.tenants])
+
+
+def _first_plan(problem: Problem, ranked: Iterable[int]) -> MigPlan:
+    """The plan of the first held set that has one; one without lifetimes if none has.
+
+    What decides is the room that a set leaves, of which there are few: each is tried once, and only then a plan made.
+    """
+    choices = held_choices(Terms.of(problem))
+    search, has_room = StaticSearch(choices.layouts), dict[int, bool]()
+    for number in ranked:
+        row = int(choices.row[number])
+        if row < 0:
+            continue
+        room = int(choices.layouts.room[row])
+        if room not in has_room:
+            has_room[room] = search.only(row) is not None
+        plan = solve_static_among(problem, [number]) if has_room[room] else None
+        if plan is not None and plan.status.has_plan:
+            return plan
+    return solve_static_among(problem, [])

@@ -1,0 +1,110 @@
+"""``reactive``: follows the last seconds' arrivals, as an autoscaler does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.engines.answer import relaxed_bound
+from planner.engines.physical.floor import with_held
+from planner.engines.physical.held_sets import Entries, HeldSets
+from planner.engines.placed_schedule import Terms
+from planner.gains import gain_tables
+from planner.plan import MigPlan
+from planner.policies.paper.alongside import Occupied, held_by, retrainings_of
+from planner.policies.policy import Knows, Window
+from planner.problem import FloatArray, Problem
+from planner.solve import solve
+
+
+@dataclass(frozen=True)
+class Reactive:
+    """Changes the layout when that of the last seconds' load is better by a threshold, as soon as it may.
+
+    Source: threshold autoscaling, the common practice for serving. Knows: the arrivals of the steps before each
+    decision, and nothing of those to come. At a window's start it takes the best fixed layout, and the best
+    retrainings beside it, for a load that goes on as in the last seconds (engine ``static``, else ``greedy``);
+    retrainings stay as they are then.
+    Adaptations: it compares layouts by goodput, not by utilisation, so that it weighs accuracy like the others.
+    Parameters: fixed on the first halves of the traces by benchmarks/fit_parameters.py.
+
+    Attributes:
+        n_seen: Steps over which the load is averaged.
+        threshold: By what share another layout has to be better to be changed to.
+    """
+
+    name: str = "reactive"
+    knows: Knows = Knows.PAST
+    n_seen: int = 80
+    threshold: float = 0.01
+
+    def prepared(self, run: Sequence[Problem]) -> Self:  # noqa: ARG002 (it looks back only)
+        """Itself."""
+        return self
+
+    def plan(self, window: Window) -> MigPlan:
+        """What it does in the window, decision after decision."""
+        started_s = time.perf_counter()
+        problem = window.problem
+        steady = _at_load(problem, window.past_rps[-self.n_seen :].mean(axis=0))
+        first = solve(steady, "static", window.budget)
+        if not first.status.has_plan:  # the layout has to change for the retrainings to run at all
+            first = solve(steady, "greedy", window.budget)
+        if not first.status.has_plan:
+            return first
+        terms = Terms.of(problem)
+        occupied = tuple(retrainings_of(problem, first))
+        held = list(held_by(terms, first))
+        arrivals = np.concatenate([window.past_rps, np.array([t.arrivals_rps for t in problem.tenants]).T])
+        n_past, sets = len(window.past_rps), HeldSets.of(problem)
+        has_changed = terms.is_free or len(held) > 1
+        step = held[-1][0] + terms.epoch_steps if has_changed else terms.first_step
+        while step < problem.n_steps:
+            seen = arrivals[max(0, n_past + step - self.n_seen) : n_past + step].mean(axis=0)
+            better = self._better(terms, sets, (*terms.running, *occupied), held[-1][1], step, seen)
+            if better is not None:
+                held.append((step, better))
+            step += terms.epoch_steps if better is not None else 1
+        bound = relaxed_bound(problem, terms.gains)
+        return with_held(terms, held, occupied, bound, self.name, started_s)
+
+    def _better(
+        self, terms: Terms, sets: HeldSets, runs: Occupied, held: Entries, step: int, rates_rps: FloatArray
+    ) -> Entries | None:
+        """The best held set at this load from ``step`` on, if it is enough better than the one that is held."""
+        tables = gain_tables(_at_load(terms.problem, rates_rps))
+        columns, value = sets.columns(tables), np.zeros(len(sets))
+        for m, table in enumerate(tables):
+            level = max((run.level for run, _ in runs if run.tenant == m and run.end_step <= step), default=0)
+            value += table.steady[level, 0][columns[:, m]]
+        number = sets.index(held)
+        now = -np.inf if number is None else float(value[number])
+        value[~_fits(terms, sets, runs, step)] = -np.inf
+        best = int(value.argmax())
+        return sets.entries(best) if value[best] > now + self.threshold * abs(now) else None
+
+
+def _at_load(problem: Problem, rates_rps: FloatArray) -> Problem:
+    """The problem if these rates came in every step."""
+    tenants = tuple(
+        replace(tenant, arrivals_rps=np.full(problem.n_steps, rate))
+        for tenant, rate in zip(problem.tenants, rates_rps, strict=True)
+    )
+    return replace(problem, tenants=tenants, gains=None)
+
+
+def _fits(terms: Terms, sets: HeldSets, runs: Occupied, step: int) -> NDArray[np.bool_]:
+    """Whether each held set fits beside the retrainings from ``step`` to the window's end, ``(n,)``."""
+    edges = sorted({step, *(edge for run, _ in runs for edge in (run.start_step, run.end_step) if edge > step)})
+    beside = {
+        tuple(place for run, place in runs if run.start_step <= begin < run.end_step)
+        for begin, _ in pairwise([*edges, terms.n_steps + 1])
+    }
+    by_layout = [all(terms.problem.gpu.fits((*layout, *busy)) for busy in beside) for layout in sets.layouts]
+    return np.array(by_layout)[sets.layout]

@@ -1,0 +1,136 @@
+"""The matches of an experiment: what is changed in the configs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise, product
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from benchmarks.paper import matches
+from benchmarks.paper.experiments import EXPERIMENTS, MAIN, N_TWITTER, SECTIONS, Experiment
+from benchmarks.paper.matches import DAY_S, HALF_WEEK_S, matches_of, perturbed, slower, twitter_offset_s
+from migrator.config import EstimatesConfig
+from migrator.estimates import estimate_of
+from migrator.setting import assemble, service_profiles
+from workloads.profiles.shipped import shipped_profiles
+
+ONE = replace(MAIN, workloads=("w8",), policies=("static",))
+TABLE = shipped_profiles()
+
+
+SEGMENT = 5
+
+
+@pytest.fixture
+def counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two weeks of counts: nearly none, but a burst in the middle of one segment of either tenant."""
+    seconds = {0: 1, 4 * HALF_WEEK_S - 1: 1}
+    for place in (0, 1):
+        start = twitter_offset_s(SEGMENT, place) + 100 * (place + 1)
+        seconds |= dict.fromkeys(range(start - 5, start + 5), 50)
+        seconds[start] = 5000
+    monkeypatch.setattr(matches, "CACHE", tmp_path / "cache")
+    path = tmp_path / "counts.csv"
+    rows = (f"{second},{count}" for second, count in sorted(seconds.items()))
+    path.write_text("\n".join(["second,count", *rows]) + "\n", "utf-8")
+    return path
+
+
+def test_experiments_have_names_of_their_own() -> None:
+    assert len({experiment.name for experiment in EXPERIMENTS}) == len(EXPERIMENTS)
+
+
+def test_sections_have_names_of_their_own() -> None:
+    assert len({section.name for section in SECTIONS}) == len(SECTIONS)
+
+
+@pytest.mark.parametrize(
+    "experiment", [one for one in EXPERIMENTS if one.whole_slowdown == 1], ids=lambda one: one.name
+)
+def test_every_experiment_s_configs_can_be_read(experiment: Experiment, counts: Path) -> None:
+    n = len(experiment.workloads) * len(experiment.policies) * max(1, experiment.n_segments)
+    assert len(matches_of(experiment, counts)) == n
+
+
+def test_a_segment_has_its_own_piece_of_the_counts(counts: Path) -> None:
+    one = replace(ONE, n_segments=N_TWITTER)
+    match = matches_of(one, counts)[SEGMENT]
+    setting = assemble(match.config, match.origin)
+    at_s = [int(arrivals.counts.argmax()) for arrivals in setting.arrivals]
+    assert at_s == [100, 200]
+
+
+def test_two_weeks_of_counts_are_needed(counts: Path, tmp_path: Path) -> None:
+    matches.require_two_weeks(counts)
+    short = tmp_path / "short.csv"
+    short.write_text("second,count\n0,1\n9,1\n", "utf-8")
+    with pytest.raises(ValueError, match="has 10 seconds; two weeks, 1209600, are needed"):
+        matches.require_two_weeks(short)
+
+
+def test_twitter_counts_are_asked_for() -> None:
+    with pytest.raises(ValueError, match="needs the Twitter counts"):
+        matches_of(next(one for one in EXPERIMENTS if one.n_segments))
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_twitter_segments_are_in_the_second_week_apart_and_away_from_each_day_s_gap(place: int) -> None:
+    starts_s = sorted(twitter_offset_s(segment, place) for segment in range(N_TWITTER))
+    assert starts_s[0] - 600 >= 2 * HALF_WEEK_S
+    assert starts_s[-1] + 400 <= 4 * HALF_WEEK_S
+    assert min(later - start for start, later in pairwise(starts_s)) > 1000
+    assert all((start - 600) % DAY_S < (start + 400) % DAY_S < 84_660 for start in starts_s)
+
+
+def test_no_tenant_has_the_other_s_segment() -> None:
+    spans = [{twitter_offset_s(segment, place) for segment in range(N_TWITTER)} for place in (0, 1)]
+    assert all(abs(one - other) > 1000 for one in spans[0] for other in spans[1])
+
+
+def test_a_perturbed_curve_has_one_factor_within_a_fifth() -> None:
+    factors: dict[tuple[str, ...], set[float]] = {}
+    for row, before in zip(perturbed(TABLE, 1).rows, TABLE.rows, strict=True):
+        factor = row.latency_s / before.latency_s
+        assert row.throughput_rps * factor == pytest.approx(before.throughput_rps)
+        factors.setdefault((row.gpu, row.model, row.profile), set()).add(round(factor, 9))
+    assert all(len(found) == 1 for found in factors.values())
+    assert 0.8 <= min(map(min, factors.values())) < 0.85
+    assert 1.15 < max(map(max, factors.values())) <= 1.2
+
+
+def test_draws_differ_and_repeat() -> None:
+    assert perturbed(TABLE, 1).rows == perturbed(TABLE, 1).rows != perturbed(TABLE, 2).rows
+
+
+def test_a_perturbed_table_is_what_is_simulated() -> None:
+    (match,) = matches_of(replace(ONE, perturbation=3))
+    found = {row.key: row.latency_s for row in service_profiles(match.config).rows}
+    assert found == pytest.approx({row.key: row.latency_s for row in perturbed(TABLE, 3).rows})
+
+
+def test_with_a_slower_whole_gpu_the_same_requests_come() -> None:
+    (match,) = matches_of(replace(ONE, whole_slowdown=1.2))
+    (before,) = matches_of(ONE)
+    settings = [assemble(one.config, one.origin) for one in (match, before)]
+    requests = [[arrivals.times_s.tolist() for arrivals in setting.arrivals] for setting in settings]
+    assert requests[0] == requests[1]
+
+
+def test_the_errors_of_time_are_as_the_page_says() -> None:
+    errors = EstimatesConfig(accuracy_sigma=0.086, time_sigma=0.3, cost_gpu_s=2.0, delay_s=10.0)
+    factors = {}
+    for match in matches_of(replace(MAIN, policies=("static",))):
+        setting = assemble(match.config, match.origin)
+        for tenant, window in product(setting.tenants, range(2)):
+            found = estimate_of(errors, setting.config.seed, setting.gpu, tenant, window).retraining_s["7g.80gb"]
+            factors[tenant.name, window] = found / tenant.retraining_time_s["7g.80gb"]
+    assert len(factors) == 12
+    assert round(100 * fmean(factors.values()) - 100) == -17
+
+
+def test_only_one_profile_is_slower() -> None:
+    for row, before in zip(slower(TABLE, "7g.80gb", 1.5).rows, TABLE.rows, strict=True):
+        assert row.latency_s == pytest.approx(before.latency_s * (1.5 if row.profile == "7g.80gb" else 1))

@@ -1,0 +1,168 @@
+"""The plots show what the rows say, all of it and nothing else, in the same bytes each time."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+
+from benchmarks.paper import reproduce
+from benchmarks.paper.experiments import SECTIONS, Experiment
+from benchmarks.paper.page import page, results_in
+from benchmarks.paper.plot_list import PLOTS, plots_of
+from benchmarks.paper.plots import figures, plots
+from benchmarks.paper.results import CLASSES, COLUMNS
+
+Json = dict[str, Any]
+
+WORKLOADS = ("w1", "w2")
+
+GOODPUT_PCT = {"migrator": 60, "oracle": 62, "static": 50, "ekya": 70, "astraea": 80, "whole": 55}
+
+
+def row(one: Experiment, policy: str, workload: str, segment: int) -> list[object]:
+    """Goodput falls by 20 points from 0 to 1 on the section's axis, and w2 has 10 points more than w1."""
+    n_right = 10 * (GOODPUT_PCT.get(policy, 45) + (10 if workload == "w2" else 0) - round(20 * min(one.at, 1.0)))
+    account = dict.fromkeys(CLASSES, 0.0) | {"goodput": float(n_right), "capacity": float(1000 - n_right)}
+    known = {"arrivals": 1000, "correct": n_right, "in_time": n_right, "late": 0, "dropped": 1000 - n_right}
+    known |= {"correct_late": 0, "changes": 0, "windows_without_plan": 0}
+    windows = [[500, n_right - n_right // 2], [500, n_right // 2]]
+    every = {"policy": policy, "workload": workload, "segment": segment, "windows": windows, **known, **account}
+    return [every[column] for column in COLUMNS]
+
+
+def document(sections: Collection[str], unplanned: Collection[tuple[str, str]] = ()) -> Json:
+    """All experiments of the sections on two workloads; no numbers for each (policy, workload) without a plan."""
+    experiments = []
+    for one in (one for section in SECTIONS if section.name in sections for one in section.experiments):
+        places = [
+            (policy, w, n) for w in WORKLOADS for n in range(2 if one.n_segments else 1) for policy in one.policies
+        ]
+        rows = [row(one, *place) for place in places]
+        rows = [[*own[:3], *[None] * (len(own) - 3)] if (own[0], own[1]) in unplanned else own for own in rows]
+        experiments.append({"name": one.name, "rows": rows})
+    made = {"command": "make", "versions": "Python 3", "machine": "one"}
+    return {"schema": 2, "made": made, "columns": list(COLUMNS), "experiments": experiments}
+
+
+FULL = document([section.name for section in SECTIONS])
+
+
+@pytest.fixture(scope="module")
+def drawn() -> dict[str, str]:
+    return plots(FULL)
+
+
+def texts(svg: str) -> list[str]:
+    found = ET.fromstring(svg)  # noqa: S314 - our own text
+    return ["".join(node.itertext()) for node in found.iter() if node.tag.rpartition("}")[2] == "text"]
+
+
+def figure(file: str, found: Json) -> Figure:
+    return next(figure for plot, figure in figures(found).items() if plot.file == file)
+
+
+def test_the_committed_plots_are_those_of_the_figures() -> None:
+    committed = {path.name: path.read_text("utf-8") for path in reproduce.PLOTS.glob("*.svg")}
+    assert committed == plots(json.loads(reproduce.RESULTS.read_text("utf-8")))
+
+
+def test_a_full_run_has_every_plot(drawn: dict[str, str]) -> None:
+    assert list(drawn) == [plot.file for section in SECTIONS for plot in PLOTS.get(section.name, ())]
+
+
+def test_every_plot_belongs_to_a_section() -> None:
+    assert set(PLOTS) <= {section.name for section in SECTIONS}
+
+
+def test_plots_are_drawn_in_the_same_bytes_each_time(drawn: dict[str, str]) -> None:
+    sections = ("main", "load", "twitter")
+    again = plots(document(sections))
+    assert again == {plot.file: drawn[plot.file] for name in sections for plot in PLOTS[name]}
+
+
+def test_every_plot_says_that_it_is_simulated(drawn: dict[str, str]) -> None:
+    assert all("Simulated" in " ".join(texts(svg)) for svg in drawn.values())
+
+
+@pytest.mark.parametrize("section", [one for one in SECTIONS if one.name in PLOTS], ids=lambda one: one.name)
+def test_every_policy_of_the_section_is_named(section: Any, drawn: dict[str, str]) -> None:
+    policies = {policy for one in section.experiments for policy in one.policies}
+    shown = {plot.file: " ".join(texts(drawn[plot.file])).split() for plot in PLOTS[section.name]}
+    assert all(policy in words or f"{policy}," in words for policy in policies for words in shown.values())
+
+
+def test_the_page_shows_the_plots_that_are_drawn(drawn: dict[str, str]) -> None:
+    found = page(FULL)
+    assert [found.count(f"](results/{file})") for file in drawn] == [1] * len(drawn)
+
+
+def test_what_was_not_run_is_not_drawn() -> None:
+    assert list(plots(document(["main", "step"]))) == ["main-account.svg", "main-goodput.svg", "step.svg"]
+
+
+def test_a_section_without_numbers_has_no_plot() -> None:
+    found = document(["step"], [(policy, w) for policy in ("migrator", "migrator-paper") for w in WORKLOADS])
+    assert plots(found) == {}
+
+
+def test_differences_need_the_reference() -> None:
+    found = document(["whole-runs"], [("migrator", workload) for workload in WORKLOADS])
+    section = next(one for one in SECTIONS if one.name == "whole-runs")
+    assert plots_of(section, results_in(found)) == []
+
+
+def test_a_workload_without_the_reference_is_left_out_of_differences() -> None:
+    found = texts(plots(document(["whole-runs"], [("migrator", "w2")]))["whole-runs.svg"])
+    assert "ekya (1 of 2)" in found
+    assert "+10.00 [+10.00, +10.00]" in found
+
+
+def test_an_account_s_bars_add_up_to_100_and_begin_with_goodput() -> None:
+    bars = figure("main-account.svg", document(["main"])).axes[0].patches
+    assert bars[0].get_width() == pytest.approx(65)
+    assert sum(bar.get_width() for bar in bars[: len(CLASSES)]) == pytest.approx(100)
+
+
+def test_an_account_of_fewer_workloads_says_so_and_one_of_none_is_left_out() -> None:
+    found = document(["main"], [("paris", "w1"), ("whole", "w1"), ("whole", "w2")])
+    shown = [label.get_text() for label in figure("main-account.svg", found).axes[0].get_yticklabels()]
+    assert shown == ["migrator", "migrator-paper", "ekya", "astraea", "paris (1 of 2)", "static", "oracle"]
+
+
+def test_a_workload_without_a_plan_has_no_number_in_the_grid() -> None:
+    found = texts(plots(document(["main"], [("paris", "w1")]))["main-goodput.svg"])
+    assert found.count("none") == 1
+
+
+def test_a_line_goes_through_the_means_of_the_workloads() -> None:
+    first = figure("interference.svg", document(["interference"])).axes[0].lines[0]
+    assert first.get_ydata()[[0, -1]] == pytest.approx([75, 55])
+
+
+def test_a_tie_with_the_reference_is_told_where_it_is() -> None:
+    found = texts(plots(document(["main", "interference"]))["interference.svg"])
+    assert "tie 0.50" in found
+    assert "migrator" in found
+
+
+def test_without_the_reference_there_is_no_level_line() -> None:
+    assert "migrator" not in texts(plots(document(["interference"]))["interference.svg"])
+
+
+def test_a_mean_of_fewer_workloads_is_hollow() -> None:
+    axes = figure("step.svg", document(["step"], [("migrator", "w1")])).axes[0]
+    fills = {mark.get_markerfacecolor() for mark in axes.lines if mark.get_marker() == "o"}
+    assert fills == {"white"}
+    assert axes.get_title("right").startswith("hollow")
+
+
+def test_a_run_removes_the_plots_of_others(tmp_path: Any) -> None:
+    folder = tmp_path / "results"
+    reproduce.write_plots(folder, {"a.svg": "<a/>\n", "b.svg": "<b/>\n"})
+    reproduce.write_plots(folder, {"b.svg": "<c/>\n"})
+    assert {path.name: path.read_text("utf-8") for path in folder.iterdir()} == {"b.svg": "<c/>\n"}

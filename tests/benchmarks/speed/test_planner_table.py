@@ -1,0 +1,65 @@
+from dataclasses import replace
+
+from benchmarks.speed.best_known import BestKnown
+from benchmarks.speed.cases import Case, Target
+from benchmarks.speed.planner_table import HEADER, Reference, Result, row
+
+RESULT = Result("random-0", "abc", 1.0, "optimal", 100.0, 100.0, 0.0, (), 200.0)
+KNOWN = {"random-0": BestKnown(value=100.0, bound=100.0, engine="exact", seconds=1.0, problem="abc")}
+
+
+def cells(*results: Result, target: Target | None = None, known: dict[str, BestKnown] = KNOWN) -> list[str]:
+    case = Case("name", "exact", "paper", 2, target or Target())
+    return [cell.strip() for cell in row(case, results, known).strip("|").split("|")]
+
+
+def verdict(*results: Result, target: Target) -> str:
+    return cells(*results, target=target)[-1]
+
+
+def test_a_row_has_the_headers_columns() -> None:
+    assert len(cells(RESULT)) == len(HEADER.strip("| ").split("|"))
+
+
+def test_median_and_worst_stand_side_by_side() -> None:
+    results = [replace(RESULT, seconds=s, gap=s / 100, objective=100.0 - s) for s in (1.0, 2.0, 6.0)]
+    assert cells(*results)[4:8] == ["2.00 / 6.00", "98.00 / 94.00", "100.00", "2.000 / 6.000"]
+
+
+def test_a_value_known_of_another_problem_is_not_used() -> None:
+    assert cells(replace(RESULT, fingerprint="def"))[5:7] == ["–", "–"]
+
+
+def test_without_a_plan_there_is_no_figure() -> None:
+    without = replace(RESULT, status="timeout", objective=None, bound=None, gap=None)
+    assert cells(without)[3:9] == ["0/1", "1.00 / 1.00", "–", "–", "–", "0/1"]
+
+
+def test_a_met_target_is_told() -> None:
+    assert verdict(RESULT, target=Target(median_s=1.0, is_proven=True)) == "proven, median ≤ 1 s; met"
+
+
+def test_every_missed_target_is_told() -> None:
+    target = Target(0.5, 0.5, is_proven=True, median_gap=0.01, worst_gap=0.01, least_value=0.995, most_mib=100)
+    result = replace(RESULT, status="feasible", objective=99.0, gap=0.02)
+    missed = verdict(result, target=target).partition("missed: ")[2]
+    assert missed == "median s, worst s, median gap, worst gap, MiB, value, proof"
+
+
+def test_a_problem_without_a_plan_misses_gap_and_value() -> None:
+    without = replace(RESULT, status="timeout", objective=None, bound=None, gap=None)
+    assert verdict(RESULT, RESULT, without, target=Target(worst_gap=0.5, least_value=0.5)).endswith(
+        "missed: worst gap, value"
+    )
+
+
+def test_plans_that_break_rules_are_told() -> None:
+    broken = replace(RESULT, violations=("rule 1: overlap",))
+    assert verdict(broken, target=Target()).endswith("1 plans break rules")
+
+
+def test_without_a_target_the_time_is_compared() -> None:
+    reference = Reference("fast", [replace(RESULT, seconds=0.5), replace(RESULT, label="random-1", seconds=9.0)])
+    assert row(Case("slow", "milp", "paper", 2, Target()), [RESULT], KNOWN, reference).endswith(
+        "| 2 × the time of fast |"
+    )

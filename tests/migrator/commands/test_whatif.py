@@ -1,0 +1,118 @@
+"""``migrator whatif`` through the command line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SHORT = {"window_s": 30}
+GRID = ["--vary", "load=x2,x1", "--vary", "slo_ms=x1,0.1"]
+
+
+def without_times(results: dict[str, Any]) -> dict[str, Any]:
+    for result in results["results"]:
+        del result["solve_s"]
+    return results
+
+
+def test_rows_stand_in_the_grids_order_however_many_processes_planned_them(call, write_config, tmp_path: Path) -> None:
+    config, out = write_config(SHORT), tmp_path / "results.json"
+    code, printed, err = call("whatif", config, *GRID, "--jobs", 2, "--json", "--out", out)
+    assert (code, err) == (0, "planning 4 points in 2 processes\n")
+    two = json.loads(printed)
+    assert two == json.loads(out.read_text())
+    assert [tuple(result["values"].values()) for result in two["results"]] == [
+        ("x2", "x1"),
+        ("x2", 0.1),
+        ("x1", "x1"),
+        ("x1", 0.1),
+    ]
+    assert [result["status"] == "infeasible" for result in two["results"]] == [False, True, False, True]
+    one = json.loads(call("whatif", config, *GRID, "--jobs", 1, "--json")[1])
+    assert without_times(one) == without_times(two)
+
+
+def test_a_table_a_csv_and_a_plot_are_made_of_the_same_results(call, write_config, tmp_path: Path) -> None:
+    files = ["--out", tmp_path / "grid.csv", "--plot", tmp_path / "grid.html"]
+    code, printed, _ = call("whatif", write_config(SHORT), "--vary", "engine=greedy", *files, "--known-arrivals")
+    assert code == 0
+    (row,) = csv.DictReader(io.StringIO((tmp_path / "grid.csv").read_text()))
+    assert f"{float(row['goodput_pct']):.2f}" in printed
+    assert "known (hindsight)" in printed
+    assert "nothing was run" in printed
+    page = (tmp_path / "grid.html").read_text()
+    assert "known (hindsight)" in page
+    assert f"{float(row['goodput_pct']):.2f} %" in page
+
+
+def test_a_grid_without_any_plan_is_shown_and_ends_with_3(call, write_config) -> None:
+    code, printed, err = call("whatif", write_config(SHORT), "--vary", "slo_ms=0.1,0.2")
+    assert code == 3
+    assert printed.count("infeasible") == 4  # two rows, two reasons
+    assert "no point of the grid has a plan; at slo_ms=0.1: " in err
+
+
+BAD = [
+    ([], "--vary KEY=V1,V2 is missing"),
+    (["--vary", "load=fast"], "--vary load=fast: a load > 0"),
+    (["--vary", "tenants=7"], "1 to 2 are allowed"),
+    (["--vary", "step_s=7"], "with step_s=7: window_s is 30"),
+    (["--vary", "gpu=a100-80gb,h100-80gb"], "config.yaml with gpu=h100-80gb: tenants.vision: "),
+    (["--vary", "load=x1", "--out", "results.txt"], "--out results.txt: a name that ends in .json or .csv"),
+    (["--vary", "load=x1", "--plot", "nosuch/grid.html"], "there is no folder nosuch"),
+    (["--vary", "load=x1", "--plot", "."], "--plot .: is a folder"),
+    (["--vary", "load=x1", "--out", "a.json", "--plot", "a.json"], "--plot a.json: is the same file as a.json"),
+    (["--vary", "load=x1", "--jobs", "0"], "--jobs"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD, ids=[message for _, message in BAD])
+def test_what_is_wrong_is_one_line_before_anything_is_planned(
+    call, write_config, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = call("whatif", write_config(SHORT), *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+    assert "planning" not in err
+
+
+def test_without_plotly_a_plot_is_refused_naming_the_extra(call, write_config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    code, out, err = call("whatif", write_config(SHORT), "--vary", "load=x1", "--plot", "grid.html")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "migrator[plot]" in err
+
+
+def test_help_names_every_key_with_an_example(call) -> None:
+    from migrator.whatif.grid import _KEYS
+
+    code, out, _ = call("whatif", "--help")
+    assert code == 0
+    assert "Example" in out
+    words = {word.strip("│:,.;") for word in out.split()}
+    assert set(_KEYS) <= words
+
+
+def test_an_interrupt_ends_it_with_130_and_leaves_no_process(write_config) -> None:
+    config = write_config({"windows": 50})
+    command = [sys.executable, "-m", "migrator", "whatif", str(config), "--vary", "window=46,47,48,49", "--jobs", "2"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == "planning 4 points in 2 processes\n"
+    os.killpg(process.pid, signal.SIGINT)
+    # The pipes are closed when the last process that holds them has ended.
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert "Traceback" not in err

@@ -1,0 +1,108 @@
+"""Every request of a run is in one class; what the classes are is checked on logs made by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from migrator.compare import matches_of, score_of, standings
+from migrator.config import read_config
+from migrator.log.account import Account, accounts
+from migrator.log.runlog import ReadLog
+
+RATE_RPS = {"1g.10gb": 10.0, "2g.20gb": 20.0}
+
+
+def instance(name: str, placement: str, task: str = "inference", **moments: Any) -> dict[str, Any]:
+    return {"instance": name, "placement": placement, "tenant": "a", "task": task, "finish_s": None, **moments}
+
+
+def log_of(arrivals: list[int], in_time: list[int], correct: list[int], *changes: dict[str, Any]) -> ReadLog:
+    """A log of one window of one tenant ``a``."""
+    points = {name: {"rate_rps": rate} for name, rate in RATE_RPS.items()}
+    counts = {"arrivals": arrivals, "in_time": in_time, "correct": correct}
+    events = [
+        {"kind": "run_started", "window_s": len(arrivals), "tenants": [{"name": "a", "operating_points": points}]},
+        *({"kind": "change", "window": 0, "started": [], "stopped": [], **change} for change in changes),
+        {"kind": "window_finished", "window": 0, "tenants": {"a": counts}},
+    ]
+    return ReadLog(Path(), tuple(events), torn=False)
+
+
+UP = {"started": [instance("one", "1g.10gb@0", begin_s=-5.0, ready_s=-1.0)]}
+
+
+def test_what_no_instance_could_have_answered_is_capacity():
+    account = accounts(log_of([30, 10], [10, 10], [10, 10], UP))["a"]
+    assert account.capacity.tolist() == [20.0, 0.0]
+    assert account.total == Account(goodput=20.0, capacity=20.0)
+
+
+def test_what_a_starting_instance_would_have_answered_is_reconfiguration():
+    starting = {"started": [instance("two", "2g.20gb@2", begin_s=0.0, ready_s=1.5)]}
+    account = accounts(log_of([40, 40], [10, 20], [10, 20], UP, starting))["a"]
+    assert account.reconfiguration.tolist() == [20.0, 10.0]
+    assert account.capacity.tolist() == [10.0, 10.0]
+
+
+def test_what_a_stopping_instance_would_have_answered_is_reconfiguration():
+    stopping = {"stopped": [{"instance": "one", "end_s": 0.5, "gone_s": 1.25}]}
+    account = accounts(log_of([10, 10], [5, 0], [5, 0], UP, stopping))["a"]
+    assert account.reconfiguration.tolist() == [5.0, 2.5]
+    assert account.capacity.tolist() == [0.0, 7.5]
+
+
+def test_what_instances_could_have_answered_but_did_not_is_queueing():
+    account = accounts(log_of([10], [7], [7], UP))["a"]
+    assert account.total == Account(goodput=7.0, queueing=3.0)
+
+
+def test_wrong_answers_are_the_new_model_s_from_the_second_after_its_retraining():
+    retraining = {"started": [instance("r", "1g.10gb@3", "retraining", begin_s=0.0, ready_s=0.1) | {"finish_s": 1.4}]}
+    account = accounts(log_of([9, 9, 9], [9, 9, 9], [8, 7, 6], UP, retraining))["a"]
+    assert (account.wrong_old.tolist(), account.wrong_new.tolist()) == ([1, 2, 0], [0, 0, 3])
+
+
+def test_what_is_known_to_be_served_otherwise_is_forecast_before_the_others():
+    starting = {"started": [instance("two", "2g.20gb@2", begin_s=0.0, ready_s=1.0)]}
+    account = accounts(log_of([40], [5], [5], UP, starting))["a"]
+    assert account.total == Account(goodput=5.0, capacity=10.0, reconfiguration=20.0, queueing=5.0)
+    assert account.with_forecast(np.array([20.0])).total == Account(5.0, 0.0, 0.0, 0.0, 15.0, 15.0, 5.0)
+    assert account.with_forecast(np.array([3.0])).total == account.total
+
+
+def test_shares_of_nothing_are_nothing():
+    assert set(Account().shares.values()) == {0.0}
+
+
+@pytest.mark.parametrize("policy", ["migrator", "static", "oracle"])
+def test_the_classes_add_up_in_every_second_of_a_run(write_config, policy):
+    path = write_config({"tenants.0.arrivals": {"rate_rps": 3000}})
+    score = score_of(matches_of(read_config(path), str(path), [policy], 1)[0])
+    for account in score.accounts.values():
+        classes = (
+            account.goodput,
+            account.wrong_old,
+            account.wrong_new,
+            account.capacity,
+            account.reconfiguration,
+            account.queueing,
+            account.forecast,
+        )
+        assert np.allclose(np.sum(classes, axis=0), account.arrivals)
+        assert min(float(of_class.min()) for of_class in classes) >= 0.0
+        assert account.arrivals.shape == (120,)
+    total = sum(account.total.arrivals for account in score.accounts.values())
+    assert total == pytest.approx(score.total.arrivals, rel=1e-12)
+
+
+def test_what_oracle_serves_and_another_does_not_is_told_as_forecast(write_config):
+    path = write_config({"tenants.0.arrivals": {"rate_rps": 3000}})
+    scores = [score_of(match) for match in matches_of(read_config(path), str(path), ["equal", "oracle"], 1)]
+    equal, oracle = standings(scores)
+    assert equal.account.forecast > 0.0
+    assert oracle.account.forecast == 0.0
+    assert equal.account.arrivals == pytest.approx(equal.total.arrivals)

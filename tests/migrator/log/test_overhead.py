@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from executor.catalogue import gpu_model
+from migrator.errors import LogError
+from migrator.log.overhead import measured_overhead, with_overhead_of_run
+from migrator.log.runlog import ReadLog
+from planner.errors import ProblemError
+from planner.problem import Problem, Reconfiguration, TenantTerms
+
+HEADER: dict[str, Any] = {"kind": "run_started", "schema": 1, "simulated": True}
+
+
+def started(tenant: str, ready_s: float, task: str = "inference") -> dict[str, Any]:
+    return {"tenant": tenant, "task": task, "begin_s": ready_s - 1.0, "ready_s": ready_s}
+
+
+def change(window: int, begin_s: float, *items: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "change", "window": window, "begin_s": begin_s, "started": list(items)}
+
+
+def log_of(*events: dict[str, Any]) -> ReadLog:
+    return ReadLog(Path("run"), (HEADER, *events), torn=False)
+
+
+def problem_of(*names: str, model: Reconfiguration = Reconfiguration.PAPER) -> Problem:
+    tenants = tuple(TenantTerms(name, [5.0, 5.0], {"1g.5gb": 9.0}, 0.5, 1.0, "1g.5gb") for name in names)  # type: ignore[arg-type]
+    return Problem(gpu_model("a100-40gb"), 1.0, 2, model, tenants)
+
+
+def test_overhead_lasts_from_the_beginning_of_a_change_until_the_new_instance_is_ready() -> None:
+    # The instance's own creation begins later than the change, when others are destroyed.
+    assert measured_overhead(log_of(change(0, 10.0, started("a", 14.5)))).by_window == {0: {"a": 4.5}}
+
+
+def test_it_is_the_mean_of_a_windows_new_instances_by_tenant() -> None:
+    first, second = change(0, 10.0, started("a", 12.0), started("a", 14.0), started("b", 13.0)), change(0, 20.0)
+    third = change(0, 30.0, started("a", 36.0))
+    assert measured_overhead(log_of(first, second, third)).by_window == {0: {"a": 4.0, "b": 3.0}}
+
+
+def test_windows_are_kept_apart_and_the_last_one_that_has_a_value_counts() -> None:
+    events = (change(0, 10.0, started("a", 12.0), started("b", 13.0)), change(1, 70.0, started("a", 75.0)))
+    measured = measured_overhead(log_of(*events, change(2, 130.0)))
+    assert measured.by_window == {0: {"a": 2.0, "b": 3.0}, 1: {"a": 5.0}}
+    assert measured.last_s == {"a": 5.0, "b": 3.0}
+
+
+def test_bring_up_and_retrainings_do_not_count() -> None:
+    events = (change(0, -9.0, started("a", -2.0)), change(0, 5.0, started("a", 7.0, "retraining")))
+    assert measured_overhead(log_of(*events)).by_window == {}
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_it_says_whether_it_was_simulated(simulated: bool) -> None:
+    log = ReadLog(Path("run"), ({**HEADER, "simulated": simulated},), torn=False)
+    assert measured_overhead(log).is_simulated is simulated
+
+
+@pytest.mark.parametrize("missing", ["begin_s", "started", "window"])
+def test_an_altered_event_is_told(missing: str) -> None:
+    event = change(0, 10.0, started("a", 14.0))
+    del event[missing]
+    with pytest.raises(LogError, match="run: an event is not as this version writes it"):
+        measured_overhead(log_of(event))
+
+
+def write_run(folder: Path, *events: dict[str, Any]) -> Path:
+    (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in (HEADER, *events)))
+    return folder
+
+
+def test_a_problem_gets_what_a_run_measured_of_its_tenants(tmp_path: Path) -> None:
+    run = write_run(tmp_path, change(0, 10.0, started("a", 14.0), started("other", 19.0)))
+    problem, measured = with_overhead_of_run(problem_of("a", "b"), run)
+    assert [tenant.overhead_s for tenant in problem.tenants] == [4.0, 1.0]
+    assert measured.last_s == {"a": 4.0, "other": 9.0}
+
+
+def test_a_run_that_measured_nothing_of_the_tenants_is_told(tmp_path: Path) -> None:
+    run = write_run(tmp_path, change(0, 10.0, started("other", 19.0)))
+    with pytest.raises(LogError, match=r"no change gave a new instance to a, b; the run's changes gave some to other"):
+        with_overhead_of_run(problem_of("a", "b"), run)
+
+
+def test_a_physical_problem_is_refused(tmp_path: Path) -> None:
+    run = write_run(tmp_path, change(0, 10.0, started("a", 14.0)))
+    with pytest.raises(ProblemError, match="for paper problems; this one is physical"):
+        with_overhead_of_run(problem_of("a", model=Reconfiguration.PHYSICAL), run)
+
+
+def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match="is no run"):
+        with_overhead_of_run(problem_of("a"), tmp_path)
+
+
+def test_a_real_runs_log_is_read(call, write_config, tmp_path: Path) -> None:
+    assert call("run", write_config(), "--out", tmp_path / "run")[0] == 0
+    problem, measured = with_overhead_of_run(problem_of("vision", "language"), tmp_path / "run")
+    assert measured.is_simulated
+    # Workers start in 1 and 2 s alone, slower together, after driver calls of a few tenths of a second.
+    assert all(0.5 < tenant.overhead_s < 20.0 for tenant in problem.tenants)

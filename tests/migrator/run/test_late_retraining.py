@@ -1,0 +1,188 @@
+"""Whole runs whose retrainings take longer than the planner was told, on the simulated GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from executor.catalogue import gpu_model
+from migrator.commands.run import run_command
+from migrator.log.account import accounts
+from migrator.log.report import report_of
+from migrator.log.runlog import Event, ReadLog, read_log
+from tests.migrator.conftest import SMALL, changed
+
+BUSY = {"tenants.0.arrivals.rate_rps": 900, "tenants.1.arrivals.scale.factor": 20.0, "windows": 3}
+CASES: dict[str, dict[str, Any]] = {
+    "exact": {**BUSY, "tenants.0.retraining.samples": 12000},
+    "late": {**BUSY, "tenants.0.retraining.samples": 12000, "estimates.time_bias": -0.3},
+    # Planned for 3 to 22 s, every retraining takes 35 to 218 s: most end in a later window.
+    "overdue": {
+        **BUSY,
+        "tenants.0.retraining.samples": 30000,
+        "tenants.0.accuracy": [{"before": 0.6, "after": 0.95}, {"before": 0.75, "after": 0.95}],
+        "estimates.time_bias": -0.9,
+    },
+    "early": {**BUSY, "tenants.0.retraining.samples": 12000, "estimates.time_bias": 0.3},
+    "costly": {"estimates.cost_gpu_s": 3.0, "estimates.delay_s": 10},
+    "flattered": {"estimates.accuracy_bias": -0.2},
+}
+GPU = gpu_model("a100-80gb")
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ReadLog]:
+    """The log of a run of each case."""
+    folder = tmp_path_factory.mktemp("late")
+    return {name: run(folder, name) for name in CASES}
+
+
+def run(folder: Path, name: str) -> ReadLog:
+    config = folder / f"{name}.yaml"
+    config.write_text(yaml.safe_dump(changed(SMALL, CASES[name])))
+    run_command(config, windows=None, seed=None, out=folder / name)
+    return read_log(folder / name)
+
+
+def retrainings(log: ReadLog) -> list[tuple[Event, Event | None]]:
+    """Every retraining that was begun, and the end of its instance if it came."""
+    changes = log.of_kind("change")
+    stopped = {item["instance"]: item for event in changes for item in event["stopped"]}
+    return [
+        (item, stopped.get(item["instance"]))
+        for event in changes
+        for item in event["started"]
+        if item["task"] == "retraining"
+    ]
+
+
+def held(log: ReadLog) -> Iterator[tuple[range, float, float]]:
+    """Of every instance its memory slices, and from when until when it holds them."""
+    changes = log.of_kind("change")
+    gone_s = {item["instance"]: item["gone_s"] for event in changes for item in event["stopped"]}
+    for event in changes:
+        for item in event["started"]:
+            placement = GPU.placement(item["placement"])
+            yield range(placement.start, placement.end), item["begin_s"], gone_s.get(item["instance"], float("inf"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_run_ends_with_every_window_planned_and_settled(logs, name: str) -> None:
+    report = report_of(logs[name])
+    assert report.ending == "finished"
+    assert not any(window.is_void for window in report.windows)
+    assert {window.plan_status for window in report.windows} <= {"optimal", "feasible"}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_two_instances_hold_a_slice_at_once(logs, name: str) -> None:
+    for (slices, begin_s, gone_s), (others, other_begin_s, other_gone_s) in combinations(held(logs[name]), 2):
+        assert set(slices).isdisjoint(others) or gone_s <= other_begin_s or other_gone_s <= begin_s
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_retraining_loses_its_instance_before_it_is_done(logs, name: str) -> None:
+    ended = [(begun, end) for begun, end in retrainings(logs[name]) if end is not None]
+    assert ended
+    assert all(end["end_s"] >= begun["finish_s"] for begun, end in ended)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_request_is_accounted_for(logs, name: str) -> None:
+    for tenant in accounts(logs[name]).values():
+        assert tenant.total.arrivals == pytest.approx(tenant.arrivals.sum())
+        assert min(tenant.capacity.min(), tenant.reconfiguration.min(), tenant.queueing.min()) >= 0
+
+
+@pytest.mark.parametrize(("name", "is_late"), [("exact", False), ("early", False), ("late", True), ("overdue", True)])
+def test_a_change_waits_only_for_a_retraining_that_takes_longer_than_planned(logs, name: str, is_late: bool) -> None:
+    changes = logs[name].of_kind("change")
+    waited = [event for event in changes if any(item["end_s"] > event["planned_s"] + 0.9 for item in event["stopped"])]
+    assert bool(waited) == is_late
+
+
+def test_nobody_stops_serving_while_a_change_waits(logs) -> None:
+    for event in logs["late"].of_kind("change"):
+        ends_s = {item["end_s"] for item in event["stopped"]}
+        assert ends_s <= {event["begin_s"]}
+
+
+def test_changes_after_one_that_waited_keep_their_distance(logs) -> None:
+    late = [event for event in logs["late"].of_kind("change") if event["begin_s"] > event["planned_s"] + 1]
+    pairs = [(first, then) for first, then in pairwise(late) if first["window"] == then["window"]]
+    assert pairs
+    for first, then in pairs:
+        gap_s = min(8.0, then["planned_s"] - first["planned_s"])
+        assert then["begin_s"] - first["begin_s"] >= gap_s - 1e-6
+
+
+def test_instances_ready_later_than_planned_are_reported(logs) -> None:
+    started = [item for event in logs["overdue"].of_kind("change") for item in event["started"]]
+    total = report_of(logs["overdue"]).total
+    assert total is not None
+    assert total.late_ready_s == pytest.approx(sum(item["late_ready_s"] for item in started))
+    assert total.late_ready_s > 10
+
+
+def test_an_overdue_retraining_takes_effect_in_the_window_in_which_it_ends(logs) -> None:
+    log = logs["overdue"]
+    finish_s = next(begun["finish_s"] for begun, _ in retrainings(log))
+    assert 60 < finish_s < 120
+    counts = log.of_kind("window_finished")[1]["tenants"]["vision"]
+    done = round(finish_s) - 60
+    share = [sum(counts["correct"][part]) / sum(counts["in_time"][part]) for part in (slice(done), slice(done + 1, 60))]
+    assert share == pytest.approx([0.6, 0.75], abs=0.02)  # window 0's model, as it does after the drift of window 0
+
+
+def test_a_tenant_runs_one_retraining_at_a_time(logs) -> None:
+    begun = [item for item, _ in retrainings(logs["overdue"])]
+    assert len(begun) > 1
+    assert all(first["finish_s"] <= then["begin_s"] for first, then in pairwise(begun))
+
+
+def test_the_log_has_the_estimate_beside_the_truth(logs) -> None:
+    told = logs["flattered"].of_kind("window_started")[0]["forecast"]["tenants"]["vision"]
+    assert (told["accuracy_after"], told["estimate"]["accuracy_after"]) == (0.9, pytest.approx(0.7))
+    assert told["estimate"]["retraining_s"] == logs["flattered"].header["tenants"][0]["retraining_s"]
+
+
+def test_without_errors_the_log_has_no_estimates(logs) -> None:
+    tenants = [event["forecast"]["tenants"] for event in logs["exact"].of_kind("window_started")]
+    assert not any("estimate" in tenant for window in tenants for tenant in window.values())
+
+
+def test_who_is_not_retrained_has_no_estimate(logs) -> None:
+    assert "estimate" not in logs["late"].of_kind("window_started")[0]["forecast"]["tenants"]["language"]
+
+
+def test_profiling_lengthens_the_retraining(logs) -> None:
+    log = logs["costly"]
+    training_s = log.header["tenants"][0]["retraining_s"]
+    for begun, _ in retrainings(log):
+        profile = begun["placement"].partition("@")[0]
+        profiling_s = 3.0 * 7 / GPU.profile(profile).compute_slices
+        assert begun["finish_s"] - begun["ready_s"] == pytest.approx(training_s[profile] + profiling_s, abs=1e-3)
+
+
+def test_the_old_layout_serves_until_the_estimates_are_there(logs) -> None:
+    log = logs["costly"]
+    assert [event["plan_from_step"] for event in log.of_kind("window_started")] == [0, 10]
+    assert all(event["begin_s"] >= 70 for event in log.of_kind("change") if event["window"] == 1)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_plan_keeps_only_what_stands(logs, name: str) -> None:
+    changes = logs[name].of_kind("change")
+    for event in logs[name].of_kind("window_started")[1:]:
+        standing = [change["layout"] for change in changes if change["window"] < event["window"]][-1]
+        kept = [
+            [item["placement"], item["tenant"], item["task"]]
+            for item in event["plan"]["lifetimes"]
+            if item["create_step"] == item["serve_step"] == 0
+        ]
+        assert all(holder in standing for holder in kept)

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import pytest
+
+from migrator.config import validate_config
+from migrator.run.planning import Solving, accuracy_at_start, plan_through
+from migrator.setting import Setting, assemble
+from planner.problem import Reconfiguration
+from tests.migrator.conftest import SMALL, changed
+from workloads.profiles.latency import LatencyCurve
+from workloads.profiles.operating_point import OperatingPoint
+from workloads.tenants import Tenant, WindowAccuracy
+from workloads.worker_start import WorkerStart
+
+BEFORE = (0.6, 0.8, 0.5, 0.9, 0.7)
+
+
+def tenant(n_retraining_windows: int | None = None) -> Tenant:
+    return Tenant(
+        name="a",
+        model="m",
+        slo_s=0.1,
+        operating_points={"1g.5gb": OperatingPoint("1g.5gb", 1, 1, 10.0, 0.05, LatencyCurve((1,), (0.05,)))},
+        retraining_time_s={"1g.5gb": 20.0},
+        accuracy=tuple(WindowAccuracy(before, 0.95) for before in BEFORE),
+        min_profile="1g.5gb",
+        worker_start=WorkerStart(1.0),
+        n_retraining_windows=n_retraining_windows,
+    )
+
+
+@pytest.mark.parametrize("window", range(5))
+def test_a_model_retrained_in_the_last_window_starts_at_before(window: int) -> None:
+    assert accuracy_at_start(tenant(), window, window - 1) == BEFORE[window]
+
+
+@pytest.mark.parametrize(
+    ("window", "last_retrained", "accuracy"),
+    [(1, -1, 0.6), (2, -1, 0.5), (3, -1, 0.5), (4, -1, 0.5), (2, 0, 0.5), (3, 0, 0.5), (4, 2, 0.7), (3, 1, 0.5)],
+)
+def test_a_model_whose_retraining_is_missing_never_recovers(window: int, last_retrained: int, accuracy: float) -> None:
+    assert accuracy_at_start(tenant(), window, last_retrained) == accuracy
+
+
+def test_a_tenant_that_is_not_to_be_retrained_any_more_follows_before() -> None:
+    assert [accuracy_at_start(tenant(1), window, 0) for window in range(1, 5)] == list(BEFORE[1:])
+
+
+def test_a_skipped_last_retraining_is_missed_for_good() -> None:
+    assert [accuracy_at_start(tenant(1), window, -1) for window in range(1, 5)] == [0.6, 0.5, 0.5, 0.5]
+
+
+def test_a_tenant_that_is_never_retrained_follows_before() -> None:
+    assert [accuracy_at_start(tenant(0), window, -1) for window in range(5)] == list(BEFORE)
+
+
+def setting() -> Setting:
+    return assemble(validate_config(changed(SMALL, {"window_s": 30}), "small.yaml"), "small.yaml")
+
+
+PAPER = Solving(Reconfiguration.PAPER, "greedy")
+
+
+def test_the_windows_before_the_last_are_planned_as_a_run_does_it() -> None:
+    as_run = plan_through(setting(), 1)
+    otherwise = plan_through(setting(), 1, Solving(engine="greedy"))
+    assert [planned.plan.engine for planned in otherwise] == ["physical", "greedy"]
+    assert otherwise[0].plan.lifetimes == as_run[0].plan.lifetimes
+    assert otherwise[1].problem.initial == as_run[1].problem.initial
+
+
+def test_a_paper_window_starts_from_the_profiles_held() -> None:
+    first, second = plan_through(setting(), 1, PAPER)
+    assert second.problem.paper_initial is not None
+    held = {
+        name: sorted(item.placement.profile.name for item in first.next_state.held if item.tenant == name)
+        for name in ("vision", "language")
+    }
+    assert {name: sorted(names) for name, names in second.problem.paper_initial.held.items()} == held
+    assert second.is_planned
+
+
+def test_a_paper_retraining_takes_its_start_up_as_well() -> None:
+    physical, paper = (plan_through(setting(), 0, how)[0].problem.tenants[0] for how in (None, PAPER))
+    assert physical.retraining_start_s is not None
+    with_start_s = {name: s + physical.retraining_start_s for name, s in physical.options[0].time_s.items()}
+    assert dict(paper.options[0].time_s) == pytest.approx(with_start_s)

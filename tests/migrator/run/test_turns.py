@@ -1,0 +1,208 @@
+"""Taking turns on the whole GPU: what the policy settles when a window begins, and what comes of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from migrator.config import read_config
+from migrator.errors import ConfigError
+from migrator.run.turns import WholeRun, whole_run
+from migrator.setting import Setting, assemble
+from planner.policies.whole import Whole, batch_limits, retraining_order, training_batch
+from workloads.serving.tally import Totals
+
+SETTLED = settings(deadline=None, derandomize=True, max_examples=200)
+
+Assembled = Callable[..., Setting]
+
+QUIET = {"tenants.0.arrivals": {"rate_rps": 1e-9}, "tenants.1.arrivals": {"rate_rps": 1e-9}}
+"""Nobody asks anything, so that training has the GPU to itself."""
+
+PATIENT = {"tenants.0.slo_ms": 5000, "tenants.1.slo_ms": 5000}
+"""SLOs that leave room for the best training batch."""
+
+
+@pytest.fixture
+def assembled(write_config: Callable[..., Path]) -> Assembled:
+    def build(changes: Mapping[str, Any] | None = None) -> Setting:
+        path = write_config(changes)
+        return assemble(read_config(path), str(path))
+
+    return build
+
+
+def finishes_s(run: WholeRun) -> list[tuple[str, int, float]]:
+    return [(item.tenant, item.window, item.finish_s) for item in run.retrainings]
+
+
+# --- what the policy settles
+
+TABLES = st.dictionaries(st.sampled_from([1, 2, 4, 8]), st.integers(1, 12).map(float), min_size=1)
+
+
+def busy(choice: tuple[int, ...], tables: list[dict[int, float]], rates_rps: list[float]) -> float:
+    return sum(rate * own[b] / b for rate, own, b in zip(rates_rps, tables, choice, strict=True))
+
+
+@SETTLED
+@given(st.lists(st.tuples(TABLES, st.integers(2, 30), st.integers(1, 5)), min_size=1, max_size=3))
+def test_batch_limits_are_the_best_of_all_choices(tenants: list[tuple[dict[int, float], int, int]]) -> None:
+    tables, slos_s = [table for table, _, _ in tenants], [float(slo) for _, slo, _ in tenants]
+    rates_rps = [float(rate) for _, _, rate in tenants]
+    meeting = []
+    for choice in product(*tables):
+        own_s = [table[batch] for table, batch in zip(tables, choice, strict=True)]
+        if all(2 * max(own_s) + 2 * own <= slo for own, slo in zip(own_s, slos_s, strict=True)):
+            meeting.append(choice)
+    found = batch_limits(tables, slos_s, rates_rps, slowdown=2.0)
+    best = min(
+        (busy(choice, tables, rates_rps) for choice in meeting),
+        default=busy(tuple(map(min, tables)), tables, rates_rps),
+    )
+    assert busy(found, tables, rates_rps) == pytest.approx(best)
+    assert found in meeting or not meeting
+
+
+def test_another_tenant_s_long_batch_counts_against_the_slo() -> None:
+    both = {1: 1.0, 8: 4.0}
+    assert batch_limits([both, {1: 1.0}], [8.0, 4.0], [1.0, 1.0]) == (1, 1)
+
+
+def test_without_arrivals_batches_are_as_large_as_with_equal_rates() -> None:
+    assert batch_limits([{1: 1.0, 8: 2.0}], [8.0], [0.0]) == (8,)
+
+
+def test_the_training_batch_is_the_fastest_that_is_short_enough() -> None:
+    assert training_batch({1: 1.0, 2: 1.5, 4: 2.0}, {1: 10.0, 2: 13.0, 4: 20.0}, 1.75) == 2
+
+
+def test_without_a_short_step_the_shortest_is_taken() -> None:
+    assert training_batch({1: 1.0, 2: 1.5}, {1: 10.0, 2: 13.0}, 0.5) == 1
+
+
+def test_retrainings_go_by_what_a_second_of_work_gains() -> None:
+    assert retraining_order([0.1, 0.2, 0.4], [100.0, 100.0, 100.0], [1.0, 1.0, 8.0]) == [1, 0, 2]
+
+
+@pytest.mark.parametrize("slowdown", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_slowdown_is_above_zero(slowdown: float) -> None:
+    with pytest.raises(ValueError, match="slowdown"):
+        Whole(slowdown=slowdown)
+
+
+# --- what comes of a run
+
+
+def test_every_arrival_is_counted_in_its_window(assembled: Assembled) -> None:
+    setting = assembled()
+    arrived = [int(sum(own.counts[w * 60 : w * 60 + 60].sum() for own in setting.arrivals)) for w in range(2)]
+    assert [window.arrivals for window in whole_run(setting, Whole()).totals] == arrived
+
+
+def test_accounts_add_up_to_the_totals(assembled: Assembled) -> None:
+    run = whole_run(assembled(), Whole())
+    total = sum(run.totals, Totals())
+    accounts = [own.total for own in run.accounts.values()]
+    assert sum(one.arrivals for one in accounts) == pytest.approx(total.arrivals)
+    assert sum(one.goodput for one in accounts) == total.correct
+
+
+def test_no_class_is_negative(assembled: Assembled) -> None:
+    run = whole_run(assembled({"tenants.0.arrivals": {"rate_rps": 3000}}), Whole())
+    assert all((getattr(own, item.name) >= 0).all() for own in run.accounts.values() for item in fields(own))
+
+
+def test_the_same_arguments_give_the_same_run(assembled: Assembled) -> None:
+    changes = {"simulation": {"service_jitter": 0.3}}
+    first, second = (whole_run(assembled(changes), Whole()) for _ in range(2))
+    assert (first.totals, first.retrainings) == (second.totals, second.retrainings)
+
+
+def test_answers_are_late_only_with_jitter(assembled: Assembled) -> None:
+    n_late = [
+        sum(one.late for one in whole_run(assembled({"simulation": {"service_jitter": sigma}}), Whole()).totals)
+        for sigma in (0.0, 1.0)
+    ]
+    assert n_late[0] == 0 < n_late[1]
+
+
+def test_training_alone_takes_its_start_up_and_its_work(assembled: Assembled) -> None:
+    setting = assembled(QUIET | PATIENT)
+    work_s = setting.tenants[0].retraining_time_s["7g.80gb"]
+    expected: list[Any] = [("vision", window, pytest.approx(60 * window + 1.0 + work_s)) for window in range(2)]
+    assert finishes_s(whole_run(setting, Whole())) == expected
+
+
+def test_short_steps_make_training_longer(assembled: Assembled) -> None:
+    patient, hasty = (whole_run(assembled(QUIET | slos), Whole()) for slos in (PATIENT, {}))
+    assert hasty.retrainings[0].finish_s > patient.retrainings[0].finish_s
+
+
+def test_a_slowdown_makes_training_longer(assembled: Assembled) -> None:
+    setting = assembled(QUIET | PATIENT)
+    work_s = setting.tenants[0].retraining_time_s["7g.80gb"]
+    assert whole_run(setting, Whole(slowdown=2.0)).retrainings[0].finish_s == pytest.approx(1.0 + 2 * work_s)
+
+
+def test_estimates_are_paid_and_waited_for(assembled: Assembled) -> None:
+    setting = assembled(QUIET | PATIENT | {"estimates": {"cost_gpu_s": 2.0, "delay_s": 5.0}})
+    work_s = setting.tenants[0].retraining_time_s["7g.80gb"]
+    assert whole_run(setting, Whole()).retrainings[0].finish_s == pytest.approx(5.0 + 1.0 + 2.0 + work_s)
+
+
+def test_training_that_a_window_s_end_meets_goes_on(assembled: Assembled) -> None:
+    setting = assembled(QUIET | PATIENT | {"tenants.0.retraining": {"samples": 60000}})
+    work_s = setting.tenants[0].retraining_time_s["7g.80gb"]
+    expected: list[Any] = [("vision", 0, pytest.approx(1.0 + work_s)), ("vision", 1, pytest.approx(1.0 + 2 * work_s))]
+    assert work_s > 60
+    assert finishes_s(whole_run(setting, Whole())) == expected
+
+
+def test_newer_training_replaces_one_that_has_not_begun(assembled: Assembled) -> None:
+    setting = assembled(QUIET | {"tenants.0.retraining_start_s": 70.0})
+    assert [item.window for item in whole_run(setting, Whole()).retrainings] == [1]
+
+
+def test_from_its_end_on_the_new_model_answers(assembled: Assembled) -> None:
+    run = whole_run(assembled({"tenants.0.accuracy": {"before": 0.0, "after": 1.0}, "windows": 1}), Whole())
+    finish_s, goodput = run.retrainings[0].finish_s, run.accounts["vision"].goodput
+    assert np.flatnonzero(goodput)[0] == pytest.approx(finish_s, abs=1.0)
+    assert run.accounts["vision"].wrong_new.sum() == 0
+
+
+def test_wrong_answers_after_it_are_the_new_model_s(assembled: Assembled) -> None:
+    run = whole_run(assembled({"windows": 1}), Whole())
+    seconds = np.flatnonzero(run.accounts["vision"].wrong_new)
+    assert len(seconds) > 0
+    assert seconds[0] >= run.retrainings[0].finish_s
+
+
+def test_what_the_gpu_cannot_serve_alone_is_capacity(assembled: Assembled) -> None:
+    quiet_neighbour = {"tenants.1.arrivals": {"rate_rps": 1e-9}, "tenants.0.arrivals": {"rate_rps": 4000}}
+    vision = whole_run(assembled(quiet_neighbour), Whole()).accounts["vision"].total
+    assert vision.capacity > 10 * vision.queueing > 0
+
+
+def test_training_in_slack_ends_sooner_when_the_gpu_is_busy(assembled: Assembled) -> None:
+    setting = assembled({"tenants.0.arrivals": {"rate_rps": 1200}})
+    only_idle, in_slack = (
+        whole_run(setting, Whole(trains_in_slack=on)).retrainings[0].finish_s for on in (False, True)
+    )
+    assert in_slack < only_idle - 5
+
+
+def test_a_model_not_measured_on_the_whole_gpu_is_refused(assembled: Assembled, tmp_path: Path) -> None:
+    table = tmp_path / "profiles.csv"
+    rows = [f"me,a100-80gb,{model},1g.10gb,1,1,5,200" for model in ("resnet50", "bert-large")]
+    table.write_text("\n".join(["source,gpu,model,profile,batch,processes,latency_ms,throughput_rps", *rows]))
+    with pytest.raises(ConfigError, match=r"tenants\.vision: .*no row of resnet50 on 7g\.80gb"):
+        whole_run(assembled({"profiles": str(table)}), Whole())

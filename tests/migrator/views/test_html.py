@@ -1,0 +1,184 @@
+"""The page of a comparison, from scores made by hand: bars are the standings' figures, and nothing unknown is drawn."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+
+from migrator.compare import Score, Terms, standings
+from migrator.errors import MigratorError
+from migrator.log.account import Account, SecondAccounts
+from migrator.views import html as compare_plot
+from migrator.views.html import comparison_to_html
+from workloads.serving.tally import Totals
+
+CLASSES = tuple(item.name for item in fields(Account))
+NOTE = ("trace", "bert: made <up>")
+
+
+def score(
+    policy: str, goodput: int, workload: str = "w1", segment: int = 0, notes: Sequence[tuple[str, str]] = ()
+) -> Score:
+    """Of 1,000 arrivals so many in time and right, 100 wrong, 20 lost to changes, 10 to queues, others to capacity."""
+    named = {"goodput": goodput, "wrong_old": 60, "wrong_new": 40, "reconfiguration": 20, "queueing": 10, "forecast": 0}
+    counts = {"arrivals": 1000, "in_time": goodput + 100, "capacity": 870 - goodput, **named}
+    account = SecondAccounts(**{name: np.array([float(value)]) for name, value in counts.items()})
+    totals = Totals(arrivals=1000, in_time=goodput + 100, dropped=900 - goodput, correct=goodput)
+    return Score(policy, workload, segment, (totals,), {"bert": account}, 2, 0, tuple(notes))
+
+
+SCORES = (
+    *(score(policy, goodput) for policy, goodput in (("migrator", 650), ("static", 600), ("oracle", 700))),
+    *(score(policy, goodput, "w2") for policy, goodput in (("migrator", 500), ("static", 500), ("oracle", 500))),
+)
+
+
+def page(scores: Sequence[Score], terms: Terms = Terms.POLICY_ONLY) -> str:
+    return comparison_to_html(scores, terms)
+
+
+def marks(scores: Sequence[Score], plot: str) -> list[dict[str, Any]]:
+    """The traces of one of the page's plots."""
+    data = re.search(rf'Plotly\.newPlot\(\s*"{plot}",\s*(\[.*?\]),\s*\{{"', page(scores), re.DOTALL)
+    assert data is not None
+    found: list[dict[str, Any]] = json.loads(data.group(1))
+    return found
+
+
+# --- where the arrivals go
+
+
+def test_every_class_of_an_account_has_a_colour_of_its_own() -> None:
+    assert tuple(compare_plot._CLASSES) == CLASSES
+    assert len({item.colour for item in compare_plot._CLASSES.values()}) == len(CLASSES)
+
+
+def test_there_is_a_panel_for_all_workloads_then_one_for_each() -> None:
+    panels = [mark["yaxis"] for mark in marks(SCORES, "account")]
+    assert panels == [axis for axis in ("y", "y2", "y3") for _ in CLASSES]
+    places = [page(SCORES).index(f'"text":"{title}"') for title in ("all 2 workloads", "w1", "w2")]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("scores", [SCORES, SCORES[:3]])
+def test_every_bar_adds_up_to_100(scores: Sequence[Score]) -> None:
+    found = marks(scores, "account")
+    for panel in {mark["yaxis"] for mark in found}:
+        widths = np.array([mark["x"] for mark in found if mark["yaxis"] == panel])
+        assert widths.sum(axis=0) == pytest.approx([100.0] * 3)
+
+
+def test_bars_are_the_shares_of_the_standings() -> None:
+    found = marks(SCORES[:3], "account")
+    for mark, name in zip(found, CLASSES, strict=True):
+        assert mark["y"] == ["migrator", "static", "oracle"]
+        assert mark["x"] == pytest.approx([100 * item.account.shares[name] for item in standings(SCORES[:3])])
+
+
+def test_a_class_has_one_colour_in_all_panels_and_one_place_in_the_legend() -> None:
+    found = [mark for mark in marks(SCORES, "account") if mark["name"] == "wrong old"]
+    assert {mark["marker"]["color"] for mark in found} == {compare_plot._CLASSES["wrong_old"].colour}
+    assert [mark["showlegend"] for mark in found] == [True, False, False]
+
+
+def test_what_a_forecast_costs_is_left_out_without_the_oracle() -> None:
+    scores = [score("migrator", 650), score("static", 600)]
+    assert "forecast" not in {mark["name"] for mark in marks(scores, "account")}
+    assert "told only where oracle takes part" in page(scores)
+
+
+# --- goodput
+
+
+def test_goodput_has_a_bar_for_each_policy_and_group() -> None:
+    found = marks(SCORES, "goodput")
+    assert [mark["name"] for mark in found] == ["migrator", "static", "oracle"]
+    assert found[0]["x"] == ["all 2 workloads", "w1", "w2"]
+    assert found[0]["y"] == pytest.approx([57.5, 65.0, 50.0])
+
+
+def test_policies_beyond_the_colours_differ_by_pattern() -> None:
+    found = marks([score(f"p{n}", 500) for n in range(20)], "goodput")
+    looks = [(mark["marker"]["color"], mark["marker"]["pattern"]["shape"]) for mark in found]
+    assert len(set(looks)) == 20
+
+
+def test_an_interval_is_told_where_there_is_one() -> None:
+    few = [score(policy, 500 + 10 * k, segment=k) for policy in ("a", "b") for k in range(4)]
+    many = [score(policy, 500 + 10 * k, segment=k) for policy in ("a", "b") for k in range(5)]
+    assert [marks(scores, "goodput")[1]["hovertext"][0].split("<br>")[-1] for scores in (few, many)] == [
+        "ahead of a +0.00 points",
+        "ahead of a +0.00 points [+0.00, +0.00]",
+    ]
+
+
+def test_without_arrivals_there_is_no_goodput() -> None:
+    silent = Score("migrator", "w", 0, (Totals(),), {}, 0, 0)
+    (mark,) = marks([silent], "goodput")
+    assert mark["y"] == [None]
+
+
+# --- the gap
+
+
+def test_the_gap_closed_is_drawn_over_all_and_for_each_workload_that_has_one() -> None:
+    overall, each = marks(SCORES, "gap")
+    assert (overall["y"], overall["x"]) == (["migrator", "static", "oracle"], pytest.approx([50.0, 0.0, 100.0]))
+    assert (each["y"], each["x"]) == (["migrator", "static", "oracle"], pytest.approx([50.0, 0.0, 100.0]))
+    assert "w2" not in str(each["hovertext"])
+
+
+def test_a_gap_that_is_not_there_is_not_drawn() -> None:
+    found = page([score("migrator", 650), score("static", 600)])
+    assert ('id="goodput"' in found, 'id="gap"' in found) == (True, False)
+    assert "needs both static and oracle" in found
+
+
+def test_far_below_the_floor_is_told_beside_the_name() -> None:
+    found = page([score("equal", 100), score("static", 600), score("oracle", 700)])
+    assert '"ticktext":["equal  -500","static  0","oracle  100"]' in found
+    assert '"range":[-105.0,105.0]' in found
+
+
+# --- the page
+
+
+def test_the_page_says_that_it_was_simulated_and_on_what_terms() -> None:
+    found = [page(SCORES[:3], terms) for terms in Terms]
+    assert all("<b>Simulated</b>" in one for one in found)
+    assert ["Policy only:" in one for one in found] == [True, False]
+
+
+def test_the_page_says_what_was_not_measured_once_with_its_workloads() -> None:
+    scores = [score(policy, 500, workload, notes=[NOTE]) for workload in ("w1", "w2") for policy in ("a", "b")]
+    assert page(scores).count("<li>w1, w2: trace: bert: made &lt;up&gt;</li>") == 1
+
+
+def test_the_page_says_how_much_was_simulated() -> None:
+    found = page([score(policy, 500, segment=k) for k in range(3) for policy in ("a", "b")])
+    assert "<b>w1</b>: 3 segments of 1 window, 3,000 requests" in found
+
+
+def test_names_are_told_as_they_are_written() -> None:
+    found = page([score("<b>mine</b>", 500, "<i>w</i>")])
+    assert "<i>w</i>" not in found
+    assert "<b>&lt;i&gt;w&lt;/i&gt;</b>" in found
+
+
+def test_the_page_needs_no_network_and_is_the_same_again() -> None:
+    found = page(SCORES)
+    assert re.findall(r"<(?:script|link)[^>]*(?:src|href)=", found) == []
+    assert found == page(SCORES)
+
+
+def test_without_plotly_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    with pytest.raises(MigratorError, match=r"migrator\[plot\]"):
+        page(SCORES)

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from plans import continued_case, paper_case, physical_case
+from rich.console import Console
+from windows import tenant, window
+
+from migrator.views.plan import Floor, print_plan
+from migrator.views.plan_bars import chart_of
+from planner.plan import Certificate, MigPlan, Status
+from planner.problem import Problem, Reconfiguration
+from planner.solve import solve
+from planner.verify import verify
+
+CASES = (paper_case, physical_case, continued_case)
+
+
+def printed(problem: Problem, plan: MigPlan, width: int = 80, *, checked: bool = True, **options: object) -> str:
+    text = io.StringIO()
+    console = Console(file=text, width=width, highlight=False)
+    verification = verify(problem, plan) if checked else None
+    print_plan(problem, plan, verification, console, **options)  # type: ignore[arg-type]
+    return text.getvalue()
+
+
+def rows(text: str, name: str) -> list[str]:
+    return re.findall(rf"^ *{name} ?\d* (\S.*)$", text, re.MULTILINE)
+
+
+def test_slices_over_time_show_who_serves_retrains_and_starts_up() -> None:
+    text = printed(*physical_case())
+    a_step = 8
+    assert rows(text, "slice 0") == ["2g" + "A" * (6 * a_step - 2)]
+    assert rows(text, "slice 3") == ["░" * a_step + "1g" + "a" * (2 * a_step - 2) + "░" * 16 + "1g" + "A" * 6]
+
+
+def test_paper_plans_stack_compute_slices_by_tenant() -> None:
+    problem, plan = paper_case()
+    chart = chart_of(problem, plan, ("A", "B"))
+    assert [name for name in chart.row_names if name] == ["A serves", "A retrains", "B serves"]
+    assert len(chart.row_names) == 3 + 1 + 3
+
+
+def test_headline_bound_and_check_are_told() -> None:
+    text = printed(*physical_case())
+    assert "optimal physical plan by hand on a30-24gb: 6 steps of 1 s" in text
+    assert "237.50 requests expected, 79.17 % of the 300.00 that arrive" in text
+    assert "proven best" in text
+    assert "valid by every rule" in text
+
+
+def test_a_gap_and_a_certified_gap_are_told() -> None:
+    problem, plan = physical_case()
+    prices = Certificate(problem.profile_names, np.zeros((6, len(problem.profile_names))))
+    plan = replace(plan, status=Status.FEASIBLE, bound=250.0, certificate=prices)
+    text = printed(problem, plan)
+    assert "250.00, which no plan exceeds: gap 5 %" in text
+    assert "valid by every rule; its certificate proves a gap of " in text
+
+
+def test_floors_are_told_by_how_the_plan_stands_to_them() -> None:
+    floors = [Floor("static", 190.0), Floor("greedy", 237.5), Floor("other", 250.0), Floor("none", None)]
+    text = printed(*physical_case(), floors=floors)
+    assert "beats    " in text
+    assert "static 190.00 by 25 %, none, which finds no plan" in text
+    assert re.search(r"equals +greedy 237.50\b", text)
+    assert re.search(r"short of +other 250.00 by 5 %", text)
+
+
+def test_each_tenant_has_its_share_retraining_arrivals_and_capability() -> None:
+    text = printed(*physical_case())
+    assert "A a  117.50 requests, 65.28 % of arrivals  █ is 35 requests/s" in text
+    assert "retrains 1g.6gb@3, steps 0–3, trains from 1, accuracy 0.500 → 1.000" in text
+    assert rows(text, "arrivals")[0] == "▇" * 48
+    assert rows(text, "capability")[0] == "▆" * 40 + "█" * 8
+
+
+def test_a_tenant_without_arrivals_has_no_share() -> None:
+    problem = window(tenant(arrivals_rps=[0.0] * 6, retraining_s={}))
+    assert "0.00 requests  █" in printed(problem, solve(problem))
+
+
+def test_the_only_thing_said_without_a_plan_is_why() -> None:
+    problem = window(tenant(retraining_s={"2g.10gb": 60.0}))
+    text = printed(problem, solve(problem), checked=False)
+    assert text.startswith("infeasible")
+    assert "rule 3" in text
+    assert "slice" not in text
+
+
+def test_a_broken_rule_is_told() -> None:
+    problem, plan = physical_case()
+    assert "breaks rule 5" in printed(problem, replace(plan, objective=1.0))
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 200])
+@pytest.mark.parametrize("n_steps", [3, 60, 700])
+@pytest.mark.parametrize("model", list(Reconfiguration))
+def test_no_line_is_wider_than_the_terminal(width: int, n_steps: int, model: Reconfiguration) -> None:
+    names = ("a tenant with quite a long name", "b", "c")
+    terms = [tenant(name, [60.0] * n_steps, retraining_s={}) for name in names]
+    problem = window(*terms, model=model, switch_s=0.0)
+    text = printed(problem, solve(problem, "static"), width)
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_many_changes_are_listed_only_when_asked_for() -> None:
+    arrivals = [[200.0, 20.0] * 10, [20.0, 200.0] * 10]
+    terms = [tenant(name, own, retraining_s={}, overhead_s=0.0) for name, own in zip("ab", arrivals, strict=True)]
+    problem = window(*terms)
+    plan = solve(problem, "greedy")
+    assert "--changes lists them" in printed(problem, plan)
+    assert "holds" in printed(problem, plan, all_changes=True)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_short_timetables_are_listed_anyway(case) -> None:
+    assert "--changes" not in printed(*case())
+
+
+def test_the_timetable_groups_what_starts_and_ends_by_owner() -> None:
+    text = printed(*physical_case())
+    assert "A 1g.6gb@3 from 5" in text
+    assert "a 1g.6gb@3 until 3" in text
+
+
+def test_profiles_of_one_compute_size_are_told_apart() -> None:
+    capability = {"1g.10gb": 40.0, "1g.20gb": 45.0}
+    terms = tenant(capability_rps=capability, retraining_s={}, min_profile="1g.20gb", arrivals_rps=[40.0] * 60)
+    problem = window(terms, model=Reconfiguration.PHYSICAL, gpu="h100-80gb", switch_s=0.0)
+    assert "1g.20gbRRR" in printed(problem, solve(problem, "static"))
+
+
+def test_without_colours_nothing_but_text_is_printed() -> None:
+    assert "\x1b" not in printed(*physical_case())

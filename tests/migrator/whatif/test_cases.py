@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from migrator.config import Config, validate_config
+from migrator.errors import ConfigError, GridError
+from migrator.setting import Setting, assemble
+from migrator.whatif.cases import Case, cases_of, check
+from migrator.whatif.grid import read_grid
+from planner.problem import Reconfiguration
+from tests.migrator.conftest import SMALL, changed
+
+FOLLOWS_LOAD = {
+    "load": 0.4,
+    "tenants.0.arrivals": {"trace": "azure-conv", "offset_s": 100},
+    "tenants.1.arrivals": {"trace": "azure-code", "offset_s": 100},
+}
+
+
+def config(changes: Mapping[str, Any] | None = None) -> Config:
+    return validate_config(changed(SMALL, changes or {}), "small.yaml")
+
+
+def case(*vary: str, changes: Mapping[str, Any] | None = None) -> Case:
+    (only,) = cases_of(read_grid(vary), config(changes), "small.yaml")
+    return only
+
+
+def setting(*vary: str, changes: Mapping[str, Any] | None = None) -> Setting:
+    return assemble(case(*vary, changes=changes).config, "small.yaml")
+
+
+@pytest.mark.parametrize(
+    ("argument", "changes"),
+    [
+        ("step_s=2", {"step_s": 2.0}),
+        ("slo_ms=200", {"tenants.0.slo_ms": 200.0, "tenants.1.slo_ms": 200.0}),
+        ("slo_ms=x0.5", {"tenants.0.slo_ms": 75.0, "tenants.1.slo_ms": 165.0}),
+        ("language.slo_ms=x0.5", {"tenants.1.slo_ms": 165.0}),
+        ("batch=4", {"tenants.0.max_batch": 4, "tenants.1.max_batch": 4}),
+        ("vision.batch=4", {"tenants.0.max_batch": 4}),
+        ("load=x2", {"tenants.0.arrivals.scale.factor": 2.0, "tenants.1.arrivals.scale.factor": 8.0}),
+        ("language.load=x2", {"tenants.1.arrivals.scale.factor": 8.0}),
+    ],
+)
+def test_a_point_is_the_config_with_that_key_changed(argument: str, changes: dict[str, Any]) -> None:
+    # The config's factor for vision is 1 where none is given; resolved, it stands in the config.
+    expected = changed(SMALL, {"tenants.0.arrivals.scale.factor": 1.0, **changes})
+    assert case(argument).config == validate_config(expected, "expected")
+
+
+def test_the_gpu_is_changed() -> None:
+    assert case("gpu=h100-80gb").config.gpu.model == "h100-80gb"
+
+
+def test_tenants_are_the_first_of_the_config() -> None:
+    cases = cases_of(read_grid(["tenants=2,1"]), config(), "small.yaml")
+    assert [[tenant.name for tenant in item.config.tenants] for item in cases] == [["vision", "language"], ["vision"]]
+
+
+def test_a_single_tenants_value_goes_before_that_of_all_wherever_it_stands() -> None:
+    tenants = case("vision.slo_ms=99", "slo_ms=300").config.tenants
+    assert [tenant.slo_ms for tenant in tenants] == [99.0, 300.0]
+
+
+def test_factors_of_one_and_of_all_tenants_multiply() -> None:
+    tenants = case("vision.load=x3", "load=x2").config.tenants
+    assert [tenant.arrivals.scale.factor for tenant in tenants] == [6.0, 8.0]
+
+
+def test_batch_auto_considers_every_batch_again() -> None:
+    tenants = case("batch=auto", changes={"tenants.0.batch": 8, "tenants.1.max_batch": 2}).config.tenants
+    assert [(tenant.batch, tenant.max_batch) for tenant in tenants] == [("auto", None)] * 2
+
+
+def test_no_operating_point_has_a_larger_batch() -> None:
+    points = [point for tenant in setting("batch=4").tenants for point in tenant.operating_points.values()]
+    assert max(point.batch for point in points) == 4
+
+
+def test_a_load_replaces_the_configs() -> None:
+    as_varied, as_configured = (
+        setting("load=0.8", changes=FOLLOWS_LOAD),
+        assemble(config({**FOLLOWS_LOAD, "load": 0.8}), "small.yaml"),
+    )
+    factors = [
+        [tenant.arrivals.scale.factor for tenant in found.config.tenants] for found in (as_varied, as_configured)
+    ]
+    assert factors[0] == pytest.approx(factors[1])
+
+
+def test_a_load_leaves_those_alone_who_have_a_factor_of_their_own() -> None:
+    changes = {**FOLLOWS_LOAD, "tenants.1.arrivals.scale": {"factor": 3.0}}
+    before = setting("load=0.4", changes=changes).config.tenants
+    after = setting("load=0.8", changes=changes).config.tenants
+    ratios = [b.arrivals.scale.factor / a.arrivals.scale.factor for a, b in zip(before, after, strict=True)]
+    assert ratios == pytest.approx([2.0, 1.0])
+
+
+@pytest.mark.parametrize("argument", ["slo_ms=x0.2", "batch=1", "tenants=2", "overhead_s=9", "step_s=0.5"])
+def test_only_load_changes_the_traffic(argument: str) -> None:
+    before, after = setting("slo_ms=x1", changes=FOLLOWS_LOAD), setting(argument, changes=FOLLOWS_LOAD)
+    for old, new in zip(before.arrivals, after.arrivals, strict=True):
+        np.testing.assert_array_equal(old.times_s, new.times_s)
+
+
+def test_the_tenants_that_stay_keep_their_traffic() -> None:
+    both, first = setting("tenants=2", changes=FOLLOWS_LOAD), setting("tenants=1", changes=FOLLOWS_LOAD)
+    np.testing.assert_array_equal(both.arrivals[0].times_s, first.arrivals[0].times_s)
+
+
+def test_an_overhead_is_the_one_that_plans_are_made_with() -> None:
+    found = setting("overhead_s=7")
+    planned_s = [(tenant.overhead_s(found.gpu), tenant.retraining_overhead_s(found.gpu)) for tenant in found.tenants]
+    assert planned_s == [pytest.approx((7.0, 7.0))] * 2
+
+
+def test_an_overheads_factor_is_on_what_the_config_gives_or_what_was_measured() -> None:
+    changes = {"tenants.0.retraining_start_s": 3.0, "tenants.1.worker_start_s": None}
+    before, after = setting("overhead_s=x1", changes=changes), setting("overhead_s=x2", changes=changes)
+    for old, new in zip(before.tenants, after.tenants, strict=True):
+        assert new.overhead_s(after.gpu) == pytest.approx(2 * old.overhead_s(before.gpu))
+        assert new.retraining_overhead_s(after.gpu) == pytest.approx(2 * old.retraining_overhead_s(before.gpu))
+    assert before.tenants[0].trainer_start.base_s == 3.0
+
+
+@pytest.mark.parametrize(
+    ("vary", "model", "engine"),
+    [
+        (["window=0"], "physical", None),
+        (["engine=physical"], "physical", "physical"),
+        (["engine=greedy"], "physical", "greedy"),
+        (["engine=milp"], "paper", "milp"),
+        (["model=paper"], "paper", None),
+        (["model=paper", "engine=greedy"], "paper", "greedy"),
+    ],
+)
+def test_an_engine_answers_the_model_given_or_physical_where_it_can(vary: list[str], model: str, engine: Any) -> None:
+    solving = case(*vary).solving
+    assert (solving.reconfiguration, solving.engine) == (Reconfiguration(model), engine)
+
+
+BAD = [
+    (["vison.load=x1"], "--vary vison.load: small.yaml has the tenants vision, language; did you mean vision?"),
+    (["tenants=3"], "--vary tenants=3: the config has 2 tenants; 1 to 2 are allowed"),
+    (["tenants=1", "language.load=x2"], "leaves no tenant language"),
+    (["window=2"], "--vary window=2: the config has windows 0 to 1"),
+    (["load=0.5"], "the config has no load to replace"),
+    (["vision.load=0.5"], "a load is that of all tenants"),
+    (["model=physical", "engine=milp"], "engines for physical are"),
+]
+
+
+@pytest.mark.parametrize(("vary", "message"), BAD, ids=[message for _, message in BAD])
+def test_a_choice_without_a_place_in_the_config_is_refused(vary: list[str], message: str) -> None:
+    with pytest.raises(GridError, match="--vary") as refusal:
+        cases_of(read_grid(vary), config(), "small.yaml")
+    assert message in str(refusal.value)
+
+
+def test_a_step_that_does_not_divide_the_window_is_refused_naming_the_point() -> None:
+    with pytest.raises(ConfigError, match=r"small.yaml with step_s=7: window_s is 60"):
+        case("step_s=7")
+
+
+def test_a_gpu_without_profiles_is_refused_naming_the_point() -> None:
+    with pytest.raises(ConfigError, match=r"small.yaml with gpu=h100-80gb: .* it has a100-80gb"):
+        check(case("gpu=h100-80gb"))
+
+
+def test_an_slo_that_no_profile_meets_is_not_refused() -> None:
+    check(case("slo_ms=0.1"))

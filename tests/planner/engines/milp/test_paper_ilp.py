@@ -1,0 +1,268 @@
+"""The paper's program: equal to the plain oracle wherever it solves; plans that keep the rules keep its formulas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from operator import le
+
+import pulp
+import pytest
+from paper_oracle import best_objective
+from problems import paper_problem
+from solvers import SOLVERS, WITHOUT_GUROBI
+from windows import NAMES, tenant, window
+
+from executor.catalogue import gpu_model
+from executor.mig import Multiset
+from planner.budget import Budget
+from planner.engines.milp import program as mixed_integer
+from planner.engines.milp.milp import solve_milp
+from planner.engines.milp.paper_ilp import solve_paper_ilp
+from planner.engines.milp.paper_ilp_model import Configs, PaperModel, configurations, paper_model
+from planner.engines.milp.solvers import Solver, ask
+from planner.engines.paper.greedy import solve_greedy
+from planner.engines.schedule import RetrainingChoice, TenantDecision, decisions_of, value_of
+from planner.errors import EngineError
+from planner.gains import gain_tables
+from planner.initial import PaperState
+from planner.plan import MigPlan, RetrainingSpan, Status
+from planner.problem import Problem, Reconfiguration, RetrainingOption
+
+# Small and quick: each takes HiGHS less than a second. They have one to three tenants, an initial state, two options,
+# retrainings that are not required or do not pay, the double-memory 1g, debts of changes, weights and loads of zero.
+A30 = (0, 20, 44, 48, 52, 64, 68, 76, 80, 88, 112, 124, 132, 136)
+A100 = (21, 22, 33, 53, 61, 74, 77, 89, 90, 93, 101, 102, 118, 122, 126, 137)
+H100 = (7, 35, 39, 55, 91, 95, 103, 115, 135)
+SEEDS = (*A30, *A100, *H100)
+ON_CBC = (20, 44, 48, 52, 68, 76, 22, 101, 118, 55)
+"""Quick on CBC too; the last one has an objective without terms."""
+
+
+def no_greedy(*_: object) -> list[object]:
+    return []
+
+
+@cache
+def oracle(seed: int) -> float:
+    best = best_objective(paper_problem(seed))
+    assert best is not None
+    return best
+
+
+@pytest.mark.parametrize(
+    ("solver", "seed"),
+    [
+        *(("highs", seed) for seed in SEEDS),
+        *(("cbc", seed) for seed in ON_CBC),
+        *(pytest.param("gurobi", seed, marks=WITHOUT_GUROBI) for seed in SEEDS[::3]),
+    ],
+)
+def test_the_solvers_own_plan_is_the_best(solver: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mixed_integer, "candidates", no_greedy)
+    plan = solve_paper_ilp(paper_problem(seed), solver=solver)
+    assert (plan.status, plan.objective) == (Status.OPTIMAL, pytest.approx(oracle(seed), rel=1e-6, abs=1e-6))
+
+
+@cache
+def plans_of(seed: int) -> tuple[tuple[Problem, tuple[TenantDecision, ...]], ...]:
+    """The best plan and greedy's of a random problem, where there is one."""
+    problem = paper_problem(seed)
+    found = (decisions_of(problem, plan) for plan in (solve_milp(problem), solve_greedy(problem)))
+    return tuple((problem, decisions) for decisions in found if decisions is not None)
+
+
+def model_of(problem: Problem) -> PaperModel:
+    return paper_model(problem, configurations(problem, Configs.ALL))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_plan_keeps_every_formula_at_its_worth(seed: int) -> None:
+    for problem, decisions in plans_of(seed):
+        model = model_of(problem)
+        model.start_from(decisions)
+        assert model.program.valid(1e-6)
+        worth = -pulp.value(model.program.objective) / model.scale
+        assert worth == pytest.approx(value_of(problem, gain_tables(problem), decisions), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_plan_that_is_given_is_the_one_that_is_read(seed: int) -> None:
+    for problem, decisions in plans_of(seed):
+        model = model_of(problem)
+        model.start_from(decisions)
+        assert model.decisions() == decisions
+
+
+A_1G, A_2G = (1, 0, 0, 0, 0), (0, 1, 0, 0, 0)
+
+
+def held_by_one(held: list[Multiset], retraining: RetrainingChoice | None) -> PaperModel:
+    """One tenant of six steps that retrains for two steps on a 2g, with these decisions as the variables' values."""
+    model = model_of(window(tenant()))
+    model.start_from((TenantDecision(tuple(held), retraining),))
+    return model
+
+
+def test_formula_3f_ends_a_retraining_after_its_time() -> None:
+    # A step as the paper's text would have it, one longer, breaks the corrected formula.
+    assert held_by_one([A_1G] * 6, RetrainingChoice(0, 1, 1, 3)).program.valid(1e-6)
+    assert not held_by_one([A_1G] * 6, RetrainingChoice(0, 1, 1, 4)).program.valid(1e-6)
+
+
+def test_formula_3f_keeps_a_retraining_until_its_time() -> None:
+    assert not held_by_one([A_1G] * 6, RetrainingChoice(0, 1, 1, 2)).program.valid(1e-6)
+
+
+def test_formula_4_wants_the_retraining_started_and_ended_in_the_window() -> None:
+    assert not held_by_one([A_1G] * 6, None).program.valid(1e-6)
+    assert held_by_one([A_1G] * 6, RetrainingChoice(0, 1, 4, 6)).program.valid(1e-6)
+    assert not held_by_one([A_1G] * 6, RetrainingChoice(0, 1, 5, 7)).program.valid(1e-6)
+
+
+def test_formula_5b_wants_one_instance_large_enough_not_many_small_ones() -> None:
+    model = model_of(window(tenant(min_profile="2g.10gb", retraining_s={})))
+    for held, is_valid in (((3, 0, 0, 0, 0), False), (A_2G, True)):
+        model.start_from((TenantDecision((held,) * 6, None),))
+        assert bool(model.program.valid(1e-6)) is is_valid
+
+
+def test_formula_11_sees_a_change_of_profiles_with_as_many_gpcs_and_instances() -> None:
+    # 1g + 3g and 2g + 2g: four GPCs and two instances both.
+    problem = window(tenant(retraining_s={}, overhead_s=0.5, arrivals_rps=[500.0] * 6))
+    model = model_of(problem)
+    held = ((1, 0, 1, 0, 0),) * 3 + ((0, 2, 0, 0, 0),) * 3
+    model.start_from((TenantDecision(held, None),))
+    # 160 requests a step, a quarter less in the step of the change, at an accuracy of 0.5.
+    assert -pulp.value(model.program.objective) / model.scale == pytest.approx(0.5 * (6 * 160 - 40))
+    assert model.program.valid(1e-6)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_start_is_not_lost(solver: str) -> None:
+    (problem, best), *_ = plans_of(101)
+    model = model_of(problem)
+    model.start_from(best)
+    assert ask(Solver(solver), model.program, Budget(rel_gap=10.0), presolve=True, has_start=True).has_solution
+    assert value_of(problem, gain_tables(problem), model.decisions()) == pytest.approx(oracle(101))
+
+
+@pytest.mark.parametrize("factor", [1e-5, 1e5])
+def test_loads_may_be_tiny_or_huge(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mixed_integer, "candidates", no_greedy)
+    problem = paper_problem(44)
+    scaled = tuple(
+        replace(
+            terms,
+            arrivals_rps=terms.arrivals_rps * factor,
+            capability_rps={name: rate * factor for name, rate in terms.capability_rps.items()},
+        )
+        for terms in problem.tenants
+    )
+    plan = solve_paper_ilp(replace(problem, tenants=scaled))
+    assert (plan.status, plan.objective) == (Status.OPTIMAL, pytest.approx(oracle(44) * factor, rel=1e-6))
+
+
+def test_the_same_problem_gives_the_same_plan() -> None:
+    plans: list[MigPlan] = [replace(solve_paper_ilp(paper_problem(44)), solve_s=0.0) for _ in range(2)]
+    assert plans[0] == plans[1]
+
+
+def test_a_window_of_changes_that_only_cost_may_end_below_zero() -> None:
+    terms = tenant(retraining_s={}, overhead_s=40.0, capability_rps={"1g.5gb": 40.0})
+    problem = window(terms, initial=PaperState({"resnet50": ("7g.40gb",)}))
+    plan = solve_paper_ilp(problem)
+    assert (plan.status, plan.objective) == (Status.OPTIMAL, pytest.approx(best_objective(problem)))
+    assert (plan.objective or 0.0) < 0
+
+
+def test_the_option_that_pays_most_is_chosen() -> None:
+    options = (RetrainingOption("short", {"1g.5gb": 1.0}, 0.6), RetrainingOption("long", {"1g.5gb": 2.0}, 0.9))
+    plan = solve_paper_ilp(window(tenant(options=options, capability_rps={"1g.5gb": 40.0})))
+    assert plan.schedules[0].retraining == RetrainingSpan("1g.5gb", 0, 2, "long")
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_bound_holds_also_where_the_plan_is_not_proven_best(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mixed_integer, "candidates", no_greedy)
+    plan = solve_paper_ilp(paper_problem(88), Budget(rel_gap=0.9), solver=solver)
+    assert None not in (plan.objective, plan.bound)
+    assert plan.objective < oracle(88) * (1 + 1e-6) <= plan.bound * (1 + 2e-6)  # type: ignore[operator]
+
+
+PAPERS_TWELVE = {
+    (0, 0, 0, 0, 1),
+    (0, 0, 1, 1, 0),
+    (1, 1, 0, 1, 0),
+    (3, 0, 0, 1, 0),
+    (0, 0, 2, 0, 0),
+    (0, 2, 1, 0, 0),
+    (2, 1, 1, 0, 0),
+    (4, 0, 1, 0, 0),
+    (1, 3, 0, 0, 0),
+    (3, 2, 0, 0, 0),
+    (5, 1, 0, 0, 0),
+    (7, 0, 0, 0, 0),
+}
+"""How many of 1g, 2g, 3g, 4g and 7g: the maximal configurations without 3+2+1 and 3+1+1+1, which leave a place idle."""
+
+
+@pytest.mark.parametrize("gpu", ["a100-40gb", "a100-80gb", "h100-80gb", "h200-141gb", "b200-180gb"])
+def test_paper12_are_the_twelve_on_every_seven_slice_gpu(gpu: str) -> None:
+    names = gpu_model(gpu).standard_profile_names
+    rates = dict.fromkeys(names, 40.0)
+    terms = tenant(capability_rps=rates, retraining_s={}, min_profile=names[0])
+    found = configurations(window(terms, gpu=gpu), Configs.PAPER12)
+    assert (len(found), set(found)) == (12, PAPERS_TWELVE)
+
+
+def test_paper12_leaves_out_profiles_that_no_task_uses() -> None:
+    problem = window(tenant(capability_rps={"3g.20gb": 90.0}, retraining_s={"1g.5gb": 2.0}))
+    found = configurations(problem, Configs.PAPER12)
+    assert problem.profile_names == ("1g.5gb", "3g.20gb")
+    assert (len(found), set(found)) == (12, {(counts[0], counts[2]) for counts in PAPERS_TWELVE})
+
+
+@pytest.mark.parametrize("names", [NAMES, NAMES[:2], ("1g.5gb", "1g.10gb", "2g.10gb")])
+def test_all_are_the_layouts_of_the_problems_profiles_that_no_other_one_contains(names: tuple[str, ...]) -> None:
+    problem = window(tenant(capability_rps=dict.fromkeys(names, 40.0), retraining_s={}))
+    fitting = {layout.multiset(names) for layout in problem.gpu.layouts(names)}
+    larger = {counts: [o for o in fitting if all(map(le, counts, o)) and o != counts] for counts in fitting}
+    assert set(configurations(problem, Configs.ALL)) == {counts for counts in fitting if not larger[counts]}
+
+
+@pytest.mark.parametrize("seed", [33, 101])
+def test_paper12_and_all_agree_where_both_have_what_tasks_use(seed: int) -> None:
+    plan = solve_paper_ilp(paper_problem(seed), configs="paper12")
+    assert (plan.status, plan.objective) == (Status.OPTIMAL, pytest.approx(oracle(seed), rel=1e-6))
+
+
+def test_paper12_is_refused_where_the_gpu_has_other_sizes() -> None:
+    terms = tenant(capability_rps={"1g.6gb": 40.0}, min_profile="1g.6gb", retraining_s={})
+    message = "configs 'paper12' are those of a GPU with 7 compute slices; a30-24gb has 4: use configs 'all'"
+    with pytest.raises(EngineError, match=message):
+        solve_paper_ilp(window(terms, gpu="a30-24gb"), configs="paper12")
+
+
+@pytest.mark.parametrize("use", [{"capability_rps": {"1g.10gb": 40.0}}, {"retraining_s": {"1g.10gb": 2.0}}])
+def test_paper12_is_refused_where_a_task_may_use_another_profile(use: dict[str, dict[str, float]]) -> None:
+    with pytest.raises(
+        EngineError, match=r"'paper12' have no 1g.10gb, which tenant resnet50 may use; they have 1g.5gb"
+    ):
+        solve_paper_ilp(window(tenant(**use)), configs="paper12")  # type: ignore[arg-type]
+
+
+def test_unknown_configs_are_told_with_those_known() -> None:
+    with pytest.raises(EngineError, match="unknown configs 'paper14'; known: paper12, all"):
+        solve_paper_ilp(window(), configs="paper14")
+
+
+def test_a_physical_problem_is_refused() -> None:
+    with pytest.raises(EngineError, match="'paper-ilp' answers paper problems; this one is physical"):
+        solve_paper_ilp(window(model=Reconfiguration.PHYSICAL))
+
+
+def test_gain_tables_are_refused() -> None:
+    problem = window()
+    with pytest.raises(EngineError, match=r"'paper-ilp' counts .* this problem has gain tables of its own"):
+        solve_paper_ilp(replace(problem, gains=gain_tables(problem)))

@@ -1,0 +1,357 @@
+"""The search of `exact`: shared prefixes, moves beside settled retrainings, and the relaxation by statuses."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice, product
+
+import numpy as np
+import pytest
+from problems import paper_problem
+from windows import tenant, window
+
+from planner.budget import Budget
+from planner.engines.paper.exact import solve_exact
+from planner.engines.paper.exact_many import ManySearch
+from planner.engines.paper.greedy import solve_greedy
+from planner.engines.paper.pairs import Found, PairSearch, actors_of
+from planner.engines.paper.states import Joint
+from planner.engines.paper.status_vectors import WAITS, StatusVectors
+from planner.engines.paper.statuses import Statuses, from_prices
+from planner.engines.schedule import RetrainingChoice, choices_of, value_of
+from planner.errors import EngineError
+from planner.feasibility import infeasibility
+from planner.gains import gain_tables
+from planner.plan import Status
+from planner.problem import Problem, Reconfiguration, RetrainingOption
+from planner.verify import verify
+
+SEEDS = [seed for seed in range(400) if infeasibility(paper_problem(seed)) is None]
+
+
+def joint_of(problem: Problem) -> Joint:
+    return Joint(problem, gain_tables(problem))
+
+
+def ways_of(joint, m):
+    """Every retraining of tenant m, and none where it may do without."""
+    problem = joint.problem
+    found = [] if problem.tenants[m].must_retrain else [None]
+    for way in choices_of(problem, problem.tenants[m]):
+        found += [
+            RetrainingChoice(way.option_index, way.profile_index, start, start + way.end_step)
+            for start in range(problem.n_steps - way.end_step + 1)
+        ]
+    return found
+
+
+def schedules_of(joint):
+    return product(*(ways_of(joint, m) for m in range(len(joint.problem.tenants))))
+
+
+def nothing_known(joint):
+    return Found(-np.inf, (None,) * len(joint.problem.tenants), np.inf)
+
+
+def with_actors(n_least, n_most):
+    return [seed for seed in SEEDS if n_least <= len(actors_of(joint_of(paper_problem(seed)))) <= n_most]
+
+
+FEW, THREE = with_actors(1, 2)[:60], with_actors(3, 3)[:12]
+
+
+def test_there_are_problems_with_three_tenants_that_retrain():
+    assert len(THREE) >= 8
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_the_best_of_all_schedules_is_found(seed):
+    joint = joint_of(paper_problem(seed))
+    with ThreadPoolExecutor(1) as pool:
+        found = PairSearch(joint, actors_of(joint), pool, nothing_known(joint)).run(lambda: False)
+    best = max(joint.value(choices) for choices in schedules_of(joint))
+    assert found.value == pytest.approx(best, rel=1e-12)
+    assert found.bound == found.value
+    assert np.isneginf(best) or joint.value(found.choices) == pytest.approx(best, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", THREE)
+@pytest.mark.parametrize("movers", [(0,), (1,), (0, 2), (1, 2)])
+def test_a_move_is_the_best_beside_what_is_settled(seed, movers):
+    joint = joint_of(paper_problem(seed))
+    settled = next((c for c in schedules_of(joint) if np.isfinite(joint.value(c))), None)
+    if settled is None:
+        return
+    known = Found(joint.value(settled), settled, np.inf)
+    with ThreadPoolExecutor(1) as pool:
+        found = PairSearch(joint, movers, pool, known).run(lambda: False)
+    options = [ways_of(joint, m) if m in movers else [settled[m]] for m in range(3)]
+    assert found.value == pytest.approx(max(joint.value(choices) for choices in product(*options)), rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", SEEDS[:40])
+def test_the_best_path_is_worth_what_the_gain_tables_say(seed):
+    joint = joint_of(paper_problem(seed))
+    for choices in islice(schedules_of(joint), 5):
+        decisions = joint.path(choices)
+        assert (decisions is None) == np.isneginf(joint.value(choices))
+        if decisions is not None:
+            assert value_of(joint.problem, joint.tables, decisions) == pytest.approx(joint.value(choices))
+
+
+def statuses_of(joint, seed=None, scale=1.0):
+    """The relaxation, from random multipliers where a seed is given."""
+    actors = actors_of(joint)
+    shape = from_prices(
+        joint,
+        actors,
+        np.zeros((joint.problem.n_steps, len(joint.problem.profile_names))),
+        [[] for _ in joint.problem.tenants],
+    ).shape
+    multipliers = None if seed is None else scale * np.random.default_rng(seed).normal(size=shape)
+    return Statuses(joint, actors, multipliers), multipliers
+
+
+def may_follow(ways, before, after):
+    """Whether an actor's status may be ``after`` in the step after it was ``before``."""
+    if before[0] == "waits":
+        return after[0] in {"waits", "runs"}
+    if after == before:
+        return True
+    known = {(way.profile_index, way.option_index + 1) for way in ways}
+    return before[0] == "runs" and after[0] == "done" and (before[1], after[1]) in known
+
+
+def best_path(joint, multipliers):
+    """The most that a path through statuses and layouts earns net of multipliers, step by step, pair by pair."""
+    problem, actors = joint.problem, actors_of(joint)
+    ways = [choices_of(problem, problem.tenants[m]) for m in actors]
+    vectors = StatusVectors(joint, actors, ways)
+    values = None
+    for s in range(problem.n_steps):
+        now = {}
+        for i, vector in enumerate(vectors.vectors):
+            paid = sum(multipliers[s, a, vectors.column(status)] for a, status in enumerate(vector) if status != WAITS)
+            fits = joint.fitting([value for kind, value in vector if kind == "runs"])
+            own = np.full(joint.n_states, -np.inf)
+            if s == 0:
+                if all(kind != "done" for kind, _ in vector):
+                    own[fits] = joint.opening[fits]
+            else:
+                for before, known in values.items():
+                    if all(map(may_follow, ways, before, vector)):
+                        own = np.maximum(own, (known[:, None] + changed(joint, vectors.levels[:, i], s)).max(axis=0))
+                own[np.setdiff1d(np.arange(joint.n_states), fits)] = -np.inf
+            now[vector] = own - paid
+        values = now
+    return max(own.max() for own in values.values())
+
+
+def changed(joint, levels, s):
+    """What is earned in step s from one state (row) to another."""
+    earned = np.zeros((joint.n_states, joint.n_states))
+    for m, level in enumerate(levels):
+        differs = joint.states[:, None, m] != joint.states[None, :, m]
+        earned += joint.steady[m, level, s] - np.where(differs, joint.loss[m, level, s], 0.0)
+    return earned
+
+
+def best_paid(joint, a, multipliers):
+    """The most that a schedule of an actor is paid."""
+    found = []
+    for choice in ways_of(joint, actors_of(joint)[a]):
+        paid = multipliers[:, a]
+        n_profiles = len(joint.problem.profile_names)
+        found.append(
+            0.0
+            if choice is None
+            else paid[choice.start_step : choice.end_step, choice.profile_index].sum()
+            + paid[choice.end_step :, n_profiles + choice.option_index].sum()
+        )
+    return max(found)
+
+
+@pytest.mark.parametrize("seed", THREE[:6])
+def test_the_bound_is_that_of_the_best_path_and_the_best_schedules(seed):
+    joint = joint_of(paper_problem(seed))
+    statuses, multipliers = statuses_of(joint, seed, 3.0)
+    schedules = sum(best_paid(joint, a, multipliers) for a in range(len(actors_of(joint))))
+    bound = statuses.sweep(0.0, -np.inf)
+    assert max(joint.value(choices) for choices in schedules_of(joint)) - 1e-9 <= bound
+    assert bound <= best_path(joint, multipliers) + schedules + 1e-9
+
+
+@pytest.mark.parametrize("seed", [*THREE, *FEW[:12]])
+@pytest.mark.parametrize("scale", [0.0, 1.0, 15.0])
+def test_no_schedule_exceeds_the_bound_less_its_slacks(seed, scale):
+    joint = joint_of(paper_problem(seed))
+    statuses, _ = statuses_of(joint, seed, scale)
+    best = max(joint.value(choices) for choices in islice(schedules_of(joint), 3000))
+    for share in (0.02, 0.25, 0.5, 0.1):
+        before, bound = statuses.bound, statuses.sweep(share, -np.inf)
+        assert best - 1e-9 * max(1.0, abs(best)) <= bound <= before
+        for slack, choices in islice(statuses.combinations(np.inf), 40):
+            assert joint.value(choices) <= bound - slack + 1e-9 * max(1.0, abs(bound))
+
+
+@pytest.mark.parametrize("seed", THREE[:6])
+def test_combinations_come_least_slack_first_and_none_with_room_is_missing(seed):
+    joint = joint_of(paper_problem(seed))
+    statuses, _ = statuses_of(joint, seed)
+    statuses.sweep(0.1, -np.inf)
+    slacks, choices = zip(*statuses.combinations(np.inf), strict=True)
+    assert list(slacks) == sorted(slacks)
+    assert {some for some in schedules_of(joint) if np.isfinite(joint.value(some))} <= set(choices)
+    assert len(choices) == statuses.n_left
+
+
+@pytest.mark.parametrize("seed", THREE)
+def test_sweeps_leave_out_nothing_that_is_better_than_the_plan(seed):
+    joint = joint_of(paper_problem(seed))
+    value, best = max(((joint.value(choices), choices) for choices in schedules_of(joint)), key=lambda pair: pair[0])
+    if np.isneginf(value):
+        return
+    statuses, _ = statuses_of(joint, seed)
+    n_before = statuses.n_left
+    for number, share in enumerate((0.02, 0.05, 0.1, 0.25) * 4):
+        known = value - 1e-6 - (15 - number) * 0.01 * abs(value)
+        assert statuses.sweep(share, known) >= value - 1e-9 * max(1.0, abs(value))
+    assert best in [choices for _, choices in statuses.combinations(np.inf)]
+    assert statuses.n_left <= n_before
+
+
+@pytest.mark.parametrize("seed", THREE[:6])
+def test_a_value_beyond_reach_leaves_nothing(seed):
+    joint = joint_of(paper_problem(seed))
+    best = max(joint.value(choices) for choices in schedules_of(joint))
+    statuses, _ = statuses_of(joint)
+    assert statuses.sweep(0.1, 3 * abs(best) + 1) == -np.inf
+    assert not list(statuses.combinations(0.0))
+
+
+def search_of(joint, pool, known, is_over=lambda: False, *, is_timed=False):
+    return ManySearch(joint, statuses_of(joint)[0], actors_of(joint), pool, known, is_over, None, is_timed=is_timed)
+
+
+@pytest.mark.parametrize("seed", THREE)
+@pytest.mark.parametrize("is_timed", [False, True])
+@pytest.mark.parametrize("is_known", [False, True])
+def test_three_tenants_are_proven_even_from_a_poor_start_or_none(seed, is_timed, is_known):
+    joint = joint_of(paper_problem(seed))
+    values = [joint.value(choices) for choices in schedules_of(joint)]
+    feasible = [(v, c) for v, c in zip(values, schedules_of(joint), strict=True) if np.isfinite(v)]
+    if not feasible:
+        return
+    known = Found(*min(feasible, key=lambda pair: pair[0]), np.inf) if is_known else nothing_known(joint)
+    with ThreadPoolExecutor(1) as pool:
+        found = search_of(joint, pool, known, is_timed=is_timed).run(())
+    assert found.value == pytest.approx(max(values), rel=1e-12)
+    assert found.bound == found.value
+
+
+@pytest.mark.parametrize("n_looks", [1, 3, 6, 12])
+def test_a_search_that_is_cut_short_leaves_a_valid_bound(n_looks):
+    joint = joint_of(wavy(3))
+    looks = iter(range(10_000))
+    known = Found(-np.inf, (None,) * 3, np.inf)
+    with ThreadPoolExecutor(1) as pool:
+        cut = search_of(joint, pool, known, lambda: next(looks) >= n_looks, is_timed=True).run(())
+    assert cut.value <= solve_exact(joint.problem).objective * (1 + 1e-9) <= cut.bound * (1 + 2e-9)
+
+
+def test_an_interrupt_ends_the_sweeps_too():
+    joint = joint_of(wavy(3))
+
+    def starts():
+        raise KeyboardInterrupt
+        yield
+
+    with ThreadPoolExecutor(1) as pool, pytest.raises(KeyboardInterrupt):
+        search_of(joint, pool, nothing_known(joint), is_timed=True).run(starts())
+
+
+def test_what_goes_wrong_in_a_sweep_is_raised(monkeypatch):
+    joint = joint_of(wavy(3))
+
+    def fail(*_):
+        raise RuntimeError("no sweep")
+
+    with ThreadPoolExecutor(1) as pool:
+        search = search_of(joint, pool, nothing_known(joint))
+        monkeypatch.setattr(Statuses, "sweep", fail)
+        with pytest.raises(RuntimeError, match="no sweep"):
+            search.run(())
+
+
+def wavy(n_tenants, n_steps=40, **changes):
+    step = np.arange(n_steps)
+    tenants = [
+        tenant(
+            f"m{m}",
+            100 + 60 * np.sin(step / (3 + m) + m),
+            retraining_s={"1g.5gb": 14.0, "2g.10gb": 8.0, "3g.20gb": 6.0},
+            overhead_s=0.7,
+            **changes,
+        )
+        for m in range(n_tenants)
+    ]
+    return window(*tenants)
+
+
+@pytest.mark.parametrize("n_tenants", [1, 2, 3])
+def test_plans_are_valid_and_no_worse_than_greedy(n_tenants):
+    problem = wavy(n_tenants)
+    plan, floor = solve_exact(problem, Budget(max_nodes=200)), solve_greedy(problem)
+    checked = verify(problem, plan)
+    assert checked.violations == ()
+    assert plan.objective >= floor.objective * (1 - 1e-12)
+    assert plan.bound >= plan.objective
+    assert plan.status is Status.OPTIMAL or n_tenants > 2
+
+
+@pytest.mark.parametrize("n_tenants", [2, 3])
+def test_a_spent_budget_leaves_a_valid_bound(n_tenants):
+    problem = wavy(n_tenants)
+    hurried, proven = solve_exact(problem, Budget(time_limit_s=0.0)), solve_exact(problem)
+    assert hurried.status.has_plan
+    assert verify(problem, hurried).violations == ()
+    assert hurried.objective <= proven.objective * (1 + 1e-12)
+    assert hurried.bound >= proven.objective * (1 - 1e-12)
+
+
+def test_a_plan_to_start_from_is_never_made_worse():
+    problem = wavy(3)
+    first = solve_exact(problem)
+    again = solve_exact(problem, Budget(time_limit_s=0.0), first)
+    assert again.objective == pytest.approx(first.objective, rel=1e-12)
+
+
+@pytest.mark.parametrize("n_tenants", [2, 3])
+def test_the_same_problem_gives_the_same_plan(n_tenants):
+    one, other = solve_exact(wavy(n_tenants)), solve_exact(wavy(n_tenants))
+    assert one.schedules == other.schedules
+    assert one.bound == other.bound
+    assert np.array_equal(one.certificate.prices, other.certificate.prices)
+
+
+def test_an_option_that_is_out_of_reach_of_one_profile_is_taken_on_another():
+    slow = RetrainingOption("slow", {"1g.5gb": 100.0, "4g.20gb": 20.0}, 0.9)
+    quick = RetrainingOption("quick", {"1g.5gb": 10.0}, 0.6)
+    problem = window(tenant("a", [100.0] * 40, options=(slow, quick)), tenant("b", [60.0] * 40, retraining_s={}))
+    plan = solve_exact(problem)
+    taken = plan.schedules[0].retraining
+    assert (taken.option, taken.profile) in {("slow", "4g.20gb"), ("quick", "1g.5gb")}
+    assert verify(problem, plan).violations == ()
+
+
+def test_six_tenants_share_a_gpu(monkeypatch):
+    monkeypatch.setattr("planner.engines.paper.exact_many._MOST_SWEEPS", 2)
+    problem = wavy(6, 110, capability_rps={"1g.5gb": 40.0, "2g.10gb": 80.0})
+    plan = solve_exact(problem, Budget(max_nodes=100))
+    assert plan.status.has_plan
+    assert verify(problem, plan).violations == ()
+
+
+def test_a_physical_problem_is_refused():
+    with pytest.raises(EngineError, match="exact"):
+        solve_exact(window(model=Reconfiguration.PHYSICAL))

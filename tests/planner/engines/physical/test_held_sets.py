@@ -1,0 +1,60 @@
+"""Held sets as arrays: all of them, each once, with the columns that its profiles have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import physical_problem
+from windows import tenant, window
+
+from planner.engines.physical.held_sets import HeldSets
+from planner.engines.physical.nodes import placed_nodes
+from planner.gains import gain_tables
+from planner.problem import Problem, Reconfiguration
+
+
+def two_tenants() -> Problem:
+    return window(tenant(), tenant("b", min_profile="2g.10gb"), model=Reconfiguration.PHYSICAL, switch_s=0.0)
+
+
+def test_two_tenants_on_an_a100_have_3782() -> None:
+    problem = window(tenant(), tenant("b"), model=Reconfiguration.PHYSICAL, switch_s=0.0)
+    assert len(HeldSets.of(problem)) == 3782
+
+
+@pytest.mark.parametrize("problem", [two_tenants(), *(physical_problem(seed) for seed in range(8))])
+def test_they_are_the_nodes_that_give_everybody_enough(problem: Problem) -> None:
+    nodes, held_sets = placed_nodes(problem, gain_tables(problem)), HeldSets.of(problem)
+    wanted = {frozenset(nodes.entries(node)) for node in np.flatnonzero(nodes.graph.is_held)}
+    found = [held_sets.entries(index) for index in range(len(held_sets))]
+    assert set(found) == wanted
+    assert len(found) == len(wanted)
+
+
+def test_columns_count_each_tenants_profiles() -> None:
+    problem = two_tenants()
+    tables, held_sets = gain_tables(problem), HeldSets.of(problem)
+    columns = held_sets.columns(tables)
+    for index in range(0, len(held_sets), 97):
+        for m, table in enumerate(tables):
+            own = [place.profile.name for place, owner in held_sets.entries(index) if owner == m]
+            counts = tuple(own.count(name) for name in problem.profile_names)
+            assert table.multisets[columns[index, m]] == counts
+
+
+def test_kept_columns_count_what_both_hold() -> None:
+    problem = two_tenants()
+    tables, held_sets = gain_tables(problem), HeldSets.of(problem)
+    other = held_sets.entries(100)
+    kept = held_sets.columns(tables, kept_from=other)
+    for index in range(0, len(held_sets), 97):
+        common = held_sets.entries(index) & other
+        n_kept = [sum(tables[m].multisets[kept[index, m]]) for m in range(2)]
+        assert n_kept == [sum(owner == m for _, owner in common) for m in range(2)]
+
+
+def test_every_held_set_is_found_by_its_entries_and_others_are_not() -> None:
+    held_sets = HeldSets.of(two_tenants())
+    assert all(held_sets.index(held_sets.entries(index)) == index for index in range(0, len(held_sets), 97))
+    assert held_sets.index(frozenset()) is None
+    assert held_sets.index(frozenset([next(iter(held_sets.entries(0)))])) is None

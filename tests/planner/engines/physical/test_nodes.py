@@ -1,0 +1,185 @@
+"""Nodes of the placed program, and the program against plain search over pairs of held sets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+
+from executor.catalogue import gpu_model
+from executor.mig import Layout
+from planner.counts import joint_states, serving_multisets
+from planner.engines.physical.nodes import all_nodes, counted_nodes, placed_nodes
+from planner.engines.physical.path import Program
+from planner.engines.placed_schedule import Terms, Training
+from planner.gains import gain_tables
+from planner.problem import Problem, Reconfiguration, RetrainingOption, TenantTerms
+
+
+def problem_of(n_tenants, gpu_name="a100-80gb", n_steps=2):
+    gpu = gpu_model(gpu_name)
+    rates = {name: 10.0 * gpu.profile(name).compute_slices for name in gpu.standard_profile_names}
+    arrivals = np.linspace(5, 60, n_steps)
+    tenants = tuple(
+        TenantTerms(f"t{i}", np.roll(arrivals, i), rates, 0.5, 1.0, gpu.profiles[0].name) for i in range(n_tenants)
+    )
+    return Problem(gpu, 1.0, n_steps, Reconfiguration.PHYSICAL, tenants, switch_s=0.0)
+
+
+@cache
+def nodes_of(n_tenants):
+    problem = problem_of(n_tenants)
+    return placed_nodes(problem, gain_tables(problem))
+
+
+@pytest.mark.parametrize(("n_tenants", "n_nodes", "n_held"), [(1, 298, 297), (2, 4377, 3782), (3, 28996, 16758)])
+def test_an_a100_has_as_many_sets_of_placement_and_tenant_as_counted_by_hand(n_tenants, n_nodes, n_held):
+    problem = problem_of(n_tenants)
+    graph = all_nodes(problem, gain_tables(problem)).graph
+    assert (len(graph), graph.is_held.sum()) == (n_nodes, n_held)
+
+
+def test_nodes_that_no_held_set_contains_are_left_out():
+    problem = problem_of(2)
+    every, useful = all_nodes(problem, gain_tables(problem)), nodes_of(2)
+    held = [{every.entries(i) for i in np.flatnonzero(every.graph.is_held)}]
+    parts = {part for entries in held[0] for part in _parts(entries)}
+    assert {useful.entries(i) for i in range(len(useful.graph))} == parts
+
+
+def _parts(entries):
+    return {
+        tuple(entry for entry, kept in zip(entries, mask, strict=True) if kept)
+        for mask in product((0, 1), repeat=len(entries))
+    }
+
+
+def test_a_removal_takes_exactly_one_instance_away():
+    nodes = nodes_of(2)
+    for node in range(len(nodes.graph)):
+        entries = nodes.entries(node)
+        fewer = [nodes.entries(part) for part in nodes.graph.removal[node] if part >= 0]
+        assert fewer == [entries[:i] + entries[i + 1 :] for i in range(len(entries))]
+
+
+def test_a_node_is_found_by_its_entries():
+    nodes = nodes_of(3)
+    some = range(0, len(nodes.graph), 97)
+    assert [nodes.index(reversed(nodes.entries(node))) for node in some] == list(some)
+
+
+def test_a_part_comes_before_the_whole():
+    graph = nodes_of(3).graph
+    assert (graph.removal < np.arange(len(graph))[:, None]).all()
+
+
+def test_columns_are_the_tenants_multisets():
+    problem, nodes = problem_of(2), nodes_of(2)
+    multisets = serving_multisets(problem, problem.tenants[1])
+    for node in range(len(nodes.graph)):
+        own = Layout(tuple(place for place, owner in nodes.entries(node) if owner == 1))
+        assert multisets[nodes.graph.column[1, node]] == own.multiset(problem.profile_names)
+
+
+def test_compatible_nodes_form_a_layout_with_what_is_busy():
+    nodes, gpu = nodes_of(2), gpu_model("a100-80gb")
+    busy = [gpu.placement("3g.40gb@4"), gpu.placement("1g.10gb@1")]
+    fits = [gpu.fits([*busy, *(place for place, _ in nodes.entries(i))]) for i in range(len(nodes.graph))]
+    assert nodes.compatible(busy).tolist() == fits
+
+
+def test_a_profile_is_not_held_more_often_than_the_driver_allows():
+    problem = problem_of(1)
+    media = replace(problem.tenants[0], capability_rps={"1g.10gb": 10.0, "1g.10gb+me": 10.0})
+    problem = replace(problem, tenants=(media,))
+    nodes = placed_nodes(problem, gain_tables(problem))
+    beside = nodes.compatible([problem.gpu.placement("1g.10gb+me@6")])
+    names = [{place.profile.name for place, _ in nodes.entries(i)} for i in np.flatnonzero(beside)]
+    assert set().union(*names) == {"1g.10gb"}
+
+
+def test_nothing_is_compatible_with_placements_that_exclude_each_other():
+    nodes, gpu = nodes_of(2), gpu_model("a100-80gb")
+    assert not nodes.compatible([gpu.placement("1g.10gb@1"), gpu.placement("1g.10gb@1")]).any()
+
+
+def test_counted_nodes_are_the_joint_multisets():
+    problem = problem_of(2)
+    counted = counted_nodes(problem, nodes_of(2))
+    assert counted.graph.is_held.sum() == len(joint_states(problem)) == 146
+
+
+@pytest.mark.parametrize("busy", [(), ("3g.40gb",), ("1g.10gb", "2g.20gb"), ("7g.80gb",), ("4g.40gb", "4g.40gb")])
+def test_what_fits_on_placements_fits_on_counts(busy):
+    problem, nodes, gpu = problem_of(2), nodes_of(2), gpu_model("a100-80gb")
+    counted = counted_nodes(problem, nodes)
+    ways = product(*(gpu.placements([name]) for name in busy))
+    placed = np.any([nodes.compatible(way) for way in ways], axis=0)
+    by_count = np.zeros(len(counted.graph), dtype=bool)
+    by_count[counted.from_placed[placed]] = True
+    # On counts more may fit than any single placing of a node's instances would show, never less.
+    assert (counted.compatible(busy) | ~by_count).all()
+
+
+def small_problem(seed):
+    """Two tenants on an A30 with unequal warm-ups, one of them with a retraining."""
+    rng = np.random.default_rng(seed)
+    gpu, n_steps = gpu_model("a30-24gb"), 7
+    tenants = tuple(
+        TenantTerms(
+            f"t{index}",
+            rng.uniform(0, 60, n_steps),
+            {"1g.6gb": 14.0, "2g.12gb": 30.0},
+            0.5,
+            float(overhead_s),
+            "1g.6gb",
+            (RetrainingOption("full", {"1g.6gb": 1.0, "2g.12gb": 1.0}, 0.9),) if index else (),
+            retraining_start_s=1.0,
+        )
+        for index, overhead_s in enumerate(rng.permutation([1, 2]))
+    )
+    return Problem(gpu, 1.0, n_steps, Reconfiguration.PHYSICAL, tenants, switch_s=0.0)
+
+
+def best_by_pairs(problem, nodes, training, place):
+    """The best goodput with one retraining, by trying every pair of held sets at every step."""
+    gains, terms, n = gain_tables(problem), Terms.of(problem), problem.n_steps
+    sets = [frozenset(nodes.entries(node)) for node in np.flatnonzero(nodes.graph.is_held)]
+
+    def gain(s, held):
+        total = 0.0
+        for m, table in enumerate(gains):
+            names = [p.profile.name for p, owner in held if owner == m]
+            level = 1 if m == training.tenant and s >= training.end_step else 0
+            total += table.steady[level, s, table.column[tuple(map(names.count, problem.profile_names))]]
+        return total
+
+    def fits(held, begin, end):
+        is_beside = begin < training.end_step and training.start_step < end
+        return not (is_beside and any(p.overlaps(place) for p, _ in held))
+
+    best = {n: dict.fromkeys(sets, 0.0)}
+    for t in range(n - 1, -1, -1):
+        end = min(t + terms.epoch_steps, n)
+        stay = {held: gain(t, held) + best[t + 1][held] if fits(held, t, t + 1) else -np.inf for held in sets}
+        best[t] = dict(stay)
+        for old, new in product(sets, sets) if t > 0 else ():
+            if fits(new, t, end):
+                serving = [{e for e in new if e in old or s >= t + terms.warm_steps[e[1]]} for s in range(t, end)]
+                value = sum(gain(s, held) for s, held in zip(range(t, end), serving, strict=True)) + best[end][new]
+                best[t][old] = max(best[t][old], value)
+    return max(best[0].values())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_program_finds_the_best_of_all_held_sets_and_epochs(seed):
+    problem = small_problem(seed)
+    terms = Terms.of(problem)
+    nodes = placed_nodes(problem, terms.gains)
+    name = ("1g.6gb", "2g.12gb")[seed % 2]
+    training, place = Training(1, 1, name, 1 + seed, 3 + seed), problem.gpu.placement(f"{name}@2")
+    program = Program(terms, nodes.graph, nodes.compatible, (), -1)
+    assert program.value((training,), (place,)) == pytest.approx(best_by_pairs(problem, nodes, training, place))

@@ -1,0 +1,215 @@
+"""Problem files: the design's example, both formats, round trips, and one line for each thing that is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from problems import paper_problem, physical_problem
+
+from planner.errors import ProblemError
+from planner.files.problem_file import problem_to_json, read_problem
+from planner.initial import PaperState, PhysicalState
+from planner.problem import Problem
+
+EXAMPLE = """
+{"schema": 1, "gpu": "a100-40gb", "step_s": 1.0, "n_steps": 3, "reconfiguration": "paper",
+ "tenants": [{"name": "resnet50", "arrivals_rps": [221, 246, 218], "capability_rps": {"1g.5gb": 45, "2g.10gb": 88},
+   "retraining_s": {"1g.5gb": 2.5, "2g.10gb": 1.4}, "accuracy": {"before": 0.62, "after": 0.86},
+   "overhead_s": 4.0, "min_profile": "1g.5gb"}]}
+"""
+
+
+def written(folder: Path, text: str, name: str = "problem.json") -> Path:
+    path = folder / name
+    path.write_text(text, "utf-8")
+    return path
+
+
+def changed(folder: Path, *keys: str | int, value: object = None, delete: bool = False) -> Path:
+    """The example with one value set or deleted."""
+    document = json.loads(EXAMPLE)
+    place = document
+    for key in keys[:-1]:
+        place = place[key]
+    if delete:
+        del place[keys[-1]]
+    else:
+        place[keys[-1]] = value
+    return written(folder, json.dumps(document))
+
+
+def message_of(path: Path) -> str:
+    with pytest.raises(ProblemError) as caught:
+        read_problem(path)
+    return str(caught.value)
+
+
+def test_the_example_of_the_design_is_read(tmp_path: Path) -> None:
+    terms = read_problem(written(tmp_path, EXAMPLE)).tenants[0]
+    assert terms.arrivals_rps.tolist() == [221, 246, 218]
+    assert (terms.accuracies, terms.options[0].name) == ((0.62, 0.86), "full")
+
+
+@pytest.mark.parametrize("name", ["p.yaml", "p.yml", "p.txt", "p"])
+def test_yaml_states_the_same_problem(tmp_path: Path, name: str) -> None:
+    as_yaml = written(tmp_path, yaml.safe_dump(json.loads(EXAMPLE)), name)
+    expected = problem_to_json(read_problem(written(tmp_path, EXAMPLE)))
+    assert problem_to_json(read_problem(as_yaml)) == expected
+
+
+def test_json_under_another_name_is_told_by_its_brace(tmp_path: Path) -> None:
+    assert read_problem(written(tmp_path, EXAMPLE.replace("{", "{\t", 1), "problem")).n_steps == 3
+
+
+def test_yaml_reads_1e2_as_a_number(tmp_path: Path) -> None:
+    text = yaml.safe_dump(json.loads(EXAMPLE)).replace("- 221", "- 1e2")
+    assert read_problem(written(tmp_path, text, "p.yaml")).tenants[0].arrivals_rps[0] == 100.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("make", [paper_problem, physical_problem])
+def test_a_problem_survives_writing_and_reading(tmp_path: Path, make: type[Problem], seed: int) -> None:
+    problem = make(seed)  # type: ignore[call-arg, arg-type]
+    document = problem_to_json(problem)
+    again = read_problem(written(tmp_path, json.dumps(document)))
+    assert problem_to_json(again) == document
+    assert again.initial == problem.initial
+
+
+def test_several_ways_to_retrain_are_read(tmp_path: Path) -> None:
+    document = json.loads(EXAMPLE)
+    terms = document["tenants"][0]
+    del terms["retraining_s"]
+    terms["retraining_options"] = [{"name": "short", "time_s": {"1g.5gb": 1}, "accuracy_after": 0.7}]
+    terms |= {"retraining_required": False, "weight": 2, "retraining_start_s": 1.5, "accuracy": {"before": 0.6}}
+    tenant = read_problem(written(tmp_path, json.dumps(document))).tenants[0]
+    assert (tenant.accuracies, tenant.must_retrain, tenant.weight, tenant.retraining_start_s) == (
+        (0.6, 0.7),
+        False,
+        2,
+        1.5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"accuracy_after": 2.0}, "tenants.resnet50.retraining_options[0].accuracy_after is 2.0; a finite number"),
+        ({"time_s": {"1g.5gb": 0.0}}, "tenants.resnet50.retraining_options[0].time_s.1g.5gb is 0.0; a finite number"),
+        ({"name": "\x1b"}, "tenants.resnet50.retraining_options[0].name is '\\x1b'; printable text is needed"),
+    ],
+)
+def test_a_wrong_way_to_retrain_is_told_by_its_key(tmp_path: Path, change: dict[str, object], part: str) -> None:
+    document = json.loads(EXAMPLE)
+    del document["tenants"][0]["retraining_s"]
+    option = {"name": "short", "time_s": {"1g.5gb": 1}, "accuracy_after": 0.7}
+    document["tenants"][0]["retraining_options"] = [option | change]
+    assert part in message_of(written(tmp_path, json.dumps(document)))
+
+
+@pytest.mark.parametrize("times", [{}, None])
+def test_without_a_retraining_no_accuracy_after_is_needed(tmp_path: Path, times: object) -> None:
+    document = json.loads(EXAMPLE)
+    document["tenants"][0] |= {"retraining_s": times, "accuracy": {"before": 0.6}}
+    assert read_problem(written(tmp_path, json.dumps(document))).tenants[0].accuracies == (0.6,)
+
+
+def test_a_paper_state_is_read(tmp_path: Path) -> None:
+    path = changed(tmp_path, "initial", value={"resnet50": ["1g.5gb", "1g.5gb"]})
+    assert read_problem(path).initial == PaperState({"resnet50": ("1g.5gb", "1g.5gb")})
+
+
+def test_a_physical_state_is_read(tmp_path: Path) -> None:
+    document = json.loads(EXAMPLE) | {"reconfiguration": "physical", "switch_s": 1}
+    document["initial"] = {"held": [["2g.10gb@0", "resnet50", 0]], "retrainings": [["1g.5gb@6", "resnet50", 2]]}
+    problem = read_problem(written(tmp_path, json.dumps(document)))
+    state = problem.initial
+    assert isinstance(state, PhysicalState)
+    assert (str(state.held[0].placement), state.retrainings[0].end_step, state.next_epoch_step) == ("2g.10gb@0", 2, 0)
+
+
+WRONG_VALUES = [
+    (("schema",), 2, "schema is 2; 1 is the only one known"),
+    (("schema",), True, "schema is True; a valid integer is needed"),
+    (("gpu",), "a100-40", "gpu: unknown GPU model 'a100-40' (did you mean a100-40gb?)"),
+    (("step_s",), 0, "step_s is 0.0; a finite number ≥ 1e-06 and ≤ 1e+09 is needed"),
+    (("step_s",), "1", "step_s is '1'; a valid number is needed"),
+    (("n_steps",), 2, "tenants.resnet50.arrivals_rps has 3 numbers; n_steps is 2"),
+    (("n_steps",), 3.5, "n_steps is 3.5; a valid integer is needed"),
+    (("n_steps",), -1, "n_steps is -1; at least 1 is needed"),
+    (("reconfiguration",), "papers", "reconfiguration is 'papers'; paper or physical is needed"),
+    (("tenants",), {}, "tenants is {}; a valid list is needed"),
+    (("tenants", 0, "name"), "", "tenants[0].name is ''; at least 1 character is needed"),
+    (("tenants", 0, "arrivals_rps", 1), float("nan"), "tenants[0].arrivals_rps[1] is nan; a finite number is needed"),
+    (("tenants", 0, "arrivals_rps", 1), float("inf"), "tenants[0].arrivals_rps[1] is inf; a finite number is needed"),
+    (("tenants", 0, "arrivals_rps", 1), True, "tenants[0].arrivals_rps[1] is True; a valid number is needed"),
+    (("tenants", 0, "arrivals_rps", 1), -4, "tenants.resnet50.arrivals_rps[1] is -4.0; a finite number ≥ 0 and ≤"),
+    (("tenants", 0, "arrivals_rps", 1), 10**400, "tenants[0].arrivals_rps[1] is 1"),
+    (("tenants", 0, "capability_rps", "2g.10gb"), 0, "capability_rps.2g.10gb is 0.0; a finite number > 0 and ≤"),
+    (("tenants", 0, "capability_rps", "2g.20gb"), 9, "a100-40gb has no MIG profile '2g.20gb'"),
+    (("tenants", 0, "accuracy", "after"), 1.5, "accuracy.after is 1.5; a number from 0 to 1 is needed"),
+    (("tenants", 0, "accuracy", "before"), -0.5, "tenants.resnet50.accuracy.before is -0.5"),
+    (("tenants", 0, "accuracy"), 3, "tenants[0].accuracy is 3; a valid dictionary is needed"),
+    (("tenants", 0, "retraining_s", "1g.5gb"), 0, "tenants.resnet50.retraining_s.1g.5gb is 0.0; a finite number > 0"),
+    (("tenants", 0, "name"), "a\nb", "tenants[0].name is 'a\\nb'; printable text is needed"),
+    (("tenants", 0, "overhead_s"), -1, "overhead_s is -1.0"),
+    (("tenants", 0, "overheads"), 4, "unknown key tenants[0].overheads (did you mean overhead_s?)"),
+    (("tenants", 0, "accuracy", "afterwards"), 1, "unknown key tenants[0].accuracy.afterwards (did you mean after?)"),
+    (("shema",), 1, "unknown key shema (did you mean schema?)"),
+    (("tenants", 0, "retraining_options"), [], "retraining_s and retraining_options are both given"),
+    (("tenants", 0, "retraining_required"), 1, "retraining_required is 1; a valid boolean is needed"),
+    (("initial",), {"bert": []}, "initial: 'bert' is no tenant of the problem"),
+    (("initial",), {"resnet50": "1g.5gb"}, "initial.resnet50 is '1g.5gb'; a list of profile names is needed"),
+    (("initial",), [], "initial is []; a valid dictionary is needed"),
+]
+
+
+@pytest.mark.parametrize(("keys", "value", "part"), WRONG_VALUES)
+def test_a_wrong_value_is_told_in_one_line(
+    tmp_path: Path, keys: tuple[str | int, ...], value: object, part: str
+) -> None:
+    path = changed(tmp_path, *keys, value=value)
+    message = message_of(path)
+    assert part in message
+    assert message.startswith(f"{path}: ")
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("keys", "part"),
+    [
+        (("gpu",), "gpu is missing"),
+        (("tenants", 0, "min_profile"), "tenants[0].min_profile is missing"),
+        (("tenants", 0, "accuracy", "after"), "tenants[0].accuracy.after is missing"),
+    ],
+)
+def test_a_missing_key_is_named(tmp_path: Path, keys: tuple[str | int, ...], part: str) -> None:
+    assert part in message_of(changed(tmp_path, *keys, delete=True))
+
+
+def test_a_misspelt_key_is_told_before_the_missing_one(tmp_path: Path) -> None:
+    path = written(tmp_path, EXAMPLE.replace("min_profile", "min_profiles"))
+    assert "unknown key tenants[0].min_profiles (did you mean min_profile?); known: name, " in message_of(path)
+
+
+@pytest.mark.parametrize(
+    ("initial", "part"),
+    [
+        ({"heldd": []}, "unknown key initial.heldd (did you mean held?)"),
+        (
+            {"held": [["2g.10gb@1", "resnet50", 0]]},
+            "initial.held[0][0] is '2g.10gb@1': 2g.10gb cannot start at memory slice 1",
+        ),
+        ({"held": [["2g.10gb", "resnet50", 0]]}, "'2g.10gb' is no placement"),
+        ({"retrainings": [["9g@0", "resnet50", 1]]}, "initial.retrainings[0][0] is '9g@0': a100-40gb has no MIG"),
+        ({"held": [["2g.10gb@0", "resnet50", 0, 0]]}, "'resnet50', 0, 0]; at most 3 items "),
+        ({"held": [["2g.10gb@0", "resnet50"]]}, ": initial.held[0][2] is missing"),
+        ({"next_epoch_step": 1.0}, ": initial.next_epoch_step is 1.0; a valid integer"),
+    ],
+)
+def test_a_wrong_physical_state_is_told(tmp_path: Path, initial: object, part: str) -> None:
+    document = json.loads(EXAMPLE) | {"reconfiguration": "physical", "initial": initial}
+    assert part in message_of(written(tmp_path, json.dumps(document).replace("1.0}", "1.0 }")))

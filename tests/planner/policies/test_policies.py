@@ -1,0 +1,220 @@
+"""Every policy answers by the rules, with what it is said to hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from windows import tenant, window
+
+from planner.budget import Budget
+from planner.engines.static import best_held_set, solve_static_among
+from planner.initial import HeldInstance, PhysicalState
+from planner.plan import MigPlan
+from planner.policies.policy import Knows, Policy, Window
+from planner.policies.reactive import Reactive
+from planner.policies.registry import POLICIES, POLICY_NAMES, PolicyError, policy_of
+from planner.problem import Problem, Reconfiguration, Task
+from planner.replan import state_at
+from planner.solve import solve
+from planner.verify import verify
+
+N_STEPS = 40
+
+
+def problem_of(seed: int, retraining_s: dict[str, float] | None = None) -> Problem:
+    rng = np.random.default_rng(seed)
+    capability = {"1g.5gb": 40.0, "2g.10gb": 85.0, "3g.20gb": 130.0}
+    training = {"1g.5gb": 12.0, "2g.10gb": 7.0} if retraining_s is None else retraining_s
+    tenants = [
+        tenant(name, 60 + 100 * rng.random(N_STEPS), capability_rps=capability, retraining_s=training, overhead_s=1.0)
+        for name in ("a", "b")
+    ]
+    return window(*tenants, model=Reconfiguration.PHYSICAL)
+
+
+PAST_RPS = np.full((20, 2), 100.0)
+
+
+def answered(name: str, problem: Problem) -> MigPlan:
+    policy = POLICIES[name]()
+    if policy.knows is Knows.RUN:
+        policy = policy.prepared([problem])
+    return policy.plan(Window(0, problem, Budget(max_nodes=200), PAST_RPS))
+
+
+def held(problem: Problem, plan: MigPlan, step: int) -> dict[str, list[str]]:
+    serving = [item for item in plan.lifetimes if item.is_inference and item.create_step <= step < item.end_step]
+    names = problem.tenant_names
+    return {n: sorted(i.placement.profile.name for i in serving if i.owner.tenant == n) for n in names}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_s_plan_keeps_the_rules_and_retrains(name: str) -> None:
+    problem = problem_of(1)
+    plan = answered(name, problem)
+    assert verify(problem, plan).violations == ()
+    assert {item.owner.tenant for item in plan.lifetimes if item.owner.task is Task.RETRAINING} == {"a", "b"}
+
+
+@pytest.mark.parametrize("name", ["window", "equal", "static"])
+def test_fixed_layouts_never_change(name: str) -> None:
+    problem = problem_of(2)
+    plan = answered(name, problem)
+    assert all(held(problem, plan, step) == held(problem, plan, 0) for step in range(N_STEPS))
+
+
+def test_an_equal_share_is_equal() -> None:
+    problem = problem_of(3)
+    own = held(problem, answered("equal", problem), 0)
+    assert own["a"] == own["b"]
+
+
+def test_an_equal_share_is_the_largest_that_leaves_room_to_retrain() -> None:
+    with_room = problem_of(4)
+    assert held(with_room, answered("equal", with_room), 0)["a"] == ["1g.5gb", "2g.10gb"]
+    without = problem_of(4, retraining_s={})
+    assert held(without, answered("equal", without), 0)["a"] == ["3g.20gb"]
+
+
+def swinging() -> Problem:
+    """First a has the load, then b."""
+    high, low = np.full(60, 200.0), np.full(60, 20.0)
+    capability = {"1g.5gb": 40.0, "2g.10gb": 85.0, "4g.20gb": 170.0}
+    tenants = [
+        tenant(name, np.concatenate(load), capability_rps=capability, retraining_s={}, overhead_s=1.0)
+        for name, load in (("a", (high, low)), ("b", (low, high)))
+    ]
+    return window(*tenants, model=Reconfiguration.PHYSICAL)
+
+
+def slices_of(problem: Problem, plan: MigPlan, step: int) -> dict[str, int]:
+    profile = problem.gpu.profile
+    return {name: sum(profile(p).compute_slices for p in own) for name, own in held(problem, plan, step).items()}
+
+
+def test_reactive_follows_the_load_and_not_before_it_has_come() -> None:
+    problem = swinging()
+    plan = Reactive(n_seen=10).plan(Window(0, problem, Budget(), np.array([[200.0, 20.0]] * 20)))
+    assert verify(problem, plan).violations == ()
+    before, after = (slices_of(problem, plan, step) for step in (60, 100))
+    assert before["a"] > before["b"]
+    assert after["b"] > after["a"]
+
+
+def test_reactive_decides_nothing_by_what_is_to_come() -> None:
+    problem, cut = swinging(), 75
+    altered = tuple(
+        replace(t, arrivals_rps=np.concatenate([t.arrivals_rps[:cut], 7.0 + 0 * t.arrivals_rps[cut:]]))
+        for t in problem.tenants
+    )
+    other = replace(problem, tenants=altered)
+    plans = [Reactive(n_seen=10).plan(Window(0, p, Budget(), PAST_RPS)) for p in (problem, other)]
+    assert all(held(problem, plans[0], step) == held(other, plans[1], step) for step in range(cut + 1))
+
+
+def test_reactive_leaves_a_steady_load_alone() -> None:
+    steady = [tenant(n, [100.0] * N_STEPS, retraining_s={}, overhead_s=1.0) for n in "ab"]
+    problem = window(*steady, model=Reconfiguration.PHYSICAL)
+    plan = POLICIES["reactive"]().plan(Window(0, problem, Budget(), PAST_RPS))
+    assert {item.create_step for item in plan.lifetimes} == {0}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("seed", range(5))
+def test_windows_follow_each_other(name: str, seed: int) -> None:
+    first = problem_of(seed)
+    plan = answered(name, first)
+    state = state_at(first, plan, N_STEPS)
+    second = replace(problem_of(seed + 50), initial=state)
+    policy = POLICIES[name]()
+    if policy.knows is Knows.RUN:
+        policy = policy.prepared([first, problem_of(seed + 50)])
+        plan = policy.plan(Window(0, first, Budget(), PAST_RPS))
+        second = replace(second, initial=state_at(first, plan, N_STEPS))
+    following = policy.plan(Window(1, second, Budget(max_nodes=200), PAST_RPS))
+    assert following.status.has_plan
+    assert verify(second, following).violations == ()
+
+
+def test_no_equal_share_is_told() -> None:
+    capability = ({"1g.5gb": 40.0}, {"2g.10gb": 80.0})
+    tenants = [
+        tenant(n, [9.0] * 8, capability_rps=c, min_profile=next(iter(c))) for n, c in zip("ab", capability, strict=True)
+    ]
+    assert not answered("equal", window(*tenants, model=Reconfiguration.PHYSICAL)).status.has_plan
+
+
+def test_the_order_of_what_policies_are_worth_follows_from_what_they_may_do() -> None:
+    problem = problem_of(5)
+    value = {name: answered(name, problem).objective or 0.0 for name in POLICIES}
+    assert value["equal"] <= value["static"] == pytest.approx(value["window"])
+    assert value["window"] <= value["migrator"] == value["oracle"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_best_layout_in_hindsight_is_worth_most_over_all_windows(seed: int) -> None:
+    problems = [problem_of(10 * seed + i, None if i != 1 else {}) for i in range(3)]
+    best = best_held_set(problems)
+    assert best is not None
+
+    def worth(number: int) -> float:
+        plans = [solve_static_among(problem, [number]) for problem in problems]
+        return sum(plan.objective if plan.objective is not None else -np.inf for plan in plans)
+
+    rng = np.random.default_rng(seed)
+    others = rng.choice(1500, 8, replace=False)
+    assert all(worth(int(other)) <= worth(best) * (1 + 1e-9) for other in others)
+
+
+def test_one_window_in_hindsight_is_what_static_says() -> None:
+    problem = problem_of(6)
+    best = best_held_set([problem])
+    assert best is not None
+    assert solve_static_among(problem, [best]).objective == pytest.approx(solve(problem, "static").objective)
+
+
+def test_static_keeps_its_layout_from_window_to_window() -> None:
+    problem = problem_of(7)
+    policy = POLICIES["static"]().prepared([problem, problem_of(8)])
+    first = policy.plan(Window(0, problem, Budget(), PAST_RPS))
+    state = PhysicalState(
+        tuple(HeldInstance(i.placement, i.owner.tenant, 0) for i in first.lifetimes if i.is_inference)
+    )
+    second = replace(problem_of(8), initial=state)
+    plan = policy.plan(Window(1, second, Budget(), PAST_RPS))
+    assert held(second, plan, N_STEPS - 1) == held(problem, first, 0)
+
+
+def test_the_documented_example_is_a_policy(tmp_path: Path) -> None:
+    problem = problem_of(9)
+    policy: Policy = policy_of(str(documented(tmp_path)))
+    plan = policy.plan(Window(0, problem, Budget(max_nodes=50), PAST_RPS))
+    assert (policy.name, verify(problem, plan).violations) == ("quick", ())
+
+
+def documented(folder: Path) -> Path:
+    text = (Path(__file__).parents[3] / "docs" / "policies.md").read_text("utf-8")
+    path = folder / "quick.py"
+    path.write_text(text.split("```python\n")[1].split("```")[0], "utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("named", "text", "message"),
+    [
+        ("nobody", None, f"policy 'nobody': known are {', '.join(POLICY_NAMES)}, or a file"),
+        ("gone.py", None, "there is no such file"),
+        ("bad.py", "POLICY = 3", "cannot be loaded: TypeError"),
+        ("none.py", "", "cannot be loaded: AttributeError"),
+        ("half.py", "class POLICY:\n    name = 'half'", "needs a name, a str, and knows, a Knows"),
+    ],
+)
+def test_what_is_no_policy_is_refused(tmp_path: Path, named: str, text: str | None, message: str) -> None:
+    path = tmp_path / named
+    if text is not None:
+        path.write_text(text, "utf-8")
+    with pytest.raises(PolicyError, match=message.replace("(", r"\(")):
+        policy_of(str(path) if named.endswith(".py") else named)

@@ -1,0 +1,123 @@
+"""How a model is served and trained on a share of a GPU's processors, as MPS gives it: from its MIG profiles.
+
+We know of no published profiles by MPS share for these models. So a share is taken to be as fast as a MIG instance with
+that share of the compute slices (1g 1/7, 2g 2/7, … 7g all), and the speed of one batch linear in between and down to 0.
+Where a larger instance was measured slower than a smaller one, the larger share is as fast as the smaller; what did not
+run on a small instance, for want of memory, runs on its share. MIG's smaller instances have less memory bandwidth too
+(1g an eighth), which MPS would leave them: what neighbours take of it is the subject of
+:mod:`workloads.profiles.interference`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from executor.mig import GpuModel
+from workloads.profiles.latency import LatencyCurve
+from workloads.profiles.operating_point import BATCHES_PER_SLO, Chosen
+from workloads.profiles.table import ServiceProfiles, ServiceRow
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class SharePoint:
+    """How processes with a share serve a model.
+
+    Attributes:
+        batch: Most requests in a batch.
+        processes: Processes that divide the share, each with its own batches.
+        rate_rps: Requests a second of all processes together within the SLO; 0 where no batch meets it.
+        latency: Seconds by batch size of one process, its siblings running.
+    """
+
+    batch: int
+    processes: int
+    rate_rps: float
+    latency: LatencyCurve
+
+
+@dataclass(frozen=True, eq=False)
+class ShareProfile:
+    """One model on any share of one GPU.
+
+    Attributes:
+        gpu: The GPU model.
+        rows: What was measured of the model there, at least one row.
+        slo_s: Seconds within which an answer counts.
+    """
+
+    gpu: GpuModel
+    rows: tuple[ServiceRow, ...]
+    slo_s: float
+
+    @classmethod
+    def of(
+        cls,
+        profiles: ServiceProfiles,
+        gpu: GpuModel,
+        model: str,
+        slo_s: float,
+        batch: Chosen = "auto",
+        processes: Chosen = "auto",
+        max_batch: int | None = None,
+    ) -> ShareProfile:
+        """The profile with the chosen process count and batches up to the chosen one and to ``max_batch``.
+
+        Raises:
+            ProfileTableError: Nothing was measured of the model on the GPU.
+        """
+        rows = profiles.of(gpu.name, model)
+        limits = [limit for limit in (batch, max_batch) if isinstance(limit, int)]
+        kept = (row for row in rows if processes in ("auto", row.processes))
+        return cls(gpu, tuple(row for row in kept if all(row.batch <= limit for limit in limits)), slo_s)
+
+    @cached_property
+    def _anchors(self) -> Mapping[tuple[int, int], tuple[FloatArray, FloatArray, FloatArray]]:
+        """By (processes, batch): shares, batches a second of one process, requests a second; from (0, 0, 0) on."""
+        by_kind: dict[tuple[int, int], list[ServiceRow]] = {}
+        for row in self.rows:
+            by_kind.setdefault((row.processes, row.batch), []).append(row)
+        return {kind: self._anchor(rows) for kind, rows in sorted(by_kind.items())}
+
+    def _anchor(self, rows: Sequence[ServiceRow]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        ordered = sorted(rows, key=lambda row: self.gpu.profile(row.profile).compute_slices)
+        shares = [self.gpu.profile(row.profile).compute_slices / self.gpu.compute_slices for row in ordered]
+        return (
+            np.array([0.0, *shares]),
+            np.maximum.accumulate([0.0, *(1 / row.latency_s for row in ordered)]),
+            np.maximum.accumulate([0.0, *(row.throughput_rps for row in ordered)]),
+        )
+
+    def point(self, share: float, slowdown: float = 1.0) -> SharePoint:
+        """The batch and process count of the highest rate within the SLO on ``share`` > 0 of the processors.
+
+        All latencies are ``slowdown`` times as long. If nothing meets the SLO (2 × batch latency ≤ SLO), the fastest.
+        """
+        latency_s, rate_rps = {}, {}
+        for kind, (shares, speed, rate) in self._anchors.items():
+            latency_s[kind] = slowdown / float(np.interp(share, shares, speed))
+            rate_rps[kind] = float(np.interp(share, shares, rate)) / slowdown
+        meeting = [kind for kind, seconds in latency_s.items() if BATCHES_PER_SLO * seconds <= self.slo_s]
+        best = max(meeting, key=lambda kind: (rate_rps[kind], -latency_s[kind], -kind[0]), default=None)
+        processes, batch = best or min(latency_s, key=lambda kind: (latency_s[kind], kind))
+        batches = [size for count, size in latency_s if count == processes and size <= batch]
+        curve = LatencyCurve(tuple(batches), tuple(latency_s[processes, size] for size in batches))
+        return SharePoint(batch, processes, rate_rps[processes, batch] if best else 0.0, curve)
+
+
+def training_rates(gpu: GpuModel, time_s: Mapping[str, float], shares: Sequence[float]) -> FloatArray:
+    """Which part of a retraining is done in a second on each share, ``(n_shares,)``; 0 on share 0.
+
+    ``time_s`` has the seconds of the whole retraining by MIG profile, at least one.
+    """
+    slices = {name: gpu.profile(name).compute_slices for name in time_s}
+    names = sorted(time_s, key=slices.__getitem__)
+    at = np.array([0.0, *(slices[name] / gpu.compute_slices for name in names)])
+    rates: FloatArray = np.interp(shares, at, [0.0, *(1 / time_s[name] for name in names)])
+    return rates

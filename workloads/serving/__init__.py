@@ -1,0 +1,1 @@
+"""The request simulation: queues, servers, dispatch rules and tallies."""

@@ -1,0 +1,194 @@
+"""The compiled loop of push dispatch: one tenant's servers and who waits at each, from moment to moment.
+
+The rule is that of :mod:`workloads.serving.push_serving`. The symbols are those of :mod:`workloads.serving.pull`, and:
+
+=========  ====================================================================================================
+place      a request's index less ``origin``, that of the first unresolved one
+queues     ``(3, n_servers + 1)``: the first place, the last place (−1: none) and the number of those that wait, by
+           rank; last those that were sent to no server yet
+follows    ``(tail - origin,)``: the place that is next in the same queue; −1: none
+=========  ====================================================================================================
+
+Queues are in the order of arrival, so whose deadline has passed stands in front.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workloads.serving.pull import Bools, Floats, Ints, compiled, inlined
+
+FIRST, LAST, COUNT = 0, 1, 2
+
+
+@inlined
+def _insert(queues: Ints, follows: Ints, queue: int, place: int) -> None:
+    """Put a request into a queue, behind those that arrived before it."""
+    first, last = queues[FIRST, queue], queues[LAST, queue]
+    queues[COUNT, queue] += 1
+    if first < 0 or place < first:
+        follows[place] = first
+        queues[FIRST, queue] = place
+    else:
+        before = first if place < last else last
+        while 0 <= follows[before] < place:
+            before = follows[before]
+        follows[place] = follows[before]
+        follows[before] = place
+    if place > last:
+        queues[LAST, queue] = place
+
+
+@inlined
+def _pop(queues: Ints, follows: Ints, queue: int) -> int:
+    """Take the oldest request out of a queue."""
+    place: int = queues[FIRST, queue]
+    queues[FIRST, queue] = follows[place]
+    queues[COUNT, queue] -= 1
+    if follows[place] < 0:
+        queues[LAST, queue] = -1
+    return place
+
+
+@inlined
+def _drop_expired(
+    queues: Ints, follows: Ints, deadline_s: Floats, origin: int, now_s: float, is_resolved: Bools
+) -> None:
+    """Drop from all queues those whose deadline has passed."""
+    for queue in range(queues.shape[1]):
+        while queues[COUNT, queue] > 0 and deadline_s[origin + queues[FIRST, queue]] <= now_s:
+            is_resolved[_pop(queues, follows, queue)] = True
+
+
+@inlined
+def _first_to_answer(
+    is_open: Bools, servers: Floats, latency_s: Floats, limits: Ints, queues: Ints, now_s: float
+) -> int:
+    """The open server that would answer a new request first, ties by rank; at least one is open."""
+    best, best_s = -1, np.inf
+    for rank in range(len(is_open)):
+        if is_open[rank]:
+            n_ahead, limit = queues[COUNT, rank], limits[rank]
+            n_full = n_ahead // limit if n_ahead >= limit else 0
+            answer_s = max(servers[1, rank], now_s) + n_full * latency_s[rank, limit]
+            answer_s += latency_s[rank, n_ahead - n_full * limit + 1]
+            if best < 0 or answer_s < best_s:
+                best, best_s = rank, answer_s
+    return best
+
+
+@inlined
+def _next_moment(servers: Floats, queues: Ints, now_s: float) -> float:
+    """The first moment after ``now_s`` at which anything but an arrival may happen; inf: none will come."""
+    moment_s = np.inf
+    n_servers = servers.shape[1]
+    for rank in range(n_servers):
+        if queues[COUNT, rank] > 0:
+            moment_s = min(moment_s, servers[1, rank], servers[2, rank])
+        if queues[COUNT, n_servers] > 0 and servers[3, rank] > now_s:
+            moment_s = min(moment_s, servers[3, rank])
+    return moment_s
+
+
+@inlined
+def _gather(servers: Floats, queues: Ints, follows: Ints, now_s: float, is_open: Bools) -> int:
+    """The number of open servers; ``is_open`` says which. The others send back what waits there."""
+    nowhere, n_open = len(is_open), 0
+    for rank in range(nowhere):
+        is_open[rank] = servers[3, rank] <= now_s < servers[2, rank]
+        n_open += is_open[rank]
+        while not is_open[rank] and queues[COUNT, rank] > 0:
+            _insert(queues, follows, nowhere, _pop(queues, follows, rank))
+    return n_open
+
+
+@inlined
+def _next_batch(
+    queues: Ints,
+    follows: Ints,
+    rank: int,
+    deadline_s: Floats,
+    origin: int,
+    now_s: float,
+    latency_s: Floats,
+    limit: int,
+    is_resolved: Bools,
+) -> int:
+    """The size of the batch that a server takes, once it has dropped whom it cannot answer in time."""
+    n_waiting: int = queues[COUNT, rank]
+    while n_waiting > 0 and deadline_s[origin + queues[FIRST, rank]] < now_s + latency_s[min(n_waiting, limit)]:
+        is_resolved[_pop(queues, follows, rank)] = True
+        n_waiting -= 1
+    return min(n_waiting, limit)
+
+
+@compiled
+def push(  # noqa: PLR0917 (compiled code takes arrays by position)
+    arrival_s: Floats,
+    deadline_s: Floats,
+    luck: Floats,
+    servers: Floats,
+    latency_s: Floats,
+    limits: Ints,
+    factors: Floats,
+    accuracy: Floats,
+    queues: Ints,
+    follows: Ints,
+    seen: int,
+    tail: int,
+    now_s: float,
+    until_s: float,
+    answer_s: Floats,
+    in_time: Bools,
+    correct: Bools,
+    is_resolved: Bools,
+) -> tuple[int, int, float]:
+    """Arrivals seen so far, batches begun, and ``until_s``; or the time at which the factors were used up.
+
+    In that case call again, with that time, those arrivals, and further factors.
+
+    Beside the symbols above:
+        arrival_s: ``(N,)``, and so are ``deadline_s`` and ``luck``.
+        seen: Number of arrivals that are in queues or resolved.
+        tail: Number of arrivals before ``until_s``.
+        now_s: The first moment.
+        answer_s: Out: by place. As it was where a request is dropped, and so ``in_time`` and ``correct``.
+        is_resolved: Out: by place, true once it is.
+    """
+    origin = tail - len(answer_s)
+    n_servers, n_begun, era = servers.shape[1], 0, 0
+    is_open = np.zeros(n_servers, np.bool_)
+    while now_s < until_s:
+        n_open = _gather(servers, queues, follows, now_s, is_open)
+        while seen < tail and arrival_s[seen] <= now_s:
+            _insert(queues, follows, n_servers, seen - origin)
+            seen += 1
+        _drop_expired(queues, follows, deadline_s, origin, now_s, is_resolved)
+        while n_open > 0 and queues[COUNT, n_servers] > 0:
+            rank = _first_to_answer(is_open, servers, latency_s, limits, queues, now_s)
+            _insert(queues, follows, rank, _pop(queues, follows, n_servers))
+        while era + 1 < accuracy.shape[1] and accuracy[0, era + 1] <= now_s:
+            era += 1
+        for rank in range(n_servers):
+            if not is_open[rank] or servers[1, rank] > now_s or queues[COUNT, rank] == 0:
+                continue
+            if n_begun == len(factors) > 0:
+                return seen, n_begun, now_s
+            n_taken = _next_batch(
+                queues, follows, rank, deadline_s, origin, now_s, latency_s[rank], limits[rank], is_resolved
+            )
+            if n_taken > 0:
+                factor = factors[n_begun] if len(factors) > 0 else 1.0
+                servers[1, rank] = now_s + latency_s[rank, n_taken] * factor
+                n_begun += 1
+            for _ in range(n_taken):
+                place = _pop(queues, follows, rank)
+                is_resolved[place] = True
+                answer_s[place] = servers[1, rank]
+                in_time[place] = answer_s[place] <= deadline_s[origin + place]
+                correct[place] = luck[origin + place] < accuracy[1, era]
+        now_s = _next_moment(servers, queues, now_s)
+        if seen < tail:
+            now_s = min(now_s, arrival_s[seen])
+    _drop_expired(queues, follows, deadline_s, origin, until_s, is_resolved)
+    return seen, n_begun, until_s

@@ -1,0 +1,178 @@
+"""Outcomes counted by the second of arrival, and latencies as a histogram: all that reports need of requests.
+
+A tally takes a run's pieces as they come, in any order: a run keeps numbers, not requests. The pass over a piece's
+requests is :mod:`workloads.serving.tally_kernel`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from workloads.serving.requests import IntArray, Outcomes, Requests
+from workloads.serving.tally_kernel import count
+
+_N_BINS = 1024
+"""Latencies up to so many milliseconds are counted in an array; the few above it, one by one."""
+
+_COUNTS = ("arrivals", "in_time", "late", "dropped", "correct", "correct_late")
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Requests of one or more tenants over some span. Totals add up with ``+``."""
+
+    arrivals: int = 0
+    in_time: int = 0
+    late: int = 0
+    dropped: int = 0
+    correct: int = 0
+    correct_late: int = 0
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(*(getattr(self, name) + getattr(other, name) for name in _COUNTS))
+
+    @property
+    def goodput_pct(self) -> float | None:
+        """Correct and in time, of all arrivals; None without arrivals."""
+        return _percent(self.correct, self.arrivals)
+
+    @property
+    def slo_attainment_pct(self) -> float | None:
+        """In time, of all arrivals; None without arrivals."""
+        return _percent(self.in_time, self.arrivals)
+
+    @property
+    def accuracy_pct(self) -> float | None:
+        """Correct, of all answered, in time or late; None without answers."""
+        return _percent(self.correct + self.correct_late, self.in_time + self.late)
+
+
+@dataclass(frozen=True, eq=False)
+class SecondCounts:
+    """One tenant's resolved requests by the second in which they *arrived*. Arrays are ``(n_seconds,)``, read-only.
+
+    In every second ``arrivals = in_time + late + dropped``, once all its requests are resolved.
+
+    Attributes:
+        tenant: The tenant's name.
+        first_second: Requests in place 0 arrived in ``[first_second, first_second + 1)``.
+        arrivals: Requests resolved so far.
+        in_time: Answered within the SLO.
+        late: Answered after it.
+        dropped: Never answered.
+        correct: In time and correct: goodput.
+        correct_late: Late and correct.
+        latency_ms: Histogram of the answered: milliseconds b → requests that took (b − 1, b] ms. Ascending.
+    """
+
+    tenant: str
+    first_second: int
+    arrivals: IntArray
+    in_time: IntArray
+    late: IntArray
+    dropped: IntArray
+    correct: IntArray
+    correct_late: IntArray
+    latency_ms: Mapping[int, int]
+
+    def __post_init__(self) -> None:
+        for name in _COUNTS:
+            getattr(self, name).setflags(write=False)
+
+    @property
+    def n_seconds(self) -> int:
+        """Seconds counted."""
+        return len(self.arrivals)
+
+    @property
+    def totals(self) -> Totals:
+        """Sums over all seconds."""
+        return Totals(*(int(getattr(self, name).sum()) for name in _COUNTS))
+
+
+class Tally:
+    """One tenant's resolved requests that arrived in ``[first_second, first_second + n_seconds)``, piece by piece.
+
+    Latencies are differences of run times: beyond a nanosecond they hold only rounding, so they are rounded to it.
+    """
+
+    def __init__(self, tenant: str, n_seconds: int, first_second: int = 0) -> None:
+        self._tenant, self._first_second = tenant, first_second
+        self._counts = np.zeros((len(_COUNTS), n_seconds), dtype=np.int64)
+        self._n_by_ms = np.zeros(_N_BINS, dtype=np.int64)
+        self._beyond: Counter[int] = Counter()
+
+    def add(self, requests: Requests, outcomes: Outcomes) -> None:
+        """Count the outcomes that belong here; others are left out.
+
+        So a piece that ends in one window and began in another is added once to the tally of each of them.
+        """
+        beyond_ms = np.empty(len(outcomes.index))
+        n_beyond = count(
+            requests.arrival_s,
+            outcomes.index,
+            outcomes.answer_s,
+            outcomes.in_time,
+            outcomes.correct,
+            self._first_second,
+            self._counts,
+            self._n_by_ms,
+            beyond_ms,
+        )
+        self._beyond.update(beyond_ms[:n_beyond].astype(np.int64).tolist())
+
+    @property
+    def totals(self) -> Totals:
+        """Sums over all seconds, so far."""
+        return Totals(*self._counts.sum(axis=1).tolist())
+
+    @property
+    def counts(self) -> SecondCounts:
+        """What was counted so far; what is added later does not change it."""
+        by_second = self._counts.copy()
+        within = np.flatnonzero(self._n_by_ms)
+        n_by_ms = dict(zip(within.tolist(), self._n_by_ms[within].tolist(), strict=True))
+        return SecondCounts(
+            tenant=self._tenant,
+            first_second=self._first_second,
+            latency_ms=merge_histograms([n_by_ms, self._beyond]),
+            **dict(zip(_COUNTS, by_second, strict=True)),
+        )
+
+
+def merge_histograms(histograms: Sequence[Mapping[int, int]]) -> Mapping[int, int]:
+    """The latency histogram of all together, ascending."""
+    total: Counter[int] = Counter()
+    for histogram in histograms:
+        total.update(histogram)
+    return MappingProxyType(dict(sorted(total.items())))
+
+
+def latency_percentile_ms(histogram: Mapping[int, int], fraction: float) -> int | None:
+    """The smallest millisecond within which at least ``fraction`` of the answered were answered.
+
+    It is the upper edge of the bin that holds the percentile: at most 1 ms above the exact value, never below
+    it, and never above an SLO of whole milliseconds that was met. None when nothing was answered.
+
+    Raises:
+        ValueError: ``fraction`` is outside (0, 1].
+    """
+    if not 0 < fraction <= 1:
+        raise ValueError(f"fraction {fraction}: must be above 0 and at most 1")
+    needed = math.ceil(fraction * sum(histogram.values()) - 1e-9)
+    n_answered = 0
+    for upper_ms in sorted(histogram):
+        n_answered += histogram[upper_ms]
+        if n_answered >= needed:
+            return upper_ms
+    return None
+
+
+def _percent(part: int, whole: int) -> float | None:
+    return 100 * part / whole if whole else None

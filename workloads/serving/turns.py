@@ -1,0 +1,285 @@
+"""The shared GPU of :mod:`workloads.serving.whole_serving`, compiled: what the reference gives, bit by bit.
+
+That module has the rule and the types. Here a piece's open requests, all tenants' one after the other, become arrays,
+and the loop goes from decision to decision.
+
+Symbols (of the loop; a *place* is an index into the requests of all tenants):
+
+=========  ====================================================================================================
+requests   ``(3, N)``: arrival, deadline and luck
+bounds     ``(3, n_tenants)``: place of the oldest unresolved, of the first that has not arrived, and the tenant's
+           end. The first two are updated
+latency_s  ``(n_tenants, most + 1)``: seconds by batch size
+limits     ``(n_tenants,)``: most requests in one batch
+factors    ``(n_tenants, n_factors)``: what the latencies of the batches to come are multiplied by; empty: nothing
+n_used     ``(n_tenants,)``: how many of the factors, which is to say batches. Updated
+eras       ``(2, n_tenants, n_eras)``: from when, and how much; times that never come fill it up
+jobs       ``(3, n_jobs)``: seconds left, seconds of a piece, ready from. The first is updated
+=========  ====================================================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from workloads.serving.pull import Bools, Floats, Ints, compiled, inlined
+from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests, latency_table
+from workloads.serving.whole_serving import Batches, BatchServing, Piece, TrainingJob, WholeState, check_time
+from workloads.traffic.luck import JITTER_BLOCK, ServiceJitter
+
+_REACHED, _NEEDS_FACTORS = -1, -2
+"""Why the loop ended, if not because of a job."""
+
+
+@inlined
+def _first_after(times_s: Floats, first: int, end: int, time_s: float) -> int:
+    """The first place from ``first`` on whose time is after ``time_s``; or ``end``. Times ascend."""
+    while first < end and times_s[first] <= time_s:
+        first += 1
+    return first
+
+
+@inlined
+def _next_chance(arrival_s: Floats, bounds: Ints, jobs: Floats, from_s: float) -> float:
+    """The first moment from ``from_s`` on at which something waits; inf: never."""
+    wait_s = np.inf
+    for tenant in range(bounds.shape[1]):
+        if bounds[0, tenant] < bounds[2, tenant]:
+            wait_s = min(wait_s, arrival_s[bounds[0, tenant]])
+    for job in range(jobs.shape[1]):
+        wait_s = min(wait_s, jobs[2, job])
+    return max(from_s, wait_s)
+
+
+@inlined
+def _most_urgent(requests: Floats, bounds: Ints, now_s: float, latency_s: Floats, limits: Ints) -> int:
+    """The tenant whose oldest has the earliest deadline, once those are dropped who cannot be answered; −1: nobody."""
+    urgent, urgent_s = -1, np.inf
+    for tenant in range(bounds.shape[1]):
+        head, end, limit = bounds[0, tenant], bounds[2, tenant], limits[tenant]
+        seen = _first_after(requests[0], max(bounds[1, tenant], head), end, now_s)
+        while head < seen and requests[1, head] < now_s + latency_s[tenant, min(seen - head, limit)]:
+            head += 1
+        bounds[0, tenant], bounds[1, tenant] = head, seen
+        if head < seen and requests[1, head] < urgent_s:
+            urgent, urgent_s = tenant, requests[1, head]
+    return urgent
+
+
+@inlined
+def _first_ready(jobs: Floats, now_s: float) -> int:
+    """The first job that is ready; −1: none is."""
+    for job in range(jobs.shape[1]):
+        if jobs[2, job] <= now_s:
+            return job
+    return -1
+
+
+@inlined
+def _drained_s(bounds: Ints, latency_s: Floats, limits: Ints) -> float:
+    """Seconds in which all that waits is answered, in full batches of one tenant after the other."""
+    seconds = 0.0
+    for tenant in range(bounds.shape[1]):
+        n_waiting, limit = bounds[1, tenant] - bounds[0, tenant], limits[tenant]
+        n_full = n_waiting // limit
+        seconds += n_full * latency_s[tenant, limit] + latency_s[tenant, n_waiting - n_full * limit]
+    return seconds
+
+
+@compiled
+def serve(  # noqa: PLR0917 (compiled code takes arrays by position)
+    requests: Floats,
+    bounds: Ints,
+    latency_s: Floats,
+    limits: Ints,
+    factors: Floats,
+    n_used: Ints,
+    eras: Floats,
+    jobs: Floats,
+    now_s: float,
+    busy_until_s: float,
+    until_s: float,
+    n_begun: int,
+    in_slack: bool,
+    answer_s: Floats,
+    in_time: Bools,
+    correct: Bools,
+    batches: Floats,
+) -> tuple[float, float, int, int]:
+    """The time reached, until when the GPU is busy, the batches begun, and why the loop ended.
+
+    That is the job whose last piece began, or −1: ``until_s`` is reached, or −2: a tenant's factors are used up. Then
+    call again with further ones.
+
+    Beside the symbols above:
+        n_begun: Batches recorded so far.
+        in_slack: As ``trains_in_slack`` of :func:`advance`.
+        answer_s: Out, ``(N,)``: by place. As it was where a request is dropped, and so ``in_time`` and ``correct``.
+        batches: Out, ``(3, N)``: tenant, begin and end of each batch.
+    """
+    n_eras, n_factors = eras.shape[2], factors.shape[1]
+    era = np.zeros(bounds.shape[1], np.int64)
+    while True:
+        chance_s = _next_chance(requests[0], bounds, jobs, max(now_s, busy_until_s))
+        if chance_s >= until_s:
+            break
+        now_s = chance_s
+        urgent = _most_urgent(requests, bounds, now_s, latency_s, limits)
+        job = _first_ready(jobs, now_s)
+        if urgent >= 0 and job >= 0 and in_slack:
+            trained_s = now_s + min(jobs[0, job], jobs[1, job])
+            if trained_s + _drained_s(bounds, latency_s, limits) <= requests[1, bounds[0, urgent]]:
+                urgent = -1
+        if urgent >= 0:
+            if n_used[urgent] == n_factors > 0:
+                return now_s, busy_until_s, n_begun, _NEEDS_FACTORS
+            head = bounds[0, urgent]
+            n_taken = min(bounds[1, urgent] - head, limits[urgent])
+            service_s = latency_s[urgent, n_taken]
+            if n_factors > 0:
+                service_s *= factors[urgent, n_used[urgent]]
+            busy_until_s = now_s + service_s
+            era[urgent] = _first_after(eras[0, urgent], era[urgent] + 1, n_eras, now_s) - 1
+            for place in range(head, head + n_taken):
+                answer_s[place] = busy_until_s
+                in_time[place] = busy_until_s <= requests[1, place]
+                correct[place] = requests[2, place] < eras[1, urgent, era[urgent]]
+            batches[0, n_begun], batches[1, n_begun], batches[2, n_begun] = urgent, now_s, busy_until_s
+            n_begun += 1
+            n_used[urgent] += 1
+            bounds[0, urgent] += n_taken
+        elif job >= 0:
+            if jobs[0, job] <= jobs[1, job]:
+                busy_until_s = now_s + jobs[0, job]
+                return now_s, busy_until_s, n_begun, job
+            busy_until_s = now_s + jobs[1, job]
+            jobs[0, job] -= jobs[1, job]
+    for tenant in range(bounds.shape[1]):
+        bounds[0, tenant] = _first_after(requests[1], bounds[0, tenant], bounds[2, tenant], until_s)
+    return until_s, busy_until_s, n_begun, _REACHED
+
+
+def advance(
+    requests: Sequence[Requests],
+    state: WholeState,
+    servings: Sequence[BatchServing],
+    accuracy: Sequence[AccuracyTimeline],
+    until_s: float,
+    service_jitter: ServiceJitter | None = None,
+    *,
+    trains_in_slack: bool = False,
+) -> tuple[WholeState, Piece]:
+    """The same as :func:`workloads.serving.whole_serving.advance`, which see.
+
+    Raises:
+        ValueError: ``until_s`` is before ``state.now_s`` or NaN.
+    """
+    check_time(state, until_s)
+    return _Arrays(requests, state, servings, accuracy, until_s, service_jitter).advanced(trains_in_slack)
+
+
+class _Arrays:
+    """One piece as the arrays that go into the loop, and what came out of it."""
+
+    def __init__(
+        self,
+        requests: Sequence[Requests],
+        state: WholeState,
+        servings: Sequence[BatchServing],
+        accuracy: Sequence[AccuracyTimeline],
+        until_s: float,
+        jitter: ServiceJitter | None,
+    ) -> None:
+        self._names, self._state, self._until_s, self._jitter = [one.tenant for one in requests], state, until_s, jitter
+        tails = [int(own.arrival_s.searchsorted(until_s)) for own in requests]
+        spans = [slice(head, tail) for head, tail in zip(state.heads, tails, strict=True)]
+        n_open = np.array([span.stop - span.start for span in spans], dtype=np.int64)
+        self._starts = np.cumsum(n_open) - n_open
+        self._bounds = np.stack([self._starts, self._starts, self._starts + n_open])
+        self._requests = np.stack(
+            [
+                np.concatenate([getattr(one, name)[span] for one, span in zip(requests, spans, strict=True)])
+                for name in ("arrival_s", "deadline_s", "luck")
+            ]
+        )
+        self._latency_s, self._limits = _tables(servings)
+        self._eras = _eras(accuracy)
+        columns = [[job.left_s, job.piece_s, job.ready_s] for job in state.jobs]
+        self._jobs = np.array(columns, dtype=np.float64).reshape(-1, 3).T.copy()
+        self._answer_s = np.full(n_open.sum(), np.nan)
+        self._in_time, self._correct = np.zeros((2, n_open.sum()), dtype=np.bool_)
+        self._batches = np.empty((3, n_open.sum()))
+
+    def advanced(self, in_slack: bool) -> tuple[WholeState, Piece]:
+        """The piece, its loop begun anew with every block of jitter."""
+        n_batches = np.array(self._state.n_batches, dtype=np.int64)
+        now_s, busy_until_s, n_begun, ending = self._state.now_s, self._state.busy_until_s, 0, _NEEDS_FACTORS
+        while ending == _NEEDS_FACTORS:
+            blocks, n_used = np.divmod(n_batches, JITTER_BLOCK)
+            now_s, busy_until_s, n_begun, ending = serve(
+                self._requests,
+                self._bounds,
+                self._latency_s,
+                self._limits,
+                self._factors(blocks.tolist()),
+                n_used,
+                self._eras,
+                self._jobs,
+                float(now_s),
+                float(busy_until_s),
+                float(self._until_s),
+                n_begun,
+                in_slack,
+                self._answer_s,
+                self._in_time,
+                self._correct,
+                self._batches,
+            )
+            n_batches = blocks * JITTER_BLOCK + n_used
+        n_resolved = (self._bounds[0] - self._starts).tolist()
+        heads = tuple(first + n for first, n in zip(self._state.heads, n_resolved, strict=True))
+        jobs = [self._job(place) for place in range(len(self._state.jobs))]
+        finished = jobs.pop(ending) if ending >= 0 else None
+        after = WholeState(heads, tuple(n_batches.tolist()), tuple(jobs), now_s, busy_until_s)
+        tenants, begin_s, end_s = self._batches[:, :n_begun].copy()
+        return after, Piece(self._outcomes(heads), Batches(tenants.astype(np.int64), begin_s, end_s), finished)
+
+    def _factors(self, blocks: Sequence[int]) -> Floats:
+        """What latencies are multiplied by, by tenant and place in its block; empty without jitter."""
+        if self._jitter is None:
+            return np.empty((len(self._names), 0))
+        return np.stack([self._jitter.factors(name, block) for name, block in zip(self._names, blocks, strict=True)])
+
+    def _job(self, place: int) -> TrainingJob:
+        job, left_s = self._state.jobs[place], float(self._jobs[0, place])
+        return job if left_s == job.left_s else replace(job, left_s=left_s, has_begun=True)
+
+    def _outcomes(self, heads: Sequence[int]) -> tuple[Outcomes, ...]:
+        found = []
+        for first, head, start in zip(self._state.heads, heads, self._starts.tolist(), strict=True):
+            places = slice(start, start + head - first)
+            index = np.arange(first, head, dtype=np.int64)
+            found.append(Outcomes(index, self._answer_s[places], self._in_time[places], self._correct[places]))
+        return tuple(found)
+
+
+def _tables(servings: Sequence[BatchServing]) -> tuple[Floats, Ints]:
+    """Seconds by tenant and batch size, ``(n_tenants, most + 1)``, and the batch limits."""
+    limits = np.array([one.batch_limit for one in servings], dtype=np.int64)
+    latency_s = np.zeros((len(servings), int(limits.max()) + 1))
+    for row, one in zip(latency_s, servings, strict=True):
+        row[: one.batch_limit + 1] = latency_table(one.latency, one.batch_limit)
+    return latency_s, limits
+
+
+def _eras(accuracy: Sequence[AccuracyTimeline]) -> Floats:
+    """From when, and how much, by tenant, ``(2, n_tenants, n_eras)``; filled up with times that never come."""
+    eras = np.zeros((2, len(accuracy), max(len(one.from_s) for one in accuracy)))
+    eras[0] = math.inf
+    for tenant, one in enumerate(accuracy):
+        eras[:, tenant, : len(one.from_s)] = one.from_s, one.accuracy
+    return eras

@@ -1,0 +1,1 @@
+"""Requests over time: traces, their scaling, and what chance decides."""
