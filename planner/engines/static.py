@@ -23,8 +23,7 @@ from planner.engines.answer import relaxed_bound, with_plan, without_plan
 from planner.engines.fixed import StaticSearch, Token
 from planner.engines.paper.fixed import decisions_of_fixed, paper_layouts
 from planner.engines.physical.fixed import held_choices
-from planner.engines.placed_schedule import Terms
-from planner.engines.schedule import value_of
+from planner.engines.schedule import Terms, value_of
 from planner.feasibility import infeasibility
 from planner.gains import gain_tables
 from planner.plan import MigPlan, Status

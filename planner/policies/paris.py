@@ -39,7 +39,7 @@ from planner.engines.physical.fixed import held_choices
 from planner.engines.physical.floor import with_held
 from planner.engines.physical.held_sets import Entries, HeldSets
 from planner.engines.physical.plan import next_epoch_step
-from planner.engines.placed_schedule import Terms
+from planner.engines.schedule import Terms
 from planner.engines.static import solve_static_among
 from planner.plan import MigPlan
 from planner.policies.paper.alongside import held_by, initial_held, retrainings_of

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from planner.engines.answer import relaxed_bound
 from planner.engines.physical.floor import with_held
 from planner.engines.physical.held_sets import Entries, HeldSets
-from planner.engines.placed_schedule import Terms
+from planner.engines.schedule import Terms
 from planner.gains import gain_tables
 from planner.plan import MigPlan
 from planner.policies.paper.alongside import Occupied, held_by, retrainings_of

@@ -13,7 +13,7 @@ from windows import tenant, window
 
 from planner.course import courses
 from planner.engines.physical.floor import with_held
-from planner.engines.placed_schedule import Terms, Training
+from planner.engines.schedule import Terms, Training
 from planner.errors import ProblemError
 from planner.explain.explain import AFTER, BEFORE, HELD, explain
 from planner.initial import PaperState

@@ -17,6 +17,7 @@ import numpy as np
 
 from planner.budget import Budget
 from planner.engines.answer import require_paper, with_plan, without_plan
+from planner.engines.effort import N_THREADS
 from planner.engines.paper.alone import PaperAlone
 from planner.engines.paper.exact_many import ManySearch
 from planner.engines.paper.greedy import earliest_choices, schedules_to_try
@@ -26,7 +27,6 @@ from planner.engines.paper.states import Joint
 from planner.engines.paper.statuses import Statuses, from_prices
 from planner.engines.prices import Descent, InstancePrices, Lowering, certificate
 from planner.engines.schedule import RetrainingChoices, decisions_of, value_of
-from planner.engines.threads import N_THREADS
 from planner.feasibility import RULE_RETRAINING, infeasibility
 from planner.gains import gain_tables
 from planner.plan import Infeasibility, MigPlan, Status

@@ -9,8 +9,7 @@ import numpy as np
 from executor.mig import Multiset
 from planner.counts import feasible_multisets, joint_states, multiset_of, tenant_multisets
 from planner.engines.fixed import Fixed, FixedLayouts, Room
-from planner.engines.placed_schedule import Training
-from planner.engines.schedule import RetrainingChoice, TenantDecision, choices_of, initial_multisets
+from planner.engines.schedule import RetrainingChoice, TenantDecision, Training, choices_of, initial_multisets
 from planner.problem import FloatArray, GainTable, Problem
 
 

@@ -12,7 +12,7 @@ from executor.mig import Multiset
 from planner.counts import large_enough_profiles, serving_multisets
 from planner.engines.arrays import Floats
 from planner.engines.physical.alone_kernel import best_alone_placed, traced
-from planner.engines.placed_schedule import Terms, Training
+from planner.engines.schedule import Terms, Training
 
 _NONE = -1
 

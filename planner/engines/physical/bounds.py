@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.engines.physical.path import Program
-from planner.engines.placed_schedule import Schedule, Terms, Training
+from planner.engines.schedule import Schedule, Terms, Training
 from planner.problem import FloatArray
 
 MAX_STEPS = 300

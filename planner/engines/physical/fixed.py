@@ -15,7 +15,7 @@ import numpy as np
 from executor.mig import GpuModel, Layout, Placement
 from planner.engines.fixed import Fixed, FixedLayouts, Occupied, Room
 from planner.engines.physical.held_sets import Entries, HeldSets, IntArray
-from planner.engines.placed_schedule import Terms
+from planner.engines.schedule import Terms
 from planner.problem import FloatArray
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from executor.mig import Placement
 from planner.engines.physical.held_sets import Entries
 from planner.engines.physical.plan import lifetimes, next_epoch_step, objective
-from planner.engines.placed_schedule import Terms, Training
+from planner.engines.schedule import Terms, Training
 from planner.plan import MigPlan, status_of
 from planner.problem import Reconfiguration
 

@@ -25,7 +25,7 @@ from planner.engines.physical.nodes import PlacedNodes, placed_nodes
 from planner.engines.physical.path import Program
 from planner.engines.physical.path_kernel import load_kernel
 from planner.engines.physical.plan import held_sets
-from planner.engines.placed_schedule import Schedule, Terms, Training
+from planner.engines.schedule import Schedule, Terms, Training
 from planner.errors import EngineError
 from planner.feasibility import infeasibility
 from planner.plan import MigPlan, Status

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from planner.engines.physical.bounds import Bounds
-from planner.engines.placed_schedule import Schedule, Terms, Training
+from planner.engines.schedule import Schedule, Terms, Training
 
 SHIFTS = (-16, -8, -4, -2, -1, 1, 2, 4, 8, 16)
 """Starts near the present one that are looked at in any case."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from planner.engines.physical.nodes import BoolArray, Graph
 from planner.engines.physical.path_kernel import longest_path
-from planner.engines.placed_schedule import Schedule, Terms
+from planner.engines.schedule import Schedule, Terms
 from planner.problem import FloatArray
 
 Token = TypeVar("Token")

@@ -26,8 +26,8 @@ from planner.engines.physical.greedy import PlacedSchedule
 from planner.engines.physical.path_kernel import load_kernel
 from planner.engines.physical.plan import held_sets
 from planner.engines.physical.search import Search
-from planner.engines.placed_schedule import Schedule, Terms, Training
 from planner.engines.prices import certificate
+from planner.engines.schedule import Schedule, Terms, Training
 from planner.errors import EngineError
 from planner.feasibility import RULE_RETRAINING, SearchLimitError, earliest_retrainings, infeasibility
 from planner.plan import Infeasibility, MigPlan, Status

@@ -13,7 +13,7 @@ from executor.mig import Placement
 from planner.engines.physical.held_sets import Entries
 from planner.engines.physical.nodes import PlacedNodes
 from planner.engines.physical.path import Path
-from planner.engines.placed_schedule import Schedule, Terms
+from planner.engines.schedule import Schedule, Terms
 from planner.plan import Lifetime
 from planner.problem import Owner, Task
 

@@ -14,8 +14,8 @@ import numpy as np
 from planner.engines.arrays import Floats
 from planner.engines.physical.alone import PhysicalAlone
 from planner.engines.physical.coarse import coarse_problem, joined, spread
-from planner.engines.placed_schedule import Schedule, Terms, Training
 from planner.engines.prices import Descent, InstancePrices, Lowering
+from planner.engines.schedule import Schedule, Terms, Training
 from planner.initial import PhysicalState
 
 COARSE_ROUNDS = ((5, 250), (2, 80))

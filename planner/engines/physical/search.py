@@ -22,15 +22,14 @@ import numpy as np
 
 from executor.mig import Placement
 from planner.budget import Budget
-from planner.engines.effort import Meter
+from planner.engines.effort import N_THREADS, Meter
 from planner.engines.physical.bounds import MAX_STEPS, BoundedSchedules, Bounds
 from planner.engines.physical.greedy import PlacedSchedule, greedy_schedule, static_schedule
 from planner.engines.physical.moves import SHIFTS, inserted, promising, with_training
 from planner.engines.physical.nodes import CountedNodes, PlacedNodes, counted_nodes, placed_nodes
 from planner.engines.physical.path import Program
 from planner.engines.physical.prices import PhysicalPrices
-from planner.engines.placed_schedule import Schedule, Terms, Training
-from planner.engines.threads import N_THREADS
+from planner.engines.schedule import Schedule, Terms, Training
 from planner.problem import FloatArray
 
 MAX_BEST_FIRST = 2

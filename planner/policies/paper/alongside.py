@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from executor.mig import Placement
 from planner.engines.physical.held_sets import Entries
-from planner.engines.placed_schedule import Terms, Training
+from planner.engines.schedule import Terms, Training
 from planner.plan import MigPlan
 from planner.problem import Problem, Task
 

@@ -9,7 +9,7 @@ from typing import Self
 
 from planner.engines.answer import relaxed_bound
 from planner.engines.physical.floor import with_held
-from planner.engines.placed_schedule import Terms
+from planner.engines.schedule import Terms
 from planner.initial import PaperState
 from planner.plan import MigPlan, Status
 from planner.policies.paper.pre_initialisation import fed_back_overhead_s, pre_initialised, served, simple_terms

@@ -8,7 +8,7 @@ from itertools import combinations
 
 from planner.engines.physical.held_sets import Entries
 from planner.engines.physical.plan import lifetimes, objective
-from planner.engines.placed_schedule import Terms
+from planner.engines.schedule import Terms
 from planner.plan import Lifetime, MigPlan
 from planner.policies.paper.realised import Held, Occupied, busy_in
 from planner.problem import Problem

@@ -27,7 +27,7 @@ from executor.mig import Placement
 from planner.counts import multiset_of
 from planner.engines.physical.held_sets import Entries, HeldSets, IntArray
 from planner.engines.physical.layouts import LayoutTable, layout_table, memory_mask
-from planner.engines.placed_schedule import Schedule, Terms, Training
+from planner.engines.schedule import Schedule, Terms, Training
 from planner.plan import MigPlan
 from planner.problem import FloatArray
 

@@ -11,8 +11,8 @@ from problems import paper_problem, physical_problem
 from planner.engines.paper.alone import PaperAlone
 from planner.engines.physical.alone import PhysicalAlone
 from planner.engines.physical.prices import PhysicalPrices, coarse_terms
-from planner.engines.placed_schedule import Terms
 from planner.engines.prices import Descent, InstancePrices, Lowering, certificate
+from planner.engines.schedule import Terms
 from planner.feasibility import infeasibility
 from planner.gains import gain_tables
 

@@ -9,7 +9,7 @@ from problems import physical_problem
 from planner.budget import Budget
 from planner.engines.physical.bounds import Bounds
 from planner.engines.physical.search import Search
-from planner.engines.placed_schedule import Terms
+from planner.engines.schedule import Terms
 from planner.feasibility import infeasibility
 
 SEEDS = [seed for seed in range(60) if infeasibility(physical_problem(seed, 6)) is None][:25]

@@ -14,7 +14,7 @@ from executor.mig import Layout
 from planner.counts import joint_states, serving_multisets
 from planner.engines.physical.nodes import all_nodes, counted_nodes, placed_nodes
 from planner.engines.physical.path import Program
-from planner.engines.placed_schedule import Terms, Training
+from planner.engines.schedule import Terms, Training
 from planner.gains import gain_tables
 from planner.problem import Problem, Reconfiguration, RetrainingOption, TenantTerms
 

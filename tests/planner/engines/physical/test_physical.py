@@ -18,7 +18,7 @@ from planner.engines.physical.greedy import greedy_schedule
 from planner.engines.physical.physical import solve_physical
 from planner.engines.physical.plan import objective
 from planner.engines.physical.search import Search
-from planner.engines.placed_schedule import Terms
+from planner.engines.schedule import Terms
 from planner.errors import EngineError
 from planner.initial import HeldInstance, PhysicalState, RunningRetraining
 from planner.plan import Status

@@ -10,7 +10,7 @@ from windows import tenant, window
 
 from planner.engines.physical.floor import with_held
 from planner.engines.physical.held_sets import Entries
-from planner.engines.placed_schedule import Terms, Training
+from planner.engines.schedule import Terms, Training
 from planner.initial import PhysicalState
 from planner.plan import MigPlan
 from planner.policies.paper.pre_initialisation import (

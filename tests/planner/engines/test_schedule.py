@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from problems import physical_problem
 
-from planner.engines.placed_schedule import Schedule, Terms
+from planner.engines.schedule import Schedule, Terms
 
 
 def some_schedule(terms: Terms, seed: int) -> Schedule:
