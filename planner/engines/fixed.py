@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.engines.schedule import Training
+from planner.engines.schedule import Retraining
 from planner.problem import FloatArray
 
 Token = TypeVar("Token")
@@ -66,14 +66,14 @@ class FixedLayouts(Generic[Token]):
 
     n_steps: int
     borders: tuple[int, ...]
-    choices: tuple[tuple[Training | None, ...], ...]
+    choices: tuple[tuple[Retraining | None, ...], ...]
     by_end: tuple[FloatArray, ...]
     holdings: IntArray
     room: IntArray
     rooms: tuple[Room[Token], ...]
 
 
-Occupied = tuple[tuple[Training, Token], ...]
+Occupied = tuple[tuple[Retraining, Token], ...]
 """Retrainings with what they occupy."""
 
 
@@ -96,7 +96,7 @@ class Fixed(Generic[Token]):
 class _Way(Generic[Token]):
     """One way to retrain, or not to: values by start step, −inf where it has no room."""
 
-    training: Training | None
+    retraining: Retraining | None
     token: Token | None
     values: FloatArray
 
@@ -106,12 +106,12 @@ class _Way(Generic[Token]):
 
     @property
     def startable(self) -> Startable:
-        return Startable(self.values, self.training.n_steps if self.training is not None else 0)
+        return Startable(self.values, self.retraining.n_steps if self.retraining is not None else 0)
 
     def at(self, start: int) -> Occupied[Token]:
-        if self.training is None or self.token is None:
+        if self.retraining is None or self.token is None:
             return ()
-        return ((self.training.at(start), self.token),)
+        return ((self.retraining.at(start), self.token),)
 
 
 class StaticSearch(Generic[Token]):
@@ -121,7 +121,7 @@ class StaticSearch(Generic[Token]):
         self._layouts = layouts
         self._movers = tuple(m for m, choices in enumerate(layouts.choices) if choices != (None,))
         self._own: dict[tuple[int, int], FloatArray] = {}
-        self._masked: dict[tuple[Training, bytes], FloatArray] = {}
+        self._masked: dict[tuple[Retraining, bytes], FloatArray] = {}
         self._open_alone: dict[tuple[int, Token], BoolArray] = {}
         self.best: Fixed[Token] | None = None
         self.n_valued = 0
@@ -170,20 +170,20 @@ class StaticSearch(Generic[Token]):
         """The most that tenant m can earn beside each of its holdings with the room to itself, ``(n_holdings,)``."""
         if (m, room) not in self._own:
             best = np.full(self._layouts.by_end[m].shape[1], -np.inf)
-            for training in self._layouts.choices[m]:
-                if training is None:
+            for retraining in self._layouts.choices[m]:
+                if retraining is None:
                     np.maximum(best, self._layouts.by_end[m][0, :, 0], out=best)
                     continue
-                for token in self._layouts.rooms[room].tokens.get(training.profile, ()):
-                    np.maximum(best, self._best_beside(training, self._open(room, (), (token,))), out=best)
+                for token in self._layouts.rooms[room].tokens.get(retraining.profile, ()):
+                    np.maximum(best, self._best_beside(retraining, self._open(room, (), (token,))), out=best)
             self._own[m, room] = best
         return self._own[m, room]
 
-    def _best_beside(self, training: Training, is_open: BoolArray) -> FloatArray:
-        key = (training, is_open.tobytes())
+    def _best_beside(self, retraining: Retraining, is_open: BoolArray) -> FloatArray:
+        key = (retraining, is_open.tobytes())
         if key not in self._masked:
-            starts = free_starts(is_open, training.n_steps)
-            values = self._layouts.by_end[training.tenant][training.level][:, training.n_steps :]
+            starts = free_starts(is_open, retraining.n_steps)
+            values = self._layouts.by_end[retraining.tenant][retraining.level][:, retraining.n_steps :]
             self._masked[key] = values[:, starts].max(axis=1, initial=-np.inf)
         return self._masked[key]
 
@@ -215,14 +215,14 @@ class StaticSearch(Generic[Token]):
         """Every way for tenant m beside the occupied tokens that has a start."""
         found: list[_Way[Token]] = []
         by_end = self._layouts.by_end[m][:, self._layouts.holdings[layout, m]]
-        for training in self._layouts.choices[m]:
-            if training is None:
+        for retraining in self._layouts.choices[m]:
+            if retraining is None:
                 found.append(_Way(None, None, by_end[0, :1]))
                 continue
-            for token in self._layouts.rooms[room].tokens.get(training.profile, ()):
-                starts = free_starts(self._open(room, occupied, (token,)), training.n_steps)
-                values = np.where(starts, by_end[training.level, training.n_steps :], -np.inf)
-                found.append(_Way(training, token, values))
+            for token in self._layouts.rooms[room].tokens.get(retraining.profile, ()):
+                starts = free_starts(self._open(room, occupied, (token,)), retraining.n_steps)
+                values = np.where(starts, by_end[retraining.level, retraining.n_steps :], -np.inf)
+                found.append(_Way(retraining, token, values))
         return [way for way in found if way.best > -np.inf]
 
     def _pair(
@@ -243,7 +243,7 @@ class StaticSearch(Generic[Token]):
             if first.token is not None and second.token is not None:
                 together = self._open(room, occupied, (first.token, second.token))
             parts = (first.values.tobytes(), second.values.tobytes(), together.tobytes())
-            key = (first.training, second.training, *map(hash, parts))
+            key = (first.retraining, second.retraining, *map(hash, parts))
             if key in seen:
                 continue
             seen.add(key)

@@ -67,7 +67,7 @@ class Descent:
     least: float = 0.0
 
 
-class Lowering(Generic[Choice_co]):
+class Subgradient(Generic[Choice_co]):
     """A descent that can be interrupted and taken up again.
 
     Attributes:

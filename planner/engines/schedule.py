@@ -24,7 +24,7 @@ from planner.problem import FloatArray, GainTable, Problem, TenantTerms
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Training:
+class Retraining:
     """A retraining that holds one instance of ``profile`` over ``[start_step, end_step)``.
 
     Attributes:
@@ -46,31 +46,30 @@ class Training:
         """Steps of start-up and training."""
         return self.end_step - self.start_step
 
-    def at(self, start_step: int) -> Training:
+    def at(self, start_step: int) -> Retraining:
         """The same retraining, started at another step."""
         return replace(self, start_step=start_step, end_step=start_step + self.n_steps)
 
 
-Schedule = tuple[Training, ...]
+Schedule = tuple[Retraining, ...]
 """The retrainings that start in the window, by tenant, at most one each."""
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What does not change from one schedule to the next.
+class WindowFacts:
+    """A window's problem with its gain tables, and what follows from both for every schedule.
 
     Attributes:
-        problem: A ``physical`` problem.
+        problem: The problem.
         gains: Its gain tables.
-        state: Its initial state; an empty one stands for none.
     """
 
     problem: Problem
     gains: tuple[GainTable, ...]
 
     @classmethod
-    def of(cls, problem: Problem) -> Terms:
-        """The terms of a ``physical`` problem, with its own or the simple gain tables."""
+    def of(cls, problem: Problem) -> WindowFacts:
+        """The facts of a problem, with its own or the simple gain tables."""
         return cls(problem, gain_tables(problem))
 
     @property
@@ -104,34 +103,34 @@ class Terms:
         return self.problem.epoch_steps
 
     @cached_property
-    def running(self) -> tuple[tuple[Training, Placement], ...]:
+    def running(self) -> tuple[tuple[Retraining, Placement], ...]:
         """The retrainings in progress when the window opens; their outcome is option 0's."""
         names = self.problem.tenant_names
         return tuple(
-            (Training(names.index(item.tenant), 1, item.placement.profile.name, 0, item.end_step), item.placement)
+            (Retraining(names.index(item.tenant), 1, item.placement.profile.name, 0, item.end_step), item.placement)
             for item in self.state.retrainings
         )
 
     @cached_property
-    def choices(self) -> tuple[tuple[Training | None, ...], ...]:
+    def choices(self) -> tuple[tuple[Retraining | None, ...], ...]:
         """By tenant, what it may retrain in this window, started at step 0; ``None`` stands for not at all.
 
         Empty for a tenant that must retrain but for which nothing ends within the window.
         """
-        busy = {training.tenant for training, _ in self.running}
+        busy = {retraining.tenant for retraining, _ in self.running}
         return tuple(self._choices(index, index in busy) for index in range(len(self.problem.tenants)))
 
-    def _choices(self, index: int, is_running: bool) -> tuple[Training | None, ...]:
+    def _choices(self, index: int, is_running: bool) -> tuple[Retraining | None, ...]:
         tenant = self.problem.tenants[index]
         if is_running or not tenant.options:
             return (None,)
         found = [
-            Training(index, level, name, 0, self.problem.occupied_steps(tenant, option, name))
+            Retraining(index, level, name, 0, self.problem.occupied_steps(tenant, option, name))
             for level, option in enumerate(tenant.options, start=1)
             for name in self.problem.profile_names
             if name in option.time_s
         ]
-        in_time = [training for training in found if training.end_step <= self.n_steps]
+        in_time = [retraining for retraining in found if retraining.end_step <= self.n_steps]
         return (*in_time,) if tenant.must_retrain else (None, *in_time)
 
     @cached_property
@@ -148,10 +147,10 @@ class Terms:
         out = np.zeros((len(self.gains), self.n_steps + 1, most))
         for tenant, by_level in enumerate(self.earned_by_level):
             out[tenant, :, : by_level.shape[2]] = by_level[0]
-        for training in (*schedule, *(training for training, _ in self.running)):
-            by_level, end = self.earned_by_level[training.tenant], training.end_step
-            tail = by_level[0, end] + (by_level[training.level, end:] - by_level[training.level, end])
-            out[training.tenant, end:, : by_level.shape[2]] = tail
+        for retraining in (*schedule, *(retraining for retraining, _ in self.running)):
+            by_level, end = self.earned_by_level[retraining.tenant], retraining.end_step
+            tail = by_level[0, end] + (by_level[retraining.level, end:] - by_level[retraining.level, end])
+            out[retraining.tenant, end:, : by_level.shape[2]] = tail
         return out
 
     def earned_at_levels(self, levels: Sequence[int | None]) -> FloatArray:
@@ -166,44 +165,44 @@ class Terms:
     def _best_earned(self, tenant: int) -> FloatArray:
         steady = self.gains[tenant].steady
         best = steady[0].copy()
-        for training in (*self.choices[tenant], *(training for training, _ in self.running)):
-            if training is not None and training.tenant == tenant:
-                end = training.end_step
-                best[end:] = np.maximum(best[end:], steady[training.level, end:])
+        for retraining in (*self.choices[tenant], *(retraining for retraining, _ in self.running)):
+            if retraining is not None and retraining.tenant == tenant:
+                end = retraining.end_step
+                best[end:] = np.maximum(best[end:], steady[retraining.level, end:])
         return np.concatenate([np.zeros_like(best[:1]), np.cumsum(best, axis=0)])
 
-    def placements(self, training: Training) -> tuple[Placement, ...]:
+    def placements(self, retraining: Retraining) -> tuple[Placement, ...]:
         """Where the retraining's instance may sit."""
-        return self.problem.gpu.placements([training.profile])
+        return self.problem.gpu.placements([retraining.profile])
 
     def placed(self, schedule: Schedule) -> tuple[tuple[Placement, ...], ...]:
         """Every way to place the schedule's retrainings so that no two that overlap in time exclude each other."""
         found: list[tuple[Placement, ...]] = [()]
-        for number, training in enumerate(schedule):
+        for number, retraining in enumerate(schedule):
             found = [
                 (*places, place)
                 for places in found
-                for place in self.placements(training)
-                if self._can_join(schedule[:number], places, training, place)
+                for place in self.placements(retraining)
+                if self._can_join(schedule[:number], places, retraining, place)
             ]
         return tuple(found)
 
     def can_stand(self, schedule: Schedule, places: Sequence[Placement]) -> bool:
         """Whether the schedule at these places, and the retrainings in progress, leave each other alone."""
         pairs = enumerate(zip(schedule, places, strict=True))
-        return all(self._can_join(schedule[:n], places[:n], training, place) for n, (training, place) in pairs)
+        return all(self._can_join(schedule[:n], places[:n], retraining, place) for n, (retraining, place) in pairs)
 
     def _can_join(
-        self, others: Schedule, places: Sequence[Placement], training: Training, placement: Placement
+        self, others: Schedule, places: Sequence[Placement], retraining: Retraining, placement: Placement
     ) -> bool:
         """Whether the retraining leaves those that are placed, and those in progress, alone."""
         spans = [*zip(others, places, strict=True), *self.running]
         beside = [
             (other, place)
             for other, place in spans
-            if other.start_step < training.end_step and training.start_step < other.end_step
+            if other.start_step < retraining.end_step and retraining.start_step < other.end_step
         ]
-        steps = {max(training.start_step, other.start_step) for other, _ in beside}
+        steps = {max(retraining.start_step, other.start_step) for other, _ in beside}
         return all(
             self.problem.gpu.fits(
                 [placement, *(place for other, place in beside if other.start_step <= step < other.end_step)]

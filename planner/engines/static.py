@@ -23,7 +23,7 @@ from planner.engines.answer import relaxed_bound, with_plan, without_plan
 from planner.engines.fixed import StaticSearch, Token
 from planner.engines.paper.fixed import decisions_of_fixed, paper_layouts
 from planner.engines.physical.fixed import held_choices
-from planner.engines.schedule import Terms, value_of
+from planner.engines.schedule import WindowFacts, value_of
 from planner.feasibility import infeasibility
 from planner.gains import gain_tables
 from planner.plan import MigPlan, Status
@@ -79,7 +79,7 @@ def best_held_set(problems: Sequence[Problem]) -> int | None:
     """
     searches, rows, bounds = [], [], []
     for problem in problems:
-        choices = held_choices(Terms(problem, tuple(gain_tables(problem))))
+        choices = held_choices(WindowFacts(problem, tuple(gain_tables(problem))))
         searches.append(StaticSearch(choices.layouts))
         rows.append(choices.row)
         bounds.append(np.append(searches[-1].bounds(), -np.inf)[choices.row])
@@ -98,16 +98,16 @@ def best_held_set(problems: Sequence[Problem]) -> int | None:
 def _physical(
     problem: Problem, tables: Sequence[GainTable], started_s: float, among: Sequence[int] | None = None
 ) -> MigPlan:
-    from planner.engines.physical.floor import with_held  # noqa: PLC0415 (brings in numba, which paper does without)
+    from planner.engines.physical.plan import with_held  # noqa: PLC0415 (brings in numba, which paper does without)
 
-    terms = Terms(problem, tuple(tables))
-    choices = held_choices(terms, among)
+    facts = WindowFacts(problem, tuple(tables))
+    choices = held_choices(facts, among)
     search = StaticSearch(choices.layouts)
     found, bound = search.run(), relaxed_bound(problem, tables)
     if found is None:
         return without_plan(problem, Status.TIMEOUT, ENGINE, started_s, bound)
-    held = choices.held(terms, found.layout)
-    return replace(with_held(terms, held, choices.occupied(found), bound, ENGINE, started_s), work=_work(search))
+    held = choices.held(facts, found.layout)
+    return replace(with_held(facts, held, choices.occupied(found), bound, ENGINE, started_s), work=_work(search))
 
 
 def _work(search: StaticSearch[Token]) -> tuple[tuple[str, int], ...]:

@@ -15,7 +15,7 @@ from planner.problem import GainTable, Problem
 
 
 @dataclass(frozen=True, eq=False)
-class PaperAlone:
+class TenantSubproblem:
     """One tenant's arrays for ``best_alone``.
 
     Attributes:
@@ -35,7 +35,7 @@ class PaperAlone:
     taken: NDArray[np.int64]
 
     @classmethod
-    def of(cls, problem: Problem, m: int, table: GainTable) -> PaperAlone:
+    def of(cls, problem: Problem, m: int, table: GainTable) -> TenantSubproblem:
         """Tenant ``m`` of a problem with its gain table, which has ``changed``."""
         tenant, initial = problem.tenants[m], initial_multisets(problem)[m]
         multisets = tenant_multisets(problem, tenant)

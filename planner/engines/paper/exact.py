@@ -18,14 +18,14 @@ import numpy as np
 from planner.budget import Budget
 from planner.engines.answer import require_paper, with_plan, without_plan
 from planner.engines.effort import N_THREADS
-from planner.engines.paper.alone import PaperAlone
+from planner.engines.paper.alone import TenantSubproblem
 from planner.engines.paper.exact_many import ManySearch
 from planner.engines.paper.greedy import earliest_choices, schedules_to_try
 from planner.engines.paper.holding_path import HoldingPaths
 from planner.engines.paper.pairs import Found, PairSearch, actors_of
 from planner.engines.paper.states import Joint
 from planner.engines.paper.statuses import Statuses, from_prices
-from planner.engines.prices import Descent, InstancePrices, Lowering, certificate
+from planner.engines.prices import Descent, InstancePrices, Subgradient, certificate
 from planner.engines.schedule import RetrainingChoices, decisions_of, value_of
 from planner.feasibility import RULE_RETRAINING, infeasibility
 from planner.gains import gain_tables
@@ -73,9 +73,9 @@ class _Solve:
         self._started_s = started_s
         self._tables = gain_tables(problem)
         self._joint = Joint(problem, self._tables)
-        self._alone = [PaperAlone.of(problem, m, table) for m, table in enumerate(self._tables)]
+        self._alone = [TenantSubproblem.of(problem, m, table) for m, table in enumerate(self._tables)]
         self._dual = InstancePrices(problem, self._alone)
-        self._prices = Lowering(self._dual, np.zeros(self._dual.shape), Descent())
+        self._prices = Subgradient(self._dual, np.zeros(self._dual.shape), Descent())
 
     def run(self) -> MigPlan:
         problem, actors = self._problem, actors_of(self._joint)

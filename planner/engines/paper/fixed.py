@@ -9,7 +9,7 @@ import numpy as np
 from executor.mig import Multiset
 from planner.counts import feasible_multisets, joint_states, multiset_of, tenant_multisets
 from planner.engines.fixed import Fixed, FixedLayouts, Room
-from planner.engines.schedule import RetrainingChoice, TenantDecision, Training, choices_of, initial_multisets
+from planner.engines.schedule import Retraining, RetrainingChoice, TenantDecision, choices_of, initial_multisets
 from planner.problem import FloatArray, GainTable, Problem
 
 
@@ -42,15 +42,15 @@ def decisions_of_fixed(problem: Problem, layouts: FixedLayouts[str], found: Fixe
     )
 
 
-def _choice(problem: Problem, training: Training) -> RetrainingChoice:
+def _choice(problem: Problem, training: Retraining) -> RetrainingChoice:
     profile = problem.profile_names.index(training.profile)
     return RetrainingChoice(training.level - 1, profile, training.start_step, training.end_step)
 
 
-def _choices(problem: Problem, m: int) -> tuple[Training | None, ...]:
+def _choices(problem: Problem, m: int) -> tuple[Retraining | None, ...]:
     tenant = problem.tenants[m]
     found = [
-        Training(m, choice.option_index + 1, problem.profile_names[choice.profile_index], 0, choice.end_step)
+        Retraining(m, choice.option_index + 1, problem.profile_names[choice.profile_index], 0, choice.end_step)
         for choice in choices_of(problem, tenant)
     ]
     return (*found,) if tenant.must_retrain else (None, *found)

@@ -20,12 +20,11 @@ from planner.budget import Budget
 from planner.engines.answer import relaxed_bound, without_plan
 from planner.engines.fixed import StaticSearch
 from planner.engines.physical.fixed import held_choices
-from planner.engines.physical.floor import with_held
 from planner.engines.physical.nodes import PlacedNodes, placed_nodes
-from planner.engines.physical.path import Program
+from planner.engines.physical.path import HeldSetPath
 from planner.engines.physical.path_kernel import load_kernel
-from planner.engines.physical.plan import held_sets
-from planner.engines.schedule import Schedule, Terms, Training
+from planner.engines.physical.plan import held_sets, with_held
+from planner.engines.schedule import Retraining, Schedule, WindowFacts
 from planner.errors import EngineError
 from planner.feasibility import infeasibility
 from planner.plan import MigPlan, Status
@@ -70,26 +69,26 @@ def solve_physical_greedy(problem: Problem, budget: Budget | None = None, initia
     reason = infeasibility(problem)
     if reason is not None:
         return replace(without_plan(problem, Status.INFEASIBLE, ENGINE, started_s), infeasibility=reason)
-    terms = Terms.of(problem)
-    nodes = placed_nodes(problem, terms.gains)
-    program, bound = _program(terms, nodes), relaxed_bound(problem, terms.gains)
-    chosen = static_schedule(terms) or greedy_schedule(terms, program)
+    facts = WindowFacts.of(problem)
+    nodes = placed_nodes(problem, facts.gains)
+    program, bound = _program(facts, nodes), relaxed_bound(problem, facts.gains)
+    chosen = static_schedule(facts) or greedy_schedule(facts, program)
     if chosen is None:
         return without_plan(problem, Status.TIMEOUT, ENGINE, started_s, bound)
     held = held_sets(nodes, program.path(chosen.schedule, chosen.places))
-    return with_held(terms, held, tuple(zip(chosen.schedule, chosen.places, strict=True)), bound, ENGINE, started_s)
+    return with_held(facts, held, tuple(zip(chosen.schedule, chosen.places, strict=True)), bound, ENGINE, started_s)
 
 
-def _program(terms: Terms, nodes: PlacedNodes) -> Program[Placement]:
-    names, held = terms.problem.tenant_names, terms.state.held
-    initial = -1 if terms.is_free else nodes.index((item.placement, names.index(item.tenant)) for item in held)
-    running = [placement for _, placement in terms.running]
-    return Program(terms, nodes.graph, nodes.compatible, running, initial)
+def _program(facts: WindowFacts, nodes: PlacedNodes) -> HeldSetPath[Placement]:
+    names, held = facts.problem.tenant_names, facts.state.held
+    initial = -1 if facts.is_free else nodes.index((item.placement, names.index(item.tenant)) for item in held)
+    running = [placement for _, placement in facts.running]
+    return HeldSetPath(facts, nodes.graph, nodes.compatible, running, initial)
 
 
-def static_schedule(terms: Terms) -> PlacedSchedule | None:
+def static_schedule(facts: WindowFacts) -> PlacedSchedule | None:
     """The retrainings of the best plan with one held set, and what that plan is worth; ``None`` if there is none."""
-    choices = held_choices(terms)
+    choices = held_choices(facts)
     found = StaticSearch(choices.layouts).run()
     if found is None:
         return None
@@ -97,35 +96,35 @@ def static_schedule(terms: Terms) -> PlacedSchedule | None:
     return PlacedSchedule(found.value, tuple(run for run, _ in occupied), tuple(place for _, place in occupied))
 
 
-def greedy_schedule(terms: Terms, program: Program[Placement]) -> PlacedSchedule | None:
+def greedy_schedule(facts: WindowFacts, program: HeldSetPath[Placement]) -> PlacedSchedule | None:
     """The best schedule back to back in one place, by what steady held sets earn; ``None`` if none fits the window."""
     best: PlacedSchedule | None = None
-    for schedule, places in _candidates(terms):
+    for schedule, places in _candidates(facts):
         value = program.value(schedule, places, is_steady=True)
         if not np.isneginf(value) and (best is None or value > best.value):
             best = PlacedSchedule(value, schedule, places)
     return best
 
 
-def _candidates(terms: Terms) -> Iterator[tuple[Schedule, tuple[Placement, ...]]]:
-    required = [choices for choices in terms.choices if None not in choices]
+def _candidates(facts: WindowFacts) -> Iterator[tuple[Schedule, tuple[Placement, ...]]]:
+    required = [choices for choices in facts.choices if None not in choices]
     if not required:
         yield (), ()
         return
-    names = [name for name in terms.problem.profile_names if all(_on(name, choices) for choices in required)]
-    for placement in terms.problem.gpu.placements(names):
+    names = [name for name in facts.problem.profile_names if all(_on(name, choices) for choices in required)]
+    for placement in facts.problem.gpu.placements(names):
         ways = [min(_on(placement.profile.name, choices), key=_shortness) for choices in required]
-        start, schedule = terms.first_step, []
+        start, schedule = facts.first_step, []
         for way in ways:
             schedule.append(way.at(start))
             start += way.n_steps
-        if start <= terms.n_steps:
+        if start <= facts.n_steps:
             yield tuple(schedule), (placement,) * len(schedule)
 
 
-def _on(name: str, choices: tuple[Training | None, ...]) -> list[Training]:
-    return [training for training in choices if training is not None and training.profile == name]
+def _on(name: str, choices: tuple[Retraining | None, ...]) -> list[Retraining]:
+    return [retraining for retraining in choices if retraining is not None and retraining.profile == name]
 
 
-def _shortness(training: Training) -> tuple[int, int]:
-    return training.n_steps, training.level
+def _shortness(retraining: Retraining) -> tuple[int, int]:
+    return retraining.n_steps, retraining.level

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from planner.engines.physical.nodes import BoolArray, Graph
 from planner.engines.physical.path_kernel import longest_path
-from planner.engines.schedule import Schedule, Terms
+from planner.engines.schedule import Schedule, WindowFacts
 from planner.problem import FloatArray
 
 Token = TypeVar("Token")
@@ -48,26 +48,26 @@ class Path:
     epochs: tuple[tuple[int, int], ...]
 
 
-class Program(Generic[Token]):
+class HeldSetPath(Generic[Token]):
     """Longest paths over one graph for one problem; keeps what schedules share.
 
     Args:
-        terms: The problem.
+        facts: The problem.
         graph: Placed or counted nodes.
         compatible: Which nodes can be held beside what retrainings occupy.
-        running: What the retrainings in progress occupy, in the order of ``terms.running``.
+        running: What the retrainings in progress occupy, in the order of ``facts.running``.
         initial_node: The node of the initial held set; −1 without an initial state.
     """
 
     def __init__(
         self,
-        terms: Terms,
+        facts: WindowFacts,
         graph: Graph,
         compatible: Callable[[Sequence[Token]], BoolArray],
         running: Sequence[Token],
         initial_node: int,
     ) -> None:
-        self._terms = terms
+        self._facts = facts
         self._graph = graph
         self._compatible = compatible
         self._running = tuple(running)
@@ -94,11 +94,11 @@ class Program(Generic[Token]):
 
         Before the held set may change it is the initial one's.
         """
-        terms, first = self._terms, self._terms.first_step
+        facts, first = self._facts, self._facts.first_step
         nodes = self._nodes(frozenset([tuple(busy)]))
         nodes = nodes[self._graph.is_held[nodes]]
         if not len(nodes):
-            return np.full(terms.n_steps, -np.inf)
+            return np.full(facts.n_steps, -np.inf)
         gains = np.diff(earned, axis=1)
         totals = sum(gain[:, column[nodes]] for gain, column in zip(gains, self._graph.column, strict=True))
         best = np.asarray(np.max(totals, axis=1), dtype=np.float64)
@@ -117,18 +117,18 @@ class Program(Generic[Token]):
         steps are taken as they are. 0 for s0 ≥ s1, −inf where nothing can be held, and where s0 is none of
         ``starts`` or s1 − s0 is above ``longest``.
         """
-        terms, n_steps = self._terms, self._terms.n_steps
+        facts, n_steps = self._facts, self._facts.n_steps
         key = frozenset([tuple(busy)])
         hold = _Lists.of([self._nodes(frozenset([()])), self._nodes(key)])
         ones = np.ones(n_steps, dtype=np.int64)
         rows = self._epoch_rows(())
         out = np.full((n_steps + 1, n_steps + 1), -np.inf)
         out[np.tril_indices(n_steps + 1)] = 0.0
-        first = terms.first_step
+        first = facts.first_step
         fixed = self._fixed_values(earned, first)
-        may_stay = terms.is_free or bool(self._compatible(busy)[self._initial_node])
+        may_stay = facts.is_free or bool(self._compatible(busy)[self._initial_node])
         for start in starts:
-            is_fixed = not terms.is_free and (start < first or start == 0)
+            is_fixed = not facts.is_free and (start < first or start == 0)
             if start < first and not may_stay:
                 continue
             value = fixed[first] - fixed[start] if is_fixed else 0.0
@@ -143,22 +143,22 @@ class Program(Generic[Token]):
         return out
 
     def _run(self, schedule: Schedule, tokens: Sequence[Token], *, trace: bool, is_steady: bool) -> Path:
-        terms, n_steps = self._terms, self._terms.n_steps
-        earned = terms.earned(schedule)
+        facts, n_steps = self._facts, self._facts.n_steps
+        earned = facts.earned(schedule)
         segments = self._segments(schedule, tokens)
         value = self._initial_value(segments, earned)
-        if terms.first_step == n_steps or np.isneginf(value):
+        if facts.first_step == n_steps or np.isneginf(value):
             return Path(value, self._initial_node, ())
         lists, hold, epoch = self._step_lists(segments)
         rows = self._epoch_rows(schedule)
         if is_steady:
-            rows = np.where(np.arange(n_steps) == terms.first_step, rows, -1)
+            rows = np.where(np.arange(n_steps) == facts.first_step, rows, -1)
         n_rows = int(rows.max()) + 1
         shape = (n_rows, len(self)) if trace else (0, 0)
         traced = _Trace(
             np.zeros(shape, dtype=np.int32), np.zeros((n_steps + 1, len(self)) if trace else (0, 0), dtype=np.bool_)
         )
-        start = (terms.first_step, not terms.is_free, value)
+        start = (facts.first_step, not facts.is_free, value)
         best, node, last = self._kernel(lists, hold, epoch, rows, earned, start, traced, _NO_BEST)
         if not trace or not n_rows or np.isneginf(best):
             return Path(best, node, ())
@@ -176,7 +176,7 @@ class Program(Generic[Token]):
         best_by_step: FloatArray,
     ) -> tuple[float, int, int]:
         first_step, is_fixed, value = start
-        graph, terms = self._graph, self._terms
+        graph, facts = self._graph, self._facts
         best, node, last = longest_path(
             graph.removal,
             graph.column,
@@ -187,8 +187,8 @@ class Program(Generic[Token]):
             epoch,
             rows,
             earned,
-            terms.warm_steps,
-            terms.epoch_steps,
+            facts.warm_steps,
+            facts.epoch_steps,
             first_step,
             self._initial_node if is_fixed else -1,
             value,
@@ -208,16 +208,16 @@ class Program(Generic[Token]):
     ) -> Path:
         """Walk back from the window's end; epochs that change nothing are none."""
         epochs: list[tuple[int, int]] = []
-        step = self._terms.n_steps
+        step = self._facts.n_steps
         if last_epoch >= 0:
             before = int(traced.came_from[rows[last_epoch], node])
             epochs.append((last_epoch, node))
             step, node = last_epoch, before
-        while step > self._terms.first_step:
+        while step > self._facts.first_step:
             if not traced.by_epoch[step, node]:
                 step -= 1
                 continue
-            step -= self._terms.epoch_steps
+            step -= self._facts.epoch_steps
             before = int(traced.came_from[rows[step], node])
             if before != node:
                 epochs.append((step, node))
@@ -227,22 +227,28 @@ class Program(Generic[Token]):
     def _segments(self, schedule: Schedule, tokens: Sequence[Token]) -> list[tuple[int, tuple[Token, ...]]]:
         """(first step, what is occupied) of every stretch in which that stays the same."""
         spans = [*zip(schedule, tokens, strict=True)]
-        spans += [(training, token) for (training, _), token in zip(self._terms.running, self._running, strict=True)]
-        borders = {0, *(training.start_step for training, _ in spans), *(training.end_step for training, _ in spans)}
+        spans += [
+            (retraining, token) for (retraining, _), token in zip(self._facts.running, self._running, strict=True)
+        ]
+        borders = {
+            0,
+            *(retraining.start_step for retraining, _ in spans),
+            *(retraining.end_step for retraining, _ in spans),
+        }
         return [
-            (step, tuple(token for training, token in spans if training.start_step <= step < training.end_step))
+            (step, tuple(token for retraining, token in spans if retraining.start_step <= step < retraining.end_step))
             for step in sorted(borders)
-            if step < self._terms.n_steps
+            if step < self._facts.n_steps
         ]
 
     def _step_lists(
         self, segments: list[tuple[int, tuple[Token, ...]]]
     ) -> tuple[_Lists, NDArray[np.int64], NDArray[np.int64]]:
         """Node lists, and which of them may be held in each step and over [t, t + Ω) of each."""
-        n_steps = self._terms.n_steps
+        n_steps = self._facts.n_steps
         steps = np.arange(n_steps)
         segment = np.searchsorted([first for first, _ in segments], steps, side="right") - 1
-        last = segment[np.minimum(steps + self._terms.epoch_steps, n_steps) - 1]
+        last = segment[np.minimum(steps + self._facts.epoch_steps, n_steps) - 1]
         keys: dict[frozenset[tuple[Token, ...]], int] = {frozenset([()]): 0}
         spans, inverse = np.unique(segment * len(segments) + last, return_inverse=True)
         numbers = []
@@ -272,27 +278,27 @@ class Program(Generic[Token]):
 
     def _initial_value(self, segments: list[tuple[int, tuple[Token, ...]]], earned: FloatArray) -> float:
         """What the initial held set earns until it may change; −inf if it may not be held so long."""
-        terms = self._terms
-        if terms.is_free or terms.first_step == 0:
+        facts = self._facts
+        if facts.is_free or facts.first_step == 0:
             return 0.0
-        fits = all(self._compatible(busy)[self._initial_node] for first, busy in segments if first < terms.first_step)
+        fits = all(self._compatible(busy)[self._initial_node] for first, busy in segments if first < facts.first_step)
         if not (fits and self._graph.is_held[self._initial_node]):
             return -np.inf
-        return float(self._fixed_values(earned, terms.first_step)[terms.first_step])
+        return float(self._fixed_values(earned, facts.first_step)[facts.first_step])
 
     def _fixed_values(self, earned: FloatArray, until: int) -> FloatArray:
         """What the initial held set, as it warms, earns before each step, ``(n_steps + 1,)``."""
-        terms, problem = self._terms, self._terms.problem
-        out = np.zeros(terms.n_steps + 1)
+        facts, problem = self._facts, self._facts.problem
+        out = np.zeros(facts.n_steps + 1)
         for step in range(until):
             gain = 0.0
             for index, tenant in enumerate(problem.tenants):
                 names = [
                     item.placement.profile.name
-                    for item in terms.state.held
+                    for item in facts.state.held
                     if item.tenant == tenant.name and item.serve_step <= step
                 ]
-                column = terms.gains[index].column[tuple(names.count(name) for name in problem.profile_names)]
+                column = facts.gains[index].column[tuple(names.count(name) for name in problem.profile_names)]
                 gain += earned[index, step + 1, column] - earned[index, step, column]
             out[step + 1] = out[step] + gain
         out[until + 1 :] = out[until]
@@ -300,15 +306,15 @@ class Program(Generic[Token]):
 
     def _epoch_rows(self, schedule: Schedule) -> NDArray[np.int64]:
         """Numbers the steps at which an epoch is considered, −1 for the others, ``(n_steps,)``."""
-        terms = self._terms
-        stride = -(-len(self) * terms.n_steps // MAX_NODE_EPOCHS)
-        steps = np.arange(terms.n_steps)
-        considered = (steps - terms.first_step) % stride == 0
-        for training in schedule if stride > 1 else ():
-            for border in (training.start_step, training.end_step):
-                prepared = (border, border - terms.epoch_steps, border + terms.epoch_steps)
-                considered[[step for step in prepared if 0 <= step < terms.n_steps]] = True
-        considered &= steps >= (1 if terms.is_free else terms.first_step)
+        facts = self._facts
+        stride = -(-len(self) * facts.n_steps // MAX_NODE_EPOCHS)
+        steps = np.arange(facts.n_steps)
+        considered = (steps - facts.first_step) % stride == 0
+        for retraining in schedule if stride > 1 else ():
+            for border in (retraining.start_step, retraining.end_step):
+                prepared = (border, border - facts.epoch_steps, border + facts.epoch_steps)
+                considered[[step for step in prepared if 0 <= step < facts.n_steps]] = True
+        considered &= steps >= (1 if facts.is_free else facts.first_step)
         return np.where(considered, np.cumsum(considered) - 1, -1)
 
 

@@ -25,11 +25,10 @@ from planner.budget import Budget
 from planner.engines.effort import N_THREADS, Meter
 from planner.engines.physical.bounds import MAX_STEPS, BoundedSchedules, Bounds
 from planner.engines.physical.greedy import PlacedSchedule, greedy_schedule, static_schedule
-from planner.engines.physical.moves import SHIFTS, inserted, promising, with_training
 from planner.engines.physical.nodes import CountedNodes, PlacedNodes, counted_nodes, placed_nodes
-from planner.engines.physical.path import Program
+from planner.engines.physical.path import HeldSetPath
 from planner.engines.physical.prices import PhysicalPrices
-from planner.engines.schedule import Schedule, Terms, Training
+from planner.engines.schedule import Retraining, Schedule, WindowFacts
 from planner.problem import FloatArray
 
 MAX_BEST_FIRST = 2
@@ -71,6 +70,9 @@ _MOST_PLACES = 3_000
 _CHUNK = 16
 """Schedules valued side by side."""
 
+_SHIFTS = (-16, -8, -4, -2, -1, 1, 2, 4, 8, 16)
+"""Starts near the present one that are looked at in any case."""
+
 _TO_PLACE = 30
 """Schedules that the local search places, best first; one is usually enough."""
 
@@ -80,12 +82,12 @@ class Search:
     """One search: the programs, what has been valued, and the best placed schedule so far.
 
     Attributes:
-        terms: The problem.
+        facts: The problem.
         budget: What may be spent.
         begin_s: When the solve began, by ``time.perf_counter``.
     """
 
-    terms: Terms
+    facts: WindowFacts
     budget: Budget
     begin_s: float = field(default_factory=time.perf_counter)
     best: PlacedSchedule | None = field(default=None, init=False)
@@ -98,58 +100,58 @@ class Search:
     _share: dict[tuple[int, Placement], float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self.meter = Meter.of(self.budget, self.terms.n_steps, self.begin_s)
+        self.meter = Meter.of(self.budget, self.facts.n_steps, self.begin_s)
 
     @cached_property
     def nodes(self) -> PlacedNodes:
         """The placed nodes."""
-        return placed_nodes(self.terms.problem, self.terms.gains)
+        return placed_nodes(self.facts.problem, self.facts.gains)
 
     @cached_property
     def counted_nodes(self) -> CountedNodes:
         """The counted nodes."""
-        return counted_nodes(self.terms.problem, self.nodes)
+        return counted_nodes(self.facts.problem, self.nodes)
 
     @cached_property
     def initial_node(self) -> int:
         """The placed node of the initial held set; −1 where there is none."""
-        names, held = self.terms.problem.tenant_names, self.terms.state.held
-        if self.terms.is_free:
+        names, held = self.facts.problem.tenant_names, self.facts.state.held
+        if self.facts.is_free:
             return -1
         return self.nodes.index((item.placement, names.index(item.tenant)) for item in held)
 
     @cached_property
-    def placed(self) -> Program[Placement]:
+    def placed(self) -> HeldSetPath[Placement]:
         """The program on placements."""
-        running = [placement for _, placement in self.terms.running]
-        return Program(self.terms, self.nodes.graph, self.nodes.compatible, running, self.initial_node)
+        running = [placement for _, placement in self.facts.running]
+        return HeldSetPath(self.facts, self.nodes.graph, self.nodes.compatible, running, self.initial_node)
 
     @cached_property
-    def counted(self) -> Program[str]:
+    def counted(self) -> HeldSetPath[str]:
         """The program on counts."""
-        nodes, running = self.counted_nodes, [training.profile for training, _ in self.terms.running]
-        initial = -1 if self.terms.is_free else int(nodes.from_placed[self.initial_node])
-        return Program(self.terms, nodes.graph, nodes.compatible, running, initial)
+        nodes, running = self.counted_nodes, [retraining.profile for retraining, _ in self.facts.running]
+        initial = -1 if self.facts.is_free else int(nodes.from_placed[self.initial_node])
+        return HeldSetPath(self.facts, nodes.graph, nodes.compatible, running, initial)
 
     @cached_property
     def prices(self) -> PhysicalPrices:
         """The prices of instances."""
-        return PhysicalPrices(self.terms, self.meter.is_late)
+        return PhysicalPrices(self.facts, self.meter.is_late)
 
     def run(self, seeds: Iterable[Schedule] = (), known: Iterable[tuple[Schedule, tuple[Placement, ...]]] = ()) -> None:
         """Search from ``seeds``; never ends worse than greedy or the ``known`` placed schedules."""
         for schedule, places in known:
             self._try(schedule, places)
-        floor = None if self._is_over else static_schedule(self.terms) or greedy_schedule(self.terms, self.placed)
+        floor = None if self._is_over else static_schedule(self.facts) or greedy_schedule(self.facts, self.placed)
         if floor is not None:
             self._try(floor.schedule, floor.places)
-        bounds = Bounds(self.terms, self.counted)
+        bounds = Bounds(self.facts, self.counted)
         with self.meter.share(_LOCAL_SHARE):
             self._local(bounds, tuple(seeds))
         self.bound = bounds.relaxed()
         if self._is_over:
             return
-        if len(bounds.actors()) > MAX_BEST_FIRST or self.terms.n_steps > MAX_STEPS:
+        if len(bounds.actors()) > MAX_BEST_FIRST or self.facts.n_steps > MAX_STEPS:
             self._by_prices(bounds)
         else:
             with ThreadPoolExecutor(N_THREADS) as pool:
@@ -224,11 +226,11 @@ class Search:
                 return
         self.bound, self.is_exhausted = rest, rest == -np.inf
 
-    def _priced(self, bounded: BoundedSchedules, slacks: list[dict[Training | None, FloatArray]]) -> FloatArray:
+    def _priced(self, bounded: BoundedSchedules, slacks: list[dict[Retraining | None, FloatArray]]) -> FloatArray:
         """The schedules' bounds, those by prices where they are lower."""
         by_prices: FloatArray = np.full(len(bounded.bounds), self.prices.bound)
-        running = {training.tenant for training, _ in self.terms.running}
-        for tenant, way, starts in zip(bounded.tenants, bounded.trainings, bounded.starts, strict=False):
+        running = {retraining.tenant for retraining, _ in self.facts.running}
+        for tenant, way, starts in zip(bounded.tenants, bounded.retrainings, bounded.starts, strict=False):
             if tenant not in running:
                 by_prices = by_prices - slacks[tenant][way][starts if way is not None else 0]
         return np.asarray(np.minimum(bounded.bounds, by_prices))
@@ -242,8 +244,8 @@ class Search:
         movers = self._movers(bounds)
         found = list(seeds)
         for order in islice(permutations(movers), _ORDERS):
-            for way in self.terms.choices[order[0]] if order and not self._is_over else ():
-                found += inserted(self.terms, bounds, (), order, way)
+            for way in self.facts.choices[order[0]] if order and not self._is_over else ():
+                found += _inserted(self.facts, bounds, (), order, way)
         found += [self.best.schedule] if self.best is not None else []
         starts = sorted(dict.fromkeys(found), key=lambda schedule: -self._value(schedule))
         for schedule in starts[:_STARTS]:
@@ -252,7 +254,7 @@ class Search:
         self._shift_best()
 
     def _movers(self, bounds: Bounds) -> tuple[int, ...]:
-        return tuple(tenant for tenant in bounds.actors() if self.terms.choices[tenant] != (None,))
+        return tuple(tenant for tenant in bounds.actors() if self.facts.choices[tenant] != (None,))
 
     def _place_best(self) -> None:
         """Value the best schedules on placements, until one is as good there."""
@@ -277,12 +279,12 @@ class Search:
 
     def _moved(self, bounds: Bounds, schedule: Schedule, tenants: tuple[int, ...]) -> list[Schedule]:
         """The schedule with the retraining of one tenant elsewhere, or with two put in anew, the first one first."""
-        others = tuple(training for training in schedule if training.tenant not in tenants)
+        others = tuple(retraining for retraining in schedule if retraining.tenant not in tenants)
         if len(tenants) == 1:
-            moves = promising(self.terms, bounds, schedule, tenants[0], self._value(schedule))
-            return [with_training(others, training) for training in moves[:_MOVES]]
-        ways = self.terms.choices[tenants[0]]
-        return [found for way in ways for found in inserted(self.terms, bounds, others, tenants, way)]
+            moves = _promising(self.facts, bounds, schedule, tenants[0], self._value(schedule))
+            return [_with_retraining(others, retraining) for retraining in moves[:_MOVES]]
+        ways = self.facts.choices[tenants[0]]
+        return [found for way in ways for found in _inserted(self.facts, bounds, others, tenants, way)]
 
     def _value(self, schedule: Schedule) -> float:
         if schedule not in self._valued:
@@ -290,7 +292,7 @@ class Search:
         return self._valued[schedule]
 
     def _counted_value(self, schedule: Schedule) -> float:
-        return self.counted.value(schedule, [training.profile for training in schedule])
+        return self.counted.value(schedule, [retraining.profile for retraining in schedule])
 
     def _note(self, schedule: Schedule, value: float) -> None:
         self.meter.n_counted += 1
@@ -320,10 +322,10 @@ class Search:
 
     def _ordered(self, schedule: Schedule) -> list[tuple[Placement, ...]]:
         """Where the schedule's retrainings can sit, the most promising first; of very many, those met first."""
-        singles = ([(place,) for place in self.terms.placements(item)] for item in schedule)
-        by_training = [self._by_promise((item,), own) for item, own in zip(schedule, singles, strict=True)]
-        single = ([place for (place,) in places] for places in by_training)
-        fitting = (places for places in product(*single) if self.terms.can_stand(schedule, places))
+        singles = ([(place,) for place in self.facts.placements(item)] for item in schedule)
+        by_retraining = [self._by_promise((item,), own) for item, own in zip(schedule, singles, strict=True)]
+        single = ([place for (place,) in places] for places in by_retraining)
+        fitting = (places for places in product(*single) if self.facts.can_stand(schedule, places))
         return self._by_promise(schedule, list(islice(fitting, _MOST_PLACES)))
 
     def _by_promise(self, schedule: Schedule, found: Sequence[tuple[Placement, ...]]) -> list[tuple[Placement, ...]]:
@@ -332,27 +334,27 @@ class Search:
     def _promise(self, schedule: Schedule, places: tuple[Placement, ...]) -> tuple[float, int]:
         """What comes close to the counts elsewhere comes first, then what leaves the others most room."""
         pairs = zip(schedule, places, strict=True)
-        shares = (self._share.get((training.tenant, place), 1.0) for training, place in pairs)
+        shares = (self._share.get((retraining.tenant, place), 1.0) for retraining, place in pairs)
         return sum(shares), sum(map(self._room_beside, places))
 
     def _learn(self, schedule: Schedule, places: tuple[Placement, ...], share: float) -> None:
-        for training, place in zip(schedule, places, strict=True):
-            known = self._share.get((training.tenant, place), 0.0)
-            self._share[training.tenant, place] = max(known, share)
+        for retraining, place in zip(schedule, places, strict=True):
+            known = self._share.get((retraining.tenant, place), 0.0)
+            self._share[retraining.tenant, place] = max(known, share)
 
     def _shift_best(self) -> None:
         """Move the best plan's retrainings in time where they are, while that makes it better."""
         is_better = True
         while is_better and self.best is not None:
             now, is_better = self.best, False
-            for index, shift in product(range(len(now.schedule)), SHIFTS):
+            for index, shift in product(range(len(now.schedule)), _SHIFTS):
                 start = now.schedule[index].start_step + shift
-                if not 0 <= start <= self.terms.n_steps - now.schedule[index].n_steps:
+                if not 0 <= start <= self.facts.n_steps - now.schedule[index].n_steps:
                     continue
                 moved = (*now.schedule[:index], now.schedule[index].at(start), *now.schedule[index + 1 :])
                 if self.meter.is_spent:
                     return
-                if self._value(moved) <= self._to_beat or not self.terms.can_stand(moved, now.places):
+                if self._value(moved) <= self._to_beat or not self.facts.can_stand(moved, now.places):
                     continue
                 if now.places not in self._tried.setdefault(moved, set()):
                     self._tried[moved].add(now.places)
@@ -397,3 +399,50 @@ class Search:
 def _above(value: float, share: float = TOLERANCE) -> float:
     """A value that is higher by ``share`` of its size."""
     return value + share * abs(value) if np.isfinite(value) else value
+
+
+def _inserted(
+    facts: WindowFacts, bounds: Bounds, others: Schedule, order: tuple[int, ...], first: Retraining | None
+) -> list[Schedule]:
+    """``others`` and, one after the other, the tenants' retrainings where their bounds are highest.
+
+    The first tenant retrains the ``first`` way. Empty if one of them does not fit.
+    """
+    schedule = others
+    for number, tenant in enumerate(order):
+        waiting = order[number + 1 :]
+        options: list[tuple[float, Retraining | None]] = []
+        for way in (first,) if number == 0 else facts.choices[tenant]:
+            by_start = bounds.of_starts(schedule, way, tenant, waiting)
+            start = int(np.argmax(by_start))
+            options.append((float(by_start[start]), way.at(start) if way is not None else None))
+        value, retraining = max(options, key=lambda option: option[0], default=(-np.inf, None))
+        if np.isneginf(value):
+            return []
+        schedule = _with_retraining(schedule, retraining)
+    return [schedule]
+
+
+def _promising(
+    facts: WindowFacts, bounds: Bounds, schedule: Schedule, tenant: int, to_beat: float
+) -> list[Retraining | None]:
+    """Other retrainings of the tenant whose bound beats ``to_beat``: the best of each way, and near the present one."""
+    others = tuple(retraining for retraining in schedule if retraining.tenant != tenant)
+    now = next((retraining for retraining in schedule if retraining.tenant == tenant), None)
+    found: list[tuple[float, int, Retraining | None]] = []
+    for way in facts.choices[tenant]:
+        by_start = bounds.of_starts(others, way, tenant, ())
+        picked = [int(np.argmax(by_start))] if len(by_start) else []
+        if now is not None and way is not None and now.at(0) == way:
+            picked += [now.start_step + shift for shift in _SHIFTS if 0 <= now.start_step + shift < len(by_start)]
+        elif now is not None and now.start_step < len(by_start):
+            picked.append(now.start_step)
+        for start in dict.fromkeys(picked):
+            if by_start[start] > to_beat:
+                found.append((float(by_start[start]), len(found), way.at(start) if way is not None else None))
+    return [retraining for _, _, retraining in sorted(found, key=lambda item: (-item[0], item[1]))]
+
+
+def _with_retraining(schedule: Schedule, retraining: Retraining | None) -> Schedule:
+    """The schedule with one retraining more; itself for none."""
+    return schedule if retraining is None else tuple(sorted((*schedule, retraining)))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from planner.engines.answer import relaxed_bound
-from planner.engines.physical.floor import with_held
-from planner.engines.schedule import Terms
+from planner.engines.physical.plan import with_held
+from planner.engines.schedule import WindowFacts
 from planner.initial import PaperState
 from planner.plan import MigPlan, Status
 from planner.policies.paper.pre_initialisation import fed_back_overhead_s, pre_initialised, served, simple_terms
@@ -71,7 +71,7 @@ class MigratorPaper:
         """The paper's plan of the window as hardware can carry it out."""
         started_s = time.perf_counter()
         problem = window.problem
-        terms = Terms.of(problem)
+        terms = WindowFacts.of(problem)
         if terms.first_step == terms.n_steps or terms.running:
             return self._fallback(window)
         simple = simple_terms(problem)
@@ -91,7 +91,7 @@ class MigratorPaper:
         fed_back = fed_back_overhead_s(window.problem, window.plans) if self.pre_initialises else full
         return list(dict.fromkeys((fed_back, full)))
 
-    def _way(self, window: Window, terms: Terms, overhead_s: Sequence[float]) -> _Way | None:
+    def _way(self, window: Window, terms: WindowFacts, overhead_s: Sequence[float]) -> _Way | None:
         """The program's plan with these Ψ, carried out; ``None`` where there is none or it cannot be."""
         wanted = solve(paper_problem(window.problem, overhead_s), "exact", window.budget)
         found = realised(terms, wanted) if wanted.status.has_plan else None

@@ -27,12 +27,12 @@ from executor.mig import Placement
 from planner.counts import multiset_of
 from planner.engines.physical.held_sets import Entries, HeldSets, IntArray
 from planner.engines.physical.layouts import LayoutTable, layout_table, memory_mask
-from planner.engines.schedule import Schedule, Terms, Training
+from planner.engines.schedule import Retraining, Schedule, WindowFacts
 from planner.plan import MigPlan
 from planner.problem import FloatArray
 
 BoolArray = NDArray[np.bool_]
-Occupied = tuple[tuple[Training, Placement], ...]
+Occupied = tuple[tuple[Retraining, Placement], ...]
 Held = tuple[tuple[int, Entries], ...]
 
 MOST_WAYS = 2_000
@@ -55,7 +55,7 @@ class Realised:
     occupied: Occupied
 
 
-def realised(terms: Terms, plan: MigPlan) -> Realised | None:
+def realised(terms: WindowFacts, plan: MigPlan) -> Realised | None:
     """The `paper` plan as placements over time; ``None`` if no way was found.
 
     Args:
@@ -80,7 +80,7 @@ def busy_in(occupied: Occupied, start_step: int, end_step: int) -> frozenset[fro
     )
 
 
-def _wanted(terms: Terms, plan: MigPlan) -> IntArray:
+def _wanted(terms: WindowFacts, plan: MigPlan) -> IntArray:
     """The columns of the gain tables that the plan asks for, ``(n_steps, n_tenants)``; 0 before its first step."""
     out = np.zeros((terms.n_steps, len(terms.gains)), dtype=np.int64)
     for m, (table, schedule) in enumerate(zip(terms.gains, plan.schedules, strict=True)):
@@ -90,14 +90,14 @@ def _wanted(terms: Terms, plan: MigPlan) -> IntArray:
     return out
 
 
-def _schedule(terms: Terms, plan: MigPlan) -> Schedule:
+def _schedule(terms: WindowFacts, plan: MigPlan) -> Schedule:
     """The plan's retrainings."""
     found = []
     for m, schedule in enumerate(plan.schedules):
         if (run := schedule.retraining) is not None:
             level = 1 + [option.name for option in terms.problem.tenants[m].options].index(run.option)
             start, end = terms.first_step + run.start_step, terms.first_step + run.end_step
-            found.append(Training(m, level, run.profile, start, end))
+            found.append(Retraining(m, level, run.profile, start, end))
     return tuple(found)
 
 
@@ -105,14 +105,14 @@ def _schedule(terms: Terms, plan: MigPlan) -> Schedule:
 class _Ground:
     """All held sets of a problem, and which of them fit beside what."""
 
-    terms: Terms
+    terms: WindowFacts
     sets: HeldSets
     table: LayoutTable
     columns: IntArray
     _fitting: dict[frozenset[Placement], BoolArray] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, terms: Terms) -> _Ground:
+    def of(cls, terms: WindowFacts) -> _Ground:
         sets, problem = HeldSets.of(terms.problem), terms.problem
         serving = {name for tenant in problem.tenants for name in tenant.capability_rps}
         table = layout_table(problem.gpu, tuple(name for name in problem.profile_names if name in serving))
@@ -206,7 +206,7 @@ class _Ground:
         return tuple(map(sum, zip(*own, strict=True)))
 
 
-def _placed(terms: Terms, schedule: Schedule, places: tuple[Placement, ...] = ()) -> Iterator[Occupied]:
+def _placed(terms: WindowFacts, schedule: Schedule, places: tuple[Placement, ...] = ()) -> Iterator[Occupied]:
     """Every way to place the retrainings so that they leave each other alone."""
     if len(places) == len(schedule):
         yield tuple(zip(schedule, places, strict=True))

@@ -13,8 +13,8 @@ from executor.catalogue import gpu_model
 from executor.mig import Layout
 from planner.counts import joint_states, serving_multisets
 from planner.engines.physical.nodes import all_nodes, counted_nodes, placed_nodes
-from planner.engines.physical.path import Program
-from planner.engines.schedule import Terms, Training
+from planner.engines.physical.path import HeldSetPath
+from planner.engines.schedule import Retraining, WindowFacts
 from planner.gains import gain_tables
 from planner.problem import Problem, Reconfiguration, RetrainingOption, TenantTerms
 
@@ -144,31 +144,31 @@ def small_problem(seed):
     return Problem(gpu, 1.0, n_steps, Reconfiguration.PHYSICAL, tenants, switch_s=0.0)
 
 
-def best_by_pairs(problem, nodes, training, place):
+def best_by_pairs(problem, nodes, retraining, place):
     """The best goodput with one retraining, by trying every pair of held sets at every step."""
-    gains, terms, n = gain_tables(problem), Terms.of(problem), problem.n_steps
+    gains, facts, n = gain_tables(problem), WindowFacts.of(problem), problem.n_steps
     sets = [frozenset(nodes.entries(node)) for node in np.flatnonzero(nodes.graph.is_held)]
 
     def gain(s, held):
         total = 0.0
         for m, table in enumerate(gains):
             names = [p.profile.name for p, owner in held if owner == m]
-            level = 1 if m == training.tenant and s >= training.end_step else 0
+            level = 1 if m == retraining.tenant and s >= retraining.end_step else 0
             total += table.steady[level, s, table.column[tuple(map(names.count, problem.profile_names))]]
         return total
 
     def fits(held, begin, end):
-        is_beside = begin < training.end_step and training.start_step < end
+        is_beside = begin < retraining.end_step and retraining.start_step < end
         return not (is_beside and any(p.overlaps(place) for p, _ in held))
 
     best = {n: dict.fromkeys(sets, 0.0)}
     for t in range(n - 1, -1, -1):
-        end = min(t + terms.epoch_steps, n)
+        end = min(t + facts.epoch_steps, n)
         stay = {held: gain(t, held) + best[t + 1][held] if fits(held, t, t + 1) else -np.inf for held in sets}
         best[t] = dict(stay)
         for old, new in product(sets, sets) if t > 0 else ():
             if fits(new, t, end):
-                serving = [{e for e in new if e in old or s >= t + terms.warm_steps[e[1]]} for s in range(t, end)]
+                serving = [{e for e in new if e in old or s >= t + facts.warm_steps[e[1]]} for s in range(t, end)]
                 value = sum(gain(s, held) for s, held in zip(range(t, end), serving, strict=True)) + best[end][new]
                 best[t][old] = max(best[t][old], value)
     return max(best[0].values())
@@ -177,9 +177,9 @@ def best_by_pairs(problem, nodes, training, place):
 @pytest.mark.parametrize("seed", range(3))
 def test_the_program_finds_the_best_of_all_held_sets_and_epochs(seed):
     problem = small_problem(seed)
-    terms = Terms.of(problem)
-    nodes = placed_nodes(problem, terms.gains)
+    facts = WindowFacts.of(problem)
+    nodes = placed_nodes(problem, facts.gains)
     name = ("1g.6gb", "2g.12gb")[seed % 2]
-    training, place = Training(1, 1, name, 1 + seed, 3 + seed), problem.gpu.placement(f"{name}@2")
-    program = Program(terms, nodes.graph, nodes.compatible, (), -1)
-    assert program.value((training,), (place,)) == pytest.approx(best_by_pairs(problem, nodes, training, place))
+    retraining, place = Retraining(1, 1, name, 1 + seed, 3 + seed), problem.gpu.placement(f"{name}@2")
+    program = HeldSetPath(facts, nodes.graph, nodes.compatible, (), -1)
+    assert program.value((retraining,), (place,)) == pytest.approx(best_by_pairs(problem, nodes, retraining, place))
