@@ -88,6 +88,14 @@ class WindowFacts:
         return self.problem.initial is None
 
     @property
+    def initial_held(self) -> frozenset[tuple[Placement, int]] | None:
+        """(placement, tenant index) of what inference holds when the window opens; ``None`` if that is free."""
+        if self.is_free:
+            return None
+        names = self.problem.tenant_names
+        return frozenset((item.placement, names.index(item.tenant)) for item in self.state.held)
+
+    @property
     def first_step(self) -> int:
         """The first step at which the held set may differ from the initial one; within the window."""
         return min(self.state.next_epoch_step, self.n_steps)

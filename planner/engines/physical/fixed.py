@@ -58,7 +58,7 @@ class HeldChoices:
 
 def held_choices(facts: WindowFacts, among: Sequence[int] | None = None) -> HeldChoices:
     """The held sets of the problem, or those ``among`` them; of those that earn and leave the same, the first."""
-    held_sets, initial = HeldSets.of(facts.problem), _initial(facts)
+    held_sets, initial = HeldSets.of(facts.problem), facts.initial_held
     index = _allowed(facts, held_sets, initial)
     if among is not None:
         index = index[np.isin(index, among)]
@@ -81,13 +81,6 @@ def held_choices(facts: WindowFacts, among: Sequence[int] | None = None) -> Held
         rooms=rooms,
     )
     return HeldChoices(layouts, held_sets, index[first], row, free, initial)
-
-
-def _initial(facts: WindowFacts) -> Entries | None:
-    if facts.is_free:
-        return None
-    names = facts.problem.tenant_names
-    return frozenset((item.placement, names.index(item.tenant)) for item in facts.state.held)
 
 
 def _allowed(facts: WindowFacts, held_sets: HeldSets, initial: Entries | None) -> IntArray:

@@ -20,10 +20,10 @@ from planner.budget import Budget
 from planner.engines.answer import relaxed_bound, without_plan
 from planner.engines.fixed import StaticSearch
 from planner.engines.physical.fixed import held_choices
-from planner.engines.physical.nodes import PlacedNodes, placed_nodes
+from planner.engines.physical.nodes import placed_nodes
 from planner.engines.physical.path import HeldSetPath
 from planner.engines.physical.path_kernel import load_kernel
-from planner.engines.physical.plan import held_sets, with_held
+from planner.engines.physical.plan import held_along, with_held
 from planner.engines.schedule import Retraining, Schedule, WindowFacts
 from planner.errors import EngineError
 from planner.feasibility import infeasibility
@@ -70,20 +70,13 @@ def solve_physical_greedy(problem: Problem, budget: Budget | None = None, initia
     if reason is not None:
         return replace(without_plan(problem, Status.INFEASIBLE, ENGINE, started_s), infeasibility=reason)
     facts = WindowFacts.of(problem)
-    nodes = placed_nodes(problem, facts.gains)
-    program, bound = _program(facts, nodes), relaxed_bound(problem, facts.gains)
-    chosen = static_schedule(facts) or greedy_schedule(facts, program)
+    nodes, bound = placed_nodes(facts), relaxed_bound(problem, facts.gains)
+    paths = HeldSetPath(facts, nodes)
+    chosen = static_schedule(facts) or greedy_schedule(facts, paths)
     if chosen is None:
         return without_plan(problem, Status.TIMEOUT, ENGINE, started_s, bound)
-    held = held_sets(nodes, program.path(chosen.schedule, chosen.places))
+    held = held_along(paths.path(chosen.schedule, chosen.places), nodes)
     return with_held(facts, held, tuple(zip(chosen.schedule, chosen.places, strict=True)), bound, ENGINE, started_s)
-
-
-def _program(facts: WindowFacts, nodes: PlacedNodes) -> HeldSetPath[Placement]:
-    names, held = facts.problem.tenant_names, facts.state.held
-    initial = -1 if facts.is_free else nodes.index((item.placement, names.index(item.tenant)) for item in held)
-    running = [placement for _, placement in facts.running]
-    return HeldSetPath(facts, nodes.graph, nodes.compatible, running, initial)
 
 
 def static_schedule(facts: WindowFacts) -> PlacedSchedule | None:
@@ -96,11 +89,11 @@ def static_schedule(facts: WindowFacts) -> PlacedSchedule | None:
     return PlacedSchedule(found.value, tuple(run for run, _ in occupied), tuple(place for _, place in occupied))
 
 
-def greedy_schedule(facts: WindowFacts, program: HeldSetPath[Placement]) -> PlacedSchedule | None:
+def greedy_schedule(facts: WindowFacts, paths: HeldSetPath[Placement]) -> PlacedSchedule | None:
     """The best schedule back to back in one place, by what steady held sets earn; ``None`` if none fits the window."""
     best: PlacedSchedule | None = None
     for schedule, places in _candidates(facts):
-        value = program.value(schedule, places, is_steady=True)
+        value = paths.value(schedule, places, is_steady=True)
         if not np.isneginf(value) and (best is None or value > best.value):
             best = PlacedSchedule(value, schedule, places)
     return best

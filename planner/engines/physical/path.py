@@ -11,20 +11,18 @@ Plans stay exact in value and keep every rule; better ones between those steps m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.engines.physical.nodes import BoolArray, Graph
+from planner.engines.physical.held_sets import BoolArray
+from planner.engines.physical.nodes import Nodes, Token
 from planner.engines.physical.path_kernel import longest_path
 from planner.engines.schedule import Schedule, WindowFacts
 from planner.problem import FloatArray
-
-Token = TypeVar("Token")
-"""What a retraining occupies: a placement (placed nodes) or a profile name (counted ones)."""
 
 MAX_NODE_EPOCHS = 60_000_000
 """Steps with an epoch × nodes: a second or two of one thread, and 300 MB while a plan is traced."""
@@ -53,25 +51,14 @@ class HeldSetPath(Generic[Token]):
 
     Args:
         facts: The problem.
-        graph: Placed or counted nodes.
-        compatible: Which nodes can be held beside what retrainings occupy.
-        running: What the retrainings in progress occupy, in the order of ``facts.running``.
-        initial_node: The node of the initial held set; −1 without an initial state.
+        nodes: Placed or counted nodes.
     """
 
-    def __init__(
-        self,
-        facts: WindowFacts,
-        graph: Graph,
-        compatible: Callable[[Sequence[Token]], BoolArray],
-        running: Sequence[Token],
-        initial_node: int,
-    ) -> None:
+    def __init__(self, facts: WindowFacts, nodes: Nodes[Token]) -> None:
         self._facts = facts
-        self._graph = graph
-        self._compatible = compatible
-        self._running = tuple(running)
-        self._initial_node = initial_node
+        self.nodes = nodes
+        self._graph = nodes.graph
+        self._running = tuple((run, nodes.token(placement)) for run, placement in facts.running)
         self._lists: dict[frozenset[tuple[Token, ...]], NDArray[np.int32]] = {}
         self._n_listed = 0
 
@@ -103,7 +90,7 @@ class HeldSetPath(Generic[Token]):
         totals = sum(gain[:, column[nodes]] for gain, column in zip(gains, self._graph.column, strict=True))
         best = np.asarray(np.max(totals, axis=1), dtype=np.float64)
         if first:
-            may_stay = bool(self._compatible(busy)[self._initial_node] and self._graph.is_held[self._initial_node])
+            may_stay = bool(self.nodes.compatible(busy)[self.nodes.initial] and self._graph.is_held[self.nodes.initial])
             best[:first] = np.diff(self._fixed_values(earned, first))[:first] if may_stay else -np.inf
         return best
 
@@ -126,7 +113,7 @@ class HeldSetPath(Generic[Token]):
         out[np.tril_indices(n_steps + 1)] = 0.0
         first = facts.first_step
         fixed = self._fixed_values(earned, first)
-        may_stay = facts.is_free or bool(self._compatible(busy)[self._initial_node])
+        may_stay = facts.is_free or bool(self.nodes.compatible(busy)[self.nodes.initial])
         for start in starts:
             is_fixed = not facts.is_free and (start < first or start == 0)
             if start < first and not may_stay:
@@ -148,7 +135,7 @@ class HeldSetPath(Generic[Token]):
         segments = self._segments(schedule, tokens)
         value = self._initial_value(segments, earned)
         if facts.first_step == n_steps or np.isneginf(value):
-            return Path(value, self._initial_node, ())
+            return Path(value, self.nodes.initial, ())
         lists, hold, epoch = self._step_lists(segments)
         rows = self._epoch_rows(schedule)
         if is_steady:
@@ -190,7 +177,7 @@ class HeldSetPath(Generic[Token]):
             facts.warm_steps,
             facts.epoch_steps,
             first_step,
-            self._initial_node if is_fixed else -1,
+            self.nodes.initial if is_fixed else -1,
             value,
             traced.came_from,
             traced.by_epoch,
@@ -226,17 +213,10 @@ class HeldSetPath(Generic[Token]):
 
     def _segments(self, schedule: Schedule, tokens: Sequence[Token]) -> list[tuple[int, tuple[Token, ...]]]:
         """(first step, what is occupied) of every stretch in which that stays the same."""
-        spans = [*zip(schedule, tokens, strict=True)]
-        spans += [
-            (retraining, token) for (retraining, _), token in zip(self._facts.running, self._running, strict=True)
-        ]
-        borders = {
-            0,
-            *(retraining.start_step for retraining, _ in spans),
-            *(retraining.end_step for retraining, _ in spans),
-        }
+        spans = [*zip(schedule, tokens, strict=True), *self._running]
+        borders = {0, *(step for run, _ in spans for step in (run.start_step, run.end_step))}
         return [
-            (step, tuple(token for retraining, token in spans if retraining.start_step <= step < retraining.end_step))
+            (step, tuple(token for run, token in spans if run.start_step <= step < run.end_step))
             for step in sorted(borders)
             if step < self._facts.n_steps
         ]
@@ -267,7 +247,7 @@ class HeldSetPath(Generic[Token]):
             return known
         fits = np.ones(len(self), dtype=np.bool_)
         for busy in key:
-            fits &= self._compatible(busy)
+            fits &= self.nodes.compatible(busy)
         nodes = np.flatnonzero(fits).astype(np.int32)
         self._n_listed += len(nodes)
         if self._n_listed > MAX_LISTED:
@@ -281,8 +261,10 @@ class HeldSetPath(Generic[Token]):
         facts = self._facts
         if facts.is_free or facts.first_step == 0:
             return 0.0
-        fits = all(self._compatible(busy)[self._initial_node] for first, busy in segments if first < facts.first_step)
-        if not (fits and self._graph.is_held[self._initial_node]):
+        fits = all(
+            self.nodes.compatible(busy)[self.nodes.initial] for first, busy in segments if first < facts.first_step
+        )
+        if not (fits and self._graph.is_held[self.nodes.initial]):
             return -np.inf
         return float(self._fixed_values(earned, facts.first_step)[facts.first_step])
 

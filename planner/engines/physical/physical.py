@@ -23,7 +23,7 @@ from planner.budget import Budget
 from planner.engines.answer import without_plan
 from planner.engines.physical.greedy import PlacedSchedule
 from planner.engines.physical.path_kernel import load_kernel
-from planner.engines.physical.plan import held_sets, with_held
+from planner.engines.physical.plan import held_along, with_held
 from planner.engines.physical.search import Search
 from planner.engines.prices import certificate
 from planner.engines.schedule import Retraining, Schedule, WindowFacts
@@ -127,7 +127,7 @@ def _known(facts: WindowFacts, plan: MigPlan) -> tuple[Schedule, tuple[Placement
 
 
 def _with_plan(search: Search, best: PlacedSchedule, begin_s: float) -> MigPlan:
-    held = held_sets(search.nodes, search.placed.path(best.schedule, best.places))
+    held = held_along(search.placed.path(best.schedule, best.places), search.nodes)
     occupied = tuple(zip(best.schedule, best.places, strict=True))
     prices = search.prices
     return replace(

@@ -18,16 +18,18 @@ from planner.engines.schedule import Retraining, Schedule, WindowFacts
 from planner.plan import Lifetime, MigPlan, status_of
 from planner.problem import Owner, Reconfiguration, Task
 
+Held = Sequence[tuple[int, Entries]]
+"""(step, what is held from there on): the window's start, then every epoch."""
 
-def held_sets(nodes: PlacedNodes, path: Path) -> tuple[tuple[int, Entries], ...]:
-    """(step, what is held from there on): the window's start, then every epoch."""
-    changes = ((0, path.first_node), *path.epochs)
-    return tuple((step, frozenset(nodes.entries(node))) for step, node in changes)
+
+def held_along(path: Path, nodes: PlacedNodes) -> Held:
+    """What is held along a path."""
+    return tuple((step, nodes.sets.entries(node)) for step, node in ((0, path.first_node), *path.epochs))
 
 
 def with_held(
     facts: WindowFacts,
-    held: Sequence[tuple[int, Entries]],
+    held: Held,
     occupied: Sequence[tuple[Retraining, Placement]],
     bound: float,
     engine: str,
@@ -59,15 +61,13 @@ def with_held(
     )
 
 
-def lifetimes(
-    facts: WindowFacts, held: Sequence[tuple[int, Entries]], schedule: Schedule, places: Sequence[Placement]
-) -> tuple[Lifetime, ...]:
+def lifetimes(facts: WindowFacts, held: Held, schedule: Schedule, places: Sequence[Placement]) -> tuple[Lifetime, ...]:
     """Everything that the plan holds, by create step, then placement; what never exists in a step is left out."""
     found = [*_inference(facts, held), *_started(facts, schedule, places), *_continued(facts)]
     return tuple(sorted(found, key=lambda item: (item.create_step, item.placement.sort_key)))
 
 
-def next_epoch_step(facts: WindowFacts, held: Sequence[tuple[int, Entries]]) -> int:
+def next_epoch_step(facts: WindowFacts, held: Held) -> int:
     """First step at which a following window may change the held set, counted from this window's start."""
     last_epoch = max((step + facts.epoch_steps for step, _ in held[1:]), default=0)
     return max(last_epoch, facts.state.next_epoch_step)
@@ -91,7 +91,7 @@ def objective(facts: WindowFacts, found: Iterable[Lifetime]) -> float:
     return math.fsum(values)
 
 
-def _inference(facts: WindowFacts, held: Sequence[tuple[int, Entries]]) -> Iterable[Lifetime]:
+def _inference(facts: WindowFacts, held: Held) -> Iterable[Lifetime]:
     names = facts.problem.tenant_names
     serves_from = {(item.placement, names.index(item.tenant)): item.serve_step for item in facts.state.held}
     alive = {entry: (0, serves_from.get(entry, 0)) for entry in held[0][1]}

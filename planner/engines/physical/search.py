@@ -25,7 +25,7 @@ from planner.budget import Budget
 from planner.engines.effort import N_THREADS, Meter
 from planner.engines.physical.bounds import MAX_STEPS, BoundedSchedules, Bounds
 from planner.engines.physical.greedy import PlacedSchedule, greedy_schedule, static_schedule
-from planner.engines.physical.nodes import CountedNodes, PlacedNodes, counted_nodes, placed_nodes
+from planner.engines.physical.nodes import PlacedNodes, counted_nodes, placed_nodes
 from planner.engines.physical.path import HeldSetPath
 from planner.engines.physical.prices import PhysicalPrices
 from planner.engines.schedule import Retraining, Schedule, WindowFacts
@@ -105,33 +105,17 @@ class Search:
     @cached_property
     def nodes(self) -> PlacedNodes:
         """The placed nodes."""
-        return placed_nodes(self.facts.problem, self.facts.gains)
-
-    @cached_property
-    def counted_nodes(self) -> CountedNodes:
-        """The counted nodes."""
-        return counted_nodes(self.facts.problem, self.nodes)
-
-    @cached_property
-    def initial_node(self) -> int:
-        """The placed node of the initial held set; −1 where there is none."""
-        names, held = self.facts.problem.tenant_names, self.facts.state.held
-        if self.facts.is_free:
-            return -1
-        return self.nodes.index((item.placement, names.index(item.tenant)) for item in held)
+        return placed_nodes(self.facts)
 
     @cached_property
     def placed(self) -> HeldSetPath[Placement]:
-        """The program on placements."""
-        running = [placement for _, placement in self.facts.running]
-        return HeldSetPath(self.facts, self.nodes.graph, self.nodes.compatible, running, self.initial_node)
+        """The best paths on placements."""
+        return HeldSetPath(self.facts, self.nodes)
 
     @cached_property
     def counted(self) -> HeldSetPath[str]:
-        """The program on counts."""
-        nodes, running = self.counted_nodes, [retraining.profile for retraining, _ in self.facts.running]
-        initial = -1 if self.facts.is_free else int(nodes.from_placed[self.initial_node])
-        return HeldSetPath(self.facts, nodes.graph, nodes.compatible, running, initial)
+        """The best paths on counts."""
+        return HeldSetPath(self.facts, counted_nodes(self.nodes))
 
     @cached_property
     def prices(self) -> PhysicalPrices:

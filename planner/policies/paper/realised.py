@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from executor.mig import Placement
 from planner.counts import multiset_of
-from planner.engines.physical.held_sets import Entries, HeldSets, IntArray
-from planner.engines.physical.layouts import LayoutTable, layout_table, memory_mask
+from planner.engines.physical.held_sets import Entries, HeldSets, IntArray, LayoutTable, memory_mask
 from planner.engines.schedule import Retraining, Schedule, WindowFacts
 from planner.plan import MigPlan
 from planner.problem import FloatArray
@@ -113,10 +112,8 @@ class _Ground:
 
     @classmethod
     def of(cls, terms: WindowFacts) -> _Ground:
-        sets, problem = HeldSets.of(terms.problem), terms.problem
-        serving = {name for tenant in problem.tenants for name in tenant.capability_rps}
-        table = layout_table(problem.gpu, tuple(name for name in problem.profile_names if name in serving))
-        return cls(terms, sets, table, sets.columns(terms.gains))
+        sets = HeldSets.of(terms.problem)
+        return cls(terms, sets, sets.table, sets.columns(terms.gains))
 
     def layouts_beside(self, busy: frozenset[Placement]) -> BoolArray:
         """Whether each layout fits beside these retrainings, ``(n_layouts,)``."""
