@@ -1,6 +1,6 @@
 """``paper``: what can be held in the best way, step by step, beside retrainings that are fixed.
 
-Exactly, as the longest path over joint states of :class:`planner.engines.paper.states.Joint`; and as
+Exactly, as the longest path over joint states of :class:`planner.engines.paper.states.JointStates`; and as
 per-step maxima without change costs, which bound it from above and cost next to nothing.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from executor.mig import Multiset
-from planner.engines.paper.states import Joint
+from planner.engines.paper.states import JointStates
 from planner.engines.schedule import RetrainingChoices, TenantDecision
 from planner.problem import FloatArray, GainTable, Problem
 
@@ -19,14 +19,14 @@ from planner.problem import FloatArray, GainTable, Problem
 class HoldingPaths:
     """One ``paper`` problem's joint states and gains, used for many retraining choices."""
 
-    def __init__(self, problem: Problem, tables: Sequence[GainTable], joint: Joint | None = None) -> None:
+    def __init__(self, problem: Problem, tables: Sequence[GainTable], joint: JointStates | None = None) -> None:
         self.problem = problem
-        self.joint = Joint(problem, tables) if joint is None else joint
+        self.joint = JointStates(problem, tables) if joint is None else joint
         self._best_steps: dict[tuple[Multiset, tuple[int, ...]], FloatArray] = {}
 
     @property
     def n_states(self) -> int:
-        """Joint states of the problem."""
+        """JointStates states of the problem."""
         return self.joint.n_states
 
     def best_without_change(self, running: Multiset, levels: tuple[int, ...]) -> FloatArray:

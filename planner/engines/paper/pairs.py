@@ -21,7 +21,7 @@ import numpy as np
 
 from planner.engines.arrays import Floats, Ints
 from planner.engines.paper.kernel import chain, chain_back, overlapping, runs, stretches, tails
-from planner.engines.paper.states import Beside, Joint
+from planner.engines.paper.states import Beside, JointStates
 from planner.engines.schedule import RetrainingChoice, RetrainingChoices, choices_of
 
 _CHUNK = 16
@@ -52,7 +52,7 @@ class _TimeUpError(Exception):
     """Time was up before a table was begun."""
 
 
-def actors_of(joint: Joint) -> tuple[int, ...]:
+def actors_of(joint: JointStates) -> tuple[int, ...]:
     """The tenants that may retrain."""
     return tuple(m for m, tenant in enumerate(joint.problem.tenants) if choices_of(joint.problem, tenant))
 
@@ -67,7 +67,7 @@ class PairSearch:
         known: A schedule with its value to begin with; the other tenants' retrainings are taken from it.
     """
 
-    def __init__(self, joint: Joint, actors: tuple[int, ...], pool: Executor, known: Found) -> None:
+    def __init__(self, joint: JointStates, actors: tuple[int, ...], pool: Executor, known: Found) -> None:
         self._joint = joint
         self._actors = actors
         self._pool = pool

@@ -1,7 +1,7 @@
 """``paper``: a problem's joint states as arrays for the compiled loops, and the best path beside given retrainings.
 
 A joint state gives every tenant a multiset such that they fit the GPU together; 146 for two tenants
-on an A100 with its five standard profiles. Symbols as in ``exact_kernel``.
+on an A100 with its five standard profiles. Symbols as in ``kernel``.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from planner.engines.schedule import RetrainingChoices, TenantDecision, initial_
 from planner.problem import GainTable, Problem
 
 
-class Joint:
+class JointStates:
     """One ``paper`` problem; its arrays are made once and shared by all that is computed from them.
 
     Attributes:
         problem: The problem.
         states: A row a joint state, an index into each tenant's ``multisets``, ``(K, M)``.
         multisets: By tenant, what it may hold.
-        group: ``(2^M, K)``, see ``exact_kernel``.
+        group: ``(2^M, K)``, see ``kernel``.
         steady: What each tenant earns by level, step and state, ``(M, n_levels, n_steps, K)``; level
             axes shorter than the longest are filled with the level before's.
         loss: How much less where its multiset has changed, likewise; never negative.
@@ -219,13 +219,13 @@ class Beside:
         settled: By tenant; ``None`` for one that has none, or whose retraining is not settled.
     """
 
-    def __init__(self, joint: Joint, settled: RetrainingChoices) -> None:
+    def __init__(self, joint: JointStates, settled: RetrainingChoices) -> None:
         self._joint = joint
         self._settled = settled
         self._gains: dict[tuple[tuple[int, ...], tuple[int, ...]], Floats] = {}
 
     def gain(self, levels: Mapping[int, int], running: tuple[int, ...]) -> Floats:
-        """``Joint.gain`` with these levels of the other tenants; −inf where a state does not fit.
+        """``JointStates.gain`` with these levels of the other tenants; −inf where a state does not fit.
 
         ``running`` are the profiles (by index) that their retrainings hold all the time. Where nothing is
         settled, fitting beside ``running`` alone is left to the caller.
@@ -240,7 +240,7 @@ class Beside:
         return self._gains[key]
 
     def opening(self, running: tuple[int, ...]) -> Floats:
-        """``Joint.opening``; −inf where a state does not fit."""
+        """``JointStates.opening``; −inf where a state does not fit."""
         joint = self._joint
         out = np.full(joint.n_states, -np.inf)
         fits = joint.fitting((*running, *self._running_at(0)))

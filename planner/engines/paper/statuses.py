@@ -7,7 +7,7 @@ the path pays for a status and the schedule is paid for it; where both agree not
 this bound and the best plan is small, most often nothing, because layouts, change costs and room are
 exact in the path, and only durations are relaxed.
 
-The multipliers are made better by sweeps (``exact_sweep_kernel``), none of which raises the bound, and
+The multipliers are made better by sweeps (``sweeps``), none of which raises the bound, and
 which leave out what cannot be part of a better plan.
 
 Every schedule of a tenant falls short of its best one by a *slack*. The bound less the slacks of a
@@ -18,22 +18,26 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
-from planner.engines.arrays import Floats
-from planner.engines.paper.states import Joint
-from planner.engines.paper.status_blocks import blocks_of
-from planner.engines.paper.status_vectors import StatusVectors
-from planner.engines.paper.sweep_arrays import Schedules, Sweep
-from planner.engines.paper.sweeps import sweep_back, sweep_forth
+from planner.engines.arrays import Floats, Ints
+from planner.engines.paper.states import JointStates
+from planner.engines.paper.sweeps import Blocks, Int64s, Schedules, Sweep, sweep_back, sweep_forth
 from planner.engines.schedule import RetrainingChoice, RetrainingChoices, choices_of
 
 _ROUNDING = 1e-9
 """What is left out is below the known plan's value by more than this share of it."""
 
+WAITS = ("waits", 0)
 
-class Statuses:
+Status = tuple[str, int]
+"""``waits``, ``runs`` on a profile index, or ``done`` at a level."""
+
+
+class StatusRelaxation:
     """The relaxation of one problem.
 
     Args:
@@ -45,7 +49,7 @@ class Statuses:
         bound: On every plan that is better than the best one that a sweep was told of; −inf where none can be.
     """
 
-    def __init__(self, joint: Joint, actors: Sequence[int], multipliers: Floats | None = None) -> None:
+    def __init__(self, joint: JointStates, actors: Sequence[int], multipliers: Floats | None = None) -> None:
         self._joint, self._actors = joint, tuple(actors)
         ways = ways_of(joint, actors)
         vectors = StatusVectors(joint, actors, ways)
@@ -163,12 +167,12 @@ class Statuses:
         return Sweep(blocks, columns, vectors.n_statuses, schedules, prices, *no_path)
 
 
-def ways_of(joint: Joint, actors: Sequence[int]) -> list[tuple[RetrainingChoice, ...]]:
+def ways_of(joint: JointStates, actors: Sequence[int]) -> list[tuple[RetrainingChoice, ...]]:
     """By actor, its options and profiles as schedules that start in step 0."""
     return [choices_of(joint.problem, joint.problem.tenants[m]) for m in actors]
 
 
-def from_prices(joint: Joint, actors: Sequence[int], prices: Floats, switched: Sequence[Floats]) -> Floats:
+def from_prices(joint: JointStates, actors: Sequence[int], prices: Floats, switched: Sequence[Floats]) -> Floats:
     """Multipliers that are about as good as prices of instances (``planner.engines.prices``).
 
     Running costs the instance's price; being done in a step is worth what the tenant alone gains
@@ -199,3 +203,192 @@ def _pay_all(schedules: Schedules, a: int, paid: Floats) -> None:
         schedules.worth[number, : len(start)] = (
             sums[start, waiting] + sums[end, running] - sums[start, running] + sums[n_steps, done] - sums[end, done]
         )
+
+
+class StatusVectors:
+    """All vectors of statuses that leave somebody's layout room; those beside the same retrainings follow each other.
+
+    Args:
+        joint: The problem.
+        actors: The tenants that may retrain; the others stay at level 0.
+        ways: By actor, its options and profiles as schedules that start in step 0.
+
+    Attributes:
+        vectors: A status for every actor.
+    """
+
+    def __init__(self, joint: JointStates, actors: Sequence[int], ways: Sequence[Sequence[RetrainingChoice]]) -> None:
+        self._joint, self._actors, self._ways = joint, tuple(actors), ways
+        self._n_profiles = len(joint.problem.profile_names)
+        self.vectors = sorted(self._all(), key=self._list_of)
+        self._number = {vector: i for i, vector in enumerate(self.vectors)}
+
+    @property
+    def n_statuses(self) -> int:
+        """X: running by profile, done by level, waiting."""
+        return self._n_profiles + max(way.option_index + 1 for ways in self._ways for way in ways) + 1
+
+    def column(self, status: Status) -> int:
+        """The status's place among an actor's X."""
+        kind, value = status
+        return {"waits": self.n_statuses - 1, "runs": value, "done": self._n_profiles + value - 1}[kind]
+
+    @cached_property
+    def columns(self) -> Int64s:
+        """The column of each actor's status in each vector, ``(n_actors, Σ)``."""
+        by_vector = [[self.column(status) for status in vector] for vector in self.vectors]
+        return np.ascontiguousarray(np.array(by_vector, dtype=np.int64).T)
+
+    @cached_property
+    def beside(self) -> Int64s:
+        """The state list of each vector, ascending, ``(Σ,)``."""
+        return np.array([self._list_of(vector) for vector in self.vectors], dtype=np.int64)
+
+    @cached_property
+    def levels(self) -> Ints:
+        """Of each vector by tenant, ``(M, Σ)``."""
+        levels = np.zeros((len(self._joint.problem.tenants), len(self.vectors)), dtype=np.int32)
+        for i, vector in enumerate(self.vectors):
+            for m, (kind, value) in zip(self._actors, vector, strict=True):
+                levels[m, i] = value if kind == "done" else 0
+        return levels
+
+    def ends(self) -> list[tuple[int, int]]:
+        """(to, from): one actor's retraining ends; by actor, so that several can end in one step."""
+        found = []
+        for a, ways in enumerate(self._ways):
+            for vector, number in self._number.items():
+                kind, level = vector[a]
+                profiles = {w.profile_index for w in ways if kind == "done" and w.option_index + 1 == level}
+                for profile in sorted(profiles):
+                    source = (*vector[:a], ("runs", profile), *vector[a + 1 :])
+                    if source in self._number:
+                        found.append((number, self._number[source]))
+        return found
+
+    def starts(self) -> list[tuple[int, int]]:
+        """(to, from): retrainings start, of any number of actors at once."""
+        found = []
+        for vector, number in self._number.items():
+            running = [a for a, (kind, _) in enumerate(vector) if kind == "runs"]
+            for size in range(1, len(running) + 1):
+                for starting in combinations(running, size):
+                    source = tuple(WAITS if a in starting else status for a, status in enumerate(vector))
+                    found.append((number, self._number[source]))
+        return found
+
+    def _all(self) -> list[tuple[Status, ...]]:
+        vectors: list[tuple[Status, ...]] = [()]
+        for ways in self._ways:
+            running = [("runs", profile) for profile in sorted({way.profile_index for way in ways})]
+            done = [("done", level) for level in sorted({way.option_index + 1 for way in ways})]
+            longer = ((*vector, status) for vector in vectors for status in (WAITS, *running, *done))
+            vectors = [vector for vector in longer if self._has_room(vector)]
+        return vectors
+
+    def _has_room(self, vector: tuple[Status, ...]) -> bool:
+        return len(self._joint.fitting([value for kind, value in vector if kind == "runs"])) > 0
+
+    def _list_of(self, vector: tuple[Status, ...]) -> int:
+        counts = [0] * self._n_profiles
+        for kind, value in vector:
+            if kind == "runs":  # the value is a profile; of one that is done it is a level
+                counts[value] += 1
+        return self._joint.list_number(tuple(counts))
+
+
+def blocks_of(joint: JointStates, vectors: StatusVectors) -> Blocks:
+    """The blocks of a problem's status vectors: one for each state list that some vector is beside."""
+    numbers, members = np.unique(vectors.beside, return_index=True)
+    members = np.append(members, len(vectors.beside))
+    lists, bounds = joint.lists()
+    states = [lists[bounds[number] : bounds[number + 1]] for number in numbers]
+    entries = np.cumsum([0, *(len(own) * n for own, n in zip(states, np.diff(members), strict=True))])
+    entry = _entry_table(joint, states, members, entries)
+    ends, starts = (np.array(pairs, dtype=np.int64).reshape(-1, 2) for pairs in (vectors.ends(), vectors.starts()))
+    end_entries, end_bounds = _entry_pairs(entry, ends)
+    start_entries, start_bounds = _entry_pairs(entry, starts)
+    held = np.array([np.unique(own, return_inverse=True)[1] for own in joint.states.T], dtype=np.int32)
+    raised, owned, raised_bounds, n_groups = _groups(joint, states, held)
+    opening = np.empty(entries[-1])
+    vector, state = np.nonzero(entry >= 0)
+    opening[entry[vector, state]] = joint.opening[state]
+    return Blocks(
+        members=members.astype(np.int64),
+        entries=entries.astype(np.int64),
+        raised=raised,
+        owned=owned,
+        raised_bounds=raised_bounds,
+        n_groups=n_groups,
+        levels=vectors.levels,
+        ends=ends,
+        starts=starts,
+        end_entries=end_entries,
+        end_bounds=end_bounds,
+        start_entries=start_entries,
+        start_bounds=start_bounds,
+        earned=_earned(joint, vectors.levels, entry),
+        opening=opening,
+        lost=_lost(joint, held),
+    )
+
+
+def _entry_table(joint: JointStates, states: Sequence[Ints], members: Int64s, entries: Int64s) -> Int64s:
+    """The entry of each vector with each state; −1 where that does not fit, ``(Σ, K)``."""
+    table = np.full((members[-1], joint.n_states), -1, dtype=np.int64)
+    for block, own in enumerate(states):
+        n = members[block + 1] - members[block]
+        places = entries[block] + np.arange(len(own)) * n
+        table[members[block] : members[block + 1], own] = places + np.arange(n)[:, None]
+    return table
+
+
+def _entry_pairs(entry: Int64s, pairs: Int64s) -> tuple[Int64s, Int64s]:
+    """For each pair of vectors the pairs of their entries with the same state, and where each pair's begin."""
+    both = (entry[pairs] >= 0).all(axis=1)
+    number, state = np.nonzero(both)
+    found = np.stack([entry[pairs[number, 0], state], entry[pairs[number, 1], state]], axis=1)
+    return found, np.concatenate([[0], np.cumsum(both.sum(axis=1))]).astype(np.int64)
+
+
+def _earned(joint: JointStates, levels: Ints, entry: Int64s) -> Floats:
+    """What each entry earns in each step where nothing changes, ``(n_steps, n_entries)``."""
+    vector, state = np.nonzero(entry >= 0)
+    out = np.zeros((joint.problem.n_steps, len(vector)))
+    place = entry[vector, state]
+    for steady, level in zip(joint.steady, levels, strict=True):
+        out[:, place] += steady[level[vector], :, state].T
+    return out
+
+
+def _lost(joint: JointStates, held: Ints) -> Floats:
+    """What a changed multiset costs, ``(n_steps, M, n_levels, n_held)``; 0 beyond what a tenant may hold."""
+    n_tenants, n_levels, n_steps, _ = joint.loss.shape
+    out = np.zeros((n_steps, n_tenants, n_levels, int(held.max()) + 1))
+    for m, own in enumerate(held):
+        _, state = np.unique(own, return_index=True)
+        out[:, m, :, : len(state)] = joint.loss[m][:, :, state].transpose(1, 0, 2)
+    return out
+
+
+def _groups(joint: JointStates, states: Sequence[Ints], held: Ints) -> tuple[Ints, Ints, Int64s, Ints]:
+    """``raised``, ``owned``, ``raised_bounds`` and ``n_groups``."""
+    n_subsets = len(joint.group)
+    n_groups = np.zeros((len(states), n_subsets), dtype=np.int32)
+    raised_bounds = np.zeros((len(states), n_subsets + 1), dtype=np.int64)
+    raised: list[Ints] = [np.zeros(0, dtype=np.int32)]
+    owned: list[Ints] = [np.zeros(0, dtype=np.int32)]
+    n_raised = 0
+    for block, own in enumerate(states):
+        n_groups[block, 0] = len(own)
+        raised_bounds[block, :2] = n_raised
+        for c in range(1, n_subsets):
+            top = c.bit_length() - 1
+            names, slot = np.unique(joint.group[c, own], return_inverse=True)
+            _, first = np.unique(joint.group[c ^ (1 << top), own], return_index=True)
+            n_groups[block, c] = len(names)
+            raised.append(slot.reshape(-1)[first].astype(np.int32))
+            owned.append(held[top, own[first]])
+            n_raised += len(first)
+            raised_bounds[block, c + 1] = n_raised
+    return np.concatenate(raised), np.concatenate(owned), raised_bounds, n_groups

@@ -11,13 +11,11 @@ from problems import paper_problem
 from windows import tenant, window
 
 from planner.budget import Budget
-from planner.engines.paper.exact import solve_exact
-from planner.engines.paper.exact_many import ManySearch
+from planner.engines.paper.exact import ManySearch, solve_exact
 from planner.engines.paper.greedy import solve_greedy
 from planner.engines.paper.pairs import Found, PairSearch, actors_of
-from planner.engines.paper.states import Joint
-from planner.engines.paper.status_vectors import WAITS, StatusVectors
-from planner.engines.paper.statuses import Statuses, from_prices
+from planner.engines.paper.states import JointStates
+from planner.engines.paper.statuses import WAITS, StatusRelaxation, StatusVectors, from_prices
 from planner.engines.schedule import RetrainingChoice, choices_of, value_of
 from planner.errors import EngineError
 from planner.feasibility import infeasibility
@@ -29,8 +27,8 @@ from planner.verify import verify
 SEEDS = [seed for seed in range(400) if infeasibility(paper_problem(seed)) is None]
 
 
-def joint_of(problem: Problem) -> Joint:
-    return Joint(problem, gain_tables(problem))
+def joint_of(problem: Problem) -> JointStates:
+    return JointStates(problem, gain_tables(problem))
 
 
 def ways_of(joint, m):
@@ -109,7 +107,7 @@ def statuses_of(joint, seed=None, scale=1.0):
         [[] for _ in joint.problem.tenants],
     ).shape
     multipliers = None if seed is None else scale * np.random.default_rng(seed).normal(size=shape)
-    return Statuses(joint, actors, multipliers), multipliers
+    return StatusRelaxation(joint, actors, multipliers), multipliers
 
 
 def may_follow(ways, before, after):
@@ -278,7 +276,7 @@ def test_what_goes_wrong_in_a_sweep_is_raised(monkeypatch):
 
     with ThreadPoolExecutor(1) as pool:
         search = search_of(joint, pool, nothing_known(joint))
-        monkeypatch.setattr(Statuses, "sweep", fail)
+        monkeypatch.setattr(StatusRelaxation, "sweep", fail)
         with pytest.raises(RuntimeError, match="no sweep"):
             search.run(())
 
@@ -345,7 +343,7 @@ def test_an_option_that_is_out_of_reach_of_one_profile_is_taken_on_another():
 
 
 def test_six_tenants_share_a_gpu(monkeypatch):
-    monkeypatch.setattr("planner.engines.paper.exact_many._MOST_SWEEPS", 2)
+    monkeypatch.setattr("planner.engines.paper.exact._MOST_SWEEPS", 2)
     problem = wavy(6, 110, capability_rps={"1g.5gb": 40.0, "2g.10gb": 80.0})
     plan = solve_exact(problem, Budget(max_nodes=100))
     assert plan.status.has_plan
