@@ -89,7 +89,7 @@ def _physical(options: EngineOptions) -> Engine:  # noqa: ARG001
 
 
 def _paper_misfit(problem: Problem, plan: MigPlan) -> str | None:
-    from planner.engines.schedule import misfit  # noqa: PLC0415 (numpy is heavy)
+    from planner.engines.paper.plan import misfit  # noqa: PLC0415 (numpy is heavy)
 
     return misfit(problem, plan)
 

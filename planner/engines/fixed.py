@@ -15,16 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Generic, TypeVar
+from typing import Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.engines.schedule import Retraining
-from planner.problem import FloatArray
-
-Token = TypeVar("Token")
-"""What a retraining occupies: a profile name (``paper``) or a placement (``physical``)."""
+from planner.engines.schedule import Incumbent, PlacedSchedule, Token, above
+from planner.problem import FloatArray, Retraining
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -32,8 +29,8 @@ BoolArray = NDArray[np.bool_]
 MAX_TRIALS = 5_000
 """Partial schedules that are looked at; two retraining tenants take a few dozen."""
 
-TOLERANCE = 1e-12
-"""Relative; values this close are the same one summed in another order."""
+FixedLayout = tuple[int, PlacedSchedule[Token]]
+"""A layout by its number, and the retrainings beside it, by tenant."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,7 @@ class Room(Generic[Token]):
 
     Attributes:
         tokens: By profile, each that a retraining on it might occupy.
-        fits: Whether tokens can be occupied together in the stretch of that number.
+        fits: Whether tokens can be placed together in the stretch of that number.
     """
 
     tokens: Mapping[str, tuple[Token, ...]]
@@ -73,25 +70,6 @@ class FixedLayouts(Generic[Token]):
     rooms: tuple[Room[Token], ...]
 
 
-Occupied = tuple[tuple[Retraining, Token], ...]
-"""Retrainings with what they occupy."""
-
-
-@dataclass(frozen=True)
-class Fixed(Generic[Token]):
-    """One layout with its retrainings.
-
-    Attributes:
-        value: Goodput in requests.
-        layout: Its number.
-        occupied: The retrainings, by tenant.
-    """
-
-    value: float
-    layout: int
-    occupied: Occupied[Token]
-
-
 @dataclass(frozen=True, eq=False)
 class _Way(Generic[Token]):
     """One way to retrain, or not to: values by start step, −inf where it has no room."""
@@ -108,7 +86,7 @@ class _Way(Generic[Token]):
     def startable(self) -> Startable:
         return Startable(self.values, self.retraining.n_steps if self.retraining is not None else 0)
 
-    def at(self, start: int) -> Occupied[Token]:
+    def at(self, start: int) -> PlacedSchedule[Token]:
         if self.retraining is None or self.token is None:
             return ()
         return ((self.retraining.at(start), self.token),)
@@ -123,11 +101,11 @@ class StaticSearch(Generic[Token]):
         self._own: dict[tuple[int, int], FloatArray] = {}
         self._masked: dict[tuple[Retraining, bytes], FloatArray] = {}
         self._open_alone: dict[tuple[int, Token], BoolArray] = {}
-        self.best: Fixed[Token] | None = None
+        self.best: Incumbent[FixedLayout[Token]] | None = None
         self.n_valued = 0
         self.n_trials = 0
 
-    def run(self) -> Fixed[Token] | None:
+    def run(self) -> Incumbent[FixedLayout[Token]] | None:
         """The best layout with its retrainings; ``None`` if none has room for what must run."""
         bounds = self.bounds()
         for layout in np.argsort(-bounds, kind="stable"):
@@ -137,7 +115,7 @@ class StaticSearch(Generic[Token]):
             self._extend(int(layout), (), self._unmoved(int(layout)), self._movers)
         return self.best
 
-    def only(self, layout: int) -> Fixed[Token] | None:
+    def only(self, layout: int) -> Incumbent[FixedLayout[Token]] | None:
         """The best retrainings beside one layout; ``None`` if it has no room for what must run."""
         own = StaticSearch(self._layouts)
         own._extend(layout, (), own._unmoved(layout), own._movers)
@@ -145,7 +123,7 @@ class StaticSearch(Generic[Token]):
 
     @property
     def _to_beat(self) -> float:
-        return -np.inf if self.best is None else self.best.value + TOLERANCE * abs(self.best.value)
+        return -np.inf if self.best is None else above(self.best.value)
 
     def bounds(self) -> FloatArray:
         """What each layout is worth if no retraining hinders another, ``(n_layouts,)``; −inf where one has no room."""
@@ -187,32 +165,32 @@ class StaticSearch(Generic[Token]):
             self._masked[key] = values[:, starts].max(axis=1, initial=-np.inf)
         return self._masked[key]
 
-    def _extend(self, layout: int, occupied: Occupied[Token], value: float, waiting: tuple[int, ...]) -> None:
+    def _extend(self, layout: int, placed: PlacedSchedule[Token], value: float, waiting: tuple[int, ...]) -> None:
         """Put the waiting tenants' retrainings beside those that have their place, in every order worth trying."""
         room = int(self._layouts.room[layout])
         self.n_trials += 1
         if self.n_trials > MAX_TRIALS:
             return
-        ways = [self._ways(layout, room, occupied, m) for m in waiting]
+        ways = [self._ways(layout, room, placed, m) for m in waiting]
         if not all(ways) or value + sum(max(way.best for way in own_ways) for own_ways in ways) <= self._to_beat:
             return
         match ways:
             case []:
-                self.best = Fixed(value, layout, tuple(sorted(occupied, key=lambda pair: pair[0])))
+                self.best = Incumbent(value, (layout, tuple(sorted(placed, key=lambda pair: pair[0]))))
             case [one]:
                 way = max(one, key=lambda way: way.best)
-                self._extend(layout, (*occupied, *way.at(int(way.values.argmax()))), value + way.best, ())
+                self._extend(layout, (*placed, *way.at(int(way.values.argmax()))), value + way.best, ())
             case [first, second]:
-                self._pair(layout, occupied, value, (first, second))
+                self._pair(layout, placed, value, (first, second))
             case _:
                 for m, own_ways in zip(waiting, ways, strict=True):
                     rest = tuple(other for other in waiting if other != m)
                     for way in sorted(own_ways, key=lambda way: -way.best):
                         start = int(way.values.argmax())
-                        self._extend(layout, (*occupied, *way.at(start)), value + way.best, rest)
+                        self._extend(layout, (*placed, *way.at(start)), value + way.best, rest)
 
-    def _ways(self, layout: int, room: int, occupied: Occupied[Token], m: int) -> list[_Way[Token]]:
-        """Every way for tenant m beside the occupied tokens that has a start."""
+    def _ways(self, layout: int, room: int, placed: PlacedSchedule[Token], m: int) -> list[_Way[Token]]:
+        """Every way for tenant m beside the placed tokens that has a start."""
         found: list[_Way[Token]] = []
         by_end = self._layouts.by_end[m][:, self._layouts.holdings[layout, m]]
         for retraining in self._layouts.choices[m]:
@@ -220,7 +198,7 @@ class StaticSearch(Generic[Token]):
                 found.append(_Way(None, None, by_end[0, :1]))
                 continue
             for token in self._layouts.rooms[room].tokens.get(retraining.profile, ()):
-                starts = free_starts(self._open(room, occupied, (token,)), retraining.n_steps)
+                starts = free_starts(self._open(room, placed, (token,)), retraining.n_steps)
                 values = np.where(starts, by_end[retraining.level, retraining.n_steps :], -np.inf)
                 found.append(_Way(retraining, token, values))
         return [way for way in found if way.best > -np.inf]
@@ -228,7 +206,7 @@ class StaticSearch(Generic[Token]):
     def _pair(
         self,
         layout: int,
-        occupied: Occupied[Token],
+        placed: PlacedSchedule[Token],
         value: float,
         ways: tuple[Sequence[_Way[Token]], Sequence[_Way[Token]]],
     ) -> None:
@@ -241,7 +219,7 @@ class StaticSearch(Generic[Token]):
                 return
             together = np.ones(self._layouts.n_steps, dtype=np.bool_)
             if first.token is not None and second.token is not None:
-                together = self._open(room, occupied, (first.token, second.token))
+                together = self._open(room, placed, (first.token, second.token))
             parts = (first.values.tobytes(), second.values.tobytes(), together.tobytes())
             key = (first.retraining, second.retraining, *map(hash, parts))
             if key in seen:
@@ -249,22 +227,22 @@ class StaticSearch(Generic[Token]):
             seen.add(key)
             sum_of, start, other = best_starts(first.startable, second.startable, together)
             if value + sum_of > self._to_beat:
-                chosen = (*occupied, *first.at(start), *second.at(other))
+                chosen = (*placed, *first.at(start), *second.at(other))
                 self._extend(layout, chosen, value + sum_of, ())
 
-    def _open(self, room: int, occupied: Occupied[Token], tokens: tuple[Token, ...]) -> BoolArray:
-        """Whether the tokens can be occupied in each step beside those that are, ``(n_steps,)``."""
-        if not occupied and len(tokens) == 1 and (room, tokens[0]) in self._open_alone:
+    def _open(self, room: int, placed: PlacedSchedule[Token], tokens: tuple[Token, ...]) -> BoolArray:
+        """Whether the tokens can be placed in each step beside those that are, ``(n_steps,)``."""
+        if not placed and len(tokens) == 1 and (room, tokens[0]) in self._open_alone:
             return self._open_alone[room, tokens[0]]
         n_steps, fits = self._layouts.n_steps, self._layouts.rooms[room].fits
-        steps = {*self._layouts.borders, *(s for run, _ in occupied for s in (run.start_step, run.end_step))}
+        steps = {*self._layouts.borders, *(s for run, _ in placed for s in (run.start_step, run.end_step))}
         edges = [*sorted(step for step in steps if step < n_steps), n_steps]
         is_open = np.empty(n_steps, dtype=np.bool_)
         for begin, end in pairwise(edges):
-            beside = tuple(token for run, token in occupied if run.start_step <= begin < run.end_step)
+            beside = tuple(token for run, token in placed if run.start_step <= begin < run.end_step)
             stretch = int(np.searchsorted(self._layouts.borders, begin, side="right")) - 1
             is_open[begin:end] = fits(stretch, (*beside, *tokens))
-        if not occupied and len(tokens) == 1:
+        if not placed and len(tokens) == 1:
             self._open_alone[room, tokens[0]] = is_open
         return is_open
 

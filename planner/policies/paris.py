@@ -118,7 +118,7 @@ class ParisChanging:
             after = ranking.nearest(beside) if window.as_published else ranking.nearest_around(beside)
             last = ranking.sets.entries(next(after))
             held += [(step, last)] if last != beside else []
-        bound = relaxed_bound(problem, terms.gains)
+        bound = relaxed_bound(terms)
         return with_held(terms, held, occupied, bound, self.name, started_s)
 
 

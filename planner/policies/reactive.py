@@ -71,7 +71,7 @@ class Reactive:
             if better is not None:
                 held.append((step, better))
             step += terms.epoch_steps if better is not None else 1
-        bound = relaxed_bound(problem, terms.gains)
+        bound = relaxed_bound(terms)
         return with_held(terms, held, occupied, bound, self.name, started_s)
 
     def _better(

@@ -13,12 +13,12 @@ from windows import tenant, window
 
 from planner.course import courses
 from planner.engines.physical.plan import with_held
-from planner.engines.schedule import Retraining, WindowFacts
+from planner.engines.schedule import WindowFacts
 from planner.errors import ProblemError
 from planner.explain.explain import AFTER, BEFORE, HELD, explain
 from planner.initial import PaperState
 from planner.plan import InferenceSpan, Lifetime, MigPlan, RetrainingSpan, Status, TenantSchedule
-from planner.problem import Problem
+from planner.problem import Problem, Retraining
 from planner.solve import solve
 from planner.verify import verify
 

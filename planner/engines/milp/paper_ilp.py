@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.budget import Budget
-from planner.engines.answer import require_paper
+from planner.engines.answer import require_model
 from planner.engines.milp.paper_ilp_model import Configs, PaperModel, configs_of, configurations, paper_model
 from planner.engines.milp.program import solve_formulated
 from planner.engines.milp.solvers import Solver, solver_of
 from planner.errors import EngineError
 from planner.plan import MigPlan
-from planner.problem import GainTable, Problem
+from planner.problem import GainTable, Problem, Reconfiguration
 
 ENGINE = "paper-ilp"
 
@@ -43,7 +43,7 @@ def solve_paper_ilp(
         EngineError: The problem is not ``paper`` or has gain tables; the configurations do not go with it; the
             solver is unknown, missing, without a licence for a program of this size, or failed.
     """
-    require_paper(problem, ENGINE)
+    require_model(problem, Reconfiguration.PAPER, ENGINE)
     if problem.gains is not None:
         message = "counts min(arrivals, capability), the paper's formula 10; this problem has gain tables of its own"
         raise EngineError(f"engine {ENGINE!r} {message}")

@@ -28,7 +28,7 @@ from planner.engines.milp.paper_ilp_symbols import (
     most_capacity,
     paper_symbols,
 )
-from planner.engines.schedule import initial_multisets
+from planner.engines.paper.plan import initial_multisets
 from planner.problem import Problem, TenantTerms
 
 

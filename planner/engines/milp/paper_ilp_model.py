@@ -14,9 +14,9 @@ from planner.counts import feasible_multisets
 from planner.engines.milp.hull import maximal_multisets
 from planner.engines.milp.paper_ilp_formulas import formulate
 from planner.engines.milp.paper_ilp_symbols import Held, PaperSymbols
-from planner.engines.schedule import RetrainingChoice, TenantDecision, running_at
+from planner.engines.paper.plan import TenantDecision, running_at
 from planner.errors import EngineError
-from planner.problem import Problem
+from planner.problem import Problem, Retraining
 
 
 class Configs(StrEnum):
@@ -112,7 +112,7 @@ class PaperModel:
                 _hold(symbols.held[m][step], _take(free, decision.held[step]))
                 for option_index, task in enumerate(symbols.tasks[m]):
                     choice = decision.retraining
-                    own = choice if choice is not None and choice.option_index == option_index else None
+                    own = choice if choice is not None and choice.level == option_index + 1 else None
                     _hold(task.held[step], _take(free, running_at(symbols.problem, (own,), step)))
         symbols.variables.work_out()
 
@@ -141,14 +141,15 @@ class PaperModel:
         profiles = [self.symbols.instances[i].profile_index for i, x in held.items() if _is_one(x)]
         return tuple(profiles.count(p) for p in range(len(self.symbols.problem.profile_names)))
 
-    def _started(self, m: int) -> RetrainingChoice | None:
+    def _started(self, m: int) -> Retraining | None:
         """The retraining that starts first, if one does and holds an instance."""
         for option_index, task in enumerate(self.symbols.tasks[m]):
             for step, (starts, held) in enumerate(zip(task.starts, task.held, strict=True)):
                 profiles = [p for p, count in enumerate(self._counts(held)) if count]
                 if _is_one(starts) and profiles:
                     end_step = step + task.durations[profiles[0]]
-                    return RetrainingChoice(option_index, profiles[0], step, end_step)
+                    profile = self.symbols.problem.profile_names[profiles[0]]
+                    return Retraining(m, option_index + 1, profile, step, end_step)
         return None
 
 

@@ -33,17 +33,11 @@ from dataclasses import dataclass, field
 import pulp
 
 from executor.mig import Multiset
-from planner.counts import feasible_multisets, tenant_multisets
+from planner.counts import feasible_multisets, tenant_multisets, unit_multiset
 from planner.engines.milp.hull import extra_integer_points, hull_facets, maximal_multisets
-from planner.engines.schedule import (
-    RetrainingChoice,
-    TenantDecision,
-    choices_of,
-    initial_multisets,
-    level_at,
-    running_at,
-)
-from planner.problem import GainTable, Problem
+from planner.engines.paper.plan import TenantDecision, initial_multisets, level_at, running_at
+from planner.engines.schedule import choices_of
+from planner.problem import GainTable, Problem, Retraining
 
 OBJECTIVE_SCALE = 1e3
 """The largest gain of a step after scaling, so that a solver's absolute tolerances are small beside it."""
@@ -69,7 +63,7 @@ class MilpModel:
     scale: float
     holds: dict[tuple[int, int], list[pulp.LpVariable]]
     gains: dict[tuple[int, int, int], list[tuple[pulp.LpVariable, pulp.LpVariable]]]
-    starts: dict[int, list[tuple[RetrainingChoice, pulp.LpVariable]]]
+    starts: dict[int, list[tuple[Retraining, pulp.LpVariable]]]
     covers: dict[int, list[tuple[Multiset, pulp.LpVariable]]]
     multisets: list[tuple[Multiset, ...]]
 
@@ -127,7 +121,7 @@ class _Builder:
     objective: list[tuple[pulp.LpVariable, float]] = field(default_factory=list)
     holds: dict[tuple[int, int], list[pulp.LpVariable]] = field(default_factory=dict)
     gains: dict[tuple[int, int, int], list[tuple[pulp.LpVariable, pulp.LpVariable]]] = field(default_factory=dict)
-    starts: dict[int, list[tuple[RetrainingChoice, pulp.LpVariable]]] = field(default_factory=dict)
+    starts: dict[int, list[tuple[Retraining, pulp.LpVariable]]] = field(default_factory=dict)
     covers: dict[int, list[tuple[Multiset, pulp.LpVariable]]] = field(default_factory=dict)
 
     def binary(self, name: str) -> pulp.LpVariable:
@@ -167,8 +161,8 @@ def _add_starts(builder: _Builder, m: int) -> None:
     problem, tenant = builder.problem, builder.problem.tenants[m]
     builder.starts[m] = [
         (earliest.at(a), builder.binary(f"r_{m}_{index}_{a}"))
-        for index, earliest in enumerate(choices_of(problem, tenant))
-        for a in range(problem.n_steps - earliest.end_step + 1)
+        for index, earliest in enumerate(way for way in choices_of(problem, m) if way is not None)
+        for a in range(problem.n_steps - earliest.n_steps + 1)
     ]
     if builder.starts[m]:
         sense = pulp.LpConstraintEQ if tenant.must_retrain else pulp.LpConstraintLE
@@ -182,7 +176,7 @@ def _add_step(builder: _Builder, m: int, step: int, multisets: Sequence[Multiset
     ended: dict[int, list[pulp.LpVariable]] = {0: []}
     for choice, variable in builder.starts[m]:
         if choice.end_step <= step:
-            ended.setdefault(choice.option_index + 1, []).append(variable)
+            ended.setdefault(choice.level, []).append(variable)
     initial = initial_multisets(builder.problem)[m]
     all_stay: dict[int, list[pulp.LpVariable]] = defaultdict(list)
     all_hold: dict[int, list[pulp.LpVariable]] = defaultdict(list)
@@ -230,9 +224,8 @@ def _add_layout(builder: _Builder, step: int, multisets: Sequence[Sequence[Multi
         for m, own in enumerate(multisets)
         for multiset, variable in zip(own, builder.holds[m, step], strict=True)
     ]
-    n_profiles = len(problem.profile_names)
     held += [
-        (tuple(int(p == choice.profile_index) for p in range(n_profiles)), variable)
+        (unit_multiset(problem, choice.profile), variable)
         for started in builder.starts.values()
         for choice, variable in started
         if choice.start_step <= step < choice.end_step

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from planner.counts import tenant_multisets
 from planner.engines.arrays import Floats, Ints, compiled
-from planner.engines.schedule import RetrainingChoice, choices_of, initial_multisets
-from planner.problem import GainTable, Problem
+from planner.engines.paper.plan import initial_multisets
+from planner.engines.schedule import WindowFacts
+from planner.problem import Retraining
 
 Int64s = NDArray[np.int64]
 
@@ -25,52 +26,52 @@ class TenantSubproblem:
     """One tenant's arrays for ``_best_alone``.
 
     Attributes:
+        ways: Its retrainings from step 0.
         switched: From the last call: what is earned net of the retraining's own price when the level
             changes at each step, ``(n_levels, n_steps + 1)``.
         used: From the last call: instances held by profile, ``(n_steps, n_profiles)``.
     """
 
+    ways: tuple[Retraining, ...]
     steady: Floats
     changed: Floats
     opening: Floats
     counts: Floats
-    ways: Int64s
+    way_rows: Int64s
     is_optional: bool
     switched: Floats
     used: Floats
     taken: Int64s
 
     @classmethod
-    def of(cls, problem: Problem, m: int, table: GainTable) -> TenantSubproblem:
-        """Tenant ``m`` of a problem with its gain table, which has ``changed``."""
-        tenant, initial = problem.tenants[m], initial_multisets(problem)[m]
-        multisets = tenant_multisets(problem, tenant)
+    def of(cls, facts: WindowFacts, m: int) -> TenantSubproblem:
+        """Tenant ``m`` of a problem whose gain tables have ``changed``."""
+        problem, table, initial = facts.problem, facts.gains[m], initial_multisets(facts.problem)[m]
+        multisets = tenant_multisets(problem, problem.tenants[m])
         columns = [table.column[multiset] for multiset in multisets]
         assert table.changed is not None
         steady = np.ascontiguousarray(table.steady[:, :, columns])
         changed = np.ascontiguousarray(table.changed[:, :, columns])
         is_kept = np.array([initial is None or multiset == initial for multiset in multisets])
-        ways = [(way.profile_index, way.option_index + 1, way.end_step) for way in choices_of(problem, tenant)]
+        rows = [(problem.profile_names.index(way.profile), way.level, way.n_steps) for way in facts.ways(m)]
         return cls(
+            facts.ways(m),
             steady,
             changed,
             np.where(is_kept, steady[0, 0], changed[0, 0]),
             np.array(multisets, dtype=np.float64),
-            np.array(ways, dtype=np.int64).reshape(-1, 3),
-            not tenant.must_retrain,
+            np.array(rows, dtype=np.int64).reshape(-1, 3),
+            None in facts.choices[m],
             np.zeros((len(steady), problem.n_steps + 1)),
             np.zeros((problem.n_steps, len(problem.profile_names))),
             np.zeros(2, dtype=np.int64),
         )
 
     @property
-    def choice(self) -> RetrainingChoice | None:
+    def choice(self) -> Retraining | None:
         """The retraining of the last call's best."""
         way, start = map(int, self.taken)
-        if way < 0:
-            return None
-        profile, level, n_run = map(int, self.ways[way])
-        return RetrainingChoice(level - 1, profile, start, start + n_run)
+        return None if way < 0 else self.ways[way].at(start)
 
     def best(self, prices: Floats) -> float:
         """The most that it earns net of prices, ``(n_steps, n_profiles)``."""
@@ -81,7 +82,7 @@ class TenantSubproblem:
             self.counts,
             prices,
             np.ascontiguousarray(prices @ self.counts.T),
-            self.ways,
+            self.way_rows,
             self.is_optional,
             self.switched,
             self.used,

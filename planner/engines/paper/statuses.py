@@ -26,15 +26,16 @@ import numpy as np
 from planner.engines.arrays import Floats, Ints
 from planner.engines.paper.states import JointStates
 from planner.engines.paper.sweeps import Blocks, Int64s, Schedules, Sweep, sweep_back, sweep_forth
-from planner.engines.schedule import RetrainingChoice, RetrainingChoices, choices_of
+from planner.engines.schedule import Schedule
+from planner.problem import Retraining
 
 _ROUNDING = 1e-9
 """What is left out is below the known plan's value by more than this share of it."""
 
-WAITS = ("waits", 0)
+Status = tuple[str, str | int]
+"""``waits``, ``runs`` on a profile, or ``done`` at a level."""
 
-Status = tuple[str, int]
-"""``waits``, ``runs`` on a profile index, or ``done`` at a level."""
+WAITS: Status = ("waits", 0)
 
 
 class StatusRelaxation:
@@ -51,10 +52,9 @@ class StatusRelaxation:
 
     def __init__(self, joint: JointStates, actors: Sequence[int], multipliers: Floats | None = None) -> None:
         self._joint, self._actors = joint, tuple(actors)
-        ways = ways_of(joint, actors)
-        vectors = StatusVectors(joint, actors, ways)
-        self._ways = [way for own in ways for way in own]
-        self._sweep = self._prepared(vectors, ways, multipliers)
+        vectors = StatusVectors(joint, actors)
+        self._ways = [way for m in self._actors for way in joint.facts.ways(m)]
+        self._sweep = self._prepared(vectors, multipliers)
         self.bound = self._improve(0.0, -np.inf)
 
     def sweep(self, share: float, value: float) -> float:
@@ -71,7 +71,7 @@ class StatusRelaxation:
             n_left *= sum(int(np.isfinite(worth).sum()) for _, worth in self._worths(a)) + int(self._may_idle(a))
         return n_left
 
-    def combinations(self, gap: float) -> Iterator[tuple[float, RetrainingChoices]]:
+    def combinations(self, gap: float) -> Iterator[tuple[float, Schedule]]:
         """Combinations of schedules whose slacks sum up to at most ``gap``, least first, with that sum.
 
         A combination's value is at most that of paths and schedules now, which ``bound`` is unless
@@ -86,7 +86,8 @@ class StatusRelaxation:
             total, index = heapq.heappop(heap)
             if total > gap:
                 return
-            yield total, self._choices([options[i][1] for options, i in zip(ranked, index, strict=True)])
+            chosen = (options[i][1] for options, i in zip(ranked, index, strict=True))
+            yield total, tuple(retraining for retraining in chosen if retraining is not None)
             # Each index tuple has one parent: the one with its last non-zero entry lowered.
             last = max((a for a, i in enumerate(index) if i), default=0)
             for a in range(last, len(ranked)):
@@ -94,15 +95,16 @@ class StatusRelaxation:
                     more = total + ranked[a][index[a] + 1][0] - ranked[a][index[a]][0]
                     heapq.heappush(heap, (more, (*index[:a], index[a] + 1, *index[a + 1 :])))
 
-    def slack_of(self, choices: RetrainingChoices) -> dict[int, float]:
+    def slack_of(self, schedule: Schedule) -> dict[int, float]:
         """How far each actor's retraining falls short of its own best, by tenant; ∞ for one that is left out."""
         found = {}
+        by_tenant = {retraining.tenant: retraining for retraining in schedule}
         for a, m in enumerate(self._actors):
-            choice = choices[m]
-            worth = float(self._sweep.schedules.idle[a]) if choice is None else -np.inf
+            retraining = by_tenant.get(m)
+            worth = float(self._sweep.schedules.idle[a]) if retraining is None else -np.inf
             for way, worths in self._worths(a):
-                if choice is not None and choice == way.at(choice.start_step):
-                    worth = float(worths[choice.start_step])
+                if retraining is not None and retraining.at(0) == way:
+                    worth = float(worths[retraining.start_step])
             best = self._best_of(a)
             found[m] = best - worth if np.isfinite(worth) else np.inf
         return found
@@ -112,7 +114,7 @@ class StatusRelaxation:
         path = sweep_back(self._sweep, share, floor)
         return path + sum(self._best_of(a) for a in range(len(self._actors)))
 
-    def _worths(self, a: int) -> Iterator[tuple[RetrainingChoice, Floats]]:
+    def _worths(self, a: int) -> Iterator[tuple[Retraining, Floats]]:
         """An actor's ways with what they are paid by start."""
         schedules = self._sweep.schedules
         for number in range(schedules.bounds[a], schedules.bounds[a + 1]):
@@ -121,11 +123,11 @@ class StatusRelaxation:
     def _may_idle(self, a: int) -> bool:
         return bool(np.isfinite(self._sweep.schedules.idle[a]))
 
-    def _ranked(self, a: int, gap: float) -> list[tuple[float, RetrainingChoice | None]]:
+    def _ranked(self, a: int, gap: float) -> list[tuple[float, Retraining | None]]:
         best = self._best_of(a)
         if not np.isfinite(best):
             return []
-        found: list[tuple[float, RetrainingChoice | None]] = []
+        found: list[tuple[float, Retraining | None]] = []
         for way, worth in self._worths(a):
             found += [(best - float(worth[i]), way.at(int(i))) for i in np.flatnonzero(np.isfinite(worth))]
         if self._may_idle(a):
@@ -137,15 +139,7 @@ class StatusRelaxation:
         ways = (float(worth.max()) for _, worth in self._worths(a))
         return max(float(self._sweep.schedules.idle[a]), *ways)
 
-    def _choices(self, chosen: Sequence[RetrainingChoice | None]) -> RetrainingChoices:
-        out: list[RetrainingChoice | None] = [None] * len(self._joint.problem.tenants)
-        for m, choice in zip(self._actors, chosen, strict=True):
-            out[m] = choice
-        return tuple(out)
-
-    def _prepared(
-        self, vectors: StatusVectors, ways: Sequence[Sequence[RetrainingChoice]], multipliers: Floats | None
-    ) -> Sweep:
+    def _prepared(self, vectors: StatusVectors, multipliers: Floats | None) -> Sweep:
         problem, n_actors = self._joint.problem, len(self._actors)
         blocks, columns = blocks_of(self._joint, vectors), vectors.columns
         paid = np.zeros((problem.n_steps, n_actors, vectors.n_statuses))
@@ -153,23 +147,18 @@ class StatusRelaxation:
             paid[:, :, :-1] = multipliers
         prices = np.ascontiguousarray(sum(paid[:, a][:, columns[a]] for a in range(n_actors)))
         schedules = Schedules(
-            duration=np.array([way.end_step for way in self._ways], dtype=np.int64),
-            running=np.array([vectors.column(("runs", way.profile_index)) for way in self._ways], dtype=np.int64),
-            done=np.array([vectors.column(("done", way.option_index + 1)) for way in self._ways], dtype=np.int64),
-            bounds=np.cumsum([0, *map(len, ways)], dtype=np.int64),
+            duration=np.array([way.n_steps for way in self._ways], dtype=np.int64),
+            running=np.array([vectors.column(("runs", way.profile)) for way in self._ways], dtype=np.int64),
+            done=np.array([vectors.column(("done", way.level)) for way in self._ways], dtype=np.int64),
+            bounds=np.cumsum([0, *(len(self._joint.facts.ways(m)) for m in self._actors)], dtype=np.int64),
             worth=np.full((len(self._ways), problem.n_steps), -np.inf),
-            left=np.array([(0, problem.n_steps - way.end_step + 1) for way in self._ways], dtype=np.int64),
-            idle=np.array([-np.inf if problem.tenants[m].must_retrain else 0.0 for m in self._actors]),
+            left=np.array([(0, problem.n_steps - way.n_steps + 1) for way in self._ways], dtype=np.int64),
+            idle=np.array([0.0 if None in self._joint.facts.choices[m] else -np.inf for m in self._actors]),
         )
         for a in range(n_actors):
             _pay_all(schedules, a, paid[:, a])
         no_path = np.empty_like(blocks.earned), np.zeros_like(blocks.earned)
         return Sweep(blocks, columns, vectors.n_statuses, schedules, prices, *no_path)
-
-
-def ways_of(joint: JointStates, actors: Sequence[int]) -> list[tuple[RetrainingChoice, ...]]:
-    """By actor, its options and profiles as schedules that start in step 0."""
-    return [choices_of(joint.problem, joint.problem.tenants[m]) for m in actors]
 
 
 def from_prices(joint: JointStates, actors: Sequence[int], prices: Floats, switched: Sequence[Floats]) -> Floats:
@@ -178,14 +167,14 @@ def from_prices(joint: JointStates, actors: Sequence[int], prices: Floats, switc
     Running costs the instance's price; being done in a step is worth what the tenant alone gains
     by a level that is there one step earlier.
     """
-    ways, n_profiles = ways_of(joint, actors), len(joint.problem.profile_names)
-    n_levels = max(way.option_index + 1 for own in ways for way in own)
+    ways, n_profiles = [joint.facts.ways(m) for m in actors], len(joint.problem.profile_names)
+    n_levels = max(way.level for own in ways for way in own)
     out = np.zeros((joint.problem.n_steps, len(ways), n_profiles + n_levels))
     for a, m in enumerate(actors):
         out[:, a, :n_profiles] = -prices
         for level in range(1, len(switched[m])):
             by_end = switched[m][level].copy()
-            first = min((way.end_step for way in ways[a] if way.option_index + 1 == level), default=None)
+            first = min((way.n_steps for way in ways[a] if way.level == level), default=None)
             if first is not None:
                 by_end[:first] = by_end[first]
                 out[:, a, n_profiles + level - 1] = by_end[:-1] - by_end[1:]
@@ -211,27 +200,28 @@ class StatusVectors:
     Args:
         joint: The problem.
         actors: The tenants that may retrain; the others stay at level 0.
-        ways: By actor, its options and profiles as schedules that start in step 0.
 
     Attributes:
         vectors: A status for every actor.
+        n_statuses: X: running by profile, done by level, waiting.
     """
 
-    def __init__(self, joint: JointStates, actors: Sequence[int], ways: Sequence[Sequence[RetrainingChoice]]) -> None:
-        self._joint, self._actors, self._ways = joint, tuple(actors), ways
-        self._n_profiles = len(joint.problem.profile_names)
-        self.vectors = sorted(self._all(), key=self._list_of)
+    def __init__(self, joint: JointStates, actors: Sequence[int]) -> None:
+        self._joint, self._actors = joint, tuple(actors)
+        self._ways = [joint.facts.ways(m) for m in self._actors]
+        self._profile_names = joint.problem.profile_names
+        self.n_statuses = len(self._profile_names) + max(way.level for ways in self._ways for way in ways) + 1
+        self.vectors = sorted(self._all(), key=lambda vector: joint.list_number(_running(vector)))
         self._number = {vector: i for i, vector in enumerate(self.vectors)}
-
-    @property
-    def n_statuses(self) -> int:
-        """X: running by profile, done by level, waiting."""
-        return self._n_profiles + max(way.option_index + 1 for ways in self._ways for way in ways) + 1
 
     def column(self, status: Status) -> int:
         """The status's place among an actor's X."""
-        kind, value = status
-        return {"waits": self.n_statuses - 1, "runs": value, "done": self._n_profiles + value - 1}[kind]
+        match status:
+            case ("runs", str(profile)):
+                return self._profile_names.index(profile)
+            case ("done", int(level)):
+                return len(self._profile_names) + level - 1
+        return self.n_statuses - 1
 
     @cached_property
     def columns(self) -> Int64s:
@@ -242,7 +232,7 @@ class StatusVectors:
     @cached_property
     def beside(self) -> Int64s:
         """The state list of each vector, ascending, ``(Σ,)``."""
-        return np.array([self._list_of(vector) for vector in self.vectors], dtype=np.int64)
+        return np.array([self._joint.list_number(_running(vector)) for vector in self.vectors], dtype=np.int64)
 
     @cached_property
     def levels(self) -> Ints:
@@ -259,8 +249,8 @@ class StatusVectors:
         for a, ways in enumerate(self._ways):
             for vector, number in self._number.items():
                 kind, level = vector[a]
-                profiles = {w.profile_index for w in ways if kind == "done" and w.option_index + 1 == level}
-                for profile in sorted(profiles):
+                own = [way.profile for way in ways if kind == "done" and way.level == level]
+                for profile in sorted(own, key=self._profile_names.index):
                     source = (*vector[:a], ("runs", profile), *vector[a + 1 :])
                     if source in self._number:
                         found.append((number, self._number[source]))
@@ -280,21 +270,17 @@ class StatusVectors:
     def _all(self) -> list[tuple[Status, ...]]:
         vectors: list[tuple[Status, ...]] = [()]
         for ways in self._ways:
-            running = [("runs", profile) for profile in sorted({way.profile_index for way in ways})]
-            done = [("done", level) for level in sorted({way.option_index + 1 for way in ways})]
+            profiles = sorted({way.profile for way in ways}, key=self._profile_names.index)
+            running = [("runs", profile) for profile in profiles]
+            done = [("done", level) for level in sorted({way.level for way in ways})]
             longer = ((*vector, status) for vector in vectors for status in (WAITS, *running, *done))
-            vectors = [vector for vector in longer if self._has_room(vector)]
+            vectors = [vector for vector in longer if len(self._joint.fitting(_running(vector)))]
         return vectors
 
-    def _has_room(self, vector: tuple[Status, ...]) -> bool:
-        return len(self._joint.fitting([value for kind, value in vector if kind == "runs"])) > 0
 
-    def _list_of(self, vector: tuple[Status, ...]) -> int:
-        counts = [0] * self._n_profiles
-        for kind, value in vector:
-            if kind == "runs":  # the value is a profile; of one that is done it is a level
-                counts[value] += 1
-        return self._joint.list_number(tuple(counts))
+def _running(vector: tuple[Status, ...]) -> tuple[str, ...]:
+    """The profiles on which a vector's retrainings run."""
+    return tuple(profile for kind, profile in vector if kind == "runs" and isinstance(profile, str))
 
 
 def blocks_of(joint: JointStates, vectors: StatusVectors) -> Blocks:

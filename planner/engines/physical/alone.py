@@ -12,7 +12,8 @@ from executor.mig import Multiset
 from planner.counts import large_enough_profiles, serving_multisets
 from planner.engines.arrays import Floats
 from planner.engines.physical.alone_kernel import best_alone_placed, traced
-from planner.engines.schedule import Retraining, WindowFacts
+from planner.engines.schedule import WindowFacts
+from planner.problem import Retraining
 
 _NONE = -1
 

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.engines.physical.path import HeldSetPath
-from planner.engines.schedule import Retraining, Schedule, WindowFacts
-from planner.problem import FloatArray
+from planner.engines.schedule import Schedule, WindowFacts
+from planner.problem import FloatArray, Retraining
 
 MAX_STEPS = 300
 """Above this many steps the tables of all intervals (steps² each) cost more than they save."""

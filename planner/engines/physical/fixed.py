@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from executor.mig import GpuModel, Layout, Placement
-from planner.engines.fixed import Fixed, FixedLayouts, Occupied, Room
+from planner.engines.fixed import FixedLayout, FixedLayouts, Room
 from planner.engines.physical.held_sets import Entries, HeldSets, IntArray
-from planner.engines.schedule import WindowFacts
+from planner.engines.schedule import PlacedSchedule, WindowFacts
 from planner.problem import FloatArray
 
 
@@ -39,12 +39,13 @@ class HeldChoices:
     free: tuple[tuple[Placement, ...], ...]
     initial: Entries | None
 
-    def occupied(self, found: Fixed[Placement]) -> Occupied[Placement]:
+    def placed(self, found: FixedLayout[Placement]) -> PlacedSchedule[Placement]:
         """The retrainings where they sit beside the held set, which may differ from its room in where it lies."""
-        own = self.free[self.held_sets.layout[self.index[found.layout]]]
-        listed = self.layouts.rooms[self.layouts.room[found.layout]].tokens.values()
+        layout, placed = found
+        own = self.free[self.held_sets.layout[self.index[layout]]]
+        listed = self.layouts.rooms[self.layouts.room[layout]].tokens.values()
         place = dict(zip((token for tokens in listed for token in tokens), own, strict=True))
-        return tuple((retraining, place[token]) for retraining, token in found.occupied)
+        return tuple((retraining, place[token]) for retraining, token in placed)
 
     def held(self, facts: WindowFacts, layout: int) -> tuple[tuple[int, Entries], ...]:
         """(step, what is held from there on): the window's start, then the epoch if there is one."""

@@ -11,41 +11,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from executor.mig import Placement
 from planner.budget import Budget
-from planner.engines.answer import relaxed_bound, without_plan
+from planner.engines.answer import relaxed_bound, require_model, without_plan
 from planner.engines.fixed import StaticSearch
 from planner.engines.physical.fixed import held_choices
 from planner.engines.physical.nodes import placed_nodes
 from planner.engines.physical.path import HeldSetPath
 from planner.engines.physical.path_kernel import load_kernel
 from planner.engines.physical.plan import held_along, with_held
-from planner.engines.schedule import Retraining, Schedule, WindowFacts
-from planner.errors import EngineError
+from planner.engines.schedule import Incumbent, PlacedSchedule, WindowFacts, best_of
 from planner.feasibility import infeasibility
 from planner.plan import MigPlan, Status
-from planner.problem import Problem, Reconfiguration
+from planner.problem import Problem, Reconfiguration, Retraining
 
 ENGINE = "greedy"
-
-
-@dataclass(frozen=True)
-class PlacedSchedule:
-    """When, on which profile and where every retraining runs, and what the best plan with them is worth.
-
-    Attributes:
-        value: Goodput in requests.
-        schedule: The retrainings that start in the window.
-        places: Their placements, in the same order.
-    """
-
-    value: float
-    schedule: Schedule
-    places: tuple[Placement, ...]
 
 
 def solve_physical_greedy(problem: Problem, budget: Budget | None = None, initial: MigPlan | None = None) -> MigPlan:
@@ -60,59 +43,49 @@ def solve_physical_greedy(problem: Problem, budget: Budget | None = None, initia
         EngineError: The problem is not ``physical``.
     """
     del budget, initial
-    if problem.reconfiguration is not Reconfiguration.PHYSICAL:
-        raise EngineError(
-            f"engine {ENGINE!r} on placements answers physical problems; this one is {problem.reconfiguration}"
-        )
+    require_model(problem, Reconfiguration.PHYSICAL, ENGINE)
     load_kernel()
     started_s = time.perf_counter()
     reason = infeasibility(problem)
     if reason is not None:
-        return replace(without_plan(problem, Status.INFEASIBLE, ENGINE, started_s), infeasibility=reason)
+        return without_plan(problem, Status.INFEASIBLE, ENGINE, started_s, infeasibility=reason)
     facts = WindowFacts.of(problem)
-    nodes, bound = placed_nodes(facts), relaxed_bound(problem, facts.gains)
+    nodes, bound = placed_nodes(facts), relaxed_bound(facts)
     paths = HeldSetPath(facts, nodes)
     chosen = static_schedule(facts) or greedy_schedule(facts, paths)
     if chosen is None:
         return without_plan(problem, Status.TIMEOUT, ENGINE, started_s, bound)
-    held = held_along(paths.path(chosen.schedule, chosen.places), nodes)
-    return with_held(facts, held, tuple(zip(chosen.schedule, chosen.places, strict=True)), bound, ENGINE, started_s)
+    held = held_along(paths.path(chosen.answer), nodes)
+    return with_held(facts, held, chosen.answer, bound, ENGINE, started_s)
 
 
-def static_schedule(facts: WindowFacts) -> PlacedSchedule | None:
+def static_schedule(facts: WindowFacts) -> Incumbent[PlacedSchedule[Placement]] | None:
     """The retrainings of the best plan with one held set, and what that plan is worth; ``None`` if there is none."""
     choices = held_choices(facts)
     found = StaticSearch(choices.layouts).run()
-    if found is None:
-        return None
-    occupied = choices.occupied(found)
-    return PlacedSchedule(found.value, tuple(run for run, _ in occupied), tuple(place for _, place in occupied))
+    return None if found is None else Incumbent(found.value, choices.placed(found.answer))
 
 
-def greedy_schedule(facts: WindowFacts, paths: HeldSetPath[Placement]) -> PlacedSchedule | None:
+def greedy_schedule(facts: WindowFacts, paths: HeldSetPath[Placement]) -> Incumbent[PlacedSchedule[Placement]] | None:
     """The best schedule back to back in one place, by what steady held sets earn; ``None`` if none fits the window."""
-    best: PlacedSchedule | None = None
-    for schedule, places in _candidates(facts):
-        value = paths.value(schedule, places, is_steady=True)
-        if not np.isneginf(value) and (best is None or value > best.value):
-            best = PlacedSchedule(value, schedule, places)
-    return best
+    found = [Incumbent(paths.value(placed, is_steady=True), placed) for placed in _candidates(facts)]
+    return best_of(one for one in found if not np.isneginf(one.value))
 
 
-def _candidates(facts: WindowFacts) -> Iterator[tuple[Schedule, tuple[Placement, ...]]]:
+def _candidates(facts: WindowFacts) -> Iterator[PlacedSchedule[Placement]]:
     required = [choices for choices in facts.choices if None not in choices]
     if not required:
-        yield (), ()
+        yield ()
         return
     names = [name for name in facts.problem.profile_names if all(_on(name, choices) for choices in required)]
     for placement in facts.problem.gpu.placements(names):
         ways = [min(_on(placement.profile.name, choices), key=_shortness) for choices in required]
-        start, schedule = facts.first_step, []
+        start, placed = facts.first_step, []
         for way in ways:
-            schedule.append(way.at(start))
+            placed.append((way.at(start), placement))
             start += way.n_steps
         if start <= facts.n_steps:
-            yield tuple(schedule), (placement,) * len(schedule)
+            yield tuple(placed)
 
 
 def _on(name: str, choices: tuple[Retraining | None, ...]) -> list[Retraining]:

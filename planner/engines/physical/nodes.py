@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,9 @@ from numpy.typing import NDArray
 from executor.mig import Multiset, Placement
 from planner.counts import CountSpace, feasible_multisets
 from planner.engines.physical.held_sets import BoolArray, HeldSets, IntArray, LayoutTable
-from planner.engines.schedule import WindowFacts
+from planner.engines.schedule import Token, WindowFacts
 
 Int32Array = NDArray[np.int32]
-
-Token = TypeVar("Token")
-"""What a retraining occupies: a placement (placed nodes) or a profile name (counted ones)."""
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.engines.physical.held_sets import BoolArray
-from planner.engines.physical.nodes import Nodes, Token
+from planner.engines.physical.nodes import Nodes
 from planner.engines.physical.path_kernel import longest_path
-from planner.engines.schedule import Schedule, WindowFacts
+from planner.engines.schedule import PlacedSchedule, Schedule, Token, WindowFacts, schedule_of
 from planner.problem import FloatArray
 
 MAX_NODE_EPOCHS = 60_000_000
@@ -65,16 +65,16 @@ class HeldSetPath(Generic[Token]):
     def __len__(self) -> int:
         return len(self._graph)
 
-    def value(self, schedule: Schedule, tokens: Sequence[Token], *, is_steady: bool = False) -> float:
-        """The best plan's goodput with the schedule's retrainings on ``tokens``; −inf if there is none.
+    def value(self, placed: PlacedSchedule[Token], *, is_steady: bool = False) -> float:
+        """The best plan's goodput with these retrainings; −inf if there is none.
 
         ``is_steady`` allows one epoch only, as soon as the initial state allows it; none without such a state.
         """
-        return self._run(schedule, tokens, trace=False, is_steady=is_steady).value
+        return self._run(placed, trace=False, is_steady=is_steady).value
 
-    def path(self, schedule: Schedule, tokens: Sequence[Token], *, is_steady: bool = False) -> Path:
+    def path(self, placed: PlacedSchedule[Token]) -> Path:
         """The best plan itself; its value is −inf if there is none."""
-        return self._run(schedule, tokens, trace=True, is_steady=is_steady)
+        return self._run(placed, trace=True, is_steady=False)
 
     def step_maxima(self, busy: Sequence[Token], earned: FloatArray) -> FloatArray:
         """The most that any held set earns in each step beside ``busy``, ``(n_steps,)``; −inf if there is none.
@@ -129,10 +129,10 @@ class HeldSetPath(Generic[Token]):
                 out[start, start + 1 : first + 1] = fixed[start + 1 : first + 1] - fixed[start]
         return out
 
-    def _run(self, schedule: Schedule, tokens: Sequence[Token], *, trace: bool, is_steady: bool) -> Path:
-        facts, n_steps = self._facts, self._facts.n_steps
+    def _run(self, placed: PlacedSchedule[Token], *, trace: bool, is_steady: bool) -> Path:
+        facts, n_steps, schedule = self._facts, self._facts.n_steps, schedule_of(placed)
         earned = facts.earned(schedule)
-        segments = self._segments(schedule, tokens)
+        segments = self._segments(placed)
         value = self._initial_value(segments, earned)
         if facts.first_step == n_steps or np.isneginf(value):
             return Path(value, self.nodes.initial, ())
@@ -211,9 +211,9 @@ class HeldSetPath(Generic[Token]):
             node = before
         return Path(value, node, tuple(reversed(epochs)))
 
-    def _segments(self, schedule: Schedule, tokens: Sequence[Token]) -> list[tuple[int, tuple[Token, ...]]]:
+    def _segments(self, placed: PlacedSchedule[Token]) -> list[tuple[int, tuple[Token, ...]]]:
         """(first step, what is occupied) of every stretch in which that stays the same."""
-        spans = [*zip(schedule, tokens, strict=True), *self._running]
+        spans = [*placed, *self._running]
         borders = {0, *(step for run, _ in spans for step in (run.start_step, run.end_step))}
         return [
             (step, tuple(token for run, token in spans if run.start_step <= step < run.end_step))

@@ -13,24 +13,21 @@ For one schedule of retrainings the best plan is a longest path over held sets (
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from executor.mig import Placement
 from planner.budget import Budget
-from planner.engines.answer import without_plan
-from planner.engines.physical.greedy import PlacedSchedule
+from planner.engines.answer import require_model, without_plan
 from planner.engines.physical.path_kernel import load_kernel
 from planner.engines.physical.plan import held_along, with_held
 from planner.engines.physical.search import Search
 from planner.engines.prices import certificate
-from planner.engines.schedule import Retraining, Schedule, WindowFacts
-from planner.errors import EngineError
-from planner.feasibility import RULE_RETRAINING, SearchLimitError, earliest_retrainings, infeasibility
+from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts, earliest_schedule, may_start, schedule_of
+from planner.feasibility import RULE_RETRAINING, infeasibility
 from planner.plan import Infeasibility, MigPlan, Status
-from planner.problem import Problem, Reconfiguration, Task
+from planner.problem import Problem, Reconfiguration, Retraining, Task
 
 ENGINE = "physical"
 
@@ -47,53 +44,35 @@ def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigP
     Raises:
         EngineError: The problem is not ``physical``.
     """
-    if problem.reconfiguration is not Reconfiguration.PHYSICAL:
-        raise EngineError(f"engine {ENGINE!r} answers physical problems; this one is {problem.reconfiguration}")
+    require_model(problem, Reconfiguration.PHYSICAL, ENGINE)
     load_kernel()
     begin_s = time.perf_counter()
     reason = infeasibility(problem)
     if reason is not None:
-        return replace(without_plan(problem, Status.INFEASIBLE, ENGINE, begin_s), infeasibility=reason)
+        return without_plan(problem, Status.INFEASIBLE, ENGINE, begin_s, infeasibility=reason)
     facts = WindowFacts.of(problem)
     search = Search(facts, budget or Budget(), begin_s)
     known = [] if initial is None else [_known(facts, initial)]
-    search.run(_seeds(facts), [start for start in known if _start_misfit(facts, *start) is None])
+    seeds = [seed for seed in [earliest_schedule(problem)] if seed is not None and _misfit(problem, seed) is None]
+    search.run(seeds, [placed for placed in known if _start_misfit(facts, placed) is None])
     if search.best is not None:
-        return _with_plan(search, search.best, begin_s)
+        return _with_plan(search, search.best.answer, begin_s)
     if search.is_exhausted:
-        plan = without_plan(problem, Status.INFEASIBLE, ENGINE, begin_s)
-        return replace(plan, infeasibility=_no_schedule(facts))
+        return without_plan(problem, Status.INFEASIBLE, ENGINE, begin_s, infeasibility=_no_schedule(facts))
     bound = search.bound if np.isfinite(search.bound) else None
     return without_plan(problem, Status.TIMEOUT, ENGINE, begin_s, bound)
 
 
-def _seeds(facts: WindowFacts) -> Iterator[Schedule]:
-    try:
-        found = earliest_retrainings(facts.problem) or ()
-    except SearchLimitError:
-        return
-    names, options = facts.problem.tenant_names, [tenant.options for tenant in facts.problem.tenants]
-    schedule = []
-    for item in found:
-        tenant = names.index(item.tenant)
-        level = options[tenant].index(item.option) + 1
-        schedule.append(Retraining(tenant, level, item.profile, item.start_step, item.end_step))
-    ordered = tuple(sorted(schedule))
-    if _misfit(facts, ordered) is None:
-        yield ordered
-
-
-def _misfit(facts: WindowFacts, schedule: Schedule) -> str | None:
+def _misfit(problem: Problem, schedule: Schedule) -> str | None:
     """Why the schedule is none of the problem's, in words; ``None`` if it is one."""
-    for tenant, (name, choices) in enumerate(zip(facts.problem.tenant_names, facts.choices, strict=True)):
+    for tenant, name in enumerate(problem.tenant_names):
         own = [retraining for retraining in schedule if retraining.tenant == tenant]
         if len(own) > 1:
             return f"it retrains {name} more than once"
-        if not own and None not in choices:
+        if not own and not may_start(problem, tenant, None):
             return f"it does not start the retraining that {name} needs"
         for retraining in own:
-            is_within = 0 <= retraining.start_step <= retraining.end_step <= facts.n_steps
-            if retraining.at(0) not in choices or not is_within:
+            if not may_start(problem, tenant, retraining):
                 steps = f"{retraining.start_step}–{retraining.end_step}"
                 return f"{name} cannot retrain on {retraining.profile} over steps {steps} in this problem"
     return None
@@ -102,17 +81,17 @@ def _misfit(facts: WindowFacts, schedule: Schedule) -> str | None:
 def misfit(problem: Problem, plan: MigPlan) -> str | None:
     """Why :func:`solve_physical` passes over an earlier plan, in words; ``None`` if it starts from it."""
     facts = WindowFacts.of(problem)
-    return _start_misfit(facts, *_known(facts, plan))
+    return _start_misfit(facts, _known(facts, plan))
 
 
-def _start_misfit(facts: WindowFacts, schedule: Schedule, places: tuple[Placement, ...]) -> str | None:
-    found = _misfit(facts, schedule)
-    if found is None and not facts.can_stand(schedule, places):
+def _start_misfit(facts: WindowFacts, placed: PlacedSchedule[Placement]) -> str | None:
+    found = _misfit(facts.problem, schedule_of(placed))
+    if found is None and not facts.can_stand(placed):
         return "its retrainings do not fit beside each other and those in progress"
     return found
 
 
-def _known(facts: WindowFacts, plan: MigPlan) -> tuple[Schedule, tuple[Placement, ...]]:
+def _known(facts: WindowFacts, plan: MigPlan) -> PlacedSchedule[Placement]:
     """When and where an earlier plan starts retrainings that this problem knows."""
     names, found = facts.problem.tenant_names, []
     for item in plan.lifetimes:
@@ -122,19 +101,16 @@ def _known(facts: WindowFacts, plan: MigPlan) -> tuple[Schedule, tuple[Placement
             if item.option in options:
                 level, name = options.index(item.option) + 1, item.placement.profile.name
                 found.append((Retraining(tenant, level, name, item.create_step, item.end_step), item.placement))
-    found.sort(key=lambda pair: pair[0])
-    return tuple(retraining for retraining, _ in found), tuple(placement for _, placement in found)
+    return tuple(sorted(found, key=lambda pair: pair[0]))
 
 
-def _with_plan(search: Search, best: PlacedSchedule, begin_s: float) -> MigPlan:
-    held = held_along(search.placed.path(best.schedule, best.places), search.nodes)
-    occupied = tuple(zip(best.schedule, best.places, strict=True))
-    prices = search.prices
-    return replace(
-        with_held(search.facts, held, occupied, search.bound, ENGINE, begin_s),
-        work=(("schedules", search.meter.n_counted), ("placed_schedules", search.meter.n_placed)),
-        certificate=certificate(search.facts.problem, prices.prices) if np.isfinite(prices.bound) else None,
-    )
+def _with_plan(search: Search, best: PlacedSchedule[Placement], begin_s: float) -> MigPlan:
+    held, prices = held_along(search.placed.path(best), search.nodes), search.prices
+    work = (("schedules", search.meter.n_counted), ("placed_schedules", search.meter.n_placed))
+    plan = with_held(search.facts, held, best, search.bound, ENGINE, begin_s, work)
+    if not np.isfinite(prices.bound):
+        return plan
+    return replace(plan, certificate=certificate(search.facts.problem, prices.prices))
 
 
 def _no_schedule(facts: WindowFacts) -> Infeasibility:

@@ -7,16 +7,16 @@ with the program that found them.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Sequence
 
 from executor.mig import Placement
+from planner.engines.answer import with_plan
 from planner.engines.physical.held_sets import Entries
 from planner.engines.physical.nodes import PlacedNodes
 from planner.engines.physical.path import Path
-from planner.engines.schedule import Retraining, Schedule, WindowFacts
-from planner.plan import Lifetime, MigPlan, status_of
-from planner.problem import Owner, Reconfiguration, Task
+from planner.engines.schedule import PlacedSchedule, WindowFacts
+from planner.plan import Lifetime, MigPlan
+from planner.problem import Owner, Task
 
 Held = Sequence[tuple[int, Entries]]
 """(step, what is held from there on): the window's start, then every epoch."""
@@ -30,40 +30,40 @@ def held_along(path: Path, nodes: PlacedNodes) -> Held:
 def with_held(
     facts: WindowFacts,
     held: Held,
-    occupied: Sequence[tuple[Retraining, Placement]],
+    placed: PlacedSchedule[Placement],
     bound: float,
     engine: str,
     started_s: float,
+    work: tuple[tuple[str, int], ...] = (),
 ) -> MigPlan:
     """The plan that holds these sets beside these retrainings, valued anew.
 
     Args:
         facts: The problem.
-        held: (step, what is held from there on).
-        occupied: The retrainings that start in the window, with their placements.
+        held: What inference holds.
+        placed: The retrainings that start in the window, with their placements.
         bound: What no plan exceeds.
         engine: Who made it.
         started_s: When the solve began, on ``time.perf_counter``.
+        work: What was done for it.
     """
-    found = lifetimes(facts, held, tuple(run for run, _ in occupied), tuple(place for _, place in occupied))
+    found = lifetimes(facts, held, placed)
     value = objective(facts, found)
-    bound = max(value, bound)
-    return MigPlan(
-        status=status_of(value, bound),
-        objective=value,
-        bound=bound,
-        solve_s=time.perf_counter() - started_s,
-        engine=engine,
-        reconfiguration=Reconfiguration.PHYSICAL,
-        n_steps=facts.n_steps,
+    return with_plan(
+        facts.problem,
+        value,
+        max(value, bound),
+        engine,
+        started_s,
         lifetimes=found,
         next_epoch_step=next_epoch_step(facts, held),
+        work=work,
     )
 
 
-def lifetimes(facts: WindowFacts, held: Held, schedule: Schedule, places: Sequence[Placement]) -> tuple[Lifetime, ...]:
+def lifetimes(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement]) -> tuple[Lifetime, ...]:
     """Everything that the plan holds, by create step, then placement; what never exists in a step is left out."""
-    found = [*_inference(facts, held), *_started(facts, schedule, places), *_continued(facts)]
+    found = [*_inference(facts, held), *_started(facts, placed), *_continued(facts)]
     return tuple(sorted(found, key=lambda item: (item.create_step, item.placement.sort_key)))
 
 
@@ -110,8 +110,8 @@ def _lifetime(facts: WindowFacts, entry: tuple[Placement, int], begin: tuple[int
         yield Lifetime(placement, Owner(facts.problem.tenant_names[tenant], Task.INFERENCE), *begin, end)
 
 
-def _started(facts: WindowFacts, schedule: Schedule, places: Sequence[Placement]) -> Iterable[Lifetime]:
-    for retraining, placement in zip(schedule, places, strict=True):
+def _started(facts: WindowFacts, placed: PlacedSchedule[Placement]) -> Iterable[Lifetime]:
+    for retraining, placement in placed:
         tenant = facts.problem.tenants[retraining.tenant]
         serve = retraining.start_step + facts.problem.retraining_warm_up_steps(tenant)
         yield Lifetime(

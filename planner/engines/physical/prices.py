@@ -15,9 +15,9 @@ import numpy as np
 from planner.engines.arrays import Floats
 from planner.engines.physical.alone import TenantSubproblem
 from planner.engines.prices import Descent, InstancePrices, Subgradient
-from planner.engines.schedule import Retraining, Schedule, WindowFacts
+from planner.engines.schedule import Schedule, WindowFacts
 from planner.initial import PhysicalState
-from planner.problem import FloatArray, GainTable, Problem, TenantTerms
+from planner.problem import FloatArray, GainTable, Problem, Retraining, TenantTerms
 
 COARSE_ROUNDS = ((5, 250), (2, 80))
 """Steps to a coarse one, and rounds on those."""

@@ -12,7 +12,7 @@ schedule valued on counts; on placements it takes as many as there are placed no
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,18 +24,25 @@ from executor.mig import Placement
 from planner.budget import Budget
 from planner.engines.effort import N_THREADS, Meter
 from planner.engines.physical.bounds import MAX_STEPS, BoundedSchedules, Bounds
-from planner.engines.physical.greedy import PlacedSchedule, greedy_schedule, static_schedule
+from planner.engines.physical.greedy import greedy_schedule, static_schedule
 from planner.engines.physical.nodes import PlacedNodes, counted_nodes, placed_nodes
 from planner.engines.physical.path import HeldSetPath
 from planner.engines.physical.prices import PhysicalPrices
-from planner.engines.schedule import Retraining, Schedule, WindowFacts
-from planner.problem import FloatArray
+from planner.engines.schedule import (
+    TOLERANCE,
+    Incumbent,
+    PlacedSchedule,
+    Schedule,
+    WindowFacts,
+    above,
+    on_profiles,
+    schedule_of,
+    with_retraining,
+)
+from planner.problem import FloatArray, Retraining
 
 MAX_BEST_FIRST = 2
 """Tenants that retrain up to which every schedule is bounded and the search can prove its plan best."""
-
-TOLERANCE = 1e-12
-"""Relative; values this close are the same one summed in another order."""
 
 _MOVES = 12
 """Schedules valued for one tenant's turn in the local search, best bound first."""
@@ -90,13 +97,13 @@ class Search:
     facts: WindowFacts
     budget: Budget
     begin_s: float = field(default_factory=time.perf_counter)
-    best: PlacedSchedule | None = field(default=None, init=False)
+    best: Incumbent[PlacedSchedule[Placement]] | None = field(default=None, init=False)
     bound: float = field(default=np.inf, init=False)
     is_exhausted: bool = field(default=False, init=False)
     meter: Meter = field(init=False)
     _valued: dict[Schedule, float] = field(default_factory=dict, init=False)
     _n_beside: dict[Placement, int] = field(default_factory=dict, init=False)
-    _tried: dict[Schedule, set[tuple[Placement, ...]]] = field(default_factory=dict, init=False)
+    _tried: dict[Schedule, set[PlacedSchedule[Placement]]] = field(default_factory=dict, init=False)
     _share: dict[tuple[int, Placement], float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -122,13 +129,13 @@ class Search:
         """The prices of instances."""
         return PhysicalPrices(self.facts, self.meter.is_late)
 
-    def run(self, seeds: Iterable[Schedule] = (), known: Iterable[tuple[Schedule, tuple[Placement, ...]]] = ()) -> None:
+    def run(self, seeds: Iterable[Schedule] = (), known: Iterable[PlacedSchedule[Placement]] = ()) -> None:
         """Search from ``seeds``; never ends worse than greedy or the ``known`` placed schedules."""
-        for schedule, places in known:
-            self._try(schedule, places)
+        for placed in known:
+            self._try(placed)
         floor = None if self._is_over else static_schedule(self.facts) or greedy_schedule(self.facts, self.placed)
         if floor is not None:
-            self._try(floor.schedule, floor.places)
+            self._try(floor.answer)
         bounds = Bounds(self.facts, self.counted)
         with self.meter.share(_LOCAL_SHARE):
             self._local(bounds, tuple(seeds))
@@ -230,7 +237,7 @@ class Search:
         for order in islice(permutations(movers), _ORDERS):
             for way in self.facts.choices[order[0]] if order and not self._is_over else ():
                 found += _inserted(self.facts, bounds, (), order, way)
-        found += [self.best.schedule] if self.best is not None else []
+        found += [schedule_of(self.best.answer)] if self.best is not None else []
         starts = sorted(dict.fromkeys(found), key=lambda schedule: -self._value(schedule))
         for schedule in starts[:_STARTS]:
             self._descend(bounds, schedule, movers)
@@ -256,7 +263,7 @@ class Search:
         n_stuck, turn = 0, 0
         while n_stuck < len(turns) and not self.meter.is_spent:
             best = max(self._moved(bounds, schedule, turns[turn]), key=self._value, default=schedule)
-            if self._value(best) > _above(self._value(schedule)):
+            if self._value(best) > above(self._value(schedule)):
                 schedule, n_stuck, turn = best, 0, 0
             else:
                 n_stuck, turn = n_stuck + 1, (turn + 1) % len(turns)
@@ -266,7 +273,7 @@ class Search:
         others = tuple(retraining for retraining in schedule if retraining.tenant not in tenants)
         if len(tenants) == 1:
             moves = _promising(self.facts, bounds, schedule, tenants[0], self._value(schedule))
-            return [_with_retraining(others, retraining) for retraining in moves[:_MOVES]]
+            return [with_retraining(others, retraining) for retraining in moves[:_MOVES]]
         ways = self.facts.choices[tenants[0]]
         return [found for way in ways for found in _inserted(self.facts, bounds, others, tenants, way)]
 
@@ -276,7 +283,7 @@ class Search:
         return self._valued[schedule]
 
     def _counted_value(self, schedule: Schedule) -> float:
-        return self.counted.value(schedule, [retraining.profile for retraining in schedule])
+        return self.counted.value(on_profiles(schedule))
 
     def _note(self, schedule: Schedule, value: float) -> None:
         self.meter.n_counted += 1
@@ -292,37 +299,35 @@ class Search:
         if most <= self._to_beat:
             return True
         tried = self._tried.setdefault(schedule, set())
-        for places in [places for places in self._ordered(schedule) if places not in tried]:
+        for placed in [placed for placed in self._ordered(schedule) if placed not in tried]:
             if n_most is not None and len(tried) >= n_most:
                 return False
-            tried.add(places)
-            value = self._try(schedule, places)
-            self._learn(schedule, places, value / most if most > 0 else 1.0)
-            if _above(value) >= most:
+            tried.add(placed)
+            value = self._try(placed)
+            self._learn(placed, value / most if most > 0 else 1.0)
+            if above(value) >= most:
                 return True
             if self._is_over:
                 return False
         return True
 
-    def _ordered(self, schedule: Schedule) -> list[tuple[Placement, ...]]:
-        """Where the schedule's retrainings can sit, the most promising first; of very many, those met first."""
-        singles = ([(place,) for place in self.facts.placements(item)] for item in schedule)
-        by_retraining = [self._by_promise((item,), own) for item, own in zip(schedule, singles, strict=True)]
-        single = ([place for (place,) in places] for places in by_retraining)
-        fitting = (places for places in product(*single) if self.facts.can_stand(schedule, places))
-        return self._by_promise(schedule, list(islice(fitting, _MOST_PLACES)))
+    def _ordered(self, schedule: Schedule) -> list[PlacedSchedule[Placement]]:
+        """Ways to place the schedule's retrainings, the most promising first; of very many, those met first."""
+        own = (self._by_promise(((item, place),) for place in self.facts.placements(item)) for item in schedule)
+        single = ([pair for (pair,) in placed] for placed in own)
+        fitting = (placed for placed in product(*single) if self.facts.can_stand(placed))
+        return self._by_promise(islice(fitting, _MOST_PLACES))
 
-    def _by_promise(self, schedule: Schedule, found: Sequence[tuple[Placement, ...]]) -> list[tuple[Placement, ...]]:
-        return sorted(found, key=lambda places: self._promise(schedule, places), reverse=True)
+    def _by_promise(self, found: Iterable[PlacedSchedule[Placement]]) -> list[PlacedSchedule[Placement]]:
+        return sorted(found, key=self._promise, reverse=True)
 
-    def _promise(self, schedule: Schedule, places: tuple[Placement, ...]) -> tuple[float, int]:
+    def _promise(self, placed: PlacedSchedule[Placement]) -> tuple[float, int]:
         """What comes close to the counts elsewhere comes first, then what leaves the others most room."""
-        pairs = zip(schedule, places, strict=True)
-        shares = (self._share.get((retraining.tenant, place), 1.0) for retraining, place in pairs)
-        return sum(shares), sum(map(self._room_beside, places))
+        shares = (self._share.get((retraining.tenant, place), 1.0) for retraining, place in placed)
+        return sum(shares), sum(self._room_beside(place) for _, place in placed)
 
-    def _learn(self, schedule: Schedule, places: tuple[Placement, ...], share: float) -> None:
-        for retraining, place in zip(schedule, places, strict=True):
+    def _learn(self, placed: PlacedSchedule[Placement], share: float) -> None:
+        for retraining, place in placed:
             known = self._share.get((retraining.tenant, place), 0.0)
             self._share[retraining.tenant, place] = max(known, share)
 
@@ -331,34 +336,36 @@ class Search:
         is_better = True
         while is_better and self.best is not None:
             now, is_better = self.best, False
-            for index, shift in product(range(len(now.schedule)), _SHIFTS):
-                start = now.schedule[index].start_step + shift
-                if not 0 <= start <= self.facts.n_steps - now.schedule[index].n_steps:
+            for index, shift in product(range(len(now.answer)), _SHIFTS):
+                retraining, place = now.answer[index]
+                start = retraining.start_step + shift
+                if not 0 <= start <= self.facts.n_steps - retraining.n_steps:
                     continue
-                moved = (*now.schedule[:index], now.schedule[index].at(start), *now.schedule[index + 1 :])
                 if self.meter.is_spent:
                     return
-                if self._value(moved) <= self._to_beat or not self.facts.can_stand(moved, now.places):
+                moved = (*now.answer[:index], (retraining.at(start), place), *now.answer[index + 1 :])
+                schedule = schedule_of(moved)
+                if self._value(schedule) <= self._to_beat or not self.facts.can_stand(moved):
                     continue
-                if now.places not in self._tried.setdefault(moved, set()):
-                    self._tried[moved].add(now.places)
-                    is_better |= self._try(moved, now.places) > now.value
+                if moved not in self._tried.setdefault(schedule, set()):
+                    self._tried[schedule].add(moved)
+                    is_better |= self._try(moved) > now.value
 
     def _room_beside(self, placement: Placement) -> int:
         if placement not in self._n_beside:
             self._n_beside[placement] = int(self.nodes.compatible([placement]).sum())
         return self._n_beside[placement]
 
-    def _try(self, schedule: Schedule, places: tuple[Placement, ...]) -> float:
+    def _try(self, placed: PlacedSchedule[Placement]) -> float:
         self.meter.n_placed += 1
         self.meter.spent += -(-len(self.placed) // len(self.counted))
         begin_s = time.perf_counter()
-        value = self.placed.value(schedule, places)
+        value = self.placed.value(placed)
         if self.meter.n_placed == 1:
             # The best plan is traced at the end, which takes about twice as long as valuing it.
             self.meter.keep(2 * (time.perf_counter() - begin_s))
         if value > (-np.inf if self.best is None else self.best.value):
-            self.best = PlacedSchedule(value, schedule, places)
+            self.best = Incumbent(value, placed)
         return value
 
     @property
@@ -373,16 +380,11 @@ class Search:
 
     @property
     def _to_beat(self) -> float:
-        return -np.inf if self.best is None else _above(self.best.value)
+        return -np.inf if self.best is None else above(self.best.value)
 
     @property
     def _good_enough(self) -> float:
-        return -np.inf if self.best is None else _above(self.best.value, max(self.budget.rel_gap, TOLERANCE))
-
-
-def _above(value: float, share: float = TOLERANCE) -> float:
-    """A value that is higher by ``share`` of its size."""
-    return value + share * abs(value) if np.isfinite(value) else value
+        return -np.inf if self.best is None else above(self.best.value, max(self.budget.rel_gap, TOLERANCE))
 
 
 def _inserted(
@@ -403,7 +405,7 @@ def _inserted(
         value, retraining = max(options, key=lambda option: option[0], default=(-np.inf, None))
         if np.isneginf(value):
             return []
-        schedule = _with_retraining(schedule, retraining)
+        schedule = with_retraining(schedule, retraining)
     return [schedule]
 
 
@@ -425,8 +427,3 @@ def _promising(
             if by_start[start] > to_beat:
                 found.append((float(by_start[start]), len(found), way.at(start) if way is not None else None))
     return [retraining for _, _, retraining in sorted(found, key=lambda item: (-item[0], item[1]))]
-
-
-def _with_retraining(schedule: Schedule, retraining: Retraining | None) -> Schedule:
-    """The schedule with one retraining more; itself for none."""
-    return schedule if retraining is None else tuple(sorted((*schedule, retraining)))

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from executor.mig import Placement
 from planner.engines.physical.held_sets import Entries
-from planner.engines.schedule import Retraining, WindowFacts
+from planner.engines.schedule import PlacedSchedule, WindowFacts
 from planner.plan import MigPlan
-from planner.problem import Problem, Task
+from planner.problem import Problem, Retraining, Task
 
-Occupied = tuple[tuple[Retraining, Placement], ...]
+Occupied = PlacedSchedule[Placement]
 """Retrainings with where they sit."""
 
 

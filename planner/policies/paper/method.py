@@ -79,7 +79,7 @@ class MigratorPaper:
         if not ways:
             return self._fallback(window)
         best = max(ways, key=lambda way: served(simple, way.held, way.occupied))
-        bound = relaxed_bound(problem, terms.gains)
+        bound = relaxed_bound(terms)
         answer = with_held(terms, best.held, best.occupied, bound, self.name, started_s)
         if verify(problem, answer).violations:  # what is held before the first change may break a rule already
             return self._fallback(window)

@@ -47,8 +47,7 @@ def simple_terms(problem: Problem) -> WindowFacts:
 
 def served(terms: WindowFacts, held: Held, occupied: Occupied) -> float:
     """What these are worth by the gain tables of ``terms``, the last held set to the window's end."""
-    schedule, places = (tuple(part) for part in zip(*occupied, strict=True)) if occupied else ((), ())
-    return objective(terms, lifetimes(terms, held, schedule, places))
+    return objective(terms, lifetimes(terms, held, occupied))
 
 
 def _ahead(terms: WindowFacts, occupied: Occupied, before: Entries, step: int, entries: Entries) -> Held:

@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 from executor.mig import Placement
 from planner.counts import multiset_of
 from planner.engines.physical.held_sets import Entries, HeldSets, IntArray, LayoutTable, memory_mask
-from planner.engines.schedule import Retraining, Schedule, WindowFacts
+from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts
 from planner.plan import MigPlan
-from planner.problem import FloatArray
+from planner.problem import FloatArray, Retraining
 
 BoolArray = NDArray[np.bool_]
-Occupied = tuple[tuple[Retraining, Placement], ...]
+Occupied = PlacedSchedule[Placement]
 Held = tuple[tuple[int, Entries], ...]
 
 MOST_WAYS = 2_000
@@ -203,15 +203,16 @@ class _Ground:
         return tuple(map(sum, zip(*own, strict=True)))
 
 
-def _placed(terms: WindowFacts, schedule: Schedule, places: tuple[Placement, ...] = ()) -> Iterator[Occupied]:
+def _placed(terms: WindowFacts, schedule: Schedule, placed: Occupied = ()) -> Iterator[Occupied]:
     """Every way to place the retrainings so that they leave each other alone."""
-    if len(places) == len(schedule):
-        yield tuple(zip(schedule, places, strict=True))
+    if len(placed) == len(schedule):
+        yield placed
         return
-    for place in terms.placements(schedule[len(places)]):
-        chosen = (*places, place)
-        if terms.can_stand(schedule[: len(chosen)], chosen):
-            yield from _placed(terms, schedule, chosen)
+    run = schedule[len(placed)]
+    for place in terms.placements(run):
+        longer = (*placed, (run, place))
+        if terms.can_stand(longer):
+            yield from _placed(terms, schedule, longer)
 
 
 def _walk(ground: _Ground, wanted: IntArray, occupied: Occupied) -> Held | None:

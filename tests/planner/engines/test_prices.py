@@ -12,19 +12,16 @@ from planner.engines.paper import alone as paper_alone
 from planner.engines.physical import alone as physical_alone
 from planner.engines.physical.prices import PhysicalPrices, coarse_facts
 from planner.engines.prices import Descent, InstancePrices, Subgradient, certificate
-from planner.engines.schedule import WindowFacts
+from planner.engines.schedule import WindowFacts, on_profiles
 from planner.feasibility import infeasibility
-from planner.gains import gain_tables
 
 PAPER_SEEDS = [seed for seed in range(60) if infeasibility(paper_problem(seed)) is None][:30]
 PHYSICAL_SEEDS = [seed for seed in range(60) if infeasibility(physical_problem(seed, 4)) is None][:25]
 
 
 def paper_dual(problem):
-    tables = gain_tables(problem)
-    return InstancePrices(
-        problem, [paper_alone.TenantSubproblem.of(problem, m, table) for m, table in enumerate(tables)]
-    )
+    facts = WindowFacts.of(problem)
+    return InstancePrices(problem, [paper_alone.TenantSubproblem.of(facts, m) for m in range(len(facts.gains))])
 
 
 def physical_dual(problem):
@@ -122,7 +119,7 @@ def test_a_schedule_is_worth_at_most_the_bound_less_its_slacks(seed):
                     bound -= by_way[retraining.at(0)][retraining.start_step]
                 elif None in by_way:
                     bound -= by_way[None][0]
-            assert search.counted.value(schedule, [item.profile for item in schedule]) <= bound + 1e-6
+            assert search.counted.value(on_profiles(schedule)) <= bound + 1e-6
 
 
 @pytest.mark.parametrize("seed", PHYSICAL_SEEDS[:10])

@@ -19,7 +19,7 @@ from planner.engines.milp.hull import Facet
 from planner.engines.milp.milp import solve_milp
 from planner.engines.milp.solvers import SolverAnswer
 from planner.engines.paper.greedy import solve_greedy
-from planner.engines.schedule import broken_rule, decisions_of, value_of
+from planner.engines.paper.plan import broken_rule, decisions_of, value_of
 from planner.errors import EngineError
 from planner.gains import gain_tables
 from planner.initial import PaperState

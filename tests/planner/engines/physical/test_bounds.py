@@ -9,7 +9,7 @@ from problems import physical_problem
 from planner.budget import Budget
 from planner.engines.physical.bounds import Bounds
 from planner.engines.physical.search import Search
-from planner.engines.schedule import WindowFacts
+from planner.engines.schedule import WindowFacts, on_profiles
 from planner.feasibility import infeasibility
 
 SEEDS = [seed for seed in range(60) if infeasibility(physical_problem(seed, 6)) is None][:25]
@@ -20,7 +20,7 @@ def search_of(seed):
 
 
 def counted(search, schedule):
-    return search.counted.value(schedule, [item.profile for item in schedule])
+    return search.counted.value(on_profiles(schedule))
 
 
 def bounded(bounds):

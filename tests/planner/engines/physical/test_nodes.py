@@ -15,9 +15,9 @@ from planner.counts import joint_states, serving_multisets
 from planner.engines.physical.held_sets import HeldSets
 from planner.engines.physical.nodes import counted_nodes, placed_nodes
 from planner.engines.physical.path import HeldSetPath
-from planner.engines.schedule import Retraining, WindowFacts
+from planner.engines.schedule import WindowFacts
 from planner.gains import gain_tables
-from planner.problem import Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.problem import Problem, Reconfiguration, Retraining, RetrainingOption, TenantTerms
 
 
 def problem_of(n_tenants, gpu_name="a100-80gb", n_steps=2):
@@ -180,4 +180,4 @@ def test_the_program_finds_the_best_of_all_held_sets_and_epochs(seed):
     name = ("1g.6gb", "2g.12gb")[seed % 2]
     retraining, place = Retraining(1, 1, name, 1 + seed, 3 + seed), problem.gpu.placement(f"{name}@2")
     program = HeldSetPath(facts, nodes)
-    assert program.value((retraining,), (place,)) == pytest.approx(best_by_pairs(problem, nodes, retraining, place))
+    assert program.value(((retraining, place),)) == pytest.approx(best_by_pairs(problem, nodes, retraining, place))

@@ -10,7 +10,7 @@ from windows import tenant, window
 
 from planner.engines.physical.held_sets import Entries
 from planner.engines.physical.plan import with_held
-from planner.engines.schedule import Retraining, WindowFacts
+from planner.engines.schedule import WindowFacts
 from planner.initial import PhysicalState
 from planner.plan import MigPlan
 from planner.policies.paper.pre_initialisation import (
@@ -20,7 +20,7 @@ from planner.policies.paper.pre_initialisation import (
     warm_ups,
 )
 from planner.policies.paper.realised import Held, Occupied
-from planner.problem import Reconfiguration
+from planner.problem import Reconfiguration, Retraining
 
 N_STEPS = 30
 OMEGA = 3
