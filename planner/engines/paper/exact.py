@@ -120,7 +120,7 @@ class _Solve:
         # Up to here values were summed in another order.
         bound = value if found.bound <= found.value else max(value, found.bound)
         plan = with_decisions(problem, Incumbent(value, decisions), bound, ENGINE, self._started_s, work)
-        return replace(plan, certificate=certificate(problem, self._prices.multipliers))
+        return replace(plan, certificate=certificate(problem, self._prices.prices))
 
     def _pair(self, actors: tuple[int, ...], known: Incumbent[Schedule]) -> tuple[Incumbent[Schedule], _Work]:
         prices = self._pool.submit(self._lower_prices, known.value)
@@ -134,9 +134,9 @@ class _Solve:
         self._lower_prices(known.value, _FIRST_ROUNDS)
         if self._is_over():
             return replace(known, bound=max(known.value, self._prices.bound)), ()
-        self._dual(self._prices.multipliers)
+        self._dual(self._prices.prices)
         switched = [alone.switched for alone in self._alone]
-        multipliers = from_prices(self._joint, actors, self._prices.multipliers, switched)
+        multipliers = from_prices(self._joint, actors, self._prices.prices, switched)
         statuses = StatusRelaxation(self._joint, actors, multipliers)
         search = ManySearch(
             self._joint,

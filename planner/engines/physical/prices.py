@@ -41,7 +41,7 @@ class PhysicalPrices:
         self._facts, self._is_over = facts, is_over
         self._alone = [TenantSubproblem(facts, m) for m in range(len(facts.gains))]
         self._dual = InstancePrices(facts.problem, self._alone)
-        self._subgradient: Subgradient[Retraining] | None = None
+        self._subgradient: Subgradient | None = None
 
     @property
     def bound(self) -> float:
@@ -51,14 +51,13 @@ class PhysicalPrices:
     @property
     def prices(self) -> Floats:
         """``(n_steps, n_profiles)``."""
-        return np.zeros(self._dual.shape) if self._subgradient is None else self._subgradient.multipliers
+        return np.zeros(self._dual.shape) if self._subgradient is None else self._subgradient.prices
 
     def lower(self, value: float, n_rounds: int) -> list[Schedule]:
         """Lower the bound in ``n_rounds`` rounds towards a plan's ``value``; the schedules met on the way."""
         if self._subgradient is None:
             self._subgradient = Subgradient(self._dual, self._first_prices(value), DESCENT)
-        met = self._subgradient.run(value, n_rounds, self._is_over)
-        return [tuple(retraining for retraining in schedule if retraining is not None) for schedule in met]
+        return self._subgradient.run(value, n_rounds, self._is_over)
 
     def slacks(self) -> list[dict[Retraining | None, Floats]]:
         """By tenant and way: how far each start falls short of the tenant's best, ``(n_starts,)``.
@@ -85,9 +84,9 @@ class PhysicalPrices:
             facts = coarse_facts(self._facts, coarse_steps)
             dual = InstancePrices(facts.problem, [TenantSubproblem(facts, m) for m in range(len(facts.gains))])
             rule = DESCENT if fine.any() else Descent()
-            coarse: Subgradient[Retraining] = Subgradient(dual, _joined(fine, coarse_steps), rule)
+            coarse = Subgradient(dual, _joined(fine, coarse_steps), rule)
             coarse.run(value, n_rounds, self._is_over)
-            fine = _spread(coarse.multipliers, coarse_steps, fine)
+            fine = _spread(coarse.prices, coarse_steps, fine)
         return fine
 
 

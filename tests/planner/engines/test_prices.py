@@ -84,7 +84,7 @@ def test_a_descent_keeps_the_lowest_bound_it_met(seed):
         return
     before = dual(np.zeros(dual.shape))[0]
     subgradient.run(best, 60, lambda: False)
-    assert subgradient.bound == dual(subgradient.multipliers)[0]
+    assert subgradient.bound == dual(subgradient.prices)[0]
     assert best - 1e-9 * max(1.0, abs(best)) <= subgradient.bound <= before
 
 
