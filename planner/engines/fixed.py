@@ -18,13 +18,10 @@ from itertools import pairwise
 from typing import Generic
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.engines.arrays import Bools, Floats, Int64s
 from planner.engines.schedule import Incumbent, PlacedSchedule, Token, above
-from planner.problem import FloatArray, Retraining
-
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from planner.problem import Retraining
 
 MAX_TRIALS = 5_000
 """Partial schedules that are looked at; two retraining tenants take a few dozen."""
@@ -64,9 +61,9 @@ class FixedLayouts(Generic[Token]):
     n_steps: int
     borders: tuple[int, ...]
     choices: tuple[tuple[Retraining | None, ...], ...]
-    by_end: tuple[FloatArray, ...]
-    holdings: IntArray
-    room: IntArray
+    by_end: tuple[Floats, ...]
+    holdings: Int64s
+    room: Int64s
     rooms: tuple[Room[Token], ...]
 
 
@@ -76,7 +73,7 @@ class _Way(Generic[Token]):
 
     retraining: Retraining | None
     token: Token | None
-    values: FloatArray
+    values: Floats
 
     @property
     def best(self) -> float:
@@ -98,9 +95,9 @@ class StaticSearch(Generic[Token]):
     def __init__(self, layouts: FixedLayouts[Token]) -> None:
         self._layouts = layouts
         self._movers = tuple(m for m, choices in enumerate(layouts.choices) if choices != (None,))
-        self._own: dict[tuple[int, int], FloatArray] = {}
-        self._masked: dict[tuple[Retraining, bytes], FloatArray] = {}
-        self._open_alone: dict[tuple[int, Token], BoolArray] = {}
+        self._own: dict[tuple[int, int], Floats] = {}
+        self._masked: dict[tuple[Retraining, bytes], Floats] = {}
+        self._open_alone: dict[tuple[int, Token], Bools] = {}
         self.best: Incumbent[FixedLayout[Token]] | None = None
         self.n_valued = 0
         self.n_trials = 0
@@ -125,7 +122,7 @@ class StaticSearch(Generic[Token]):
     def _to_beat(self) -> float:
         return -np.inf if self.best is None else above(self.best.value)
 
-    def bounds(self) -> FloatArray:
+    def bounds(self) -> Floats:
         """What each layout is worth if no retraining hinders another, ``(n_layouts,)``; −inf where one has no room."""
         layouts = self._layouts
         total = np.zeros(len(layouts.room))
@@ -144,7 +141,7 @@ class StaticSearch(Generic[Token]):
         others = [m for m in range(len(layouts.by_end)) if m not in self._movers]
         return sum(float(layouts.by_end[m][0, layouts.holdings[layout, m], 0]) for m in others)
 
-    def _own_best(self, m: int, room: int) -> FloatArray:
+    def _own_best(self, m: int, room: int) -> Floats:
         """The most that tenant m can earn beside each of its holdings with the room to itself, ``(n_holdings,)``."""
         if (m, room) not in self._own:
             best = np.full(self._layouts.by_end[m].shape[1], -np.inf)
@@ -157,7 +154,7 @@ class StaticSearch(Generic[Token]):
             self._own[m, room] = best
         return self._own[m, room]
 
-    def _best_beside(self, retraining: Retraining, is_open: BoolArray) -> FloatArray:
+    def _best_beside(self, retraining: Retraining, is_open: Bools) -> Floats:
         key = (retraining, is_open.tobytes())
         if key not in self._masked:
             starts = free_starts(is_open, retraining.n_steps)
@@ -230,7 +227,7 @@ class StaticSearch(Generic[Token]):
                 chosen = (*placed, *first.at(start), *second.at(other))
                 self._extend(layout, chosen, value + sum_of, ())
 
-    def _open(self, room: int, placed: PlacedSchedule[Token], tokens: tuple[Token, ...]) -> BoolArray:
+    def _open(self, room: int, placed: PlacedSchedule[Token], tokens: tuple[Token, ...]) -> Bools:
         """Whether the tokens can be placed in each step beside those that are, ``(n_steps,)``."""
         if not placed and len(tokens) == 1 and (room, tokens[0]) in self._open_alone:
             return self._open_alone[room, tokens[0]]
@@ -251,17 +248,17 @@ class StaticSearch(Generic[Token]):
 class Startable:
     """A retraining that takes ``n_steps`` from its start on; 0 for one that does not run."""
 
-    values: FloatArray
+    values: Floats
     n_steps: int
 
 
-def free_starts(is_open: BoolArray, n_steps: int) -> BoolArray:
+def free_starts(is_open: Bools, n_steps: int) -> Bools:
     """From which steps on ``n_steps`` steps are open, ``(n − n_steps + 1,)``."""
     closed = np.concatenate([[0], np.cumsum(~is_open)])
     return np.asarray(closed[n_steps:] == closed[: len(closed) - n_steps], dtype=np.bool_)
 
 
-def best_starts(first: Startable, second: Startable, together: BoolArray) -> tuple[float, int, int]:
+def best_starts(first: Startable, second: Startable, together: Bools) -> tuple[float, int, int]:
     """The best sum and its starts, the earliest of equals; −inf if there are none."""
     if not first.n_steps or not second.n_steps or together.all():
         a, b = int(first.values.argmax()), int(second.values.argmax())
@@ -279,7 +276,7 @@ def best_starts(first: Startable, second: Startable, together: BoolArray) -> tup
 _Range = tuple[int, int]
 
 
-def _ranges(first: Startable, second: Startable, together: BoolArray) -> Iterator[tuple[_Range, _Range]]:
+def _ranges(first: Startable, second: Startable, together: Bools) -> Iterator[tuple[_Range, _Range]]:
     """Ranges of starts, each with all of the other's, that overlap only within one run of ``together``.
 
     Two retrainings overlap from the later start to the earlier end. That stays within [u, w) iff
@@ -295,7 +292,7 @@ def _ranges(first: Startable, second: Startable, together: BoolArray) -> Iterato
         yield (0, ends[0]), (u, most)
 
 
-def _argmax_in(values: FloatArray, span: _Range) -> int | None:
+def _argmax_in(values: Floats, span: _Range) -> int | None:
     """The first best position in [first, last) of the range; ``None`` if the range holds none."""
     part = values[max(span[0], 0) : max(span[1], 0)]
     return max(span[0], 0) + int(part.argmax()) if len(part) else None

@@ -11,13 +11,13 @@ from functools import cached_property
 from typing import Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from executor.mig import Placement
+from planner.engines.arrays import Floats, Int64s
 from planner.feasibility import SearchLimitError, earliest_retrainings
 from planner.gains import gain_tables
 from planner.initial import PhysicalState
-from planner.problem import FloatArray, GainTable, Problem, Retraining
+from planner.problem import GainTable, Problem, Retraining
 
 Token = TypeVar("Token")
 """What a retraining occupies: a profile name where counts decide, a placement where placements do."""
@@ -155,13 +155,25 @@ class WindowFacts:
         names = self.problem.tenant_names
         return frozenset((item.placement, names.index(item.tenant)) for item in self.state.held)
 
+    @cached_property
+    def initial_columns(self) -> Int64s:
+        """Each tenant's column by what serves it while the initial set is held, ``(first_step, n_tenants)``."""
+        names = self.problem.profile_names
+        out = np.zeros((self.first_step, len(self.gains)), dtype=np.int64)
+        for m, (tenant, table) in enumerate(zip(self.problem.tenants, self.gains, strict=True)):
+            own = [item for item in self.state.held if item.tenant == tenant.name]
+            for step in range(self.first_step):
+                serving = [item.placement.profile.name for item in own if item.serve_step <= step]
+                out[step, m] = table.column[tuple(serving.count(name) for name in names)]
+        return out
+
     @property
     def first_step(self) -> int:
         """The first step at which the held set may differ from the initial one; within the window."""
         return min(self.state.next_epoch_step, self.n_steps)
 
     @cached_property
-    def warm_steps(self) -> NDArray[np.int64]:
+    def warm_steps(self) -> Int64s:
         """Ω_m, ``(n_tenants,)``."""
         return np.array([self.problem.warm_up_steps(tenant) for tenant in self.problem.tenants], dtype=np.int64)
 
@@ -189,14 +201,14 @@ class WindowFacts:
         return tuple(way for way in self.choices[tenant] if way is not None)
 
     @cached_property
-    def earned_by_level(self) -> tuple[FloatArray, ...]:
+    def earned_by_level(self) -> tuple[Floats, ...]:
         """By tenant, what each column earns in the steps before s, ``(n_levels, n_steps + 1, n_columns)``."""
         return tuple(
             np.concatenate([np.zeros_like(table.steady[:, :1]), np.cumsum(table.steady, axis=1)], axis=1)
             for table in self.gains
         )
 
-    def earned(self, schedule: Schedule) -> FloatArray:
+    def earned(self, schedule: Schedule) -> Floats:
         """What each column earns before each step under the schedule, ``(n_tenants, n_steps + 1, n_columns)``."""
         most = max(len(table.multisets) for table in self.gains)
         out = np.zeros((len(self.gains), self.n_steps + 1, most))
@@ -208,7 +220,7 @@ class WindowFacts:
             out[retraining.tenant, end:, : by_level.shape[2]] = tail
         return out
 
-    def earned_at_levels(self, levels: Sequence[int | None]) -> FloatArray:
+    def earned_at_levels(self, levels: Sequence[int | None]) -> Floats:
         """The same when every tenant keeps one level throughout; ``None`` takes the best that can be by then."""
         most = max(len(table.multisets) for table in self.gains)
         out = np.zeros((len(self.gains), self.n_steps + 1, most))
@@ -217,14 +229,14 @@ class WindowFacts:
             out[tenant, :, : own.shape[1]] = own
         return out
 
-    def _best_earned(self, tenant: int) -> FloatArray:
+    def _best_earned(self, tenant: int) -> Floats:
         best = self.best_steady(tenant)
         return np.concatenate([np.zeros_like(best[:1]), np.cumsum(best, axis=0)])
 
-    def best_steady(self, tenant: int) -> FloatArray:
+    def best_steady(self, tenant: int) -> Floats:
         """What each column earns in each step at the best level possible by then, ``(n_steps, n_columns)``."""
         steady = self.gains[tenant].steady
-        best: FloatArray = steady[0].copy()
+        best: Floats = steady[0].copy()
         for retraining in (*self.choices[tenant], *schedule_of(self.running)):
             if retraining is not None and retraining.tenant == tenant:
                 end = retraining.end_step

@@ -10,15 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.counts import tenant_multisets
-from planner.engines.arrays import Floats, Ints, compiled
+from planner.engines.arrays import Floats, Int64s, Ints, compiled
 from planner.engines.paper.plan import initial_multisets
 from planner.engines.schedule import WindowFacts
 from planner.problem import Retraining
-
-Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,10 +6,11 @@ import numpy as np
 
 from executor.mig import Multiset
 from planner.counts import feasible_multisets, joint_states, multiset_of, tenant_multisets
+from planner.engines.arrays import Floats
 from planner.engines.fixed import FixedLayout, FixedLayouts, Room
 from planner.engines.paper.plan import Decisions, TenantDecision, initial_multisets
 from planner.engines.schedule import WindowFacts
-from planner.problem import FloatArray, GainTable, Problem
+from planner.problem import GainTable, Problem
 
 
 def paper_layouts(facts: WindowFacts) -> FixedLayouts[str]:
@@ -41,7 +42,7 @@ def decisions_of_fixed(problem: Problem, layouts: FixedLayouts[str], found: Fixe
     )
 
 
-def _by_end(problem: Problem, m: int, table: GainTable) -> FloatArray:
+def _by_end(problem: Problem, m: int, table: GainTable) -> Floats:
     """See :class:`FixedLayouts`; the change from the initial state in step 0 is paid here."""
     multisets = tenant_multisets(problem, problem.tenants[m])
     columns = [table.column[multiset] for multiset in multisets]

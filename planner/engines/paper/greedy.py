@@ -16,6 +16,7 @@ import numpy as np
 
 from planner.budget import Budget
 from planner.engines.answer import relaxed_bound, require_model, without_plan
+from planner.engines.arrays import Floats
 from planner.engines.fixed import StaticSearch
 from planner.engines.paper.fixed import paper_layouts
 from planner.engines.paper.plan import Decisions, decisions_of, value_of, with_decisions
@@ -32,7 +33,7 @@ from planner.engines.schedule import (
 )
 from planner.feasibility import infeasibility
 from planner.plan import MigPlan, Status
-from planner.problem import FloatArray, Problem, Reconfiguration, Retraining
+from planner.problem import Problem, Reconfiguration, Retraining
 
 ENGINE = "greedy"
 
@@ -130,11 +131,11 @@ def _best_beside(joint: JointStates, others: Schedule, m: int) -> Retraining | N
     return best
 
 
-def _prefix_sums(values: FloatArray) -> FloatArray:
+def _prefix_sums(values: Floats) -> Floats:
     return np.concatenate([[0.0], np.cumsum(values)])
 
 
-def _step_values(joint: JointStates, others: Schedule, m: int, level: int, way: Retraining | None) -> FloatArray:
+def _step_values(joint: JointStates, others: Schedule, m: int, level: int, way: Retraining | None) -> Floats:
     """Per-step maxima, ``(n_steps,)``, with tenant m at ``level``, and retraining that way, beside the others."""
     n_steps = joint.problem.n_steps
     borders = sorted({0, n_steps, *(step for run in others for step in (run.start_step, run.end_step))})

@@ -19,9 +19,8 @@ of O(K²). Before step 0 nothing is held; ``opening`` ``(K,)`` is then what a st
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.engines.arrays import Floats, Ints, compiled
+from planner.engines.arrays import Floats, Int64s, Ints, compiled
 
 
 @compiled
@@ -233,9 +232,9 @@ def along(
     loss: Floats,
     group: Ints,
     lists: Ints,
-    list_bounds: NDArray[np.int64],
+    list_bounds: Int64s,
     levels: Ints,
-    beside: NDArray[np.int64],
+    beside: Int64s,
     first: int,
     before: Floats,
     opening: Floats,

@@ -12,11 +12,10 @@ from itertools import pairwise
 from threading import Lock
 
 import numpy as np
-from numpy.typing import NDArray
 
 from executor.mig import Multiset
 from planner.counts import CountSpace, joint_states, tenant_multisets
-from planner.engines.arrays import Floats, Ints
+from planner.engines.arrays import Floats, Int64s, Ints
 from planner.engines.paper.kernel import along
 from planner.engines.paper.plan import Decisions, TenantDecision, initial_multisets
 from planner.engines.schedule import Schedule, WindowFacts, profiles_at
@@ -50,7 +49,7 @@ class JointStates:
         self._lock = Lock()
         self._numbers: dict[Multiset, int] = {}
         self._lists: list[Ints] = []
-        self._packed: tuple[Ints, NDArray[np.int64]] | None = None
+        self._packed: tuple[Ints, Int64s] | None = None
         self._by_levels: dict[tuple[int, ...], Floats] = {}
         self._step_maxima: dict[tuple[int, tuple[int, ...]], Floats] = {}
         self.list_number(())
@@ -84,7 +83,7 @@ class JointStates:
     def _is_feasible(self, running: Multiset) -> bool:
         return bool(self._space.fits(self._space.codes(np.array([running], dtype=np.int64)))[0])
 
-    def lists(self) -> tuple[Ints, NDArray[np.int64]]:
+    def lists(self) -> tuple[Ints, Int64s]:
         """All lists that have a number, one after the other, and where each begins."""
         with self._lock:
             if self._packed is None:
@@ -167,7 +166,7 @@ class JointStates:
             table,
         )
 
-    def _course(self, schedule: Schedule, first: int, last: int) -> tuple[Ints, NDArray[np.int64]]:
+    def _course(self, schedule: Schedule, first: int, last: int) -> tuple[Ints, Int64s]:
         """Levels and state list of every step in [first, last)."""
         levels = np.zeros((last - first, len(self.multisets)), dtype=np.int32)
         beside = np.zeros(last - first, dtype=np.int64)
@@ -205,7 +204,7 @@ class JointStates:
                 loss[m, level] = steady[m, level] - table.changed[known][:, own]
         return steady, loss
 
-    def _total_codes(self) -> NDArray[np.int64]:
+    def _total_codes(self) -> Int64s:
         codes = np.zeros(self.n_states, dtype=np.int64)
         for m, multisets in enumerate(self.multisets):
             if self.n_states:
@@ -261,7 +260,7 @@ class Beside:
         return out
 
 
-def _groups(states: NDArray[np.int64]) -> Ints:
+def _groups(states: Int64s) -> Ints:
     """By subset of tenants that change: each state's number among those that agree on the others, ``(2^M, K)``."""
     n_states, n_tenants = states.shape
     out = np.zeros((1 << n_tenants, n_states), dtype=np.int32)

@@ -23,9 +23,9 @@ from itertools import combinations
 
 import numpy as np
 
-from planner.engines.arrays import Floats, Ints
+from planner.engines.arrays import Floats, Int64s, Ints
 from planner.engines.paper.states import JointStates
-from planner.engines.paper.sweeps import Blocks, Int64s, Schedules, Sweep, sweep_back, sweep_forth
+from planner.engines.paper.sweeps import Blocks, Schedules, Sweep, sweep_back, sweep_forth
 from planner.engines.schedule import Schedule
 from planner.problem import Retraining
 

@@ -41,12 +41,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.engines.arrays import Floats, Ints, compiled
-
-Bools = NDArray[np.bool_]
-Int64s = NDArray[np.int64]
+from planner.engines.arrays import Bools, Floats, Int64s, Ints, compiled
 
 
 class Blocks(NamedTuple):

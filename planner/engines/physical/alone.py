@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from executor.mig import Multiset
 from planner.counts import large_enough_profiles, serving_multisets
-from planner.engines.arrays import Floats
+from planner.engines.arrays import Bools, Floats, Int64s, Ints
 from planner.engines.physical.alone_kernel import best_alone_placed, traced
 from planner.engines.schedule import WindowFacts
 from planner.problem import Retraining
@@ -48,7 +47,7 @@ class TenantSubproblem:
         self._removal = _removal(self._multisets)
         enough = {profile.name for profile in large_enough_profiles(problem, problem.tenants[self.tenant])}
         large = np.array([name in enough for name in problem.profile_names])
-        self._is_held: NDArray[np.bool_] = np.asarray((self._counts[:, large] > 0).any(axis=1))
+        self._is_held: Bools = np.asarray((self._counts[:, large] > 0).any(axis=1))
         self._fixed_earned = self._initial_earned()
         running = tuple(retraining for retraining, _ in facts.running if retraining.tenant == self.tenant)
         self._is_running = bool(running)
@@ -59,8 +58,8 @@ class TenantSubproblem:
         self._earliest = np.array([facts.n_steps, *(min(own, default=shape[1]) for own in ends)], dtype=np.int64)
         self.used = np.zeros((facts.n_steps, len(problem.profile_names)))
         self._switched = np.zeros(shape)
-        self._switched_by: NDArray[np.int64] = np.zeros((*shape, 3), dtype=np.int64)
-        self._courses: NDArray[np.int32] = np.zeros((1 + shape[0], shape[1], len(self._multisets)), dtype=np.int32)
+        self._switched_by: Int64s = np.zeros((*shape, 3), dtype=np.int64)
+        self._courses: Ints = np.zeros((1 + shape[0], shape[1], len(self._multisets)), dtype=np.int32)
 
     def best(self, prices: Floats) -> float:
         """The most that it earns net of prices, ``(n_steps, n_profiles)``; −inf if its retraining has no time."""
@@ -126,21 +125,14 @@ class TenantSubproblem:
 
     def _initial_earned(self) -> Floats:
         """What the initial held set earns, as it warms, before each step by level, ``(n_levels, first_step + 1)``."""
-        facts, problem = self.facts, self.facts.problem
-        name, table = problem.tenant_names[self.tenant], facts.gains[self.tenant]
-        out = np.zeros((len(self._earned), facts.first_step + 1))
-        for step in range(facts.first_step):
-            serving = [
-                item.placement.profile.name
-                for item in facts.state.held
-                if item.tenant == name and item.serve_step <= step
-            ]
-            column = table.column[tuple(serving.count(profile) for profile in problem.profile_names)]
-            out[:, step + 1] = out[:, step] + table.steady[:, step, column]
+        steady = self.facts.gains[self.tenant].steady
+        out = np.zeros((len(self._earned), self.facts.first_step + 1))
+        for step, column in enumerate(self.facts.initial_columns[:, self.tenant]):
+            out[:, step + 1] = out[:, step] + steady[:, step, column]
         return out
 
 
-def _removal(multisets: Sequence[Multiset]) -> NDArray[np.int32]:
+def _removal(multisets: Sequence[Multiset]) -> Ints:
     """Each multiset without one of its instances; −1 fills the row's end."""
     number = {multiset: index for index, multiset in enumerate(multisets)}
     rows = [

@@ -18,12 +18,8 @@ The maxima over supersets and subsets go one instance at a time, as in ``placed_
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.engines.arrays import Floats, Ints, compiled
-
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from planner.engines.arrays import Bools, Floats, Int64s, Ints, compiled
 
 
 @compiled

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.engines.arrays import Floats, Int64s
 from planner.engines.physical.path import HeldSetPath
 from planner.engines.schedule import Schedule, WindowFacts
-from planner.problem import FloatArray, Retraining
+from planner.problem import Retraining
 
 MAX_STEPS = 300
 """Above this many steps the tables of all intervals (steps² each) cost more than they save."""
@@ -49,8 +49,8 @@ class BoundedSchedules:
 
     tenants: tuple[int, ...]
     retrainings: tuple[Retraining | None, Retraining | None]
-    starts: tuple[NDArray[np.int64], NDArray[np.int64]]
-    bounds: FloatArray
+    starts: tuple[Int64s, Int64s]
+    bounds: Floats
 
     def schedule(self, index: int) -> Schedule:
         """The schedule numbered ``index``; retrainings in progress are no part of it."""
@@ -69,8 +69,8 @@ class Bounds:
     def __init__(self, facts: WindowFacts, program: HeldSetPath[str]) -> None:
         self._facts = facts
         self._program = program
-        self._tables: dict[Stage, FloatArray] = {}
-        self._maxima: dict[Stage, FloatArray] = {}
+        self._tables: dict[Stage, Floats] = {}
+        self._maxima: dict[Stage, Floats] = {}
 
     def actors(self) -> tuple[int, ...]:
         """The tenants whose state depends on the step: they may retrain, or are at it when the window opens."""
@@ -104,7 +104,7 @@ class Bounds:
         levels = tuple(None if tenant in self.actors() else 0 for tenant in range(len(self._facts.gains)))
         return float(self.maxima(Stage(levels, ())).sum())
 
-    def of_starts(self, others: Schedule, way: Retraining | None, tenant: int, waiting: Container[int]) -> FloatArray:
+    def of_starts(self, others: Schedule, way: Retraining | None, tenant: int, waiting: Container[int]) -> Floats:
         """Bounds by start step of one tenant's retraining, everybody else's given, ``(n_starts,)``.
 
         Per-step maxima without change costs. ``waiting`` tenants have not been decided yet and are relaxed.
@@ -123,7 +123,7 @@ class Bounds:
         bounds, n_void = (s[0, start] + s[1, end] - s[1, start] + s[2, n_steps] - s[2, end] for s in (sums, voids))
         return np.where(n_void > 0, -np.inf, bounds)
 
-    def maxima(self, stage: Stage) -> FloatArray:
+    def maxima(self, stage: Stage) -> Floats:
         """The most that can be earned in each step in a stage, ``(n_steps,)``."""
         if stage not in self._maxima:
             earned = self._facts.earned_at_levels(stage.levels)
@@ -132,7 +132,7 @@ class Bounds:
 
     def _maxima_along(
         self, fixed: Schedule, way: Retraining | None, tenant: int, state: int, waiting: Container[int]
-    ) -> FloatArray:
+    ) -> Floats:
         """Per-step maxima over the window while ``tenant`` stays in one state."""
         out = np.empty(self._facts.n_steps)
         borders = {0, *(item.start_step for item in fixed), *(item.end_step for item in fixed)}
@@ -175,7 +175,7 @@ class Bounds:
     def _running_tenants(self) -> set[int]:
         return {retraining.tenant for retraining, _ in self._facts.running}
 
-    def _starts(self, retraining: Retraining | None) -> NDArray[np.int64]:
+    def _starts(self, retraining: Retraining | None) -> Int64s:
         if retraining is None:
             # Never started: at the window's end, for no steps.
             return np.array([self._facts.n_steps], dtype=np.int64)
@@ -183,7 +183,7 @@ class Bounds:
             return np.zeros(1, dtype=np.int64)
         return np.arange(self._facts.n_steps - retraining.n_steps + 1, dtype=np.int64)
 
-    def _stage_tables(self, first: Retraining | None, second: Retraining | None) -> FloatArray:
+    def _stage_tables(self, first: Retraining | None, second: Retraining | None) -> Floats:
         """The interval tables by the state of the first and of the second: waiting, running, done."""
         n_steps = self._facts.n_steps
         tables = np.zeros((3, 3, n_steps + 1, n_steps + 1))
@@ -202,7 +202,7 @@ class Bounds:
                 levels[retraining.tenant] = retraining.level
         return Stage(tuple(levels), tuple(sorted(busy)))
 
-    def _table(self, stage: Stage) -> FloatArray:
+    def _table(self, stage: Stage) -> Floats:
         if stage not in self._tables:
             earned = self._facts.earned_at_levels(stage.levels)
             starts, longest = self._reach(stage)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from executor.mig import GpuModel, Layout, Placement
+from planner.engines.arrays import Floats, Int64s
 from planner.engines.fixed import FixedLayout, FixedLayouts, Room
-from planner.engines.physical.held_sets import Entries, HeldSets, IntArray
+from planner.engines.physical.held_sets import Entries, HeldSets
 from planner.engines.schedule import PlacedSchedule, WindowFacts
-from planner.problem import FloatArray
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class HeldChoices:
 
     layouts: FixedLayouts[Placement]
     held_sets: HeldSets
-    index: IntArray
-    row: IntArray
+    index: Int64s
+    row: Int64s
     free: tuple[tuple[Placement, ...], ...]
     initial: Entries | None
 
@@ -84,7 +84,7 @@ def held_choices(facts: WindowFacts, among: Sequence[int] | None = None) -> Held
     return HeldChoices(layouts, held_sets, index[first], row, free, initial)
 
 
-def _allowed(facts: WindowFacts, held_sets: HeldSets, initial: Entries | None) -> IntArray:
+def _allowed(facts: WindowFacts, held_sets: HeldSets, initial: Entries | None) -> Int64s:
     """The held sets that fit beside the retrainings in progress; the initial one alone if none may follow it."""
     if initial is not None and facts.first_step == facts.n_steps:
         found = [index for index in range(len(held_sets)) if held_sets.entries(index) == initial]
@@ -102,7 +102,7 @@ def _borders(facts: WindowFacts) -> tuple[int, ...]:
 
 def _rooms(
     facts: WindowFacts, layouts: Sequence[Layout], borders: tuple[int, ...], initial: Entries | None
-) -> tuple[tuple[Room[Placement], ...], IntArray, tuple[tuple[Placement, ...], ...]]:
+) -> tuple[tuple[Room[Placement], ...], Int64s, tuple[tuple[Placement, ...], ...]]:
     """The rooms that differ; by layout, which of them it leaves, and its own placements in the room's order."""
     retrains_on = {retraining.profile for choices in facts.choices for retraining in choices if retraining is not None}
     names = [name for name in facts.problem.profile_names if name in retrains_on]
@@ -152,25 +152,15 @@ def _fits(gpu: GpuModel, bases: Sequence[tuple[Placement, ...]]) -> Callable[[in
     return fits
 
 
-def _by_end(facts: WindowFacts, m: int, kept: IntArray, held: IntArray) -> FloatArray:
+def _by_end(facts: WindowFacts, m: int, kept: Int64s, held: Int64s) -> Floats:
     """See :class:`FixedLayouts`, for pairs of columns: what is kept through the epoch, and what is held after it."""
     steady, first = facts.gains[m].steady, facts.first_step
     warm = first if facts.is_free else min(first + int(facts.warm_steps[m]), facts.n_steps)
-    gains = np.concatenate([_fixed(facts, m, len(held)), steady[:, first:warm, kept], steady[:, warm:, held]], axis=1)
+    initial = steady[:, np.arange(first), facts.initial_columns[:, m]]
+    parts = [np.repeat(initial[:, :, None], len(held), axis=2), steady[:, first:warm, kept], steady[:, warm:, held]]
+    gains = np.concatenate(parts, axis=1)
     for retraining, _ in facts.running:
         if retraining.tenant == m:
             gains[0, retraining.end_step :] = gains[retraining.level, retraining.end_step :]
     earned = np.concatenate([np.zeros_like(gains[:, :1]), np.cumsum(gains, axis=1)], axis=1)
     return np.ascontiguousarray(np.moveaxis(earned[:1] + earned[:, -1:] - earned, 1, 2))
-
-
-def _fixed(facts: WindowFacts, m: int, n_columns: int) -> FloatArray:
-    """Gains of tenant m by level while the initial set is held, ``(n_levels, first_step, n_columns)``."""
-    names, table = facts.problem.profile_names, facts.gains[m]
-    own = [item for item in facts.state.held if item.tenant == facts.problem.tenant_names[m]]
-    columns = []
-    for step in range(facts.first_step):
-        serving = [item.placement.profile.name for item in own if item.serve_step <= step]
-        columns.append(table.column[tuple(serving.count(name) for name in names)])
-    gains = table.steady[:, np.arange(facts.first_step), columns] if columns else table.steady[:, :0, 0]
-    return np.repeat(gains[:, :, None], n_columns, axis=2)

@@ -11,17 +11,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from executor.mig import GpuModel, Layout, Placement, Profile
 from planner.counts import COUNT_BITS, large_enough_profiles
+from planner.engines.arrays import Bools, Int64s
 from planner.problem import GainTable, Problem
 
 Entries = frozenset[tuple[Placement, int]]
 """A set of (placement, tenant index)."""
-
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -39,15 +36,15 @@ class LayoutTable:
     layouts: tuple[Layout, ...]
     index: Mapping[Layout, int]
     without: tuple[tuple[int, ...], ...]
-    memory: IntArray
-    compute: IntArray
+    memory: Int64s
+    compute: Int64s
 
-    def counts(self, profile_names: Sequence[str]) -> IntArray:
+    def counts(self, profile_names: Sequence[str]) -> Int64s:
         """How often each layout holds each profile, ``(n_layouts, n_profiles)``."""
         rows = [layout.multiset(profile_names) for layout in self.layouts]
         return np.array(rows, dtype=np.int64).reshape(len(rows), len(profile_names))
 
-    def fits_beside(self, gpu: GpuModel, busy: Sequence[Placement]) -> BoolArray:
+    def fits_beside(self, gpu: GpuModel, busy: Sequence[Placement]) -> Bools:
         """Whether each layout is still one with the ``busy`` placements added, ``(n_layouts,)``."""
         if not gpu.fits(busy):
             return np.zeros(len(self.layouts), dtype=np.bool_)
@@ -104,8 +101,8 @@ class HeldSets:
 
     problem: Problem
     table: LayoutTable
-    layout: IntArray
-    owners: IntArray
+    layout: Int64s
+    owners: Int64s
 
     @classmethod
     def of(cls, problem: Problem) -> HeldSets:
@@ -114,7 +111,7 @@ class HeldSets:
         table = layout_table(problem.gpu, tuple(name for name in problem.profile_names if name in serving))
         most = len(table.layouts[-1])
         numbers, owners = [np.zeros(0, dtype=np.int64)], [np.zeros((0, most), dtype=np.int64)]
-        by_names: dict[tuple[str, ...], IntArray] = {}
+        by_names: dict[tuple[str, ...], Int64s] = {}
         for number, layout in enumerate(table.layouts):
             if len(layout) >= len(problem.tenants):
                 names = tuple(placement.profile.name for placement in layout.placements)
@@ -147,7 +144,7 @@ class HeldSets:
         found = np.flatnonzero((self.layout == layout) & np.all(self.owners == owners, axis=1))
         return int(found[0]) if len(found) else None
 
-    def row(self, entries: Entries) -> tuple[int, IntArray]:
+    def row(self, entries: Entries) -> tuple[int, Int64s]:
         """A set's layout and owners, as they stand in the arrays.
 
         Raises:
@@ -158,7 +155,7 @@ class HeldSets:
         n_beyond = self.owners.shape[1] - len(ordered)
         return layout, np.array([tenant for _, tenant in ordered] + [-1] * n_beyond, dtype=np.int64)
 
-    def columns(self, tables: Sequence[GainTable], kept_from: Entries | None = None) -> IntArray:
+    def columns(self, tables: Sequence[GainTable], kept_from: Entries | None = None) -> Int64s:
         """Each tenant's column of its gain table, ``(n, n_tenants)``.
 
         Args:
@@ -179,13 +176,13 @@ class HeldSets:
     def _multiset(self, key: int) -> tuple[int, ...]:
         return tuple(key >> (COUNT_BITS * p) & ((1 << COUNT_BITS) - 1) for p in range(len(self.problem.profile_names)))
 
-    def _is_in(self, entries: Entries) -> BoolArray:
+    def _is_in(self, entries: Entries) -> Bools:
         """Whether each owned placement is one of ``entries``, ``(n, most)``."""
         tenant_of = dict(entries)
         wanted = self._by_entry(lambda placement: tenant_of.get(placement, -2))
         return np.asarray((wanted == self.owners) & (self.owners >= 0), dtype=np.bool_)
 
-    def _by_entry(self, value: Callable[[Placement], int]) -> IntArray:
+    def _by_entry(self, value: Callable[[Placement], int]) -> Int64s:
         """``value`` of each placement, 0 beyond a layout's end, ``(n, most)``."""
         by_layout = np.zeros((len(self.layouts), self.owners.shape[1]), dtype=np.int64)
         for number, layout in enumerate(self.layouts):
@@ -193,7 +190,7 @@ class HeldSets:
         return np.asarray(by_layout[self.layout], dtype=np.int64)
 
 
-def _owners(problem: Problem, names: Sequence[str]) -> IntArray:
+def _owners(problem: Problem, names: Sequence[str]) -> Int64s:
     """Every way to give instances of these profiles to tenants that keeps rules 2 and 4, ``(n, len(names))``."""
     enough = [{profile.name for profile in large_enough_profiles(problem, tenant)} for tenant in problem.tenants]
     owners = np.zeros((1, 0), dtype=np.int64)

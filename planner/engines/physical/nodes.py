@@ -20,14 +20,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from executor.mig import Multiset, Placement
 from planner.counts import CountSpace, feasible_multisets
-from planner.engines.physical.held_sets import BoolArray, HeldSets, IntArray, LayoutTable
+from planner.engines.arrays import Bools, Int64s, Ints
+from planner.engines.physical.held_sets import HeldSets, LayoutTable
 from planner.engines.schedule import Token, WindowFacts
-
-Int32Array = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -40,9 +38,9 @@ class Graph:
         is_held: Whether every tenant holds an instance as large as its ``min_profile`` (rule 4), ``(n_nodes,)``.
     """
 
-    removal: Int32Array
-    column: Int32Array
-    is_held: BoolArray
+    removal: Ints
+    column: Ints
+    is_held: Bools
 
     def __len__(self) -> int:
         return len(self.is_held)
@@ -65,7 +63,7 @@ class Nodes(Protocol[Token]):
         """What a retraining at this placement occupies."""
         ...
 
-    def compatible(self, busy: Sequence[Token]) -> BoolArray:
+    def compatible(self, busy: Sequence[Token]) -> Bools:
         """Which nodes can be held beside what retrainings occupy, ``(n_nodes,)``."""
         ...
 
@@ -88,7 +86,7 @@ class PlacedNodes:
         """The placement itself."""
         return placement
 
-    def compatible(self, busy: Sequence[Placement]) -> BoolArray:
+    def compatible(self, busy: Sequence[Placement]) -> Bools:
         """Whether each node forms a layout together with the ``busy`` placements, ``(n_nodes,)``."""
         return self.sets.table.fits_beside(self.sets.problem.gpu, busy)[self.sets.layout]
 
@@ -111,15 +109,15 @@ class CountedNodes:
     initial: int
     space: CountSpace
     feasible: frozenset[Multiset]
-    codes: IntArray
+    codes: Int64s
     profile_names: tuple[str, ...]
-    from_placed: Int32Array
+    from_placed: Ints
 
     def token(self, placement: Placement) -> str:
         """The placement's profile."""
         return placement.profile.name
 
-    def compatible(self, busy: Sequence[str]) -> BoolArray:
+    def compatible(self, busy: Sequence[str]) -> Bools:
         """Whether each node's profiles fit the GPU together with the ``busy`` ones, ``(n_nodes,)``."""
         counts = tuple(busy.count(name) for name in self.profile_names)
         if counts not in self.feasible:
@@ -168,7 +166,7 @@ def counted_nodes(nodes: PlacedNodes) -> CountedNodes:
     for column in graph.column:
         keys = keys * (int(column.max()) + 1) + column
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    counted_of: Int32Array = inverse.reshape(-1).astype(np.int32)
+    counted_of: Ints = inverse.reshape(-1).astype(np.int32)
     removal = np.where(graph.removal[first] >= 0, counted_of[graph.removal[first]], -1).astype(np.int32)
     space = CountSpace(problem.gpu, problem.profile_names)
     counts = nodes.sets.table.counts(problem.profile_names)
@@ -183,7 +181,7 @@ def counted_nodes(nodes: PlacedNodes) -> CountedNodes:
     )
 
 
-def _add_subsets(table: LayoutTable, first_number: IntArray, n_tenants: int, kept: BoolArray) -> None:
+def _add_subsets(table: LayoutTable, first_number: Int64s, n_tenants: int, kept: Bools) -> None:
     """Mark all subsets of the marked sets too, the empty one in any case."""
     kept[0] = True
     for number in range(len(table.layouts) - 1, 0, -1):
@@ -193,7 +191,7 @@ def _add_subsets(table: LayoutTable, first_number: IntArray, n_tenants: int, kep
             kept[first_number[without] + codes_left] = True
 
 
-def _codes(owners: IntArray, base: int) -> IntArray:
+def _codes(owners: Int64s, base: int) -> Int64s:
     """Owners as the digits of one number, ``(n, most) → (n,)``; −1 beyond a layout's end is no digit."""
     codes = np.zeros(len(owners), dtype=np.int64)
     for column in owners.T:
@@ -201,14 +199,14 @@ def _codes(owners: IntArray, base: int) -> IntArray:
     return codes
 
 
-def _digits(codes: IntArray, n_entries: int, most: int, base: int) -> IntArray:
+def _digits(codes: Int64s, n_entries: int, most: int, base: int) -> Int64s:
     """The owners that ``_codes`` made a number of, ``(n,) → (n, most)``."""
     factors = base ** np.arange(n_entries - 1, -1, -1, dtype=np.int64)
     owners = codes[:, None] // factors % base
     return np.pad(owners, ((0, 0), (0, most - n_entries)), constant_values=-1)
 
 
-def _drop_digit(codes: IntArray, entry: int, n_entries: int, base: int) -> IntArray:
+def _drop_digit(codes: Int64s, entry: int, n_entries: int, base: int) -> Int64s:
     """The codes without the digit of ``entry``."""
     below = base ** (n_entries - 1 - entry)
     return np.asarray(codes // (below * base) * below + codes % below, dtype=np.int64)

@@ -16,13 +16,11 @@ from dataclasses import dataclass
 from typing import Generic
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.engines.physical.held_sets import BoolArray
+from planner.engines.arrays import Bools, Floats, Int64s, Ints
 from planner.engines.physical.nodes import Nodes
 from planner.engines.physical.path_kernel import longest_path
 from planner.engines.schedule import PlacedSchedule, Schedule, Token, WindowFacts, schedule_of
-from planner.problem import FloatArray
 
 MAX_NODE_EPOCHS = 60_000_000
 """Steps with an epoch × nodes: a second or two of one thread, and 300 MB while a plan is traced."""
@@ -59,7 +57,7 @@ class HeldSetPath(Generic[Token]):
         self.nodes = nodes
         self._graph = nodes.graph
         self._running = tuple((run, nodes.token(placement)) for run, placement in facts.running)
-        self._lists: dict[frozenset[tuple[Token, ...]], NDArray[np.int32]] = {}
+        self._lists: dict[frozenset[tuple[Token, ...]], Ints] = {}
         self._n_listed = 0
 
     def __len__(self) -> int:
@@ -76,7 +74,7 @@ class HeldSetPath(Generic[Token]):
         """The best plan itself; its value is −inf if there is none."""
         return self._run(placed, trace=True, is_steady=False)
 
-    def step_maxima(self, busy: Sequence[Token], earned: FloatArray) -> FloatArray:
+    def step_maxima(self, busy: Sequence[Token], earned: Floats) -> Floats:
         """The most that any held set earns in each step beside ``busy``, ``(n_steps,)``; −inf if there is none.
 
         Before the held set may change it is the initial one's.
@@ -91,12 +89,10 @@ class HeldSetPath(Generic[Token]):
         best = np.asarray(np.max(totals, axis=1), dtype=np.float64)
         if first:
             may_stay = bool(self.nodes.compatible(busy)[self.nodes.initial] and self._graph.is_held[self.nodes.initial])
-            best[:first] = np.diff(self._fixed_values(earned, first))[:first] if may_stay else -np.inf
+            best[:first] = np.diff(self._fixed_values(earned))[:first] if may_stay else -np.inf
         return best
 
-    def interval_values(
-        self, busy: Sequence[Token], earned: FloatArray, starts: Iterable[int], longest: int
-    ) -> FloatArray:
+    def interval_values(self, busy: Sequence[Token], earned: Floats, starts: Iterable[int], longest: int) -> Floats:
         """What any plan can earn over [s0, s1) at most while exactly ``busy`` is occupied, ``(n + 1, n + 1)``.
 
         Ends are free: what is held at s0 serves at once. An epoch begun before s1 earns no more
@@ -112,7 +108,7 @@ class HeldSetPath(Generic[Token]):
         out = np.full((n_steps + 1, n_steps + 1), -np.inf)
         out[np.tril_indices(n_steps + 1)] = 0.0
         first = facts.first_step
-        fixed = self._fixed_values(earned, first)
+        fixed = self._fixed_values(earned)
         may_stay = facts.is_free or bool(self.nodes.compatible(busy)[self.nodes.initial])
         for start in starts:
             is_fixed = not facts.is_free and (start < first or start == 0)
@@ -154,13 +150,13 @@ class HeldSetPath(Generic[Token]):
     def _kernel(
         self,
         lists: _Lists,
-        hold: NDArray[np.int64],
-        epoch: NDArray[np.int64],
-        rows: NDArray[np.int64],
-        earned: FloatArray,
+        hold: Int64s,
+        epoch: Int64s,
+        rows: Int64s,
+        earned: Floats,
         start: tuple[int, bool, float],
         traced: _Trace,
-        best_by_step: FloatArray,
+        best_by_step: Floats,
     ) -> tuple[float, int, int]:
         first_step, is_fixed, value = start
         graph, facts = self._graph, self._facts
@@ -190,7 +186,7 @@ class HeldSetPath(Generic[Token]):
         value: float,
         node: int,
         last_epoch: int,
-        rows: NDArray[np.int64],
+        rows: Int64s,
         traced: _Trace,
     ) -> Path:
         """Walk back from the window's end; epochs that change nothing are none."""
@@ -221,9 +217,7 @@ class HeldSetPath(Generic[Token]):
             if step < self._facts.n_steps
         ]
 
-    def _step_lists(
-        self, segments: list[tuple[int, tuple[Token, ...]]]
-    ) -> tuple[_Lists, NDArray[np.int64], NDArray[np.int64]]:
+    def _step_lists(self, segments: list[tuple[int, tuple[Token, ...]]]) -> tuple[_Lists, Int64s, Int64s]:
         """Node lists, and which of them may be held in each step and over [t, t + Ω) of each."""
         n_steps = self._facts.n_steps
         steps = np.arange(n_steps)
@@ -240,7 +234,7 @@ class HeldSetPath(Generic[Token]):
         lists = _Lists.of([self._nodes(key) for key in keys])
         return lists, np.array(own, dtype=np.int64)[segment], np.array(numbers, dtype=np.int64)[inverse.reshape(-1)]
 
-    def _nodes(self, key: frozenset[tuple[Token, ...]]) -> NDArray[np.int32]:
+    def _nodes(self, key: frozenset[tuple[Token, ...]]) -> Ints:
         """The nodes compatible with each of the sets of occupied tokens, ascending."""
         known = self._lists.get(key)
         if known is not None:
@@ -256,7 +250,7 @@ class HeldSetPath(Generic[Token]):
         self._lists[key] = nodes
         return nodes
 
-    def _initial_value(self, segments: list[tuple[int, tuple[Token, ...]]], earned: FloatArray) -> float:
+    def _initial_value(self, segments: list[tuple[int, tuple[Token, ...]]], earned: Floats) -> float:
         """What the initial held set earns until it may change; −inf if it may not be held so long."""
         facts = self._facts
         if facts.is_free or facts.first_step == 0:
@@ -266,27 +260,21 @@ class HeldSetPath(Generic[Token]):
         )
         if not (fits and self._graph.is_held[self.nodes.initial]):
             return -np.inf
-        return float(self._fixed_values(earned, facts.first_step)[facts.first_step])
+        return float(self._fixed_values(earned)[facts.first_step])
 
-    def _fixed_values(self, earned: FloatArray, until: int) -> FloatArray:
-        """What the initial held set, as it warms, earns before each step, ``(n_steps + 1,)``."""
-        facts, problem = self._facts, self._facts.problem
-        out = np.zeros(facts.n_steps + 1)
-        for step in range(until):
+    def _fixed_values(self, earned: Floats) -> Floats:
+        """What the initial held set, as it warms, earns before each step until it may change, ``(n_steps + 1,)``."""
+        first, columns = self._facts.first_step, self._facts.initial_columns
+        out = np.zeros(self._facts.n_steps + 1)
+        for step in range(first):
             gain = 0.0
-            for index, tenant in enumerate(problem.tenants):
-                names = [
-                    item.placement.profile.name
-                    for item in facts.state.held
-                    if item.tenant == tenant.name and item.serve_step <= step
-                ]
-                column = facts.gains[index].column[tuple(names.count(name) for name in problem.profile_names)]
-                gain += earned[index, step + 1, column] - earned[index, step, column]
+            for m, column in enumerate(columns[step]):
+                gain += earned[m, step + 1, column] - earned[m, step, column]
             out[step + 1] = out[step] + gain
-        out[until + 1 :] = out[until]
+        out[first + 1 :] = out[first]
         return out
 
-    def _epoch_rows(self, schedule: Schedule) -> NDArray[np.int64]:
+    def _epoch_rows(self, schedule: Schedule) -> Int64s:
         """Numbers the steps at which an epoch is considered, −1 for the others, ``(n_steps,)``."""
         facts = self._facts
         stride = -(-len(self) * facts.n_steps // MAX_NODE_EPOCHS)
@@ -304,11 +292,11 @@ class HeldSetPath(Generic[Token]):
 class _Lists:
     """Node lists one after the other; list i is ``nodes[bounds[i]:bounds[i + 1]]``."""
 
-    nodes: NDArray[np.int32]
-    bounds: NDArray[np.int64]
+    nodes: Ints
+    bounds: Int64s
 
     @classmethod
-    def of(cls, lists: Sequence[NDArray[np.int32]]) -> _Lists:
+    def of(cls, lists: Sequence[Ints]) -> _Lists:
         return cls(np.concatenate(lists), np.cumsum([0, *map(len, lists)]))
 
 
@@ -316,8 +304,8 @@ class _Lists:
 class _Trace:
     """Where the kernel notes how values were reached; empty to save the work."""
 
-    came_from: NDArray[np.int32]
-    by_epoch: BoolArray
+    came_from: Ints
+    by_epoch: Bools
 
 
 _NO_TRACE = _Trace(np.zeros((0, 0), dtype=np.int32), np.zeros((0, 0), dtype=np.bool_))

@@ -17,7 +17,7 @@ from planner.engines.physical.alone import TenantSubproblem
 from planner.engines.prices import Descent, InstancePrices, Subgradient
 from planner.engines.schedule import Schedule, WindowFacts
 from planner.initial import PhysicalState
-from planner.problem import FloatArray, GainTable, Problem, Retraining, TenantTerms
+from planner.problem import GainTable, Problem, Retraining, TenantTerms
 
 COARSE_ROUNDS = ((5, 250), (2, 80))
 """Steps to a coarse one, and rounds on those."""
@@ -136,13 +136,13 @@ def _coarse_state(facts: WindowFacts, n_steps: int, coarse_steps: int) -> Physic
     return PhysicalState(held, running, first)
 
 
-def _joined(prices: FloatArray, coarse_steps: int) -> FloatArray:
+def _joined(prices: Floats, coarse_steps: int) -> Floats:
     """Prices of steps as prices of coarse steps: sums, ``(n, P) → (n // coarse_steps, P)``."""
     n_steps = len(prices) // coarse_steps
     return np.asarray(_blocks(prices[None], n_steps, coarse_steps)[0].sum(axis=1))
 
 
-def _spread(coarse: FloatArray, coarse_steps: int, fine: FloatArray) -> FloatArray:
+def _spread(coarse: Floats, coarse_steps: int, fine: Floats) -> Floats:
     """The same back again, in equal parts; ``fine`` is kept for the steps that were cut off."""
     out = fine.copy()
     parts = np.repeat(coarse / coarse_steps, coarse_steps, axis=0)
@@ -150,7 +150,7 @@ def _spread(coarse: FloatArray, coarse_steps: int, fine: FloatArray) -> FloatArr
     return out
 
 
-def _blocks(values: FloatArray, n_steps: int, coarse_steps: int) -> FloatArray:
+def _blocks(values: Floats, n_steps: int, coarse_steps: int) -> Floats:
     """``(k, n, n_columns) → (k, n_steps, coarse_steps, n_columns)``."""
     n_rows, _, n_columns = values.shape
     return values[:, : n_steps * coarse_steps].reshape(n_rows, n_steps, coarse_steps, n_columns)

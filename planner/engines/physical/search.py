@@ -22,6 +22,7 @@ import numpy as np
 
 from executor.mig import Placement
 from planner.budget import Budget
+from planner.engines.arrays import Floats
 from planner.engines.effort import N_THREADS, Meter
 from planner.engines.physical.bounds import MAX_STEPS, BoundedSchedules, Bounds
 from planner.engines.physical.greedy import greedy_schedule, static_schedule
@@ -39,7 +40,7 @@ from planner.engines.schedule import (
     schedule_of,
     with_retraining,
 )
-from planner.problem import FloatArray, Retraining
+from planner.problem import Retraining
 
 MAX_BEST_FIRST = 2
 """Tenants that retrain up to which every schedule is bounded and the search can prove its plan best."""
@@ -217,9 +218,9 @@ class Search:
                 return
         self.bound, self.is_exhausted = rest, rest == -np.inf
 
-    def _priced(self, bounded: BoundedSchedules, slacks: list[dict[Retraining | None, FloatArray]]) -> FloatArray:
+    def _priced(self, bounded: BoundedSchedules, slacks: list[dict[Retraining | None, Floats]]) -> Floats:
         """The schedules' bounds, those by prices where they are lower."""
-        by_prices: FloatArray = np.full(len(bounded.bounds), self.prices.bound)
+        by_prices: Floats = np.full(len(bounded.bounds), self.prices.bound)
         running = {retraining.tenant for retraining, _ in self.facts.running}
         for tenant, way, starts in zip(bounded.tenants, bounded.retrainings, bounded.starts, strict=False):
             if tenant not in running:

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from executor.mig import Placement
-from planner.counts import multiset_of
-from planner.engines.physical.held_sets import Entries, HeldSets, IntArray, LayoutTable, memory_mask
+from planner.counts import IntArray, multiset_of
+from planner.engines.physical.held_sets import Entries, HeldSets, LayoutTable, memory_mask
 from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts
 from planner.plan import MigPlan
 from planner.problem import FloatArray, Retraining
