@@ -201,6 +201,27 @@ class WindowFacts:
         return tuple(way for way in self.choices[tenant] if way is not None)
 
     @cached_property
+    def movers(self) -> tuple[int, ...]:
+        """The tenants that may start a retraining."""
+        return tuple(m for m, choices in enumerate(self.choices) if choices != (None,))
+
+    @cached_property
+    def running_tenants(self) -> frozenset[int]:
+        """The tenants whose retraining is in progress when the window opens."""
+        return frozenset(run.tenant for run, _ in self.running)
+
+    @cached_property
+    def courses(self) -> tuple[tuple[Retraining | None, ...], ...]:
+        """By tenant, what may raise its level: its choices, or nothing but the retraining in progress."""
+        running = {run.tenant: run for run, _ in self.running}
+        return tuple((running[m],) if m in running else choices for m, choices in enumerate(self.choices))
+
+    @cached_property
+    def actors(self) -> tuple[int, ...]:
+        """The tenants whose level may rise in the window."""
+        return tuple(m for m, courses in enumerate(self.courses) if courses != (None,))
+
+    @cached_property
     def earned_by_level(self) -> tuple[Floats, ...]:
         """By tenant, what each column earns in the steps before s, ``(n_levels, n_steps + 1, n_columns)``."""
         return tuple(
@@ -237,8 +258,8 @@ class WindowFacts:
         """What each column earns in each step at the best level possible by then, ``(n_steps, n_columns)``."""
         steady = self.gains[tenant].steady
         best: Floats = steady[0].copy()
-        for retraining in (*self.choices[tenant], *schedule_of(self.running)):
-            if retraining is not None and retraining.tenant == tenant:
+        for retraining in self.courses[tenant]:
+            if retraining is not None:
                 end = retraining.end_step
                 best[end:] = np.maximum(best[end:], steady[retraining.level, end:])
         return best

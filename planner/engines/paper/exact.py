@@ -27,7 +27,7 @@ from planner.engines.answer import require_model, without_plan
 from planner.engines.effort import N_THREADS
 from planner.engines.paper.alone import TenantSubproblem
 from planner.engines.paper.greedy import schedules_to_try
-from planner.engines.paper.pairs import PairSearch, actors_of
+from planner.engines.paper.pairs import PairSearch
 from planner.engines.paper.plan import decisions_of, schedule_in, value_of, with_decisions
 from planner.engines.paper.states import JointStates
 from planner.engines.paper.statuses import StatusRelaxation, from_prices
@@ -106,7 +106,7 @@ class _Solve:
         self._prices = Subgradient(self._dual, np.zeros(self._dual.shape), Descent())
 
     def run(self) -> MigPlan:
-        problem, facts, actors = self._problem, self._joint.facts, actors_of(self._joint.facts)
+        problem, facts, actors = self._problem, self._joint.facts, self._joint.facts.actors
         known = self._known()
         if len(actors) <= 2:
             found, work = self._pair(actors, known)

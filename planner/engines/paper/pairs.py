@@ -22,7 +22,7 @@ import numpy as np
 from planner.engines.arrays import Floats, Ints
 from planner.engines.paper.kernel import chain, chain_back, overlapping, runs, stretches, tails
 from planner.engines.paper.states import Beside, JointStates
-from planner.engines.schedule import Incumbent, Schedule, WindowFacts, above
+from planner.engines.schedule import Incumbent, Schedule, above
 from planner.problem import Retraining
 
 _CHUNK = 16
@@ -31,11 +31,6 @@ _CHUNK = 16
 
 class _TimeUpError(Exception):
     """Time was up before a table was begun."""
-
-
-def actors_of(facts: WindowFacts) -> tuple[int, ...]:
-    """The tenants that may retrain."""
-    return tuple(m for m in range(len(facts.gains)) if facts.ways(m))
 
 
 class PairSearch:

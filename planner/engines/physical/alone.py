@@ -49,10 +49,9 @@ class TenantSubproblem:
         large = np.array([name in enough for name in problem.profile_names])
         self._is_held: Bools = np.asarray((self._counts[:, large] > 0).any(axis=1))
         self._fixed_earned = self._initial_earned()
-        running = tuple(retraining for retraining, _ in facts.running if retraining.tenant == self.tenant)
-        self._is_running = bool(running)
-        self.ways = running or tuple(way for way in facts.choices[self.tenant] if way is not None)
-        self._is_optional = not running and None in facts.choices[self.tenant]
+        self._is_running = self.tenant in facts.running_tenants
+        self.ways = tuple(way for way in facts.courses[self.tenant] if way is not None)
+        self._is_optional = None in facts.courses[self.tenant]
         shape = (len(self._earned), facts.n_steps + 1)
         ends = [[way.n_steps for way in self.ways if way.level == level] for level in range(1, shape[0])]
         self._earliest = np.array([facts.n_steps, *(min(own, default=shape[1]) for own in ends)], dtype=np.int64)

@@ -1,7 +1,7 @@
 """``physical``: what no plan can exceed, for every schedule of at most two retrainings at once.
 
 A window falls into stretches in which the same retrainings run and the same levels hold. For each
-such *stage* the best value of every interval with free ends comes from the program on counts,
+such *stage* the best value of every interval with free ends comes from the path over counts,
 change costs inside included; a schedule's bound is the sum of at most five look-ups. That leaves a
 few hundred of half a million schedules to evaluate.
 
@@ -63,45 +63,37 @@ class Bounds:
 
     Args:
         facts: The problem.
-        program: The program on counts.
+        paths: The best paths on counts.
     """
 
-    def __init__(self, facts: WindowFacts, program: HeldSetPath[str]) -> None:
+    def __init__(self, facts: WindowFacts, paths: HeldSetPath[str]) -> None:
         self._facts = facts
-        self._program = program
+        self._paths = paths
         self._tables: dict[Stage, Floats] = {}
         self._maxima: dict[Stage, Floats] = {}
 
-    def actors(self) -> tuple[int, ...]:
-        """The tenants whose state depends on the step: they may retrain, or are at it when the window opens."""
-        running = {retraining.tenant for retraining, _ in self._facts.running}
-        return tuple(
-            tenant for tenant, choices in enumerate(self._facts.choices) if tenant in running or choices != (None,)
-        )
-
-    def tabulate(self, pair: Sequence[int], pool: Executor, is_over: Callable[[], bool]) -> bool:
+    def tabulate(self, pool: Executor, is_over: Callable[[], bool]) -> bool:
         """Make the tables that :meth:`of_pair` needs, side by side; whether that was done before time was up."""
         stages = {
             self._stage((), ((first, i), (second, j)))
-            for first, second in self._pairs_of_ways(pair)
+            for first, second in self._pairs_of_ways()
             for i in range(3 if first else 1)
             for j in range(3 if second else 1)
         }
         ordered = sorted(stages - self._tables.keys(), key=lambda stage: (stage.busy, stage.levels))
         return all(list(pool.map(lambda stage: not is_over() and self._table(stage) is not None, ordered)))
 
-    def of_pair(self, pair: Sequence[int]) -> Iterator[BoundedSchedules]:
-        """All schedules of at most two tenants, which are all that may retrain; by way to retrain."""
-        return (self._bounded(pair, first, second) for first, second in self._pairs_of_ways(pair))
+    def of_pair(self) -> Iterator[BoundedSchedules]:
+        """All schedules where at most two tenants are actors; by way to retrain."""
+        return (self._bounded(first, second) for first, second in self._pairs_of_ways())
 
-    def _pairs_of_ways(self, pair: Sequence[int]) -> list[tuple[Retraining | None, Retraining | None]]:
-        firsts = self._ways(pair[0]) if pair else (None,)
-        seconds = self._ways(pair[1]) if len(pair) > 1 else (None,)
+    def _pairs_of_ways(self) -> list[tuple[Retraining | None, Retraining | None]]:
+        firsts, seconds = (*(self._facts.courses[m] for m in self._facts.actors), (None,), (None,))[:2]
         return [(first, second) for first in firsts for second in seconds]
 
     def relaxed(self) -> float:
         """A bound on everything: every actor relaxed."""
-        levels = tuple(None if tenant in self.actors() else 0 for tenant in range(len(self._facts.gains)))
+        levels = tuple(None if tenant in self._facts.actors else 0 for tenant in range(len(self._facts.gains)))
         return float(self.maxima(Stage(levels, ())).sum())
 
     def of_starts(self, others: Schedule, way: Retraining | None, tenant: int, waiting: Container[int]) -> Floats:
@@ -127,7 +119,7 @@ class Bounds:
         """The most that can be earned in each step in a stage, ``(n_steps,)``."""
         if stage not in self._maxima:
             earned = self._facts.earned_at_levels(stage.levels)
-            self._maxima[stage] = self._program.step_maxima(stage.busy, earned)
+            self._maxima[stage] = self._paths.step_maxima(stage.busy, earned)
         return self._maxima[stage]
 
     def _maxima_along(
@@ -139,15 +131,11 @@ class Bounds:
         edges = [*sorted(step for step in borders if step < len(out)), len(out)]
         for begin, end in pairwise(edges):
             states = [(item, int(begin >= item.start_step) + int(begin >= item.end_step)) for item in fixed]
-            relaxed = [other for other in self.actors() if other in waiting and other != tenant]
+            relaxed = [other for other in self._facts.actors if other in waiting and other != tenant]
             out[begin:end] = self.maxima(self._stage(relaxed, [*states, (way, state)]))[begin:end]
         return out
 
-    def _ways(self, tenant: int) -> tuple[Retraining | None, ...]:
-        running = tuple(retraining for retraining, _ in self._facts.running if retraining.tenant == tenant)
-        return running or self._facts.choices[tenant]
-
-    def _bounded(self, pair: Sequence[int], first: Retraining | None, second: Retraining | None) -> BoundedSchedules:
+    def _bounded(self, first: Retraining | None, second: Retraining | None) -> BoundedSchedules:
         n_steps = self._facts.n_steps
         starts = [self._starts(retraining) for retraining in (first, second)]
         a, b = (grid.reshape(-1) for grid in np.meshgrid(*starts, indexing="ij"))
@@ -166,20 +154,16 @@ class Bounds:
             ]
             bounds += tables[own[0], own[1], begin, end]
         known = tuple(
-            None if retraining is None or retraining.tenant in self._running_tenants else retraining
+            None if retraining is None or retraining.tenant in self._facts.running_tenants else retraining
             for retraining in (first, second)
         )
-        return BoundedSchedules(tuple(pair), (known[0], known[1]), (a, b), bounds)
-
-    @property
-    def _running_tenants(self) -> set[int]:
-        return {retraining.tenant for retraining, _ in self._facts.running}
+        return BoundedSchedules(self._facts.actors, (known[0], known[1]), (a, b), bounds)
 
     def _starts(self, retraining: Retraining | None) -> Int64s:
         if retraining is None:
             # Never started: at the window's end, for no steps.
             return np.array([self._facts.n_steps], dtype=np.int64)
-        if retraining.tenant in self._running_tenants:
+        if retraining.tenant in self._facts.running_tenants:
             return np.zeros(1, dtype=np.int64)
         return np.arange(self._facts.n_steps - retraining.n_steps + 1, dtype=np.int64)
 
@@ -206,13 +190,13 @@ class Bounds:
         if stage not in self._tables:
             earned = self._facts.earned_at_levels(stage.levels)
             starts, longest = self._reach(stage)
-            self._tables[stage] = self._program.interval_values(stage.busy, earned, starts, longest)
+            self._tables[stage] = self._paths.interval_values(stage.busy, earned, starts, longest)
         return self._tables[stage]
 
     def _reach(self, stage: Stage) -> tuple[range, int]:
         """Where a stretch of the stage can begin, and how long it can be."""
         n_steps = self._facts.n_steps
-        ways = [[way for way in self._ways(tenant) if way is not None] for tenant in self.actors()]
+        ways = [[way for way in self._facts.courses[tenant] if way is not None] for tenant in self._facts.actors]
         if not stage.busy and not any(stage.levels):
             return range(1), n_steps
         longest = [max(way.n_steps for own in ways for way in own if way.profile == name) for name in stage.busy]

@@ -143,7 +143,7 @@ class Search:
         self.bound = bounds.relaxed()
         if self._is_over:
             return
-        if len(bounds.actors()) > MAX_BEST_FIRST or self.facts.n_steps > MAX_STEPS:
+        if len(self.facts.actors) > MAX_BEST_FIRST or self.facts.n_steps > MAX_STEPS:
             self._by_prices(bounds)
         else:
             with ThreadPoolExecutor(N_THREADS) as pool:
@@ -154,7 +154,7 @@ class Search:
 
         Once where work is counted; while there is time, and something new comes of it, where time is.
         """
-        movers = self._movers(bounds)
+        movers = self.facts.movers
         while not self._is_over:
             before = self.prices.bound
             met = self.prices.lower(self._aim, _MORE_PRICE_ROUNDS)
@@ -175,11 +175,11 @@ class Search:
     def _by_tables(self, bounds: Bounds, pool: Executor) -> None:
         """Bound every schedule, and value those whose bound is above the best plan."""
         prices = pool.submit(self.prices.lower, self._aim, _PRICE_ROUNDS)
-        is_complete = bounds.tabulate(bounds.actors(), pool, self.meter.is_late)
+        is_complete = bounds.tabulate(pool, self.meter.is_late)
         prices.result()
         self.bound = min(self.bound, self.prices.bound)
         if is_complete and not self.meter.is_spent:
-            self._best_first(list(bounds.of_pair(bounds.actors())), pool)
+            self._best_first(list(bounds.of_pair()), pool)
 
     def _best_first(self, ways: list[BoundedSchedules], pool: Executor) -> None:
         slacks = self.prices.slacks()
@@ -221,9 +221,8 @@ class Search:
     def _priced(self, bounded: BoundedSchedules, slacks: list[dict[Retraining | None, Floats]]) -> Floats:
         """The schedules' bounds, those by prices where they are lower."""
         by_prices: Floats = np.full(len(bounded.bounds), self.prices.bound)
-        running = {retraining.tenant for retraining, _ in self.facts.running}
         for tenant, way, starts in zip(bounded.tenants, bounded.retrainings, bounded.starts, strict=False):
-            if tenant not in running:
+            if tenant not in self.facts.running_tenants:
                 by_prices = by_prices - slacks[tenant][way][starts if way is not None else 0]
         return np.asarray(np.minimum(bounded.bounds, by_prices))
 
@@ -233,7 +232,7 @@ class Search:
             self._note(schedule, value)
 
     def _local(self, bounds: Bounds, seeds: tuple[Schedule, ...]) -> None:
-        movers = self._movers(bounds)
+        movers = self.facts.movers
         found = list(seeds)
         for order in islice(permutations(movers), _ORDERS):
             for way in self.facts.choices[order[0]] if order and not self._is_over else ():
@@ -244,9 +243,6 @@ class Search:
             self._descend(bounds, schedule, movers)
         self._place_best()
         self._shift_best()
-
-    def _movers(self, bounds: Bounds) -> tuple[int, ...]:
-        return tuple(tenant for tenant in bounds.actors() if self.facts.choices[tenant] != (None,))
 
     def _place_best(self) -> None:
         """Value the best schedules on placements, until one is as good there."""

@@ -108,7 +108,7 @@ def test_a_schedule_is_worth_at_most_the_bound_less_its_slacks(seed):
     search.prices.lower(0.0, 20)
     slacks = search.prices.slacks()
     bounds = Bounds(search.facts, search.counted)
-    for ways in bounds.of_pair(bounds.actors()):
+    for ways in bounds.of_pair():
         for index in range(len(ways.bounds)):
             schedule = ways.schedule(index)
             by_tenant = {retraining.tenant: retraining for retraining in schedule}

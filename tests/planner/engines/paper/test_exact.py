@@ -13,7 +13,7 @@ from windows import tenant, window
 from planner.budget import Budget
 from planner.engines.paper.exact import ManySearch, solve_exact
 from planner.engines.paper.greedy import solve_greedy
-from planner.engines.paper.pairs import PairSearch, actors_of
+from planner.engines.paper.pairs import PairSearch
 from planner.engines.paper.plan import value_of
 from planner.engines.paper.states import JointStates
 from planner.engines.paper.statuses import WAITS, StatusRelaxation, StatusVectors, from_prices
@@ -52,7 +52,7 @@ def nothing_known():
 
 
 def with_actors(n_least, n_most):
-    return [seed for seed in SEEDS if n_least <= len(actors_of(joint_of(paper_problem(seed)).facts)) <= n_most]
+    return [seed for seed in SEEDS if n_least <= len(joint_of(paper_problem(seed)).facts.actors) <= n_most]
 
 
 FEW, THREE = with_actors(1, 2)[:60], with_actors(3, 3)[:12]
@@ -66,7 +66,7 @@ def test_there_are_problems_with_three_tenants_that_retrain():
 def test_the_best_of_all_schedules_is_found(seed):
     joint = joint_of(paper_problem(seed))
     with ThreadPoolExecutor(1) as pool:
-        found = PairSearch(joint, actors_of(joint.facts), pool, nothing_known()).run(lambda: False)
+        found = PairSearch(joint, joint.facts.actors, pool, nothing_known()).run(lambda: False)
     best = max(joint.value(choices) for choices in schedules_of(joint))
     assert found.value == pytest.approx(best, rel=1e-12)
     assert found.bound == found.value
@@ -100,7 +100,7 @@ def test_the_best_path_is_worth_what_the_gain_tables_say(seed):
 
 def statuses_of(joint, seed=None, scale=1.0):
     """The relaxation, from random multipliers where a seed is given."""
-    actors = actors_of(joint.facts)
+    actors = joint.facts.actors
     shape = from_prices(
         joint,
         actors,
@@ -123,7 +123,7 @@ def may_follow(ways, before, after):
 
 def best_path(joint, multipliers):
     """The most that a path through statuses and layouts earns net of multipliers, step by step, pair by pair."""
-    problem, actors = joint.problem, actors_of(joint.facts)
+    problem, actors = joint.problem, joint.facts.actors
     ways = [joint.facts.ways(m) for m in actors]
     vectors = StatusVectors(joint, actors)
     values = None
@@ -158,7 +158,7 @@ def changed(joint, levels, s):
 def best_paid(joint, a, multipliers):
     """The most that a schedule of an actor is paid."""
     found = []
-    for choice in ways_of(joint, actors_of(joint.facts)[a]):
+    for choice in ways_of(joint, joint.facts.actors[a]):
         paid = multipliers[:, a]
         names = joint.problem.profile_names
         found.append(
@@ -174,7 +174,7 @@ def best_paid(joint, a, multipliers):
 def test_the_bound_is_that_of_the_best_path_and_the_best_schedules(seed):
     joint = joint_of(paper_problem(seed))
     statuses, multipliers = statuses_of(joint, seed, 3.0)
-    schedules = sum(best_paid(joint, a, multipliers) for a in range(len(actors_of(joint.facts))))
+    schedules = sum(best_paid(joint, a, multipliers) for a in range(len(joint.facts.actors)))
     bound = statuses.sweep(0.0, -np.inf)
     assert max(joint.value(choices) for choices in schedules_of(joint)) - 1e-9 <= bound
     assert bound <= best_path(joint, multipliers) + schedules + 1e-9
@@ -229,9 +229,7 @@ def test_a_value_beyond_reach_leaves_nothing(seed):
 
 
 def search_of(joint, pool, known, is_over=lambda: False, *, is_timed=False):
-    return ManySearch(
-        joint, statuses_of(joint)[0], actors_of(joint.facts), pool, known, is_over, None, is_timed=is_timed
-    )
+    return ManySearch(joint, statuses_of(joint)[0], joint.facts.actors, pool, known, is_over, None, is_timed=is_timed)
 
 
 @pytest.mark.parametrize("seed", THREE)

@@ -24,7 +24,7 @@ def counted(search, schedule):
 
 
 def bounded(bounds):
-    for ways in bounds.of_pair(bounds.actors()):
+    for ways in bounds.of_pair():
         for index, bound in enumerate(ways.bounds):
             yield ways.schedule(index), bound
 
@@ -51,9 +51,9 @@ def both_may_retrain(seed):
 def test_bounds_by_start_leave_change_costs_out(seed):
     search = search_of(seed)
     bounds = Bounds(search.facts, search.counted)
-    for ways in bounds.of_pair(bounds.actors()):
+    for ways in bounds.of_pair():
         first, second = ways.retrainings
         for start in np.unique(ways.starts[0]):
             others = () if first is None else (first.at(int(start)),)
-            rough = bounds.of_starts(others, second, bounds.actors()[-1], ())
+            rough = bounds.of_starts(others, second, search.facts.actors[-1], ())
             assert np.all(rough >= ways.bounds[ways.starts[0] == start] - 1e-9)
