@@ -1,8 +1,8 @@
-"""Which layout to hold all window long, and when to retrain beside it: what both models' ``static`` share.
+"""The search for the best fixed layout and the retrainings beside it, shared by both models' ``static``.
 
-With the inference layout fixed, a retraining's worth depends on nothing but its end, so tenants touch each
-other only through the room beside the layout. Layouts are tried in the order of what they would be
-worth if no retraining hindered another, until none left can be better than the best found:
+With the inference layout fixed, the worth of a retraining depends only on when it ends, so tenants compete
+only for the room beside the layout. Layouts are tried in the order of their worth if no retraining hindered
+another, until none left can beat the best found:
 
 * up to two tenants that retrain: exact, from maxima over ranges of starts;
 * more: one after the other in every order, each where it is worth most beside those before it, the
@@ -20,7 +20,7 @@ from typing import Generic
 import numpy as np
 
 from planner.engines.arrays import Bools, Floats, Int64s
-from planner.engines.schedule import Incumbent, PlacedSchedule, Token, above
+from planner.engines.schedule import Incumbent, PlacedSchedule, Token, WindowFacts, above
 from planner.problem import Retraining
 
 MAX_TRIALS = 5_000
@@ -36,7 +36,7 @@ class Room(Generic[Token]):
 
     Attributes:
         tokens: By profile, each that a retraining on it might occupy.
-        fits: Whether tokens can be placed together in the stretch of that number.
+        fits: Whether tokens can be occupied together in the stretch of that number.
     """
 
     tokens: Mapping[str, tuple[Token, ...]]
@@ -48,9 +48,8 @@ class FixedLayouts(Generic[Token]):
     """Every layout that can be held all window long, with what it earns and leaves.
 
     Attributes:
-        n_steps: Steps of the window.
+        facts: The problem.
         borders: First step of each stretch over which the room stays the same; begins with 0.
-        choices: By tenant, the retrainings to choose from, started at step 0; ``None`` for not at all.
         by_end: By tenant, goodput of the window if a level is reached at a step: ``(n_levels, n_holdings,
             n_steps + 1)``; level 0 stands for no retraining.
         holdings: What each tenant holds in each layout, ``(n_layouts, n_tenants)``.
@@ -58,9 +57,8 @@ class FixedLayouts(Generic[Token]):
         rooms: The rooms.
     """
 
-    n_steps: int
+    facts: WindowFacts
     borders: tuple[int, ...]
-    choices: tuple[tuple[Retraining | None, ...], ...]
     by_end: tuple[Floats, ...]
     holdings: Int64s
     room: Int64s
@@ -94,7 +92,7 @@ class StaticSearch(Generic[Token]):
 
     def __init__(self, layouts: FixedLayouts[Token]) -> None:
         self._layouts = layouts
-        self._movers = tuple(m for m, choices in enumerate(layouts.choices) if choices != (None,))
+        self._facts, self._movers = layouts.facts, layouts.facts.movers
         self._own: dict[tuple[int, int], Floats] = {}
         self._masked: dict[tuple[Retraining, bytes], Floats] = {}
         self._open_alone: dict[tuple[int, Token], Bools] = {}
@@ -136,7 +134,7 @@ class StaticSearch(Generic[Token]):
         return total
 
     def _unmoved(self, layout: int) -> float:
-        """What the tenants earn that have nothing to choose."""
+        """What the tenants without a choice earn."""
         layouts = self._layouts
         others = [m for m in range(len(layouts.by_end)) if m not in self._movers]
         return sum(float(layouts.by_end[m][0, layouts.holdings[layout, m], 0]) for m in others)
@@ -145,7 +143,7 @@ class StaticSearch(Generic[Token]):
         """The most that tenant m can earn beside each of its holdings with the room to itself, ``(n_holdings,)``."""
         if (m, room) not in self._own:
             best = np.full(self._layouts.by_end[m].shape[1], -np.inf)
-            for retraining in self._layouts.choices[m]:
+            for retraining in self._facts.choices[m]:
                 if retraining is None:
                     np.maximum(best, self._layouts.by_end[m][0, :, 0], out=best)
                     continue
@@ -187,10 +185,10 @@ class StaticSearch(Generic[Token]):
                         self._extend(layout, (*placed, *way.at(start)), value + way.best, rest)
 
     def _ways(self, layout: int, room: int, placed: PlacedSchedule[Token], m: int) -> list[_Way[Token]]:
-        """Every way for tenant m beside the placed tokens that has a start."""
+        """Every way for tenant m beside the placed retrainings that has a start."""
         found: list[_Way[Token]] = []
         by_end = self._layouts.by_end[m][:, self._layouts.holdings[layout, m]]
-        for retraining in self._layouts.choices[m]:
+        for retraining in self._facts.choices[m]:
             if retraining is None:
                 found.append(_Way(None, None, by_end[0, :1]))
                 continue
@@ -214,7 +212,7 @@ class StaticSearch(Generic[Token]):
         for first, second in pairs:
             if value + first.best + second.best <= self._to_beat:
                 return
-            together = np.ones(self._layouts.n_steps, dtype=np.bool_)
+            together = np.ones(self._facts.n_steps, dtype=np.bool_)
             if first.token is not None and second.token is not None:
                 together = self._open(room, placed, (first.token, second.token))
             parts = (first.values.tobytes(), second.values.tobytes(), together.tobytes())
@@ -228,10 +226,10 @@ class StaticSearch(Generic[Token]):
                 self._extend(layout, chosen, value + sum_of, ())
 
     def _open(self, room: int, placed: PlacedSchedule[Token], tokens: tuple[Token, ...]) -> Bools:
-        """Whether the tokens can be placed in each step beside those that are, ``(n_steps,)``."""
+        """Whether the tokens can be occupied in each step beside the placed retrainings, ``(n_steps,)``."""
         if not placed and len(tokens) == 1 and (room, tokens[0]) in self._open_alone:
             return self._open_alone[room, tokens[0]]
-        n_steps, fits = self._layouts.n_steps, self._layouts.rooms[room].fits
+        n_steps, fits = self._facts.n_steps, self._layouts.rooms[room].fits
         steps = {*self._layouts.borders, *(s for run, _ in placed for s in (run.start_step, run.end_step))}
         edges = [*sorted(step for step in steps if step < n_steps), n_steps]
         is_open = np.empty(n_steps, dtype=np.bool_)
@@ -246,7 +244,10 @@ class StaticSearch(Generic[Token]):
 
 @dataclass(frozen=True, eq=False)
 class Startable:
-    """A retraining that takes ``n_steps`` from its start on; 0 for one that does not run."""
+    """A retraining that takes ``n_steps`` from its start on; 0 for one that does not run.
+
+    ``values`` are goodput by start step, −inf where there is no room, ``(n_starts,)``.
+    """
 
     values: Floats
     n_steps: int
@@ -259,7 +260,10 @@ def free_starts(is_open: Bools, n_steps: int) -> Bools:
 
 
 def best_starts(first: Startable, second: Startable, together: Bools) -> tuple[float, int, int]:
-    """The best sum and its starts, the earliest of equals; −inf if there are none."""
+    """The best sum and its starts, the earliest of equals; −inf if there are none.
+
+    ``together`` says of each step whether both may run in it, ``(n_steps,)``.
+    """
     if not first.n_steps or not second.n_steps or together.all():
         a, b = int(first.values.argmax()), int(second.values.argmax())
         return float(first.values[a] + second.values[b]), a, b

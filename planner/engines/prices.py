@@ -1,10 +1,10 @@
 """Prices of instances: dual values that split a problem into one small problem a tenant, and so bound every plan.
 
-With a price on every profile in every step, tenants pay for what they hold and are paid together for
-the dearest set that fits the GPU; no plan loses by that, and each tenant's best is a path of its own
-(:class:`planner.plan.Certificate` has the formula). The bound is convex in the prices, with the
-difference between what fits and what is asked for as its slope: it is lowered along the slopes,
-with momentum, by Polyak's step towards the best plan known. A tenth of a millisecond a round.
+Every profile has a price in every step. Tenants pay for what they hold, and together they are paid for the
+dearest set that fits the GPU. No plan loses by that, and each tenant's best is then a path of its own
+(:class:`planner.plan.Certificate` has the formula). The bound is convex in the prices; its slope is the
+difference between what fits and what is asked for. It is lowered along the slopes, with momentum, by
+Polyak's step towards the best plan known. A round takes a tenth of a millisecond.
 
 Source: Lagrangian relaxation of rule 1; Polyak, "Minimization of unsmooth functionals", 1969.
 """
@@ -34,7 +34,7 @@ _LEAST_PRICE = 1e-12
 
 
 class Subproblem(Protocol):
-    """What one tenant does when it pays for what it holds and has the GPU to itself."""
+    """One tenant's problem when it pays for what it holds and has the GPU to itself."""
 
     @property
     def used(self) -> Floats:
@@ -52,7 +52,7 @@ class Subproblem(Protocol):
 
 
 class InstancePrices:
-    """The dual of a problem whose tenants are only held together by what fits the GPU.
+    """The dual of a problem whose tenants are tied together only by what fits the GPU.
 
     Attributes:
         shape: Of the prices, ``(n_steps, n_profiles)``.
@@ -100,8 +100,8 @@ class Subgradient:
     """A descent that can be interrupted and taken up again.
 
     Attributes:
-        bound: The lowest bound met.
-        prices: Where it was met.
+        bound: The lowest bound so far.
+        prices: The prices that gave it.
         n_rounds: Evaluations of the dual so far.
     """
 
@@ -112,12 +112,12 @@ class Subgradient:
         self._step, self._n_stuck = descent.step, 0
 
     def run(self, lower: float, n_rounds: int, is_over: Callable[[], bool]) -> list[Schedule]:
-        """At most ``n_rounds`` rounds towards ``lower``, what the best known plan earns; the schedules met."""
-        rule, met = self._rule, []
+        """At most ``n_rounds`` rounds towards ``lower``, what the best known plan earns; the best schedule in each."""
+        rule, schedules = self._rule, []
         for _ in range(n_rounds):
             bound, slope = self._dual(self._at)
             self.n_rounds += 1
-            met.append(self._dual.schedule)
+            schedules.append(self._dual.schedule)
             # The first bound is progress: from infinity there is no share of a gap to fall by.
             is_progress = np.isinf(self.bound) or bound < self.bound - _PROGRESS * max(0.0, self.bound - lower)
             self._n_stuck = 0 if is_progress else self._n_stuck + 1
@@ -135,7 +135,7 @@ class Subgradient:
                 break
             stride = self._step * max(bound - lower, 0.0) / length
             self._at = np.maximum(self._at - stride * self._direction, 0.0)
-        return met
+        return schedules
 
 
 def certificate(problem: Problem, prices: Floats) -> Certificate:

@@ -1,13 +1,13 @@
 """Engine ``static``, both models: the best plan whose inference holdings never change.
 
-What a team gets that chooses one good layout for the window and retrains beside it: a baseline to
-plan against. The layout, and when, how and where each retraining runs, are the best of the kind
-(``fixed``); a retraining holds its slices only while it runs.
+A baseline to plan against: one good layout for the whole window, and retrainings beside it. The layout, and
+when, how and where each retraining runs, are the best of the kind (``fixed``). A retraining holds its slices
+only while it runs.
 
 ``paper``: one multiset a tenant all window long, with an initial state charged as a change in
 step 0. ``physical``: one held set; with an initial state that is held until ``next_epoch_step``, where one
-epoch is allowed. There may be no such plan although the problem has one, when layouts must change for the
-retrainings to run at all: that is the status ``timeout``, with a bound and without a plan.
+epoch is allowed. Where layouts must change for the retrainings to run at all, there are plans but none of
+this kind: the status is ``timeout`` then, with a bound and without a plan.
 """
 
 from __future__ import annotations

@@ -3,12 +3,12 @@
 At most two tenants that retrain: every schedule is valued or bounded from shared prefixes and suffixes
 (``pairs``). Three and more, side by side, in turns:
 
-* plans: two tenants' retrainings at once put anew in the best way beside the others', until no such move helps;
+* plans: moves that put two tenants' retrainings anew in the best way beside the others', until none helps;
 * bounds: sweeps of the relaxation of ``statuses``; the schedules that it favours are valued too.
 
 When few combinations of schedules are left between bound and plan, they are valued, best bound first;
-that proves the plan best, or finds a better one. Otherwise the gap is told. Prices of instances (``prices``)
-come along as a certificate.
+that proves the plan best, or finds a better one. Otherwise a gap remains. Prices of instances (``prices``) are the
+plan's certificate.
 """
 
 from __future__ import annotations
@@ -42,31 +42,31 @@ ENGINE = "exact"
 _Work = tuple[tuple[str, int], ...]
 
 _PRICE_ROUNDS = 600
-"""Rounds of the prices of instances: a tenth of a second for two tenants over 200 steps."""
+"""Rounds of the prices of instances; they take a tenth of a second for two tenants over 200 steps."""
 
 _FIRST_ROUNDS = 300
-"""Those of them that statuses begin with: sweeps lower a bound faster than more rounds do."""
+"""Rounds before the first sweep of statuses; from then on sweeps lower the bound faster than rounds do."""
 
 _SHARES = (0.02, 0.05, 0.1, 0.25)
-"""Shares of sweeps, over and over: small ones spread what they move over the steps, large ones move more."""
+"""Shares of successive sweeps, in turn. Small ones spread what they move over the steps, large ones move more."""
 
 _MOST_SWEEPS = 160
-"""Where no time is given: five seconds or so. With a time limit they go on as long as they lower the bound."""
+"""Sweeps without a time limit, about five seconds. With one they go on as long as they lower the bound."""
 
 _STALLED = 1e-3
-"""Share of the gap; less progress than that in a turn's sweeps, and they are at their end."""
+"""Share of the gap by which a turn's sweeps must lower the bound to go on."""
 
 _FAVOURED = 8
 """Combinations of the least slack that are valued after a turn."""
 
 _MOST_TO_ENUMERATE = 200
-"""Combinations that are valued sooner than a few more sweeps are made."""
+"""So few combinations are valued at once: more sweeps would take longer."""
 
 _HOPELESS = 100
-"""So many times the schedules that may be valued are not begun with."""
+"""No enumeration is begun with more than this many times the schedules that may be valued."""
 
 _MOST_VALUED = 5_000
-"""Schedules valued in the end where no budget says otherwise: ten seconds or so with four tenants."""
+"""Schedules enumerated where no budget says otherwise, about ten seconds with four tenants."""
 
 
 def solve_exact(problem: Problem, budget: Budget | None = None, initial: MigPlan | None = None) -> MigPlan:
@@ -196,8 +196,8 @@ class ManySearch:
         pool: For the tables of moves.
         known: A schedule with its value to begin with.
         is_over: Whether time is up.
-        is_timed: Whether it ever is. If so, sweeps go on until a turn's other work is done, and heed at once what
-            that finds: more is done in the time, but what is found depends on the machine.
+        is_timed: Whether there is a time limit. If so, sweeps go on until the turn's other work is done, and use at
+            once what it finds. That gets more done, but makes the result depend on the machine.
         most_valued: Schedules to value in the end; ``None`` for the default.
 
     Attributes:

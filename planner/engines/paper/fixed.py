@@ -20,9 +20,8 @@ def paper_layouts(facts: WindowFacts) -> FixedLayouts[str]:
     totals = sum(counts[states[:, m]] for m, counts in enumerate(own)) if len(states) else np.zeros((0, 1))
     distinct, room = np.unique(totals, axis=0, return_inverse=True)
     return FixedLayouts(
-        n_steps=problem.n_steps,
+        facts=facts,
         borders=(0,),
-        choices=facts.choices,
         by_end=tuple(_by_end(problem, m, table) for m, table in enumerate(facts.gains)),
         holdings=states,
         room=room.reshape(-1),

@@ -1,9 +1,9 @@
-"""``paper``: a fast plan that is never silly: retrainings placed one after the other, inference exact beside them.
+"""``paper``: a fast plan: retrainings placed one after the other, and the exact best for inference beside them.
 
-Retrainings are judged by per-step maxima without change cost, each tenant's in turn, in every order, while the
-others' stay where they are, until none improves; then what inference holds is the exact best for
-them (``JointStates.path``). Where ``static`` retrains better, its retrainings are taken, so that no
-plan is worse than that one. The floor under ``milp``, and the fallback where no solver answers.
+Each tenant's retraining is moved in its turn to where per-step maxima without change costs are highest, until
+none improves, for every order of the tenants. What inference holds beside them is then the exact best
+(``JointStates.path``). The retrainings of ``static`` compete too, so no plan is worse than that one. This is the
+floor under ``milp``, and the fallback where no solver answers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from planner.problem import Problem, Reconfiguration, Retraining
 ENGINE = "greedy"
 
 MAX_ORDERS = 24
-"""Orders in which retrainings are placed: all of them for four tenants. Who comes first matters most."""
+"""Orders in which retrainings are placed: all of them for four tenants. The first place matters most."""
 
 MAX_SWEEPS = 5
 """Rounds over the tenants; three are rarely needed."""

@@ -1,13 +1,15 @@
 """``paper``: the best schedule of at most two retrainings, proven, from shared prefixes and suffixes.
 
-With at most two tenants that retrain a window falls into at most five stretches. What lies before the
-first start and after the last end is the same for all schedules: one table each. Retrainings that do
-not overlap need no search: from every start one run over its steps, beginning with the best of all
-that could come before and ending in the best of all that can follow, gives the exact value of all of
-them, O(ways · n · d · K · 2^M) together. Of those that overlap each is bounded by the best end of the
-first one's run, the best of the stretch in which both run (ends free) and the best that the rest can
-earn; what is above the best known is valued, best bound first. The bounds lose no more than the change
-costs at two borders, so some hundred are left of half a million.
+With at most two tenants that retrain a window falls into at most five stretches. All schedules share one table
+for what lies before the first start, and one for what lies after the last end.
+
+Retrainings that do not overlap need no search. One run over the steps of a retraining from each of its starts,
+which begins with the best that could come before and ends in the best that can follow, gives their exact values:
+O(ways · n · d · K · 2^M) together.
+
+A pair that overlaps is bounded by three parts: the best end of the first one's run, the best of the stretch in
+which both run (ends free), and the best that the rest can earn. Those above the best known are valued, best bound
+first. The bounds lose no more than the change costs at two borders, so some hundred are left of half a million.
 """
 
 from __future__ import annotations
@@ -82,11 +84,9 @@ class PairSearch:
             return self._overlapping(is_over)
         return replace(self._best, bound=self._best.value)
 
-    # Tables that all schedules share.
-
     @cached_property
     def _waiting(self) -> Floats:
-        """V before every step while nobody has started to retrain."""
+        """V before every step while no retraining has started."""
         nothing = np.full((self._n_steps + 1, self._joint.n_states), -np.inf)
         return chain(self._gain({}), self._joint.group, self._joint.fitting(), self._beside.opening(()), nothing)
 
@@ -125,8 +125,6 @@ class PairSearch:
     def _gain(self, levels: dict[int, int], running: tuple[str, ...] = ()) -> Floats:
         """What states earn at these levels of the actors while these profiles retrain for them."""
         return self._beside.gain({self._actors[x]: level for x, level in levels.items()}, running)
-
-    # Exact values.
 
     def _alone(self, x: int) -> None:
         """One retraining, the other actor's none."""
@@ -183,8 +181,6 @@ class PairSearch:
                     best, found = float(by_start[start]), way.at(start)
         assert found is not None
         self._offer(value, found, other)
-
-    # Overlapping retrainings.
 
     def _overlapping(self, is_over: Callable[[], bool]) -> Incumbent[Schedule]:
         bounds, schedules = self._bounded()
@@ -269,8 +265,6 @@ class PairSearch:
         )
         running = (one, other)
         return stretches(self._gain({}, running), self._joint.group, self._joint.fitting(running), longest)
-
-    # The best known.
 
     def _offer(self, value: float, *retrainings: Retraining) -> None:
         if value > self._to_beat:

@@ -71,7 +71,7 @@ class JointStates:
     def _numbered(self, running: Multiset) -> int:
         if running not in self._numbers:
             beside = self._space.codes(np.array([running], dtype=np.int64))
-            # A code beyond what two feasible multisets sum to fits nothing: pairs of retrainings are asked for first.
+            # Two retrainings may not even fit alone; their code is then beyond what ``fits`` can judge.
             fits = (
                 self._space.fits(self._codes + beside) if self._is_feasible(running) else np.zeros(self.n_states, bool)
             )
@@ -92,7 +92,7 @@ class JointStates:
             return self._packed
 
     def gain(self, levels: tuple[int, ...]) -> Floats:
-        """What each state earns at these levels, by step and by who has changed, ``(n_steps, 2^M, K)``."""
+        """What each state earns at these levels, by step and subset of tenants that change, ``(n_steps, 2^M, K)``."""
         if levels not in self._by_levels:
             n_tenants = len(levels)
             out = np.empty((self.problem.n_steps, 1 << n_tenants, self.n_states))
@@ -105,7 +105,7 @@ class JointStates:
 
     @cached_property
     def opening(self) -> Floats:
-        """What each state earns in step 0, ``(K,)``: changed for whoever does not hold what the initial state says."""
+        """What each state earns in step 0, changes from the initial state paid, ``(K,)``."""
         total = self.steady[:, 0, 0].sum(axis=0)
         for m, initial in enumerate(initial_multisets(self.problem)):
             if initial is not None:
@@ -134,7 +134,7 @@ class JointStates:
         return self._along(schedule, first, last, before, np.zeros((0, 0)))
 
     def path(self, schedule: Schedule) -> Decisions | None:
-        """What everybody holds in the best path beside these retrainings; ``None`` if some step has no room."""
+        """What the tenants hold in the best path beside these retrainings; ``None`` if some step has no room."""
         table = np.empty((self.problem.n_steps, self.n_states))
         last = self._along(schedule, 0, self.problem.n_steps, self._nowhere, table)
         if not np.isfinite(last.max(initial=-np.inf)):

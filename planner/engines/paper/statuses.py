@@ -1,14 +1,13 @@
 """``paper``: a bound for any number of tenants that retrain, by pricing how long retrainings take.
 
-Split in two: all tenants' layouts, with every tenant's status (waiting, running on a profile, done at
-a level) free to change whenever it likes, as one longest path; and for each
-tenant a schedule of its own, whose duration is right. Multipliers on (step, tenant, status) are what
-the path pays for a status and the schedule is paid for it; where both agree nothing is lost. What remains between
-this bound and the best plan is small, most often nothing, because layouts, change costs and room are
-exact in the path, and only durations are relaxed.
+The problem is split in two. One longest path goes over all tenants' layouts and statuses: waiting, running on a
+profile, or done at a level. It may change a status at any step. Beside it each tenant has a schedule of its own,
+whose duration is right. The path pays a multiplier for every (step, tenant, status), and the schedule is paid it;
+where both agree nothing is lost. Layouts, change costs and room are exact in the path and only durations are
+relaxed, so the gap to the best plan is small, and most often there is none.
 
-The multipliers are made better by sweeps (``sweeps``), none of which raises the bound, and
-which leave out what cannot be part of a better plan.
+Sweeps (``sweeps``) improve the multipliers. None of them raises the bound, and they leave out what cannot be part
+of a better plan.
 
 Every schedule of a tenant falls short of its best one by a *slack*. The bound less the slacks of a
 combination of schedules bounds that combination, so with a good plan known few are left to value.
@@ -47,7 +46,7 @@ class StatusRelaxation:
         multipliers: To begin with, see ``from_prices``; ``None`` for none.
 
     Attributes:
-        bound: On every plan that is better than the best one that a sweep was told of; −inf where none can be.
+        bound: Of every plan better than the best one that a sweep was given; −inf where there can be none.
     """
 
     def __init__(self, joint: JointStates, actors: Sequence[int], multipliers: Floats | None = None) -> None:
@@ -182,7 +181,7 @@ def from_prices(joint: JointStates, actors: Sequence[int], prices: Floats, switc
 
 
 def _pay_all(schedules: Schedules, a: int, paid: Floats) -> None:
-    """Pay an actor's schedules, which had nothing, what each status is worth, ``(n_steps, X)``."""
+    """Pay an actor's schedules for the first time: what each status is worth, ``(n_steps, X)``."""
     n_steps, waiting = len(paid), paid.shape[1] - 1
     sums = np.concatenate([np.zeros((1, paid.shape[1])), np.cumsum(paid, axis=0)])
     schedules.idle[a] += sums[n_steps, waiting]
@@ -195,7 +194,7 @@ def _pay_all(schedules: Schedules, a: int, paid: Floats) -> None:
 
 
 class StatusVectors:
-    """All vectors of statuses that leave somebody's layout room; those beside the same retrainings follow each other.
+    """All vectors of statuses whose retrainings leave room for some layout; equal retrainings are adjacent.
 
     Args:
         joint: The problem.

@@ -5,7 +5,7 @@ profile, or is done at a level; a run may take any number of steps, and what dur
 of statuses.
 
 ===========  ==========================================================================
-Σ            status vectors: those whose retrainings leave somebody's layout room, in the
+Σ            status vectors: those whose retrainings leave room for some layout, in the
              order of their state lists
 block        the vectors of one state list, with the states in it: ``(states, vectors)``
 entry        a vector with a state: a place in a block; blocks lie one after the other
@@ -19,16 +19,19 @@ Other symbols as in ``kernel``.
 
 *Sweeps.* For every step and actor, the best path and the best schedule are known for each status that the actor
 may have there. Where they differ, a share of the difference is moved from one to the other; neither's
-best can rise by more than the other's falls, so no sweep raises the bound. Going forth, the paths
-up to a step have just been made anew and those after it are from the way back before; and the other
-way round. What cannot be part of a better plan than the known one is left out on the way: vectors in a step, and
-schedules.
+best can rise by more than the other's falls, so no sweep raises the bound. On the way forth, the paths up to a step
+are new and those after it are from the last way back. On the way back it is the other way round. Vectors of a step,
+and schedules, are left out once they cannot be part of a better plan than the known one.
 
-*Steps.* What differs from vector to vector of a block is worked on side by side, a row at a time, which the
-compiler turns into vector instructions. Whoever changes in a step, the best of the groups of a subset of tenants
-comes from those of the subset without its highest tenant; and from there on to the states again, from the larger
-subset to the smaller, losses taken off on one of the two ways: a state's best over all subsets in about as many
-rows as there are groups.
+*Steps.* The vectors of a block are worked on side by side, a row at a time, which the compiler turns into vector
+instructions. Let best[c][g] be the best value when exactly the tenants of subset c change, by group g of states
+that agree on the other tenants. With t the highest tenant of c:
+
+    up:    best[c][g] = max over the groups h of c − t within g of best[c − t][h]
+    down:  best[c − t][h] = max(best[c − t][h], best[c][g]), for h within g
+
+The loss of t is taken off on one of the two ways. A state's best over all subsets takes about as many rows as
+there are groups.
 
 All that is compiled together stands in this one file: what is kept on disk is renewed when the file changes.
 
@@ -179,7 +182,7 @@ def _raise_less(best: Floats, c: int, to: int, other: int, source: int, n: int, 
 
 @compiled
 def _change(blocks: Blocks, block: int, n: int, losses: Floats, is_back: bool, best: Floats) -> None:
-    """In ``best[0]``, ``(states, ≥ n)``: from what is held to what is held once anybody has changed; or back."""
+    """Turn ``best[0]``, ``(states, ≥ n)``, from values before the step's changes into those after; or back."""
     raised, owned, bounds = blocks.raised, blocks.owned, blocks.raised_bounds[block]
     n_groups, n_subsets = blocks.n_groups[block], blocks.n_groups.shape[1]
     for c in range(1, n_subsets):
@@ -360,7 +363,7 @@ def _agree(sweep: Sweep, s: int, share: float, tops: Floats, more: Floats) -> No
     charged, granted = np.zeros(n_statuses), np.zeros(n_statuses)
     more[:] = 0.0
     for turn in range(n_actors):
-        # Who comes first gets most of what there is to move.
+        # The first actor gets most of what there is to move.
         a = turn if s % 2 else n_actors - 1 - turn
         by_path[:] = -np.inf
         for i in range(n_vectors):

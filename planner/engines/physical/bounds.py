@@ -2,12 +2,12 @@
 
 A window falls into stretches in which the same retrainings run and the same levels hold. For each
 such *stage* the best value of every interval with free ends comes from the path over counts,
-change costs inside included; a schedule's bound is the sum of at most five look-ups. That leaves a
+change costs inside included. A schedule's bound is the sum of at most five look-ups, which leaves a
 few hundred of half a million schedules to evaluate.
 
-The local search is guided by a coarser bound, per-step maxima without change costs: of one tenant's
-starts with the others' given. Tenants that wait for their turn are relaxed there: they occupy nothing,
-and have the best level that they could have by then.
+A coarser bound guides the local search: per-step maxima without change costs, for the starts of one tenant's
+retraining beside the others'. Tenants that wait for their turn are relaxed there: they occupy nothing and have
+the best level that they could have by then.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Bounds:
         return float(self.maxima(Stage(levels, ())).sum())
 
     def of_starts(self, others: Schedule, way: Retraining | None, tenant: int, waiting: Container[int]) -> Floats:
-        """Bounds by start step of one tenant's retraining, everybody else's given, ``(n_starts,)``.
+        """Bounds by start step of one tenant's retraining beside the others', ``(n_starts,)``.
 
         Per-step maxima without change costs. ``waiting`` tenants have not been decided yet and are relaxed.
         """

@@ -73,9 +73,8 @@ def held_choices(facts: WindowFacts, among: Sequence[int] | None = None) -> Held
     row = np.full(len(held_sets), -1, dtype=np.int64)
     row[index] = inverse.reshape(-1)
     layouts = FixedLayouts(
-        n_steps=facts.n_steps,
+        facts=facts,
         borders=borders,
-        choices=facts.choices,
         by_end=tuple(_by_end(facts, m, codes >> 32, codes & 0xFFFFFFFF) for m, (codes, _) in enumerate(patterns)),
         holdings=distinct[:, :-1],
         room=distinct[:, -1],

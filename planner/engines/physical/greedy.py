@@ -1,10 +1,10 @@
-"""Engine ``greedy``, ``physical``: retrain as the best plan with one held set does, and hold the best sets around that.
+"""Engine ``greedy``, ``physical``: the retrainings of the best static plan, and the best held sets around them.
 
-When, where and how each retraining runs is taken from ``static``; what inference holds around them is then
-the exact best, with every epoch and pre-initialisation. So the plan is never worse than that of ``static``.
+When, where and how each retraining runs is taken from ``static``. What inference holds around them is the exact
+best, with every epoch and pre-initialisation, so the plan is never worse than that of ``static``.
 
-Where ``static`` has none there is a simpler schedule: one placement is set aside; the required
-retrainings run in it back to back, as soon as the held set may change.
+Where ``static`` has no plan, one placement is set aside, and the required retrainings run in it back to back
+as soon as the held set may change.
 """
 
 from __future__ import annotations

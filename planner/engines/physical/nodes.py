@@ -2,12 +2,12 @@
 
 The ``physical`` model moves between *held sets*; what survives an epoch, the kept core, is a subset
 of both. So the nodes are closed under taking an instance away, and every node knows its subsets of
-one instance less (``removal``). Two kinds share that shape and so the same compiled program:
+one instance less (``removal``). Two kinds share that shape and so the same compiled loop:
 
 * :class:`PlacedNodes`: sets of (placement, tenant), exact.
 * :class:`CountedNodes`: the multisets of profiles by tenant that those sets amount to, without
-  placements; far fewer (146 with everybody served instead of 3,782 for two tenants). Whatever
-  placements allow, counts allow too, so a program on them is an upper bound.
+  placements; far fewer (146 that serve every tenant instead of 3,782 for two tenants). Whatever
+  placements allow, counts allow too, so a path over them is an upper bound.
 
 A node's index grows with its number of instances. Two tenants on an A100 with five profiles have at most
 4,377 nodes, three 28,996; what no held set contains is left out.
@@ -30,7 +30,7 @@ from planner.engines.schedule import Token, WindowFacts
 
 @dataclass(frozen=True)
 class Graph:
-    """What the compiled program needs of the nodes, placed or counted.
+    """What the compiled loop needs of the nodes, placed or counted.
 
     Attributes:
         removal: The node without one of its instances, ``(n_nodes, most)``; −1 fills the row's end.

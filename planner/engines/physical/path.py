@@ -1,12 +1,12 @@
 """``physical``: the best plan for one schedule of retrainings, on placements or on counts.
 
-The same compiled program (``placed_kernel``) answers both: on :class:`PlacedNodes` it gives the
-plan, on :class:`CountedNodes` an upper bound of it in a fraction of the time.
+One compiled loop (``path_kernel``) answers both. On :class:`PlacedNodes` it gives the plan, on
+:class:`CountedNodes` an upper bound of it in a fraction of the time.
 
-What is restricted on large problems: one epoch a step is considered as long as steps × nodes stay
-below ``MAX_NODE_EPOCHS``: three tenants over 2,000 steps, six over 200. Beyond that epochs are
-considered at every k-th step only, and where retrainings start, end, or make others prepare.
-Plans stay exact in value and keep every rule; better ones between those steps may be missed.
+An epoch is considered in every step as long as steps × nodes stay below ``MAX_NODE_EPOCHS``, which three
+tenants reach at 2,000 steps and six at 200. On larger problems epochs are considered only at every k-th step
+and around the starts and ends of retrainings. Plans stay exact in value and keep every rule, but better ones
+between those steps may be missed.
 """
 
 from __future__ import annotations

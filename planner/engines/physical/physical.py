@@ -1,13 +1,13 @@
 """``physical``: when, where and how each retraining runs, and what inference holds around them.
 
-For one schedule of retrainings the best plan is a longest path over held sets (``placed_kernel``,
-``physical_program``). Over schedules:
+For one schedule of retrainings the best plan is a longest path over held sets (``path``).
+Over schedules:
 
-* Local moves of one retraining at a time, then of two, from several starts. They find the best
-  plan, or one within a few hundredths of a percent, in a tenth of a second or two.
+* Local moves, of one retraining at a time and then of two, from several starts. In a tenth of a second or two
+  they find the best plan, or one within a few hundredths of a percent.
 * Prices of instances bound all plans, for any number of tenants and steps, and are the plan's certificate.
-* At most two tenants that retrain, at most ``MAX_STEPS`` steps: every schedule is bounded, and
-  they are valued best bound first until no bound is above the best plan found. That proves it best.
+* With at most two tenants that retrain and at most ``MAX_STEPS`` steps, every schedule is bounded. They are
+  valued best bound first until no bound is above the best plan found, which proves that plan best.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigP
 
     Args:
         problem: A ``physical`` problem.
-        budget: ``max_nodes`` counts schedules valued on counts, see ``physical_search``; a plan is
+        budget: ``max_nodes`` counts schedules valued on counts, see ``search``; a plan is
             looked for until there is one even if that takes more. Half a minute's work by default.
         initial: A plan of an earlier solve; when and where it retrains is tried first.
 

@@ -1,7 +1,7 @@
 """``physical``: a path over held sets as lifetimes, and what lifetimes are worth.
 
 The objective is recomputed here from the lifetimes alone, step by step, by code that shares nothing
-with the program that found them.
+with the path that found them.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class PhysicalPrices:
         return np.zeros(self._dual.shape) if self._subgradient is None else self._subgradient.prices
 
     def lower(self, value: float, n_rounds: int) -> list[Schedule]:
-        """Lower the bound in ``n_rounds`` rounds towards a plan's ``value``; the schedules met on the way."""
+        """Lower the bound in ``n_rounds`` rounds towards a plan's ``value``; the best schedule in each."""
         if self._subgradient is None:
             self._subgradient = Subgradient(self._dual, self._first_prices(value), DESCENT)
         return self._subgradient.run(value, n_rounds, self._is_over)

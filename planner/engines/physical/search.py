@@ -1,12 +1,12 @@
 """``physical``: the search over schedules of retrainings, by local moves and best bound first.
 
-Prices of instances (``physical_prices``) bound every plan and every schedule, whatever the number of
-tenants and steps. With at most two tenants that retrain, interval tables (``physical_bounds``) bound
-schedules too, and those left are valued best bound first, which proves the best plan.
+Prices of instances (``prices``) bound every plan and every schedule, whatever the number of tenants and steps.
+With at most two tenants that retrain, interval tables (``bounds``) bound schedules too. The schedules left are
+valued best bound first, which proves the best plan.
 
 Schedules are valued on counts first, which is cheap and an upper bound, then on every placement of
-their retrainings. Work is counted, so that the same problem gives the same plan: one unit is a
-schedule valued on counts; on placements it takes as many as there are placed nodes to a counted one.
+their retrainings. Work is counted, so that the same problem gives the same plan. A unit is one schedule
+valued on counts; on placements a schedule takes as many units as there are placed nodes to a counted one.
 """
 
 from __future__ import annotations
@@ -55,25 +55,25 @@ _STARTS = 4
 """Schedules from which the local search descends, best first."""
 
 _PRICE_ROUNDS, _MORE_PRICE_ROUNDS = 60, 150
-"""Rounds of the prices with at most two tenants that retrain, where more is proven otherwise, and with more."""
+"""Rounds of the prices: with at most two tenants that retrain, where tables prove more; and with more tenants."""
 
 _FAVOURED = 60
-"""Schedules met by the prices that are valued, the last first."""
+"""How many of the schedules that the prices came across are valued, the last first."""
 
 _FAVOURED_STARTS = 2
 """How many of those the local search goes on from."""
 
 _WORTHWHILE = 1e-5
-"""Share by which the bound has to fall in so many rounds to go on."""
+"""Share by which the bound must fall in these rounds for another turn."""
 
 _PLACES = 4
 """Placements of a schedule that are tried before other schedules have their turn."""
 
 _LOCAL_SHARE = 0.5
-"""Share of the time that is left which the local search may take: the rest is for bounds."""
+"""Share of the remaining time that the local search may take; the rest is for bounds."""
 
 _MOST_PLACES = 3_000
-"""Placements of one schedule that are listed: more than four tenants that retrain at once have."""
+"""Placements of one schedule that are listed; four tenants that retrain at once have fewer."""
 
 _CHUNK = 16
 """Schedules valued side by side."""
@@ -87,7 +87,7 @@ _TO_PLACE = 30
 
 @dataclass
 class Search:
-    """One search: the programs, what has been valued, and the best placed schedule so far.
+    """One search: the paths, what has been valued, and the best placed schedule so far.
 
     Attributes:
         facts: The problem.
@@ -150,16 +150,16 @@ class Search:
                 self._by_tables(bounds, pool)
 
     def _by_prices(self, bounds: Bounds) -> None:
-        """Lower the bound by prices; the schedules that they favour are valued, and improved where they promise most.
+        """Lower the bound by prices, value the schedules that they favour, and improve the best of those.
 
-        Once where work is counted; while there is time, and something new comes of it, where time is.
+        One turn where work is limited. With a time limit, turns go on while they bring something new.
         """
         movers = self.facts.movers
         while not self._is_over:
             before = self.prices.bound
-            met = self.prices.lower(self._aim, _MORE_PRICE_ROUNDS)
+            favoured = dict.fromkeys(reversed(self.prices.lower(self._aim, _MORE_PRICE_ROUNDS)))
             self.bound = min(self.bound, self.prices.bound)
-            new = [schedule for schedule in dict.fromkeys(reversed(met)) if schedule not in self._valued][:_FAVOURED]
+            new = [schedule for schedule in favoured if schedule not in self._valued][:_FAVOURED]
             for schedule in new:
                 if not self.meter.is_spent:
                     self._value(schedule)
@@ -248,7 +248,7 @@ class Search:
         """Value the best schedules on placements, until one is as good there."""
         ranked = sorted(self._valued.items(), key=lambda pair: -pair[1])
         for rank, (schedule, value) in enumerate(ranked[:_TO_PLACE]):
-            # The best one is placed whatever has been spent: without that the search was for nothing.
+            # The best one is placed whatever has been spent: without a placement the search was for nothing.
             if value <= self._to_beat or (rank > 0 and self._is_over):
                 return
             # Where there is no plan yet, any placement will do.
@@ -309,7 +309,7 @@ class Search:
         return True
 
     def _ordered(self, schedule: Schedule) -> list[PlacedSchedule[Placement]]:
-        """Ways to place the schedule's retrainings, the most promising first; of very many, those met first."""
+        """Ways to place the schedule's retrainings, the most promising first, from a list that is cut short."""
         own = (self._by_promise(((item, place),) for place in self.facts.placements(item)) for item in schedule)
         single = ([pair for (pair,) in placed] for placed in own)
         fitting = (placed for placed in product(*single) if self.facts.can_stand(placed))
