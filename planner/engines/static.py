@@ -54,7 +54,7 @@ def _paper(facts: WindowFacts, started_s: float) -> MigPlan:
     found, bound = search.run(), relaxed_bound(facts)
     if found is None:
         return without_plan(facts.problem, Status.TIMEOUT, ENGINE, started_s, bound)
-    decisions = decisions_of_fixed(facts.problem, layouts, found.answer)
+    decisions = decisions_of_fixed(layouts, found.answer)
     value = value_of(facts.problem, facts.gains, decisions)
     best = Incumbent(value, decisions)
     return with_decisions(facts.problem, best, max(value, bound), ENGINE, started_s, _work(search))
@@ -102,7 +102,7 @@ def _physical(facts: WindowFacts, started_s: float, among: Sequence[int] | None 
     found, bound = search.run(), relaxed_bound(facts)
     if found is None:
         return without_plan(facts.problem, Status.TIMEOUT, ENGINE, started_s, bound)
-    held = choices.held(facts, found.answer[0])
+    held = choices.held(found.answer[0])
     return with_held(facts, held, choices.placed(found.answer), bound, ENGINE, started_s, _work(search))
 
 

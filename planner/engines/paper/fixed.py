@@ -29,9 +29,9 @@ def paper_layouts(facts: WindowFacts) -> FixedLayouts[str]:
     )
 
 
-def decisions_of_fixed(problem: Problem, layouts: FixedLayouts[str], found: FixedLayout[str]) -> Decisions:
+def decisions_of_fixed(layouts: FixedLayouts[str], found: FixedLayout[str]) -> Decisions:
     """The layout and its retrainings as decisions."""
-    layout, placed = found
+    problem, (layout, placed) = layouts.facts.problem, found
     by_tenant = {retraining.tenant: retraining for retraining, _ in placed}
     return tuple(
         TenantDecision(

@@ -15,7 +15,7 @@ import numpy as np
 from executor.mig import GpuModel, Layout, Placement
 from planner.engines.arrays import Floats, Int64s
 from planner.engines.fixed import FixedLayout, FixedLayouts, Room
-from planner.engines.physical.held_sets import Entries, HeldSets
+from planner.engines.physical.held_sets import Entries, Held, HeldSets
 from planner.engines.schedule import PlacedSchedule, WindowFacts
 
 
@@ -29,7 +29,6 @@ class HeldChoices:
         index: Which of them each layout is, ``(n_layouts,)``.
         row: The layout that each held set is, or is worth as much as; −1 where it is not allowed, ``(n_held_sets,)``.
         free: By layout of the held sets, the placements left to retrainings, in the order of its room's.
-        initial: The initial held set; ``None`` without an initial state.
     """
 
     layouts: FixedLayouts[Placement]
@@ -37,7 +36,6 @@ class HeldChoices:
     index: Int64s
     row: Int64s
     free: tuple[tuple[Placement, ...], ...]
-    initial: Entries | None
 
     def placed(self, found: FixedLayout[Placement]) -> PlacedSchedule[Placement]:
         """The retrainings where they sit beside the held set, which may differ from its room in where it lies."""
@@ -47,14 +45,15 @@ class HeldChoices:
         place = dict(zip((token for tokens in listed for token in tokens), own, strict=True))
         return tuple((retraining, place[token]) for retraining, token in placed)
 
-    def held(self, facts: WindowFacts, layout: int) -> tuple[tuple[int, Entries], ...]:
-        """(step, what is held from there on): the window's start, then the epoch if there is one."""
-        chosen = self.held_sets.entries(int(self.index[layout]))
-        if self.initial is None:
+    def held(self, layout: int) -> Held:
+        """The window's start, then the epoch if there is one."""
+        facts, chosen = self.layouts.facts, self.held_sets.entries(int(self.index[layout]))
+        initial = facts.initial_held
+        if initial is None:
             return ((0, chosen),)
-        if facts.first_step == facts.n_steps or chosen == self.initial:
-            return ((0, self.initial),)
-        return ((0, self.initial), (facts.first_step, chosen))
+        if facts.first_step == facts.n_steps or chosen == initial:
+            return ((0, initial),)
+        return ((0, initial), (facts.first_step, chosen))
 
 
 def held_choices(facts: WindowFacts, among: Sequence[int] | None = None) -> HeldChoices:
@@ -80,7 +79,7 @@ def held_choices(facts: WindowFacts, among: Sequence[int] | None = None) -> Held
         room=distinct[:, -1],
         rooms=rooms,
     )
-    return HeldChoices(layouts, held_sets, index[first], row, free, initial)
+    return HeldChoices(layouts, held_sets, index[first], row, free)
 
 
 def _allowed(facts: WindowFacts, held_sets: HeldSets, initial: Entries | None) -> Int64s:

@@ -20,6 +20,9 @@ from planner.problem import GainTable, Problem
 Entries = frozenset[tuple[Placement, int]]
 """A set of (placement, tenant index)."""
 
+Held = Sequence[tuple[int, Entries]]
+"""(step, what is held from there on): the window's start, then every epoch."""
+
 
 @dataclass(frozen=True)
 class LayoutTable:

@@ -105,7 +105,7 @@ def _known(facts: WindowFacts, plan: MigPlan) -> PlacedSchedule[Placement]:
 
 
 def _with_plan(search: Search, best: PlacedSchedule[Placement], begin_s: float) -> MigPlan:
-    held, prices = held_along(search.placed.path(best), search.nodes), search.prices
+    held, prices = held_along(search.placed_paths.path(best), search.nodes), search.prices
     work = (("schedules", search.meter.n_counted), ("placed_schedules", search.meter.n_placed))
     plan = with_held(search.facts, held, best, search.bound, ENGINE, begin_s, work)
     if not np.isfinite(prices.bound):

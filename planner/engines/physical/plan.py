@@ -7,19 +7,16 @@ with the path that found them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from executor.mig import Placement
 from planner.engines.answer import with_plan
-from planner.engines.physical.held_sets import Entries
+from planner.engines.physical.held_sets import Held
 from planner.engines.physical.nodes import PlacedNodes
 from planner.engines.physical.path import Path
 from planner.engines.schedule import PlacedSchedule, WindowFacts
 from planner.plan import Lifetime, MigPlan
 from planner.problem import Owner, Task
-
-Held = Sequence[tuple[int, Entries]]
-"""(step, what is held from there on): the window's start, then every epoch."""
 
 
 def held_along(path: Path, nodes: PlacedNodes) -> Held:

@@ -116,12 +116,12 @@ class Search:
         return placed_nodes(self.facts)
 
     @cached_property
-    def placed(self) -> HeldSetPath[Placement]:
+    def placed_paths(self) -> HeldSetPath[Placement]:
         """The best paths on placements."""
         return HeldSetPath(self.facts, self.nodes)
 
     @cached_property
-    def counted(self) -> HeldSetPath[str]:
+    def counted_paths(self) -> HeldSetPath[str]:
         """The best paths on counts."""
         return HeldSetPath(self.facts, counted_nodes(self.nodes))
 
@@ -134,10 +134,10 @@ class Search:
         """Search from ``seeds``; never ends worse than greedy or the ``known`` placed schedules."""
         for placed in known:
             self._try(placed)
-        floor = None if self._is_over else static_schedule(self.facts) or greedy_schedule(self.facts, self.placed)
+        floor = None if self._is_over else static_schedule(self.facts) or greedy_schedule(self.facts, self.placed_paths)
         if floor is not None:
             self._try(floor.answer)
-        bounds = Bounds(self.facts, self.counted)
+        bounds = Bounds(self.facts, self.counted_paths)
         with self.meter.share(_LOCAL_SHARE):
             self._local(bounds, tuple(seeds))
         self.bound = bounds.relaxed()
@@ -280,7 +280,7 @@ class Search:
         return self._valued[schedule]
 
     def _counted_value(self, schedule: Schedule) -> float:
-        return self.counted.value(on_profiles(schedule))
+        return self.counted_paths.value(on_profiles(schedule))
 
     def _note(self, schedule: Schedule, value: float) -> None:
         self.meter.n_counted += 1
@@ -355,9 +355,9 @@ class Search:
 
     def _try(self, placed: PlacedSchedule[Placement]) -> float:
         self.meter.n_placed += 1
-        self.meter.spent += -(-len(self.placed) // len(self.counted))
+        self.meter.spent += -(-len(self.placed_paths) // len(self.counted_paths))
         begin_s = time.perf_counter()
-        value = self.placed.value(placed)
+        value = self.placed_paths.value(placed)
         if self.meter.n_placed == 1:
             # The best plan is traced at the end, which takes about twice as long as valuing it.
             self.meter.keep(2 * (time.perf_counter() - begin_s))

@@ -107,7 +107,7 @@ def test_a_schedule_is_worth_at_most_the_bound_less_its_slacks(seed):
     search = Search(WindowFacts.of(problem), Budget())
     search.prices.lower(0.0, 20)
     slacks = search.prices.slacks()
-    bounds = Bounds(search.facts, search.counted)
+    bounds = Bounds(search.facts, search.counted_paths)
     for ways in bounds.of_pair():
         for index in range(len(ways.bounds)):
             schedule = ways.schedule(index)
@@ -119,7 +119,7 @@ def test_a_schedule_is_worth_at_most_the_bound_less_its_slacks(seed):
                     bound -= by_way[retraining.at(0)][retraining.start_step]
                 elif None in by_way:
                     bound -= by_way[None][0]
-            assert search.counted.value(on_profiles(schedule)) <= bound + 1e-6
+            assert search.counted_paths.value(on_profiles(schedule)) <= bound + 1e-6
 
 
 @pytest.mark.parametrize("seed", PHYSICAL_SEEDS[:10])

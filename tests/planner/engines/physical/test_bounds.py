@@ -20,7 +20,7 @@ def search_of(seed):
 
 
 def counted(search, schedule):
-    return search.counted.value(on_profiles(schedule))
+    return search.counted_paths.value(on_profiles(schedule))
 
 
 def bounded(bounds):
@@ -32,14 +32,14 @@ def bounded(bounds):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_schedule_is_worth_more_than_its_bound(seed):
     search = search_of(seed)
-    bounds = Bounds(search.facts, search.counted)
+    bounds = Bounds(search.facts, search.counted_paths)
     assert all(counted(search, schedule) <= bound + 1e-9 for schedule, bound in bounded(bounds))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_relaxed_bound_is_above_every_schedule(seed):
     search = search_of(seed)
-    bounds = Bounds(search.facts, search.counted)
+    bounds = Bounds(search.facts, search.counted_paths)
     assert all(bound <= bounds.relaxed() + 1e-9 for _, bound in bounded(bounds))
 
 
@@ -50,7 +50,7 @@ def both_may_retrain(seed):
 @pytest.mark.parametrize("seed", [seed for seed in SEEDS if both_may_retrain(seed)])
 def test_bounds_by_start_leave_change_costs_out(seed):
     search = search_of(seed)
-    bounds = Bounds(search.facts, search.counted)
+    bounds = Bounds(search.facts, search.counted_paths)
     for ways in bounds.of_pair():
         first, second = ways.retrainings
         for start in np.unique(ways.starts[0]):

@@ -193,7 +193,7 @@ def test_what_the_program_promises_is_what_the_lifetimes_earn(seed):
 def test_it_is_never_worse_than_greedy_even_with_no_budget(seed):
     problem = random_window(seed)
     search = Search(WindowFacts.of(problem), Budget(max_nodes=0))
-    floor = greedy_schedule(search.facts, search.placed)
+    floor = greedy_schedule(search.facts, search.placed_paths)
     assert solve_physical(problem, Budget(max_nodes=0)).objective >= floor.value * (1 - 1e-12)
 
 
