@@ -305,6 +305,7 @@ def _short_experiments() -> list[Experiment]:
 Entries = Mapping[str, Callable[[], object]]
 
 
+@cache
 def entries(section: str) -> Entries:
     """What computes each entry of the section, by its key."""
     return _SECTIONS[section]()
