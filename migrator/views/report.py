@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from migrator.log.report import Figures, Report, WindowReport
-from migrator.log.start_ups import PHASES, Phase
+from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
 from migrator.views.provenance import MEASURED_JITTER, derived_profiles
 
 _HEADINGS = (
