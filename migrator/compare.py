@@ -232,7 +232,7 @@ def simulated(setting: Setting, policy: Policy, view: View, terms: Terms = Terms
     with TemporaryDirectory() as folder:
         path = Path(folder) / "run"
         with RunLog(path, config_yaml(setting.config)) as log:
-            log.append("run_started", events.run_started(setting))
+            log.append("run_started", applier.now_s, events.run_started(setting))
             Loop(setting, applier, log, view, solving, dispatch).run(first)
         return read_log(path)
 

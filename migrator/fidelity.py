@@ -118,7 +118,7 @@ def _run(setting: Setting, first: PlannedWindow, applier: Applier, promises: _Pr
     with TemporaryDirectory() as folder:
         path = Path(folder) / "run"
         with RunLog(path, config_yaml(setting.config)) as log:
-            log.append("run_started", events.run_started(setting))
+            log.append("run_started", applier.now_s, events.run_started(setting))
             Loop(setting, applier, log, promises).run(first)
         return read_log(path)
 
