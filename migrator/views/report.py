@@ -132,7 +132,8 @@ def _print_ending(report: Report, console: Console) -> None:
         case "interrupted":
             console.print(f"The run was interrupted{void}.")
         case _:
-            console.print(f"The run ended without saying so{void}.")
+            call = f" while the driver was asked to {escape(report.open_call)}" if report.open_call else ""
+            console.print(f"The log ends early{call}{void}.")
     unplanned = [str(window.window) for window in report.windows if window.plan_status in ("infeasible", "timeout")]
     if unplanned:
         console.print(f"No plan for window {', '.join(unplanned)}: the layout before it was kept.")
