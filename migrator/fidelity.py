@@ -22,7 +22,8 @@ import numpy as np
 from executor.gpu import GpuInstance
 from executor.mig import OwnedLayout, Placement
 from migrator.config import config_yaml
-from migrator.log.runlog import Event, ReadLog, RunLog, read_log
+from migrator.log.record import Record
+from migrator.log.runlog import ReadLog, RunLog, read_log
 from migrator.run import events
 from migrator.run.instances import Applier, Workers
 from migrator.run.loop import Loop
@@ -172,7 +173,7 @@ class _StartAsPlanned:
 
 
 def _promise(
-    setting: Setting, planned: PlannedWindow, index: int, finished: Event, retrained: Sequence[Event]
+    setting: Setting, planned: PlannedWindow, index: int, finished: Record, retrained: Sequence[Record]
 ) -> Promise:
     tenant, step_s = setting.tenants[index], setting.config.step_s
     goodput, served = expected_by_step(planned.problem, planned.plan, index)
@@ -211,7 +212,9 @@ def expected_by_step(problem: Problem, plan: MigPlan, index: int) -> tuple[Float
     return goodput, np.divide(goodput, worth, out=np.zeros_like(goodput), where=worth > 0)
 
 
-def _accuracy_by_second(setting: Setting, planned: PlannedWindow, index: int, retrained: Sequence[Event]) -> FloatArray:
+def _accuracy_by_second(
+    setting: Setting, planned: PlannedWindow, index: int, retrained: Sequence[Record]
+) -> FloatArray:
     """The accuracy in each second of the window as it was in the simulation, ``(window_s,)``.
 
     The second in which a retraining ends has the mean of both.

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrator.log.changes import INFERENCE, Instance, changes_in
-from migrator.log.runlog import Event, ReadLog
+from migrator.log.record import Record
+from migrator.log.runlog import ReadLog
 
 FloatArray = NDArray[np.float64]
 
@@ -112,7 +113,7 @@ def accounts(log: ReadLog) -> dict[str, SecondAccounts]:
     }
 
 
-def _account(log: ReadLog, tenant: Event, instances: Sequence[Instance]) -> SecondAccounts:
+def _account(log: ReadLog, tenant: Record, instances: Sequence[Instance]) -> SecondAccounts:
     name, window_s = tenant["name"], round(log.header["window_s"])
     windows = log.of_kind("window_finished")
 
@@ -131,7 +132,7 @@ def _account(log: ReadLog, tenant: Event, instances: Sequence[Instance]) -> Seco
     return second_accounts(counts("arrivals"), counts("in_time"), counts("correct"), serving, changing, is_new)
 
 
-def _could_serve(tenant: Event, instances: Iterable[Instance], starts_s: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _could_serve(tenant: Record, instances: Iterable[Instance], starts_s: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Requests that the tenant's instances could have answered in each second: those that serve, and that change.
 
     An instance whose worker has failed does neither until the worker is ready again.

@@ -6,7 +6,8 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 
-from migrator.log.runlog import Event, ReadLog
+from migrator.log.record import Record
+from migrator.log.runlog import ReadLog
 
 INFERENCE, RETRAINING = "inference", "retraining"
 
@@ -37,7 +38,7 @@ class Instance:
     served: tuple[tuple[float, float], ...]
     end_s: float
     gone_s: float
-    ready: Event | None
+    ready: Record | None
 
     @property
     def profile(self) -> str:
@@ -99,7 +100,7 @@ def _instances_in(log: ReadLog) -> dict[str, Instance]:
     """By id."""
     changes = log.of_kind("change")
     stopped = {item["instance"]: item for record in changes for item in record["stopped"]}
-    workers: defaultdict[str | None, list[Event]] = defaultdict(list)
+    workers: defaultdict[str | None, list[Record]] = defaultdict(list)
     for record in log.events:
         if record["kind"] in ("ready", "failed"):
             workers[record["instance"]].append(record)
@@ -111,7 +112,7 @@ def _instances_in(log: ReadLog) -> dict[str, Instance]:
     }
 
 
-def _instance(started: Event, stopped: Event, workers: list[Event], log_ends_s: float) -> Instance:
+def _instance(started: Record, stopped: Record, workers: list[Record], log_ends_s: float) -> Instance:
     end_s = stopped.get("end_s", math.inf)
     first_s = [record["ready_s"] if record["kind"] == "ready" else record["failed_s"] for record in workers[:1]]
     return Instance(
@@ -128,7 +129,7 @@ def _instance(started: Event, stopped: Event, workers: list[Event], log_ends_s: 
     )
 
 
-def _served(workers: list[Event], end_s: float) -> tuple[tuple[float, float], ...]:
+def _served(workers: list[Record], end_s: float) -> tuple[tuple[float, float], ...]:
     spans: list[tuple[float, float]] = []
     ready_s: float | None = None
     for record in workers:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, fields
 from itertools import accumulate
 
 from migrator.log.changes import INFERENCE, RETRAINING, Instance, LayoutChange, changes_in
-from migrator.log.runlog import Event, ReadLog
+from migrator.log.record import Record
+from migrator.log.runlog import ReadLog
 from workloads.serving.tally import Totals, latency_percentile_ms, merge_histograms
 
 PHASES = ("destruction", "initialisation", "library_load", "model_load")
@@ -98,7 +99,7 @@ class Report:
         open_call: The driver call in which the run ended, if it did.
     """
 
-    header: Event
+    header: Record
     windows: tuple[WindowReport, ...]
     tenants: Mapping[str, Figures]
     total: Figures | None
@@ -176,7 +177,7 @@ def _open_call(log: ReadLog) -> str | None:
     return calls[-1] if calls else None
 
 
-def _part(name: str, log: ReadLog, started: Event, closing: Event, changes: Sequence[LayoutChange]) -> _Part:
+def _part(name: str, log: ReadLog, started: Record, closing: Record, changes: Sequence[LayoutChange]) -> _Part:
     counts, window = closing["tenants"][name], started["window"]
     forecast = started["forecast"]["tenants"][name]["mean_rps"]
     if log.sharing == "instances":
@@ -193,7 +194,7 @@ def _part(name: str, log: ReadLog, started: Event, closing: Event, changes: Sequ
 
 
 def _moves_of_instances(
-    name: str, window: int, changes: Sequence[LayoutChange], span_s: tuple[float, float], header: Event
+    name: str, window: int, changes: Sequence[LayoutChange], span_s: tuple[float, float], header: Record
 ) -> _Moves:
     def own(items: Iterable[Instance], task: str = INFERENCE) -> list[Instance]:
         return [item for item in items if item.tenant == name and item.task == task]
@@ -216,7 +217,7 @@ def _moves_of_instances(
 def _moves_of_shares(name: str, window: int, could_serve: Sequence[float], log: ReadLog) -> _Moves:
     """The same where tenants have no instances; no compute is theirs to lose then."""
 
-    def own(kind: str) -> list[Event]:
+    def own(kind: str) -> list[Record]:
         return [event for event in log.of_kind(kind) if (event["window"], event["tenant"]) == (window, name)]
 
     return _Moves(

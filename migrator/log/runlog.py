@@ -30,8 +30,6 @@ TIME_DIGITS = 6
 EVENTS_FILE = "events.jsonl"
 CONFIG_FILE = "config.yaml"
 
-Event = Record
-
 
 class RunLog:
     """The log of a run in progress; every record is in the file when :meth:`append` returns."""
@@ -114,11 +112,11 @@ class ReadLog:
     """
 
     folder: Path
-    events: tuple[Event, ...]
+    events: tuple[Record, ...]
     torn: bool
 
     @property
-    def header(self) -> Event:
+    def header(self) -> Record:
         """The ``run_started`` record."""
         return self.events[0]
 
@@ -127,7 +125,7 @@ class ReadLog:
         """How tenants share the GPU: ``instances``, ``shares`` or ``turns``."""
         return str(self.header.get("sharing", "instances"))
 
-    def of_kind(self, kind: str) -> tuple[Event, ...]:
+    def of_kind(self, kind: str) -> tuple[Record, ...]:
         """The records of one kind, in order."""
         return tuple(event for event in self.events if event["kind"] == kind)
 
@@ -177,14 +175,14 @@ def _is_numbered(line: bytes) -> bool:
         raise LogError(f"line 1: {error}") from None
 
 
-def _check_header(header: Event, schema: int) -> None:
+def _check_header(header: Record, schema: int) -> None:
     if header["kind"] != "run_started" or header.get("schema") != schema:
         raise LogError(f"does not start with a run_started record of schema 1 or {SCHEMA}")
 
 
-def _records_of_schema_2(lines: Sequence[bytes]) -> list[tuple[int, Event]]:
+def _records_of_schema_2(lines: Sequence[bytes]) -> list[tuple[int, Record]]:
     """The records, each with its line number: whole, without gaps, and in order of time."""
-    found: list[tuple[int, Event]] = []
+    found: list[tuple[int, Record]] = []
     at_s = -math.inf
     for number, line in enumerate(lines, start=1):
         try:
@@ -197,7 +195,7 @@ def _records_of_schema_2(lines: Sequence[bytes]) -> list[tuple[int, Event]]:
     return found
 
 
-def _check_place(record: Event, expected: int, not_before_s: float) -> None:
+def _check_place(record: Record, expected: int, not_before_s: float) -> None:
     n, at_s = record["n"], record["at_s"]
     if n < expected:
         raise LogError(f"record {n} stands after record {expected - 1}; lines were doubled or swapped")

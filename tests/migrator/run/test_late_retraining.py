@@ -13,8 +13,9 @@ import yaml
 from executor.catalogue import gpu_model
 from migrator.commands.run import run_command
 from migrator.log.account import accounts
+from migrator.log.record import Record
 from migrator.log.report import report_of
-from migrator.log.runlog import Event, ReadLog, read_log
+from migrator.log.runlog import ReadLog, read_log
 from tests.migrator.conftest import SMALL, changed
 
 BUSY = {"tenants.0.arrivals.rate_rps": 900, "tenants.1.arrivals.scale.factor": 20.0, "windows": 3}
@@ -49,7 +50,7 @@ def run(folder: Path, name: str) -> ReadLog:
     return read_log(folder / name)
 
 
-def retrainings(log: ReadLog) -> list[tuple[Event, Event | None]]:
+def retrainings(log: ReadLog) -> list[tuple[Record, Record | None]]:
     """Every retraining that was begun, with when it was ready and done, and the end of its instance if it came."""
     changes = log.of_kind("change")
     ready = {event["instance"]: event for event in log.of_kind("ready")}
