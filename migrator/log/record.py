@@ -42,7 +42,7 @@ def record_in(line: bytes) -> dict[str, Any]:
         raise LogError(f"it is no whole record of this program; {ALTERED}")
     if wall is not None:
         if not isinstance(wall, dict):
-            raise LogError(f"its wall-clock facts are none; {ALTERED}")
+            raise LogError(f"its wall is no object; {ALTERED}")
         wall.pop("sum", None)
     try:
         rewritten = line_of(record, wall)

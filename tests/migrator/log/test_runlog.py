@@ -92,7 +92,7 @@ def test_a_write_cut_short_does_not_stay_in_the_middle(tmp_path: Path) -> None:
         (b'{"kind":"interrupted"}\n', "does not start with a run_started record"),
         (b"[" * 100_000 + b"\n", "line 1: it is no JSON"),
         (b'{"n":0,"kind":"x","at_s":NaN,"sum":"0"}\n', "line 1: checksum does not match"),
-        (b'{"n":0,"kind":"x","at_s":0,"sum":"0","wall":1}\n', "line 1: its wall-clock facts are none"),
+        (b'{"n":0,"kind":"x","at_s":0,"sum":"0","wall":1}\n', "line 1: its wall is no object"),
         (b"x", "no whole record"),
     ],
 )
