@@ -21,6 +21,7 @@ from executor.mig import OwnedLayout
 from migrator.config import Config, config_yaml
 from migrator.errors import ConfigError
 from migrator.log.account import Account, SecondAccounts, accounts
+from migrator.log.changes import changes_in
 from migrator.log.runlog import ReadLog, RunLog, read_log
 from migrator.provenance import simulated_provenance
 from migrator.run import events
@@ -156,7 +157,7 @@ def score_of(match: Match) -> Score:
         policy = policy.prepared(true_problems(setting))
     seen = _Seen()
     log = simulated(_told(setting, policy), policy, seen, match.terms)
-    n_changes = sum(1 for change in log.of_kind("change")[1:] if change["calls"])
+    n_changes = sum(1 for change in changes_in(log)[1:] if change.calls)
     return _score(match, setting, policy.name, seen.totals, accounts(log), n_changes, seen.n_unplanned)
 
 
@@ -231,7 +232,7 @@ def simulated(setting: Setting, policy: Policy, view: View, terms: Terms = Terms
     with TemporaryDirectory() as folder:
         path = Path(folder) / "run"
         with RunLog(path, config_yaml(setting.config)) as log:
-            log.append("run_started", events.run_started(setting))
+            log.append("run_started", applier.now_s, events.run_started(setting))
             Loop(setting, applier, log, view, solving, dispatch).run(first)
         return read_log(path)
 

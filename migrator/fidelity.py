@@ -22,7 +22,8 @@ import numpy as np
 from executor.gpu import GpuInstance
 from executor.mig import OwnedLayout, Placement
 from migrator.config import config_yaml
-from migrator.log.runlog import Event, ReadLog, RunLog, read_log
+from migrator.log.record import Record
+from migrator.log.runlog import ReadLog, RunLog, read_log
 from migrator.run import events
 from migrator.run.instances import Applier, Workers
 from migrator.run.loop import Loop
@@ -106,7 +107,7 @@ def measured(setting: Setting, *, start_as_planned: bool = False) -> tuple[Windo
             planned.window,
             planned.plan.status.value,
             tuple(
-                _promise(setting, planned, index, finished[planned.window], log.of_kind("change"))
+                _promise(setting, planned, index, finished[planned.window], log.of_kind("finished"))
                 for index in range(len(setting.tenants))
             ),
         )
@@ -118,7 +119,7 @@ def _run(setting: Setting, first: PlannedWindow, applier: Applier, promises: _Pr
     with TemporaryDirectory() as folder:
         path = Path(folder) / "run"
         with RunLog(path, config_yaml(setting.config)) as log:
-            log.append("run_started", events.run_started(setting))
+            log.append("run_started", applier.now_s, events.run_started(setting))
             Loop(setting, applier, log, promises).run(first)
         return read_log(path)
 
@@ -172,14 +173,14 @@ class _StartAsPlanned:
 
 
 def _promise(
-    setting: Setting, planned: PlannedWindow, index: int, finished: Event, changes: Sequence[Event]
+    setting: Setting, planned: PlannedWindow, index: int, finished: Record, retrained: Sequence[Record]
 ) -> Promise:
     tenant, step_s = setting.tenants[index], setting.config.step_s
     goodput, served = expected_by_step(planned.problem, planned.plan, index)
     first_second = math.ceil(planned.plan_from_step * step_s - 1e-9)
     counts = finished["tenants"][tenant.name]
     in_time = np.array(counts["in_time"], dtype=np.float64)[first_second:]
-    accuracy = _accuracy_by_second(setting, planned, index, changes)[first_second:]
+    accuracy = _accuracy_by_second(setting, planned, index, retrained)[first_second:]
     arrivals = float(sum(counts["arrivals"][first_second:]))
     return Promise(
         arrivals=arrivals,
@@ -211,14 +212,16 @@ def expected_by_step(problem: Problem, plan: MigPlan, index: int) -> tuple[Float
     return goodput, np.divide(goodput, worth, out=np.zeros_like(goodput), where=worth > 0)
 
 
-def _accuracy_by_second(setting: Setting, planned: PlannedWindow, index: int, changes: Sequence[Event]) -> FloatArray:
+def _accuracy_by_second(
+    setting: Setting, planned: PlannedWindow, index: int, retrained: Sequence[Record]
+) -> FloatArray:
     """The accuracy in each second of the window as it was in the simulation, ``(window_s,)``.
 
     The second in which a retraining ends has the mean of both.
     """
     tenant, window_s = setting.tenants[index], setting.config.window_s
-    started = [item for event in changes if event["window"] == planned.window for item in event["started"]]
-    ends_s = [item["finish_s"] for item in started if item["tenant"] == tenant.name and item["finish_s"] is not None]
+    own = [item for item in retrained if (item["window"], item["tenant"]) == (planned.window, tenant.name)]
+    ends_s = [item["finish_s"] for item in own]
     end_s = min(ends_s, default=math.inf) - planned.window * window_s
     share_after = np.clip(np.arange(1, round(window_s) + 1) - end_s, 0.0, 1.0)
     before, after = planned.problem.tenants[index].accuracy_before, tenant.accuracy_in(planned.window).after

@@ -44,11 +44,12 @@ def run_command(config_path: Path, *, windows: int | None, seed: int | None, out
         first = _first_plan(setting)
         require_plan(first)
         with RunLog(folder, config_yaml(setting.config)) as log:
-            log.append("run_started", events.run_started(setting), wall=events.wall())
+            lead_s = first.problem.epoch_steps * setting.config.step_s
+            log.append("run_started", -lead_s, events.run_started(setting), wall=events.wall())
             try:
                 _carry_out(setting, first, log, view)
             except KeyboardInterrupt:
-                log.append("interrupted", {})
+                log.append("interrupted", log.at_s, {})
                 raise
     print_report(report_of(read_log(folder)), output())
     output().print(f"\nThe run is in [bold]{escape(str(folder))}[/]. To look further:")

@@ -13,7 +13,7 @@ from executor.mig import OwnedLayout
 from migrator.config import EstimatesConfig
 from migrator.estimates import estimate_of
 from migrator.log.runlog import SCHEMA
-from migrator.run.instances import ChangeOutcome, Started, Stopped
+from migrator.run.instances import ChangeOutcome, DriverCall, Started, Stopped
 from migrator.run.planning import PlannedWindow
 from migrator.run.requests import SettledWindow
 from migrator.setting import Setting
@@ -46,6 +46,9 @@ def run_started(setting: Setting) -> Json:
     jitter = config.simulation.service_jitter
     return {
         "schema": SCHEMA,
+        "policy": "migrator",
+        "knows": "forecast",
+        "sharing": "instances",
         "name": config.name,
         "seed": config.seed,
         "simulated": config.gpu.backend == "sim",
@@ -157,20 +160,42 @@ def change(window: int, outcome: ChangeOutcome, layout: OwnedLayout[Owner]) -> J
         "window": window,
         "planned_s": _moment(outcome.planned_s),
         "begin_s": _moment(outcome.begin_s),
-        "calls": [
-            {
-                "call": call.call,
-                "placement": str(call.placement),
-                "gi_id": call.gi_id,
-                "begin_s": _moment(call.begin_s),
-                "end_s": _moment(call.end_s),
-            }
-            for call in outcome.calls
-        ],
         "stopped": [_stopped(item) for item in outcome.stopped],
         "started": [_started(item) for item in outcome.started],
         "layout": [[str(placement), owner.tenant, owner.task.value] for placement, owner in layout.entries],
     }
+
+
+def intent(window: int, call: DriverCall) -> Json:
+    """A driver call before it is made."""
+    gi_id = None if call.call == "create" else call.gi_id
+    return {"window": window, "call": call.call, "placement": str(call.placement), "gi_id": gi_id}
+
+
+def call_outcome(window: int, intent_n: int, call: DriverCall) -> Json:
+    """What came of a driver call."""
+    moments = {"begin_s": _moment(call.begin_s), "end_s": _moment(call.end_s)}
+    return {"window": window, "intent": intent_n, "gi_id": call.gi_id, **moments, "error": None}
+
+
+def ready(window: int, item: Started) -> Json:
+    """A worker is ready."""
+    return {
+        "window": window,
+        "instance": item.instance_id,
+        "tenant": item.owner.tenant,
+        "task": item.owner.task.value,
+        "ready_s": _moment(item.ready_s),
+        "late_ready_s": _moment(item.late_s),
+        "library_s": _moment(item.library_s),
+        "model_s": _moment(item.model_s),
+    }
+
+
+def finished(window: int, item: Started, finish_s: float, accuracy: float) -> Json:
+    """A retraining ended."""
+    who = {"window": window, "instance": item.instance_id, "tenant": item.owner.tenant}
+    return {**who, "finish_s": _moment(finish_s), "accuracy": accuracy}
 
 
 def _instance(item: Started | Stopped) -> dict[str, object]:
@@ -190,15 +215,7 @@ def _stopped(item: Stopped) -> Json:
 
 
 def _started(item: Started) -> Json:
-    moments = {
-        "begin_s": item.begin_s,
-        "ready_s": item.ready_s,
-        "late_ready_s": item.late_s,
-        "library_s": item.library_s,
-        "model_s": item.model_s,
-    }
-    finish_s = None if item.finish_s is None else _moment(item.finish_s)
-    return {**_instance(item), **{key: _moment(at_s) for key, at_s in moments.items()}, "finish_s": finish_s}
+    return {**_instance(item), "begin_s": _moment(item.begin_s), "promised_s": _moment(item.ready_s - item.late_s)}
 
 
 def window_finished(settled: SettledWindow) -> Json:

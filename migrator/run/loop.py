@@ -90,6 +90,7 @@ class Loop:
             self._view.planned(planned)
             self._log.append(
                 "window_started",
+                self._now_s,
                 events.window_started(self._setting, planned, self._accuracies),
                 wall={"solve_s": planned.plan.solve_s},
             )
@@ -99,8 +100,14 @@ class Loop:
             state = planned.next_state if is_complete else self._state_at((window + 1) * config.window_s)
             plans.append(planned.plan)
         self._serve_until(float("inf"), config.windows - 1)
-        self._log.append("run_finished", {"windows": config.windows})
+        self._log.append("run_finished", self._now_s, {"windows": config.windows})
         self._log.sync()
+
+    @property
+    def _now_s(self) -> float:
+        """The run's clock, as far as the log has it."""
+        serving_s = self._serving.now_s if self._serving.now_s < float("inf") else 0.0
+        return max(self._log.at_s, self._applier.now_s, serving_s)
 
     def _open_window(self, window: int) -> None:
         """Set what the models in service give from the window's start on."""
@@ -158,7 +165,7 @@ class Loop:
             if end_s < float("inf"):
                 self._view.reached(end_s, self._serving.totals, self._applier.layout)
             for settled in self._serving.settled(window):
-                self._log.append("window_finished", events.window_finished(settled))
+                self._log.append("window_finished", self._now_s, events.window_finished(settled))
                 self._log.sync()
                 self._view.settled(settled.window, sum((item.totals for item in settled.counts), Totals()))
 
@@ -166,10 +173,16 @@ class Loop:
         """Log a change, and let the retrainings that it starts take effect when they are done."""
         if outcome.is_empty:
             return
-        self._log.append("change", events.change(window, outcome, self._applier.layout))
+        for call in outcome.calls:
+            intent = self._log.append("intent", self._now_s, events.intent(window, call))
+            self._log.append("outcome", self._now_s, events.call_outcome(window, intent, call))
+        self._log.append("change", self._now_s, events.change(window, outcome, self._applier.layout))
         names = [tenant.name for tenant in self._setting.tenants]
         for item in outcome.started:
+            self._log.append("ready", self._now_s, events.ready(window, item))
             if item.finish_s is not None:
                 index = names.index(item.owner.tenant)
                 accuracy = self._models.retrained(index, window, item.finish_s)
                 self._serving.set_accuracy(index, item.finish_s, accuracy)
+                finished = events.finished(window, item, item.finish_s, accuracy)
+                self._log.append("finished", self._now_s, finished)

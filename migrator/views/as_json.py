@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from migrator.log.report import Figures, Report, WindowReport
-from migrator.log.start_ups import Phase
+from migrator.log.report import Figures, Phase, Report, WindowReport
 
 _DIGITS = 6
 

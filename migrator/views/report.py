@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from migrator.log.report import Figures, Report, WindowReport
-from migrator.log.start_ups import PHASES, Phase
+from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
 from migrator.views.provenance import MEASURED_JITTER, derived_profiles
 
 _HEADINGS = (
@@ -133,7 +132,8 @@ def _print_ending(report: Report, console: Console) -> None:
         case "interrupted":
             console.print(f"The run was interrupted{void}.")
         case _:
-            console.print(f"The run ended without saying so{void}.")
+            call = f" while the driver was asked to {escape(report.open_call)}" if report.open_call else ""
+            console.print(f"The log ends early{call}{void}.")
     unplanned = [str(window.window) for window in report.windows if window.plan_status in ("infeasible", "timeout")]
     if unplanned:
         console.print(f"No plan for window {', '.join(unplanned)}: the layout before it was kept.")

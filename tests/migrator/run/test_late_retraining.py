@@ -13,8 +13,9 @@ import yaml
 from executor.catalogue import gpu_model
 from migrator.commands.run import run_command
 from migrator.log.account import accounts
+from migrator.log.record import Record
 from migrator.log.report import report_of
-from migrator.log.runlog import Event, ReadLog, read_log
+from migrator.log.runlog import ReadLog, read_log
 from tests.migrator.conftest import SMALL, changed
 
 BUSY = {"tenants.0.arrivals.rate_rps": 900, "tenants.1.arrivals.scale.factor": 20.0, "windows": 3}
@@ -49,12 +50,14 @@ def run(folder: Path, name: str) -> ReadLog:
     return read_log(folder / name)
 
 
-def retrainings(log: ReadLog) -> list[tuple[Event, Event | None]]:
-    """Every retraining that was begun, and the end of its instance if it came."""
+def retrainings(log: ReadLog) -> list[tuple[Record, Record | None]]:
+    """Every retraining that was begun, with when it was ready and done, and the end of its instance if it came."""
     changes = log.of_kind("change")
+    ready = {event["instance"]: event for event in log.of_kind("ready")}
+    finished = {event["instance"]: event for event in log.of_kind("finished")}
     stopped = {item["instance"]: item for event in changes for item in event["stopped"]}
     return [
-        (item, stopped.get(item["instance"]))
+        ({**item, **ready[item["instance"]], **finished[item["instance"]]}, stopped.get(item["instance"]))
         for event in changes
         for item in event["started"]
         if item["task"] == "retraining"
@@ -122,10 +125,10 @@ def test_changes_after_one_that_waited_keep_their_distance(logs) -> None:
 
 
 def test_instances_ready_later_than_planned_are_reported(logs) -> None:
-    started = [item for event in logs["overdue"].of_kind("change") for item in event["started"]]
+    ready = logs["overdue"].of_kind("ready")
     total = report_of(logs["overdue"]).total
     assert total is not None
-    assert total.late_ready_s == pytest.approx(sum(item["late_ready_s"] for item in started))
+    assert total.late_ready_s == pytest.approx(sum(event["late_ready_s"] for event in ready))
     assert total.late_ready_s > 10
 
 
