@@ -65,11 +65,14 @@ def run(
     windows: Annotated[int | None, typer.Option(min=1, help="How many windows, instead of the config's.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The seed, instead of the config's.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; it must not exist. Default: runs/NAME.")] = None,
+    policy: Annotated[
+        str, typer.Option(help="Who decides: a sharing policy's name, or a .py file; see docs/policies.md.")
+    ] = "migrator",
 ) -> None:
     """Run a multi-tenant workload and report its goodput per window."""
     from migrator.commands.run import run_command  # noqa: PLC0415
 
-    run_command(config, windows=windows, seed=seed, out=out)
+    run_command(config, windows=windows, seed=seed, out=out, policy=policy)
 
 
 @app.command(epilog="Example: [bold]migrator report runs/quickstart --json[/]")

@@ -117,12 +117,12 @@ def plan_config_command(config_path: Path, *, window: int, asked: Asked, shown: 
     if window >= config.windows:
         raise MigratorError(f"--window is {window}; {config_path} has windows 0 to {config.windows - 1}")
     _check_step(shown, config.n_steps, config_path)
-    setting = assemble(config, str(config_path))
+    setting, traffic = assemble(config, str(config_path))
     solving = Solving(engine=asked.engine, options=asked.options, time_limit_s=asked.time_limit_s)
     with progress().status(f"planning windows 0 to {window}"):
-        planned = plan_through(setting, window, solving if asked.is_anything else None)[-1]
+        planned = plan_through(setting, traffic, window, solving if asked.is_anything else None)[-1]
     _check_step(shown, planned.problem.n_steps, config_path)
-    _show(planned.problem, planned.plan, shown, notes=provenance(setting))
+    _show(planned.problem, planned.plan, shown, notes=provenance(setting, traffic))
     require_plan(planned)
 
 

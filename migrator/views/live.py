@@ -28,7 +28,7 @@ class PlainView:
         """Say what the plan promises."""
         self._console.print(f"window {planned.window}: {_promise(planned)}", soft_wrap=True)
 
-    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner]) -> None:
+    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner] | None) -> None:
         """Nothing: lines are for people who read them later."""
 
     def settled(self, window: int, totals: Totals) -> None:
@@ -70,16 +70,16 @@ class LiveView:
         """Leave a line with what the plan promises."""
         self._progress.console.print(f"window {planned.window}: {_promise(planned)}", style="dim")
 
-    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner]) -> None:
+    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner] | None) -> None:
         """Move the line."""
         window = min(int(now_s // self._window_s), self._windows - 1)
         second = now_s - window * self._window_s
-        strip = layout_strip(layout, self._names, self._memory_slices)
+        strip = "" if layout is None else layout_strip(layout, self._names, self._memory_slices).markup
         self._progress.update(
             self._task,
             completed=now_s,
             description=f"window {window + 1}/{self._windows}, second {second:3.0f}",
-            strip=strip.markup,
+            strip=strip,
             goodput=f"goodput {_goodput(totals)}",
         )
 

@@ -54,7 +54,7 @@ def cases_of(grid: Grid, config: Config, origin: str, time_limit_s: float | None
         GridError: A choice that the config has no place for; names it and what is allowed.
     """
     _check_tenants(grid, config, origin)
-    resolved = assemble(config, origin).config
+    resolved = assemble(config, origin)[0].config
     load_followers = frozenset(tenant.name for tenant in config.tenants if tenant.arrivals.scale.factor is None)
     cases = []
     for point in grid.points:

@@ -118,7 +118,7 @@ def outcome_of(case: Case) -> Outcome:
     model = case.solving.reconfiguration.value
     engine = case.solving.engine or default_engine(model)
     try:
-        planned = plan_through(assemble(case.config, case.origin), case.window, case.solving)[-1]
+        planned = plan_through(*assemble(case.config, case.origin), case.window, case.solving)[-1]
     except ConfigSloError as error:
         return Outcome(
             case.point, Status.INFEASIBLE.value, model, engine, reason=str(error).removeprefix(f"{case.origin}: ")
