@@ -94,11 +94,13 @@ class _Piece:
     def pulled(self) -> tuple[QueueState, Outcomes]:
         """The piece with one queue for all servers."""
         head, n_batches, now_s = self._state.head, self._state.n_batches, -math.inf
+        taken = np.zeros((2, len(self._ordered)), dtype=np.int64)
         while now_s < self._until_s:
             head, n_begun, now_s = serve(
                 *self._known,
                 self._factors_from(n_batches),
                 self._eras,
+                taken,
                 head,
                 self._tail,
                 now_s,
@@ -109,12 +111,14 @@ class _Piece:
             )
             n_batches += n_begun
         n_resolved = head - self._state.head
-        return self._state_after(head, n_batches, _NO_QUEUES), Outcomes(
+        outcomes = Outcomes(
             index=np.arange(self._state.head, head, dtype=np.int64),
             answer_s=self._answer_s[:n_resolved],
             in_time=self._in_time[:n_resolved],
             correct=self._correct[:n_resolved],
         )
+        begun = [range(first, first + size) for first, size in taken.T.tolist()]
+        return self._state_after(head, n_batches, _NO_QUEUES, outcomes, begun), outcomes
 
     def pushed(self) -> tuple[QueueState, Outcomes]:
         """The piece with a queue for each server."""
@@ -122,6 +126,7 @@ class _Piece:
         ids = [*(server.server_id for server in self._ordered), None]
         queues, follows = _linked(self._state.queues, ids, origin, self._tail)
         is_resolved = np.zeros(self._tail - origin, dtype=np.bool_)
+        taken = np.zeros((len(self._ordered), self._known[4].shape[1]), dtype=np.int64)
         is_done = False
         while not is_done:
             seen, n_begun, now_s = push(
@@ -130,6 +135,7 @@ class _Piece:
                 self._eras,
                 queues,
                 follows,
+                taken,
                 seen,
                 self._tail,
                 float(now_s),
@@ -144,12 +150,14 @@ class _Piece:
         waiting = _unlinked(queues, follows, ids, origin)
         head = min((indices[0] for indices in waiting.values()), default=self._tail)
         place = np.flatnonzero(is_resolved)
-        return self._state_after(head, n_batches, waiting), Outcomes(
+        outcomes = Outcomes(
             index=origin + place,
             answer_s=self._answer_s[place],
             in_time=self._in_time[place],
             correct=self._correct[place],
         )
+        begun = [origin + row[1 : row[0] + 1] for row in taken]
+        return self._state_after(head, n_batches, waiting, outcomes, begun), outcomes
 
     def _factors_from(self, batch_number: int) -> FloatArray:
         """What latencies are multiplied by from this batch on, to the end of its block; empty without jitter."""
@@ -158,13 +166,19 @@ class _Piece:
         block, place = divmod(batch_number, JITTER_BLOCK)
         return self._jitter.factors(self._tenant, block)[place:]
 
-    def _state_after(self, head: int, n_batches: int, queues: Queues) -> QueueState:
-        busy_until = {
-            server.server_id: end_s
-            for server, end_s in zip(self._ordered, self._times_s[1].tolist(), strict=True)
-            if end_s > self._until_s
-        }
-        return QueueState(head, self._tail, MappingProxyType(busy_until), self._until_s, n_batches, queues)
+    def _state_after(
+        self, head: int, n_batches: int, queues: Queues, outcomes: Outcomes, begun: Sequence[range | IntArray]
+    ) -> QueueState:
+        """``begun`` has the requests of the last batch that each server began in this piece; empty: it began none."""
+        busy_until, batches = {}, {}
+        for server, end_s, indices in zip(self._ordered, self._times_s[1].tolist(), begun, strict=True):
+            if end_s > self._until_s:
+                busy_until[server.server_id] = end_s
+                is_old = len(indices) == 0
+                batches[server.server_id] = self._state.batches[server.server_id] if is_old else (outcomes, indices)
+        return QueueState(
+            head, self._tail, MappingProxyType(busy_until), self._until_s, n_batches, queues, MappingProxyType(batches)
+        )
 
 
 def _server_times_s(ordered: Sequence[Server], state: QueueState) -> FloatArray:

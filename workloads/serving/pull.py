@@ -13,6 +13,7 @@ latency_s  ``(n_servers, most + 1)``: seconds by batch size
 limits     ``(n_servers,)``: most requests in one batch
 factors    ``(n_factors,)``: what the latencies of the batches to come are multiplied by; empty: nothing
 accuracy   ``(2, n_eras)``: from when, and how much
+taken      ``(2, n_servers)``: first request and size of the last batch that each began. Updated
 =========  ====================================================================================================
 
 The loop has one signature, so it is compiled once and kept on disk. What it calls becomes part of it: half the time
@@ -98,6 +99,7 @@ def serve(  # noqa: PLR0917 (compiled code takes arrays by position)
     limits: Ints,
     factors: Floats,
     accuracy: Floats,
+    taken: Ints,
     head: int,
     tail: int,
     now_s: float,
@@ -149,6 +151,7 @@ def serve(  # noqa: PLR0917 (compiled code takes arrays by position)
                     in_time[request - origin] = until <= deadline_s[request]
                     correct[request - origin] = luck[request] < accuracy[1, era]
                 servers[0, rank] = servers[1, rank] = until
+                taken[0, rank], taken[1, rank] = head, n_taken
                 is_idle[rank] = False
                 n_begun += 1
                 head += n_taken

@@ -7,6 +7,7 @@ place      a request's index less ``origin``, that of the first unresolved one
 queues     ``(3, n_servers + 1)``: the first place, the last place (−1: none) and the number of those that wait, by
            rank; last those that were sent to no server yet
 follows    ``(tail - origin,)``: the place that is next in the same queue; −1: none
+taken      ``(n_servers, most + 1)``: size of the last batch that each began, then its places. Updated
 =========  ====================================================================================================
 
 Queues are in the order of arrival, so whose deadline has passed stands in front.
@@ -134,6 +135,7 @@ def push(  # noqa: PLR0917 (compiled code takes arrays by position)
     accuracy: Floats,
     queues: Ints,
     follows: Ints,
+    taken: Ints,
     seen: int,
     tail: int,
     now_s: float,
@@ -181,8 +183,10 @@ def push(  # noqa: PLR0917 (compiled code takes arrays by position)
                 factor = factors[n_begun] if len(factors) > 0 else 1.0
                 servers[1, rank] = now_s + latency_s[rank, n_taken] * factor
                 n_begun += 1
-            for _ in range(n_taken):
+                taken[rank, 0] = n_taken
+            for number in range(n_taken):
                 place = _pop(queues, follows, rank)
+                taken[rank, number + 1] = place
                 is_resolved[place] = True
                 answer_s[place] = servers[1, rank]
                 in_time[place] = answer_s[place] <= deadline_s[origin + place]

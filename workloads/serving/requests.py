@@ -151,6 +151,8 @@ class QueueState:
         n_batches: Batches begun so far.
         queues: With push dispatch: by ``server_id`` the requests that wait there, ascending (None: sent to no server
             yet). Empty queues are absent.
+        batches: By ``server_id``, the requests in service, and the outcomes of the piece in which their batch began.
+            It has the keys of ``busy_until``; see :meth:`in_service`.
     """
 
     head: int = 0
@@ -159,6 +161,20 @@ class QueueState:
     now_s: float = 0.0
     n_batches: int = 0
     queues: Mapping[str | None, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    batches: Mapping[str, tuple[Outcomes, range | IntArray]] = field(
+        default_factory=lambda: MappingProxyType({}), repr=False, compare=False
+    )
+
+    def in_service(self, server_id: str) -> Outcomes:
+        """The outcomes already recorded for the batch that the server has in service; empty where it has none.
+
+        These answers are lost if the server fails at ``now_s``: :meth:`workloads.serving.tally.Tally.lose` counts
+        them as dropped. What waits at a failed server needs nothing: leave the server out of the next piece.
+        """
+        if server_id not in self.batches:
+            return Outcomes.all_dropped(np.empty(0, dtype=np.int64))
+        recorded, indices = self.batches[server_id]
+        return recorded.of(np.array(indices, dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +196,17 @@ class Outcomes:
     def __post_init__(self) -> None:
         for array in (self.index, self.answer_s, self.in_time, self.correct):
             array.setflags(write=False)
+
+    @classmethod
+    def all_dropped(cls, index: IntArray) -> Outcomes:
+        """The outcomes of requests that nobody answers."""
+        n_dropped = len(index)
+        return cls(index, np.full(n_dropped, np.nan), np.zeros(n_dropped, np.bool_), np.zeros(n_dropped, np.bool_))
+
+    def of(self, index: IntArray) -> Outcomes:
+        """Those of some of these requests, ascending."""
+        place = np.searchsorted(self.index, index)
+        return Outcomes(self.index[place], self.answer_s[place], self.in_time[place], self.correct[place])
 
     @property
     def dropped(self) -> BoolArray:

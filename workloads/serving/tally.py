@@ -127,6 +127,18 @@ class Tally:
         )
         self._beyond.update(beyond_ms[:n_beyond].astype(np.int64).tolist())
 
+    def lose(self, requests: Requests, outcomes: Outcomes) -> None:
+        """Count requests as dropped that were added as answered: their server failed while it had them in service.
+
+        As in :meth:`add`, requests that do not belong here are left out.
+        """
+        taken_back = Tally(self._tenant, self._counts.shape[1], self._first_second)
+        taken_back.add(requests, outcomes)
+        self._counts -= taken_back._counts
+        self._n_by_ms -= taken_back._n_by_ms
+        self._beyond -= taken_back._beyond
+        self.add(requests, Outcomes.all_dropped(outcomes.index))
+
     @property
     def totals(self) -> Totals:
         """Sums over all seconds, so far."""

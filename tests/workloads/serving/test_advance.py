@@ -131,6 +131,48 @@ def test_a_piece_may_do_without_servers_that_have_ended(dispatch: Dispatch) -> N
         assert_same(requests, pieces, None, dispatch)
 
 
+# --- what a failing server loses
+
+
+@pytest.mark.parametrize("dispatch", Dispatch)
+@settings(deadline=None, derandomize=True, max_examples=150)
+@given(request_lists(), server_lists(), st.lists(quarters(0, 40), max_size=8), st.sampled_from([None, 0.4]))
+def test_in_service_is_what_a_present_server_will_answer_later(
+    dispatch: Dispatch, requests: Requests, servers: list[Server], edges_s: list[float], spread: Spread | None
+) -> None:
+    jitter = None if spread is None else ServiceJitter(5, spread)
+    state, recorded = QueueState(), dict[int, float]()
+    for until_s in sorted(edges_s):
+        state, piece = fast_serving.advance(requests, state, servers, TIMELINE, until_s, jitter, dispatch)
+        recorded |= dict(zip(piece.index.tolist(), piece.answer_s.tolist(), strict=True))
+        batches = {one.server_id: state.in_service(one.server_id) for one in servers}
+        found = [index for batch in batches.values() for index in batch.index.tolist()]
+        assert sorted(found) == sorted(index for index, answer_s in recorded.items() if answer_s > until_s)
+        ends_s = {name: set(batch.answer_s.tolist()) for name, batch in batches.items() if batch.index.size}
+        assert ends_s == {name: {end_s} for name, end_s in state.busy_until.items()}
+
+
+@pytest.mark.parametrize("dispatch", Dispatch)
+def test_batches_that_end_together_are_told_apart(dispatch: Dispatch) -> None:
+    requests, flat = requests_of(TENANT, 9.0, np.zeros(5), 0), LatencyCurve((1, 4), (1.0, 1.0))
+    servers = [Server(TENANT, name, 0.0, INF, flat, 2) for name in "ab"]
+    state, whole = fast_serving.advance(requests, QueueState(), servers, TIMELINE, 0.5, None, dispatch)
+    for _ in range(2):  # also where the batch began in an earlier piece
+        assert tuple(state.in_service(name).index.tolist() for name in "ab") == ([0, 1], [2, 3])
+        assert bits(state.in_service("a")) == bits(whole.of(np.array([0, 1])))
+        state, _ = fast_serving.advance(requests, state, servers, TIMELINE, 0.75, None, dispatch)
+
+
+@pytest.mark.parametrize("dispatch", Dispatch)
+def test_nothing_is_in_service_when_a_batch_has_just_ended(dispatch: Dispatch) -> None:
+    requests, server = (
+        requests_of(TENANT, 9.0, np.zeros(2), 0),
+        Server(TENANT, "a", 0, INF, LatencyCurve((1,), (1,)), 1),
+    )
+    state, _ = fast_serving.advance(requests, QueueState(), [server], TIMELINE, 1.0, None, dispatch)
+    assert state.in_service("a").index.size == 0
+
+
 # --- values
 
 
