@@ -27,8 +27,7 @@ from workloads.profiles.latency import LatencyCurve
 from workloads.retraining_time import RETRAINING_TO_INFERENCE
 from workloads.serving.requests import AccuracyTimeline, requests_of
 from workloads.serving.tally import Tally, Totals
-from workloads.serving.turns import advance
-from workloads.serving.whole_serving import Batches, BatchServing, Piece, TrainingJob, WholeState
+from workloads.serving.turns import Batches, BatchServing, Piece, TrainingJob, TurnsState, advance
 from workloads.tenants import Tenant
 from workloads.traffic.luck import service_jitter
 
@@ -109,7 +108,7 @@ class _Run:
         self._jitter = service_jitter(config.seed, config.simulation.service_jitter)
         self._models = ModelsInService(setting.tenants, config.window_s)
         self._accuracies: list[dict[float, float]] = [{} for _ in setting.tenants]
-        self._state = WholeState.at_start(len(setting.tenants))
+        self._state = TurnsState.at_start(len(setting.tenants))
         self._servings: list[BatchServing] = []
         n_seconds = round(config.windows * config.window_s)
         self._tallies = [Tally(tenant.name, n_seconds) for tenant in setting.tenants]

@@ -40,13 +40,11 @@ class ServiceJitter:
         if self.spread != "measured" and not 0 <= self.spread < math.inf:
             raise ValueError(f"service jitter: spread {self.spread}: must be 'measured', or finite and at least 0")
 
-    def factor(self, tenant: str, batch_number: int) -> float:
-        """What the latency of this batch is multiplied by."""
-        block, place = divmod(batch_number, JITTER_BLOCK)
-        return _numbers(self, tenant, block)[place]
-
     def factors(self, tenant: str, block: int) -> NDArray[np.float64]:
-        """The factors of batches from ``block * JITTER_BLOCK`` on, ``(JITTER_BLOCK,)``. Read-only."""
+        """What the latencies of batches from ``block * JITTER_BLOCK`` on are multiplied by, ``(JITTER_BLOCK,)``.
+
+        The array is read-only.
+        """
         return _factors(self, tenant, block)
 
 
@@ -70,8 +68,3 @@ def _factors(jitter: ServiceJitter, tenant: str, block: int) -> NDArray[np.float
         factors = drawn.lognormal(-(jitter.spread**2) / 2, jitter.spread, JITTER_BLOCK)
     factors.setflags(write=False)
     return factors
-
-
-@lru_cache(maxsize=256)
-def _numbers(jitter: ServiceJitter, tenant: str, block: int) -> tuple[float, ...]:
-    return tuple(_factors(jitter, tenant, block).tolist())
