@@ -21,25 +21,20 @@ from executor.clock import VirtualClock
 from executor.mig import GpuModel
 from executor.sim import SimGpu
 from forecaster.forecast import Forecast, Forecaster
-from forecaster.known import HINDSIGHT, known
-from forecaster.registry import make_forecaster
+from forecaster.registry import HINDSIGHT, known, make_forecaster
 from migrator.config import Config, TenantConfig
 from migrator.errors import ConfigError, ConfigSloError
 from migrator.estimates import as_carried_out
 from migrator.run.instances import Applier, Workers
 from migrator.run.simulated import SimWorkers
 from workloads.errors import UnmetSloError, WorkloadError
-from workloads.profiles.launch_free import launch_free
 from workloads.profiles.operating_point import highest_capability_rps, operating_points
-from workloads.profiles.shipped import shipped_profiles
-from workloads.profiles.table import ServiceProfiles, read_profiles
-from workloads.retraining_time import retraining_times_s
-from workloads.tenants import Tenant, WindowAccuracy
+from workloads.profiles.table import ServiceProfiles, launch_free, read_profiles, shipped_profiles
+from workloads.tenants import Tenant, WindowAccuracy, WorkerStart, default_worker_start, retraining_times_s
 from workloads.traffic.arrivals import PoissonSource, Source, Span, mean_rps
 from workloads.traffic.scaling import Arrivals, Scale, ScaleMethod, scaled_arrivals
 from workloads.traffic.servegen import RATE_WINDOW_S, SERVEGEN_TRACE, servegen_piece
 from workloads.traffic.trace_file import TraceFormat, find_trace
-from workloads.worker_start import WorkerStart, default_worker_start
 
 FloatArray = NDArray[np.float64]
 

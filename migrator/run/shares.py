@@ -2,7 +2,7 @@
 
 The counterpart of :mod:`migrator.run.loop` for policies that give shares, not instances: the same requests, luck and
 accuracies, the same request simulation. Time goes from event to event: whole seconds, shares that come into force,
-retrainings that end. Interference is that of :mod:`workloads.profiles.interference`, second by second, from the
+retrainings that end. Interference is that of :mod:`workloads.profiles.shares`, second by second, from the
 neighbours' own load; batch sizes follow it at once, which is kind to the policies.
 """
 
@@ -32,8 +32,7 @@ from planner.policies.shares import (
     violation,
 )
 from planner.problem import Owner, Task
-from workloads.profiles.interference import Sensitivity, sensitivity_of, slowdown
-from workloads.profiles.shares import SharePoint, ShareProfile, training_rates
+from workloads.profiles.shares import Sensitivity, SharePoint, ShareProfile, sensitivity_of, slowdown, training_rates
 from workloads.serving.requests import Server
 from workloads.serving.tally import Totals
 from workloads.tenants import Tenant

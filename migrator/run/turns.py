@@ -24,11 +24,10 @@ from migrator.run.planning import estimates_in
 from migrator.setting import Setting, service_profiles
 from planner.policies.whole import Whole, batch_limits, retraining_order, training_batch
 from workloads.profiles.latency import LatencyCurve
-from workloads.retraining_time import RETRAINING_TO_INFERENCE
 from workloads.serving.requests import AccuracyTimeline, requests_of
 from workloads.serving.tally import Tally, Totals
 from workloads.serving.turns import Batches, BatchServing, Piece, TrainingJob, TurnsState, advance
-from workloads.tenants import Tenant
+from workloads.tenants import RETRAINING_TO_INFERENCE, Tenant
 from workloads.traffic.luck import service_jitter
 
 _COUNTS = ("arrivals", "in_time", "late", "dropped", "correct", "correct_late")
