@@ -110,7 +110,7 @@ class ServiceProfiles:
             raise ProfileTableError(f"{self.name}: no rows; a table needs at least one")
         key, times = Counter(row.key for row in self.rows).most_common(1)[0]
         if times > 1:
-            raise ProfileTableError(f"{self.name}: {_shown(key)} stands there {times} times; once is allowed")
+            raise ProfileTableError(f"{self.name}: {_key_as_text(key)} stands there {times} times; once is allowed")
 
     @cached_property
     def _by_gpu(self) -> dict[str, dict[str, tuple[ServiceRow, ...]]]:
@@ -178,7 +178,7 @@ def parse_profiles(name: str, text: str) -> ServiceProfiles:
     for where, cells in _cells(name, text):
         row = _row(where, cells)
         if row.key in first_line:
-            raise ProfileTableError(f"{where}: {_shown(row.key)} stands in line {first_line[row.key]} already")
+            raise ProfileTableError(f"{where}: {_key_as_text(row.key)} stands in line {first_line[row.key]} already")
         first_line[row.key] = where.line
         rows.append(row)
     return ServiceProfiles(name, tuple(rows))
@@ -256,7 +256,7 @@ def _positive(where: _Where, column: str, text: str) -> float:
     return value
 
 
-def _shown(key: tuple[str, str, str, int, int]) -> str:
+def _key_as_text(key: tuple[str, str, str, int, int]) -> str:
     gpu, model, profile, batch, processes = key
     return f"{model} on {gpu} {profile} at batch {batch} with {processes} processes"
 

@@ -42,7 +42,7 @@ from workloads.serving.arrays import BoolArray, FloatArray, IntArray, compiled, 
 
 @inlined
 def _first_after(times_s: FloatArray, first: int, end: int, time_s: float) -> int:
-    """The first place from ``first`` on whose time is after ``time_s``; or ``end``. Times ascend."""
+    """The first place in ``[first, end)`` with a time after ``time_s``; or ``end``. Times ascend."""
     while first < end and times_s[first] <= time_s:
         first += 1
     return first
@@ -75,7 +75,7 @@ def _fastest(is_idle: BoolArray, latency_s: FloatArray, limits: IntArray, n_wait
 def _first_in_time(
     deadline_s: FloatArray, head: int, seen: int, now_s: float, latency_s: FloatArray, limit: int
 ) -> int:
-    """The oldest of ``[head, seen)`` whose deadline stands with the batch that would then be taken; or ``seen``."""
+    """The oldest of ``[head, seen)`` that the batch which would then be taken answers in time; or ``seen``."""
     while head < seen and deadline_s[head] < now_s + latency_s[min(seen - head, limit)]:
         head += 1
     return head

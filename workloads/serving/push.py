@@ -73,7 +73,7 @@ def _pop(queues: IntArray, follows: IntArray, queue: int) -> int:
 def _drop_expired(
     queues: IntArray, follows: IntArray, deadline_s: FloatArray, origin: int, now_s: float, is_resolved: BoolArray
 ) -> None:
-    """Drop from all queues those whose deadline has passed."""
+    """Drop from all queues the requests whose deadline has passed."""
     for queue in range(queues.shape[1]):
         while queues[COUNT, queue] > 0 and deadline_s[origin + queues[FIRST, queue]] <= now_s:
             is_resolved[_pop(queues, follows, queue)] = True

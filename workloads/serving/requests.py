@@ -33,10 +33,10 @@ class Server:
     """A worker that answers one tenant's requests, in batches, from ``ready_s`` until ``end_s``.
 
     Attributes:
-        tenant: Whose requests it answers.
+        tenant: The tenant of the requests that it answers.
         server_id: Unique among the tenant's servers; the same in every piece.
         ready_s: First moment at which it may begin a batch.
-        end_s: It begins no batch at or after this; ``inf`` where the end is not known yet.
+        end_s: From this moment on it begins no batch; ``inf`` where the end is not known yet.
         latency: Seconds by batch size.
         batch_limit: Most requests in one batch, ≥ 1.
 
@@ -179,7 +179,7 @@ class Outcomes:
 
     @classmethod
     def all_dropped(cls, index: IntArray) -> Outcomes:
-        """The outcomes of requests that nobody answers."""
+        """The outcomes of requests that are never answered."""
         n_dropped = len(index)
         return cls(index, np.full(n_dropped, np.nan), np.zeros(n_dropped, np.bool_), np.zeros(n_dropped, np.bool_))
 

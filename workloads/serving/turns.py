@@ -69,11 +69,11 @@ class TrainingJob:
     """A retraining that is not done.
 
     Attributes:
-        tenant_index: Whose model it is.
-        window: With whose data it trains.
-        left_s: Seconds of the GPU still to be done, > 0.
-        piece_s: Seconds after which it lets others go first, > 0; the last piece may be shorter.
-        ready_s: It does not begin before.
+        tenant_index: The tenant of the model.
+        window: The window of the data.
+        left_s: Seconds of the GPU that it still needs, > 0.
+        piece_s: Seconds after which requests may go first, > 0; the last piece may be shorter.
+        ready_s: Earliest begin.
         has_begun: Whether a piece was done.
     """
 
@@ -121,7 +121,7 @@ class Batches:
     """Batches of requests in the order in which they were served. All arrays are ``(k,)`` and read-only.
 
     Attributes:
-        tenant_index: Whose.
+        tenant_index: The tenant of each.
         begin_s: When each begins.
         end_s: When it is answered.
     """
@@ -152,7 +152,7 @@ class Piece:
 
 @inlined
 def _first_after(times_s: FloatArray, first: int, end: int, time_s: float) -> int:
-    """The first place from ``first`` on whose time is after ``time_s``; or ``end``. Times ascend."""
+    """The first place in ``[first, end)`` with a time after ``time_s``; or ``end``. Times ascend."""
     while first < end and times_s[first] <= time_s:
         first += 1
     return first
@@ -172,7 +172,10 @@ def _next_chance(arrival_s: FloatArray, bounds: IntArray, jobs: FloatArray, from
 
 @inlined
 def _most_urgent(requests: FloatArray, bounds: IntArray, now_s: float, latency_s: FloatArray, limits: IntArray) -> int:
-    """The tenant whose oldest has the earliest deadline, once those are dropped who cannot be answered; −1: nobody."""
+    """The tenant whose oldest has the earliest deadline; −1: no request waits.
+
+    Requests that cannot be answered in time are dropped first.
+    """
     urgent, urgent_s = -1, np.inf
     for tenant in range(bounds.shape[1]):
         head, end, limit = bounds[0, tenant], bounds[2, tenant], limits[tenant]
@@ -227,8 +230,8 @@ def take_turns(  # noqa: PLR0917 (compiled code takes arrays by position)
 ) -> tuple[float, float, int, int]:
     """The time reached, until when the GPU is busy, the batches begun, and why the loop ended.
 
-    That is the job whose last piece began, or −1: ``until_s`` is reached, or −2: a tenant's factors are used up. Then
-    call again with further ones.
+    The reason is the job whose last piece began; or −1: ``until_s`` is reached; or −2: a tenant's factors are used up.
+    After −2 call again with further factors.
 
     Beside the symbols above:
         n_begun: Batches recorded so far.

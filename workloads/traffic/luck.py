@@ -1,4 +1,4 @@
-"""What chance decides about a tenant's requests, fixed by the run's seed: every policy meets the same.
+"""What chance decides about a tenant's requests, fixed by the run's seed: every policy sees the same.
 
 Batch latencies may vary as measured steps do. Source: MISO's step times on MIG profiles of an A100-40GB
 (``data/README.md``). They are steps of training; nobody published batch by batch how long serving takes on a MIG
@@ -16,9 +16,8 @@ from importlib.resources import files
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from workloads.traffic.arrivals import FloatArray
 
 JITTER_BLOCK = 256
 """Batches whose factors are drawn at once; part of what a seed means."""
