@@ -141,11 +141,7 @@ def test_batches_that_end_together_are_told_apart(dispatch: Dispatch) -> None:
 
 @EACH
 def test_nothing_is_in_service_when_a_batch_has_just_ended(dispatch: Dispatch) -> None:
-    requests, server = (
-        requests_of(TENANT, 9.0, np.zeros(2), 0),
-        Server(TENANT, "a", 0, INF, LatencyCurve((1,), (1,)), 1),
-    )
-    state, _ = advance(requests, QueueState(), [server], TIMELINE, 1.0, None, dispatch)
+    state, _ = advance(arrivals(0.0, 0.0), QueueState(), [server()], TIMELINE, 1.0, None, dispatch)
     assert state.in_service("a").index.size == 0
 
 
