@@ -21,7 +21,8 @@ import numpy as np
 from executor.mig import Placement
 from forecaster.forecast import FloatArray
 from migrator.config import config_yaml
-from migrator.log.runlog import Record, RunLog, read_log
+from migrator.log.record import Record
+from migrator.log.runlog import RunLog, read_log
 from migrator.run.loop import Unseen
 from migrator.run.planning import PlannedWindow
 from migrator.run.simulated import SimulatedRun, simulated_backend

@@ -20,17 +20,13 @@ from migrator.config import Config, TenantConfig
 from migrator.errors import ConfigError, ConfigSloError
 from migrator.traffic import RecordedTraffic
 from workloads.errors import UnmetSloError, WorkloadError
-from workloads.profiles.launch_free import launch_free
 from workloads.profiles.operating_point import highest_capability_rps, operating_points
-from workloads.profiles.shipped import shipped_profiles
-from workloads.profiles.table import ServiceProfiles, read_profiles
-from workloads.retraining_time import retraining_times_s
-from workloads.tenants import Tenant, WindowAccuracy
+from workloads.profiles.table import ServiceProfiles, launch_free, read_profiles, shipped_profiles
+from workloads.tenants import Tenant, WindowAccuracy, WorkerStart, default_worker_start, retraining_times_s
 from workloads.traffic.arrivals import PoissonSource, Source, Span, mean_rps
 from workloads.traffic.scaling import Arrivals, Scale, ScaleMethod, scaled_arrivals
 from workloads.traffic.servegen import RATE_WINDOW_S, SERVEGEN_TRACE, servegen_piece
 from workloads.traffic.trace_file import TraceFormat, find_trace
-from workloads.worker_start import WorkerStart, default_worker_start
 
 
 @dataclass(frozen=True)

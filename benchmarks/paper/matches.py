@@ -17,8 +17,7 @@ from migrator.compare import Match
 from migrator.config import Config, TenantConfig, read_config
 from migrator.outputs import write_output
 from migrator.setting import assemble
-from workloads.profiles.shipped import shipped_profiles
-from workloads.profiles.table import COLUMNS, ServiceProfiles, ServiceRow
+from workloads.profiles.table import COLUMNS, ServiceProfiles, ServiceRow, shipped_profiles
 from workloads.traffic.trace_file import TraceFormat, read_trace
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from forecaster.known import HINDSIGHT
+from forecaster.registry import HINDSIGHT
 from migrator.config import Config, read_config
 from migrator.console import output, print_json, progress
 from migrator.errors import InfeasibleError, MigratorError

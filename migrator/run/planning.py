@@ -15,7 +15,7 @@ import numpy as np
 
 from executor.mig import Placement
 from forecaster.forecast import FloatArray, Forecast
-from forecaster.known import HINDSIGHT, known
+from forecaster.registry import HINDSIGHT, known
 from migrator.errors import ConfigError, InfeasibleError
 from migrator.estimates import Estimate, as_estimated, estimate_of
 from migrator.setting import Setting

@@ -1,7 +1,7 @@
 """Shares of one GPU's processors without partitions, as MPS gives them.
 
 Time goes from event to event: whole seconds, shares that come into force, retrainings that end. Processes and trainers
-are simulated here. Interference is that of :mod:`workloads.profiles.interference`, second by second, from the
+are simulated here. Interference is that of :mod:`workloads.profiles.shares`, second by second, from the
 neighbours' own load; batch sizes follow it at once, which is kind to the policies.
 """
 
@@ -36,8 +36,7 @@ from planner.policies.shares import (
 )
 from planner.policies.shares import Shares as Twentieths
 from planner.problem import Owner, Task
-from workloads.profiles.interference import Sensitivity, sensitivity_of, slowdown
-from workloads.profiles.shares import SharePoint, ShareProfile, training_rates
+from workloads.profiles.shares import Sensitivity, SharePoint, ShareProfile, sensitivity_of, slowdown, training_rates
 from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server
 from workloads.tenants import Tenant
 

@@ -25,10 +25,9 @@ from migrator.setting import Setting, service_profiles
 from planner.policies.whole import Whole, batch_limits, retraining_order, training_batch
 from planner.problem import Owner
 from workloads.profiles.latency import LatencyCurve
-from workloads.retraining_time import RETRAINING_TO_INFERENCE
 from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests
-from workloads.serving.turns import advance
-from workloads.serving.whole_serving import Batches, BatchServing, TrainingJob, WholeState
+from workloads.serving.turns import Batches, BatchServing, TrainingJob, TurnsState, advance
+from workloads.tenants import RETRAINING_TO_INFERENCE
 from workloads.traffic.luck import ServiceJitter
 
 
@@ -69,7 +68,7 @@ class Turns:
         config = setting.config
         self._setting, self._policy, self._jitter = setting, policy, jitter
         self._measured = _measured(setting)
-        self._state = WholeState.at_start(len(setting.tenants))
+        self._state = TurnsState.at_start(len(setting.tenants))
         self._servings: list[BatchServing] = []
         self._batches: list[Batches] = []
         self._alone_rps = np.zeros((len(setting.tenants), round(config.windows * config.window_s)))

@@ -20,8 +20,7 @@ from migrator.setting import assemble
 from migrator.whatif.grid import Choice, Factor, Grid, Point, Value, shown_point
 from planner.problem import Reconfiguration
 from planner.solve import PAPER, PHYSICAL, engine_names
-from workloads.tenants import most_instances
-from workloads.worker_start import default_worker_start
+from workloads.tenants import default_worker_start, most_instances
 
 _Entry = dict[str, Any]
 """A part of a config as plain values, to be changed and then validated anew."""

@@ -1,8 +1,7 @@
-"""The request simulations, compiled: what the references give, bit by bit, many times as fast.
+"""One tenant's queue brought forward in time, whichever way requests are dispatched.
 
-:mod:`workloads.serving.requests` and :mod:`workloads.serving.push_serving` have the rules and the types, and say why;
-:mod:`workloads.serving.pull` and :mod:`workloads.serving.push` have the loops. Here one piece's values become arrays
-and back. A piece often has a few hundred requests only: what is done once a piece takes longer than the loop.
+The rules and their compiled loops are :mod:`workloads.serving.pull` and :mod:`workloads.serving.push`. Here one piece's
+values become arrays and back. A piece often has a few hundred requests only, and then this takes longer than the loop.
 """
 
 from __future__ import annotations
@@ -16,13 +15,12 @@ from typing import assert_never
 import numpy as np
 
 from workloads.profiles.latency import LatencyCurve
-from workloads.serving.pull import serve
+from workloads.serving.arrays import FloatArray, IntArray
+from workloads.serving.pull import pull
 from workloads.serving.push import COUNT, FIRST, push
 from workloads.serving.requests import (
     AccuracyTimeline,
     Dispatch,
-    FloatArray,
-    IntArray,
     Outcomes,
     QueueState,
     Requests,
@@ -48,9 +46,15 @@ def advance(
     service_jitter: ServiceJitter | None = None,
     dispatch: Dispatch = Dispatch.PULL,
 ) -> tuple[QueueState, Outcomes]:
-    """The same as :func:`workloads.serving.requests.advance`, or as :func:`workloads.serving.push_serving.advance`.
+    """The state at ``until_s``, and the outcomes of all requests resolved in ``[state.now_s, until_s)``.
 
-    All pieces of a run need the same ``dispatch``.
+    A batch is recorded when it begins; its answer may come after ``until_s``. Every request with a deadline ≤
+    ``until_s`` is resolved, so ``until_s = inf`` drains the queue. With push dispatch requests are not resolved in the
+    order of their arrival: the outcomes of a piece may have gaps, which later pieces fill.
+
+    Any pieces give the same outcomes, also when a piece does not know yet of servers with ``ready_s`` ≥ its end, or of
+    ends ≥ its end. Servers that have ended may be left out. Servers of other tenants are passed over. All pieces of a
+    run need the same ``dispatch``.
 
     Raises:
         ValueError: ``until_s`` is before ``state.now_s`` or NaN, or two of the tenant's servers share an id.
@@ -96,7 +100,7 @@ class _Piece:
         head, n_batches, now_s = self._state.head, self._state.n_batches, -math.inf
         taken = np.zeros((2, len(self._ordered)), dtype=np.int64)
         while now_s < self._until_s:
-            head, n_begun, now_s = serve(
+            head, n_begun, now_s = pull(
                 *self._known,
                 self._factors_from(n_batches),
                 self._eras,
@@ -182,7 +186,7 @@ class _Piece:
 
 
 def _server_times_s(ordered: Sequence[Server], state: QueueState) -> FloatArray:
-    """When each is free, until when it is in service (−inf: it is not), its end, its readiness, ``(4, n_servers)``.
+    """The ``servers`` of :mod:`workloads.serving.pull`.
 
     A server that joins late cannot act in the past: it is free from ``state.now_s`` at the earliest.
     """
@@ -211,7 +215,10 @@ def _tables(curves: tuple[tuple[LatencyCurve, int], ...]) -> tuple[FloatArray, I
 
 
 def _linked(queues: Queues, ids: Sequence[str | None], origin: int, tail: int) -> tuple[IntArray, IntArray]:
-    """Who waits where as ``queues`` and ``follows`` of :mod:`workloads.serving.push`; what servers left behind last."""
+    """The ``queues`` and ``follows`` of :mod:`workloads.serving.push`.
+
+    Requests that waited at servers which are no longer there were sent to no server.
+    """
     at: dict[str | None, list[int]] = {}
     for name, indices in queues.items():
         at.setdefault(name if name in ids else None, []).extend(index - origin for index in indices)

@@ -15,7 +15,7 @@ from benchmarks.paper.matches import DAY_S, HALF_WEEK_S, matches_of, perturbed, 
 from migrator.config import EstimatesConfig
 from migrator.estimates import estimate_of
 from migrator.setting import assemble, service_profiles
-from workloads.profiles.shipped import shipped_profiles
+from workloads.profiles.table import shipped_profiles
 
 ONE = replace(MAIN, workloads=("w8",), policies=("static",))
 TABLE = shipped_profiles()

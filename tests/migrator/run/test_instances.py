@@ -13,8 +13,7 @@ from migrator.run.simulated import SimWorkers
 from planner.problem import Owner, Task
 from workloads.profiles.latency import LatencyCurve
 from workloads.profiles.operating_point import OperatingPoint
-from workloads.tenants import Tenant, WindowAccuracy
-from workloads.worker_start import WorkerStart
+from workloads.tenants import Tenant, WindowAccuracy, WorkerStart
 
 GPU = gpu_model("a100-80gb")
 A, B = Owner("a", Task.INFERENCE), Owner("b", Task.INFERENCE)

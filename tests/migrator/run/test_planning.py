@@ -9,8 +9,7 @@ from planner.problem import Reconfiguration
 from tests.migrator.conftest import SMALL, changed
 from workloads.profiles.latency import LatencyCurve
 from workloads.profiles.operating_point import OperatingPoint
-from workloads.tenants import Tenant, WindowAccuracy
-from workloads.worker_start import WorkerStart
+from workloads.tenants import Tenant, WindowAccuracy, WorkerStart
 
 BEFORE = (0.6, 0.8, 0.5, 0.9, 0.7)
 

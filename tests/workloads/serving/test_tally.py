@@ -11,18 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workloads.profiles.latency import LatencyCurve
-from workloads.serving.requests import (
-    AccuracyTimeline,
-    BoolArray,
-    Outcomes,
-    QueueState,
-    Requests,
-    Server,
-    ServiceJitter,
-    advance,
-    requests_of,
-)
+from workloads.serving.advance import advance
+from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server, requests_of
 from workloads.serving.tally import SecondCounts, Tally, Totals, latency_percentile_ms, merge_histograms
+from workloads.traffic.luck import ServiceJitter
 
 COUNTS = ("arrivals", "in_time", "late", "dropped", "correct", "correct_late")
 DROPPED = math.nan
@@ -272,7 +264,7 @@ def defined(requests: Requests, outcomes: Outcomes, n_seconds: int, first_second
     second = np.floor(arrival_s).astype(np.int64) - first_second
     counted = (second >= 0) & (second < n_seconds)
 
-    def per_second(which: BoolArray) -> np.ndarray:
+    def per_second(which: np.ndarray) -> np.ndarray:
         return np.bincount(second[which & counted], minlength=n_seconds).astype(np.int64)
 
     answered = counted & ~outcomes.dropped

@@ -1,4 +1,4 @@
-"""The GPU that tenants share by turns: by hand, its properties, and the compiled loop against the reference."""
+"""The GPU shared by turns: by hand, its properties, and the compiled loop against an oracle that keeps lists."""
 
 from __future__ import annotations
 
@@ -9,30 +9,34 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+import turns_oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from serving_cases import INF, curves, quarters
+from serving_cases import (
+    ALWAYS,
+    COLUMNS,
+    INF,
+    TIMELINE,
+    arrivals,
+    bits,
+    bits_of,
+    curves,
+    quarters,
+    random_curve,
+)
 
 from workloads.profiles.latency import LatencyCurve
-from workloads.serving import requests as serving
-from workloads.serving import turns as whole_kernel
-from workloads.serving import whole_serving
+from workloads.serving import advance as one_tenant
+from workloads.serving import turns
 from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server, requests_of
-from workloads.serving.whole_serving import BatchServing, Piece, TrainingJob, WholeState
+from workloads.serving.turns import BatchServing, Piece, TrainingJob, TurnsState
 from workloads.traffic.luck import JITTER_BLOCK, ServiceJitter
 
-Advance = Callable[..., tuple[WholeState, Piece]]
+Advance = Callable[..., tuple[TurnsState, Piece]]
 
-COLUMNS = ("index", "answer_s", "in_time", "correct")
-TIMELINE = AccuracyTimeline((0.0, 2.0, 3.5), (0.3, 0.8, 0.6))
-ALWAYS = AccuracyTimeline((0.0,), (1.0,))
 ONE_SECOND = BatchServing(LatencyCurve((1,), (1.0,)), 1)  # a batch of b takes b seconds
 PAIR = BatchServing(LatencyCurve((1,), (1.0,)), 2)
 FLAT = BatchServing(LatencyCurve((1, 100), (1.0, 1.0)), 100)  # any batch takes a second
-
-
-def arrivals(*times_s: float, slo_s: float = 9.0, tenant: str = "a") -> Requests:
-    return Requests(tenant, slo_s, np.array(times_s, dtype=float), np.full(len(times_s), 0.5))
 
 
 def job(left_s: float = 1.0, piece_s: float = 1.0, ready_s: float = 0.0, tenant_index: int = 0) -> TrainingJob:
@@ -46,11 +50,11 @@ def pieces_of(
     edges_s: Sequence[float] = (),
     jitter: ServiceJitter | None = None,
     accuracy: AccuracyTimeline = TIMELINE,
-    advance: Advance = whole_serving.advance,
+    advance: Advance = turns.advance,
     in_slack: bool = False,
-) -> list[tuple[WholeState, Piece]]:
+) -> list[tuple[TurnsState, Piece]]:
     """All pieces of a run; where a retraining ends, the next piece begins."""
-    state, found = replace(WholeState.at_start(len(requests)), jobs=tuple(jobs)), []
+    state, found = replace(TurnsState.at_start(len(requests)), jobs=tuple(jobs)), []
     for until_s in (*sorted(edges_s), INF):
         while state.now_s < until_s:
             state, piece = advance(
@@ -60,11 +64,7 @@ def pieces_of(
     return found
 
 
-def bits(columns: Sequence[np.ndarray[Any, Any]]) -> list[tuple[str, bytes]]:
-    return [(column.dtype.str, column.tobytes()) for column in columns]
-
-
-def all_of(pieces: Sequence[tuple[WholeState, Piece]]) -> list[tuple[str, bytes]]:
+def all_of(pieces: Sequence[tuple[TurnsState, Piece]]) -> list[tuple[str, bytes]]:
     """What became of every tenant's requests, the batches, and when which retraining was done, as bits."""
     n_tenants = len(pieces[0][1].outcomes)
     columns = [
@@ -79,7 +79,7 @@ def all_of(pieces: Sequence[tuple[WholeState, Piece]]) -> list[tuple[str, bytes]
     return bits([*columns, *batches, np.array(done(pieces))])
 
 
-def done(pieces: Sequence[tuple[WholeState, Piece]]) -> list[tuple[int, float]]:
+def done(pieces: Sequence[tuple[TurnsState, Piece]]) -> list[tuple[int, float]]:
     """The retrainings: whose, and when they were done."""
     return [(piece.finished.tenant_index, state.busy_until_s) for state, piece in pieces if piece.finished is not None]
 
@@ -123,7 +123,7 @@ def test_a_tenant_is_judged_also_when_it_is_another_s_turn() -> None:
     # At 1.0 a's second goes first, due at 2.2. b's, due at 2.35, would take until 2.5 even now.
     requests = [arrivals(0.0, 0.5, slo_s=1.7), arrivals(0.25, slo_s=2.1)]
     servings = [ONE_SECOND, BatchServing(LatencyCurve((1,), (1.5,)), 1)]
-    state, _ = whole_serving.advance(requests, WholeState.at_start(2), servings, [ALWAYS] * 2, 1.25)
+    state, _ = turns.advance(requests, TurnsState.at_start(2), servings, [ALWAYS] * 2, 1.25)
     assert state.heads == (2, 1)
 
 
@@ -159,15 +159,15 @@ def test_jobs_are_done_in_order_as_far_as_they_are_ready() -> None:
 
 
 def test_a_piece_ends_where_the_last_piece_of_a_retraining_begins() -> None:
-    state, piece = whole_serving.advance(
-        [arrivals(9.0)], replace(WholeState.at_start(1), jobs=(job(ready_s=0.5),)), [ONE_SECOND], [ALWAYS], 20.0
+    state, piece = turns.advance(
+        [arrivals(9.0)], replace(TurnsState.at_start(1), jobs=(job(ready_s=0.5),)), [ONE_SECOND], [ALWAYS], 20.0
     )
     assert (state.now_s, state.busy_until_s, piece.finished) == (0.5, 1.5, job(ready_s=0.5))
 
 
 def test_a_job_that_was_worked_on_says_so() -> None:
-    before = replace(WholeState.at_start(1), jobs=(job(left_s=3.0), job()))
-    state, _ = whole_serving.advance([arrivals()], before, [ONE_SECOND], [ALWAYS], 1.0)
+    before = replace(TurnsState.at_start(1), jobs=(job(left_s=3.0), job()))
+    state, _ = turns.advance([arrivals()], before, [ONE_SECOND], [ALWAYS], 1.0)
     assert state.jobs == (replace(job(left_s=2.0), has_begun=True), job())
 
 
@@ -188,7 +188,7 @@ def test_a_batch_limit_is_at_least_one() -> None:
         replace(ONE_SECOND, batch_limit=0)
 
 
-# --- properties, of both
+# --- cases to draw
 
 
 @st.composite
@@ -205,12 +205,22 @@ def tenant_lists(draw: st.DrawFn) -> list[tuple[Requests, BatchServing]]:
 jobs = st.lists(st.builds(job, quarters(1, 12), quarters(1, 4), quarters(0, 30), st.integers(0, 3)), max_size=4)
 edges = st.lists(quarters(1, 60), max_size=8)
 jitters = st.sampled_from([None, ServiceJitter(5, 0.0), ServiceJitter(5, 0.4), ServiceJitter(5, "measured")])
-CASES = settings(deadline=None, derandomize=True, max_examples=200)
+
+# --- against the oracle
 
 
-@CASES
+def assert_as_the_oracle(*arguments: Any, in_slack: bool = False) -> int:
+    """Compare after every piece, to the last bit; the fewest batches of a tenant are given."""
+    slow = pieces_of(*arguments, advance=turns_oracle.advance, in_slack=in_slack)
+    fast = pieces_of(*arguments, in_slack=in_slack)
+    assert [(state, piece.finished) for state, piece in slow] == [(state, piece.finished) for state, piece in fast]
+    assert [all_of([one]) for one in slow] == [all_of([one]) for one in fast]
+    return min(fast[-1][0].n_batches)
+
+
+@settings(deadline=None, derandomize=True, max_examples=150)
 @given(tenant_lists(), jobs, edges, jitters, st.booleans())
-def test_compiled_is_the_reference_after_every_piece(
+def test_every_piece_is_what_the_oracle_gives(
     tenants: list[tuple[Requests, BatchServing]],
     jobs: list[TrainingJob],
     edges_s: list[float],
@@ -218,10 +228,32 @@ def test_compiled_is_the_reference_after_every_piece(
     in_slack: bool,
 ) -> None:
     requests, servings = zip(*tenants, strict=True)
-    slow = pieces_of(requests, servings, jobs, edges_s, jitter, in_slack=in_slack)
-    fast = pieces_of(requests, servings, jobs, edges_s, jitter, advance=whole_kernel.advance, in_slack=in_slack)
-    assert [(state, piece.finished) for state, piece in slow] == [(state, piece.finished) for state, piece in fast]
-    assert [all_of([one]) for one in slow] == [all_of([one]) for one in fast]
+    assert_as_the_oracle(requests, servings, jobs, edges_s, jitter, in_slack=in_slack)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_cases_agree(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    requests, servings = [], []
+    for number in range(generator.integers(1, 5)):
+        times_s = np.sort(generator.uniform(0, 10, generator.integers(0, 500)))
+        requests.append(requests_of(f"t{number}", generator.uniform(0.02, 0.4), times_s, seed))
+        servings.append(BatchServing(random_curve(generator), int(generator.choice([1, 3, 8, 32]))))
+    jobs = [job(*generator.uniform((0.1, 0.01, 0.0), (3.0, 0.1, 10.0)).tolist(), k) for k in range(len(requests))]
+    edges_s, jitter = generator.uniform(0, 12, 6).tolist(), ServiceJitter(seed, 0.3) if seed % 2 else None
+    assert_as_the_oracle(requests, servings, jobs, edges_s, jitter)
+
+
+def test_a_piece_may_begin_more_batches_than_a_block_of_jitter_has() -> None:
+    times_s = np.arange(0, 10, 0.01)
+    requests = [requests_of(name, 0.5, times_s, 0) for name in "ab"]
+    served = [BatchServing(LatencyCurve((1,), (0.003,)), 2)] * 2
+    assert assert_as_the_oracle(requests, served, (), (), ServiceJitter(3, 0.5)) > 2 * JITTER_BLOCK
+
+
+# --- properties
+
+CASES = settings(deadline=None, derandomize=True, max_examples=80)
 
 
 @CASES
@@ -245,11 +277,9 @@ def test_a_tenant_alone_is_served_as_by_one_server(
 ) -> None:
     requests, served = tenants[0]
     server = Server(requests.tenant, "gpu", 0.0, INF, served.latency, served.batch_limit)
-    _, expected = serving.advance(requests, QueueState(), [server], TIMELINE, INF, jitter)
+    _, expected = one_tenant.advance(requests, QueueState(), [server], TIMELINE, INF, jitter)
     (_, piece), *_ = pieces_of([requests], [served], jitter=jitter)
-    assert bits([getattr(piece.outcomes[0], name) for name in COLUMNS]) == bits(
-        [getattr(expected, name) for name in COLUMNS]
-    )
+    assert bits_of(piece.outcomes[0]) == bits_of(expected)
 
 
 @CASES
@@ -280,9 +310,9 @@ def test_every_deadline_that_has_come_is_resolved(
     tenants: list[tuple[Requests, BatchServing]], jobs: list[TrainingJob], until_s: float
 ) -> None:
     requests, servings = zip(*tenants, strict=True)
-    state = replace(WholeState.at_start(len(requests)), jobs=tuple(jobs))
+    state = replace(TurnsState.at_start(len(requests)), jobs=tuple(jobs))
     while state.now_s < until_s:
-        state, _ = whole_kernel.advance(requests, state, servings, [ALWAYS] * len(requests), until_s)
+        state, _ = turns.advance(requests, state, servings, [ALWAYS] * len(requests), until_s)
     assert all((one.deadline_s[head:] > until_s).all() for one, head in zip(requests, state.heads, strict=True))
 
 
@@ -294,32 +324,7 @@ def test_without_jitter_nothing_is_late(tenants: list[tuple[Requests, BatchServi
     assert not any(one.late.any() for one in outcomes)
 
 
-# --- real moments
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_random_cases_agree(seed: int) -> None:
-    generator = np.random.default_rng(seed)
-    requests, servings = [], []
-    for number in range(generator.integers(1, 5)):
-        times_s = np.sort(generator.uniform(0, 10, generator.integers(0, 500)))
-        requests.append(requests_of(f"t{number}", generator.uniform(0.02, 0.4), times_s, seed))
-        latency = LatencyCurve((1, 4, 16), tuple(np.sort(generator.uniform(0.001, 0.1, 3)).tolist()))
-        servings.append(BatchServing(latency, int(generator.choice([1, 3, 8, 32]))))
-    jobs = [job(*generator.uniform((0.1, 0.01, 0.0), (3.0, 0.1, 10.0)).tolist(), k) for k in range(len(requests))]
-    edges_s, jitter = generator.uniform(0, 12, 6).tolist(), ServiceJitter(seed, 0.3) if seed % 2 else None
-    slow = pieces_of(requests, servings, jobs, edges_s, jitter)
-    assert all_of(slow) == all_of(pieces_of(requests, servings, jobs, edges_s, jitter, advance=whole_kernel.advance))
-
-
-def test_a_piece_may_begin_more_batches_than_a_block_of_jitter_has() -> None:
-    times_s = np.arange(0, 10, 0.01)
-    requests = [requests_of(name, 0.5, times_s, 0) for name in "ab"]
-    served = [BatchServing(LatencyCurve((1,), (0.003,)), 2)] * 2
-    slow = pieces_of(requests, served, jitter=ServiceJitter(3, 0.5))
-    fast = pieces_of(requests, served, jitter=ServiceJitter(3, 0.5), advance=whole_kernel.advance)
-    assert min(fast[-1][0].n_batches) > 2 * JITTER_BLOCK
-    assert all_of(slow) == all_of(fast)
+# --- values
 
 
 def test_the_loop_is_compiled_once_whatever_it_is_given() -> None:
@@ -327,12 +332,11 @@ def test_the_loop_is_compiled_once_whatever_it_is_given() -> None:
         for n_jobs in (0, 1):
             requests, served = [arrivals(0.0)] * n_tenants, [FLAT] * n_tenants
             for jitter in (None, ServiceJitter(0, 0.1)):
-                pieces_of(requests, served, [job()] * n_jobs, [1], jitter, advance=whole_kernel.advance)
-    assert len(cast("Any", whole_kernel.serve).signatures) == 1
+                pieces_of(requests, served, [job()] * n_jobs, [1], jitter)
+    assert len(cast("Any", turns.take_turns).signatures) == 1
 
 
-@pytest.mark.parametrize("advance", [whole_serving.advance, whole_kernel.advance])
 @pytest.mark.parametrize("until_s", [0.5, math.nan])
-def test_time_cannot_go_back(advance: Advance, until_s: float) -> None:
+def test_time_cannot_go_back(until_s: float) -> None:
     with pytest.raises(ValueError, match="cannot advance the GPU"):
-        advance([arrivals(0.0)], replace(WholeState.at_start(1), now_s=1.0), [FLAT], [ALWAYS], until_s)
+        turns.advance([arrivals(0.0)], replace(TurnsState.at_start(1), now_s=1.0), [FLAT], [ALWAYS], until_s)

@@ -1,157 +1,29 @@
-"""The reference simulation of one GPU that all tenants share by turns: earliest deadline first, training in the gaps.
-
-The GPU does one thing at a time: a batch of one tenant's requests, or a piece of one retraining. Each tenant has its
-queue. What happens at a moment at which the GPU is free and a request or a retraining waits, in this order:
-
-1. Each tenant's oldest request is dropped while its deadline is before now + latency(min(queue length, batch limit)).
-2. Of the tenants of whom somebody still waits, the one whose oldest has the earliest deadline (ties: the order of the
-   tenants) is served min(queue length, batch limit) of its oldest.
-3. If nobody waits, the first retraining that is ready does a piece. With ``trains_in_slack`` it does so before the
-   second step too, if after the piece all that waits could be answered by the earliest deadline of all, in full
-   batches of one tenant after the other: requests then wait, and are served in larger batches.
-
-Nothing is pre-empted. A request whose deadline has passed would be dropped by any later decision before anything is
-taken, so it does not matter when it goes, and outcomes do not depend on the pieces of time.
-"""
+"""The GPU shared by turns with lists, moment by moment: what :mod:`workloads.serving.turns` must give, bit by bit."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+from serving_cases import factor
 
-from workloads.profiles.latency import LatencyCurve
-from workloads.serving.requests import AccuracyTimeline, FloatArray, IntArray, Outcomes, Requests, latency_table
+from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests, latency_table
+from workloads.serving.turns import Batches, BatchServing, Piece, TrainingJob, TurnsState
 from workloads.traffic.luck import ServiceJitter
-
-
-@dataclass(frozen=True, slots=True)
-class BatchServing:
-    """How the GPU answers one tenant's requests.
-
-    Attributes:
-        latency: Seconds by batch size.
-        batch_limit: Most requests in one batch, ≥ 1.
-    """
-
-    latency: LatencyCurve
-    batch_limit: int
-
-    def __post_init__(self) -> None:
-        if self.batch_limit < 1:
-            raise ValueError(f"batch_limit {self.batch_limit}: must be at least 1")
-        latency_table(self.latency, self.batch_limit)
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingJob:
-    """A retraining that is not done.
-
-    Attributes:
-        tenant_index: Whose model it is.
-        window: With whose data it trains.
-        left_s: Seconds of the GPU still to be done, > 0.
-        piece_s: Seconds after which it lets others go first, > 0; the last piece may be shorter.
-        ready_s: It does not begin before.
-        has_begun: Whether a piece was done.
-    """
-
-    tenant_index: int
-    window: int
-    left_s: float
-    piece_s: float
-    ready_s: float
-    has_begun: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("left_s", "piece_s"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"training job: {name} {getattr(self, name)}: must be finite and above 0")
-        if math.isnan(self.ready_s):
-            raise ValueError("training job: ready_s must be a number")
-
-
-@dataclass(frozen=True, slots=True)
-class WholeState:
-    """What one piece hands to the next. Everything before ``now_s`` has happened, nothing after it.
-
-    Attributes:
-        heads: By tenant, index of the oldest request that is not resolved.
-        n_batches: By tenant, batches begun so far.
-        jobs: Retrainings to be done, the first one first.
-        now_s: The time reached.
-        busy_until_s: When the GPU has finished what it does.
-    """
-
-    heads: tuple[int, ...]
-    n_batches: tuple[int, ...]
-    jobs: tuple[TrainingJob, ...] = ()
-    now_s: float = 0.0
-    busy_until_s: float = 0.0
-
-    @classmethod
-    def at_start(cls, n_tenants: int) -> WholeState:
-        """An idle GPU before the first request."""
-        return cls((0,) * n_tenants, (0,) * n_tenants)
-
-
-@dataclass(frozen=True, eq=False)
-class Batches:
-    """Batches of requests in the order in which they were served. All arrays are ``(k,)`` and read-only.
-
-    Attributes:
-        tenant_index: Whose.
-        begin_s: When each begins.
-        end_s: When it is answered.
-    """
-
-    tenant_index: IntArray
-    begin_s: FloatArray
-    end_s: FloatArray
-
-    def __post_init__(self) -> None:
-        for array in (self.tenant_index, self.begin_s, self.end_s):
-            array.setflags(write=False)
-
-
-@dataclass(frozen=True, eq=False)
-class Piece:
-    """What happened in a piece of time.
-
-    Attributes:
-        outcomes: By tenant, of the requests that were resolved; without gaps, also from piece to piece.
-        batches: Those that began.
-        finished: The retraining whose last piece began, and so ended this piece; it is done at ``busy_until_s``.
-    """
-
-    outcomes: tuple[Outcomes, ...]
-    batches: Batches
-    finished: TrainingJob | None = None
 
 
 def advance(
     requests: Sequence[Requests],
-    state: WholeState,
+    state: TurnsState,
     servings: Sequence[BatchServing],
     accuracy: Sequence[AccuracyTimeline],
     until_s: float,
     service_jitter: ServiceJitter | None = None,
     *,
     trains_in_slack: bool = False,
-) -> tuple[WholeState, Piece]:
-    """The state at ``until_s``, or at the moment at which the last piece of a retraining begins, if that is earlier.
-
-    Whoever calls may then say what accuracy the new model gives from ``busy_until_s`` on, and goes on. A batch is
-    recorded when it begins; its answer may come after ``until_s``. At ``until_s`` every request whose deadline has
-    come is resolved. Any pieces give the same, if jobs are added before they are ready. ``requests``, ``servings`` and
-    ``accuracy`` have one entry a tenant, in the same order.
-
-    Raises:
-        ValueError: ``until_s`` is before ``state.now_s`` or NaN.
-    """
-    check_time(state, until_s)
+) -> tuple[TurnsState, Piece]:
     floor = _Floor(requests, state, servings, accuracy, service_jitter)
     finished = None
     while finished is None and (now_s := floor.next_moment_s()) < until_s:
@@ -162,23 +34,13 @@ def advance(
     return floor.state(), Piece(floor.outcomes(), floor.batches(), finished)
 
 
-def check_time(state: WholeState, until_s: float) -> None:
-    """Refuse to go back.
-
-    Raises:
-        ValueError: ``until_s`` is before ``state.now_s`` or NaN.
-    """
-    if not until_s >= state.now_s:
-        raise ValueError(f"cannot advance the GPU to {until_s} s: it stands at {state.now_s} s")
-
-
 class _Floor:
     """The GPU and all queues during one piece."""
 
     def __init__(
         self,
         requests: Sequence[Requests],
-        state: WholeState,
+        state: TurnsState,
         servings: Sequence[BatchServing],
         accuracy: Sequence[AccuracyTimeline],
         jitter: ServiceJitter | None,
@@ -245,9 +107,7 @@ class _Floor:
         """Begin a batch of the tenant's."""
         latency_s, head = self._latency_s[index], self._heads[index]
         n_taken = min(self._n_waiting(index), len(latency_s) - 1)
-        service_s = latency_s[n_taken]
-        if self._jitter is not None:
-            service_s *= self._jitter.factor(self._requests[index].tenant, self._n_batches[index])
+        service_s = latency_s[n_taken] * factor(self._jitter, self._requests[index].tenant, self._n_batches[index])
         self._busy_until_s = self.now_s + service_s
         right_below = self._accuracy[index].at(self.now_s)
         for request in range(head, head + n_taken):
@@ -273,9 +133,9 @@ class _Floor:
             while self._heads[index] < len(deadline_s) and deadline_s[self._heads[index]] <= self.now_s:
                 self._heads[index] += 1
 
-    def state(self) -> WholeState:
+    def state(self) -> TurnsState:
         """What is handed to the next piece."""
-        return WholeState(tuple(self._heads), tuple(self._n_batches), tuple(self._jobs), self.now_s, self._busy_until_s)
+        return TurnsState(tuple(self._heads), tuple(self._n_batches), tuple(self._jobs), self.now_s, self._busy_until_s)
 
     def outcomes(self) -> tuple[Outcomes, ...]:
         """Of each tenant's requests that left the queue: those in a batch are answered, all others dropped."""

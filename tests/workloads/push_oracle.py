@@ -1,22 +1,4 @@
-"""The reference simulation of push dispatch: a request is sent to a server as it arrives, and waits there.
-
-Source: ELSA, the scheduler of Kim, Choi and Rhu, "PARIS and ELSA" (DAC 2022): what a new request waits for at a
-server is the rest of the batch in service and all that is queued, then it is served itself. Of ELSA only this is
-taken: a request goes where it would be answered first. Ours is that waiting requests share batches, that what
-cannot be answered in time is dropped by the rule of :mod:`workloads.serving.requests`, and that servers come and go.
-
-What happens at one moment, in this order:
-
-1. A server that is not open (``ready_s`` ≤ now < ``end_s``) sends back what waits there. Requests whose deadline has
-   passed are dropped.
-2. What has arrived or come back is sent, the oldest first, to the open server that would answer it first, if what
-   waits there is served in full batches and nothing else comes; ties: the smaller ``server_id``. It waits before
-   those that arrived after it. Where no server is open, it waits for the first.
-3. Each idle server that is open drops its oldest request while that one's deadline is before
-   now + latency(min(its queue length, batch limit)), then takes min(its queue length, batch limit) of the oldest.
-
-Nobody looks at servers that will be ready or ends that will come, so outcomes do not depend on the pieces of time.
-"""
+"""Push dispatch with lists, moment by moment: what :mod:`workloads.serving.push` must give, bit by bit."""
 
 from __future__ import annotations
 
@@ -26,6 +8,7 @@ from collections.abc import Sequence
 from types import MappingProxyType
 
 import numpy as np
+from serving_cases import factor
 
 from workloads.serving.requests import (
     AccuracyTimeline,
@@ -47,16 +30,6 @@ def advance(
     until_s: float,
     service_jitter: ServiceJitter | None = None,
 ) -> tuple[QueueState, Outcomes]:
-    """The state at ``until_s``, and the outcomes of all requests resolved in ``[state.now_s, until_s)``.
-
-    As :func:`workloads.serving.requests.advance`, but the state says who waits where, and requests are not resolved in
-    the order of their arrival: the outcomes of a piece may have gaps, which later pieces fill.
-
-    Raises:
-        ValueError: ``until_s`` is before ``state.now_s`` or NaN, or two of the tenant's servers share an id.
-    """
-    if not until_s >= state.now_s:
-        raise ValueError(f"cannot advance {requests.tenant} to {until_s} s: it stands at {state.now_s} s")
     floor = _Floor(requests, state, in_rank_order(servers, requests.tenant), accuracy, service_jitter)
     now_s = state.now_s  # also a moment: servers may have left or joined
     while now_s < until_s:
@@ -166,9 +139,7 @@ class _Floor:
             self._answers[queue.pop(0)] = (math.nan, False)
         if queue:
             taken, queue[:] = queue[:limit], queue[limit:]
-            service_s = latency_s[len(taken)]
-            if self._jitter is not None:
-                service_s *= self._jitter.factor(self._requests.tenant, self._n_batches)
+            service_s = latency_s[len(taken)] * factor(self._jitter, self._requests.tenant, self._n_batches)
             right_below = self._accuracy.at(now_s)
             for index in taken:
                 self._answers[index] = (now_s + service_s, bool(self._requests.luck[index] < right_below))
