@@ -49,7 +49,7 @@ def _exact(options: EngineOptions) -> Engine:  # noqa: ARG001
 
 
 def _milp(options: EngineOptions) -> Engine:
-    from planner.engines.milp.milp import solve_milp  # noqa: PLC0415 (PuLP and HiGHS are heavy)
+    from planner.engines.milp.tight import solve_milp  # noqa: PLC0415 (PuLP and HiGHS are heavy)
 
     return partial(solve_milp, solver="highs" if options.solver is None else options.solver)
 

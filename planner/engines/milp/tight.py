@@ -1,4 +1,4 @@
-"""The tight mixed-integer program of a ``paper`` problem, in PuLP.
+"""Engine ``milp``: the tight mixed-integer program of a ``paper`` problem, in PuLP, on any of the solvers.
 
 ===============  ======================================================================
 h[m, k, s]       1 when m's inference holds multiset k in step s
@@ -9,7 +9,7 @@ r[m, o, p, a]    1 when option o of m starts on profile p at step a
 
 ::
 
-    max  Σ steady[m, l, s, k] · stay + changed[m, l, s, k] · new    (written as a minimum, see ``solver``)
+    max  Σ steady[m, l, s, k] · stay + changed[m, l, s, k] · new    (written as a minimum, see ``solvers``)
     Σ_l stay + new = h                        every m, k, s
     Σ_k h = 1                                 every m, s
     Σ_l stay[m, l, k, s] ≤ h[m, k, s − 1]     every m, k, s ≥ 1
@@ -17,9 +17,10 @@ r[m, o, p, a]    1 when option o of m starts on profile p at step a
     Σ r = 1 (required) or ≤ 1                 every m
     facet · (Σ h · counts + running) ≤ bound  every s, facet of the hull of feasible counts
 
-Only h and r are integer: with them fixed, levels and holdings leave one choice each. Where the
-hull admits integer points that no layout has, binaries λ pick a maximal feasible multiset per step
-that covers the counts.
+Only h and r are integer: with them fixed, levels and holdings leave one choice each. The hull of every
+catalogued GPU admits no integer point that fits no layout, so its facets alone state rule 1. On a GPU model
+whose hull had such points the program would be a relaxation: its bound would hold, and
+:mod:`planner.engines.milp.program` would refuse a solution that breaks the rule.
 
 Source: design, section 4, "A tight formulation".
 """
@@ -33,20 +34,45 @@ from dataclasses import dataclass, field
 import pulp
 
 from executor.mig import Multiset
-from planner.counts import feasible_multisets, tenant_multisets
-from planner.engines.milp.hull import extra_integer_points, hull_facets, maximal_multisets
-from planner.engines.schedule import (
-    RetrainingChoice,
-    TenantDecision,
-    choices_of,
-    initial_multisets,
-    level_at,
-    running_at,
-)
+from planner.budget import Budget
+from planner.counts import tenant_multisets
+from planner.engines.milp.hull import hull_facets
+from planner.engines.milp.program import solve_formulated
+from planner.engines.milp.solvers import Solver, solver_of
+from planner.engines.schedule import RetrainingChoice, TenantDecision, choices_of, initial_multisets, level_at
+from planner.plan import MigPlan
 from planner.problem import GainTable, Problem
+
+ENGINE = "milp"
 
 OBJECTIVE_SCALE = 1e3
 """The largest gain of a step after scaling, so that a solver's absolute tolerances are small beside it."""
+
+
+def solve_milp(
+    problem: Problem,
+    budget: Budget | None = None,
+    initial: MigPlan | None = None,
+    *,
+    solver: Solver | str = Solver.HIGHS,
+    presolve: bool = False,
+) -> MigPlan:
+    """The best plan found within ``budget``, with bound and gap; never worse than greedy's or ``initial``.
+
+    Args:
+        problem: A ``paper`` problem.
+        budget: Limits; none by default.
+        initial: A plan of an earlier solve, to start from; returned again where it is the better one.
+        solver: ``highs``, ``cbc`` or ``gurobi``.
+        presolve: Whether the solver may presolve; HiGHS was faster without.
+
+    Raises:
+        EngineError: The problem is not ``paper``, or the solver is unknown, missing, without a licence for a
+            program of this size, or failed.
+    """
+    return solve_formulated(
+        problem, ENGINE, milp_model, budget or Budget(), initial, solver=solver_of(solver), presolve=presolve
+    )
 
 
 @dataclass(frozen=True)
@@ -60,7 +86,6 @@ class MilpModel:
         holds: h by (tenant, step), in the order of the tenant's multisets.
         gains: (stay, new) by (tenant, level, step), in the same order.
         starts: r by tenant, with the choice that each stands for.
-        covers: λ by step, with the maximal multiset that each stands for; empty where facets are enough.
         multisets: By tenant.
     """
 
@@ -70,16 +95,15 @@ class MilpModel:
     holds: dict[tuple[int, int], list[pulp.LpVariable]]
     gains: dict[tuple[int, int, int], list[tuple[pulp.LpVariable, pulp.LpVariable]]]
     starts: dict[int, list[tuple[RetrainingChoice, pulp.LpVariable]]]
-    covers: dict[int, list[tuple[Multiset, pulp.LpVariable]]]
     multisets: list[tuple[Multiset, ...]]
 
     def start_from(self, decisions: Sequence[TenantDecision]) -> None:
         """Give every variable the value that it has in these decisions, which keep the rules."""
         for variable in self.program.variables():
             variable.setInitialValue(0.0)
-        ones = [variable for m, decision in enumerate(decisions) for variable in self._decided(m, decision)]
-        for variable in [*ones, *self._covering(decisions)]:
-            variable.setInitialValue(1.0)
+        for m, decision in enumerate(decisions):
+            for variable in self._decided(m, decision):
+                variable.setInitialValue(1.0)
 
     def _decided(self, m: int, decision: TenantDecision) -> Iterator[pulp.LpVariable]:
         """The variables of tenant m that are 1 in its decision."""
@@ -92,14 +116,6 @@ class MilpModel:
             yield stay if multiset == before else new
             before = multiset
         yield from (variable for choice, variable in self.starts[m] if choice == decision.retraining)
-
-    def _covering(self, decisions: Sequence[TenantDecision]) -> Iterator[pulp.LpVariable]:
-        """λ of the first maximal multiset of each step that has room for all that is held."""
-        choices = tuple(decision.retraining for decision in decisions)
-        for step, covers in self.covers.items():
-            parts = [*(decision.held[step] for decision in decisions), running_at(self.problem, choices, step)]
-            held = tuple(map(sum, zip(*parts, strict=True)))
-            yield next(v for cover, v in covers if all(n <= most for n, most in zip(held, cover, strict=True)))
 
     def decisions(self) -> tuple[TenantDecision, ...]:
         """The solver's solution, each choice rounded to the variable nearest to 1."""
@@ -128,7 +144,6 @@ class _Builder:
     holds: dict[tuple[int, int], list[pulp.LpVariable]] = field(default_factory=dict)
     gains: dict[tuple[int, int, int], list[tuple[pulp.LpVariable, pulp.LpVariable]]] = field(default_factory=dict)
     starts: dict[int, list[tuple[RetrainingChoice, pulp.LpVariable]]] = field(default_factory=dict)
-    covers: dict[int, list[tuple[Multiset, pulp.LpVariable]]] = field(default_factory=dict)
 
     def binary(self, name: str) -> pulp.LpVariable:
         return self.program.add_variable(name, cat=pulp.LpBinary)
@@ -158,7 +173,6 @@ def milp_model(problem: Problem, tables: Sequence[GainTable]) -> MilpModel:
         holds=builder.holds,
         gains=builder.gains,
         starts=builder.starts,
-        covers=builder.covers,
         multisets=multisets,
     )
 
@@ -240,18 +254,3 @@ def _add_layout(builder: _Builder, step: int, multisets: Sequence[Sequence[Multi
     for facet in hull_facets(problem.gpu, problem.profile_names):
         terms = [(variable, float(facet.load(multiset))) for multiset, variable in held]
         builder.add_sum([term for term in terms if term[1]], pulp.LpConstraintLE, float(facet.bound))
-    if extra_integer_points(problem.gpu, problem.profile_names):
-        _add_covering(builder, step, held)
-
-
-def _add_covering(builder: _Builder, step: int, held: Sequence[tuple[Multiset, pulp.LpVariable]]) -> None:
-    """λ: one maximal feasible multiset is chosen that holds at least as much of every profile."""
-    problem = builder.problem
-    covers = maximal_multisets(feasible_multisets(problem.gpu, problem.profile_names))
-    chosen = [builder.binary(f"c_{index}_{step}") for index in range(len(covers))]
-    builder.covers[step] = list(zip(covers, chosen, strict=True))
-    builder.add_sum([(variable, 1.0) for variable in chosen], pulp.LpConstraintEQ, 1.0)
-    for p in range(len(problem.profile_names)):
-        terms = [(variable, float(multiset[p])) for multiset, variable in held if multiset[p]]
-        terms += [(variable, -float(cover[p])) for cover, variable in zip(covers, chosen, strict=True) if cover[p]]
-        builder.add_sum(terms, pulp.LpConstraintLE, 0.0)
