@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from executor.mig import OwnedLayout, Placement
-from planner.initial import HeldInstance, PhysicalState, RunningRetraining
 from planner.plan import Lifetime, MigPlan, Status
-from planner.problem import Owner, Problem, Task
+from planner.problem import HeldInstance, Owner, PhysicalState, Problem, RunningRetraining, Task
 
 
 @dataclass(frozen=True, slots=True)

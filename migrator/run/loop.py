@@ -19,9 +19,8 @@ from migrator.run.models_in_service import ModelsInService
 from migrator.run.planning import PlannedWindow, Solving, plan_window
 from migrator.run.requests import ServingRun
 from migrator.setting import Setting
-from planner.initial import PhysicalState
 from planner.plan import MigPlan
-from planner.problem import Owner, Task
+from planner.problem import Owner, PhysicalState, Task
 from workloads.serving.requests import Dispatch
 from workloads.serving.tally import Totals
 

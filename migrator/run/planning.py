@@ -15,13 +15,11 @@ from migrator.errors import InfeasibleError
 from migrator.estimates import Estimate, as_estimated, estimate_of
 from migrator.run.changes import kept_plan, shifted, state_after
 from migrator.setting import Setting
-from planner.budget import Budget
+from planner.budget import Budget, EngineOptions
 from planner.build import WindowTerms, window_problem
-from planner.initial import InitialState, PaperState, PhysicalState
-from planner.options import EngineOptions
 from planner.plan import MigPlan
 from planner.policies.policy import Policy, Window
-from planner.problem import Problem, Reconfiguration, Task
+from planner.problem import InitialState, PaperState, PhysicalState, Problem, Reconfiguration, Task
 from planner.solve import solve
 from planner.verify import Verification, verify
 from workloads.tenants import Tenant

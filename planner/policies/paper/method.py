@@ -10,12 +10,11 @@ from typing import Self
 from planner.engines.answer import relaxed_bound
 from planner.engines.physical.floor import with_held
 from planner.engines.placed_schedule import Terms
-from planner.initial import PaperState
 from planner.plan import MigPlan, Status
 from planner.policies.paper.pre_initialisation import fed_back_overhead_s, pre_initialised, served, simple_terms
 from planner.policies.paper.realised import Held, Occupied, realised
 from planner.policies.policy import Batching, Knows, Traits, Window
-from planner.problem import Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.problem import PaperState, Problem, Reconfiguration, RetrainingOption, TenantTerms
 from planner.solve import solve
 from planner.verify import verify
 

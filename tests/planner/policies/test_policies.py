@@ -11,12 +11,11 @@ from windows import tenant, window
 
 from planner.budget import Budget
 from planner.engines.static import best_held_set, solve_static_among
-from planner.initial import HeldInstance, PhysicalState
 from planner.plan import MigPlan
 from planner.policies.policy import Knows, Policy, Window
 from planner.policies.reactive import Reactive
 from planner.policies.registry import POLICIES, POLICY_NAMES, PolicyError, policy_of
-from planner.problem import Problem, Reconfiguration, Task
+from planner.problem import HeldInstance, PhysicalState, Problem, Reconfiguration, Task
 from planner.replan import state_at
 from planner.solve import solve
 from planner.verify import verify

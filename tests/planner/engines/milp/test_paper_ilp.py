@@ -24,9 +24,8 @@ from planner.engines.paper.greedy import solve_greedy
 from planner.engines.schedule import RetrainingChoice, TenantDecision, decisions_of, value_of
 from planner.errors import EngineError
 from planner.gains import gain_tables
-from planner.initial import PaperState
 from planner.plan import MigPlan, RetrainingSpan, Status
-from planner.problem import Problem, Reconfiguration, RetrainingOption
+from planner.problem import PaperState, Problem, Reconfiguration, RetrainingOption
 
 # Small and quick: each takes HiGHS less than a second. They have one to three tenants, an initial state, two options,
 # retrainings that are not required or do not pay, the double-memory 1g, debts of changes, weights and loads of zero.

@@ -19,9 +19,8 @@ from planner.engines.paper.greedy import solve_greedy
 from planner.engines.schedule import broken_rule, decisions_of, value_of
 from planner.errors import EngineError
 from planner.gains import gain_tables
-from planner.initial import PaperState
 from planner.plan import MigPlan, RetrainingSpan, Status
-from planner.problem import Problem, Reconfiguration, RetrainingOption
+from planner.problem import PaperState, Problem, Reconfiguration, RetrainingOption
 
 
 def no_greedy(*_: object) -> list[object]:

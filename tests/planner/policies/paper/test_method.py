@@ -13,12 +13,11 @@ from strategies import Case, cases
 from windows import tenant, window
 
 from planner.budget import Budget
-from planner.initial import HeldInstance, PaperState, PhysicalState
 from planner.plan import MigPlan, Status
 from planner.policies.paper.method import MigratorPaper, MigratorPaperCold, paper_problem
 from planner.policies.policy import Batching, Policy, Window, traits_of
 from planner.policies.registry import policy_of
-from planner.problem import Problem, Reconfiguration, Task
+from planner.problem import HeldInstance, PaperState, PhysicalState, Problem, Reconfiguration, Task
 from planner.replan import state_at
 from planner.solve import solve
 from planner.verify import verify
