@@ -29,7 +29,7 @@ from migrator.run.planning import PlannedWindow, Solving, accuracy_at_start, pla
 from migrator.run.shares import share_run
 from migrator.run.turns import whole_run
 from migrator.setting import Setting, assemble, simulated_applier
-from planner.policies.policy import Batching, Knows, Policy, traits_of
+from planner.policies.policy import Batching, Knows, Policy
 from planner.policies.registry import policy_of
 from planner.policies.shares import SharePolicy
 from planner.policies.whole import Whole
@@ -189,7 +189,7 @@ def _told(setting: Setting, policy: Policy | SharePolicy | Whole) -> Setting:
 def _on_terms(match: Match, policy: Policy | SharePolicy | Whole) -> Setting:
     """The match's setting; where batches are free, with the arrivals that the config's own batches give."""
     setting = assemble(match.config, match.origin)
-    are_given = match.terms is Terms.AS_PUBLISHED and traits_of(policy).batching is Batching.GIVEN
+    are_given = match.terms is Terms.AS_PUBLISHED and policy.traits.batching is Batching.GIVEN
     if are_given or all(tenant.batch == "auto" for tenant in setting.config.tenants):
         return setting
     tenants = [
@@ -223,7 +223,7 @@ def simulated(setting: Setting, policy: Policy, view: View, terms: Terms = Terms
         PlannerError: The policy cannot answer.
     """
     solving = Solving(policy=policy, as_published=terms is Terms.AS_PUBLISHED)
-    dispatch = Dispatch.PUSH if traits_of(policy).pushes else Dispatch.PULL
+    dispatch = Dispatch.PUSH if policy.traits.pushes else Dispatch.PULL
     accuracies = [accuracy_at_start(tenant, 0, -1) for tenant in setting.tenants]
     first = plan_window(setting, 0, None, accuracies, solving)
     require_plan(first)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from planner.policies.policy import Batching, Knows, Traits
-from planner.policies.shares import QUANTA, Moment, Shares, ShareTenant, Switching
+from planner.policies.shares import QUANTA, Moment, SharePolicy, Shares, ShareTenant, Switching
 from planner.problem import Owner
 
 
 @dataclass(frozen=True)
-class Ekya:
+class Ekya(SharePolicy):
     """Divides processors for the best goodput of the window, anew when it begins and when a retraining ends.
 
     Source: Bhardwaj et al., "Ekya" (NSDI '22), as the MIGRator paper describes it (§5.1, §5.2: MPS; "adjusts SM

@@ -1,11 +1,12 @@
-"""What a policy is asked, what it may know, and what it answers."""
+"""What a policy is asked, what it may know, and what it answers: the base of every policy."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, Self
+from typing import Self
 
 from planner.budget import Budget
 from planner.plan import MigPlan
@@ -27,6 +28,15 @@ class Knows(StrEnum):
     RUN = "run"
     """All windows' true arrivals, before the first."""
 
+    @property
+    def needs_hindsight(self) -> bool:
+        """Whether a policy that plans whole windows can be told this only where the arrivals are recorded.
+
+        ``PAST`` counts, too: such a policy answers for the window at once and finds the window's true arrivals in
+        ``window.problem``. That it uses those before each decision step only is left to the policy.
+        """
+        return self is not Knows.FORECAST
+
 
 class Batching(StrEnum):
     """Who says how many requests an instance takes at once."""
@@ -40,22 +50,16 @@ class Batching(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a policy's own source gives it beside its decisions; a policy without ``traits`` has these defaults.
+    """What a policy's own source gives it beside its decisions.
 
     Attributes:
-        batching: As published; in a comparison of policies only, everybody chooses freely.
+        batching: As published; in a comparison of decisions alone, every policy chooses freely.
         pushes: Whether each request is sent to the instance that would answer it first (ELSA), instead of
             waiting in one queue for whichever is idle.
     """
 
     batching: Batching = Batching.OWN
     pushes: bool = False
-
-
-def traits_of(policy: object) -> Traits:
-    """The policy's traits, the defaults where it names none."""
-    traits = getattr(policy, "traits", None)
-    return traits if isinstance(traits, Traits) else Traits()
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,28 +85,40 @@ class Window:
     as_published: bool = False
 
 
-class Policy(Protocol):
-    """One way to share a MIG GPU.
-
-    Attributes:
-        name: What ``--policies`` takes.
-        knows: Of which arrivals it is told.
-    """
+class AnyPolicy(ABC):
+    """What all policies have, whether they answer with plans, with shares or with turns on the whole GPU."""
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """What ``--policies`` takes."""
-        ...
 
     @property
+    @abstractmethod
     def knows(self) -> Knows:
         """Of which arrivals it is told."""
-        ...
 
-    def prepared(self, run: Sequence[Problem]) -> Self:
+    @property
+    def traits(self) -> Traits:
+        """What its source gives it beside its decisions."""
+        return Traits()
+
+    @property
+    def needs_hindsight(self) -> bool:
+        """Whether it can answer only where the arrivals to come are recorded."""
+        return self.knows.needs_hindsight
+
+
+class Policy(AnyPolicy):
+    """One way to share a MIG GPU: answers with a plan for each window.
+
+    A subclass is a frozen dataclass that gives ``name`` and ``knows`` as fields, ``traits`` where they differ.
+    """
+
+    def prepared(self, run: Sequence[Problem]) -> Self:  # noqa: ARG002 (most policies plan window by window)
         """The policy once it has seen all windows' true problems; called only where it ``knows`` the run."""
-        ...
+        return self
 
+    @abstractmethod
     def plan(self, window: Window) -> MigPlan:
         """A plan that keeps the rules of ``window.problem``, or one without lifetimes that says why there is none."""
-        ...

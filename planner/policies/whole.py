@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from planner.policies.policy import Knows
+from planner.policies.policy import AnyPolicy, Knows
 
 SecondsByBatch = Mapping[int, float]
 """Seconds of one batch on the whole GPU by batch size, one process; at least one."""
 
 
 @dataclass(frozen=True)
-class Whole:
+class Whole(AnyPolicy):
     """Serves one tenant's batch at a time on the whole GPU, the earliest deadline first, and trains in the gaps.
 
     Source: none publishes it as a policy of its own; it is the usual way to share an accelerator in time: one batch at
@@ -43,6 +43,11 @@ class Whole:
     def __post_init__(self) -> None:
         if not 0 < self.slowdown < math.inf:
             raise ValueError(f"{self.name}: slowdown {self.slowdown}: must be finite and above 0")
+
+    @property
+    def needs_hindsight(self) -> bool:
+        """Never: the past can be told as it comes."""
+        return False
 
 
 def batch_limits(

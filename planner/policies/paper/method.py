@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
 
 from planner.engines.answer import relaxed_bound
 from planner.engines.physical.floor import with_held
@@ -13,7 +12,7 @@ from planner.engines.placed_schedule import Terms
 from planner.plan import MigPlan, Status
 from planner.policies.paper.pre_initialisation import fed_back_overhead_s, pre_initialised, served, simple_terms
 from planner.policies.paper.realised import Held, Occupied, realised
-from planner.policies.policy import Batching, Knows, Traits, Window
+from planner.policies.policy import Batching, Knows, Policy, Traits, Window
 from planner.problem import PaperState, Problem, Reconfiguration, RetrainingOption, TenantTerms
 from planner.solve import solve
 from planner.verify import verify
@@ -34,7 +33,7 @@ class _Way:
 
 
 @dataclass(frozen=True)
-class MigratorPaper:
+class MigratorPaper(Policy):
     """Plans the window in the paper's cost model, realises that, and pre-initialises afterwards.
 
     Source: MIGRator, §4.1 (the program, with the corrections of docs/paper-ilp.md) and §4.2 (pre-initialisation).
@@ -61,10 +60,6 @@ class MigratorPaper:
     knows: Knows = Knows.FORECAST
     traits: Traits = AS_GIVEN
     pre_initialises: bool = True
-
-    def prepared(self, run: Sequence[Problem]) -> Self:  # noqa: ARG002 (it plans window by window)
-        """Itself."""
-        return self
 
     def plan(self, window: Window) -> MigPlan:
         """The paper's plan of the window as hardware can carry it out."""

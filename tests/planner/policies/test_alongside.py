@@ -12,7 +12,7 @@ from executor.mig import Placement
 from planner.engines.physical.floor import with_held
 from planner.engines.placed_schedule import Terms
 from planner.plan import MigPlan
-from planner.policies.paper.alongside import held_by, initial_held, retrainings_of
+from planner.policies.alongside import held_by, initial_held, retrainings_of
 from planner.problem import HeldInstance, PhysicalState, Problem, Reconfiguration
 from planner.solve import solve
 
