@@ -1,7 +1,7 @@
-"""One pure function from a Problem to a Plan, whoever solves it.
+"""One pure function from a Problem to a Plan, whichever engine answers.
 
-Engines are imported when they are first used, and nothing heavy before: ``planner/__init__``
-imports this module, and so does whoever only asks for the engines' names.
+An engine is imported when it is first used. Nothing heavy is imported before, because ``planner/__init__``
+and code that only needs the engines' names import this module.
 """
 
 from __future__ import annotations

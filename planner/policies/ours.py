@@ -27,7 +27,7 @@ class Migrator(Policy):
 
 @dataclass(frozen=True)
 class Oracle(Migrator):
-    """``migrator`` told each window's true arrivals: no real policy, but what forecasting better could gain.
+    """``migrator`` with each window's true arrivals: not a real policy, it shows what better forecasts could gain.
 
     Source: this product. Knows: the window's arrivals. It plans window by window like ``migrator``, so that over a
     whole run it may lose to a plan that gives up something in one window for the next.

@@ -14,13 +14,13 @@ from planner.problem import FloatArray, Problem
 
 
 class Knows(StrEnum):
-    """Of which arrivals a policy is told when it answers for a window."""
+    """Which arrivals a policy is given when it answers for a window."""
 
     FORECAST = "forecast"
-    """Those of the window as the run's forecaster predicts them from the past."""
+    """The window's arrivals as the run's forecaster predicts them from the past."""
 
     PAST = "past"
-    """The true arrivals, of which it may use for a decision at a step only those before it."""
+    """The true arrivals; a decision at a step may use only those before that step."""
 
     WINDOW = "window"
     """The window's true arrivals: an upper bound for planning window by window."""
@@ -30,16 +30,16 @@ class Knows(StrEnum):
 
     @property
     def needs_hindsight(self) -> bool:
-        """Whether a policy that plans whole windows can be told this only where the arrivals are recorded.
+        """Whether a policy that plans whole windows can be given this only where the arrivals are recorded.
 
-        ``PAST`` counts, too: such a policy answers for the window at once and finds the window's true arrivals in
-        ``window.problem``. That it uses those before each decision step only is left to the policy.
+        ``PAST`` counts as well: such a policy answers for the whole window at once, so ``window.problem`` holds the
+        window's true arrivals. Nothing but the policy itself keeps it to those before each decision step.
         """
         return self is not Knows.FORECAST
 
 
 class Batching(StrEnum):
-    """Who says how many requests an instance takes at once."""
+    """What sets how many requests an instance takes at once."""
 
     OWN = "own"
     """The policy: the batch sizes and process counts of the highest rate within the SLO."""
@@ -54,8 +54,8 @@ class Traits:
 
     Attributes:
         batching: As published; in a comparison of decisions alone, every policy chooses freely.
-        pushes: Whether each request is sent to the instance that would answer it first (ELSA), instead of
-            waiting in one queue for whichever is idle.
+        pushes: Whether each request goes at once to the instance that would answer it first (ELSA). Otherwise
+            requests wait in one queue for the next idle instance.
     """
 
     batching: Batching = Batching.OWN
@@ -68,13 +68,13 @@ class Window:
 
     Attributes:
         number: From 0.
-        problem: A ``physical`` problem, its arrivals and gain tables those that the policy may know; its initial
-            state is what the policy's last answer has left, ``None`` in the first window.
+        problem: A ``physical`` problem with the arrivals and gain tables that the policy may know. Its initial
+            state is what the policy's last answer has left; ``None`` in the first window.
         budget: What an engine may spend.
         past_rps: Arrival rates of the steps before the window, oldest first, ``(n_past, n_tenants)``.
         plans: What was in force in the windows before, oldest first.
-        as_published: Whether the policy is to forecast and to switch as its source does; else as ``migrator``
-            does, so that only its decisions differ.
+        as_published: Whether the policy forecasts and switches as its source does. Otherwise it does both as
+            ``migrator`` does, so that only its decisions differ.
     """
 
     number: int
@@ -96,7 +96,7 @@ class AnyPolicy(ABC):
     @property
     @abstractmethod
     def knows(self) -> Knows:
-        """Of which arrivals it is told."""
+        """Which arrivals it is given."""
 
     @property
     def traits(self) -> Traits:

@@ -117,7 +117,7 @@ class SharePolicy(AnyPolicy):
 
     @property
     def needs_hindsight(self) -> bool:
-        """Whether it looks ahead: it decides moment by moment, so that the past can be told as it comes."""
+        """Whether it looks ahead; it decides moment by moment, so the past is known when it is needed."""
         return self.knows in (Knows.WINDOW, Knows.RUN)
 
     @abstractmethod
