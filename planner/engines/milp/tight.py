@@ -75,27 +75,40 @@ def solve_milp(
     )
 
 
-@dataclass(frozen=True)
+@dataclass
 class MilpModel:
-    """The program and what its variables mean.
+    """The program and what its variables mean; a ``Formulation``.
 
     Attributes:
         problem: What it was made for.
-        program: To be minimised; its objective is minus goodput, times ``scale``.
+        tables: Its gain tables.
+        multisets: What each tenant may hold.
         scale: Units of the program's objective per request.
+        program: To be minimised; its objective is minus goodput, times ``scale``.
+        objective: The terms of the program's objective.
         holds: h by (tenant, step), in the order of the tenant's multisets.
         gains: (stay, new) by (tenant, level, step), in the same order.
         starts: r by tenant, with the choice that each stands for.
-        multisets: By tenant.
     """
 
     problem: Problem
-    program: pulp.LpProblem
-    scale: float
-    holds: dict[tuple[int, int], list[pulp.LpVariable]]
-    gains: dict[tuple[int, int, int], list[tuple[pulp.LpVariable, pulp.LpVariable]]]
-    starts: dict[int, list[tuple[RetrainingChoice, pulp.LpVariable]]]
+    tables: Sequence[GainTable]
     multisets: list[tuple[Multiset, ...]]
+    scale: float
+    program: pulp.LpProblem
+    objective: list[tuple[pulp.LpVariable, float]] = field(default_factory=list)
+    holds: dict[tuple[int, int], list[pulp.LpVariable]] = field(default_factory=dict)
+    gains: dict[tuple[int, int, int], list[tuple[pulp.LpVariable, pulp.LpVariable]]] = field(default_factory=dict)
+    starts: dict[int, list[tuple[RetrainingChoice, pulp.LpVariable]]] = field(default_factory=dict)
+
+    def binary(self, name: str) -> pulp.LpVariable:
+        """A new variable that is 0 or 1."""
+        return self.program.add_variable(name, cat=pulp.LpBinary)
+
+    def add_sum(self, terms: Iterable[tuple[pulp.LpVariable, float]], sense: int, bound: float) -> None:
+        """A new constraint: the sum of the terms compared with ``bound``."""
+        expression = pulp.LpAffineExpression(list(terms))
+        self.program.addConstraint(pulp.LpConstraint(expression, sense, rhs=bound))
 
     def start_from(self, decisions: Sequence[TenantDecision]) -> None:
         """Give every variable the value that it has in these decisions, which keep the rules."""
@@ -132,78 +145,50 @@ def _largest(variables: Sequence[pulp.LpVariable]) -> int:
     return values.index(max(values))
 
 
-@dataclass
-class _Builder:
-    """Collects the program's parts; used once by :func:`milp_model`."""
-
-    problem: Problem
-    tables: Sequence[GainTable]
-    scale: float
-    program: pulp.LpProblem
-    objective: list[tuple[pulp.LpVariable, float]] = field(default_factory=list)
-    holds: dict[tuple[int, int], list[pulp.LpVariable]] = field(default_factory=dict)
-    gains: dict[tuple[int, int, int], list[tuple[pulp.LpVariable, pulp.LpVariable]]] = field(default_factory=dict)
-    starts: dict[int, list[tuple[RetrainingChoice, pulp.LpVariable]]] = field(default_factory=dict)
-
-    def binary(self, name: str) -> pulp.LpVariable:
-        return self.program.add_variable(name, cat=pulp.LpBinary)
-
-    def add_sum(self, terms: Iterable[tuple[pulp.LpVariable, float]], sense: int, bound: float) -> None:
-        expression = pulp.LpAffineExpression(list(terms))
-        self.program.addConstraint(pulp.LpConstraint(expression, sense, rhs=bound))
-
-
 def milp_model(problem: Problem, tables: Sequence[GainTable]) -> MilpModel:
     """The tight formulation of a ``paper`` problem with these gain tables (which have ``changed``)."""
     largest = max(float(abs(t).max()) for table in tables for t in (table.steady, table.changed) if t is not None)
     scale = OBJECTIVE_SCALE / largest if largest > 0 else 1.0
-    builder = _Builder(problem, tables, scale, pulp.LpProblem("goodput", pulp.LpMinimize))
     multisets = [tenant_multisets(problem, tenant) for tenant in problem.tenants]
+    model = MilpModel(problem, tables, multisets, scale, pulp.LpProblem("goodput", pulp.LpMinimize))
     for m in range(len(problem.tenants)):
-        _add_starts(builder, m)
+        _add_starts(model, m)
         for step in range(problem.n_steps):
-            _add_step(builder, m, step, multisets[m])
+            _add_step(model, m, step)
     for step in range(problem.n_steps):
-        _add_layout(builder, step, multisets)
-    builder.program.setObjective(pulp.LpAffineExpression(builder.objective))
-    return MilpModel(
-        problem=problem,
-        program=builder.program,
-        scale=scale,
-        holds=builder.holds,
-        gains=builder.gains,
-        starts=builder.starts,
-        multisets=multisets,
-    )
+        _add_layout(model, step)
+    model.program.setObjective(pulp.LpAffineExpression(model.objective))
+    return model
 
 
-def _add_starts(builder: _Builder, m: int) -> None:
-    problem, tenant = builder.problem, builder.problem.tenants[m]
-    builder.starts[m] = [
-        (earliest.at(a), builder.binary(f"r_{m}_{index}_{a}"))
+def _add_starts(model: MilpModel, m: int) -> None:
+    problem, tenant = model.problem, model.problem.tenants[m]
+    model.starts[m] = [
+        (earliest.at(a), model.binary(f"r_{m}_{index}_{a}"))
         for index, earliest in enumerate(choices_of(problem, tenant))
         for a in range(problem.n_steps - earliest.end_step + 1)
     ]
-    if builder.starts[m]:
+    if model.starts[m]:
         sense = pulp.LpConstraintEQ if tenant.must_retrain else pulp.LpConstraintLE
-        builder.add_sum([(variable, 1.0) for _, variable in builder.starts[m]], sense, 1.0)
+        model.add_sum([(variable, 1.0) for _, variable in model.starts[m]], sense, 1.0)
 
 
-def _add_step(builder: _Builder, m: int, step: int, multisets: Sequence[Multiset]) -> None:
+def _add_step(model: MilpModel, m: int, step: int) -> None:
     """Holdings, stays, changes and levels of tenant m in one step."""
-    holds = [builder.binary(f"h_{m}_{k}_{step}") for k in range(len(multisets))]
-    builder.holds[m, step] = holds
+    multisets = model.multisets[m]
+    holds = [model.binary(f"h_{m}_{k}_{step}") for k in range(len(multisets))]
+    model.holds[m, step] = holds
     ended: dict[int, list[pulp.LpVariable]] = {0: []}
-    for choice, variable in builder.starts[m]:
+    for choice, variable in model.starts[m]:
         if choice.end_step <= step:
             ended.setdefault(choice.option_index + 1, []).append(variable)
-    initial = initial_multisets(builder.problem)[m]
+    initial = initial_multisets(model.problem)[m]
     all_stay: dict[int, list[pulp.LpVariable]] = defaultdict(list)
     all_hold: dict[int, list[pulp.LpVariable]] = defaultdict(list)
     for level in sorted(ended):
         at_level = []
-        pairs = [_add_gains(builder, (m, level, step), k, multiset) for k, multiset in enumerate(multisets)]
-        builder.gains[m, level, step] = pairs
+        pairs = [_add_gains(model, (m, level, step), k, multiset) for k, multiset in enumerate(multisets)]
+        model.gains[m, level, step] = pairs
         for k, (multiset, (stay, new)) in enumerate(zip(multisets, pairs, strict=True)):
             if step == 0 and initial is not None and multiset != initial:
                 stay.upBound = 0.0
@@ -212,45 +197,45 @@ def _add_step(builder: _Builder, m: int, step: int, multisets: Sequence[Multiset
             at_level += [stay, new]
         if level:
             terms = [(v, 1.0) for v in at_level] + [(v, -1.0) for v in ended[level]]
-            builder.add_sum(terms, pulp.LpConstraintEQ, 0.0)
-    builder.add_sum([(v, 1.0) for v in holds], pulp.LpConstraintEQ, 1.0)
+            model.add_sum(terms, pulp.LpConstraintEQ, 0.0)
+    model.add_sum([(v, 1.0) for v in holds], pulp.LpConstraintEQ, 1.0)
     for k, hold in enumerate(holds):
-        builder.add_sum([*((v, 1.0) for v in all_hold[k]), (hold, -1.0)], pulp.LpConstraintEQ, 0.0)
+        model.add_sum([*((v, 1.0) for v in all_hold[k]), (hold, -1.0)], pulp.LpConstraintEQ, 0.0)
         if step:
-            before = builder.holds[m, step - 1][k]
-            builder.add_sum([*((v, 1.0) for v in all_stay[k]), (before, -1.0)], pulp.LpConstraintLE, 0.0)
+            before = model.holds[m, step - 1][k]
+            model.add_sum([*((v, 1.0) for v in all_stay[k]), (before, -1.0)], pulp.LpConstraintLE, 0.0)
 
 
 def _add_gains(
-    builder: _Builder, where: tuple[int, int, int], k: int, multiset: Multiset
+    model: MilpModel, where: tuple[int, int, int], k: int, multiset: Multiset
 ) -> tuple[pulp.LpVariable, pulp.LpVariable]:
     """The stay and new variables of (tenant, level, step) and multiset k, with their gains in the objective."""
     m, level, step = where
-    table = builder.tables[m]
+    table = model.tables[m]
     column = table.column[multiset]
     assert table.changed is not None
-    stay = builder.program.add_variable(f"s_{m}_{level}_{k}_{step}", 0.0, 1.0)
-    new = builder.program.add_variable(f"n_{m}_{level}_{k}_{step}", 0.0, 1.0)
-    builder.objective.append((stay, -builder.scale * float(table.steady[level, step, column])))
-    builder.objective.append((new, -builder.scale * float(table.changed[level, step, column])))
+    stay = model.program.add_variable(f"s_{m}_{level}_{k}_{step}", 0.0, 1.0)
+    new = model.program.add_variable(f"n_{m}_{level}_{k}_{step}", 0.0, 1.0)
+    model.objective.append((stay, -model.scale * float(table.steady[level, step, column])))
+    model.objective.append((new, -model.scale * float(table.changed[level, step, column])))
     return stay, new
 
 
-def _add_layout(builder: _Builder, step: int, multisets: Sequence[Sequence[Multiset]]) -> None:
+def _add_layout(model: MilpModel, step: int) -> None:
     """Rule 1 in one step: all that is held lies in the hull of what fits."""
-    problem = builder.problem
+    problem = model.problem
     held = [
         (multiset, variable)
-        for m, own in enumerate(multisets)
-        for multiset, variable in zip(own, builder.holds[m, step], strict=True)
+        for m, own in enumerate(model.multisets)
+        for multiset, variable in zip(own, model.holds[m, step], strict=True)
     ]
     n_profiles = len(problem.profile_names)
     held += [
         (tuple(int(p == choice.profile_index) for p in range(n_profiles)), variable)
-        for started in builder.starts.values()
+        for started in model.starts.values()
         for choice, variable in started
         if choice.start_step <= step < choice.end_step
     ]
     for facet in hull_facets(problem.gpu, problem.profile_names):
         terms = [(variable, float(facet.load(multiset))) for multiset, variable in held]
-        builder.add_sum([term for term in terms if term[1]], pulp.LpConstraintLE, float(facet.bound))
+        model.add_sum([term for term in terms if term[1]], pulp.LpConstraintLE, float(facet.bound))
