@@ -11,7 +11,7 @@ from planner.engines.physical.floor import with_held
 from planner.engines.placed_schedule import Terms
 from planner.plan import MigPlan, Status
 from planner.policies.paper.pre_initialisation import fed_back_overhead_s, pre_initialised, served, simple_terms
-from planner.policies.paper.realised import Held, Occupied, realised
+from planner.policies.paper.realised import Realised, realised
 from planner.policies.policy import Batching, Knows, Policy, Traits, Window
 from planner.problem import PaperState, Problem, Reconfiguration, RetrainingOption, TenantTerms
 from planner.solve import solve
@@ -21,15 +21,6 @@ AS_GIVEN = Traits(batching=Batching.GIVEN)
 
 FALLBACKS = ("greedy", "static", "physical")
 """Engines that plan the window where the paper's plan cannot be carried out, the first that has a plan."""
-
-
-@dataclass(frozen=True)
-class _Way:
-    """A plan of the program on hardware: what is held, where retrainings run, and how often the program changed."""
-
-    held: Held
-    occupied: Occupied
-    n_planned_changes: int
 
 
 @dataclass(frozen=True)
@@ -85,14 +76,13 @@ class MigratorPaper(Policy):
         fed_back = fed_back_overhead_s(window.problem, window.plans) if self.pre_initialises else full
         return list(dict.fromkeys((fed_back, full)))
 
-    def _way(self, window: Window, terms: Terms, overhead_s: Sequence[float]) -> _Way | None:
+    def _way(self, window: Window, terms: Terms, overhead_s: Sequence[float]) -> Realised | None:
         """The program's plan with these Ψ, carried out; ``None`` where there is none or it cannot be."""
         wanted = solve(paper_problem(window.problem, overhead_s), "exact", window.budget)
         found = realised(terms, wanted) if wanted.status.has_plan else None
-        if found is None:
-            return None
-        held = pre_initialised(terms, found.held, found.occupied) if self.pre_initialises else found.held
-        return _Way(held, found.occupied, _n_changes(wanted))
+        if found is None or not self.pre_initialises:
+            return found
+        return replace(found, held=pre_initialised(terms, found.held, found.occupied))
 
     def _fallback(self, window: Window) -> MigPlan:
         """The plan of the first of ``FALLBACKS`` that has one; else the last one's answer."""
@@ -148,8 +138,3 @@ def _paper_state(problem: Problem) -> PaperState | None:
             for name in problem.tenant_names
         }
     )
-
-
-def _n_changes(plan: MigPlan) -> int:
-    """Steps after the first in which some tenant's profiles change."""
-    return len({span.from_step for schedule in plan.schedules for span in schedule.inference} - {0})
