@@ -131,7 +131,7 @@ def plan(
 ) -> None:
     """Solve one window offline and show its plan, without any GPU."""
     from migrator.commands.plan import Asked, Shown, plan_config_command, plan_problem_command  # noqa: PLC0415
-    from planner.options import EngineOptions  # noqa: PLC0415
+    from planner.budget import EngineOptions  # noqa: PLC0415
 
     if (config is None) == (problem is None):
         raise typer.BadParameter("give either a CONFIG or --problem FILE")

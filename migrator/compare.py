@@ -25,10 +25,10 @@ from migrator.log.runlog import ReadLog, RunLog, read_log
 from migrator.provenance import simulated_provenance
 from migrator.run.loop import Unseen, View
 from migrator.run.planning import PlannedWindow
-from migrator.run.simulated import AnyPolicy, SimulatedRun
+from migrator.run.simulated import SimulatedRun
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
-from planner.policies.policy import Batching, traits_of
+from planner.policies.policy import AnyPolicy, Batching
 from planner.policies.registry import policy_of
 from workloads.serving.tally import Totals
 
@@ -160,7 +160,7 @@ def score_of(match: Match) -> Score:
 def _on_terms(match: Match, policy: AnyPolicy) -> tuple[Setting, RecordedTraffic]:
     """The match's setting; where batches are free, with the arrivals that the config's own batches give."""
     setting, traffic = assemble(match.config, match.origin)
-    are_given = match.terms is Terms.AS_PUBLISHED and traits_of(policy).batching is Batching.GIVEN
+    are_given = match.terms is Terms.AS_PUBLISHED and policy.traits.batching is Batching.GIVEN
     if are_given or all(tenant.batch == "auto" for tenant in setting.config.tenants):
         return setting, traffic
     tenants = [

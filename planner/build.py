@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from executor.mig import GpuModel
 from forecaster.forecast import Forecast
 from planner.gains import carry_over_gains
-from planner.initial import InitialState
 from planner.problem import (
     DRAIN_S,
     FloatArray,
+    InitialState,
     Problem,
     Reconfiguration,
     RetrainingOption,

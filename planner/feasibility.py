@@ -1,9 +1,9 @@
-"""Why a problem has no plan, as far as that can be told at once, by counts alone and without its loads.
+"""Why a problem has no plan, as far as counts alone show it, without the loads.
 
 For ``paper`` the answer is exact: per-step feasibility depends on nothing but which retrainings
 run, so a schedule exists iff one exists in which every retraining starts as early as those placed
 before it allow, in some order. For ``physical`` the same counts are a relaxation, beside the
-placements at step 0: what is told is true, and what passes may still be refused by the engine.
+placements at step 0. A reason that is found is true; a problem without one may still be refused by the engine.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from itertools import pairwise
 
 from executor.mig import Multiset
 from planner.counts import feasible_multisets, large_enough_profiles, unit_multiset
-from planner.initial import PhysicalState
 from planner.plan import Infeasibility
-from planner.problem import Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.problem import PhysicalState, Problem, Reconfiguration, RetrainingOption, TenantTerms
 
 RULE_RETRAINING = "rule 3"
 RULE_MIN_PROFILE = "rule 4"

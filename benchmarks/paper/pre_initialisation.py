@@ -24,7 +24,7 @@ from migrator.setting import Setting, assemble
 from planner.plan import MigPlan
 from planner.policies.paper.pre_initialisation import WarmUps, warm_ups
 from planner.policies.policy import Policy
-from planner.policies.registry import POLICIES as MIG_POLICIES
+from planner.policies.registry import MIG_POLICIES
 from planner.problem import Owner
 from workloads.serving.tally import Totals
 

@@ -16,7 +16,7 @@ from migrator.views.compare import print_comparison
 from migrator.views.compare_json import comparison_to_json
 from migrator.views.html import comparison_to_html
 from migrator.views.whatif_plot import require_plotly
-from planner.policies.registry import POLICY_NAMES, policy_of
+from planner.policies.registry import POLICIES, policy_of
 
 
 def compare_command(
@@ -63,7 +63,7 @@ def compare_command(
 
 
 def _specs(policies: str | None) -> list[str]:
-    specs = list(POLICY_NAMES) if policies is None else policies.split(",")
+    specs = list(POLICIES) if policies is None else policies.split(",")
     names = [policy_of(spec).name for spec in specs]
     for spec, name in zip(specs, names, strict=True):
         if names.count(name) > 1:

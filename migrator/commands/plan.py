@@ -18,11 +18,10 @@ from migrator.setting import assemble
 from migrator.views.explain_json import explanation_to_json
 from migrator.views.explain_text import print_explanation
 from migrator.views.plan import Floor, print_plan
-from planner.budget import Budget
+from planner.budget import Budget, EngineOptions
 from planner.explain.explain import Explanation, explain
 from planner.files.plan_file import plan_to_json, read_plan
 from planner.files.problem_file import read_problem
-from planner.options import EngineOptions
 from planner.plan import MigPlan
 from planner.problem import Problem
 from planner.solve import solve, start_misfit

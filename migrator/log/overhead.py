@@ -16,8 +16,7 @@ from statistics import fmean
 from migrator.errors import LogError
 from migrator.log.changes import INFERENCE, changes_in
 from migrator.log.runlog import ReadLog, read_log
-from planner.overhead import with_measured_overhead
-from planner.problem import Problem
+from planner.problem import Problem, with_measured_overhead
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from migrator.setting import Setting
 from migrator.traffic import Origin
 from planner.files.plan_file import plan_to_json
 from planner.plan import MigPlan
+from planner.policies.policy import AnyPolicy
 from planner.problem import Owner
 from workloads.profiles.operating_point import OperatingPoint
 from workloads.serving.requests import QueueState
@@ -42,7 +43,7 @@ def wall() -> Json:
     return {"started_at": datetime.now(UTC).isoformat(timespec="seconds"), "version": version("migrator")}
 
 
-def run_started(setting: Setting, origins: Sequence[Origin], forecaster: str, policy: str, sharing: str) -> Json:
+def run_started(setting: Setting, origins: Sequence[Origin], forecaster: str, policy: AnyPolicy, sharing: str) -> Json:
     """The log's first record: what the run is about, enough to read the rest without the config."""
     config = setting.config
     jitter = config.simulation.service_jitter
@@ -57,7 +58,8 @@ def run_started(setting: Setting, origins: Sequence[Origin], forecaster: str, po
         "window_s": config.window_s,
         "step_s": config.step_s,
         "windows": config.windows,
-        "policy": policy,
+        "policy": policy.name,
+        "knows": policy.knows.value,
         "sharing": sharing,
         "forecaster": forecaster,
         "profiles": setting.profiles_name,

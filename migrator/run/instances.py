@@ -34,8 +34,7 @@ from migrator.run.planning import (
 from migrator.run.requests import Queues
 from migrator.run.seams import Failed, Finished, Happening, Lost, Note, Ready, Trained, Workers
 from migrator.setting import Setting
-from planner.initial import PhysicalState
-from planner.problem import Owner, Task
+from planner.problem import Owner, PhysicalState, Task
 from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server
 from workloads.tenants import Tenant
 

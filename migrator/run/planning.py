@@ -20,13 +20,21 @@ from migrator.errors import ConfigError, InfeasibleError
 from migrator.estimates import Estimate, as_estimated, estimate_of
 from migrator.setting import Setting
 from migrator.traffic import Hindsight, Traffic
-from planner.budget import Budget
+from planner.budget import Budget, EngineOptions
 from planner.build import WindowTerms, window_problem, with_forecast
-from planner.initial import HeldInstance, InitialState, PaperState, PhysicalState, RunningRetraining
-from planner.options import EngineOptions
 from planner.plan import Lifetime, MigPlan, Status
 from planner.policies.policy import Policy, Window
-from planner.problem import Owner, Problem, Reconfiguration, Task
+from planner.problem import (
+    HeldInstance,
+    InitialState,
+    Owner,
+    PaperState,
+    PhysicalState,
+    Problem,
+    Reconfiguration,
+    RunningRetraining,
+    Task,
+)
 from planner.replan import remaining_problem
 from planner.solve import solve
 from planner.verify import Verification, verify

@@ -27,7 +27,8 @@ from migrator.run.shares import Shares
 from migrator.run.turns import Turns
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
-from planner.policies.policy import Knows, Policy, traits_of
+from planner.policies.ours import Migrator
+from planner.policies.policy import AnyPolicy, Knows, Policy
 from planner.policies.shares import SharePolicy
 from planner.policies.whole import Whole
 from planner.problem import Owner, Problem, Task
@@ -142,22 +143,10 @@ def tenants_that_run(setting: Setting) -> dict[str, Tenant]:
     return {tenant.name: as_carried_out(errors, setting.gpu, tenant) for tenant in setting.tenants}
 
 
-AnyPolicy = Policy | SharePolicy | Whole
-
-
-def needs_hindsight(policy: AnyPolicy | None) -> bool:
-    """Whether the policy is told of arrivals before they come; :class:`Knows` says which."""
-    if policy is None or isinstance(policy, Whole):
-        return False
-    if isinstance(policy, SharePolicy):
-        return policy.knows in (Knows.WINDOW, Knows.RUN)
-    return policy.knows is not Knows.FORECAST
-
-
 def _sharing(
     setting: Setting,
     traffic: RecordedTraffic,
-    policy: AnyPolicy | None,
+    policy: AnyPolicy,
     as_published: bool,
     backend: Callable[[float], Backend],
 ) -> Sharing:
@@ -168,7 +157,8 @@ def _sharing(
         return Shares(setting, traffic, policy, Queues(len(setting.tenants), jitter), as_published=as_published)
     if isinstance(policy, Whole):
         return Turns(setting, policy, jitter)
-    dispatch = Dispatch.PUSH if policy is not None and traits_of(policy).pushes else Dispatch.PULL
+    assert isinstance(policy, Policy)
+    dispatch = Dispatch.PUSH if policy.traits.pushes else Dispatch.PULL
     return Instances(
         setting,
         backend,
@@ -199,12 +189,12 @@ class SimulatedRun:
             InfeasibleError: Window 0 has no plan.
             PlannerError: The policy cannot answer.
         """
-        foresight = Foresight(setting, traffic, needs_hindsight=needs_hindsight(policy))
-        if policy is not None and not isinstance(policy, SharePolicy | Whole) and policy.knows is Knows.RUN:
+        policy = policy or Migrator()
+        foresight = Foresight(setting, traffic, needs_hindsight=policy.needs_hindsight)
+        if isinstance(policy, Policy) and policy.knows is Knows.RUN:
             policy = policy.prepared(true_problems(setting, traffic))
         sharing = _sharing(setting, traffic, policy, as_published, backend or simulated_backend(setting))
-        name = "migrator" if policy is None else policy.name
-        self._header = events.run_started(setting, traffic.origins, foresight.name, name, sharing.kind)
+        self._header = events.run_started(setting, traffic.origins, foresight.name, policy, sharing.kind)
         self._loop = Loop(setting, traffic, sharing, foresight, view or Unseen(), revises)
         self._loop.prepare()
 

@@ -10,9 +10,8 @@ import numpy as np
 from planner.counts import joint_states, tenant_multisets
 from planner.engines.schedule import TenantDecision, schedules_of
 from planner.errors import EngineError
-from planner.initial import PhysicalState
 from planner.plan import MigPlan, Status, status_of
-from planner.problem import FloatArray, GainTable, Problem, Reconfiguration
+from planner.problem import FloatArray, GainTable, PhysicalState, Problem, Reconfiguration
 
 Candidate = tuple[float, tuple[TenantDecision, ...]]
 """A value in requests and the decisions that earn it."""

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from executor.mig import Placement
 from planner.gains import gain_tables
-from planner.initial import PhysicalState
-from planner.problem import FloatArray, GainTable, Problem
+from planner.problem import FloatArray, GainTable, PhysicalState, Problem
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -17,8 +17,8 @@ from migrator.fidelity import Promise, WindowFidelity, expected_by_step, measure
 from migrator.log.runlog import read_log
 from migrator.run.planning import PlannedWindow, Solving, plan_through, plan_window
 from migrator.setting import Setting, assemble
-from planner.initial import PhysicalState
 from planner.plan import MigPlan
+from planner.problem import PhysicalState
 from tests.migrator.conftest import SMALL, changed
 
 CONFIGS = {path.stem: path for path in sorted((Path(__file__).parent / "fidelity").glob("*.yaml"))}

@@ -14,12 +14,11 @@ from migrator.run.changes import state_after
 from migrator.run.planning import accuracy_at_start, posed
 from migrator.setting import Setting, assemble
 from planner.budget import Budget
-from planner.initial import PhysicalState
 from planner.plan import MigPlan
-from planner.policies.oracle import Oracle
+from planner.policies.ours import Oracle
 from planner.policies.policy import Knows, Policy, Window
-from planner.policies.registry import POLICIES
-from planner.problem import Problem
+from planner.policies.registry import MIG_POLICIES as POLICIES
+from planner.problem import PhysicalState, Problem
 from planner.verify import verify
 from planner.verify.verification import Rule, Verification
 

@@ -10,8 +10,16 @@ import numpy as np
 
 from executor.catalogue import gpu_model
 from executor.mig import GpuModel, Placement, Variant
-from planner.initial import HeldInstance, PaperState, PhysicalState, RunningRetraining
-from planner.problem import Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.problem import (
+    HeldInstance,
+    PaperState,
+    PhysicalState,
+    Problem,
+    Reconfiguration,
+    RetrainingOption,
+    RunningRetraining,
+    TenantTerms,
+)
 
 GPU_NAMES = ("a30-24gb", "a100-40gb", "a100-80gb", "h100-80gb")
 

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.initial import InitialState
-from planner.problem import FloatArray, GainTable, Problem, TenantTerms
+from planner.problem import FloatArray, GainTable, InitialState, Problem, TenantTerms
 
 
 def coarse_problem(

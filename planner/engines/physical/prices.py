@@ -16,7 +16,7 @@ from planner.engines.physical.alone import PhysicalAlone
 from planner.engines.physical.coarse import coarse_problem, joined, spread
 from planner.engines.placed_schedule import Schedule, Terms, Training
 from planner.engines.prices import Descent, InstancePrices, Lowering
-from planner.initial import PhysicalState
+from planner.problem import PhysicalState
 
 COARSE_ROUNDS = ((5, 250), (2, 80))
 """Steps to a coarse one, and rounds on those."""

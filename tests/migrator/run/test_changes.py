@@ -2,9 +2,8 @@ from __future__ import annotations
 
 from executor.catalogue import gpu_model
 from migrator.run.changes import changes_of, shifted, state_after, state_of
-from planner.initial import HeldInstance, PhysicalState, RunningRetraining
 from planner.plan import Lifetime, MigPlan, Status
-from planner.problem import Owner, Reconfiguration, Task
+from planner.problem import HeldInstance, Owner, PhysicalState, Reconfiguration, RunningRetraining, Task
 
 GPU = gpu_model("a100-80gb")
 A, B = Owner("a", Task.INFERENCE), Owner("b", Task.INFERENCE)

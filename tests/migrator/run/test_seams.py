@@ -31,7 +31,7 @@ from migrator.run.seams import Failed, Finished, Happening, Ready
 from migrator.run.simulated import SimulatedRun, SimWorkers, tenants_that_run
 from migrator.setting import Setting, assemble
 from migrator.traffic import Hindsight, RecordedTraffic
-from planner.policies.registry import POLICY_NAMES, policy_of
+from planner.policies.registry import POLICIES, policy_of
 from planner.problem import Owner, Task
 from tests.migrator.conftest import SMALL, changed
 from workloads.serving.tally import Totals
@@ -448,7 +448,7 @@ def test_draws_do_not_depend_on_what_was_drawn_before() -> None:
     assert drawn_ready_s(0) == drawn_ready_s(2)
 
 
-@pytest.mark.parametrize("policy", POLICY_NAMES)
+@pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_runs_in_the_loop_and_its_report_is_what_compare_says(
     policy: str, call: Any, write_config: Any
 ) -> None:

@@ -26,7 +26,7 @@ EITHER_WAY = pytest.mark.parametrize("as_published", [False, True])
 
 
 @dataclass(frozen=True)
-class Given:
+class Given(SharePolicy):
     """Says what it is told to say, and keeps what it was asked."""
 
     answer: Callable[[Moment], Shares]

@@ -13,9 +13,17 @@ from windows import tenant, window
 
 from executor.catalogue import gpu_model
 from planner.engines.static import solve_static
-from planner.initial import HeldInstance, PaperState, PhysicalState, RunningRetraining
 from planner.plan import MigPlan, RetrainingSpan, Status
-from planner.problem import Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.problem import (
+    HeldInstance,
+    PaperState,
+    PhysicalState,
+    Problem,
+    Reconfiguration,
+    RetrainingOption,
+    RunningRetraining,
+    TenantTerms,
+)
 from planner.solve import solve
 from planner.verify import verify
 

@@ -12,9 +12,8 @@ from plans import broken_rules, continued_case, paper_case, physical_case, with_
 from executor.catalogue import gpu_model
 from executor.mig import Placement, Variant
 from planner.errors import ProblemError
-from planner.initial import PaperState
 from planner.plan import InferenceSpan, MigPlan, RetrainingSpan, Status
-from planner.problem import GainTable, Problem, Reconfiguration
+from planner.problem import GainTable, PaperState, Problem, Reconfiguration
 from planner.verify import Rule, verify
 from planner.verify.holdings import ANYWHERE
 from planner.verify.rules import _fits

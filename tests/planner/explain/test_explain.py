@@ -16,9 +16,8 @@ from planner.engines.physical.floor import with_held
 from planner.engines.placed_schedule import Terms, Training
 from planner.errors import ProblemError
 from planner.explain.explain import AFTER, BEFORE, HELD, explain
-from planner.initial import PaperState
 from planner.plan import InferenceSpan, Lifetime, MigPlan, RetrainingSpan, Status, TenantSchedule
-from planner.problem import Problem
+from planner.problem import PaperState, Problem
 from planner.solve import solve
 from planner.verify import verify
 

@@ -17,9 +17,18 @@ from problems import paper_problem, physical_problem
 
 from executor.catalogue import gpu_model
 from planner.gains import gain_tables
-from planner.initial import HeldInstance, PaperState, PhysicalState, RunningRetraining
 from planner.plan import Certificate
-from planner.problem import GainTable, Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.problem import (
+    GainTable,
+    HeldInstance,
+    PaperState,
+    PhysicalState,
+    Problem,
+    Reconfiguration,
+    RetrainingOption,
+    RunningRetraining,
+    TenantTerms,
+)
 from planner.verify import Rule, verify
 from planner.verify.certificate import certified_bound
 

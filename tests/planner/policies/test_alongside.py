@@ -11,10 +11,9 @@ from windows import tenant, window
 from executor.mig import Placement
 from planner.engines.physical.floor import with_held
 from planner.engines.placed_schedule import Terms
-from planner.initial import HeldInstance, PhysicalState
 from planner.plan import MigPlan
-from planner.policies.paper.alongside import held_by, initial_held, retrainings_of
-from planner.problem import Problem, Reconfiguration
+from planner.policies.alongside import held_by, initial_held, retrainings_of
+from planner.problem import HeldInstance, PhysicalState, Problem, Reconfiguration
 from planner.solve import solve
 
 

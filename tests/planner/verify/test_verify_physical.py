@@ -8,9 +8,8 @@ import pytest
 from plans import broken_rules, continued_case, lifetime, physical_case, with_lifetime
 
 from executor.catalogue import gpu_model
-from planner.initial import HeldInstance, PhysicalState, RunningRetraining
 from planner.plan import MigPlan
-from planner.problem import Problem, Task
+from planner.problem import HeldInstance, PhysicalState, Problem, RunningRetraining, Task
 from planner.verify import Rule, verify
 from planner.verify.rules import _fits
 
