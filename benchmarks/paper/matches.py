@@ -60,7 +60,7 @@ def _segments(experiment: Experiment, config: Config, traces: Path | None) -> It
         yield config.model_copy(update={"profiles": str(_kept_profiles(profiles))})
     elif experiment.whole_slowdown != 1.0:
         # The resolved config has the scale factors of the profiles as they are, so that the same requests come.
-        resolved = assemble(config, config.name).config
+        resolved = assemble(config, config.name)[0].config
         profiles = slower(shipped_profiles(), WHOLE_GPU, experiment.whole_slowdown)
         yield resolved.model_copy(update={"profiles": str(_kept_profiles(profiles))})
     else:
