@@ -52,11 +52,10 @@ from benchmarks.paper.matches import matches_of  # noqa: E402
 from benchmarks.paper.results import result_of, rows_of  # noqa: E402
 from benchmarks.speed.cases import CASES, Task, tasks  # noqa: E402
 from benchmarks.speed.problems import random_problem, trace_problem  # noqa: E402
-from planner.budget import Budget  # noqa: E402
+from planner.budget import Budget, EngineOptions  # noqa: E402
 from planner.errors import EngineError  # noqa: E402
 from planner.files.plan_file import plan_to_json  # noqa: E402
 from planner.files.problem_file import problem_to_json  # noqa: E402
-from planner.options import EngineOptions  # noqa: E402
 from planner.plan import MigPlan  # noqa: E402
 from planner.problem import Problem  # noqa: E402
 from planner.replan import remaining_plan, remaining_problem  # noqa: E402

@@ -8,7 +8,8 @@ from functools import cached_property
 
 from migrator.compare import Terms, simulated
 from migrator.log.account import Account, SecondAccounts, accounts
-from migrator.log.runlog import Event, ReadLog
+from migrator.log.record import Record
+from migrator.log.runlog import ReadLog
 from migrator.run.loop import Unseen
 from migrator.run.simulated import AnyPolicy
 from migrator.setting import Setting
@@ -46,7 +47,7 @@ class Run:
         return sum((own.total for own in self.accounts.values()), Account())
 
     @property
-    def retrainings(self) -> list[Event]:
+    def retrainings(self) -> list[Record]:
         """Those that ended, in order."""
         return self.log.of_kind("finished")
 
@@ -56,5 +57,5 @@ class Run:
         return len(self.log.of_kind("shares")) - 1
 
 
-def _totals(counts: Event) -> Totals:
+def _totals(counts: Record) -> Totals:
     return Totals(*(sum(counts[item.name]) for item in fields(Totals)))

@@ -8,9 +8,8 @@ from migrator.config import validate_config
 from migrator.run.planning import Solving, accuracy_at_start, plan_through, shifted, state_after, state_of
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
-from planner.initial import HeldInstance, PhysicalState, RunningRetraining
 from planner.plan import Lifetime, MigPlan, Status
-from planner.problem import Owner, Reconfiguration, Task
+from planner.problem import HeldInstance, Owner, PhysicalState, Reconfiguration, RunningRetraining, Task
 from tests.migrator.conftest import SMALL, changed
 from workloads.profiles.latency import LatencyCurve
 from workloads.profiles.operating_point import OperatingPoint
