@@ -16,8 +16,7 @@ from migrator.provenance import provenance
 from migrator.run.planning import Solving, plan_through, require_plan
 from migrator.setting import assemble
 from migrator.views.explain_json import explanation_to_json
-from migrator.views.explain_text import print_explanation
-from migrator.views.plan import Floor, print_plan
+from migrator.views.plan import Floor, print_explanation, print_plan
 from planner.budget import Budget
 from planner.explain.explain import Explanation, explain
 from planner.files.plan_file import plan_to_json, read_plan

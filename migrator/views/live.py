@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from executor.mig import OwnedLayout
 from migrator.run.planning import PlannedWindow
 from migrator.setting import Setting
-from migrator.views.strip import layout_strip
+from migrator.views.strips import layout_strip
 from planner.problem import Owner
 from workloads.serving.tally import Totals
 
