@@ -12,8 +12,8 @@ from migrator.console import output, print_json, progress
 from migrator.errors import MigratorError
 from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
+from migrator.views.as_json import comparison_to_json
 from migrator.views.compare import print_comparison
-from migrator.views.compare_json import comparison_to_json
 from migrator.views.html import comparison_to_html
 from migrator.views.whatif_plot import require_plotly
 from planner.policies.registry import POLICY_NAMES, policy_of

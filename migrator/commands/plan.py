@@ -15,7 +15,7 @@ from migrator.outputs import require_writable, write_output
 from migrator.provenance import provenance
 from migrator.run.planning import Solving, plan_through, require_plan
 from migrator.setting import assemble
-from migrator.views.explain_json import explanation_to_json
+from migrator.views.as_json import explanation_to_json
 from migrator.views.plan import Floor, print_explanation, print_plan
 from planner.budget import Budget
 from planner.explain.explain import Explanation, explain

@@ -12,8 +12,8 @@ from migrator.console import output, print_json, progress
 from migrator.errors import InfeasibleError, MigratorError
 from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
+from migrator.views.as_json import sweep_to_csv, sweep_to_json
 from migrator.views.whatif import print_sweep
-from migrator.views.whatif_files import sweep_to_csv, sweep_to_json
 from migrator.views.whatif_live import GridView
 from migrator.views.whatif_plot import require_plotly, sweep_to_html
 from migrator.whatif.cases import Case, cases_of, check

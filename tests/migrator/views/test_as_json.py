@@ -4,7 +4,7 @@ import json
 
 from plans import physical_case
 
-from migrator.views.explain_json import explanation_to_json
+from migrator.views.as_json import explanation_to_json
 from planner.explain.explain import explain
 
 

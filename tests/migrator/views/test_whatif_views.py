@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from migrator.views.as_json import sweep_to_csv, sweep_to_json
 from migrator.views.whatif import print_sweep
-from migrator.views.whatif_files import sweep_to_csv, sweep_to_json
 from migrator.views.whatif_live import GridView
 from migrator.views.whatif_plot import sweep_to_html
 from migrator.whatif.grid import Point, read_grid
