@@ -13,9 +13,9 @@ from migrator.errors import InfeasibleError, MigratorError
 from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
 from migrator.views.as_json import sweep_to_csv, sweep_to_json
+from migrator.views.html import require_plot_extra, sweep_to_html
 from migrator.views.whatif import print_sweep
 from migrator.views.whatif_live import GridView
-from migrator.views.whatif_plot import require_plotly, sweep_to_html
 from migrator.whatif.cases import Case, cases_of, check
 from migrator.whatif.grid import read_grid, shown_point
 from migrator.whatif.sweep import Outcome, Sweep, outcome_of
@@ -98,7 +98,7 @@ def _check_files(config_path: Path, out: Path | None, plot: Path | None) -> None
         require_writable("--out", out, config_path)
     if plot is not None:
         require_writable("--plot", plot, config_path, *([] if out is None else [out]))
-        require_plotly()
+        require_plot_extra()
 
 
 def _require_a_plan(sweep: Sweep) -> None:

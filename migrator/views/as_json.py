@@ -74,14 +74,14 @@ def _figures(figures: Figures) -> Json:
 def comparison_to_json(scores: Sequence[Score], n_segments: int) -> Json:
     """Every score, and the standings by workload and over all of them."""
     from migrator.compare import standings  # noqa: PLC0415 - as the imports for types
+    from migrator.views.compare import by_workload  # noqa: PLC0415
 
-    workloads = dict.fromkeys(score.workload for score in scores)
-    by_workload = {name: standings([score for score in scores if score.workload == name]) for name in workloads}
+    workloads = {name: standings(own) for name, own in by_workload(scores).items()}
     return {
         "schema": 1,
         "simulated": True,
         "segments": n_segments,
-        "workloads": {name: [_standing(item) for item in found] for name, found in by_workload.items()},
+        "workloads": {name: [_standing(item) for item in found] for name, found in workloads.items()},
         "not_measured": {score.workload: score.notes for score in scores},
         "overall": [_standing(item) for item in standings(scores)],
         "scores": [
