@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 import typer
 
 from migrator.console import complain
-from migrator.errors import MigratorError
+from migrator.errors import ExitCode, MigratorError, exit_code_of
 from planner.solve import PAPER, PHYSICAL, default_engine, engine_names
 
 app = typer.Typer(
@@ -32,9 +32,6 @@ app.add_typer(gpu_app, name="gpu")
 _ENGINES_HELP = "; ".join(
     f"{model}: {', '.join(engine_names(model))} (default {default_engine(model)})" for model in (PAPER, PHYSICAL)
 )
-
-_INTERRUPTED = 130
-"""``migrator.exit_codes.ExitCode.INTERRUPTED``, which is not worth its imports where nothing is wrong."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program instead of tables.")]
 
@@ -272,25 +269,23 @@ def main() -> None:
     """
     try:
         code = app(standalone_mode=False) or 0  # a command returns nothing; --version and --help their code
-        if code == _INTERRUPTED:
+        if code == ExitCode.INTERRUPTED:
             complain("interrupted")  # typer has made the interrupt its code
     except typer.Exit as ending:
         code = ending.exit_code
     except BaseException as error:  # noqa: BLE001 - the last line of defence of the whole program
-        code = _told(_cause(error))
+        code = _report(_cause(error))
     sys.exit(code)
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The closed pipe that typer has made an end of the program, or the error itself."""
+    """The error itself, or the closed pipe that typer turned into an end of the program."""
     cause = error.__context__
     return cause if isinstance(error, SystemExit) and isinstance(cause, BrokenPipeError) else error
 
 
-def _told(error: BaseException) -> int:
-    """Tell the user of an error in one line; the exit code."""
-    from migrator.exit_codes import ExitCode, exit_code_of  # noqa: PLC0415 - only when something is wrong
-
+def _report(error: BaseException) -> int:
+    """Report an error in one line and return its exit code."""
     if _is_usage(error):
         complain(error.format_message())  # type: ignore[attr-defined]
         return ExitCode.BAD_INPUT
@@ -298,9 +293,8 @@ def _told(error: BaseException) -> int:
     if code is ExitCode.INTERRUPTED:
         complain("interrupted")
     elif isinstance(error, BrokenPipeError):
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # the reader left: nothing to say, nobody to tell
+        # The reader has left: what is still in the buffer goes nowhere, without another complaint.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.DONE
     elif isinstance(error, MigratorError) or code is not ExitCode.FAILED:
         complain(str(error))

@@ -14,8 +14,8 @@ from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
 from migrator.views.as_json import sweep_to_csv, sweep_to_json
 from migrator.views.html import require_plot_extra, sweep_to_html
+from migrator.views.live import GridView
 from migrator.views.whatif import print_sweep
-from migrator.views.whatif_live import GridView
 from migrator.whatif.cases import Case, cases_of, check
 from migrator.whatif.grid import read_grid, shown_point
 from migrator.whatif.sweep import Outcome, Sweep, outcome_of

@@ -1,15 +1,19 @@
-"""Watching a run: a live line in a terminal, plain lines anywhere else."""
+"""Progress of a run, and of a grid of plans: a live line in a terminal, plain lines anywhere else."""
 
 from __future__ import annotations
 
+from typing import Self
+
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from executor.mig import OwnedLayout
 from migrator.run.planning import PlannedWindow
 from migrator.setting import Setting
 from migrator.views.strips import layout_strip
+from migrator.whatif.grid import shown_point
+from migrator.whatif.sweep import Outcome, best_of
 from planner.problem import Owner
 from workloads.serving.tally import Totals
 
@@ -22,23 +26,23 @@ class PlainView:
         self._console = console
 
     def planning(self, window: int) -> None:
-        """Nothing: the line comes when the plan is there."""
+        """Print nothing; the line comes with the plan."""
 
     def planned(self, planned: PlannedWindow) -> None:
-        """Say what the plan promises."""
+        """Print what the plan promises."""
         self._console.print(f"window {planned.window}: {_promise(planned)}", soft_wrap=True)
 
     def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner]) -> None:
-        """Nothing: lines are for people who read them later."""
+        """Print nothing; these lines are read later."""
 
     def settled(self, window: int, totals: Totals) -> None:
-        """Say what the window came to."""
+        """Print the window's goodput."""
         self._console.print(
             f"window {window}: goodput {_goodput(totals)} of {totals.arrivals} requests", soft_wrap=True
         )
 
     def close(self) -> None:
-        """Nothing to put away."""
+        """Do nothing; there is no line to remove."""
 
 
 class LiveView:
@@ -84,11 +88,11 @@ class LiveView:
         )
 
     def settled(self, window: int, totals: Totals) -> None:
-        """Leave a line with what the window came to."""
+        """Leave a line with the window's goodput."""
         self._progress.console.print(f"window {window}: goodput {_goodput(totals)} of {totals.arrivals} requests")
 
     def close(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         self._progress.stop()
 
 
@@ -109,3 +113,51 @@ def _promise(planned: PlannedWindow) -> str:
         share = f"{100 * plan.objective / most:.2f} % expected goodput, "
     gap = "unknown" if plan.gap is None else f"{100 * plan.gap:.2f} %"
     return f"planned in {plan.solve_s:.1f} s: {share}proven within {gap} of the best"
+
+
+class GridView:
+    """A bar with the best point so far. Use it as a context, so that it is removed whatever happens."""
+
+    def __init__(self, n_points: int, n_processes: int, console: Console) -> None:
+        self._best: Outcome | None = None
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[best]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._console = console
+        self._n_points, self._n_processes = n_points, n_processes
+        self._task = self._progress.add_task("checking", total=n_points, best="")
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def checking(self, n_done: int, n_configs: int) -> None:
+        """Show how many of the grid's configs have been checked."""
+        self._progress.update(self._task, description="checking", completed=n_done, total=n_configs)
+
+    def checked(self) -> None:
+        """Show that planning begins."""
+        self._progress.reset(self._task, description="planning", total=self._n_points)
+        if not self._console.is_terminal:
+            points = "1 point" if self._n_points == 1 else f"{self._n_points} points"
+            where = "one process" if self._n_processes == 1 else f"{self._n_processes} processes"
+            self._console.print(f"planning {points} in {where}", soft_wrap=True)
+
+    def planned(self, outcome: Outcome) -> None:
+        """Move on by one point."""
+        self._best = best_of(item for item in (self._best, outcome) if item is not None)
+        self._progress.update(self._task, advance=1, best=_shown_best(self._best))
+
+
+def _shown_best(best: Outcome | None) -> str:
+    return "" if best is None else f"best {best.goodput_pct:.2f} % at {escape(shown_point(best.point))}"

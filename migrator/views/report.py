@@ -12,7 +12,7 @@ from rich.table import Table
 
 from migrator.log.report import Figures, Report, WindowReport
 from migrator.log.start_ups import PHASES, Phase
-from migrator.views.provenance import MEASURED_JITTER, derived_profiles
+from migrator.provenance import MEASURED_JITTER, derived_profiles
 
 _HEADINGS = (
     "win-\ndow",

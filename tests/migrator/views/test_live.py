@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from migrator.views.whatif_live import GridView
+from migrator.views.live import GridView
 from tests.migrator.views.sweeps import sweep
 
 
