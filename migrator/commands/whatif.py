@@ -17,7 +17,7 @@ from migrator.views.html import require_plot_extra, sweep_to_html
 from migrator.views.live import GridView
 from migrator.views.whatif import print_sweep
 from migrator.whatif.cases import Case, cases_of, check
-from migrator.whatif.grid import read_grid, shown_point
+from migrator.whatif.grid import point_text, read_grid
 from migrator.whatif.sweep import Outcome, Sweep, outcome_of
 from workloads.traffic.servegen import SERVEGEN_LABEL, SERVEGEN_TRACE
 
@@ -105,4 +105,4 @@ def _require_a_plan(sweep: Sweep) -> None:
     if all(outcome.goodput is None for outcome in sweep.outcomes):
         first = sweep.outcomes[0]
         kind = MigratorError if all(outcome.status == "failed" for outcome in sweep.outcomes) else InfeasibleError
-        raise kind(f"no point of the grid has a plan; at {shown_point(first.point)}: {first.reason}")
+        raise kind(f"no point of the grid has a plan; at {point_text(first.point)}: {first.reason}")

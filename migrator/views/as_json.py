@@ -16,7 +16,8 @@ if TYPE_CHECKING:  # a command needs one kind of these values, and should not wa
     from executor.mig import GpuModel
     from migrator.compare import Score, Standing
     from migrator.log.report import Figures, Report, WindowReport
-    from migrator.whatif.grid import Point, Value
+    from migrator.whatif.grid import Choice as GridChoice
+    from migrator.whatif.grid import Point
     from migrator.whatif.sweep import Outcome, Sweep, TenantOutcome
     from planner.explain.explain import Choice, Explanation
     from planner.verify import Verification
@@ -150,7 +151,7 @@ def sweep_to_json(sweep: Sweep) -> Json:
         "schema": 1,
         **_picked(sweep, "name", "forecast", "notes"),
         "vary": [
-            {"key": variation.name, "values": [_plain(choice.value) for choice in variation.choices]}
+            {"key": variation.name, "values": [_plain(choice) for choice in variation.choices]}
             for variation in sweep.grid.variations
         ],
         "results": [
@@ -174,13 +175,13 @@ def sweep_to_csv(sweep: Sweep) -> str:
     return text.getvalue()
 
 
-def _plain(value: Value) -> str | int | float:
+def _plain(choice: GridChoice) -> str | int | float:
     """A number as one, and everything else as it would be typed."""
-    return value if isinstance(value, (int, float)) else str(value)
+    return choice.value if isinstance(choice.value, (int, float)) else choice.text
 
 
 def _values(point: Point) -> Json:
-    return {choice.name: _plain(choice.value) for choice in point}
+    return {choice.name: _plain(choice) for choice in point}
 
 
 def _outcome(outcome: Outcome) -> Json:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from migrator.compare import CEILING, FLOOR, LEAST_SEGMENTS, Score, Standing, Terms, standings
 from migrator.errors import MigratorError
 from migrator.views.compare import by_workload, extent
-from migrator.whatif.grid import Choice, Factor, Point, Variation, shown, shown_point
+from migrator.whatif.grid import Choice, Factor, Point, Variation, point_text
 from migrator.whatif.sweep import Outcome, Sweep
 
 if TYPE_CHECKING:
@@ -371,11 +371,9 @@ class _Roles:
 
     def position(self, outcome: Outcome) -> float | str:
         """Where the outcome lies along x."""
-        value = next(choice.value for choice in outcome.point if choice in self.x.choices)
-        if self.is_numeric:
-            assert isinstance(value, (int, float, Factor))
-            return value.by if isinstance(value, Factor) else float(value)
-        return shown(value)
+        choice = next(choice for choice in outcome.point if choice in self.x.choices)
+        value = choice.value.by if isinstance(choice.value, Factor) else choice.value
+        return float(value) if self.is_numeric else choice.text
 
     @property
     def series(self) -> tuple[Choice | None, ...]:
@@ -406,7 +404,7 @@ def _grid_figure(sweep: Sweep, roles: _Roles) -> Figure:
         shared_yaxes=True,
         vertical_spacing=0.05,
         horizontal_spacing=0.1 / len(roles.facets),
-        column_titles=[escape(shown_point(facet)) for facet in roles.facets],
+        column_titles=[escape(point_text(facet)) for facet in roles.facets],
     )
     for column, facet in enumerate(roles.facets, start=1):
         inside = [outcome for outcome in sweep.outcomes if set(facet) <= set(outcome.point)]
@@ -431,7 +429,7 @@ def _add_lines(figure: Figure, column: int, outcomes: Sequence[Outcome], roles: 
                 mode="lines+markers" if roles.is_numeric else "markers",
                 marker={"color": colour, "symbol": symbol, "size": 10, "line": {"width": 2}},
                 cliponaxis=False,
-                name="" if choice is None else escape(shown(choice.value)),
+                name="" if choice is None else escape(choice.text),
                 legendgroup=str(choice),
                 showlegend=choice is not None and (row, column) == (1, 1),
                 hovertext=[_outcome_text(outcome) for outcome in own],
@@ -466,7 +464,7 @@ def _foot(sweep: Sweep) -> float:
 
 def _outcome_text(outcome: Outcome) -> str:
     """All that is known of an outcome, shown when its mark is pointed at."""
-    lines = [f"<b>{escape(shown_point(outcome.point))}</b>", f"{outcome.status}, {outcome.model} by {outcome.engine}"]
+    lines = [f"<b>{escape(point_text(outcome.point))}</b>", f"{outcome.status}, {outcome.model} by {outcome.engine}"]
     if outcome.reason is not None:
         lines.append(escape(outcome.reason))
     if outcome.goodput is not None and outcome.goodput_pct is not None:
@@ -494,7 +492,7 @@ def _lay_out_grid(figure: Figure, roles: _Roles) -> None:
     )
     figure.update_xaxes(title_text=roles.x_title, row=len(_MEASURES))
     if not roles.is_numeric:
-        names = [shown(choice.value) for choice in roles.x.choices]
+        names = [choice.text for choice in roles.x.choices]
         figure.update_xaxes(type="category", categoryorder="array", categoryarray=names)
     for row, (title, _) in enumerate(_MEASURES, start=1):
         figure.update_yaxes(title_text=title, row=row, col=1)

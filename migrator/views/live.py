@@ -12,7 +12,7 @@ from executor.mig import OwnedLayout
 from migrator.run.planning import PlannedWindow
 from migrator.setting import Setting
 from migrator.views.strips import layout_strip
-from migrator.whatif.grid import shown_point
+from migrator.whatif.grid import point_text
 from migrator.whatif.sweep import Outcome, best_of
 from planner.problem import Owner
 from workloads.serving.tally import Totals
@@ -160,4 +160,4 @@ class GridView:
 
 
 def _shown_best(best: Outcome | None) -> str:
-    return "" if best is None else f"best {best.goodput_pct:.2f} % at {escape(shown_point(best.point))}"
+    return "" if best is None else f"best {best.goodput_pct:.2f} % at {escape(point_text(best.point))}"

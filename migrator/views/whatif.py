@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from migrator.whatif.grid import shown, shown_point
+from migrator.whatif.grid import point_text
 from migrator.whatif.sweep import Outcome, PlannedRetraining, Sweep, TenantOutcome
 
 _BOUNDLESS = 10_000
@@ -46,7 +46,7 @@ def _reasons(sweep: Sweep) -> Iterator[str]:
     for (status, reason), outcome in first.items():
         more = n_more[status, reason]
         others = f" and {more} more" if more else ""
-        yield f"{shown_point(outcome.point)}{others}: {status}: {reason}"
+        yield f"{point_text(outcome.point)}{others}: {status}: {reason}"
 
 
 def _print_table(sweep: Sweep, console: Console) -> None:
@@ -88,7 +88,7 @@ def _tenant_names(sweep: Sweep) -> tuple[str, ...]:
 
 def _cells(outcome: Outcome, tenant_names: tuple[str, ...], n_tenant_cells: int) -> list[str]:
     tenants = {tenant.name: tenant for tenant in outcome.tenants}
-    cells = [escape(shown(choice.value)) for choice in outcome.point]
+    cells = [escape(choice.text) for choice in outcome.point]
     cells += [
         outcome.status,
         _number(outcome.goodput, 0),
@@ -104,10 +104,10 @@ def _cells(outcome: Outcome, tenant_names: tuple[str, ...], n_tenant_cells: int)
 def _tenant_cells(tenant: TenantOutcome | None) -> list[str]:
     if tenant is None:
         return ["", ""]
-    return [_number(tenant.goodput_pct, 2), "–" if tenant.retraining is None else _shown(tenant.retraining)]
+    return [_number(tenant.goodput_pct, 2), "–" if tenant.retraining is None else _retraining_text(tenant.retraining)]
 
 
-def _shown(retraining: PlannedRetraining) -> str:
+def _retraining_text(retraining: PlannedRetraining) -> str:
     return f"{retraining.where} {retraining.start_step}–{retraining.end_step}"
 
 
