@@ -1,7 +1,7 @@
 """The command line: what users type, and the one place where errors become exit codes.
 
-Commands import what they need when they run, so that ``--help`` and the checks of arguments are
-quick: importing this module brings in neither numpy, numba, PuLP nor torch.
+A command imports what it needs when it runs. Importing this module brings in neither numpy, numba nor PuLP, so
+``--help`` and the checks of arguments are quick.
 """
 
 from __future__ import annotations
@@ -124,21 +124,23 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Solve one window offline and show its plan, without any GPU."""
-    from migrator.commands.plan import Asked, Shown, plan_config_command, plan_problem_command  # noqa: PLC0415
+    from migrator.commands.plan import Shown, plan_config_command, plan_problem_command  # noqa: PLC0415
+    from migrator.run.planning import Solving  # noqa: PLC0415
     from planner.options import EngineOptions  # noqa: PLC0415
 
     if (config is None) == (problem is None):
         raise typer.BadParameter("give either a CONFIG or --problem FILE")
-    asked = Asked(engine, EngineOptions(solver=solver, configs=configs), time_limit)
+    options = EngineOptions(solver=solver, configs=configs)
+    solving = Solving(engine=engine, options=options, time_limit_s=time_limit)
     shown = Shown(out, as_json, explain, changes, floors)
     if problem is not None:
         if window is not None:
             raise typer.BadParameter("--window goes with a CONFIG; a problem file holds one window")
-        plan_problem_command(problem, warm_start=warm_start, overhead_from=overhead_from, asked=asked, shown=shown)
+        plan_problem_command(problem, warm_start=warm_start, overhead_from=overhead_from, solving=solving, shown=shown)
     elif config is not None:
         if warm_start is not None or overhead_from is not None:
             raise typer.BadParameter("--warm-start and --overhead-from go with --problem; a config has its own")
-        plan_config_command(config, window=window or 0, asked=asked, shown=shown)
+        plan_config_command(config, window=window or 0, solving=solving, shown=shown)
 
 
 @app.command(
@@ -265,7 +267,7 @@ def gpu_layouts(
 def main() -> None:
     """Run the command line; every error ends in one line and its exit code, never in a traceback.
 
-    With ``MIGRATOR_TRACEBACK=1`` unforeseen errors show theirs, for bug reports.
+    ``MIGRATOR_TRACEBACK=1`` shows the traceback of unforeseen errors, for bug reports.
     """
     try:
         code = app(standalone_mode=False) or 0  # a command returns nothing; --version and --help their code
