@@ -16,7 +16,7 @@ from migrator.run import events
 from migrator.run.loop import Loop
 from migrator.run.planning import PlannedWindow, accuracy_at_start, plan_window, require_plan
 from migrator.setting import Setting, assemble, simulated_applier
-from migrator.views.live import LiveView, PlainView
+from migrator.views.live import RunView
 from migrator.views.report import print_report
 
 RUNS = Path("runs")
@@ -39,7 +39,7 @@ def run_command(config_path: Path, *, windows: int | None, seed: int | None, out
         raise RunFolderError(f"{folder} exists already; give --out another folder, runs are never overwritten")
     setting = assemble(config, str(config_path))
     console = progress()
-    with closing(LiveView(setting, console) if console.is_terminal else PlainView(setting, console)) as view:
+    with closing(RunView(setting, console)) as view:
         view.planning(0)
         first = _first_plan(setting)
         require_plan(first)
@@ -62,7 +62,7 @@ def _first_plan(setting: Setting) -> PlannedWindow:
     return plan_window(setting, 0, None, accuracies)
 
 
-def _carry_out(setting: Setting, first: PlannedWindow, log: RunLog, view: LiveView | PlainView) -> None:
+def _carry_out(setting: Setting, first: PlannedWindow, log: RunLog, view: RunView) -> None:
     # The first layout goes up before second 0; the clock starts early enough for all of it.
     lead_s = first.problem.epoch_steps * setting.config.step_s
     applier = simulated_applier(setting, -lead_s)

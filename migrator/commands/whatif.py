@@ -33,10 +33,10 @@ def whatif_command(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Print what the config's window is expected to come to at every point, and write it where asked.
+    """Print the expected goodput of the config's window at every point, and write it to files where asked.
 
     Raises:
-        GridError: Something cannot be varied so; nothing is solved then.
+        GridError: A choice cannot be used; nothing is solved then.
         ConfigError: The config cannot be used, as it is or at some point; nothing is solved then.
         InfeasibleError: No point has a plan; the table is printed (and written) all the same.
     """
@@ -60,7 +60,7 @@ def whatif_command(
 
 
 def _outcomes(cases: Sequence[Case], n_processes: int) -> tuple[Outcome, ...]:
-    """What became of the cases, in their order, whichever was done first."""
+    """The outcomes of the cases, in their order."""
     different = list({case.config.model_dump_json(): case for case in reversed(cases)}.values())[::-1]
     outcomes: dict[int, Outcome] = {}
     with Processes(n_processes) as processes, GridView(len(cases), n_processes, progress()) as view:
@@ -91,7 +91,7 @@ def _notes(config: Config) -> tuple[str, ...]:
 
 
 def _check_files(config_path: Path, out: Path | None, plot: Path | None) -> None:
-    """Refuse, before anything is solved, what could not be written after it."""
+    """Refuse files that cannot be written, before anything is solved."""
     if out is not None and out.suffix not in (".json", ".csv"):
         raise MigratorError(f"--out {out}: a name that ends in .json or .csv is needed")
     if out is not None:

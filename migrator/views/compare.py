@@ -1,4 +1,4 @@
-"""A comparison of policies as tables for people."""
+"""A comparison of policies as tables."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ _CLASSES = {
     "forecast": _Class("#CC79A7", f"missed, but answered by {CEILING}, which knows the arrivals"),
     "queueing": _Class("#009E73", "missed otherwise: bursts, waits for a batch"),
 }
-"""By the class of an account: a calm colour for what went well, and Okabe and Ito's for the losses."""
+"""By the class of an account: a calm colour for goodput, and those of Okabe and Ito for the losses."""
 
 _TERMS = {
     Terms.POLICY_ONLY: "Policy only: all have free batching, the same forecaster and the same way of switching.",
@@ -304,7 +304,7 @@ def _heading(policy: str, group: _Group) -> str:
 
 
 def _standing_text(group: _Group, item: Standing) -> str:
-    """All that is known of a standing, shown when its bar is pointed at."""
+    """All that is known of a standing, for its bar."""
     total, lines = item.total, [_heading(item.policy, group)]
     for name, pct in (
         ("goodput", total.goodput_pct),
@@ -424,7 +424,6 @@ def _add_lines(figure: Figure, column: int, outcomes: Sequence[Outcome], roles: 
             figure.add_scatter(
                 row=row,
                 col=column,
-                x=[roles.position(outcome) for outcome in own],
                 y=[measure(outcome) for outcome in own],
                 mode="lines+markers" if roles.is_numeric else "markers",
                 marker={"color": colour, "symbol": symbol, "size": 10, "line": {"width": 2}},
@@ -432,8 +431,7 @@ def _add_lines(figure: Figure, column: int, outcomes: Sequence[Outcome], roles: 
                 name="" if choice is None else escape(choice.text),
                 legendgroup=str(choice),
                 showlegend=choice is not None and (row, column) == (1, 1),
-                hovertext=[_outcome_text(outcome) for outcome in own],
-                hoverinfo="text",
+                **_along_x(own, roles),
             )
 
 
@@ -444,16 +442,23 @@ def _add_planless(figure: Figure, column: int, outcomes: Sequence[Outcome], role
         figure.add_scatter(
             row=1,
             col=column,
-            x=[roles.position(outcome) for outcome in planless],
             y=[foot] * len(planless),
             mode="markers",
             marker={"color": "#777777", "symbol": "x", "size": 9},
             name="no plan",
             legendgroup="no plan",
             showlegend=column == 1,
-            hovertext=[_outcome_text(outcome) for outcome in planless],
-            hoverinfo="text",
+            **_along_x(planless, roles),
         )
+
+
+def _along_x(outcomes: Sequence[Outcome], roles: _Roles) -> dict[str, object]:
+    """Where the marks of outcomes lie along x, and what they say when they are pointed at."""
+    return {
+        "x": [roles.position(outcome) for outcome in outcomes],
+        "hovertext": [_outcome_text(outcome) for outcome in outcomes],
+        "hoverinfo": "text",
+    }
 
 
 def _foot(sweep: Sweep) -> float:
@@ -463,7 +468,7 @@ def _foot(sweep: Sweep) -> float:
 
 
 def _outcome_text(outcome: Outcome) -> str:
-    """All that is known of an outcome, shown when its mark is pointed at."""
+    """All that is known of an outcome."""
     lines = [f"<b>{escape(point_text(outcome.point))}</b>", f"{outcome.status}, {outcome.model} by {outcome.engine}"]
     if outcome.reason is not None:
         lines.append(escape(outcome.reason))

@@ -18,41 +18,15 @@ from planner.problem import Owner
 from workloads.serving.tally import Totals
 
 
-class PlainView:
-    """One line when a window is planned and one when it is settled."""
-
-    def __init__(self, setting: Setting, console: Console) -> None:
-        self._setting = setting
-        self._console = console
-
-    def planning(self, window: int) -> None:
-        """Print nothing; the line comes with the plan."""
-
-    def planned(self, planned: PlannedWindow) -> None:
-        """Print what the plan promises."""
-        self._console.print(f"window {planned.window}: {_promise(planned)}", soft_wrap=True)
-
-    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner]) -> None:
-        """Print nothing; these lines are read later."""
-
-    def settled(self, window: int, totals: Totals) -> None:
-        """Print the window's goodput."""
-        self._console.print(
-            f"window {window}: goodput {_goodput(totals)} of {totals.arrivals} requests", soft_wrap=True
-        )
-
-    def close(self) -> None:
-        """Do nothing; there is no line to remove."""
-
-
-class LiveView:
-    """A progress line that moves: window, second, goodput so far, and the layout's strip."""
+class RunView:
+    """A run's progress: two lines a window and, in a terminal, a line that moves. Close it to remove that line."""
 
     def __init__(self, setting: Setting, console: Console) -> None:
         self._names = [tenant.name for tenant in setting.tenants]
         self._memory_slices = setting.gpu.memory_slices
         self._windows = setting.config.windows
         self._window_s = setting.config.window_s
+        self._console = console
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
@@ -62,6 +36,7 @@ class LiveView:
             TimeElapsedColumn(),
             console=console,
             transient=True,
+            disable=not console.is_terminal,
         )
         self._task = self._progress.add_task("starting", total=self._windows * self._window_s, strip="", goodput="")
         self._progress.start()
@@ -71,29 +46,32 @@ class LiveView:
         self._progress.update(self._task, description=f"window {window + 1}/{self._windows}: planning")
 
     def planned(self, planned: PlannedWindow) -> None:
-        """Leave a line with what the plan promises."""
-        self._progress.console.print(f"window {planned.window}: {_promise(planned)}", style="dim")
+        """Print what the plan promises."""
+        self._print(f"window {planned.window}: {_promise(planned)}", style="dim")
 
-    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner]) -> None:
-        """Move the line."""
+    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner] | None) -> None:
+        """Move the line: window, second, goodput so far, and the strip of the layout, if there is one."""
         window = min(int(now_s // self._window_s), self._windows - 1)
         second = now_s - window * self._window_s
-        strip = layout_strip(layout, self._names, self._memory_slices)
+        strip = "" if layout is None else layout_strip(layout, self._names, self._memory_slices).markup
         self._progress.update(
             self._task,
             completed=now_s,
             description=f"window {window + 1}/{self._windows}, second {second:3.0f}",
-            strip=strip.markup,
+            strip=strip,
             goodput=f"goodput {_goodput(totals)}",
         )
 
     def settled(self, window: int, totals: Totals) -> None:
-        """Leave a line with the window's goodput."""
-        self._progress.console.print(f"window {window}: goodput {_goodput(totals)} of {totals.arrivals} requests")
+        """Print the window's goodput."""
+        self._print(f"window {window}: goodput {_goodput(totals)} of {totals.arrivals} requests")
 
     def close(self) -> None:
-        """Remove the line."""
+        """Remove the line that moves."""
         self._progress.stop()
+
+    def _print(self, line: str, style: str | None = None) -> None:
+        self._console.print(line, style=style, soft_wrap=not self._console.is_terminal)
 
 
 def _goodput(totals: Totals) -> str:

@@ -62,7 +62,7 @@ def print_plan(
     notes: Sequence[tuple[str, str]] = (),
     all_changes: bool = False,
 ) -> None:
-    """Print the plan's figures, its chart and its timetable; nothing but the reason where there is no plan.
+    """Print the plan's figures, its chart and its timetable, or why there is no plan.
 
     Args:
         problem: The problem.
@@ -70,7 +70,7 @@ def print_plan(
         verification: What the independent check found; ``None`` where there was nothing to check.
         console: Where to print; its width sets the scale.
         floors: What to measure the plan against.
-        notes: More to say beside its figures: a word and what stands behind it.
+        notes: More lines for its figures, a word and a text each.
         all_changes: Print the timetable also where it is long.
     """
     console.print(
@@ -196,7 +196,7 @@ def _retraining(course: Course, run: RetrainingCourse) -> str:
 
 
 def _capability_line(arrivals: FloatArray, capability: FloatArray, top: float) -> Text:
-    """The sparkline of capability, red where fewer can be answered than arrive."""
+    """The sparkline of capability, red where it is below the arrivals."""
     line = Text()
     for char, is_short in zip(sparkline(capability, top), capability < arrivals, strict=True):
         line.append(char, style="red" if is_short else "")
@@ -277,7 +277,7 @@ def _by_owner(problem: Problem, items: Sequence[Lifetime], note: Callable[[Lifet
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Bars with the names of the rows that they lie on."""
+    """The bars of a plan, and the names of the rows that they lie on."""
 
     bars: tuple[Bar, ...]
     row_names: tuple[str, ...]
@@ -332,7 +332,7 @@ def _stacked(problem: Problem, plan: MigPlan, letters: Sequence[str]) -> Chart:
 
 
 def _span_bars(problem: Problem, span: InferenceSpan, course: Course, tenant: int, first_row: int) -> list[Bar]:
-    """One bar an instance, the largest first; in a step that pays for a change they are not there yet."""
+    """One bar an instance, the largest first; they do not serve in a step that pays for a change."""
     serve_step = span.from_step + int(course.has_changed[span.from_step])
     found, row = [], first_row
     for profile in sorted(map(problem.gpu.profile, span.profiles), key=lambda profile: -profile.compute_slices):

@@ -1,4 +1,4 @@
-"""A grid of plans as a table for people."""
+"""A grid of plans as a table."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from migrator.whatif.grid import point_text
 from migrator.whatif.sweep import Outcome, PlannedRetraining, Sweep, TenantOutcome
 
 _BOUNDLESS = 10_000
-"""Columns of a console on which every table fits, to measure how wide one wants to be."""
+"""Columns of a console on which every table fits, to measure a table's own width."""
 
 
 def print_sweep(sweep: Sweep, console: Console) -> None:
-    """Print a row for each point, the best one bold, and below them why some have no plan."""
+    """Print a row for each point, the best one bold, and below the table why points have no plan."""
     console.print(
         f"[bold]{escape(sweep.name)}[/]: expected goodput of plans, nothing was run; arrivals: {escape(sweep.forecast)}"
     )
@@ -35,7 +35,7 @@ def print_sweep(sweep: Sweep, console: Console) -> None:
 
 
 def _reasons(sweep: Sweep) -> Iterator[str]:
-    """Every reason for which there is no plan, with the first point that has it and how many more there are."""
+    """Each reason why there is no plan, with its first point and the number of others."""
     first: dict[tuple[str, str], Outcome] = {}
     n_more: Counter[tuple[str, str]] = Counter()
     for outcome in sweep.outcomes:
@@ -50,7 +50,7 @@ def _reasons(sweep: Sweep) -> Iterator[str]:
 
 
 def _print_table(sweep: Sweep, console: Console) -> None:
-    """Print what fits: all, or without the retrainings, or without the tenants."""
+    """Print the widest table that fits: with tenants and retrainings, with tenants, or with neither."""
     boundless = console.options.update(width=_BOUNDLESS)
     for n_tenant_cells in (2, 1, 0):
         table = _table(sweep, n_tenant_cells)
@@ -82,7 +82,7 @@ def _table(sweep: Sweep, n_tenant_cells: int) -> Table:
 
 
 def _tenant_names(sweep: Sweep) -> tuple[str, ...]:
-    """The tenants of any outcome, in the config's order: a point has the first of them, or all."""
+    """The tenants of the outcome with the most, in the config's order; others have the first of them."""
     return max((tuple(tenant.name for tenant in outcome.tenants) for outcome in sweep.outcomes), key=len, default=())
 
 
