@@ -6,7 +6,7 @@ the pages is in the templates beside this file; plotly reads HTML as well, so wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.util import find_spec
@@ -111,12 +111,8 @@ _LEAST_SHARE_PCT = -100.0
 """Where the axis of the gap closed ends: a policy far below the floor would leave no room for the others."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """A workload, or all of them, with its policies."""
-
-    title: str
-    standings: tuple[Standing, ...]
+_Groups = Mapping[str, Sequence[Standing]]
+"""The standings of all workloads together, if there are several, then those of each, by title."""
 
 
 def comparison_to_html(scores: Sequence[Score], terms: Terms) -> str:
@@ -148,28 +144,27 @@ def comparison_to_html(scores: Sequence[Score], terms: Terms) -> str:
     )
 
 
-def _groups(scores: Sequence[Score]) -> tuple[_Group, ...]:
-    """All workloads together if there are several, then one after the other."""
-    each = [_Group(name, standings(own)) for name, own in by_workload(scores).items()]
-    return (_Group(f"all {len(each)} workloads", standings(scores)), *each) if len(each) > 1 else tuple(each)
+def _groups(scores: Sequence[Score]) -> _Groups:
+    each = {name: standings(own) for name, own in by_workload(scores).items()}
+    return {f"all {len(each)} workloads": standings(scores), **each} if len(each) > 1 else each
 
 
-def _account_figure(groups: Sequence[_Group], classes: Sequence[str]) -> Figure:
+def _account_figure(groups: _Groups, classes: Sequence[str]) -> Figure:
     """A panel for each group with a stacked bar for each policy; the first policy on top."""
     from plotly.subplots import make_subplots  # noqa: PLC0415 - heavy, and an optional extra
 
-    panel_px = 1.4 * _ROW_PX * max(len(group.standings) for group in groups)
+    panel_px = 1.4 * _ROW_PX * max(map(len, groups.values()))
     inner_px = max(_LEGEND_PX, panel_px * len(groups) + _GAP_PX * (len(groups) - 1))
     figure = make_subplots(
         rows=len(groups),
         cols=1,
         shared_xaxes=True,
         vertical_spacing=_GAP_PX / inner_px,
-        subplot_titles=[escape(group.title) for group in groups],
+        subplot_titles=list(map(escape, groups)),
     )
-    for row, group in enumerate(groups, start=1):
+    for row, (title, found) in enumerate(groups.items(), start=1):
         for name in classes:
-            _add_class(figure, row, group, name)
+            _add_class(figure, row, title, found, name)
     figure.update_layout(
         barmode="stack",
         template="simple_white",
@@ -185,16 +180,17 @@ def _account_figure(groups: Sequence[_Group], classes: Sequence[str]) -> Figure:
     return figure
 
 
-def _add_class(figure: Figure, row: int, group: _Group, name: str) -> None:
-    shares_pct = [100 * item.account.shares[name] for item in group.standings]
-    title = name.replace("_", " ")
+def _add_class(figure: Figure, row: int, title: str, found: Sequence[Standing], name: str) -> None:
+    """The bars of one class of an account, for each policy of the panel."""
+    shares_pct = [100 * item.account.shares[name] for item in found]
+    label = name.replace("_", " ")
     figure.add_bar(
         row=row,
         col=1,
         orientation="h",
         x=shares_pct,
-        y=[escape(item.policy) for item in group.standings],
-        name=title,
+        y=[escape(item.policy) for item in found],
+        name=label,
         legendgroup=name,
         showlegend=row == 1,
         marker={"color": _CLASSES[name].colour},
@@ -203,29 +199,29 @@ def _add_class(figure: Figure, row: int, group: _Group, name: str) -> None:
         insidetextanchor="middle",
         textangle=0,
         hovertext=[
-            f"{_heading(item.policy, group)}<br>{title} {share:.2f} %, "
+            f"{_heading(item.policy, title)}<br>{label} {share:.2f} %, "
             f"{getattr(item.account, name):,.0f} of {item.account.arrivals:,.0f} requests"
-            for item, share in zip(group.standings, shares_pct, strict=True)
+            for item, share in zip(found, shares_pct, strict=True)
         ],
         hoverinfo="text",
     )
 
 
-def _goodput_figure(groups: Sequence[_Group]) -> Figure:
+def _goodput_figure(groups: _Groups) -> Figure:
     """Groups along x, a bar for each policy."""
     from plotly.graph_objects import Figure  # noqa: PLC0415 - heavy, and an optional extra
 
     figure = Figure()
     names = _policies(groups)
     for index, name in enumerate(names):
-        own = [(group, item) for group in groups for item in group.standings if item.policy == name]
+        own = [(title, item) for title, found in groups.items() for item in found if item.policy == name]
         turn, place = divmod(index, len(_COLOURS))
         figure.add_bar(
-            x=[escape(group.title) for group, _ in own],
+            x=[escape(title) for title, _ in own],
             y=[item.total.goodput_pct for _, item in own],
             name=escape(name),
             marker={"color": _COLOURS[place], "pattern": {"shape": _PATTERNS[turn % len(_PATTERNS)]}},
-            hovertext=[_standing_text(group, item) for group, item in own],
+            hovertext=[_standing_text(title, item, groups[title][0].policy) for title, item in own],
             hoverinfo="text",
         )
     around_px = _MARGIN_PX["l"] + _MARGIN_PX["r"]
@@ -243,41 +239,46 @@ def _goodput_figure(groups: Sequence[_Group]) -> Figure:
     return figure
 
 
-def _gap_figure(groups: Sequence[_Group]) -> Figure | None:
+def _gap_figure(groups: _Groups) -> Figure | None:
     """A bar for each policy over the first group, and a circle for each of the others; ``None`` without any gap."""
     from plotly.graph_objects import Figure  # noqa: PLC0415 - heavy, and an optional extra
 
-    first, *others = groups
-    overall, each = _gaps_pct([first]), _gaps_pct(others)
-    if not overall and not each:
+    gaps = [
+        (title, item.policy, 100 * item.gap_closed)
+        for title, found in groups.items()
+        for item in found
+        if item.gap_closed is not None
+    ]
+    if not gaps:
         return None
+    first = next(iter(groups))
+    overall, each = ([gap for gap in gaps if (gap[0] == first) is is_first] for is_first in (True, False))
     figure = Figure()
-    figure.add_bar(orientation="h", name=escape(first.title), marker={"color": "#8FB0C7"}, **_gap_marks(overall))
+    figure.add_bar(orientation="h", name=escape(first), marker={"color": "#8FB0C7"}, **_gap_marks(overall))
     if each:
         circle = {"color": "#222222", "symbol": "circle-open", "size": 8}
         figure.add_scatter(mode="markers", name="each workload", marker=circle, **_gap_marks(each))
-    _lay_out_gap(figure, first, [share for _, _, share in overall + each], _policies(groups))
+    _lay_out_gap(
+        figure, {name: share for _, name, share in overall}, [share for _, _, share in gaps], _policies(groups)
+    )
     return figure
 
 
-def _gaps_pct(groups: Sequence[_Group]) -> list[tuple[_Group, str, float]]:
-    """Every known gap closed: the group, the policy, and the percentage."""
-    every = [(group, item.policy, item.gap_closed) for group in groups for item in group.standings]
-    return [(group, name, 100 * share) for group, name, share in every if share is not None]
-
-
-def _gap_marks(gaps: Sequence[tuple[_Group, str, float]]) -> dict[str, object]:
+def _gap_marks(gaps: Sequence[tuple[str, str, float]]) -> dict[str, object]:
+    """Marks for gaps closed: group, policy and percentage each."""
     return {
         "x": [share for _, _, share in gaps],
         "y": [escape(name) for _, name, _ in gaps],
-        "hovertext": [f"{_heading(name, group)}<br>{share:.1f} %" for group, name, share in gaps],
+        "hovertext": [f"{_heading(name, title)}<br>{share:.1f} %" for title, name, share in gaps],
         "hoverinfo": "text",
     }
 
 
-def _lay_out_gap(figure: Figure, first: _Group, shares_pct: Sequence[float], names: Sequence[str]) -> None:
+def _lay_out_gap(
+    figure: Figure, overall: Mapping[str, float], shares_pct: Sequence[float], names: Sequence[str]
+) -> None:
     """Give each policy a row, with its overall figure, known or not, beside its name."""
-    overall = {name: f"{share:.0f}" for _, name, share in _gaps_pct([first])}
+    labels = {name: f"{overall[name]:.0f}" if name in overall else "–" for name in names}
     low, high = max(_LEAST_SHARE_PCT, min(0.0, *shares_pct)), max(100.0, *shares_pct)
     figure.update_layout(
         template="simple_white",
@@ -293,19 +294,19 @@ def _lay_out_gap(figure: Figure, first: _Group, shares_pct: Sequence[float], nam
         categoryarray=[escape(name) for name in names],
         range=[len(names) - 0.5, -0.5],
         tickvals=[escape(name) for name in names],
-        ticktext=[f"{escape(name)}  {overall.get(name, '–')}" for name in names],
+        ticktext=[f"{escape(name)}  {label}" for name, label in labels.items()],
     )
     for share_pct in (0, 100):
         figure.add_vline(x=share_pct, line={"color": "#555555", "width": 1, "dash": "dot"})
 
 
-def _heading(policy: str, group: _Group) -> str:
-    return f"<b>{escape(policy)}</b>, {escape(group.title)}"
+def _heading(policy: str, title: str) -> str:
+    return f"<b>{escape(policy)}</b>, {escape(title)}"
 
 
-def _standing_text(group: _Group, item: Standing) -> str:
+def _standing_text(title: str, item: Standing, reference: str) -> str:
     """All that is known of a standing, for its bar."""
-    total, lines = item.total, [_heading(item.policy, group)]
+    total, lines = item.total, [_heading(item.policy, title)]
     for name, pct in (
         ("goodput", total.goodput_pct),
         ("in time", total.slo_attainment_pct),
@@ -316,15 +317,15 @@ def _standing_text(group: _Group, item: Standing) -> str:
     if item.relative_gain is not None:
         lines.append(f"over {FLOOR} {100 * item.relative_gain:+.2f} %")
     if item.ahead is not None:
-        ahead, reference = item.ahead, escape(group.standings[0].policy)
+        ahead = item.ahead
         known = ahead.low is not None and ahead.high is not None
         interval = f" [{ahead.low:+.2f}, {ahead.high:+.2f}]" if known else ""
-        lines.append(f"ahead of {reference} {ahead.points:+.2f} points{interval}")
+        lines.append(f"ahead of {escape(reference)} {ahead.points:+.2f} points{interval}")
     return "<br>".join(lines)
 
 
-def _policies(groups: Sequence[_Group]) -> list[str]:
-    return list(dict.fromkeys(item.policy for group in groups for item in group.standings))
+def _policies(groups: _Groups) -> list[str]:
+    return list(dict.fromkeys(item.policy for found in groups.values() for item in found))
 
 
 # --- a grid of plans
