@@ -10,7 +10,7 @@ from workloads.errors import WorkloadError
 
 
 class MigratorError(Exception):
-    """Any failure of the application that a user can act on, told in one line."""
+    """Any failure of the application that a user can act on; its message is one line."""
 
 
 class ConfigError(MigratorError):

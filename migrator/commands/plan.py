@@ -89,7 +89,7 @@ def plan_problem_command(
         LogError: ``overhead_from`` is no run, or measured nothing of the problem's tenants.
         PlanFileError: ``warm_start`` is no plan of its tenants, profiles and model.
         EngineError: No such engine, or it does not take this model or an option.
-        InfeasibleError: There is no plan; it is printed (and written) all the same.
+        InfeasibleError: There is no plan; the answer without one is printed (and written) first.
     """
     _check_out(shown, problem_path)
     problem = read_problem(problem_path)

@@ -38,7 +38,7 @@ def whatif_command(
     Raises:
         GridError: A choice cannot be used; nothing is solved then.
         ConfigError: The config cannot be used, as it is or at some point; nothing is solved then.
-        InfeasibleError: No point has a plan; the table is printed (and written) all the same.
+        InfeasibleError: No point has a plan; the table is printed (and written) first.
     """
     grid = read_grid(vary)
     _check_files(config_path, out, plot)

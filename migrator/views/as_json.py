@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 _SHARES = ("goodput_pct", "slo_attainment_pct", "accuracy_pct")
 _DIGITS = 6
-"""A report's figures are rounded to as many."""
+"""After the decimal point, of a report's figures."""
 
 
 def _picked(value: object, *names: str) -> Json:

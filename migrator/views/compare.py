@@ -94,10 +94,10 @@ def _cells(item: Standing, has_reference: bool) -> list[str]:
         _number(_percent(item.relative_gain), sign=True),
         str(item.n_changes),
     ]
-    return [*cells, _shown(item.ahead)] if has_reference else cells
+    return [*cells, _ahead_text(item.ahead)] if has_reference else cells
 
 
-def _shown(ahead: Difference | None) -> str:
+def _ahead_text(ahead: Difference | None) -> str:
     if ahead is None:
         return "–"
     if ahead.low is None or ahead.high is None:

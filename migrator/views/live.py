@@ -134,8 +134,8 @@ class GridView:
     def planned(self, outcome: Outcome) -> None:
         """Move on by one point."""
         self._best = best_of(item for item in (self._best, outcome) if item is not None)
-        self._progress.update(self._task, advance=1, best=_shown_best(self._best))
+        self._progress.update(self._task, advance=1, best=_best_text(self._best))
 
 
-def _shown_best(best: Outcome | None) -> str:
+def _best_text(best: Outcome | None) -> str:
     return "" if best is None else f"best {best.goodput_pct:.2f} % at {escape(point_text(best.point))}"

@@ -35,7 +35,7 @@ _GUTTER = 11
 """Columns before every line over time."""
 
 FEW_CHANGES = 12
-"""A timetable with at most as many rows is printed without being asked for."""
+"""Rows up to which a timetable is printed without ``--changes``."""
 
 _LEAST_TEXT = 10
 """Columns below which names and layouts are not narrowed; figures are left out instead."""

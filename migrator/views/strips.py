@@ -19,7 +19,7 @@ from executor.mig import OwnedLayout
 from planner.problem import FloatArray, Owner, Task
 
 COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
-"""By tenant index; a problem has at most as many tenants."""
+"""By tenant index; a problem has no more tenants than colours."""
 
 IDLE = "·"
 

@@ -163,7 +163,7 @@ def _change_overhead(entry: _Entry, choice: Choice, gpu: str) -> None:
         entry["worker_start_s"], entry["retraining_start_s"] = serving_s * choice.value.by, training_s * choice.value.by
     else:
         assert isinstance(choice.value, float)
-        # All workers start at once in the plan's overhead: it is so many times as long as one start alone.
+        # The plan's overhead is a start at the same time as all others, which takes longer than one alone.
         slowdown = 1.0 + start.slowdown_per_other * (most_instances(gpu_model(gpu)) - 1)
         entry["worker_start_s"] = entry["retraining_start_s"] = choice.value / slowdown
 
