@@ -15,7 +15,7 @@ from migrator.log.runlog import CONFIG_FILE, RunLog, free_run_folder, read_log
 from migrator.run import events
 from migrator.run.simulated import SimulatedRun
 from migrator.setting import assemble
-from migrator.views.live import LiveView, PlainView
+from migrator.views.live import RunView
 from migrator.views.report import print_report
 from planner.policies.registry import policy_of
 
@@ -43,7 +43,7 @@ def run_command(
         raise RunFolderError(f"{folder} exists already; give --out another folder, runs are never overwritten")
     setting, traffic = assemble(config, str(config_path))
     console = progress()
-    with closing(LiveView(setting, console) if console.is_terminal else PlainView(setting, console)) as view:
+    with closing(RunView(setting, console)) as view:
         run = SimulatedRun(setting, traffic, chosen, view)
         with RunLog(folder, config_yaml(setting.config)) as log:
             run.carry_out(log, events.wall())

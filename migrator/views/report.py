@@ -1,4 +1,4 @@
-"""A report as tables for people."""
+"""A run's report as tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
-from migrator.views.provenance import MEASURED_JITTER, derived_profiles
+from migrator.provenance import MEASURED_JITTER, derived_profiles
 
 _HEADINGS = (
     "win-\ndow",
@@ -33,7 +33,7 @@ _TOTAL = "all"
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print what was run, a row for each window and tenant, and totals."""
+    """Print the run's setting, a row for each window and tenant, and totals."""
     _print_header(report, console)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
     for heading in _HEADINGS:
@@ -107,7 +107,7 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def _print_start_ups(report: Report, console: Console) -> None:
-    """Seconds of one start-up by phase; nothing where no change was made."""
+    """Print the mean seconds of a start-up by phase, if any change was made."""
     if not report.start_ups:
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)

@@ -13,9 +13,8 @@ from migrator.compare import matches_of, score_of
 from migrator.config import read_config
 from migrator.log.report import report_of
 from migrator.log.runlog import EVENTS_FILE, read_log
-from migrator.provenance import provenance
+from migrator.provenance import MEASURED_JITTER, provenance
 from migrator.setting import assemble
-from migrator.views.provenance import MEASURED_JITTER
 from planner.policies.ekya import Ekya
 from planner.policies.whole import Whole
 from tests.migrator.run.simulation import Assembled, run_of

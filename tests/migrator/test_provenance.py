@@ -1,4 +1,4 @@
-from migrator.views.provenance import derived_profiles
+from migrator.provenance import derived_profiles
 
 
 def test_profiles_of_one_origin_stand_together() -> None:
