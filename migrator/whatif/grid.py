@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAda
 
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
-from migrator.config import Count, NonNegative, Positive
+from migrator.config import NonNegative, Positive
 from migrator.errors import GridError
 from planner.solve import PAPER, PHYSICAL, engine_names
 
@@ -105,8 +105,8 @@ def _catalogued(name: str) -> str:
         raise GridError(f"--vary gpu={name}: {error}") from None
 
 
-_Whole = BeforeValidator(int)
-"""Refuses 1.0, which pydantic would take for an integer."""
+_Whole = Annotated[int, BeforeValidator(int), Field(le=10**6)]
+"""No 1.0, which pydantic would take for an integer, and no slips."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +135,17 @@ class _Key:
 
 _KEYS = {
     "gpu": _Key(Annotated[str, AfterValidator(_catalogued)], "a GPU model"),
-    "tenants": _Key(Annotated[Count, _Whole], "a number of tenants, 1 or more,"),
+    "tenants": _Key(Annotated[_Whole, Field(ge=1)], "a number of tenants, 1 or more,"),
     "slo_ms": _Key(Positive, "milliseconds > 0, or a factor such as x0.5,", of_tenant=True, has_factors=True),
     "load": _Key(Positive, "a load > 0, or a factor on the arrivals such as x1.5,", of_tenant=True, has_factors=True),
     "batch": _Key(
-        Annotated[Count, _Whole] | Literal["auto"],
+        Annotated[_Whole, Field(ge=1)] | Literal["auto"],
         "the largest batch size to consider, 1 or more, or auto",
         of_tenant=True,
     ),
     "overhead_s": _Key(NonNegative, "seconds ≥ 0, or a factor such as x0.5,", of_tenant=True, has_factors=True),
     "step_s": _Key(Positive, "a number of seconds > 0"),
-    "window": _Key(Annotated[int, Field(ge=0), _Whole], "a window's number, 0 or more,"),
+    "window": _Key(Annotated[_Whole, Field(ge=0)], "a window's number, 0 or more,"),
     "model": _Key(Literal[PHYSICAL, PAPER], f"{PHYSICAL} or {PAPER}"),
     "engine": _Key(Literal[engine_names()], f"one of {', '.join(engine_names())}"),
 }
