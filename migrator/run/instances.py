@@ -88,6 +88,11 @@ class _Live:
         """Whether it serves, rather than trains."""
         return self.owner.task is Task.INFERENCE
 
+    @property
+    def has_worker(self) -> bool:
+        """Whether a worker is in it, idle ones too: not after a failure after which it was not started again."""
+        return not (self.has_failed and self.is_over)
+
 
 class Applier:
     """Owns what happens on one GPU: the instances in use, their owners and their servers."""
@@ -211,7 +216,7 @@ class Applier:
         n_at_once = len(heirs) + len(step.created)
         for live, drained_s in self._close(leaving, begin_s, busy_until_s):
             self._clock.sleep_until(drained_s)
-            if not live.has_failed:
+            if live.has_worker:
                 self._workers.stop(live.instance_id)
             heir = heirs.get(live.placement)
             if heir is None:

@@ -320,3 +320,14 @@ def test_a_retraining_that_fails_is_not_started_again_and_blocks_nothing() -> No
     assert not stage.applier.is_blocked(change(5.0, {}))
     stage.apply(change(5.0, {}))
     assert stage.gpu.instances() == ()
+
+
+def test_an_instance_whose_worker_starts_again_can_be_dropped() -> None:
+    stage = Stage()
+    (started,) = stage.hold({"2g.20gb@0": A}).started
+    live = stage.applier.live(started.instance_id)
+    assert live is not None
+    stage.workers.stop(started.instance_id)
+    stage.applier.failed(live)
+    assert stage.apply(change(20.0, {})).error is None
+    assert (stage.workers.running, stage.gpu.instances()) == ({}, ())
