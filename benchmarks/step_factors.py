@@ -6,7 +6,7 @@ profile of an A100-40GB, with Keras; a callback reads the clock around each step
 
     python -m benchmarks.step_factors miso_step_seconds.npz > workloads/data/step_factors.csv
 
-What is left out, and why, is said in ``workloads/data/README.md``.
+``workloads/data/README.md`` says what is left out, and why.
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ class Clock(Protocol):
         """Seconds since the clock's own zero."""
 
     def sleep_until(self, time_s: float) -> None:
-        """Return once ``now_s`` ≥ ``time_s``; at once where that is already so."""
+        """Return once ``now_s`` ≥ ``time_s``; immediately if it already is."""
 
 
 class VirtualClock:
-    """A clock that stands still until somebody waits on it, and then jumps."""
+    """A clock that stands still until a caller waits on it, and then jumps."""
 
     def __init__(self, start_s: float = 0.0) -> None:
         self._now_s = _finite(start_s)

@@ -146,7 +146,7 @@ class OwnedLayout(Generic[OwnerT]):
         return Layout(tuple(placement for placement, _ in self.entries))
 
     def owner(self, placement: Placement) -> OwnerT | None:
-        """Who holds ``placement``; ``None`` when nobody does."""
+        """The owner of ``placement``; ``None`` where it has none."""
         return dict(self.entries).get(placement)
 
 

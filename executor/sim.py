@@ -1,7 +1,7 @@
 """The simulated GPU: a real driver's rules, errors and times, on any ``Clock``.
 
-It keeps its own table of who holds which memory slice and never asks ``GpuModel.fits``: an error of
-the geometry shows up here instead of being repeated. Times come from the profiles, one driver call
+It keeps its own table of which instance holds which memory slice and never asks ``GpuModel.fits``, so
+an error of the geometry shows up here instead of being repeated. Times come from the profiles, one driver call
 after the other. Like a driver, it hands out ids that cannot be predicted from placements.
 """
 
@@ -55,7 +55,7 @@ class SimGpu:
 
     @property
     def occupancy(self) -> tuple[int | None, ...]:
-        """Who holds each memory slice: a ``gi_id`` or ``None``, ``(memory_slices,)``."""
+        """The holder of each memory slice: a ``gi_id`` or ``None``, ``(memory_slices,)``."""
         return tuple(self._holder_of_slice)
 
     def instances(self) -> tuple[GpuInstance, ...]:
@@ -125,13 +125,13 @@ class SimGpu:
         self._clients[gi_id].remove(client)
 
     def _wait_for_driver(self) -> float:
-        """The time at which the driver is free for this call, once it has come."""
+        """Wait until the driver is free for this call, and return that time."""
         start_s = max(self._clock.now_s, self._driver_free_s)
         self._clock.sleep_until(start_s)
         return start_s
 
     def _keep_driver_busy(self, start_s: float, duration_s: float) -> None:
-        # Booked before the wait, so that a caller who comes meanwhile queues behind this call.
+        # Booked before the wait, so that a caller that comes meanwhile queues behind this call.
         self._driver_free_s = start_s + duration_s
         self._clock.sleep_until(self._driver_free_s)
 
@@ -172,7 +172,7 @@ class SimGpu:
             raise InstanceNotFoundError(f"{prefix}: Not Found (GPU instance IDs: {known})") from None
 
     def _new_gi_id(self) -> int:
-        # Small numbers that come again, as a driver's do: a stale id soon names another instance.
+        # Small numbers that recur, as a driver's do: a stale id soon names another instance.
         unused = [gi_id for gi_id in range(2 * self._model.memory_slices) if gi_id not in self._instances]
         return self._random.choice(unused)
 

@@ -1,6 +1,6 @@
 """From one layout to another: what stays, what goes, what comes, and in which order.
 
-A GPU instance that stands in both layouts is never touched, so whoever runs in it runs on. All
+A GPU instance that stands in both layouts is never touched, so the processes in it run on. All
 destructions come before all creations, which makes every state on the way a layout: first subsets of
 the old one, then subsets of the new one. Creations run from large to small with explicit starts,
 because a driver left to choose puts small ones where a large one has to go.
@@ -104,7 +104,7 @@ class OwnedTransition(Generic[OwnerT]):
 
 
 def owned_transition(before: OwnedLayout[OwnerT], after: OwnedLayout[OwnerT]) -> OwnedTransition[OwnerT]:
-    """The transition that leaves every placement of both layouts standing, whoever owns it."""
+    """The transition that leaves every placement of both layouts standing, whatever its owner."""
     old, new = dict(before.entries), dict(after.entries)
     geometry = transition(before.layout, after.layout)
     return OwnedTransition(

@@ -16,8 +16,8 @@ class Ewma:
     """Forecasts the exponentially weighted mean of the past, with the spread of its own past errors.
 
     A step's weight halves every ``half_life_steps`` steps of age; weights are normalised, so that a short history is
-    not pulled towards zero. The mean is this level at every step, or where the spread reaches down to zero, on
-    average over the horizon.
+    not pulled towards zero. The mean is this level at every step; where the spread reaches down to zero, it is this
+    level on average over the horizon.
 
     Attributes:
         half_life_steps: Above 0. Short follows bursts, long trusts the average.

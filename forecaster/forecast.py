@@ -1,4 +1,4 @@
-"""What a forecaster says of the next H steps of n tenants, and the interface that every forecaster fills."""
+"""What a forecaster says of the next H steps of n tenants, and the interface of every forecaster."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Honest spread for any point forecast: the errors that the same method made at earlier origins of the history.
 
-An *origin* is a moment in the history from which the method forecasts; its *error path* is what then came less
+An *origin* is a moment in the history from which the method forecasts; its *error path* is what then came minus
 what the method said, step by step. Sampling whole error paths keeps how real errors hang together in
 time (autocorrelation 0.76 at 1 s and 0.05 at 30 s in real traces: a busy second is followed by a busy one), and
 taking all tenants' errors from one origin keeps how tenants hang together.

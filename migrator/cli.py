@@ -1,7 +1,7 @@
 """The command line: what users type, and the one place where errors become exit codes.
 
-Commands import what they need when they run, so that ``--help`` and the checks of arguments are
-quick: importing this module brings in neither numpy, numba, PuLP nor torch.
+A command imports what it needs when it runs. Importing this module brings in neither numpy, numba nor PuLP, so
+``--help`` and the checks of arguments are quick.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 import typer
 
 from migrator.console import complain
-from migrator.errors import MigratorError
+from migrator.errors import ExitCode, MigratorError, exit_code_of
 from planner.solve import PAPER, PHYSICAL, default_engine, engine_names
 
 app = typer.Typer(
@@ -32,9 +32,6 @@ app.add_typer(gpu_app, name="gpu")
 _ENGINES_HELP = "; ".join(
     f"{model}: {', '.join(engine_names(model))} (default {default_engine(model)})" for model in (PAPER, PHYSICAL)
 )
-
-_INTERRUPTED = 130
-"""``migrator.exit_codes.ExitCode.INTERRUPTED``, which is not worth its imports where nothing is wrong."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program instead of tables.")]
 
@@ -65,11 +62,14 @@ def run(
     windows: Annotated[int | None, typer.Option(min=1, help="How many windows, instead of the config's.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The seed, instead of the config's.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; it must not exist. Default: runs/NAME.")] = None,
+    policy: Annotated[
+        str, typer.Option(help="Who decides: a sharing policy's name, or a .py file; see docs/policies.md.")
+    ] = "migrator",
 ) -> None:
     """Run a multi-tenant workload and report its goodput per window."""
     from migrator.commands.run import run_command  # noqa: PLC0415
 
-    run_command(config, windows=windows, seed=seed, out=out)
+    run_command(config, windows=windows, seed=seed, out=out, policy=policy)
 
 
 @app.command(epilog="Example: [bold]migrator report runs/quickstart --json[/]")
@@ -127,21 +127,23 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Solve one window offline and show its plan, without any GPU."""
-    from migrator.commands.plan import Asked, Shown, plan_config_command, plan_problem_command  # noqa: PLC0415
-    from planner.options import EngineOptions  # noqa: PLC0415
+    from migrator.commands.plan import Shown, plan_config_command, plan_problem_command  # noqa: PLC0415
+    from migrator.run.planning import Solving  # noqa: PLC0415
+    from planner.budget import EngineOptions  # noqa: PLC0415
 
     if (config is None) == (problem is None):
         raise typer.BadParameter("give either a CONFIG or --problem FILE")
-    asked = Asked(engine, EngineOptions(solver=solver, configs=configs), time_limit)
+    options = EngineOptions(solver=solver, configs=configs)
+    solving = Solving(engine=engine, options=options, time_limit_s=time_limit)
     shown = Shown(out, as_json, explain, changes, floors)
     if problem is not None:
         if window is not None:
             raise typer.BadParameter("--window goes with a CONFIG; a problem file holds one window")
-        plan_problem_command(problem, warm_start=warm_start, overhead_from=overhead_from, asked=asked, shown=shown)
+        plan_problem_command(problem, warm_start=warm_start, overhead_from=overhead_from, solving=solving, shown=shown)
     elif config is not None:
         if warm_start is not None or overhead_from is not None:
             raise typer.BadParameter("--warm-start and --overhead-from go with --problem; a config has its own")
-        plan_config_command(config, window=window or 0, asked=asked, shown=shown)
+        plan_config_command(config, window=window or 0, solving=solving, shown=shown)
 
 
 @app.command(
@@ -268,29 +270,27 @@ def gpu_layouts(
 def main() -> None:
     """Run the command line; every error ends in one line and its exit code, never in a traceback.
 
-    With ``MIGRATOR_TRACEBACK=1`` unforeseen errors show theirs, for bug reports.
+    ``MIGRATOR_TRACEBACK=1`` shows the traceback of unforeseen errors, for bug reports.
     """
     try:
         code = app(standalone_mode=False) or 0  # a command returns nothing; --version and --help their code
-        if code == _INTERRUPTED:
+        if code == ExitCode.INTERRUPTED:
             complain("interrupted")  # typer has made the interrupt its code
     except typer.Exit as ending:
         code = ending.exit_code
     except BaseException as error:  # noqa: BLE001 - the last line of defence of the whole program
-        code = _told(_cause(error))
+        code = _report(_cause(error))
     sys.exit(code)
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The closed pipe that typer has made an end of the program, or the error itself."""
+    """The error itself, or the closed pipe that typer turned into an end of the program."""
     cause = error.__context__
     return cause if isinstance(error, SystemExit) and isinstance(cause, BrokenPipeError) else error
 
 
-def _told(error: BaseException) -> int:
-    """Tell the user of an error in one line; the exit code."""
-    from migrator.exit_codes import ExitCode, exit_code_of  # noqa: PLC0415 - only when something is wrong
-
+def _report(error: BaseException) -> int:
+    """Report an error in one line and return its exit code."""
     if _is_usage(error):
         complain(error.format_message())  # type: ignore[attr-defined]
         return ExitCode.BAD_INPUT
@@ -298,9 +298,8 @@ def _told(error: BaseException) -> int:
     if code is ExitCode.INTERRUPTED:
         complain("interrupted")
     elif isinstance(error, BrokenPipeError):
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # the reader left: nothing to say, nobody to tell
+        # The reader has left: what is still in the buffer goes nowhere, without another complaint.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.DONE
     elif isinstance(error, MigratorError) or code is not ExitCode.FAILED:
         complain(str(error))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
@@ -17,24 +17,19 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from executor.mig import OwnedLayout
 from migrator.config import Config, config_yaml
 from migrator.errors import ConfigError
 from migrator.log.account import Account, SecondAccounts, accounts
+from migrator.log.changes import changes_in
 from migrator.log.runlog import ReadLog, RunLog, read_log
 from migrator.provenance import simulated_provenance
-from migrator.run import events
-from migrator.run.loop import Loop, View
-from migrator.run.planning import PlannedWindow, Solving, accuracy_at_start, plan_window, posed, require_plan
-from migrator.run.shares import share_run
-from migrator.run.turns import whole_run
-from migrator.setting import Setting, assemble, simulated_applier
-from planner.policies.policy import Batching, Knows, Policy, traits_of
+from migrator.run.loop import Unseen, View
+from migrator.run.planning import PlannedWindow
+from migrator.run.simulated import SimulatedRun
+from migrator.setting import Setting, assemble
+from migrator.traffic import RecordedTraffic
+from planner.policies.policy import AnyPolicy, Batching
 from planner.policies.registry import policy_of
-from planner.policies.shares import SharePolicy
-from planner.policies.whole import Whole
-from planner.problem import Owner, Problem
-from workloads.serving.requests import Dispatch
 from workloads.serving.tally import Totals
 
 FLOOR, CEILING = "static", "oracle"
@@ -45,10 +40,10 @@ class Terms(StrEnum):
     """What is compared."""
 
     POLICY_ONLY = "policy-only"
-    """Decisions alone: batches are free, who forecasts has the same forecaster, and nobody restarts what serves."""
+    """Decisions alone: batches are free, forecasts are by the same forecaster, serving processes never restart."""
 
     AS_PUBLISHED = "as-published"
-    """Each policy with its own batching, forecast and switching; who has no batching gets the config's ``batch``."""
+    """Each policy with its own batching, forecast and switching; one without batching uses the config's ``batch``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,57 +136,33 @@ def score_of(match: Match) -> Score:
         PlannerError: The policy cannot answer.
     """
     policy = policy_of(match.policy)
-    setting = _on_terms(match, policy)
-    if isinstance(policy, SharePolicy):
-        run = share_run(_told(setting, policy), policy, as_published=match.terms is Terms.AS_PUBLISHED)
-        score = _score(match, setting, policy.name, run.totals, run.accounts, run.n_changes, 0)
-        strength = setting.config.simulation.interference
-        note = ("interference", f"{policy.name}: {strength:g} of what Mudi measured, see docs/policies.md")
-        return replace(score, notes=(*score.notes, note), has_partitions=False)
-    if isinstance(policy, Whole):
-        time_shared = whole_run(_told(setting, policy), policy)
-        score = _score(match, setting, policy.name, time_shared.totals, time_shared.accounts, 0, 0)
-        return replace(score, has_partitions=False)
-    if policy.knows is Knows.RUN:
-        policy = policy.prepared(true_problems(setting))
+    setting, traffic = _on_terms(match, policy)
     seen = _Seen()
-    log = simulated(_told(setting, policy), policy, seen, match.terms)
-    n_changes = sum(1 for change in log.of_kind("change")[1:] if change["calls"])
-    return _score(match, setting, policy.name, seen.totals, accounts(log), n_changes, seen.n_unplanned)
-
-
-def _score(
-    match: Match,
-    setting: Setting,
-    policy: str,
-    totals: Sequence[Totals],
-    by_tenant: Mapping[str, SecondAccounts],
-    n_changes: int,
-    n_unplanned: int,
-) -> Score:
+    log = simulated(setting, traffic, policy, seen, match.terms)
+    n_changes = len(log.of_kind("shares")[1:]) + sum(1 for change in changes_in(log)[1:] if change.calls)
+    notes = simulated_provenance(setting, traffic)
+    if log.header["sharing"] == "shares":
+        strength = setting.config.simulation.interference
+        notes = (*notes, ("interference", f"{policy.name}: {strength:g} of what Mudi measured, see docs/policies.md"))
     return Score(
-        policy=policy,
+        policy=policy.name,
         workload=setting.config.name,
         segment=match.segment,
-        totals=tuple(totals),
-        accounts=by_tenant,
+        totals=tuple(seen.totals),
+        accounts=accounts(log),
         n_changes=n_changes,
-        n_unplanned=n_unplanned,
-        notes=simulated_provenance(setting),
+        n_unplanned=seen.n_unplanned,
+        notes=notes,
+        has_partitions=log.header["sharing"] == "instances",
     )
 
 
-def _told(setting: Setting, policy: Policy | SharePolicy | Whole) -> Setting:
-    """The setting with the arrivals known to those who are told of them."""
-    return setting if policy.knows is Knows.FORECAST else replace(setting, forecaster=None)
-
-
-def _on_terms(match: Match, policy: Policy | SharePolicy | Whole) -> Setting:
+def _on_terms(match: Match, policy: AnyPolicy) -> tuple[Setting, RecordedTraffic]:
     """The match's setting; where batches are free, with the arrivals that the config's own batches give."""
-    setting = assemble(match.config, match.origin)
-    are_given = match.terms is Terms.AS_PUBLISHED and traits_of(policy).batching is Batching.GIVEN
+    setting, traffic = assemble(match.config, match.origin)
+    are_given = match.terms is Terms.AS_PUBLISHED and policy.traits.batching is Batching.GIVEN
     if are_given or all(tenant.batch == "auto" for tenant in setting.config.tenants):
-        return setting
+        return setting, traffic
     tenants = [
         tenant if tenant.batch == "auto" else tenant.model_copy(update={"batch": "auto", "processes": "auto"})
         for tenant in setting.config.tenants
@@ -200,58 +171,33 @@ def _on_terms(match: Match, policy: Policy | SharePolicy | Whole) -> Setting:
     return assemble(setting.config.model_copy(update={"tenants": tenants}), match.origin)
 
 
-def true_problems(setting: Setting) -> tuple[Problem, ...]:
-    """Every window's problem with its true arrivals, each as if it were the first and no retraining had been missed."""
-    known = replace(setting, forecaster=None)
-    return tuple(
-        posed(
-            known,
-            window,
-            None,
-            [accuracy_at_start(tenant, window, window - 1) for tenant in setting.tenants],
-            known.forecast(window),
-        )
-        for window in range(setting.config.windows)
-    )
-
-
-def simulated(setting: Setting, policy: Policy, view: View, terms: Terms = Terms.POLICY_ONLY) -> ReadLog:
+def simulated(
+    setting: Setting, traffic: RecordedTraffic, policy: AnyPolicy, view: View, terms: Terms = Terms.POLICY_ONLY
+) -> ReadLog:
     """The log of the setting's run under the policy, which tells ``view`` of every window.
 
     Raises:
         InfeasibleError: The policy has no plan for window 0.
         PlannerError: The policy cannot answer.
     """
-    solving = Solving(policy=policy, as_published=terms is Terms.AS_PUBLISHED)
-    dispatch = Dispatch.PUSH if traits_of(policy).pushes else Dispatch.PULL
-    accuracies = [accuracy_at_start(tenant, 0, -1) for tenant in setting.tenants]
-    first = plan_window(setting, 0, None, accuracies, solving)
-    require_plan(first)
-    applier = simulated_applier(setting, -first.problem.epoch_steps * setting.config.step_s)
+    run = SimulatedRun(setting, traffic, policy, view, as_published=terms is Terms.AS_PUBLISHED)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "run"
         with RunLog(path, config_yaml(setting.config)) as log:
-            log.append("run_started", events.run_started(setting))
-            Loop(setting, applier, log, view, solving, dispatch).run(first)
+            run.carry_out(log)
         return read_log(path)
 
 
-class _Seen:
+class _Seen(Unseen):
     """A view that keeps what each window came to."""
 
     def __init__(self) -> None:
         self.totals: list[Totals] = []
         self.n_unplanned = 0
 
-    def planning(self, window: int) -> None:
-        """Nothing to keep yet."""
-
     def planned(self, planned: PlannedWindow) -> None:
         """Count a window without a plan."""
         self.n_unplanned += not planned.is_planned
-
-    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner]) -> None:
-        """Nothing: windows are kept when they are settled."""
 
     def settled(self, window: int, totals: Totals) -> None:  # noqa: ARG002 (they come in order)
         """Keep the window."""

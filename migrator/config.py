@@ -195,8 +195,8 @@ class SimulationConfig(Section):
     """What the simulated GPU does beyond its medians.
 
     Jitters are spreads (sigma) of a lognormal factor; ``service_jitter`` may also vary as measured steps of training
-    do (``workloads.traffic.step_factors``). ``interference`` scales by how much tenants that share the GPU
-    without partitions slow each other down, over 1: 0 is not at all, 1 as ``workloads.profiles.interference`` has it.
+    do (``workloads.traffic.luck``). ``interference`` scales by how much tenants that share the GPU
+    without partitions slow each other down, over 1: 0 is not at all, 1 as ``workloads.profiles.shares`` has it.
     """
 
     start_jitter: Sigma = 0.0

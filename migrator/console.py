@@ -21,39 +21,39 @@ class _Console(Console):
 
 
 def output() -> Console:
-    """The console for results. Into a pipe it is wide enough that no table row breaks."""
+    """The console for results. In a pipe it is wide enough that no table row breaks."""
     console = _Console(highlight=False)
     return console if console.is_terminal else _Console(highlight=False, width=max(console.width, 140))
 
 
 def progress() -> Console:
-    """The console for progress and everything that is no result."""
+    """The console for progress and everything else that is not a result."""
     return Console(stderr=True, highlight=False)
 
 
 def complain(message: str) -> None:
-    """One line on standard error for what ends the program."""
-    _tell("[bold red]error:[/]", message)
+    """Print one line on standard error for an error that ends the program."""
+    _print_line("[bold red]error:[/]", message)
 
 
 def warn(message: str) -> None:
-    """One line on standard error for what the user should know; the program goes on."""
-    _tell("[bold yellow]warning:[/]", message)
+    """Print one line on standard error that the user should know; the program goes on."""
+    _print_line("[bold yellow]warning:[/]", message)
 
 
-def _tell(heading: str, message: str) -> None:
-    """Line breaks inside the message become spaces, and what a terminal would act on its escape sequence."""
+def _print_line(heading: str, message: str) -> None:
+    """Print the message in one line: line breaks become spaces, control characters their escape sequences."""
     line = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in " ".join(message.split()))
     Console(stderr=True, highlight=False, soft_wrap=True, emoji=False).print(f"{heading} {escape(line)}")
 
 
 def print_json(value: Mapping[str, object]) -> None:
-    """``value`` as indented JSON on standard output, if that is open."""
+    """Print ``value`` as indented JSON on standard output."""
     typer.echo(json.dumps(value, indent=2, allow_nan=False))
 
 
 def program() -> str:
-    """What to type to start this program again: its name where that is on the PATH, else as it was started."""
+    """The command that starts this program again: its name if that is on the PATH, else the path it was started by."""
     started = Path(sys.argv[0])
     if started.name == "__main__.py":
         return "python -m migrator"

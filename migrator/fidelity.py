@@ -13,25 +13,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from executor.gpu import GpuInstance
-from executor.mig import OwnedLayout, Placement
+from executor.mig import Placement
+from forecaster.forecast import FloatArray
 from migrator.config import config_yaml
-from migrator.log.runlog import Event, ReadLog, RunLog, read_log
-from migrator.run import events
-from migrator.run.instances import Applier, Workers
-from migrator.run.loop import Loop
-from migrator.run.planning import PlannedWindow, accuracy_at_start, plan_window, require_plan
-from migrator.setting import FloatArray, Setting, simulated_applier
+from migrator.log.record import Record
+from migrator.log.runlog import RunLog, read_log
+from migrator.run.loop import Unseen
+from migrator.run.planning import PlannedWindow
+from migrator.run.simulated import SimulatedRun, simulated_backend
+from migrator.setting import Setting
+from migrator.traffic import RecordedTraffic
 from planner.gains import gain_tables
 from planner.plan import MigPlan
 from planner.problem import Owner, Problem, Task
-from workloads.serving.tally import Totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,9 @@ class WindowFidelity:
         return sum(self.tenants, Promise())
 
 
-def measured(setting: Setting, *, start_as_planned: bool = False) -> tuple[WindowFidelity, ...]:
+def measured(
+    setting: Setting, traffic: RecordedTraffic, *, start_as_planned: bool = False
+) -> tuple[WindowFidelity, ...]:
     """Run the setting and hold each window against its plan.
 
     With ``start_as_planned`` no worker is ready before its plan says so.
@@ -94,19 +95,20 @@ def measured(setting: Setting, *, start_as_planned: bool = False) -> tuple[Windo
     Raises:
         InfeasibleError: Window 0 has no plan.
     """
-    first = plan_window(setting, 0, None, [accuracy_at_start(tenant, 0, -1) for tenant in setting.tenants])
-    require_plan(first)
     promises = _Promises(setting.config.window_s, setting.config.step_s)
-    around = partial(_StartAsPlanned, promises) if start_as_planned else None
-    applier = simulated_applier(setting, -first.problem.epoch_steps * setting.config.step_s, around)
-    log = _run(setting, first, applier, promises)
+    backend = simulated_backend(setting, promises.ready_s if start_as_planned else None)
+    run = SimulatedRun(setting, traffic, view=promises, backend=backend)
+    with TemporaryDirectory() as folder:
+        with RunLog(Path(folder) / "run", config_yaml(setting.config)) as log_of_run:
+            run.carry_out(log_of_run)
+        log = read_log(Path(folder) / "run")
     finished = {event["window"]: event for event in log.of_kind("window_finished")}
     return tuple(
         WindowFidelity(
             planned.window,
             planned.plan.status.value,
             tuple(
-                _promise(setting, planned, index, finished[planned.window], log.of_kind("change"))
+                _promise(setting, planned, index, finished[planned.window], log.of_kind("finished"))
                 for index in range(len(setting.tenants))
             ),
         )
@@ -114,16 +116,7 @@ def measured(setting: Setting, *, start_as_planned: bool = False) -> tuple[Windo
     )
 
 
-def _run(setting: Setting, first: PlannedWindow, applier: Applier, promises: _Promises) -> ReadLog:
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "run"
-        with RunLog(path, config_yaml(setting.config)) as log:
-            log.append("run_started", events.run_started(setting))
-            Loop(setting, applier, log, promises).run(first)
-        return read_log(path)
-
-
-class _Promises:
+class _Promises(Unseen):
     """A view that keeps the plans as they are made."""
 
     def __init__(self, window_s: float, step_s: float) -> None:
@@ -131,18 +124,9 @@ class _Promises:
         self._window_s = window_s
         self._step_s = step_s
 
-    def planning(self, window: int) -> None:
-        """Nothing to keep yet."""
-
     def planned(self, planned: PlannedWindow) -> None:
         """Keep the plan."""
         self.windows.append(planned)
-
-    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner]) -> None:
-        """Nothing: the log has it."""
-
-    def settled(self, window: int, totals: Totals) -> None:
-        """Nothing: the log has it."""
 
     def ready_s(self, placement: Placement, owner: Owner, begin_s: float) -> float:
         """When the latest plan lets the instance that was begun last before ``begin_s`` serve; −∞ if it has none."""
@@ -154,32 +138,15 @@ class _Promises:
         return -math.inf if last is None else start_s + last.serve_step * self._step_s
 
 
-class _StartAsPlanned:
-    """Workers that wait until their plan says that they are ready."""
-
-    def __init__(self, promises: _Promises, workers: Workers) -> None:
-        self._promises = promises
-        self._workers = workers
-
-    def start(self, instance: GpuInstance, owner: Owner, begin_s: float, n_at_once: int) -> float:
-        """When the worker is ready: not before the plan says."""
-        ready_s = self._workers.start(instance, owner, begin_s, n_at_once)
-        return max(ready_s, self._promises.ready_s(instance.placement, owner, begin_s))
-
-    def stop(self, instance: GpuInstance, owner: Owner) -> None:
-        """End the worker."""
-        self._workers.stop(instance, owner)
-
-
 def _promise(
-    setting: Setting, planned: PlannedWindow, index: int, finished: Event, changes: Sequence[Event]
+    setting: Setting, planned: PlannedWindow, index: int, finished: Record, trained: Sequence[Record]
 ) -> Promise:
     tenant, step_s = setting.tenants[index], setting.config.step_s
     goodput, served = expected_by_step(planned.problem, planned.plan, index)
     first_second = math.ceil(planned.plan_from_step * step_s - 1e-9)
     counts = finished["tenants"][tenant.name]
     in_time = np.array(counts["in_time"], dtype=np.float64)[first_second:]
-    accuracy = _accuracy_by_second(setting, planned, index, changes)[first_second:]
+    accuracy = _accuracy_by_second(setting, planned, index, trained)[first_second:]
     arrivals = float(sum(counts["arrivals"][first_second:]))
     return Promise(
         arrivals=arrivals,
@@ -211,14 +178,14 @@ def expected_by_step(problem: Problem, plan: MigPlan, index: int) -> tuple[Float
     return goodput, np.divide(goodput, worth, out=np.zeros_like(goodput), where=worth > 0)
 
 
-def _accuracy_by_second(setting: Setting, planned: PlannedWindow, index: int, changes: Sequence[Event]) -> FloatArray:
+def _accuracy_by_second(setting: Setting, planned: PlannedWindow, index: int, trained: Sequence[Record]) -> FloatArray:
     """The accuracy in each second of the window as it was in the simulation, ``(window_s,)``.
 
     The second in which a retraining ends has the mean of both.
     """
     tenant, window_s = setting.tenants[index], setting.config.window_s
-    started = [item for event in changes if event["window"] == planned.window for item in event["started"]]
-    ends_s = [item["finish_s"] for item in started if item["tenant"] == tenant.name and item["finish_s"] is not None]
+    own = [event for event in trained if (event["window"], event["tenant"]) == (planned.window, tenant.name)]
+    ends_s = [event["finish_s"] for event in own]
     end_s = min(ends_s, default=math.inf) - planned.window * window_s
     share_after = np.clip(np.arange(1, round(window_s) + 1) - end_s, 0.0, 1.0)
     before, after = planned.problem.tenants[index].accuracy_before, tenant.accuracy_in(planned.window).after

@@ -1,4 +1,4 @@
-"""Files that a command is asked to write: refused before anything is solved, written after it, whole or not at all."""
+"""Files that a command is asked to write: checked before anything is solved, written whole or not at all after it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from migrator.errors import MigratorError
 
 
 def require_writable(option: str, path: Path, *others: Path) -> None:
-    """Nothing, if ``path`` can be written and is none of ``others``, which the command reads or writes as well.
+    """Refuse a ``path`` that cannot be written, or is one of ``others``, which the command reads or writes as well.
 
     Raises:
-        MigratorError: It cannot, or is; names the option, the file and the reason.
+        MigratorError: Names the option, the file and the reason.
     """
     reason = _obstacle(path, others)
     if reason is not None:
@@ -22,10 +22,10 @@ def require_writable(option: str, path: Path, *others: Path) -> None:
 
 
 def write_output(option: str, path: Path, text: str) -> None:
-    """Write ``text``, ended by a line break; whatever goes wrong, a file that was there before still is.
+    """Write ``text``, ended by a line break. If that fails, an earlier file at ``path`` is as it was.
 
-    Behind a symbolic link the file that it names is written. What another file cannot take the place of is
-    written in place: devices, pipes, a file that is open already (``/dev/stdout``), another user's.
+    A symbolic link is followed. Files that cannot be replaced by another are written in place: devices, pipes, a file
+    that is open already (``/dev/stdout``), another user's.
 
     Raises:
         MigratorError: The file cannot be written; names the option, the file and the reason.

@@ -1,6 +1,6 @@
-"""One function on many items at once, in processes of its own; never an orphan among them.
+"""One function on many items at once, in processes of its own, none of which outlives its parent.
 
-Interrupts go to the parent alone. Whatever ends it, the processes end, in the middle of a call if need be.
+Interrupts go to the parent alone. When it ends, for whatever reason, the processes end, even in the middle of a call.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def n_cores() -> int:
 
 
 class Processes:
-    """So many processes that wait for work, one at least; a context that they do not outlive.
+    """One or more processes that wait for work; they end with the context.
 
-    Functions, items and results have to be such that can be pickled. One process is worth having, too: this
-    one heeds an interrupt at once then, which compiled code does not.
+    Functions, items and results have to be picklable. Use a process even for one job: compiled code in this process
+    would delay an interrupt.
     """
 
     def __init__(self, n_processes: int) -> None:
@@ -54,7 +54,7 @@ class Processes:
         self._executor.shutdown(cancel_futures=True)
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
-        """(place of the item, its result), as they are done.
+        """(place of the item, its result), in the order in which they are done.
 
         Raises:
             MigratorError: A process was killed.
@@ -77,10 +77,10 @@ class Processes:
 
 @contextmanager
 def _interrupts_put_off() -> Iterator[None]:
-    """Interrupts come at the end, and never to processes that are started meanwhile: they inherit the blocked signal.
+    """Put interrupts off to the end of the context; processes started in it never get any, as they inherit the block.
 
-    Blocking alone would not do: the signal then goes to another thread, and is still raised in this one,
-    while a process that has begun waits for the rest of what it is told.
+    Blocking the signal is not enough: another thread would receive it, and it would still be raised here while a new
+    process waits for the rest of its instructions.
     """
     put_off: list[int] = []
     handler = signal.signal(signal.SIGINT, lambda number, _: put_off.append(number))
@@ -95,7 +95,7 @@ def _interrupts_put_off() -> Iterator[None]:
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent is gone, however that ended."""
+    """End this process as soon as its parent is gone."""
     parent = multiprocessing.parent_process()
     assert parent is not None  # it is the initializer of a child
 

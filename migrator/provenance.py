@@ -1,28 +1,47 @@
-"""What of a setting was not measured, for all who tell results."""
+"""What of a result was not measured: altered or derived profiles, synthetic traces, jitter of other work."""
 
 from __future__ import annotations
 
-from migrator.setting import Setting
-from migrator.views.provenance import MEASURED_JITTER, SYNTHETIC, derived_profiles
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # a report is made from the log alone, and should not wait for what a run imports
+    from migrator.setting import Setting
+    from migrator.traffic import Traffic
+
+SYNTHETIC = "synthetic"
+"""Part of the name of every source whose requests were made up at some scale."""
+
+MEASURED_JITTER = "batches vary as measured steps of training (MISO) do; serving itself was not measured"
+"""The note on ``service_jitter: measured``."""
 
 
-def simulated_provenance(setting: Setting) -> tuple[tuple[str, str], ...]:
-    """What is to be said of a simulation: what is to be said of a plan, and batches that vary as other work does."""
-    notes = provenance(setting)
+def provenance(setting: Setting, traffic: Traffic) -> tuple[tuple[str, str], ...]:
+    """The notes on a plan, (kind, text) each."""
+    notes = []
+    if setting.config.profile_variant != "recorded":
+        notes.append(("profiles", f"{setting.config.profile_variant}, no longer as recorded"))
+    for tenant, origin in zip(setting.tenants, traffic.origins, strict=True):
+        if SYNTHETIC in origin.source:
+            notes.append(("trace", f"{tenant.name}: {origin.source}"))
+        derived = derived_profiles({name: point.derived for name, point in tenant.operating_points.items()})
+        if derived:
+            notes.append(("derived", f"{tenant.name}: {derived}"))
+    return tuple(notes)
+
+
+def simulated_provenance(setting: Setting, traffic: Traffic) -> tuple[tuple[str, str], ...]:
+    """The notes on a simulation: those on its plans, and one where service times vary as other work's do."""
+    notes = provenance(setting, traffic)
     if setting.config.simulation.service_jitter == "measured":
         notes = (*notes, ("service jitter", MEASURED_JITTER))
     return notes
 
 
-def provenance(setting: Setting) -> tuple[tuple[str, str], ...]:
-    """What is to be said of a plan. (kind, text) for each: profiles that were altered or derived, synthetic traces."""
-    notes = []
-    if setting.config.profile_variant != "recorded":
-        notes.append(("profiles", f"{setting.config.profile_variant}, no longer as recorded"))
-    for tenant, arrivals in zip(setting.tenants, setting.arrivals, strict=True):
-        if SYNTHETIC in arrivals.source:
-            notes.append(("trace", f"{tenant.name}: {arrivals.source}"))
-        derived = derived_profiles({name: point.derived for name, point in tenant.operating_points.items()})
-        if derived:
-            notes.append(("derived", f"{tenant.name}: {derived}"))
-    return tuple(notes)
+def derived_profiles(derived: Mapping[str, str]) -> str:
+    """``profiles = what they were computed from``, from origins by profile name; an empty origin is a measurement."""
+    profiles: dict[str, list[str]] = {}
+    for name, origin in derived.items():
+        if origin:
+            profiles.setdefault(origin, []).append(name)
+    return "; ".join(f"{', '.join(names)} = {origin}" for origin, names in profiles.items())

@@ -1,121 +1,56 @@
-"""Puts a run together from its config: tenants, arrivals, forecaster, and later the GPU and its clock.
+"""From a config to what a run is about: its tenants, GPU model and forecaster, and the traffic of its traces.
 
-All that can be wrong with a config's traces, profiles and SLOs shows here, before anything is
-written. Simulated or real is chosen here and nowhere else.
+All that can be wrong with a config's traces, profiles and SLOs shows here, before anything is written.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
-import numpy as np
-from numpy.typing import NDArray
-
 from executor.catalogue import gpu_model
-from executor.clock import VirtualClock
 from executor.mig import GpuModel
-from executor.sim import SimGpu
-from forecaster.forecast import Forecast, Forecaster
-from forecaster.known import HINDSIGHT, known
+from forecaster.forecast import Forecaster
 from forecaster.registry import make_forecaster
 from migrator.config import Config, TenantConfig
 from migrator.errors import ConfigError, ConfigSloError
-from migrator.estimates import as_carried_out
-from migrator.run.instances import Applier, Workers
-from migrator.run.simulated import SimWorkers
+from migrator.traffic import RecordedTraffic
 from workloads.errors import UnmetSloError, WorkloadError
-from workloads.profiles.launch_free import launch_free
 from workloads.profiles.operating_point import highest_capability_rps, operating_points
-from workloads.profiles.shipped import shipped_profiles
-from workloads.profiles.table import ServiceProfiles, read_profiles
-from workloads.retraining_time import retraining_times_s
-from workloads.tenants import Tenant, WindowAccuracy
+from workloads.profiles.table import ServiceProfiles, launch_free, read_profiles, shipped_profiles
+from workloads.tenants import Tenant, WindowAccuracy, WorkerStart, default_worker_start, retraining_times_s
 from workloads.traffic.arrivals import PoissonSource, Source, Span, mean_rps
 from workloads.traffic.scaling import Arrivals, Scale, ScaleMethod, scaled_arrivals
 from workloads.traffic.servegen import RATE_WINDOW_S, SERVEGEN_TRACE, servegen_piece
 from workloads.traffic.trace_file import TraceFormat, find_trace
-from workloads.worker_start import WorkerStart, default_worker_start
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """All that a run is about, before it has a GPU.
+    """All that a run is about, before it has a GPU, and apart from its traffic.
 
     Attributes:
         config: As resolved: every scale factor stands in it.
         gpu: The GPU model.
         tenants: In the config's order, as everywhere.
-        arrivals: Every tenant's requests over all windows, and its history before them.
-        loads: By tenant, mean arrivals over the highest capability of any layout given to it alone.
-        forecaster: As configured; ``None`` where arrivals are known.
+        forecaster: As configured; ``None`` where the config asks for hindsight.
         profiles_name: Which table the operating points came from.
     """
 
     config: Config
     gpu: GpuModel
     tenants: tuple[Tenant, ...]
-    arrivals: tuple[Arrivals, ...]
-    loads: tuple[float, ...]
     forecaster: Forecaster | None
     profiles_name: str
-
-    @property
-    def planning_steps(self) -> int:
-        """Steps of a window during which its plan is not there yet and the old layout serves."""
-        return self.config.planning_steps
-
-    @property
-    def forecaster_name(self) -> str:
-        """What logs and reports call the forecaster."""
-        return HINDSIGHT if self.forecaster is None else self.forecaster.name
 
     @property
     def n_history_steps(self) -> int:
         """Steps before each window that the forecaster sees."""
         return round(self.config.forecast.history_s / self.config.step_s)
-
-    def history_rps(self, window: int) -> FloatArray:
-        """Arrival rates of the steps before ``window``, oldest first, ``(n_history_steps, n_tenants)``."""
-        step_s = self.config.step_s
-        end_s = window * self.config.window_s
-        edges_s: FloatArray = end_s + step_s * np.arange(-self.n_history_steps, 1, dtype=np.float64)
-        return np.stack([_rates_rps(arrivals, edges_s) for arrivals in self.arrivals], axis=1)
-
-    def forecast(self, window: int) -> Forecast:
-        """What planning is told of the arrivals of ``window``: the forecaster's word, from those before it alone.
-
-        Where arrivals are known it is hindsight instead, the window's own arrivals.
-        """
-        if self.forecaster is None:
-            return known(self.actual_rps(window))
-        # Seeded by window, so that a window's sample paths do not depend on the windows planned before it.
-        rng = np.random.default_rng([self.config.seed, _FORECAST_STREAM, window])
-        n_steps, n_paths = self.config.n_steps, self.config.forecast.n_paths
-        return self.forecaster.forecast(self.history_rps(window), n_steps, n_paths, rng)
-
-    def actual_rps(self, window: int) -> FloatArray:
-        """Arrival rates of the steps of ``window``, by each request's own time, ``(n_steps, n_tenants)``."""
-        config = self.config
-        edges_s = config.window_s * window + config.step_s * np.arange(config.n_steps + 1)
-        before = np.stack([np.searchsorted(arrivals.times_s, edges_s) for arrivals in self.arrivals], axis=1)
-        rates_rps: FloatArray = np.diff(before, axis=0) / config.step_s
-        return rates_rps
-
-
-def _rates_rps(arrivals: Arrivals, edges_s: FloatArray) -> FloatArray:
-    """Requests a second between consecutive edges, from the per-second counts, ``(n_edges − 1,)``."""
-    counts = np.concatenate([arrivals.history_counts, arrivals.counts])
-    seconds = np.arange(counts.size + 1) - arrivals.history_counts.size
-    arrived = np.interp(edges_s, seconds, np.concatenate([[0.0], np.cumsum(counts)]))
-    rates_rps: FloatArray = np.diff(arrived) / np.diff(edges_s)
-    return rates_rps
 
 
 @dataclass(frozen=True)
@@ -126,8 +61,8 @@ class _TenantSetting:
     load: float
 
 
-def assemble(config: Config, origin: str) -> Setting:
-    """The setting that a config describes; ``origin`` (its file) begins every message.
+def assemble(config: Config, origin: str) -> tuple[Setting, RecordedTraffic]:
+    """The setting that a config describes, and its traffic; ``origin`` (the config's file) begins every message.
 
     Raises:
         ConfigSloError: No profile meets a tenant's SLO.
@@ -140,15 +75,16 @@ def assemble(config: Config, origin: str) -> Setting:
     for tenant in config.tenants:
         with _naming(f"{origin}: tenants.{tenant.name}"):
             parts.append(_tenant_setting(config, tenant, gpu, profiles, origin))
-    return Setting(
+    tenants = tuple(part.tenant for part in parts)
+    setting = Setting(
         config=config.model_copy(update={"tenants": [part.config for part in parts]}),
         gpu=gpu,
-        tenants=tuple(part.tenant for part in parts),
-        arrivals=tuple(part.arrivals for part in parts),
-        loads=tuple(part.load for part in parts),
+        tenants=tenants,
         forecaster=_forecaster(config, origin),
         profiles_name=profiles.name,
     )
+    arrivals, loads = [part.arrivals for part in parts], [part.load for part in parts]
+    return setting, RecordedTraffic(tenants, arrivals, loads, config.seed)
 
 
 def service_profiles(config: Config) -> ServiceProfiles:
@@ -159,23 +95,6 @@ def service_profiles(config: Config) -> ServiceProfiles:
     """
     profiles = shipped_profiles() if config.profiles is None else read_profiles(Path(config.profiles))
     return launch_free(profiles) if config.profile_variant == "launch-free" else profiles
-
-
-def simulated_applier(setting: Setting, start_s: float, around: Callable[[Workers], Workers] | None = None) -> Applier:
-    """An empty simulated GPU on a virtual clock that stands at ``start_s``, ready for changes.
-
-    ``around`` may put something between the changes and the simulated workers.
-    """
-    seed = setting.config.seed
-    gpu = SimGpu(setting.gpu, clock := VirtualClock(start_s), seed=seed)
-    errors = setting.config.estimates
-    tenants = {tenant.name: as_carried_out(errors, setting.gpu, tenant) for tenant in setting.tenants}
-    workers = SimWorkers(gpu, tenants, np.random.default_rng([seed, _WORKERS_STREAM]))
-    return Applier(gpu, clock, workers if around is None else around(workers), tenants)
-
-
-_WORKERS_STREAM, _FORECAST_STREAM = 1, 2
-"""Second words of the seeds, so that start-up times and forecasts' sample paths share no numbers."""
 
 
 @contextmanager

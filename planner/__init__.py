@@ -1,4 +1,4 @@
-"""From a goodput Problem to a Plan: engines, baselines, and a checker that shares no code with them.
+"""From a goodput Problem to a Plan: engines, policies, and a checker that shares no code with them.
 
 ``planner.solve(problem, engine=…, budget=…, initial=…)`` is the entry. ``import planner`` brings in
 nothing heavy: what needs numpy is loaded when it is first named.

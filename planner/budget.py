@@ -1,8 +1,11 @@
-"""How much an engine may spend. ``run`` gives work only, so that a run is the same every time; people give seconds."""
+"""How to solve: what an engine may spend, and what only some engines can be told.
+
+``migrator run`` limits work only, so that a run is the same every time; people limit seconds.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +21,22 @@ class Budget:
     time_limit_s: float | None = None
     max_nodes: int | None = None
     rel_gap: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What only some engines can be told; ``None`` leaves a choice to the engine.
+
+    Attributes:
+        solver: ``milp`` and ``paper-ilp``: ``highs``, ``cbc`` or ``gurobi``.
+        configs: ``paper-ilp``: ``paper12``, the paper's twelve configurations, or ``all``.
+    """
+
+    solver: str | None = None
+    configs: str | None = None
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The choices that were made, by name."""
+        chosen = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: value for name, value in chosen.items() if value is not None}

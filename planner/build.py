@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from executor.mig import GpuModel
 from forecaster.forecast import Forecast
 from planner.gains import carry_over_gains
-from planner.initial import InitialState
 from planner.problem import (
     DRAIN_S,
     FloatArray,
+    InitialState,
     Problem,
     Reconfiguration,
     RetrainingOption,
@@ -72,6 +72,18 @@ def window_problem(
         switch_s=window_switch_s(gpu, tenants, terms) if switch_s is None else switch_s,
         initial=initial,
     )
+    return _with_gains(problem, tenants, forecast)
+
+
+def with_forecast(problem: Problem, tenants: Sequence[Tenant], forecast: Forecast) -> Problem:
+    """The problem with the arrivals and gain tables of another forecast of its steps, ``(n_steps, n_tenants)``."""
+    expected = tuple(
+        replace(terms, arrivals_rps=forecast.mean_rps[:, index]) for index, terms in enumerate(problem.tenants)
+    )
+    return _with_gains(replace(problem, tenants=expected, gains=None), tenants, forecast)
+
+
+def _with_gains(problem: Problem, tenants: Sequence[Tenant], forecast: Forecast) -> Problem:
     paths_rps = [forecast.paths_rps[:, :, index] for index in range(len(tenants))]
     slack_s = [
         {name: tenant.slo_s - point.batch_latency_s for name, point in tenant.operating_points.items()}

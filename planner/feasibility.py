@@ -13,9 +13,8 @@ from itertools import pairwise
 
 from executor.mig import Multiset
 from planner.counts import feasible_multisets, large_enough_profiles, unit_multiset
-from planner.initial import PhysicalState
 from planner.plan import Infeasibility
-from planner.problem import Problem, Reconfiguration, Retraining, RetrainingOption, TenantTerms
+from planner.problem import PhysicalState, Problem, Reconfiguration, Retraining, RetrainingOption, TenantTerms
 
 RULE_RETRAINING = "rule 3"
 RULE_MIN_PROFILE = "rule 4"

@@ -20,6 +20,7 @@ Whether it can be *met* is another question: ``planner.feasibility``.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -30,9 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from executor.errors import ExecutorError
-from executor.mig import GpuModel, Multiset, Profile, Variant
+from executor.mig import GpuModel, Multiset, Placement, Profile, Variant
 from planner.errors import ProblemError
-from planner.initial import InitialState, PaperState, PhysicalState, check_paper_state, check_physical_state
 
 FloatArray = NDArray[np.float64]
 
@@ -188,6 +188,47 @@ class GainTable:
         object.__setattr__(self, "column", MappingProxyType(columns))
 
 
+@dataclass(frozen=True, slots=True)
+class HeldInstance:
+    """An instance that a tenant's inference holds when the window opens, serving from ``serve_step``."""
+
+    placement: Placement
+    tenant: str
+    serve_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunningRetraining:
+    """A retraining in progress when the window opens; it ends before ``end_step`` (always on option 0)."""
+
+    placement: Placement
+    tenant: str
+    end_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalState:
+    """What a ``physical`` window starts from.
+
+    ``next_epoch_step`` is the first step at which the held set may change; no held instance
+    serves later than that.
+    """
+
+    held: tuple[HeldInstance, ...] = ()
+    retrainings: tuple[RunningRetraining, ...] = ()
+    next_epoch_step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PaperState:
+    """What a ``paper`` window starts from: the profiles that each tenant's inference held, by tenant name."""
+
+    held: Mapping[str, tuple[str, ...]]
+
+
+InitialState = PaperState | PhysicalState
+
+
 @dataclass(frozen=True)
 class Problem:
     """One window to plan on one GPU.
@@ -309,6 +350,34 @@ def default_switch_s(gpu: GpuModel, n_retraining: int = 0) -> float:
     return DRAIN_S + destroy_s + create_s + extra_s
 
 
+def with_measured_overhead(problem: Problem, measured_s: Mapping[str, float]) -> Problem:
+    """``problem`` with these overheads in the place of its own; tenants that are not named keep theirs.
+
+    Gain tables lose what they say of steps with a change: it rests on the overhead, and is worked
+    out anew from the arrivals.
+
+    Args:
+        problem: A ``paper`` problem. In ``physical``, where a change takes driver calls and a worker's
+            start apart, one number for both is no overhead.
+        measured_s: Seconds from the beginning of a change until its new instances serve, by tenant.
+
+    Raises:
+        ProblemError: The problem is not ``paper``, a name is none of its tenants, or a value is below 0.
+
+    Source: MIGRator, Table 2, Ψ: "the average reconfiguration overhead … during the last retraining window".
+    """
+    if problem.reconfiguration is not Reconfiguration.PAPER:
+        raise ProblemError(f"a measured overhead is for paper problems; this one is {problem.reconfiguration}")
+    names = problem.tenant_names
+    unknown = sorted(set(measured_s) - set(names))
+    if unknown:
+        raise ProblemError(f"measured overhead: {unknown[0]!r} is no tenant; there are {', '.join(names)}")
+    overheads_s = {tenant.name: tenant.overhead_s for tenant in problem.tenants} | dict(measured_s)
+    tenants = tuple(replace(tenant, overhead_s=overheads_s[tenant.name]) for tenant in problem.tenants)
+    gains = None if problem.gains is None else tuple(replace(table, changed=None) for table in problem.gains)
+    return replace(problem, tenants=tenants, gains=gains)
+
+
 def _check_problem(problem: Problem) -> None:
     if problem.n_steps < 1:
         raise ProblemError(f"n_steps is {problem.n_steps}; at least 1 is needed")
@@ -389,8 +458,67 @@ def _check_initial(problem: Problem) -> None:
         case PaperState() as state:
             if problem.reconfiguration is not Reconfiguration.PAPER:
                 raise ProblemError("initial: the state is a paper one; the problem is physical")
-            check_paper_state(problem, state)
+            _check_paper_state(problem, state)
         case PhysicalState() as state:
             if problem.reconfiguration is not Reconfiguration.PHYSICAL:
                 raise ProblemError("initial: the state is a physical one; the problem is paper")
-            check_physical_state(problem, state)
+            _check_physical_state(problem, state)
+
+
+def _check_paper_state(problem: Problem, state: PaperState) -> None:
+    """Tenants and profiles exist, and the profiles fit the GPU together."""
+    gpu = problem.gpu
+    for tenant, names in state.held.items():
+        _require_tenant(problem, "initial", tenant)
+        for index, name in enumerate(names):
+            if name not in gpu.profile_names:
+                allowed = ", ".join(gpu.profile_names)
+                raise ProblemError(f"initial.{tenant}[{index}] is {name!r}; {gpu.name} has {allowed}")
+    counts = Counter(name for names in state.held.values() for name in names)
+    if tuple(counts.values()) not in gpu.multisets(tuple(counts)):
+        shown = ", ".join(f"{count} × {name}" for name, count in counts.items())
+        raise ProblemError(f"initial holds {shown} in all, which no layout of {gpu.name} does")
+
+
+def _check_physical_state(problem: Problem, state: PhysicalState) -> None:
+    """Tenants exist, placements form a layout, and steps are possible."""
+    if state.next_epoch_step < 0:
+        raise ProblemError(f"initial.next_epoch_step is {state.next_epoch_step}; ≥ 0 is needed")
+    for index, held in enumerate(state.held):
+        _check_held(problem, state, f"initial.held[{index}]", held)
+    for index, running in enumerate(state.retrainings):
+        _check_running(problem, state, f"initial.retrainings[{index}]", running)
+    placements = [item.placement for item in state.held] + [item.placement for item in state.retrainings]
+    if not problem.gpu.fits(placements):
+        shown = ", ".join(map(str, placements))
+        raise ProblemError(f"initial.held and initial.retrainings, {shown}, are no layout of {problem.gpu.name}")
+
+
+def _check_held(problem: Problem, state: PhysicalState, where: str, item: HeldInstance) -> None:
+    _require_tenant(problem, where, item.tenant)
+    if not 0 <= item.serve_step <= state.next_epoch_step:
+        raise ProblemError(
+            f"{where}: {item.placement} serves from step {item.serve_step}; 0 to next_epoch_step "
+            f"({state.next_epoch_step}) is allowed"
+        )
+    may_serve = problem.tenants[problem.tenant_names.index(item.tenant)].capability_rps
+    if item.placement.profile.name not in may_serve:
+        raise ProblemError(f"{where}: {item.placement} cannot serve {item.tenant}; {', '.join(may_serve)} can")
+
+
+def _check_running(problem: Problem, state: PhysicalState, where: str, item: RunningRetraining) -> None:
+    _require_tenant(problem, where, item.tenant)
+    if [other.tenant for other in state.retrainings].count(item.tenant) > 1:
+        raise ProblemError(f"{where}: {item.tenant} runs two retrainings; one is allowed")
+    if not problem.tenants[problem.tenant_names.index(item.tenant)].options:
+        raise ProblemError(f"{where}: {item.tenant} runs one but offers none, so its outcome is unknown")
+    if not 0 < item.end_step <= problem.n_steps:
+        raise ProblemError(
+            f"{where}: {item.tenant}'s ends before step {item.end_step}; 1 to n_steps ({problem.n_steps}) is allowed"
+        )
+
+
+def _require_tenant(problem: Problem, where: str, name: str) -> None:
+    names = problem.tenant_names
+    if name not in names:
+        raise ProblemError(f"{where}: {name!r} is no tenant of the problem; those are {', '.join(names)}")

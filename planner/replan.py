@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.initial import HeldInstance, PhysicalState, RunningRetraining
 from planner.plan import Lifetime, MigPlan, Status
-from planner.problem import GainTable, Problem, TenantTerms
+from planner.problem import GainTable, HeldInstance, PhysicalState, Problem, RunningRetraining, TenantTerms
 
 
 def remaining_problem(problem: Problem, plan: MigPlan, step: int) -> Problem:

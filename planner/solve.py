@@ -1,27 +1,24 @@
-"""One pure function from a Problem to a Plan, whoever solves it.
+"""One pure function from a Problem to a Plan, whichever engine answers.
 
-Engines are imported when they are first used, and nothing heavy before: ``planner/__init__``
-imports this module, and so does whoever only asks for the engines' names.
+An engine is imported when it is first used. Nothing heavy is imported before, because ``planner/__init__``
+and code that only needs the engines' names import this module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from planner.budget import Budget
+from planner.budget import Budget, EngineOptions
 from planner.errors import EngineError
-from planner.options import EngineOptions
 
 if TYPE_CHECKING:  # planner.problem imports numpy, which ``import planner`` must not
     from planner.plan import MigPlan
     from planner.problem import Problem
 
-Engine: TypeAlias = "Callable[[Problem, Budget, MigPlan | None], MigPlan]"
-"""Anything that answers a problem within a budget, perhaps starting from an earlier plan."""
-
+Engine: TypeAlias = "Callable[..., MigPlan]"
+"""Takes a problem, a budget, a plan to start from or ``None``, and by name the options that its entry lists."""
 
 PAPER, PHYSICAL = "paper", "physical"
 """The values of ``planner.problem.Reconfiguration``."""
@@ -37,52 +34,48 @@ class _Entry:
 
     name: str
     model: str
-    load: Callable[[EngineOptions], Engine]
+    load: Callable[[], Engine]
     takes: tuple[str, ...] = ()
     misfit: Callable[[Problem, MigPlan], str | None] | None = None
 
 
-def _exact(options: EngineOptions) -> Engine:  # noqa: ARG001
+def _exact() -> Engine:
     from planner.engines.paper.exact import solve_exact  # noqa: PLC0415 (numba is heavy)
 
     return solve_exact
 
 
-def _milp(options: EngineOptions) -> Engine:
-    from planner.engines.milp.milp import solve_milp  # noqa: PLC0415 (PuLP and HiGHS are heavy)
+def _milp() -> Engine:
+    from planner.engines.milp.tight import solve_milp  # noqa: PLC0415 (PuLP and HiGHS are heavy)
 
-    return partial(solve_milp, solver="highs" if options.solver is None else options.solver)
+    return solve_milp
 
 
-def _paper_ilp(options: EngineOptions) -> Engine:
+def _paper_ilp() -> Engine:
     from planner.engines.milp.paper_ilp import solve_paper_ilp  # noqa: PLC0415 (PuLP and HiGHS are heavy)
 
-    return partial(
-        solve_paper_ilp,
-        solver="highs" if options.solver is None else options.solver,
-        configs="all" if options.configs is None else options.configs,
-    )
+    return solve_paper_ilp
 
 
-def _greedy(options: EngineOptions) -> Engine:  # noqa: ARG001
+def _greedy() -> Engine:
     from planner.engines.paper.greedy import solve_greedy  # noqa: PLC0415 (numpy is heavy)
 
     return solve_greedy
 
 
-def _physical_greedy(options: EngineOptions) -> Engine:  # noqa: ARG001
+def _physical_greedy() -> Engine:
     from planner.engines.physical.greedy import solve_physical_greedy  # noqa: PLC0415 (numba is heavy)
 
     return solve_physical_greedy
 
 
-def _static(options: EngineOptions) -> Engine:  # noqa: ARG001
+def _static() -> Engine:
     from planner.engines.static import solve_static  # noqa: PLC0415 (numpy is heavy)
 
     return solve_static
 
 
-def _physical(options: EngineOptions) -> Engine:  # noqa: ARG001
+def _physical() -> Engine:
     from planner.engines.physical.physical import solve_physical  # noqa: PLC0415 (numba is heavy)
 
     return solve_physical
@@ -144,11 +137,11 @@ def solve(
             solver that is missing or failed.
     """
     chosen, entry = options or EngineOptions(), _entry(problem.reconfiguration, engine)
-    foreign = [option for option in chosen.given if option not in entry.takes]
+    foreign = [name for name in chosen.given if name not in entry.takes]
     if foreign:
         takes = ", ".join(entry.takes) or "no options"
         raise EngineError(f"engine {entry.name!r} does not take {', '.join(foreign)}; it takes {takes}")
-    return entry.load(chosen)(problem, budget or Budget(), initial)
+    return entry.load()(problem, budget or Budget(), initial, **chosen.given)
 
 
 def start_misfit(problem: Problem, plan: MigPlan, engine: str | None = None) -> str | None:

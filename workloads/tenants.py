@@ -1,16 +1,107 @@
-"""A tenant: one model, how it is served and retrained, and what its answers are worth."""
+"""A tenant: one model, how it is served and retrained, how long both take to start, and what its answers are worth."""
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
 from types import MappingProxyType
 
+import numpy as np
+
 from executor.mig import GpuModel
-from workloads.errors import WorkloadError
+from workloads.errors import ProfileTableError, WorkloadError
 from workloads.profiles.operating_point import OperatingPoint
-from workloads.worker_start import WorkerStart
+from workloads.profiles.table import ServiceProfiles
+
+_ANY_MODEL = "*"
+
+RETRAINING_TO_INFERENCE = 3.0
+"""Training time over inference time for the same data: a forward pass, and a backward pass twice as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStart:
+    """How long one tenant's workers take from their start until they serve. A worker is all that runs in one instance.
+
+    A start has two phases: loading libraries, then loading the model. The paper (Figure 5) tells four phases of a
+    change apart; the first two, destroying and creating instances, are driver calls and belong to the GPU
+    (``executor``).
+
+    Attributes:
+        base_s: Median seconds when one worker starts alone, ≥ 0.
+        slowdown_per_other: Share of ``base_s`` added for each other worker that starts at the same
+            time, ≥ 0.
+        jitter: Sigma of the lognormal factor around the planned time, ≥ 0; with 0 starts are exact.
+        source: Who measured it.
+        library_s: The part of ``base_s`` that loads libraries; the rest loads the model.
+
+    Raises:
+        WorkloadError: A figure is not a finite number ≥ 0, or ``library_s`` exceeds ``base_s``.
+    """
+
+    base_s: float
+    slowdown_per_other: float = 0.0
+    jitter: float = 0.0
+    source: str = "config"
+    library_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        keys = ("base_s", "slowdown_per_other", "jitter", "library_s")
+        figures = {key: getattr(self, key) for key in keys}
+        for key, value in figures.items():
+            if not (math.isfinite(value) and value >= 0):
+                raise WorkloadError(f"worker_start.{key} is {value}; a finite number ≥ 0 is needed")
+        if self.library_s > self.base_s:
+            raise WorkloadError(
+                f"worker_start.library_s is {self.library_s}; at most base_s, {self.base_s}, is allowed"
+            )
+
+    def lasting(self, base_s: float, source: str) -> WorkerStart:
+        """The same start-up with another length, divided into its phases in the same proportion."""
+        library_s, _ = self.phases_s(base_s)
+        return replace(self, base_s=base_s, library_s=library_s, source=source)
+
+    def phases_s(self, start_s: float) -> tuple[float, float]:
+        """``(library load, model load)`` of a start that took ``start_s``: each stretched alike."""
+        library_s = start_s * self.library_s / self.base_s if self.base_s > 0 else 0.0
+        return library_s, start_s - library_s
+
+    def planned_s(self, n_at_once: int) -> float:
+        """Seconds when ``n_at_once`` ≥ 1 workers start together, this one included, without jitter."""
+        if n_at_once < 1:
+            raise ValueError(f"n_at_once is {n_at_once}; the worker itself counts, so at least 1 is needed")
+        return self.base_s * (1.0 + self.slowdown_per_other * (n_at_once - 1))
+
+    def start_s(self, n_at_once: int, rng: np.random.Generator) -> float:
+        """Seconds that one start takes: :meth:`planned_s` times a lognormal factor with median 1.
+
+        One draw is taken from ``rng`` for each call, with or without jitter.
+        """
+        return self.planned_s(n_at_once) * math.exp(self.jitter * float(rng.standard_normal()))
+
+
+def default_worker_start(model: str) -> WorkerStart:
+    """The shipped median for ``model``; for a model that the source lacks, the median over its models."""
+    table = _shipped()
+    return table.get(model, table[_ANY_MODEL])
+
+
+@cache
+def _shipped() -> dict[str, WorkerStart]:
+    text = (files("workloads.data") / "worker_start.csv").read_text("utf-8")
+    return {
+        row["model"]: WorkerStart(
+            base_s=float(row["library_s"]) + float(row["model_s"]),
+            slowdown_per_other=float(row["slowdown_per_other"]),
+            source=row["source"],
+            library_s=float(row["library_s"]),
+        )
+        for row in csv.DictReader(text.splitlines())
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +185,33 @@ class Tenant:
         if not self.retraining_time_s:
             return False
         return self.n_retraining_windows is None or window < self.n_retraining_windows
+
+
+def retraining_times_s(
+    profiles: ServiceProfiles, gpu: str, model: str, *, n_samples: int, n_epochs: int
+) -> Mapping[str, float]:
+    """Seconds to train the model on ``n_samples`` × ``n_epochs``, by profile name; start-up not included.
+
+    Three times the inference time of the same data, at the batch size with the highest throughput
+    of a single process: a retraining is one process, and no SLO bounds its batch. A profile on
+    which the model never ran with one process is absent.
+
+    Source: MIGRator's paper, at its formulas 3a-3f ("three times the inference latency with the same
+    volume of data and the same amount of GPU resources"); the best batch is this project's choice.
+
+    Raises:
+        ProfileTableError: Unknown GPU or model, counts below 1, or it never ran with one process.
+    """
+    if n_samples < 1 or n_epochs < 1:
+        raise ProfileTableError(f"retraining of {model}: {n_samples} samples × {n_epochs} epochs; both must be ≥ 1")
+    rate_rps: dict[str, float] = {}
+    for row in profiles.of(gpu, model):
+        if row.processes == 1:
+            rate_rps[row.profile] = max(rate_rps.get(row.profile, 0.0), row.throughput_rps)
+    if not rate_rps:
+        raise ProfileTableError(f"{profiles.name}: {model} on {gpu} has no row with processes 1; retraining needs one")
+    work = RETRAINING_TO_INFERENCE * n_samples * n_epochs
+    return MappingProxyType({profile: work / rate for profile, rate in rate_rps.items()})
 
 
 def most_instances(gpu: GpuModel) -> int:

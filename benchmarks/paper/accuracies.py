@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from workloads.profiles.shipped import shipped_profiles
-from workloads.retraining_time import retraining_times_s
+from workloads.profiles.table import shipped_profiles
+from workloads.tenants import retraining_times_s
 
 WINDOW_S = 200
 N_WINDOWS = {"NC-CIFAR-10": 4, "NC-CORe50": 9, "NC-20-Newsgroups": 9}

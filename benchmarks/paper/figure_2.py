@@ -81,7 +81,7 @@ def rows_of(config: Config, split: tuple[int, int], inference: Names | None = No
 
     ``inference`` are the instances of its inference, by default those of the highest capability.
     """
-    setting = assemble(config, config.name)
+    setting, _ = assemble(config, config.name)
     n_inference, n_retraining = split
     retraining, capability_rps = one_of(setting.gpu, n_retraining), setting.tenants[0].capability_rps
     if inference is None:
@@ -111,7 +111,7 @@ def other_pairs(setting: Setting, split: tuple[int, int]) -> list[Names]:
 
 def _with_other_pairs(rows: Sequence[Row]) -> Iterator[str]:
     config, known = config_at(None), of_all(rows, "goodput_pct")
-    setting = assemble(config, config.name)
+    setting, _ = assemble(config, config.name)
     for split in SPLITS:
         name = f"{split[0]}-{split[1]}"
         rest = max(value for own, value in known.items() if own != name)

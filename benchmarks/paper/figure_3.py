@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from benchmarks.paper.motivation_layouts import best_substitute, capability_of, one_of, shown
 from benchmarks.paper.motivation_splits import W7, Row, Study
-from migrator.compare import true_problems
 from migrator.config import Config, read_config
+from migrator.run.simulated import true_problems
 from migrator.setting import Setting, assemble
+from migrator.traffic import RecordedTraffic
 from planner.counts import joint_states, tenant_multisets
 
 ALLOCATIONS = ((6, 1), (5, 2), (4, 3), (3, 4), (2, 5), (1, 6))
@@ -53,8 +54,7 @@ def figure_3() -> Study:
     rows: list[Row] = []
     found = []
     for method in SCALINGS:
-        setting = assemble(config_with(method), "figure-3")
-        own, said = histogram(setting, method)
+        own, said = histogram(*assemble(config_with(method), "figure-3"), method)
         rows += own
         found += said
     return {
@@ -81,14 +81,14 @@ def config_with(method: str) -> Config:
     return config.model_copy(update={"tenants": tenants})
 
 
-def histogram(setting: Setting, method: str) -> tuple[list[Row], list[str]]:
+def histogram(setting: Setting, traffic: RecordedTraffic, method: str) -> tuple[list[Row], list[str]]:
     """A row for each allocation, and sentences about changing from one to the other."""
     instances = [instances_of(setting, gpcs) for gpcs in ALLOCATIONS]
     rates = [tenant.capability_rps for tenant in setting.tenants]
     capability = np.array(
         [[capability_of(names, rate) for names, rate in zip(pair, rates, strict=True)] for pair in instances]
     )
-    arrivals = setting.actual_rps(WINDOW)
+    arrivals = rates_rps(setting, traffic)
     value = in_time(arrivals, capability)
     are_best = value >= value.max(axis=1, keepdims=True) - 1e-9
     best = best_by_second(arrivals, capability)
@@ -106,7 +106,13 @@ def histogram(setting: Setting, method: str) -> tuple[list[Row], list[str]]:
         }
         for k, (gpcs, pair, seconds) in enumerate(zip(ALLOCATIONS, instances, PAPER_SECONDS, strict=True))
     ]
-    return rows, _sentences(method, arrivals, value, best, any_in_time(setting))
+    return rows, _sentences(method, arrivals, value, best, any_in_time(setting, traffic))
+
+
+def rates_rps(setting: Setting, traffic: RecordedTraffic) -> Array:
+    """Requests a second that arrive in each second of the window, ``(S, M)``."""
+    config = setting.config
+    return traffic.hindsight.rates_rps(WINDOW * config.window_s, config.step_s, config.n_steps)
 
 
 def instances_of(setting: Setting, gpcs: Sequence[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -142,16 +148,16 @@ def fewest_changes(are_best: NDArray[np.bool_]) -> int:
     return n_changes
 
 
-def any_in_time(setting: Setting) -> Array:
+def any_in_time(setting: Setting, traffic: RecordedTraffic) -> Array:
     """Requests answered in each second by the best of all layouts, with any number of instances, ``(S,)``."""
-    problem = true_problems(setting)[WINDOW]
+    problem = true_problems(setting, traffic)[WINDOW]
     parts = []
     for tenant in problem.tenants:
         rates = np.array([tenant.capability_rps.get(name, 0.0) for name in problem.profile_names])
         parts.append(np.array(tenant_multisets(problem, tenant), dtype=np.float64) @ rates)
     states = joint_states(problem)
     capability = np.column_stack([part[states[:, m]] for m, part in enumerate(parts)])
-    return np.asarray(in_time(setting.actual_rps(WINDOW), capability).max(axis=1), dtype=np.float64)
+    return np.asarray(in_time(rates_rps(setting, traffic), capability).max(axis=1), dtype=np.float64)
 
 
 def _percent(answered: Array, arrivals: Array) -> float:

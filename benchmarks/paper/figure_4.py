@@ -62,7 +62,7 @@ def config_of_both() -> Config:
     """W7 with both tenants asked by ResNet-50's trace, at a rate that either can answer on 1 GPC."""
     config = read_config(W7, name="figure-4")
     resnet = next(tenant for tenant in config.tenants if tenant.name == "resnet50")
-    setting = assemble(config.model_copy(update={"tenants": [resnet]}), config.name)
+    setting, _ = assemble(config.model_copy(update={"tenants": [resnet]}), config.name)
     points = setting.tenants[0].operating_points
     # Alone, the factor brings the trace to the config's load of the whole GPU: this, to as much of one instance.
     part = points[one_of(setting.gpu, 1)].rate_rps / highest_capability_rps(setting.gpu, points.values())
@@ -76,7 +76,7 @@ def config_of_both() -> Config:
 
 def rows_of(config: Config, split: tuple[int, int]) -> list[Row]:
     """The split simulated: a row for each window, and one for all together; counts are of both tenants."""
-    gpu = assemble(config, config.name).gpu
+    gpu = assemble(config, config.name)[0].gpu
     inference = (one_of(gpu, 1),)
     retraining: Names = tuple(one_of(gpu, gpcs) for gpcs in split)
     score = score_held(config, Held((inference, inference), retraining))

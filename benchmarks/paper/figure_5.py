@@ -5,9 +5,8 @@ from __future__ import annotations
 from benchmarks.paper.motivation_splits import Row, Study
 from executor.catalogue import gpu_model
 from planner.problem import DRAIN_S, default_switch_s
-from workloads.profiles.shipped import shipped_profiles
-from workloads.tenants import most_instances
-from workloads.worker_start import default_worker_start
+from workloads.profiles.table import shipped_profiles
+from workloads.tenants import default_worker_start, most_instances
 
 GPU = "a100-80gb"
 

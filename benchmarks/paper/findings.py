@@ -32,7 +32,7 @@ from benchmarks.paper.tables import (
     more_than,
 )
 from migrator.compare import CEILING, FLOOR
-from planner.policies.registry import POLICIES
+from planner.policies.registry import MIG_POLICIES as POLICIES
 
 Finding = Callable[[Results, Mapping[str, Any]], str | None]
 

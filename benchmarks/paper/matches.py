@@ -17,8 +17,7 @@ from migrator.compare import Match
 from migrator.config import Config, TenantConfig, read_config
 from migrator.outputs import write_output
 from migrator.setting import assemble
-from workloads.profiles.shipped import shipped_profiles
-from workloads.profiles.table import COLUMNS, ServiceProfiles, ServiceRow
+from workloads.profiles.table import COLUMNS, ServiceProfiles, ServiceRow, shipped_profiles
 from workloads.traffic.trace_file import TraceFormat, read_trace
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +60,7 @@ def _segments(experiment: Experiment, config: Config, traces: Path | None) -> It
         yield config.model_copy(update={"profiles": str(_kept_profiles(profiles))})
     elif experiment.whole_slowdown != 1.0:
         # The resolved config has the scale factors of the profiles as they are, so that the same requests come.
-        resolved = assemble(config, config.name).config
+        resolved = assemble(config, config.name)[0].config
         profiles = slower(shipped_profiles(), WHOLE_GPU, experiment.whole_slowdown)
         yield resolved.model_copy(update={"profiles": str(_kept_profiles(profiles))})
     else:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Self
 
 from benchmarks.paper.motivation_layouts import Names, placed
 from migrator.compare import Match, Score, score_of
@@ -18,12 +17,12 @@ from migrator.config import Config
 from planner.engines.physical.held_sets import HeldSets
 from planner.engines.static import solve_static_among
 from planner.plan import MigPlan
-from planner.policies.policy import Knows, Window
+from planner.policies.policy import Knows, Policy, Window
 from planner.problem import Problem
 
 
 @dataclass(frozen=True)
-class Held:
+class Held(Policy):
     """Holds the same instances all the time, whatever comes.
 
     Attributes:
@@ -35,10 +34,6 @@ class Held:
     retraining: Names
     name: str = "held"
     knows: Knows = Knows.FORECAST
-
-    def prepared(self, run: Sequence[Problem]) -> Self:  # noqa: ARG002 (what is held depends on nothing)
-        """Itself."""
-        return self
 
     def plan(self, window: Window) -> MigPlan:
         """The instances given, with each retraining on its own; the engine ``static`` says when it starts."""

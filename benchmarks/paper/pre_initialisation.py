@@ -21,10 +21,11 @@ from migrator.config import Config
 from migrator.log.account import Account, accounts
 from migrator.run.planning import PlannedWindow
 from migrator.setting import Setting, assemble
+from migrator.traffic import RecordedTraffic
 from planner.plan import MigPlan
 from planner.policies.paper.pre_initialisation import WarmUps, warm_ups
 from planner.policies.policy import Policy
-from planner.policies.registry import POLICIES as MIG_POLICIES
+from planner.policies.registry import MIG_POLICIES
 from planner.problem import Owner
 from workloads.serving.tally import Totals
 
@@ -46,8 +47,8 @@ def study(config: Config, policies: Sequence[str] = POLICIES) -> dict[str, dict[
     Raises:
         InfeasibleError: A policy has no plan for window 0.
     """
-    setting = assemble(config, config.name)
-    return {name: _row(setting, MIG_POLICIES[name]()) for name in policies}
+    setting, traffic = assemble(config, config.name)
+    return {name: _row(setting, traffic, MIG_POLICIES[name]()) for name in policies}
 
 
 def added(studies: Sequence[Mapping[str, Row]]) -> dict[str, dict[str, float]]:
@@ -94,7 +95,7 @@ class _Plans:
         """Keep the plan."""
         self.plans.append(planned.plan)
 
-    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner]) -> None:
+    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner] | None) -> None:
         """Nothing: windows are added when they are settled."""
 
     def settled(self, window: int, totals: Totals) -> None:  # noqa: ARG002 (they come in order)
@@ -102,9 +103,9 @@ class _Plans:
         self.total += totals
 
 
-def _row(setting: Setting, policy: Policy) -> dict[str, float]:
+def _row(setting: Setting, traffic: RecordedTraffic, policy: Policy) -> dict[str, float]:
     seen = _Plans()
-    log = simulated(setting, policy, seen)
+    log = simulated(setting, traffic, policy, seen)
     account = sum((own.total for own in accounts(log).values()), Account())
     warm, before = WarmUps(), None
     for plan in seen.plans:

@@ -9,7 +9,7 @@ from statistics import median
 from benchmarks.paper.experiments import WORKLOADS
 from benchmarks.paper.matches import ROOT
 from migrator.config import read_config
-from migrator.run.planning import Solving, accuracy_at_start, plan_window
+from migrator.run.planning import Solving, plan_through
 from migrator.setting import assemble
 from planner.problem import Reconfiguration
 
@@ -30,10 +30,8 @@ def solver_times(workloads: Sequence[str] = WORKLOADS, steps_s: Sequence[float] 
             for name in workloads:
                 print(f"\r  planning {name} at {step_s:g} s  ", end="", file=sys.stderr, flush=True)
                 changes = {"step_s": step_s, "window_s": 200.0 // step_s * step_s}
-                setting = assemble(read_config(ROOT / "configs" / f"{name}.yaml", windows=1, **changes), name)
-                accuracies = [accuracy_at_start(tenant, 0, -1) for tenant in setting.tenants]
-                planned = plan_window(setting, 0, None, accuracies, Solving(cost_model))
-                found.append(planned.plan)
+                assembled = assemble(read_config(ROOT / "configs" / f"{name}.yaml", windows=1, **changes), name)
+                found.append(plan_through(*assembled, 0, Solving(cost_model))[0].plan)
             times_s = [plan.solve_s for plan in found]
             rows.append(
                 {

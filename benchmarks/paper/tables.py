@@ -26,7 +26,7 @@ from benchmarks.paper.statistics import (
     window_differences,
 )
 from migrator.compare import CEILING, FLOOR, Terms
-from planner.policies.registry import POLICIES
+from planner.policies.registry import MIG_POLICIES as POLICIES
 
 OURS, PAPERS = "migrator", "migrator-paper"
 

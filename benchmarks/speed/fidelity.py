@@ -29,8 +29,8 @@ def main() -> None:
     for path in [Path(argument) for argument in sys.argv[1:]] or CONFIGS:
         config = read_config(path)
         config = config.model_copy(update={"forecast": config.forecast.model_copy(update={"method": "known"})})
-        setting = assemble(config, str(path))
-        for real, punctual in zip(measured(setting), measured(setting, start_as_planned=True), strict=True):
+        assembled = assemble(config, str(path))
+        for real, punctual in zip(measured(*assembled), measured(*assembled, start_as_planned=True), strict=True):
             total = real.total
             print(
                 f"{path.stem:22} {real.window:6} {real.status:9} {100 * total.goodput_excess:+8.2f}% "

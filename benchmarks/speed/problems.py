@@ -23,13 +23,11 @@ from planner.problem import (
 )
 from planner.replan import remaining_problem
 from workloads.profiles.operating_point import operating_points
-from workloads.profiles.shipped import shipped_profiles
-from workloads.retraining_time import retraining_times_s
-from workloads.tenants import most_instances
+from workloads.profiles.table import shipped_profiles
+from workloads.tenants import default_worker_start, most_instances, retraining_times_s
 from workloads.traffic.arrivals import Span, mean_rps
 from workloads.traffic.scaling import Scale, scaled_arrivals
 from workloads.traffic.trace_file import shipped_trace
-from workloads.worker_start import default_worker_start
 
 N_TRACE_PROBLEMS = 4
 """How many cuts :func:`trace_problem` knows: its index runs from 0 to one less."""

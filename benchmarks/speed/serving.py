@@ -1,7 +1,7 @@
-"""Requests a second that the simulations of requests get through: the reference, and the compiled one.
+"""Requests a second that the simulation of requests gets through, with pull and with push dispatch.
 
-Run with ``python -m benchmarks.speed.serving``. Targets: with the reference, 2 s for two tenants × 200 s × 300
-requests/s at any batch limit; compiled, 2 million requests a second on one core while servers come and go.
+Run with ``python -m benchmarks.speed.serving``. Target: 2 million requests a second on one core while servers come and
+go.
 
 A case is one tenant's 200 s. Its servers join and end: every 20 s another one is replaced by its like, which is ready
 a second later. A run advances in pieces of at most 5 s, shorter where its layout changes; 200 s is all in one.
@@ -10,16 +10,14 @@ a second later. A run advances in pieces of at most 5 s, shorter where its layou
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 
 from workloads.profiles.latency import LatencyCurve
-from workloads.serving import advance, push_serving, requests
-from workloads.serving.requests import AccuracyTimeline, Dispatch, Outcomes, QueueState, Requests, Server, requests_of
+from workloads.serving.advance import advance
+from workloads.serving.requests import AccuracyTimeline, Dispatch, QueueState, Requests, Server, requests_of
 from workloads.traffic.luck import ServiceJitter
 
 WINDOW_S = 200.0
@@ -28,21 +26,6 @@ SLO_S = 0.15
 LATENCY = LatencyCurve(batches=(1, 8, 32), latency_s=(0.010, 0.022, 0.060))
 ACCURACY = AccuracyTimeline(from_s=(0.0, 100.0), accuracy=(0.6, 0.8))
 N_RUNS = 3
-
-
-class Advance(Protocol):
-    """What both simulations are."""
-
-    def __call__(
-        self,
-        requests: Requests,
-        state: QueueState,
-        servers: list[Server],
-        accuracy: AccuracyTimeline,
-        until_s: float,
-        service_jitter: ServiceJitter | None = None,
-    ) -> tuple[QueueState, Outcomes]:
-        """The queue at ``until_s``, and what became of requests on the way."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +73,7 @@ CASES = (
 PUSH_CASES = tuple(case for case in CASES if case.rate_rps <= 300 or case.batch_limit == 32)
 
 
-def seconds_to_simulate(advance: Advance, case: Case, requests: Requests) -> tuple[float, int]:
+def seconds_to_simulate(dispatch: Dispatch, case: Case, requests: Requests) -> tuple[float, int]:
     """Wall seconds, and the number of requests answered in time."""
     known = case.servers()
     edges = [*np.arange(case.piece_s, WINDOW_S, case.piece_s).tolist(), float("inf")]
@@ -98,45 +81,32 @@ def seconds_to_simulate(advance: Advance, case: Case, requests: Requests) -> tup
     jitter = ServiceJitter(0, case.sigma) if case.sigma else None
     state, n_in_time = QueueState(), 0
     start_s = time.perf_counter()
-    for edge_s, servers in pieces:
-        servers = [one for one in servers if one.end_s > state.now_s]  # noqa: PLW2901
-        state, outcomes = advance(requests, state, servers, ACCURACY, edge_s, jitter)
+    for edge_s, joined in pieces:
+        servers = [one for one in joined if one.end_s > state.now_s]
+        state, outcomes = advance(requests, state, servers, ACCURACY, edge_s, jitter, dispatch)
         n_in_time += int(np.count_nonzero(outcomes.in_time))
     return time.perf_counter() - start_s, n_in_time
 
 
-def first_call_s(advance: Advance) -> float:
-    """Seconds of the first call; seconds where nothing is kept from an earlier process."""
+def first_call_s(dispatch: Dispatch) -> float:
+    """Seconds of the first call, which compiles where nothing is kept from an earlier process."""
     start_s = time.perf_counter()
-    advance(requests_of("tenant", SLO_S, np.zeros(1), 0), QueueState(), [], ACCURACY, 0.0)
+    advance(requests_of("tenant", SLO_S, np.zeros(1), 0), QueueState(), [], ACCURACY, 0.0, None, dispatch)
     return time.perf_counter() - start_s
 
 
-def table(reference: Advance, compiled: Advance, cases: Sequence[Case]) -> None:
-    """Print a line a case: the reference run once, and the best of three compiled runs."""
-    print(f"{'rps':>5} {'limit':>6} {'servers':>8} {'piece_s':>8} {'jitter':>7} {'in time %':>10}", end="")
-    print(f" {'reference':>10} {'compiled':>9} {'factor':>7}")
-    for case in cases:
-        requests = case.requests()
-        reference_s, n_in_time = seconds_to_simulate(reference, case, requests)
-        compiled_s, n_compiled = min(seconds_to_simulate(compiled, case, requests) for _ in range(N_RUNS))
-        assert n_compiled == n_in_time
-        print(f"{case.rate_rps:>5} {case.batch_limit:>6} {case.n_servers:>8} {case.piece_s:>8}", end="")
-        print(f" {case.sigma:>7} {100 * n_in_time / len(requests):>10.1f}", end="")
-        print(f" {len(requests) / reference_s / 1e3:>10,.0f} {len(requests) / compiled_s / 1e3:>9,.0f}", end="")
-        print(f" {reference_s / compiled_s:>7.0f}")
-
-
 def main() -> None:
-    """Print a table for each kind of dispatch."""
+    """Print a table for each kind of dispatch, with the best of ``N_RUNS`` runs a case."""
     print(f"one tenant × {WINDOW_S:.0f} s; thousands of requests simulated a second")
-    for dispatch, reference, cases in (
-        (Dispatch.PULL, requests.advance, CASES),
-        (Dispatch.PUSH, push_serving.advance, PUSH_CASES),
-    ):
-        compiled = partial(advance.advance, dispatch=dispatch)
-        print(f"{dispatch}: first compiled call {first_call_s(compiled):.2f} s")
-        table(reference, compiled, cases)
+    for dispatch, cases in ((Dispatch.PULL, CASES), (Dispatch.PUSH, PUSH_CASES)):
+        print(f"{dispatch}: first compiled call {first_call_s(dispatch):.2f} s")
+        print(f"{'rps':>5} {'limit':>6} {'servers':>8} {'piece_s':>8} {'jitter':>7} {'in time %':>10} {'compiled':>9}")
+        for case in cases:
+            requests = case.requests()
+            seconds, n_in_time = min(seconds_to_simulate(dispatch, case, requests) for _ in range(N_RUNS))
+            print(f"{case.rate_rps:>5} {case.batch_limit:>6} {case.n_servers:>8} {case.piece_s:>8}", end="")
+            print(f" {case.sigma:>7} {100 * n_in_time / len(requests):>10.1f}", end="")
+            print(f" {len(requests) / seconds / 1e3:>9,.0f}")
 
 
 if __name__ == "__main__":

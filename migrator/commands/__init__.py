@@ -1,1 +1,1 @@
-"""One module a verb of the command line: arguments in, one call, an exit code out."""
+"""One module for each verb of the command line: arguments in, one call, results out."""

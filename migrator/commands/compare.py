@@ -12,11 +12,10 @@ from migrator.console import output, print_json, progress
 from migrator.errors import MigratorError
 from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
+from migrator.views.as_json import comparison_to_json
 from migrator.views.compare import print_comparison
-from migrator.views.compare_json import comparison_to_json
-from migrator.views.html import comparison_to_html
-from migrator.views.whatif_plot import require_plotly
-from planner.policies.registry import POLICY_NAMES, policy_of
+from migrator.views.html import comparison_to_html, require_plot_extra
+from planner.policies.registry import POLICIES, policy_of
 
 
 def compare_command(
@@ -43,7 +42,7 @@ def compare_command(
         require_writable("--out", out, *config_paths)
     if plot is not None:
         require_writable("--plot", plot, *config_paths, *([] if out is None else [out]))
-        require_plotly()
+        require_plot_extra()
     matches = [
         match
         for path in config_paths
@@ -63,7 +62,7 @@ def compare_command(
 
 
 def _specs(policies: str | None) -> list[str]:
-    specs = list(POLICY_NAMES) if policies is None else policies.split(",")
+    specs = list(POLICIES) if policies is None else policies.split(",")
     names = [policy_of(spec).name for spec in specs]
     for spec, name in zip(specs, names, strict=True):
         if names.count(name) > 1:

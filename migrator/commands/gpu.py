@@ -8,13 +8,14 @@ from executor.catalogue import gpu_model, gpu_model_names
 from executor.mig import GpuModel, Layout
 from migrator.console import output, print_json
 from migrator.errors import MigratorError
+from migrator.views.as_json import gpu_to_json
 
 
 def models_command(*, as_json: bool) -> None:
     """Print every GPU model with its slices and profiles; unknown figures show as ``?``."""
     models = [gpu_model(name) for name in gpu_model_names()]
     if as_json:
-        print_json({"models": [_model_json(model) for model in models]})
+        print_json({"models": [gpu_to_json(model) for model in models]})
         return
     for model in models:
         output().print(_profile_table(model))
@@ -71,31 +72,3 @@ def _profile_table(model: GpuModel) -> Table:
             " ".join(map(str, profile.starts)),
         )
     return table
-
-
-def _model_json(model: GpuModel) -> dict[str, object]:
-    return {
-        "name": model.name,
-        "title": model.title,
-        "compute_slices": model.compute_slices,
-        "memory_slices": model.memory_slices,
-        "sm_total": model.sm_total,
-        "notes": list(model.notes),
-        "sources": list(model.sources),
-        "profiles": [
-            {
-                "name": profile.name,
-                "gi_profile_id": profile.gi_profile_id,
-                "variant": profile.variant.value,
-                "compute_slices": profile.compute_slices,
-                "memory_slices": profile.memory_slices,
-                "starts": list(profile.starts),
-                "max_instances": profile.max_instances,
-                "memory_gib": profile.memory_gib,
-                "sm_count": profile.sm_count,
-                "create_s": profile.create_s,
-                "destroy_s": profile.destroy_s,
-            }
-            for profile in model.profiles
-        ],
-    }

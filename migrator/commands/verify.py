@@ -8,6 +8,7 @@ from rich.markup import escape
 
 from migrator.console import output, print_json
 from migrator.errors import MigratorError
+from migrator.views.as_json import verification_to_json
 from planner.files.plan_file import read_plan
 from planner.files.problem_file import read_problem
 from planner.plan import MigPlan
@@ -29,28 +30,12 @@ def verify_command(plan_path: Path, problem_path: Path, *, as_json: bool) -> Non
         raise MigratorError(f"{plan_path}: holds no plan to check; its status is {plan.status}")
     found = verify(problem, plan)
     if as_json:
-        print_json(_to_json(found))
+        print_json(verification_to_json(found))
     else:
         _print_found(plan_path, plan, found)
     if not found.is_valid:
         n = len(found.violations)
         raise MigratorError(f"{plan_path}: the plan breaks {n} rule{'s' if n != 1 else ''}")
-
-
-def _to_json(found: Verification) -> dict[str, object]:
-    return {
-        "valid": found.is_valid,
-        "objective": found.objective,
-        "claimed_objective": found.claimed_objective,
-        "bound": found.bound,
-        "gap": found.gap,
-        "certified_bound": found.certified_bound,
-        "certified_gap": found.certified_gap,
-        "violations": [
-            {"rule": item.rule.value, "tenant": item.tenant, "step": item.step, "message": item.message}
-            for item in found.violations
-        ],
-    }
 
 
 def _print_found(plan_path: Path, plan: MigPlan, found: Verification) -> None:

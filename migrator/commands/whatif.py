@@ -6,18 +6,18 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from forecaster.known import HINDSIGHT
+from forecaster.registry import HINDSIGHT
 from migrator.config import Config, read_config
 from migrator.console import output, print_json, progress
 from migrator.errors import InfeasibleError, MigratorError
 from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
+from migrator.views.as_json import sweep_to_csv, sweep_to_json
+from migrator.views.html import require_plot_extra, sweep_to_html
+from migrator.views.live import GridView
 from migrator.views.whatif import print_sweep
-from migrator.views.whatif_files import sweep_to_csv, sweep_to_json
-from migrator.views.whatif_live import GridView
-from migrator.views.whatif_plot import require_plotly, sweep_to_html
 from migrator.whatif.cases import Case, cases_of, check
-from migrator.whatif.grid import read_grid, shown_point
+from migrator.whatif.grid import point_text, read_grid
 from migrator.whatif.sweep import Outcome, Sweep, outcome_of
 from workloads.traffic.servegen import SERVEGEN_LABEL, SERVEGEN_TRACE
 
@@ -33,12 +33,12 @@ def whatif_command(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Print what the config's window is expected to come to at every point, and write it where asked.
+    """Print the expected goodput of the config's window at every point, and write it to files where asked.
 
     Raises:
-        GridError: Something cannot be varied so; nothing is solved then.
+        GridError: A choice cannot be used; nothing is solved then.
         ConfigError: The config cannot be used, as it is or at some point; nothing is solved then.
-        InfeasibleError: No point has a plan; the table is printed (and written) all the same.
+        InfeasibleError: No point has a plan; the table is printed (and written) first.
     """
     grid = read_grid(vary)
     _check_files(config_path, out, plot)
@@ -60,7 +60,7 @@ def whatif_command(
 
 
 def _outcomes(cases: Sequence[Case], n_processes: int) -> tuple[Outcome, ...]:
-    """What became of the cases, in their order, whichever was done first."""
+    """The outcomes of the cases, in their order."""
     different = list({case.config.model_dump_json(): case for case in reversed(cases)}.values())[::-1]
     outcomes: dict[int, Outcome] = {}
     with Processes(n_processes) as processes, GridView(len(cases), n_processes, progress()) as view:
@@ -91,18 +91,18 @@ def _notes(config: Config) -> tuple[str, ...]:
 
 
 def _check_files(config_path: Path, out: Path | None, plot: Path | None) -> None:
-    """Refuse, before anything is solved, what could not be written after it."""
+    """Refuse files that cannot be written, before anything is solved."""
     if out is not None and out.suffix not in (".json", ".csv"):
         raise MigratorError(f"--out {out}: a name that ends in .json or .csv is needed")
     if out is not None:
         require_writable("--out", out, config_path)
     if plot is not None:
         require_writable("--plot", plot, config_path, *([] if out is None else [out]))
-        require_plotly()
+        require_plot_extra()
 
 
 def _require_a_plan(sweep: Sweep) -> None:
     if all(outcome.goodput is None for outcome in sweep.outcomes):
         first = sweep.outcomes[0]
         kind = MigratorError if all(outcome.status == "failed" for outcome in sweep.outcomes) else InfeasibleError
-        raise kind(f"no point of the grid has a plan; at {shown_point(first.point)}: {first.reason}")
+        raise kind(f"no point of the grid has a plan; at {point_text(first.point)}: {first.reason}")

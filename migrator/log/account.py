@@ -15,13 +15,15 @@ retraining ends counts as the old model's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrator.log.runlog import Event, ReadLog
+from migrator.log.changes import INFERENCE, Instance, changes_in
+from migrator.log.record import Record
+from migrator.log.runlog import ReadLog
 
 FloatArray = NDArray[np.float64]
 
@@ -67,15 +69,10 @@ class SecondAccounts:
         would_be = np.maximum(0.0, in_time_if_known - self.in_time)
         from_capacity = np.minimum(self.capacity, would_be)
         from_changes = np.minimum(self.reconfiguration, would_be - from_capacity)
-        return SecondAccounts(
-            arrivals=self.arrivals,
-            in_time=self.in_time,
-            goodput=self.goodput,
-            wrong_old=self.wrong_old,
-            wrong_new=self.wrong_new,
+        return replace(
+            self,
             capacity=self.capacity - from_capacity,
             reconfiguration=self.reconfiguration - from_changes,
-            queueing=self.queueing,
             forecast=self.forecast + from_capacity + from_changes,
         )
 
@@ -109,30 +106,46 @@ class Account:
 
 def accounts(log: ReadLog) -> dict[str, SecondAccounts]:
     """By tenant, the account of all settled windows, one after the other."""
-    header = log.header
-    windows = sorted(log.of_kind("window_finished"), key=lambda event: event["window"])
-    changes = log.of_kind("change")
-    return {tenant["name"]: _account(tenant, header, windows, changes) for tenant in header["tenants"]}
+    instances = [item for change in changes_in(log) for item in change.started if item.task == INFERENCE]
+    return {
+        tenant["name"]: _account(log, tenant, [item for item in instances if item.tenant == tenant["name"]])
+        for tenant in log.header["tenants"]
+    }
 
 
-def _account(tenant: Event, header: Event, windows: Sequence[Event], changes: Sequence[Event]) -> SecondAccounts:
-    name, window_s = tenant["name"], round(header["window_s"])
-    first_s = [event["window"] * window_s for event in windows]
+def _account(log: ReadLog, tenant: Record, instances: Sequence[Instance]) -> SecondAccounts:
+    name, window_s = tenant["name"], round(log.header["window_s"])
+    windows = log.of_kind("window_finished")
 
     def counts(key: str) -> FloatArray:
         return np.concatenate([[], *(np.array(event["tenants"][name][key], dtype=np.float64) for event in windows)])
 
-    starts_s = np.concatenate([[], *(first + np.arange(window_s, dtype=np.float64) for first in first_s)])
-    rate_rps = {profile: point["rate_rps"] for profile, point in tenant["operating_points"].items()}
-    serving, changing = np.zeros(len(starts_s)), np.zeros(len(starts_s))
-    for rate, begin_s, ready_s, end_s, gone_s in _instances(name, rate_rps, changes):
-        serving += rate * _overlap(starts_s, ready_s, end_s)
-        changing += rate * (_overlap(starts_s, begin_s, min(ready_s, end_s)) + _overlap(starts_s, end_s, gone_s))
+    starts_s = np.arange(len(windows) * window_s, dtype=np.float64)
+    if log.sharing == "instances":
+        serving, changing = _could_serve(tenant, instances, starts_s)
+    else:
+        serving, changing = counts("could_serve"), counts("changing")
     is_new = np.zeros(len(starts_s), dtype=np.bool_)
-    for window, finish_s in _retrained(name, changes):
-        is_new |= (starts_s >= finish_s) & (starts_s < (window + 1) * window_s)
-    arrivals, in_time, correct = counts("arrivals"), counts("in_time"), counts("correct")
-    return second_accounts(arrivals, in_time, correct, serving, changing, is_new)
+    for event in log.of_kind("finished"):
+        if event["tenant"] == name:
+            is_new |= (starts_s >= event["finish_s"]) & (starts_s < (event["window"] + 1) * window_s)
+    return second_accounts(counts("arrivals"), counts("in_time"), counts("correct"), serving, changing, is_new)
+
+
+def _could_serve(tenant: Record, instances: Iterable[Instance], starts_s: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Requests that the tenant's instances could have answered in each second: those that serve, and that change.
+
+    An instance whose worker has failed does neither until the worker is ready again.
+    """
+    serving, changing = np.zeros(len(starts_s)), np.zeros(len(starts_s))
+    for item in instances:
+        rate_rps = tenant["operating_points"][item.profile]["rate_rps"]
+        for ready_s, until_s in item.served:
+            serving += rate_rps * _overlap(starts_s, ready_s, until_s)
+        changing += rate_rps * (
+            _overlap(starts_s, item.begin_s, item.up_s) + _overlap(starts_s, item.end_s, item.gone_s)
+        )
+    return serving, changing
 
 
 def second_accounts(
@@ -163,28 +176,6 @@ def second_accounts(
         queueing=missed - capacity - reconfiguration,
         forecast=np.zeros(len(arrivals)),
     )
-
-
-def _instances(
-    tenant: str, rate_rps: Mapping[str, float], changes: Iterable[Event]
-) -> Iterator[tuple[float, float, float, float, float]]:
-    """Of each inference instance its rate, and when it is begun, ready, at its end, and gone."""
-    stopped: dict[str, tuple[float, float]] = {}
-    started: list[Event] = []
-    for event in changes:
-        stopped |= {item["instance"]: (item["end_s"], item["gone_s"]) for item in event["stopped"]}
-        started += [item for item in event["started"] if (item["tenant"], item["task"]) == (tenant, "inference")]
-    for item in started:
-        end_s, gone_s = stopped.get(item["instance"], (np.inf, np.inf))
-        yield rate_rps[item["placement"].partition("@")[0]], item["begin_s"], item["ready_s"], end_s, gone_s
-
-
-def _retrained(tenant: str, changes: Iterable[Event]) -> Iterator[tuple[int, float]]:
-    """In which windows the tenant's retrainings begin, and when they end."""
-    for event in changes:
-        for item in event["started"]:
-            if item["tenant"] == tenant and item["finish_s"] is not None:
-                yield event["window"], item["finish_s"]
 
 
 def _overlap(starts_s: FloatArray, begin_s: float, end_s: float) -> FloatArray:

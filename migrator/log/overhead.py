@@ -14,9 +14,9 @@ from pathlib import Path
 from statistics import fmean
 
 from migrator.errors import LogError
+from migrator.log.changes import INFERENCE, changes_in
 from migrator.log.runlog import ReadLog, read_log
-from planner.overhead import with_measured_overhead
-from planner.problem import Problem
+from planner.problem import Problem, with_measured_overhead
 
 
 @dataclass(frozen=True)
@@ -39,26 +39,14 @@ class MeasuredOverhead:
 
 
 def measured_overhead(log: ReadLog) -> MeasuredOverhead:
-    """What the changes of a run took, whole or torn.
-
-    Raises:
-        LogError: An event lacks what it must hold: the log was altered, or another version wrote it.
-    """
-    try:
-        return MeasuredOverhead(_by_window(log), bool(log.header["simulated"]))
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        message = f"an event is not as this version writes it ({reason}); the log was altered, or is another version's"
-        raise LogError(f"{log.folder}: {message}") from error
-
-
-def _by_window(log: ReadLog) -> dict[int, dict[str, float]]:
+    """What the changes of a run took, whole or torn."""
     seconds: defaultdict[int, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for change in log.of_kind("change"):
-        for item in change["started"]:
-            if change["begin_s"] >= 0 and item["task"] == "inference":
-                seconds[int(change["window"])][str(item["tenant"])].append(float(item["ready_s"] - change["begin_s"]))
-    return {window: {name: fmean(taken) for name, taken in own.items()} for window, own in sorted(seconds.items())}
+    for change in changes_in(log):
+        for item in change.started:
+            if not change.is_bring_up and item.task == INFERENCE and item.ready is not None:
+                seconds[change.window][item.tenant].append(float(item.ready["ready_s"] - change.begin_s))
+    by_window = {window: {name: fmean(taken) for name, taken in own.items()} for window, own in sorted(seconds.items())}
+    return MeasuredOverhead(by_window, bool(log.header["simulated"]))
 
 
 def with_overhead_of_run(problem: Problem, folder: Path) -> tuple[Problem, MeasuredOverhead]:

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from itertools import accumulate
-from typing import Any
 
-from migrator.errors import LogError
-from migrator.log.runlog import Event, ReadLog
-from migrator.log.start_ups import StartUps, start_ups_of
+from migrator.log.changes import INFERENCE, RETRAINING, Instance, LayoutChange, changes_in
+from migrator.log.record import Record
+from migrator.log.runlog import ReadLog
 from workloads.serving.tally import Totals, latency_percentile_ms, merge_histograms
+
+PHASES = ("destruction", "initialisation", "library_load", "model_load")
+"""What a change goes through, in this order: the four phases of the paper's Figure 5."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """How often a phase was gone through, and the seconds that it took in all."""
+
+    count: int = 0
+    total_s: float = 0.0
+
+    @property
+    def mean_s(self) -> float | None:
+        """Seconds of one; ``None`` where there was none."""
+        return self.total_s / self.count if self.count else None
+
+    def with_one(self, seconds: float) -> Phase:
+        """This, and one more."""
+        return Phase(self.count + 1, self.total_s + seconds)
+
+
+StartUps = Mapping[str, Mapping[str, Phase]]
+"""By tenant, and then by phase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +46,12 @@ class Figures:
         p50_ms: Median latency of the answered, to the next full millisecond; ``None`` without answers.
         p99_ms: The same for the 99th percentile.
         forecast_error_pct: Σ |forecast − arrivals| over the seconds, of the arrivals; ``None`` without arrivals.
-        reconfigurations: Changes that started or stopped an inference instance.
-        outage_s: Seconds in which the tenant had no serving instance (summed over tenants in totals).
+        reconfigurations: Changes that started or stopped an inference instance, or gave inference another share.
+        outage_s: Seconds in which nothing could serve the tenant (summed over tenants in totals).
         capacity_lost_s: Seconds of the whole GPU's compute that were held by inference instances not
             serving yet (creation, start-up) or no more (draining, destruction).
         late_ready_s: Seconds by which instances were ready later than planned, summed.
-        retrainings: Retrainings that began.
+        retrainings: Retrainings that began; without instances, those that ended.
     """
 
     requests: Totals
@@ -44,10 +67,13 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class WindowReport:
-    """One window; ``tenants`` is empty and ``total`` ``None`` when the run ended before it was settled (void)."""
+    """One window; ``tenants`` is empty and ``total`` ``None`` when the run ended before it was settled (void).
+
+    Where tenants have no instances there is no plan: its status, expected goodput and gap are ``None``.
+    """
 
     window: int
-    plan_status: str
+    plan_status: str | None
     expected_goodput: float | None
     gap: float | None
     tenants: Mapping[str, Figures]
@@ -64,20 +90,33 @@ class Report:
     """A whole run.
 
     Attributes:
-        header: The log's ``run_started`` event.
+        header: The fields of the log's ``run_started`` record.
         windows: Every window that was begun, in order.
         tenants: Totals by tenant over the settled windows.
         total: Over all tenants and settled windows; ``None`` when there are none.
         ending: ``finished``, ``interrupted`` or ``torn``: how the log ends.
         start_ups: What its changes took, by tenant and phase.
+        open_call: The driver call in which the run ended, if it did.
     """
 
-    header: Event
+    header: Record
     windows: tuple[WindowReport, ...]
     tenants: Mapping[str, Figures]
     total: Figures | None
     ending: str
     start_ups: StartUps
+    open_call: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Moves:
+    """What changes cost one tenant in one window."""
+
+    reconfigured_at: frozenset[float]
+    outage_s: float
+    capacity_lost_s: float
+    late_ready_s: float
+    retrainings: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,58 +126,41 @@ class _Part:
     requests: Totals
     latency_ms: Mapping[int, int]
     forecast_error: float
-    reconfigured_at: frozenset[float]
-    outage_s: float
-    capacity_lost_s: float
-    late_ready_s: float
-    retrainings: int
+    moves: _Moves
 
 
 def report_of(log: ReadLog) -> Report:
-    """The report of a log, whole or torn.
-
-    Raises:
-        LogError: An event lacks what it must hold: the log was altered, or another version wrote it.
-    """
-    try:
-        return _report_of(log)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        message = f"an event is not as this version writes it ({reason}); the log was altered, or is another version's"
-        raise LogError(f"{log.folder}: {message}") from error
-
-
-def _report_of(log: ReadLog) -> Report:
-    header = log.header
-    names = [tenant["name"] for tenant in header["tenants"]]
+    """The report of a log, whole or torn."""
+    names = [tenant["name"] for tenant in log.header["tenants"]]
     finished = {event["window"]: event for event in log.of_kind("window_finished")}
-    changes = log.of_kind("change")
+    changes = changes_in(log)
     windows: list[WindowReport] = []
     parts: dict[str, list[_Part]] = {name: [] for name in names}
     for started in log.of_kind("window_started"):
         closing = finished.get(started["window"])
-        own = {} if closing is None else {n: _part(n, header, started, closing, changes) for n in names}
+        own = {} if closing is None else {name: _part(name, log, started, closing, changes) for name in names}
         for name, part in own.items():
             parts[name].append(part)
-        plan = started["plan"]
+        plan = started["plan"] or {}
         windows.append(
             WindowReport(
                 window=started["window"],
-                plan_status=plan["status"],
-                expected_goodput=plan["objective"],
-                gap=plan["gap"],
+                plan_status=plan.get("status"),
+                expected_goodput=plan.get("objective"),
+                gap=plan.get("gap"),
                 tenants={name: _figures([part]) for name, part in own.items()},
                 total=_figures(own.values()) if own else None,
             )
         )
     every = [part for own_parts in parts.values() for part in own_parts]
     return Report(
-        header=header,
+        header={key: value for key, value in log.header.items() if key not in ("n", "kind", "at_s", "wall")},
         windows=tuple(windows),
         tenants={name: _figures(own_parts) for name, own_parts in parts.items() if own_parts},
         total=_figures(every) if every else None,
         ending=_ending(log),
-        start_ups=start_ups_of(changes),
+        start_ups=_start_ups(changes),
+        open_call=_open_call(log),
     )
 
 
@@ -149,64 +171,79 @@ def _ending(log: ReadLog) -> str:
     return "interrupted" if "interrupted" in kinds else "torn"
 
 
-def _part(name: str, header: Event, started: Event, closing: Event, changes: Sequence[Event]) -> _Part:
-    counts = closing["tenants"][name]
-    begin_s = started["start_s"]
-    end_s = begin_s + header["window_s"]
-    own = [_of_tenant(event, name) for event in changes if event["window"] == started["window"]]
-    moved = [event for event in own if event["begin_s"] >= 0 and (event["started"] or event["stopped"])]
-    end_of = {item["instance"]: item["end_s"] for event in changes for item in event["stopped"]}
+def _open_call(log: ReadLog) -> str | None:
+    answered = {event["intent"] for event in log.of_kind("outcome")}
+    calls = [f"{event['call']} {event['placement']}" for event in log.of_kind("intent") if event["n"] not in answered]
+    return calls[-1] if calls else None
+
+
+def _part(name: str, log: ReadLog, started: Record, closing: Record, changes: Sequence[LayoutChange]) -> _Part:
+    counts, window = closing["tenants"][name], started["window"]
     forecast = started["forecast"]["tenants"][name]["mean_rps"]
+    if log.sharing == "instances":
+        begin_s = started["start_s"]
+        moves = _moves_of_instances(name, window, changes, (begin_s, begin_s + log.header["window_s"]), log.header)
+    else:
+        moves = _moves_of_shares(name, window, counts["could_serve"], log)
     return _Part(
-        requests=Totals(*(sum(counts[key]) for key in _COUNT_KEYS)),
+        requests=Totals(*(sum(counts[item.name]) for item in fields(Totals))),
         latency_ms={int(upper_ms): n for upper_ms, n in counts["latency_ms"]},
-        forecast_error=_absolute_error(counts["arrivals"], forecast, header["step_s"]),
-        reconfigured_at=frozenset(event["begin_s"] for event in moved),
-        outage_s=_uncovered_s(_serving_spans([_of_tenant(event, name) for event in changes]), begin_s, end_s),
-        capacity_lost_s=sum(_held_idle_s(event, end_of) for event in moved) / header["compute_slices"],
-        late_ready_s=sum(item["late_ready_s"] for event in own for item in (*event["started"], *event["trained"])),
-        retrainings=sum(len(event["trained"]) for event in own),
+        forecast_error=_absolute_error(counts["arrivals"], forecast, log.header["step_s"]),
+        moves=moves,
     )
 
 
-_COUNT_KEYS = ("arrivals", "in_time", "late", "dropped", "correct", "correct_late")
+def _moves_of_instances(
+    name: str, window: int, changes: Sequence[LayoutChange], span_s: tuple[float, float], header: Record
+) -> _Moves:
+    def own(items: Iterable[Instance], task: str = INFERENCE) -> list[Instance]:
+        return [item for item in items if item.tenant == name and item.task == task]
+
+    in_window = [change for change in changes if change.window == window]
+    moved = [
+        (change.begin_s, own(change.started), own(change.stopped)) for change in in_window if not change.is_bring_up
+    ]
+    workers = [item for change in in_window for item in (*own(change.started), *own(change.started, RETRAINING))]
+    serving = [span_s for change in changes for item in own(change.started) for span_s in item.served]
+    return _Moves(
+        reconfigured_at=frozenset(begin_s for begin_s, started, stopped in moved if started or stopped),
+        outage_s=_uncovered_s(serving, *span_s),
+        capacity_lost_s=sum(_held_idle_s(started, stopped) for _, started, stopped in moved) / header["compute_slices"],
+        late_ready_s=sum(item.ready["late_ready_s"] for item in workers if item.ready is not None),
+        retrainings=sum(item.task == RETRAINING for item in workers),
+    )
 
 
-def _of_tenant(event: Event, name: str) -> dict[str, Any]:
-    """A change as far as it concerns one tenant: inference started and stopped, and retrainings begun."""
+def _moves_of_shares(name: str, window: int, could_serve: Sequence[float], log: ReadLog) -> _Moves:
+    """The same where tenants have no instances; no compute is theirs to lose then."""
 
-    def own(key: str, task: str) -> list[Mapping[str, Any]]:
-        return [item for item in event[key] if item["tenant"] == name and item["task"] == task]
+    def own(kind: str) -> list[Record]:
+        return [event for event in log.of_kind(kind) if (event["window"], event["tenant"]) == (window, name)]
 
-    return {
-        "begin_s": event["begin_s"],
-        "started": own("started", "inference"),
-        "stopped": own("stopped", "inference"),
-        "trained": own("started", "retraining"),
-    }
+    return _Moves(
+        reconfigured_at=frozenset(at_s for at_s, in_window in _shares_changed(name, log) if in_window == window),
+        outage_s=float(sum(could == 0 for could in could_serve)),
+        capacity_lost_s=0.0,
+        late_ready_s=sum(event["late_ready_s"] for event in own("ready")),
+        retrainings=len(own("finished")),
+    )
 
 
-def _held_idle_s(event: Mapping[str, Any], end_of: Mapping[str, float]) -> float:
-    """Compute-slice seconds that the change's inference instances held without serving, or until they were dropped."""
+def _shares_changed(name: str, log: ReadLog) -> Iterator[tuple[float, int]]:
+    """When, and in which window, the tenant's inference got another share than before; the first one is none."""
+    before: object = None
+    for event in log.of_kind("shares"):
+        share = next((twentieths for *owner, twentieths in event["shares"] if owner == [name, INFERENCE]), 0)
+        if before not in (None, share):
+            yield event["at_s"], event["window"]
+        before = share
 
-    def warm_s(item: Mapping[str, Any]) -> float:
-        return float(min(item["ready_s"], end_of.get(item["instance"], math.inf)) - item["begin_s"])
 
-    warming = sum(warm_s(item) * item["compute_slices"] for item in event["started"])
-    leaving = sum((item["gone_s"] - item["end_s"]) * item["compute_slices"] for item in event["stopped"])
+def _held_idle_s(started: Iterable[Instance], stopped: Iterable[Instance]) -> float:
+    """Compute-slice seconds that a change's inference instances held before they served, and after."""
+    warming = sum((item.up_s - item.begin_s) * item.compute_slices for item in started)
+    leaving = sum((item.gone_s - item.end_s) * item.compute_slices for item in stopped)
     return float(warming + leaving)
-
-
-def _serving_spans(changes: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
-    """When each inference instance served, ``[ready, end)``; the end is infinite while it lives."""
-    spans: dict[str, tuple[float, float]] = {}
-    for event in changes:
-        for item in event["stopped"]:
-            ready_s, _ = spans[item["instance"]]
-            spans[item["instance"]] = (ready_s, item["end_s"])
-        for item in event["started"]:
-            spans[item["instance"]] = (item["ready_s"], float("inf"))
-    return list(spans.values())
 
 
 def _uncovered_s(spans: Iterable[tuple[float, float]], begin_s: float, end_s: float) -> float:
@@ -242,9 +279,33 @@ def _figures(parts: Iterable[_Part]) -> Figures:
         p50_ms=latency_percentile_ms(latency_ms, 0.5),
         p99_ms=latency_percentile_ms(latency_ms, 0.99),
         forecast_error_pct=100 * error / requests.arrivals if requests.arrivals else None,
-        reconfigurations=len(frozenset().union(*(part.reconfigured_at for part in parts))),
-        outage_s=sum(part.outage_s for part in parts),
-        capacity_lost_s=sum(part.capacity_lost_s for part in parts),
-        late_ready_s=sum(part.late_ready_s for part in parts),
-        retrainings=sum(part.retrainings for part in parts),
+        reconfigurations=len(frozenset().union(*(part.moves.reconfigured_at for part in parts))),
+        outage_s=sum(part.moves.outage_s for part in parts),
+        capacity_lost_s=sum(part.moves.capacity_lost_s for part in parts),
+        late_ready_s=sum(part.moves.late_ready_s for part in parts),
+        retrainings=sum(part.moves.retrainings for part in parts),
     )
+
+
+def _start_ups(changes: Iterable[LayoutChange]) -> StartUps:
+    """The phases of every tenant that lost or got an instance; a worker that is started again is no change."""
+    phases: defaultdict[str, dict[str, Phase]] = defaultdict(lambda: dict.fromkeys(PHASES, Phase()))
+    for change in changes:
+        if not change.is_bring_up:
+            for tenant, phase, seconds in _taken(change):
+                phases[tenant][phase] = phases[tenant][phase].with_one(seconds)
+    return dict(phases)
+
+
+def _taken(change: LayoutChange) -> Iterator[tuple[str, str, float]]:
+    """Tenant, phase and seconds of all that a change went through."""
+    owner_of = {("destroy", item.placement): item.tenant for item in change.stopped}
+    owner_of |= {("create", item.placement): item.tenant for item in change.started}
+    for call in change.calls:
+        phase = "destruction" if call.call == "destroy" else "initialisation"
+        if owner := owner_of.get((call.call, call.placement)):
+            yield owner, phase, call.end_s - call.begin_s
+    for item in change.started:
+        if item.ready is not None and item.ready["library_s"] is not None:
+            yield item.tenant, "library_load", item.ready["library_s"]
+            yield item.tenant, "model_load", item.ready["model_s"]

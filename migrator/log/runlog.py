@@ -1,34 +1,38 @@
 """A run's folder and its log: ``config.yaml`` and ``events.jsonl``, nothing else.
 
-The log is append-only, one JSON object a line, each with a ``kind``; the kinds and their fields
-stand in ``docs/log.md``. Wall-clock facts live under the key ``wall`` and nowhere else, so that two
-runs of one seed are equal byte for byte without it. A line is written whole or torn at the end of
-the file; a reader drops a torn last line and nothing else.
+The log is append-only, one record a line; the kinds and their fields stand in ``docs/log.md``. Wall-clock facts live
+under the key ``wall`` and nowhere else, so that two runs of one seed are equal byte for byte without it. A line is
+written whole or torn at the end of the file. A reader drops a torn last line, and refuses a log with any other damage.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from migrator.errors import LogError, RunFolderError
+from migrator.log.integrity import check_records
+from migrator.log.record import ALTERED, Record, line_of, object_in, record_in
+from migrator.log.schema1 import records_of_schema_1
 
-SCHEMA = 1
-"""Version of the log's format, in its first event."""
+SCHEMA = 2
+"""Version of the log's format, in its first record."""
+
+TIME_DIGITS = 6
+"""``at_s`` is logged to the microsecond."""
 
 EVENTS_FILE = "events.jsonl"
 CONFIG_FILE = "config.yaml"
 
-Event = Mapping[str, Any]
-
 
 class RunLog:
-    """The log of a run in progress; every event is in the file when :meth:`append` returns."""
+    """The log of a run in progress; every record is in the file when :meth:`append` returns."""
 
     def __init__(self, folder: Path, config_yaml: str) -> None:
         """Create ``folder`` with the resolved config and an empty log.
@@ -48,6 +52,8 @@ class RunLog:
         (folder / CONFIG_FILE).write_text(config_yaml, "utf-8")
         self._file = (folder / EVENTS_FILE).open("ab", buffering=0)
         self._size = 0
+        self._n = 0
+        self._at_s = -math.inf
 
     def __enter__(self) -> Self:
         return self
@@ -57,22 +63,34 @@ class RunLog:
     ) -> None:
         self.close()
 
-    def append(self, kind: str, fields: Mapping[str, object], wall: Mapping[str, object] | None = None) -> None:
-        """Write one event whole.
+    @property
+    def at_s(self) -> float:
+        """The time of the last record; −∞ before the first."""
+        return self._at_s
+
+    def append(
+        self, kind: str, at_s: float, fields: Mapping[str, object], wall: Mapping[str, object] | None = None
+    ) -> int:
+        """Write one record whole, and return its number.
+
+        ``at_s`` is what the run's clock shows now.
 
         Raises:
             OSError: The disk is full or gone; what was written before stays readable.
+            ValueError: ``at_s`` lies before the last record, or a number is infinite or none.
         """
-        event: dict[str, object] = {"kind": kind, **fields}
-        if wall is not None:
-            event["wall"] = wall
-        line = json.dumps(event, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        at_s = round(at_s, TIME_DIGITS)
+        if at_s < self._at_s:
+            raise ValueError(f"{kind} at {at_s} s: the last record was written at {self._at_s} s, and time never falls")
+        line = line_of({"n": self._n, "kind": kind, "at_s": at_s, **fields}, wall)
         # A write that was cut short, by Ctrl-C or a full disk, must not stand in the middle of the log.
         self._file.truncate(self._size)
         view = memoryview(line)
         while view:  # an unbuffered write may take only a part
             view = view[self._file.write(view) :]
-        self._size += len(line)
+        n = self._n
+        self._size, self._n, self._at_s = self._size + len(line), n + 1, at_s
+        return n
 
     def sync(self) -> None:
         """Wait until the log is on the disk, so that it also survives a power cut."""
@@ -85,25 +103,30 @@ class RunLog:
 
 @dataclass(frozen=True)
 class ReadLog:
-    """What a log holds.
+    """What a log holds, in the form of schema 2 whatever its own.
 
     Attributes:
         folder: Where it lies.
-        events: In the order written.
+        events: Its records, in the order written.
         torn: Whether the last line was cut off, by a kill or a full disk, and left out.
     """
 
     folder: Path
-    events: tuple[Event, ...]
+    events: tuple[Record, ...]
     torn: bool
 
     @property
-    def header(self) -> Event:
-        """The ``run_started`` event."""
+    def header(self) -> Record:
+        """The ``run_started`` record."""
         return self.events[0]
 
-    def of_kind(self, kind: str) -> tuple[Event, ...]:
-        """The events of one kind, in order."""
+    @property
+    def sharing(self) -> str:
+        """How tenants share the GPU: ``instances``, ``shares`` or ``turns``."""
+        return str(self.header.get("sharing", "instances"))
+
+    def of_kind(self, kind: str) -> tuple[Record, ...]:
+        """The records of one kind, in order."""
         return tuple(event for event in self.events if event["kind"] == kind)
 
 
@@ -111,7 +134,8 @@ def read_log(folder: Path) -> ReadLog:
     """The log in a run's folder, up to its last whole line.
 
     Raises:
-        LogError: No run folder, no event yet, another schema, or a line in the middle that is no event.
+        LogError: No run folder, no record yet, another schema, or damage; one line names the file, the line and what
+            is wrong.
     """
     path = folder / EVENTS_FILE
     try:
@@ -120,25 +144,76 @@ def read_log(folder: Path) -> ReadLog:
         raise LogError(f"{folder} is no run: it holds no {EVENTS_FILE}") from None
     except OSError as error:
         raise LogError(f"{path}: cannot be read: {error.strerror or error}") from None
+    return log_in(raw, folder)
+
+
+def log_in(raw: bytes, folder: Path) -> ReadLog:
+    """The log in the bytes of an ``events.jsonl``; ``folder`` names it in messages.
+
+    Raises:
+        LogError: No whole record, another schema, or damage.
+    """
     *lines, tail = raw.split(b"\n")
-    events = [_parse(path, number, line) for number, line in enumerate(lines, start=1)]
-    if not events:
-        raise LogError(f"{path}: holds no whole event; the run ended before it began")
-    if events[0]["kind"] != "run_started" or events[0].get("schema") != SCHEMA:
-        raise LogError(f"{path}: does not start with a run_started event of schema {SCHEMA}")
-    if sum(event["kind"] == "run_started" for event in events) > 1:
-        raise LogError(f"{path}: holds more than one run_started event; the file was altered after it was written")
-    return ReadLog(folder, tuple(events), torn=bool(tail))
-
-
-def _parse(path: Path, number: int, line: bytes) -> Event:
+    if not lines:
+        raise LogError(f"{folder / EVENTS_FILE}: holds no whole record; the run ended before it began")
     try:
-        event = json.loads(line)
+        is_numbered = _is_numbered(lines[0])
+        numbered = _records_of_schema_2(lines) if is_numbered else records_of_schema_1(lines)
+        _check_header(numbered[0][1], SCHEMA if is_numbered else 1)
+        _check_tail(tail, len(lines) + 1)
+        check_records(numbered)
+    except LogError as error:
+        raise LogError(f"{folder / EVENTS_FILE}: {error}") from None
+    return ReadLog(folder, tuple(record for _, record in numbered), torn=bool(tail))
+
+
+def _is_numbered(line: bytes) -> bool:
+    """Whether the log's first line is of schema 2 or later."""
+    try:
+        return not {"n", "sum"}.isdisjoint(object_in(line))
+    except LogError as error:
+        raise LogError(f"line 1: {error}") from None
+
+
+def _check_header(header: Record, schema: int) -> None:
+    if header["kind"] != "run_started" or header.get("schema") != schema:
+        raise LogError(f"does not start with a run_started record of schema 1 or {SCHEMA}")
+
+
+def _records_of_schema_2(lines: Sequence[bytes]) -> list[tuple[int, Record]]:
+    """The records, each with its line number: whole, without gaps, and in order of time."""
+    found: list[tuple[int, Record]] = []
+    at_s = -math.inf
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = record_in(line)
+            _check_place(record, number - 1, at_s)
+        except LogError as error:
+            raise LogError(f"line {number}: {error}") from None
+        at_s = record["at_s"]
+        found.append((number, record))
+    return found
+
+
+def _check_place(record: Record, expected: int, not_before_s: float) -> None:
+    n, at_s = record["n"], record["at_s"]
+    if n < expected:
+        raise LogError(f"record {n} stands after record {expected - 1}; lines were doubled or swapped")
+    if n > expected:
+        where = f"between {expected - 1} and {n}" if expected else f"before {n}"
+        raise LogError(f"a line is missing {where}; {ALTERED}")
+    if at_s < not_before_s:
+        raise LogError(f"its time, {at_s} s, lies before that of the line above, {not_before_s} s; {ALTERED}")
+
+
+def _check_tail(tail: bytes, number: int) -> None:
+    """Raise unless a kill can have left ``tail`` behind: then it is the beginning of one record, or empty."""
+    try:
+        _, end = json.JSONDecoder().raw_decode(tail.decode("latin-1"))
     except (ValueError, RecursionError):
-        raise LogError(f"{path}: line {number} is no JSON; the file was altered after it was written") from None
-    if not isinstance(event, dict) or not isinstance(event.get("kind"), str):
-        raise LogError(f"{path}: line {number} is no event: it has no 'kind'")
-    return event
+        return
+    if end < len(tail):
+        raise LogError(f"line {number}: more than a record stands on it; {ALTERED}")
 
 
 def free_run_folder(root: Path, name: str) -> Path:

@@ -1,15 +1,14 @@
-"""From a plan's lifetimes to the changes that carry it out: what holds the GPU after each, and what is promised."""
+"""Changes of the layout: what a plan's lifetimes ask for, and what came of carrying them out."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
+from executor.errors import GpuError
 from executor.mig import OwnedLayout, Placement
-from planner.initial import HeldInstance, PhysicalState, RunningRetraining
-from planner.plan import Lifetime, MigPlan, Status
-from planner.problem import Owner, Problem, Task
+from planner.plan import MigPlan
+from planner.problem import Owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,64 +49,61 @@ def _change_at(step: int, plan: MigPlan, start_s: float, step_s: float) -> Chang
     )
 
 
-def state_after(plan: MigPlan) -> PhysicalState:
-    """What the plan leaves to the next window, in steps from that window's start.
+@dataclass(frozen=True, slots=True)
+class DriverCall:
+    """One creation or destruction of a GPU instance, in seconds of the run."""
 
-    Instances that outlive the window are held on, those still warming with the step from which
-    they serve. Retrainings end inside their window, so none is running.
+    call: Literal["create", "destroy"]
+    placement: Placement
+    gi_id: int
+    begin_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A task that got an instance: it holds slices from ``begin_s``; the plan lets it serve from ``promised_s``."""
+
+    instance_id: str
+    placement: Placement
+    owner: Owner
+    begin_s: float
+    promised_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A task that lost its instance: its last batch began before ``end_s``, ended by ``drained_s``."""
+
+    instance_id: str
+    placement: Placement
+    owner: Owner
+    end_s: float
+    drained_s: float
+    gone_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOutcome:
+    """What one change did, also where the driver refused a call.
+
+    Attributes:
+        planned_s: When it was due,
+        begin_s: and when it began.
+        calls: The driver calls that were made.
+        started: Who got an instance.
+        stopped: Who lost one.
+        error: The refusal that ended it early; ``None`` if it was carried out in full.
     """
-    outliving = [item for item in plan.lifetimes if item.end_step >= plan.n_steps and item.is_inference]
-    return PhysicalState(
-        held=tuple(
-            HeldInstance(item.placement, item.owner.tenant, max(0, item.serve_step - plan.n_steps))
-            for item in outliving
-        ),
-        next_epoch_step=max(0, plan.next_epoch_step - plan.n_steps),
-    )
 
+    planned_s: float
+    begin_s: float
+    calls: tuple[DriverCall, ...] = ()
+    started: tuple[Started, ...] = ()
+    stopped: tuple[Stopped, ...] = ()
+    error: GpuError | None = None
 
-def state_of(serving_from_s: Iterable[tuple[Placement, str, float]], start_s: float, step_s: float) -> PhysicalState:
-    """What a window that begins at ``start_s`` starts from, by what really stands: placement, tenant, readiness.
-
-    Every retraining counts as over: the plan does not know of one that takes longer than estimated.
-    """
-    held = tuple(
-        HeldInstance(placement, tenant, max(0, math.ceil((ready_s - start_s) / step_s - 1e-9)))
-        for placement, tenant, ready_s in serving_from_s
-    )
-    return PhysicalState(held=held, next_epoch_step=max((item.serve_step for item in held), default=0))
-
-
-def shifted(state: PhysicalState, n_steps: int) -> PhysicalState:
-    """The same state, told in steps from ``n_steps`` later, when nothing was changed meanwhile."""
-    return PhysicalState(
-        held=tuple(HeldInstance(item.placement, item.tenant, max(0, item.serve_step - n_steps)) for item in state.held),
-        retrainings=tuple(
-            RunningRetraining(item.placement, item.tenant, item.end_step - n_steps)
-            for item in state.retrainings
-            if item.end_step > n_steps
-        ),
-        next_epoch_step=max(0, state.next_epoch_step - n_steps),
-    )
-
-
-def kept_plan(problem: Problem, plan: MigPlan) -> MigPlan:
-    """The plan that changes nothing: what a failed solve, or a plan that breaks a rule, leaves in force."""
-    state = problem.physical_initial or PhysicalState()
-    lifetimes = tuple(
-        Lifetime(item.placement, Owner(item.tenant, Task.INFERENCE), 0, item.serve_step, problem.n_steps)
-        for item in state.held
-    )
-    return MigPlan(
-        status=Status.TIMEOUT if plan.status.has_plan else plan.status,
-        objective=None,
-        bound=plan.bound,
-        solve_s=plan.solve_s,
-        engine=plan.engine,
-        reconfiguration=plan.reconfiguration,
-        n_steps=problem.n_steps,
-        lifetimes=lifetimes,
-        next_epoch_step=state.next_epoch_step,
-        infeasibility=plan.infeasibility,
-        work=plan.work,
-    )
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing had to be done."""
+        return not (self.started or self.stopped or self.calls)

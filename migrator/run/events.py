@@ -9,21 +9,25 @@ from importlib.metadata import version
 import numpy as np
 from numpy.typing import NDArray
 
-from executor.mig import OwnedLayout
+from executor.mig import OwnedLayout, Placement
+from forecaster.forecast import Forecast
 from migrator.config import EstimatesConfig
 from migrator.estimates import estimate_of
 from migrator.log.runlog import SCHEMA
-from migrator.run.instances import ChangeOutcome, Started, Stopped
-from migrator.run.planning import PlannedWindow
+from migrator.run.changes import ChangeOutcome, Started, Stopped
+from migrator.run.planning import Opening, PlannedWindow
 from migrator.run.requests import SettledWindow
+from migrator.run.seams import Failed, Ready, Trained
 from migrator.setting import Setting
+from migrator.traffic import Origin
 from planner.files.plan_file import plan_to_json
 from planner.plan import MigPlan
+from planner.policies.policy import AnyPolicy
 from planner.problem import Owner
 from workloads.profiles.operating_point import OperatingPoint
+from workloads.serving.requests import QueueState
 from workloads.serving.tally import SecondCounts
 from workloads.tenants import Tenant
-from workloads.traffic.scaling import Arrivals
 
 Json = Mapping[str, object]
 
@@ -39,10 +43,9 @@ def wall() -> Json:
     return {"started_at": datetime.now(UTC).isoformat(timespec="seconds"), "version": version("migrator")}
 
 
-def run_started(setting: Setting) -> Json:
-    """The log's first event: what the run is about, enough to read the rest without the config."""
+def run_started(setting: Setting, origins: Sequence[Origin], forecaster: str, policy: AnyPolicy, sharing: str) -> Json:
+    """The log's first record: what the run is about, enough to read the rest without the config."""
     config = setting.config
-    parts = zip(setting.tenants, setting.arrivals, setting.loads, strict=True)
     jitter = config.simulation.service_jitter
     return {
         "schema": SCHEMA,
@@ -55,28 +58,32 @@ def run_started(setting: Setting) -> Json:
         "window_s": config.window_s,
         "step_s": config.step_s,
         "windows": config.windows,
-        "forecaster": setting.forecaster_name,
+        "policy": policy.name,
+        "knows": policy.knows.value,
+        "sharing": sharing,
+        "forecaster": forecaster,
         "profiles": setting.profiles_name,
         "profile_variant": config.profile_variant,
         **({"service_jitter": jitter} if jitter == "measured" else {}),
-        "tenants": [_tenant(tenant, arrivals, load) for tenant, arrivals, load in parts],
+        **({"interference": config.simulation.interference} if sharing == "shares" else {}),
+        "tenants": [_tenant(tenant, origin) for tenant, origin in zip(setting.tenants, origins, strict=True)],
     }
 
 
-def _tenant(tenant: Tenant, arrivals: Arrivals, load: float) -> Json:
+def _tenant(tenant: Tenant, origin: Origin) -> Json:
     return {
         "name": tenant.name,
         "model": tenant.model,
         "slo_ms": tenant.slo_s * 1000,
-        "load": round(load, RATE_DIGITS),
-        "trace": arrivals.source,
+        "load": round(origin.load, RATE_DIGITS),
+        "trace": origin.source,
         "scale": {
-            "method": arrivals.scale.method.value,
-            "factor": arrivals.scale.factor,
-            "smooth_s": arrivals.scale.smooth_s,
+            "method": origin.scale.method.value,
+            "factor": origin.scale.factor,
+            "smooth_s": origin.scale.smooth_s,
         },
-        "dispersion_before": round(arrivals.dispersion_before, RATE_DIGITS),
-        "dispersion_after": round(arrivals.dispersion_after, RATE_DIGITS),
+        "dispersion_before": round(origin.dispersion_before, RATE_DIGITS),
+        "dispersion_after": round(origin.dispersion_after, RATE_DIGITS),
         "operating_points": {name: _operating_point(point) for name, point in tenant.operating_points.items()},
         "retraining_s": _seconds_by_profile(tenant.retraining_time_s),
         "worker_start": {
@@ -96,15 +103,20 @@ def _operating_point(point: OperatingPoint) -> Json:
     }
 
 
-def window_started(setting: Setting, planned: PlannedWindow, accuracies: Sequence[float]) -> Json:
-    """A window's forecast and plan, before any of it is carried out."""
-    forecast = planned.forecast
+def window_started(
+    setting: Setting,
+    opening: Opening,
+    forecast: Forecast,
+    planned: PlannedWindow | None,
+    queues: Sequence[QueueState],
+) -> Json:
+    """A window's queues, forecast and plan, before any of it is carried out."""
     low, high = 0, len(forecast.quantile_levels) - 1
     by_tenant = {
         tenant.name: {
-            "accuracy_before": accuracies[index],
-            "accuracy_after": tenant.accuracy_in(planned.window).after,
-            **_estimate(setting, tenant, planned.window),
+            "accuracy_before": opening.accuracies[index],
+            "accuracy_after": tenant.accuracy_in(opening.window).after,
+            **_estimate(setting, tenant, opening.window),
             "mean_rps": _rates(forecast.mean_rps[:, index]),
             "low_rps": _rates(forecast.quantiles_rps[low, :, index]),
             "high_rps": _rates(forecast.quantiles_rps[high, :, index]),
@@ -112,18 +124,42 @@ def window_started(setting: Setting, planned: PlannedWindow, accuracies: Sequenc
         for index, tenant in enumerate(setting.tenants)
     }
     return {
-        "window": planned.window,
-        "start_s": planned.window * setting.config.window_s,
+        "window": opening.window,
+        "start_s": opening.window * setting.config.window_s,
+        "queues": {tenant.name: _queue(state) for tenant, state in zip(setting.tenants, queues, strict=True)},
         "forecast": {
             "method": forecast.method,
             "low_level": forecast.quantile_levels[low],
             "high_level": forecast.quantile_levels[high],
             "tenants": by_tenant,
         },
-        "plan_from_step": planned.plan_from_step,
-        "plan": _plan(planned.plan),
-        "violations": [] if planned.verification is None else list(map(str, planned.verification.violations)),
-        "rejected_plan": None if planned.rejected is None else _plan(planned.rejected),
+        "plan_from_step": 0 if planned is None else planned.plan_from_step,
+        "plan": None if planned is None else _plan(planned.plan),
+        "violations": [] if planned is None else _violations(planned),
+        "rejected_plan": None if planned is None or planned.rejected is None else _plan(planned.rejected),
+    }
+
+
+def _queue(state: QueueState) -> Json:
+    """Who waits, until when servers are busy, and how many batches there were: what a resumed run begins with."""
+    waiting = state.queues.values()
+    n_waiting = sum(map(len, waiting)) if waiting else state.tail - state.head
+    busy_until_s = {server_id: _moment(end_s) for server_id, end_s in sorted(state.busy_until.items())}
+    return {"waiting": n_waiting, "busy_until_s": busy_until_s, "batches": state.n_batches}
+
+
+def _violations(planned: PlannedWindow) -> list[str]:
+    return [] if planned.verification is None else list(map(str, planned.verification.violations))
+
+
+def plan_revised(revised: PlannedWindow, reason: str) -> Json:
+    """The plan of a window's rest, and why there is a new one."""
+    return {
+        "window": revised.window,
+        "from_step": revised.plan_from_step,
+        "reason": reason,
+        "plan": _plan(revised.plan),
+        "violations": _violations(revised),
     }
 
 
@@ -151,26 +187,78 @@ def _plan(plan: MigPlan) -> Json:
     return {key: value for key, value in plan_to_json(plan).items() if key != "solve_s"}
 
 
+def intent(window: int, call: str, placement: Placement, gi_id: int | None) -> Json:
+    """A driver call that is about to be made."""
+    return {"window": window, "call": call, "placement": str(placement), "gi_id": gi_id}
+
+
+def outcome(
+    window: int, intent_n: int, gi_id: int | None, begin_s: float, end_s: float, error: BaseException | None
+) -> Json:
+    """What came of a driver call; ``intent_n`` is the number of its intent's record."""
+    moments = {"begin_s": _moment(begin_s), "end_s": _moment(end_s)}
+    return {
+        "window": window,
+        "intent": intent_n,
+        "gi_id": gi_id,
+        **moments,
+        "error": None if error is None else str(error),
+    }
+
+
 def change(window: int, outcome: ChangeOutcome, layout: OwnedLayout[Owner]) -> Json:
-    """One change of the layout: driver calls, who stopped, who started, and who holds what afterwards."""
+    """One change of the layout: who stopped, who got an instance, and who holds what afterwards."""
     return {
         "window": window,
         "planned_s": _moment(outcome.planned_s),
         "begin_s": _moment(outcome.begin_s),
-        "calls": [
-            {
-                "call": call.call,
-                "placement": str(call.placement),
-                "gi_id": call.gi_id,
-                "begin_s": _moment(call.begin_s),
-                "end_s": _moment(call.end_s),
-            }
-            for call in outcome.calls
+        "stopped": [
+            _instance(item) | _moments(end_s=item.end_s, drained_s=item.drained_s, gone_s=item.gone_s)
+            for item in outcome.stopped
         ],
-        "stopped": [_stopped(item) for item in outcome.stopped],
-        "started": [_started(item) for item in outcome.started],
+        "started": [
+            _instance(item) | _moments(begin_s=item.begin_s, promised_s=item.promised_s) for item in outcome.started
+        ],
         "layout": [[str(placement), owner.tenant, owner.task.value] for placement, owner in layout.entries],
     }
+
+
+def shares(window: int, held: Mapping[Owner, int]) -> Json:
+    """Shares of the GPU that come into force, in twentieths."""
+    entries = [[owner.tenant, owner.task.value, quanta] for owner, quanta in held.items()]
+    return {"window": window, "shares": entries}
+
+
+def ready(window: int, started: Started, happening: Ready) -> Json:
+    """A worker serves, or trains, from now on."""
+    late_s = max(0.0, happening.at_s - started.promised_s)
+    return {
+        "window": window,
+        **_worker(started),
+        **_moments(
+            ready_s=happening.at_s, late_ready_s=late_s, library_s=happening.library_s, model_s=happening.model_s
+        ),
+    }
+
+
+def finished(trained: Trained, accuracy: float) -> Json:
+    """A retraining that ended; the model answers with this accuracy from then on."""
+    return {
+        "window": trained.window,
+        "instance": trained.instance_id,
+        "tenant": trained.tenant,
+        "finish_s": _moment(trained.at_s),
+        "accuracy": accuracy,
+    }
+
+
+def failed(window: int, started: Started, happening: Failed) -> Json:
+    """A worker that is gone."""
+    return {"window": window, **_worker(started), "failed_s": _moment(happening.at_s), "reason": happening.reason}
+
+
+def _worker(started: Started) -> dict[str, object]:
+    return {"instance": started.instance_id, "tenant": started.owner.tenant, "task": started.owner.task.value}
 
 
 def _instance(item: Started | Stopped) -> dict[str, object]:
@@ -184,26 +272,13 @@ def _instance(item: Started | Stopped) -> dict[str, object]:
     }
 
 
-def _stopped(item: Stopped) -> Json:
-    moments = {"end_s": item.end_s, "drained_s": item.drained_s, "gone_s": item.gone_s}
-    return {**_instance(item), **{key: _moment(at_s) for key, at_s in moments.items()}}
+def window_finished(settled: SettledWindow, served: Mapping[str, Mapping[str, list[float]]]) -> Json:
+    """What became of every request that arrived in the window, by tenant and second of arrival.
 
-
-def _started(item: Started) -> Json:
-    moments = {
-        "begin_s": item.begin_s,
-        "ready_s": item.ready_s,
-        "late_ready_s": item.late_s,
-        "library_s": item.library_s,
-        "model_s": item.model_s,
-    }
-    finish_s = None if item.finish_s is None else _moment(item.finish_s)
-    return {**_instance(item), **{key: _moment(at_s) for key, at_s in moments.items()}, "finish_s": finish_s}
-
-
-def window_finished(settled: SettledWindow) -> Json:
-    """What became of every request that arrived in the window, by tenant and second of arrival."""
-    return {"window": settled.window, "tenants": {counts.tenant: _counts(counts) for counts in settled.counts}}
+    ``served`` has by tenant what could have been served in each second, where instances do not tell it.
+    """
+    by_tenant = {counts.tenant: {**_counts(counts), **served.get(counts.tenant, {})} for counts in settled.counts}
+    return {"window": settled.window, "tenants": by_tenant}
 
 
 def _counts(counts: SecondCounts) -> Json:
@@ -225,3 +300,7 @@ def _rates(values: NDArray[np.float64]) -> list[float]:
 
 def _moment(seconds: float) -> float:
     return round(seconds, TIME_DIGITS)
+
+
+def _moments(**seconds: float) -> dict[str, float]:
+    return {name: _moment(at_s) for name, at_s in seconds.items()}

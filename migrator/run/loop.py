@@ -1,28 +1,29 @@
-"""The loop: forecast, plan, apply, serve, report, window after window.
+"""The loop: observe, forecast, plan, apply, report, window after window.
 
-Nothing here knows whether the GPU is simulated: it is handed an ``Applier`` on some GPU and clock.
-Requests are simulated up to each change, then the change is carried out, and so on; a window is
-reported when its last request is resolved, which is a moment after the next window has begun.
+Nothing here knows whether the GPU is simulated, how tenants share it, or what comes. The loop is handed a
+:class:`~migrator.traffic.Traffic`, which tells what has arrived, and a :class:`~migrator.run.seams.Sharing`, which
+tells when something has happened. A window is reported when its last request is resolved, a moment after the next has
+begun.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
 from executor.mig import OwnedLayout
+from forecaster.forecast import Forecast
 from migrator.log.runlog import RunLog
 from migrator.run import events
-from migrator.run.changes import Change, changes_of, state_of
-from migrator.run.instances import Applier, ChangeOutcome
-from migrator.run.models_in_service import ModelsInService
-from migrator.run.planning import PlannedWindow, Solving, plan_window
-from migrator.run.requests import ServingRun
+from migrator.run.planning import Foresight, Opening, PlannedWindow, observe
+from migrator.run.requests import Ledger, Models
+from migrator.run.seams import Lost, Sharing, Trained
 from migrator.setting import Setting
-from planner.initial import PhysicalState
+from migrator.traffic import Traffic
 from planner.plan import MigPlan
-from planner.problem import Owner, Task
-from workloads.serving.requests import Dispatch
+from planner.problem import Owner
 from workloads.serving.tally import Totals
 
 PIECE_S = 5.0
@@ -38,138 +39,152 @@ class View(Protocol):
     def planned(self, planned: PlannedWindow) -> None:
         """The plan is there and checked."""
 
-    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner]) -> None:
-        """Requests are served up to ``now_s``; ``totals`` of the run so far."""
+    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner] | None) -> None:
+        """Requests are served up to ``now_s``; ``totals`` of the run so far, and who holds which instance."""
 
     def settled(self, window: int, totals: Totals) -> None:
         """A window is in the log; ``totals`` are its own."""
 
 
-class Loop:
-    """One run in progress; ``solving`` is how its windows are planned, by default as ``plan_window`` does.
+class Unseen:
+    """A view that looks away."""
 
-    ``dispatch`` is how requests come to a tenant's instances.
-    """
+    def planning(self, window: int) -> None:
+        """Nothing to see."""
+
+    def planned(self, planned: PlannedWindow) -> None:
+        """Nothing to see."""
+
+    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner] | None) -> None:
+        """Nothing to see."""
+
+    def settled(self, window: int, totals: Totals) -> None:
+        """Nothing to see."""
+
+
+Reviser = Callable[[float], str | None]
+"""Asked at every moment of a window, with the second of the run: why to plan its rest anew; ``None`` for no reason."""
+
+
+class Loop:
+    """One run. ``prepare`` plans its first window before anything is written; ``run`` carries all of them out."""
 
     def __init__(
         self,
         setting: Setting,
-        applier: Applier,
-        log: RunLog,
+        traffic: Traffic,
+        sharing: Sharing,
+        foresight: Foresight,
         view: View,
-        solving: Solving | None = None,
-        dispatch: Dispatch = Dispatch.PULL,
+        revises: Reviser | None = None,
     ) -> None:
-        self._setting = setting
-        self._solving = solving
-        self._applier = applier
-        self._log = log
-        self._view = view
-        self._serving = ServingRun(setting, dispatch)
-        self._models = ModelsInService(setting.tenants, setting.config.window_s)
-        self._accuracies = [0.0] * len(setting.tenants)
+        self._setting, self._traffic, self._sharing, self._foresight = setting, traffic, sharing, foresight
+        self._view, self._revises = view, revises
+        self._models = Models(setting.tenants, setting.config.window_s)
+        self._ledger = Ledger(setting)
+        self._plans: list[MigPlan] = []
+        self._served_s = 0.0
+        self._log: RunLog | None = None
+        self._first: tuple[Opening, Forecast, PlannedWindow | None] | None = None
 
-    def run(self, first: PlannedWindow) -> None:
-        """Carry out all windows; ``first`` is the plan of window 0, made before anything was written.
+    def prepare(self) -> None:
+        """Plan window 0.
 
         Raises:
-            InfeasibleError: Window 0 has no plan, so there is no layout to keep.
+            InfeasibleError: It has no plan, so there is no layout to keep.
+            PlannerError: The policy cannot answer.
+        """
+        self._first = self._planned(0)
+
+    def run(self, log: RunLog, header: Mapping[str, object], wall: Mapping[str, object] | None = None) -> None:
+        """Carry out all windows; ``header`` says in the log what the run is about.
+
+        Raises:
             GpuError: The GPU refused a change.
             OSError: The log cannot be written.
         """
-        state: PhysicalState | None = None
-        plans: list[MigPlan] = []
-        config = self._setting.config
-        for window in range(config.windows):
-            self._open_window(window)
-            if window == 0:
-                planned = first
-            else:
-                self._view.planning(window)
-                planned = plan_window(self._setting, window, state, self._accuracies, self._solving, plans)
+        self._log = log
+        self._note("run_started", header, wall)
+        try:
+            self._all_windows()
+        except KeyboardInterrupt:
+            self._note("interrupted", {})
+            raise
+        self._note("run_finished", {"windows": self._setting.config.windows})
+        log.sync()
+
+    def _all_windows(self) -> None:
+        assert self._first is not None
+        n_windows, window_s = self._setting.config.windows, self._setting.config.window_s
+        for window in range(n_windows):
+            opening, forecast, planned = self._first if window == 0 else self._planned(window)
+            self._apply(opening, forecast, planned)
+            self._serve_until((window + 1) * window_s, opening)
+        longest_s = max(tenant.slo_s for tenant in self._setting.tenants)
+        self._serve_until(n_windows * window_s + longest_s, None)  # by then every request is answered or given up
+
+    def _planned(self, window: int) -> tuple[Opening, Forecast, PlannedWindow | None]:
+        """What is seen as the window begins, what is expected of it, and what is to be done in it."""
+        self._view.planning(window)
+        opening = observe(self._setting, self._traffic, window, self._models.open(window), self._plans)
+        forecast = self._foresight.forecast(opening)
+        planned = self._sharing.plan(opening, forecast)
+        if planned is not None:
             self._view.planned(planned)
-            self._log.append(
-                "window_started",
-                events.window_started(self._setting, planned, self._accuracies),
-                wall={"solve_s": planned.plan.solve_s},
-            )
-            if window == 0:
-                self._bring_up(planned)
-            is_complete = self._carry_out(planned)
-            state = planned.next_state if is_complete else self._state_at((window + 1) * config.window_s)
-            plans.append(planned.plan)
-        self._serve_until(float("inf"), config.windows - 1)
-        self._log.append("run_finished", {"windows": config.windows})
-        self._log.sync()
+            self._plans.append(planned.plan)
+        return opening, forecast, planned
 
-    def _open_window(self, window: int) -> None:
-        """Set what the models in service give from the window's start on."""
-        start_s = window * self._setting.config.window_s
-        self._accuracies = self._models.at_start(window)
-        for index, accuracy in enumerate(self._accuracies):
-            self._serving.set_accuracy(index, start_s, accuracy)
+    def _apply(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None) -> None:
+        """Log the window's plan, and take it up."""
+        fields = events.window_started(self._setting, opening, forecast, planned, self._sharing.queues)
+        self._note("window_started", fields, None if planned is None else {"solve_s": planned.plan.solve_s})
+        self._sharing.begin(opening, forecast, planned, self._note)
 
-    def _bring_up(self, planned: PlannedWindow) -> None:
-        """Put the first layout up before the first window, so that it serves from its first second."""
-        first = changes_of(planned.plan, 0.0, self._setting.config.step_s)[0]
-        entries = [(placement, owner) for placement, owner in first.layout.entries if owner.task is Task.INFERENCE]
-        change = Change(self._applier.now_s, OwnedLayout.of(entries), first.promised_s)
-        self._record(0, self._applier.apply(change, {}))
+    def _serve_until(self, end_s: float, opening: Opening | None) -> None:
+        """Serve up to ``end_s``, from one moment at which something happens or is due to the next, and report."""
+        while self._served_s < end_s:
+            until_s = self._sharing.wait(min(end_s, self._served_s + PIECE_S))
+            requests = self._traffic.requests(until_s)
+            self._served_s, outcomes = self._sharing.serve(requests, self._models.timelines, until_s)
+            self._ledger.add(requests, outcomes)
+            for happened in self._sharing.act(self._served_s, self._note):
+                self._happened(happened)
+            if opening is not None and self._revises is not None:
+                self._revise(opening, self._revises(self._served_s))
+            self._report()
 
-    def _carry_out(self, planned: PlannedWindow) -> bool:
-        """Serve and change the layout by turns, until the window's end; whether every change was made.
+    def _happened(self, happened: Trained | Lost) -> None:
+        """Let a retrained model answer; count answers that died with their server as dropped."""
+        match happened:
+            case Trained():
+                accuracy = self._models.trained(happened.tenant, happened.window, happened.at_s)
+                self._note("finished", events.finished(happened, accuracy))
+            case Lost():
+                requests = self._traffic.requests(self._served_s)[happened.tenant_index]
+                self._ledger.lose(happened.tenant_index, requests, happened.outcomes)
 
-        A change that the driver's work, or a late retraining, pushes past the window's end is left out, and so are
-        those after it: the next window is planned from what really stands. What follows a change that was
-        held up by a retraining keeps its distance to it, up to the least one between changes of the held set, so
-        that instances started ahead are ready when what they replace is dropped.
-        """
-        config = self._setting.config
-        start_s = planned.window * config.window_s
-        plan_s = start_s + planned.plan_from_step * config.step_s
-        epoch_s = planned.problem.epoch_steps * config.step_s
-        end_s = start_s + config.window_s
-        held_up: ChangeOutcome | None = None
-        for change in changes_of(planned.plan, plan_s, config.step_s):
-            not_before_s = -float("inf")
-            if held_up is not None:
-                not_before_s = held_up.begin_s + min(change.planned_s - held_up.planned_s, epoch_s)
-            free_s = max(change.planned_s, self._applier.now_s)
-            begin_s = max(self._applier.begin_s(change), not_before_s)
-            if begin_s >= end_s:
-                self._serve_until(end_s, planned.window)
-                return False
-            self._serve_until(begin_s, planned.window)
-            outcome = self._applier.apply(change, self._serving.busy_until_s, not_before_s)
-            self._record(planned.window, outcome)
-            held_up = outcome if begin_s > free_s else None
-        self._serve_until(end_s, planned.window)
-        return True
-
-    def _state_at(self, start_s: float) -> PhysicalState:
-        """What a window that begins at ``start_s`` starts from when the plan before it was not carried out in full."""
-        return state_of(self._applier.serving_from_s, start_s, self._setting.config.step_s)
-
-    def _serve_until(self, until_s: float, window: int) -> None:
-        """Serve up to ``until_s``, in pieces that a view can follow, and log what gets settled on the way."""
-        while self._serving.now_s < until_s:
-            end_s = min(until_s, self._serving.now_s + PIECE_S) if until_s < float("inf") else until_s
-            self._serving.advance(end_s, partial(self._applier.servers, since_s=self._serving.now_s))
-            if end_s < float("inf"):
-                self._view.reached(end_s, self._serving.totals, self._applier.layout)
-            for settled in self._serving.settled(window):
-                self._log.append("window_finished", events.window_finished(settled))
-                self._log.sync()
-                self._view.settled(settled.window, sum((item.totals for item in settled.counts), Totals()))
-
-    def _record(self, window: int, outcome: ChangeOutcome) -> None:
-        """Log a change, and let the retrainings that it starts take effect when they are done."""
-        if outcome.is_empty:
+    def _revise(self, opening: Opening, reason: str | None) -> None:
+        """Plan the rest of the window anew, if there is a reason to, from what has arrived by now."""
+        if reason is None:
             return
-        self._log.append("change", events.change(window, outcome, self._applier.layout))
-        names = [tenant.name for tenant in self._setting.tenants]
-        for item in outcome.started:
-            if item.finish_s is not None:
-                index = names.index(item.owner.tenant)
-                accuracy = self._models.retrained(index, window, item.finish_s)
-                self._serving.set_accuracy(index, item.finish_s, accuracy)
+        config = self._setting.config
+        past_rps = self._traffic.rates_before(self._served_s, config.step_s, self._setting.n_history_steps)
+        seen = replace(opening, past_rps=past_rps)
+        self._sharing.revise(seen, partial(self._foresight.forecast, seen), reason, self._note)
+
+    def _report(self) -> None:
+        """Tell the view how far the run is, and log the windows that have become settled."""
+        n_windows, window_s = self._setting.config.windows, self._setting.config.window_s
+        if self._served_s <= n_windows * window_s:
+            self._view.reached(self._served_s, self._ledger.totals, self._sharing.layout)
+        requests = self._traffic.requests(self._served_s)
+        for settled in self._ledger.settled(n_windows - 1, requests, self._sharing.queues):
+            capability = self._sharing.served_by_second(settled.window)
+            self._note("window_finished", events.window_finished(settled, capability))
+            assert self._log is not None
+            self._log.sync()
+            self._view.settled(settled.window, settled.totals)
+
+    def _note(self, kind: str, fields: Mapping[str, object], wall: Mapping[str, object] | None = None) -> int:
+        assert self._log is not None
+        return self._log.append(kind, self._sharing.now_s, fields, wall)

@@ -1,27 +1,41 @@
-"""Plans a run's windows one after the other: forecast, problem, plan, independent check, next state.
+"""Plans a run's windows one after the other: what is seen, forecast, problem, plan, independent check, next state.
 
-``migrator run`` and ``migrator plan CONFIG --window K`` go through here alike, so the plan that a
-user inspects is the plan that a run executes.
+``migrator run`` and ``migrator plan CONFIG --window K`` go through here alike, so the plan that a user inspects is
+the plan that a run executes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import assert_never
 
-from forecaster.forecast import Forecast
-from migrator.errors import InfeasibleError
+import numpy as np
+
+from executor.mig import Placement
+from forecaster.forecast import FloatArray, Forecast
+from forecaster.registry import HINDSIGHT, known
+from migrator.errors import ConfigError, InfeasibleError
 from migrator.estimates import Estimate, as_estimated, estimate_of
-from migrator.run.changes import kept_plan, shifted, state_after
 from migrator.setting import Setting
-from planner.budget import Budget
-from planner.build import WindowTerms, window_problem
-from planner.initial import InitialState, PaperState, PhysicalState
-from planner.options import EngineOptions
-from planner.plan import MigPlan
+from migrator.traffic import Hindsight, Traffic
+from planner.budget import Budget, EngineOptions
+from planner.build import WindowTerms, window_problem, with_forecast
+from planner.plan import Lifetime, MigPlan, Status
 from planner.policies.policy import Policy, Window
-from planner.problem import Problem, Reconfiguration, Task
+from planner.problem import (
+    HeldInstance,
+    InitialState,
+    Owner,
+    PaperState,
+    PhysicalState,
+    Problem,
+    Reconfiguration,
+    RunningRetraining,
+    Task,
+)
+from planner.replan import remaining_problem
 from planner.solve import solve
 from planner.verify import Verification, verify
 from workloads.tenants import Tenant
@@ -88,37 +102,138 @@ class PlannedWindow:
         return state_after(self.plan)
 
 
+@dataclass(frozen=True, eq=False)
+class Opening:
+    """What is seen when a window begins: nothing of what will come.
+
+    Attributes:
+        window: Its number.
+        past_rps: Arrival rates of the steps before it, oldest first, ``(n_history_steps, n_tenants)``.
+        accuracies: What the models in service give, by tenant.
+        plans: What was in force in the windows before, oldest first.
+    """
+
+    window: int
+    past_rps: FloatArray
+    accuracies: tuple[float, ...]
+    plans: tuple[MigPlan, ...] = ()
+
+
+def observe(
+    setting: Setting, traffic: Traffic, window: int, accuracies: Sequence[float], plans: Sequence[MigPlan] = ()
+) -> Opening:
+    """The opening of a window, from the traffic before it alone."""
+    start_s = window * setting.config.window_s
+    past_rps = traffic.rates_before(start_s, setting.config.step_s, setting.n_history_steps)
+    return Opening(window, past_rps, tuple(accuracies), tuple(plans))
+
+
+class Foresight:
+    """Who tells of the arrivals to come: the config's forecaster, or hindsight for whoever may know them.
+
+    Attributes:
+        name: As logs and reports call it.
+    """
+
+    def __init__(self, setting: Setting, traffic: Traffic, *, needs_hindsight: bool = False) -> None:
+        """Hindsight is taken from the traffic only where the config or the policy needs it.
+
+        Raises:
+            ConfigError: It is needed and the traffic, being live, has none.
+        """
+        self._setting = setting
+        self._hindsight: Hindsight | None = None
+        if needs_hindsight or setting.forecaster is None:
+            self._hindsight = traffic.hindsight
+            if self._hindsight is None:
+                raise ConfigError(
+                    "live traffic has no hindsight: it allows no forecast.method 'known', and no policy "
+                    "that knows arrivals before they come"
+                )
+        self.name = HINDSIGHT if setting.forecaster is None or needs_hindsight else setting.forecaster.name
+
+    def forecast(self, opening: Opening, from_step: int = 0) -> Forecast:
+        """What planning is told of the window's arrivals from a step on, which ``opening.past_rps`` ends with."""
+        config, n_steps = self._setting.config, self._setting.config.n_steps - from_step
+        if self._hindsight is not None:
+            start_s = config.window_s * opening.window + config.step_s * from_step
+            return known(self._hindsight.rates_rps(start_s, config.step_s, n_steps))
+        assert self._setting.forecaster is not None
+        # Seeded by window and step, so that sample paths do not depend on what was planned before.
+        stream = [config.seed, _FORECAST_STREAM, opening.window]
+        rng = np.random.default_rng([*stream, from_step] if from_step else stream)
+        return self._setting.forecaster.forecast(opening.past_rps, n_steps, config.forecast.n_paths, rng)
+
+
+_FORECAST_STREAM = 2
+"""Second word of the seed of forecasts' sample paths; :mod:`migrator.run.simulated` has the others."""
+
+
 def plan_window(
     setting: Setting,
-    window: int,
+    opening: Opening,
+    forecast: Forecast,
     state: PhysicalState | None,
-    accuracy_before: Sequence[float],
     solving: Solving | None = None,
-    plans: Sequence[MigPlan] = (),
 ) -> PlannedWindow:
-    """The plan of one window, from the arrivals before it alone unless the config has them known.
-
-    ``accuracy_before`` ``(n_tenants,)`` is what the models in service give at its start; ``solving`` is
-    as a run does it if ``None``; ``plans`` are those of the windows before.
+    """The plan of one window that begins in ``state``; ``solving`` is as a run does it if ``None``.
 
     Raises:
         PlannerError: The parts do not make a problem, or the solver failed.
     """
     how = solving or Solving()
-    forecast = setting.forecast(window)
-    plan_from_step = 0 if state is None else setting.planning_steps
-    problem = posed(setting, window, state, accuracy_before, forecast, how.reconfiguration)
+    plan_from_step = 0 if state is None else setting.config.planning_steps
+    problem = posed(setting, opening.window, state, opening.accuracies, forecast, how.reconfiguration)
+    return _checked(problem, _answer(setting, opening, problem, how), opening.window, plan_from_step, forecast)
+
+
+def plan_rest(
+    setting: Setting,
+    opening: Opening,
+    planned: PlannedWindow,
+    forecast: Forecast,
+    step: int,
+    standing: PhysicalState,
+    solving: Solving,
+) -> PlannedWindow:
+    """The plan of what is left of a window from ``step`` of its plan on, if the plan was followed so far.
+
+    ``forecast`` is of what is left; ``standing`` is what serves, or starts to, told in steps from there. The result
+    counts its steps from there.
+
+    Raises:
+        PlannerError: As :func:`plan_window`.
+    """
+    from_step = planned.plan_from_step + step
+    rest = remaining_problem(planned.problem, planned.plan, step)
+    left = rest.physical_initial or PhysicalState()
+    epoch_step = max([left.next_epoch_step, *(item.serve_step for item in standing.held)])
+    rest = replace(rest, initial=replace(left, held=standing.held, next_epoch_step=epoch_step))
+    rest = with_forecast(rest, setting.tenants, forecast)
+    return _checked(rest, _answer(setting, opening, rest, solving), opening.window, from_step, forecast)
+
+
+def without_retrainings(planned: PlannedWindow, owners: Container[Owner]) -> PlannedWindow:
+    """The window as if these retrainings had not been planned."""
+    lifetimes = tuple(item for item in planned.plan.lifetimes if item.owner not in owners)
+    return replace(planned, plan=replace(planned.plan, lifetimes=lifetimes))
+
+
+def _answer(setting: Setting, opening: Opening, problem: Problem, how: Solving) -> MigPlan:
     budget = Budget(max_nodes=setting.config.planner.max_schedules, time_limit_s=how.time_limit_s)
     if how.policy is None:
-        plan = solve(problem, engine=how.engine, budget=budget, options=how.options)
-    else:
-        past_rps = setting.history_rps(window)
-        plan = how.policy.plan(Window(window, problem, budget, past_rps, tuple(plans), how.as_published))
+        return solve(problem, engine=how.engine, budget=budget, options=how.options)
+    window = Window(opening.window, problem, budget, opening.past_rps, opening.plans, how.as_published)
+    return how.policy.plan(window)
+
+
+def _checked(problem: Problem, plan: MigPlan, window: int, from_step: int, forecast: Forecast) -> PlannedWindow:
+    """The plan if it keeps every rule; else the one that changes nothing."""
     verification = verify(problem, plan) if plan.status.has_plan else None
     rejected = plan if verification is not None and verification.violations else None
     if verification is None or rejected is not None:
         plan = kept_plan(problem, plan)
-    return PlannedWindow(window, plan_from_step, forecast, problem, plan, verification, rejected)
+    return PlannedWindow(window, from_step, forecast, problem, plan, verification, rejected)
 
 
 def posed(
@@ -136,7 +251,7 @@ def posed(
     Raises:
         ProblemError: The parts do not make a problem.
     """
-    plan_from_step = 0 if state is None else setting.planning_steps
+    plan_from_step = 0 if state is None else setting.config.planning_steps
     estimates = estimates_in(setting, window)
     return window_problem(
         setting.gpu,
@@ -207,18 +322,22 @@ def accuracy_at_start(tenant: Tenant, window: int, last_retrained: int) -> float
     return accuracy
 
 
-def plan_through(setting: Setting, last_window: int, solving: Solving | None = None) -> list[PlannedWindow]:
+def plan_through(
+    setting: Setting, traffic: Traffic, last_window: int, solving: Solving | None = None
+) -> list[PlannedWindow]:
     """The plans of windows 0 … ``last_window``, each from the state that the one before promises.
 
     ``solving`` is how the last one is solved; those before it are planned as a run does it.
     """
+    foresight = Foresight(setting, traffic)
     state: PhysicalState | None = None
     last_retrained = dict.fromkeys((tenant.name for tenant in setting.tenants), -1)
     planned: list[PlannedWindow] = []
     for window in range(last_window + 1):
         accuracies = [accuracy_at_start(tenant, window, last_retrained[tenant.name]) for tenant in setting.tenants]
+        opening = observe(setting, traffic, window, accuracies)
         how = solving if window == last_window else None
-        planned.append(plan_window(setting, window, state, accuracies, how))
+        planned.append(plan_window(setting, opening, foresight.forecast(opening), state, how))
         state = planned[-1].next_state
         last_retrained |= dict.fromkeys(planned[-1].retrained, window)
     return planned
@@ -239,3 +358,66 @@ def require_plan(planned: PlannedWindow) -> None:
     if reason is None:
         raise InfeasibleError(f"window {planned.window}: no plan within the budget ({planned.plan.status})")
     raise InfeasibleError(f"window {planned.window}: {reason}")
+
+
+def state_after(plan: MigPlan) -> PhysicalState:
+    """What the plan leaves to the next window, in steps from that window's start.
+
+    Instances that outlive the window are held on, those still warming with the step from which
+    they serve. Retrainings end inside their window, so none is running.
+    """
+    outliving = [item for item in plan.lifetimes if item.end_step >= plan.n_steps and item.is_inference]
+    return PhysicalState(
+        held=tuple(
+            HeldInstance(item.placement, item.owner.tenant, max(0, item.serve_step - plan.n_steps))
+            for item in outliving
+        ),
+        next_epoch_step=max(0, plan.next_epoch_step - plan.n_steps),
+    )
+
+
+def state_of(serving_from_s: Iterable[tuple[Placement, str, float]], start_s: float, step_s: float) -> PhysicalState:
+    """What a window that begins at ``start_s`` starts from, by what really stands: placement, tenant, readiness.
+
+    Every retraining counts as over: the plan does not know of one that takes longer than estimated.
+    """
+    held = tuple(
+        HeldInstance(placement, tenant, max(0, math.ceil((ready_s - start_s) / step_s - 1e-9)))
+        for placement, tenant, ready_s in serving_from_s
+    )
+    return PhysicalState(held=held, next_epoch_step=max((item.serve_step for item in held), default=0))
+
+
+def shifted(state: PhysicalState, n_steps: int) -> PhysicalState:
+    """The same state, told in steps from ``n_steps`` later, when nothing was changed meanwhile."""
+    return PhysicalState(
+        held=tuple(HeldInstance(item.placement, item.tenant, max(0, item.serve_step - n_steps)) for item in state.held),
+        retrainings=tuple(
+            RunningRetraining(item.placement, item.tenant, item.end_step - n_steps)
+            for item in state.retrainings
+            if item.end_step > n_steps
+        ),
+        next_epoch_step=max(0, state.next_epoch_step - n_steps),
+    )
+
+
+def kept_plan(problem: Problem, plan: MigPlan) -> MigPlan:
+    """The plan that changes nothing: what a failed solve, or a plan that breaks a rule, leaves in force."""
+    state = problem.physical_initial or PhysicalState()
+    lifetimes = tuple(
+        Lifetime(item.placement, Owner(item.tenant, Task.INFERENCE), 0, item.serve_step, problem.n_steps)
+        for item in state.held
+    )
+    return MigPlan(
+        status=Status.TIMEOUT if plan.status.has_plan else plan.status,
+        objective=None,
+        bound=plan.bound,
+        solve_s=plan.solve_s,
+        engine=plan.engine,
+        reconfiguration=plan.reconfiguration,
+        n_steps=problem.n_steps,
+        lifetimes=lifetimes,
+        next_epoch_step=state.next_epoch_step,
+        infeasibility=plan.infeasibility,
+        work=plan.work,
+    )

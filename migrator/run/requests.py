@@ -1,17 +1,104 @@
-"""All tenants' requests over a run: advanced together, tallied by window, told apart when a window is settled."""
+"""All tenants' requests over a run: the models that answer them, and what became of them, window by window."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from migrator.run.planning import accuracy_at_start
 from migrator.setting import Setting
 from workloads.serving.advance import advance
-from workloads.serving.requests import AccuracyTimeline, Dispatch, QueueState, Requests, Server, requests_of
+from workloads.serving.requests import AccuracyTimeline, Dispatch, Outcomes, QueueState, Requests, Server
 from workloads.serving.tally import SecondCounts, Tally, Totals
-from workloads.traffic.luck import service_jitter
+from workloads.tenants import Tenant
+from workloads.traffic.luck import ServiceJitter
+
+
+class Queues:
+    """Every tenant's queue, from second 0 on, served by whatever stands at the moment."""
+
+    def __init__(self, n_tenants: int, jitter: ServiceJitter | None, dispatch: Dispatch = Dispatch.PULL) -> None:
+        self._jitter, self._dispatch = jitter, dispatch
+        self._states = [QueueState() for _ in range(n_tenants)]
+
+    @property
+    def states(self) -> Sequence[QueueState]:
+        """How each queue stands."""
+        return tuple(self._states)
+
+    @property
+    def now_s(self) -> float:
+        """How far all queues have come."""
+        return self._states[0].now_s
+
+    @property
+    def busy_until_s(self) -> Mapping[str, float]:
+        """By server id, when the batch in service at :attr:`now_s` ends."""
+        return {server_id: end_s for state in self._states for server_id, end_s in state.busy_until.items()}
+
+    def advance(
+        self,
+        requests: Sequence[Requests],
+        servers: Mapping[str, Sequence[Server]],
+        accuracies: Sequence[AccuracyTimeline],
+        until_s: float,
+    ) -> list[Outcomes]:
+        """Bring every queue to ``until_s`` with the tenant's servers; outcomes by tenant."""
+        found = []
+        for index, own in enumerate(requests):
+            state, outcomes = advance(
+                own,
+                self._states[index],
+                servers.get(own.tenant, ()),
+                accuracies[index],
+                until_s,
+                self._jitter,
+                self._dispatch,
+            )
+            self._states[index] = state
+            found.append(outcomes)
+        return found
+
+
+class Models:
+    """The models that answer, over a run; all of them count as retrained before window 0."""
+
+    def __init__(self, tenants: Sequence[Tenant], window_s: float) -> None:
+        self._tenants = tenants
+        self._names = [tenant.name for tenant in tenants]
+        self._window_s = window_s
+        self._last_trained = [-1] * len(tenants)
+        self._accuracies: list[dict[float, float]] = [{} for _ in tenants]
+
+    @property
+    def timelines(self) -> list[AccuracyTimeline]:
+        """Each tenant's accuracy so far."""
+        ordered = (sorted(own.items()) for own in self._accuracies)
+        return [AccuracyTimeline(tuple(at for at, _ in own), tuple(value for _, value in own)) for own in ordered]
+
+    def open(self, window: int) -> tuple[float, ...]:
+        """What the models in service give from the window's start on, by tenant."""
+        found = tuple(
+            accuracy_at_start(tenant, window, last)
+            for tenant, last in zip(self._tenants, self._last_trained, strict=True)
+        )
+        for own, accuracy in zip(self._accuracies, found, strict=True):
+            own[window * self._window_s] = accuracy
+        return found
+
+    def trained(self, tenant: str, window: int, finish_s: float) -> float:
+        """What the model retrained in ``window`` gives from now on; a late one meets the drift since then."""
+        index = self._names.index(tenant)
+        self._last_trained[index] = max(self._last_trained[index], window)
+        finish_window = int(finish_s // self._window_s)
+        if finish_window == window:
+            accuracy = self._tenants[index].accuracy_in(window).after
+        else:
+            accuracy = accuracy_at_start(self._tenants[index], finish_window, window)
+        self._accuracies[index][finish_s] = accuracy
+        return accuracy
 
 
 @dataclass(frozen=True)
@@ -21,29 +108,21 @@ class SettledWindow:
     window: int
     counts: tuple[SecondCounts, ...]
 
+    @property
+    def totals(self) -> Totals:
+        """All tenants together."""
+        return sum((item.totals for item in self.counts), Totals())
 
-class ServingRun:
-    """The queues of all tenants, from second 0 of the run on."""
 
-    def __init__(self, setting: Setting, dispatch: Dispatch = Dispatch.PULL) -> None:
-        config = setting.config
-        self._dispatch = dispatch
-        self._window_s = round(config.window_s)
-        self._requests: tuple[Requests, ...] = tuple(
-            requests_of(tenant.name, tenant.slo_s, arrivals.times_s, config.seed)
-            for tenant, arrivals in zip(setting.tenants, setting.arrivals, strict=True)
-        )
-        self._states = [QueueState() for _ in self._requests]
-        self._accuracies: list[dict[float, float]] = [{} for _ in self._requests]
-        self._jitter = service_jitter(config.seed, config.simulation.service_jitter)
+class Ledger:
+    """What became of all requests, tallied by window; a window is told apart once it is settled."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._names = [tenant.name for tenant in setting.tenants]
+        self._window_s = round(setting.config.window_s)
         self._tallies: dict[int, tuple[Tally, ...]] = {}
         self._n_settled = 0
         self._settled_totals = Totals()
-
-    @property
-    def now_s(self) -> float:
-        """How far all queues have come."""
-        return self._states[0].now_s
 
     @property
     def totals(self) -> Totals:
@@ -51,57 +130,47 @@ class ServingRun:
         open_ = (tally.totals for tallies in self._tallies.values() for tally in tallies)
         return sum(open_, self._settled_totals)
 
-    @property
-    def busy_until_s(self) -> Mapping[str, float]:
-        """By server id, when the batch in service at :attr:`now_s` ends."""
-        return {server_id: end_s for state in self._states for server_id, end_s in state.busy_until.items()}
-
-    def set_accuracy(self, tenant_index: int, from_s: float, accuracy: float) -> None:
-        """From ``from_s``, which is not yet reached, the tenant's answers are right with this probability."""
-        self._accuracies[tenant_index][from_s] = accuracy
-
-    def advance(self, until_s: float, servers: Callable[[str], Sequence[Server]]) -> None:
-        """Bring every queue to ``until_s`` (infinity drains them) with the servers of each tenant."""
-        for index, requests in enumerate(self._requests):
-            timeline = sorted(self._accuracies[index].items())
-            state, outcomes = advance(
-                requests,
-                self._states[index],
-                servers(requests.tenant),
-                AccuracyTimeline(tuple(at for at, _ in timeline), tuple(value for _, value in timeline)),
-                until_s,
-                self._jitter,
-                self._dispatch,
-            )
-            self._states[index] = state
-            if outcomes.index.size:
-                ends_s = requests.arrival_s[outcomes.index[[0, -1]]]  # outcomes are in the order of arrival
+    def add(self, requests: Sequence[Requests], outcomes: Iterable[Outcomes]) -> None:
+        """Count what became of each tenant's requests in a piece of time."""
+        for index, (own, found) in enumerate(zip(requests, outcomes, strict=True)):
+            if found.index.size:
+                ends_s = own.arrival_s[found.index[[0, -1]]]  # outcomes are in the order of arrival
                 first, last = np.floor(ends_s / self._window_s).astype(np.int64).tolist()
                 for window in range(first, last + 1):
-                    self._tallies_of(window)[index].add(requests, outcomes)
+                    self._tallies_of(window)[index].add(own, found)
 
-    def settled(self, through_window: int) -> list[SettledWindow]:
+    def lose(self, tenant_index: int, requests: Requests, outcomes: Outcomes) -> None:
+        """Count answers that were counted before, and never came, as dropped."""
+        for tallies in self._tallies.values():
+            tallies[tenant_index].lose(requests, outcomes)
+
+    def settled(
+        self, through_window: int, requests: Sequence[Requests], queues: Sequence[QueueState]
+    ) -> list[SettledWindow]:
         """The windows up to ``through_window`` that have become settled since last asked, in order."""
         done: list[SettledWindow] = []
-        while self._n_settled <= through_window and self._is_settled(self._n_settled):
+        while self._n_settled <= through_window and self._is_settled(self._n_settled, requests, queues):
             tallies = self._tallies_of(self._n_settled)
             del self._tallies[self._n_settled]
             done.append(SettledWindow(self._n_settled, tuple(tally.counts for tally in tallies)))
-            self._settled_totals = sum((tally.totals for tally in tallies), self._settled_totals)
+            self._settled_totals += done[-1].totals
             self._n_settled += 1
         return done
 
-    def _is_settled(self, window: int) -> bool:
+    def _is_settled(self, window: int, requests: Sequence[Requests], queues: Sequence[QueueState]) -> bool:
         end_s = (window + 1) * self._window_s
         return all(
-            state.now_s >= end_s and state.head >= np.searchsorted(requests.arrival_s, end_s, side="left")
-            for requests, state in zip(self._requests, self._states, strict=True)
+            state.now_s >= end_s and _oldest_open(state) >= np.searchsorted(own.arrival_s, end_s, side="left")
+            for own, state in zip(requests, queues, strict=True)
         )
 
     def _tallies_of(self, window: int) -> tuple[Tally, ...]:
         """The window's, by tenant; a quiet window has them too."""
         if window not in self._tallies:
-            self._tallies[window] = tuple(
-                Tally(requests.tenant, self._window_s, window * self._window_s) for requests in self._requests
-            )
+            self._tallies[window] = tuple(Tally(name, self._window_s, window * self._window_s) for name in self._names)
         return self._tallies[window]
+
+
+def _oldest_open(state: QueueState) -> int:
+    """The oldest request whose answer is not there yet: it waits, or its server may still die over it."""
+    return min([state.head, *(int(indices[0]) for _, indices in state.batches.values())])

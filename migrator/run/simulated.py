@@ -1,42 +1,218 @@
-"""Worker processes that are not there: simulated start-up inside a simulated GPU's instances."""
+"""A simulated GPU with simulated workers: here, and nowhere else, a run is put on one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import assert_never
+import heapq
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from zlib import crc32
 
 import numpy as np
 
+from executor.clock import Clock, VirtualClock
 from executor.gpu import GpuInstance
+from executor.mig import Placement
 from executor.sim import SimGpu
-from planner.problem import Owner, Task
+from migrator.estimates import as_carried_out
+from migrator.log.runlog import RunLog
+from migrator.run import events
+from migrator.run.instances import Backend, Instances
+from migrator.run.loop import Loop, Reviser, Unseen, View
+from migrator.run.planning import Foresight, Solving, accuracy_at_start, observe, posed
+from migrator.run.requests import Queues
+from migrator.run.seams import Finished, Happening, Ready, Sharing
+from migrator.run.shares import Shares
+from migrator.run.turns import Turns
+from migrator.setting import Setting
+from migrator.traffic import RecordedTraffic
+from planner.policies.ours import Migrator
+from planner.policies.policy import AnyPolicy, Knows, Policy
+from planner.policies.shares import SharePolicy
+from planner.policies.whole import Whole
+from planner.problem import Owner, Problem, Task
+from workloads.serving.requests import Dispatch
 from workloads.tenants import Tenant
+from workloads.traffic.luck import service_jitter
+
+_WORKERS_STREAM = 1
+"""Second word of the seed of start-up times; :mod:`migrator.run.planning` and ``shares`` have others."""
+
+
+NotBefore = Callable[[Placement, Owner, float], float]
+"""The earliest second at which a worker started then, in that place, is ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Client:
+    """A worker in a simulated GPU's instance."""
+
+    gi_id: int
+    name: str
 
 
 class SimWorkers:
-    """Draws start-up times from each tenant's model and holds the instance while a worker is in it.
+    """Workers that are not there: each takes its model's documented time to start, with jitter if there is any.
 
-    With jitter 0 every start takes the tenant's documented time.
+    Draws depend on (seed, window, placement, number of the start there in that window) alone. So a run that is resumed
+    at a window's start draws the same times.
     """
 
-    def __init__(self, gpu: SimGpu, tenants: Mapping[str, Tenant], rng: np.random.Generator) -> None:
-        self._gpu = gpu
-        self._tenants = tenants
-        self._rng = rng
+    def __init__(
+        self,
+        gpu: SimGpu,
+        clock: Clock,
+        tenants: Mapping[str, Tenant],
+        seed: int,
+        window_s: float,
+        not_before_s: NotBefore | None = None,
+    ) -> None:
+        self._gpu, self._clock, self._tenants, self._not_before_s = gpu, clock, tenants, not_before_s
+        self._seed, self._window_s = seed, window_s
+        self._clients: dict[str, _Client] = {}
+        self._n_starts: Counter[tuple[int, str]] = Counter()
+        self._to_come: list[tuple[float, int, Happening]] = []
+        self._n_happenings = 0
 
-    def start(self, instance: GpuInstance, owner: Owner, begin_s: float, n_at_once: int) -> float:
-        """When the worker is ready; from now on the instance cannot be destroyed under it."""
-        self._gpu.attach(instance.gi_id, str(owner))
+    def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int) -> None:
+        """Start a worker; from now on the instance cannot be destroyed under it."""
+        client = _Client(instance.gi_id, str(owner))
+        self._gpu.attach(client.gi_id, client.name)
+        self._clients[instance_id] = client
         tenant = self._tenants[owner.tenant]
-        match owner.task:
-            case Task.INFERENCE:
-                start_up = tenant.worker_start
-            case Task.RETRAINING:
-                start_up = tenant.trainer_start
-            case _:
-                assert_never(owner.task)
-        return begin_s + start_up.start_s(n_at_once, self._rng)
+        start_up = tenant.worker_start if owner.task is Task.INFERENCE else tenant.trainer_start
+        begin_s = self._clock.now_s
+        ready_s = begin_s + start_up.start_s(n_at_once, self._draws(str(instance.placement), begin_s))
+        if self._not_before_s is not None:
+            ready_s = max(ready_s, self._not_before_s(instance.placement, owner, begin_s))
+        self._expect(Ready(ready_s, instance_id, *start_up.phases_s(ready_s - begin_s)))
+        if owner.task is Task.RETRAINING:
+            profile = instance.placement.profile.name
+            self._expect(Finished(ready_s + tenant.retraining_time_s[profile], instance_id))
 
-    def stop(self, instance: GpuInstance, owner: Owner) -> None:
-        """Take the worker out of the instance."""
-        self._gpu.detach(instance.gi_id, str(owner))
+    def stop(self, instance_id: str) -> None:
+        """Take the worker out of its instance."""
+        client = self._clients.pop(instance_id)
+        self._gpu.detach(client.gi_id, client.name)
+        self._to_come = [item for item in self._to_come if item[2].instance_id != instance_id]
+        heapq.heapify(self._to_come)
+
+    def happenings(self, until_s: float) -> Sequence[Happening]:
+        """What comes first, until ``until_s`` at the latest; the clock then shows when."""
+        if not self._to_come or self._to_come[0][0] > until_s:
+            self._clock.sleep_until(until_s)
+            return ()
+        at_s = self._to_come[0][0]
+        self._clock.sleep_until(at_s)
+        found = []
+        while self._to_come and self._to_come[0][0] == at_s:
+            found.append(heapq.heappop(self._to_come)[2])
+        return found
+
+    def _expect(self, happening: Happening) -> None:
+        self._n_happenings += 1
+        heapq.heappush(self._to_come, (happening.at_s, self._n_happenings, happening))
+
+    def _draws(self, placement: str, begin_s: float) -> np.random.Generator:
+        window = max(-1, math.floor(begin_s / self._window_s)) + 1  # bring-up is before window 0
+        number = self._n_starts[window, placement]
+        self._n_starts[window, placement] += 1
+        return np.random.default_rng([self._seed, _WORKERS_STREAM, window, crc32(placement.encode()), number])
+
+
+def simulated_backend(setting: Setting, not_before_s: NotBefore | None = None) -> Callable[[float], Backend]:
+    """Opens an empty simulated GPU on a virtual clock that stands at a second of the run.
+
+    ``not_before_s`` may have workers ready later than they would be.
+    """
+
+    def opened(start_s: float) -> Backend:
+        config = setting.config
+        clock = VirtualClock(start_s)
+        gpu = SimGpu(setting.gpu, clock, seed=config.seed)
+        tenants = tenants_that_run(setting)
+        return Backend(gpu, clock, SimWorkers(gpu, clock, tenants, config.seed, config.window_s, not_before_s))
+
+    return opened
+
+
+def tenants_that_run(setting: Setting) -> dict[str, Tenant]:
+    """The tenants by name as they are, their retrainings as long as they take."""
+    errors = setting.config.estimates
+    return {tenant.name: as_carried_out(errors, setting.gpu, tenant) for tenant in setting.tenants}
+
+
+def _sharing(
+    setting: Setting,
+    traffic: RecordedTraffic,
+    policy: AnyPolicy,
+    as_published: bool,
+    backend: Callable[[float], Backend],
+) -> Sharing:
+    """What the policy's answers become on a simulated GPU."""
+    config = setting.config
+    jitter = service_jitter(config.seed, config.simulation.service_jitter)
+    if isinstance(policy, SharePolicy):
+        return Shares(setting, traffic, policy, Queues(len(setting.tenants), jitter), as_published=as_published)
+    if isinstance(policy, Whole):
+        return Turns(setting, policy, jitter)
+    assert isinstance(policy, Policy)
+    dispatch = Dispatch.PUSH if policy.traits.pushes else Dispatch.PULL
+    return Instances(
+        setting,
+        backend,
+        Queues(len(setting.tenants), jitter, dispatch),
+        tenants_that_run(setting),
+        Solving(policy=policy, as_published=as_published),
+    )
+
+
+class SimulatedRun:
+    """A run of a policy, by default our planner, on a simulated GPU: window 0 is planned, nothing is written yet."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        traffic: RecordedTraffic,
+        policy: AnyPolicy | None = None,
+        view: View | None = None,
+        *,
+        as_published: bool = False,
+        backend: Callable[[float], Backend] | None = None,
+        revises: Reviser | None = None,
+    ) -> None:
+        """``backend`` opens the GPU, as :func:`simulated_backend` does; ``revises`` is the loop's.
+
+        Raises:
+            ConfigError: The policy cannot run on what was measured.
+            InfeasibleError: Window 0 has no plan.
+            PlannerError: The policy cannot answer.
+        """
+        policy = policy or Migrator()
+        foresight = Foresight(setting, traffic, needs_hindsight=policy.needs_hindsight)
+        if isinstance(policy, Policy) and policy.knows is Knows.RUN:
+            policy = policy.prepared(true_problems(setting, traffic))
+        sharing = _sharing(setting, traffic, policy, as_published, backend or simulated_backend(setting))
+        self._header = events.run_started(setting, traffic.origins, foresight.name, policy, sharing.kind)
+        self._loop = Loop(setting, traffic, sharing, foresight, view or Unseen(), revises)
+        self._loop.prepare()
+
+    def carry_out(self, log: RunLog, wall: Mapping[str, object] | None = None) -> None:
+        """All windows, into the log.
+
+        Raises:
+            GpuError: The GPU refused a change.
+            OSError: The log cannot be written.
+        """
+        self._loop.run(log, self._header, wall)
+
+
+def true_problems(setting: Setting, traffic: RecordedTraffic) -> tuple[Problem, ...]:
+    """Every window's problem with its true arrivals, each as if it were the first and no retraining had been missed."""
+    hindsight, found = Foresight(setting, traffic, needs_hindsight=True), []
+    for window in range(setting.config.windows):
+        accuracies = [accuracy_at_start(tenant, window, window - 1) for tenant in setting.tenants]
+        opening = observe(setting, traffic, window, accuracies)
+        found.append(posed(setting, window, None, accuracies, hindsight.forecast(opening)))
+    return tuple(found)

@@ -1,78 +1,34 @@
-"""A run in which tenants take turns on one GPU without partitions.
+"""Turns on one GPU without partitions: one tenant's batch at a time, and training in the gaps.
 
-The counterpart of :mod:`migrator.run.loop` for :class:`planner.policies.whole.Whole`: the same requests, luck and
-accuracies. Batch limits, and the retrainings to be done, are settled when a window begins. A retraining that a window's
-end meets goes on; a newer one of its tenant replaces one that has not begun, else waits behind it. It keeps the
-training batch with which it was set up. Trainers that start together slow each other down as planned, without jitter;
-what estimating costs is trained through first, and estimates are waited for.
+Batch limits, and the retrainings to be done, are settled when a window begins. A retraining that a window's end meets
+goes on. A newer one of its tenant replaces one that has not begun, else waits behind it. It keeps the training batch
+with which it was set up. Trainers that start together slow each other down as planned, without jitter. What estimating
+costs is trained through first, and estimates are waited for.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from executor.mig import OwnedLayout
+from forecaster.forecast import FloatArray, Forecast
 from migrator.errors import ConfigError
 from migrator.estimates import as_carried_out
-from migrator.log.account import FloatArray, SecondAccounts, second_accounts
-from migrator.run.models_in_service import ModelsInService
-from migrator.run.planning import estimates_in
+from migrator.run.planning import Opening, PlannedWindow, estimates_in
+from migrator.run.seams import Lost, Note, Trained
 from migrator.setting import Setting, service_profiles
 from planner.policies.whole import Whole, batch_limits, retraining_order, training_batch
+from planner.problem import Owner
 from workloads.profiles.latency import LatencyCurve
-from workloads.retraining_time import RETRAINING_TO_INFERENCE
-from workloads.serving.requests import AccuracyTimeline, requests_of
-from workloads.serving.tally import Tally, Totals
-from workloads.serving.turns import advance
-from workloads.serving.whole_serving import Batches, BatchServing, Piece, TrainingJob, WholeState
-from workloads.tenants import Tenant
-from workloads.traffic.luck import service_jitter
-
-_COUNTS = ("arrivals", "in_time", "late", "dropped", "correct", "correct_late")
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedRetraining:
-    """A retraining that was done.
-
-    Attributes:
-        tenant: Whose model.
-        window: With whose data.
-        finish_s: When the new model began to answer.
-    """
-
-    tenant: str
-    window: int
-    finish_s: float
-
-
-@dataclass(frozen=True)
-class WholeRun:
-    """What came of a run.
-
-    Attributes:
-        totals: Requests of all tenants by window.
-        accounts: Where each tenant's requests went. What could have been served is what the GPU serves alone, in
-            the part of the second that other tenants' batches left; so what training took is ``queueing``.
-        retrainings: Those that were done, in order.
-    """
-
-    totals: tuple[Totals, ...]
-    accounts: Mapping[str, SecondAccounts]
-    retrainings: tuple[FinishedRetraining, ...]
-
-
-def whole_run(setting: Setting, policy: Whole) -> WholeRun:
-    """All windows of the setting under the policy, and the last answers; same arguments, same run.
-
-    Raises:
-        ConfigError: A tenant's model was not measured on the whole GPU with one process and a batch that it may use.
-    """
-    return _Run(setting, policy).all_windows()
+from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests
+from workloads.serving.turns import Batches, BatchServing, TrainingJob, TurnsState, advance
+from workloads.tenants import RETRAINING_TO_INFERENCE
+from workloads.traffic.luck import ServiceJitter
 
 
 @dataclass(frozen=True)
@@ -97,64 +53,117 @@ class _Measured:
         return {batch: self.latency_s[batch] for batch in self.servable}
 
 
-class _Run:
-    def __init__(self, setting: Setting, policy: Whole) -> None:
+class Turns:
+    """Sharing by turns: the tenant with the earliest deadline next, its batch as large as the policy allows."""
+
+    kind = "turns"
+    layout: OwnedLayout[Owner] | None = None
+
+    def __init__(self, setting: Setting, policy: Whole, jitter: ServiceJitter | None) -> None:
+        """Look up what was measured on the whole GPU.
+
+        Raises:
+            ConfigError: Of a tenant's model nothing was, with one process and a batch that it may use.
+        """
         config = setting.config
-        self._setting, self._policy, self._slowdown = setting, policy, policy.slowdown
+        self._setting, self._policy, self._jitter = setting, policy, jitter
         self._measured = _measured(setting)
-        self._requests = [
-            requests_of(tenant.name, tenant.slo_s, arrivals.times_s, config.seed)
-            for tenant, arrivals in zip(setting.tenants, setting.arrivals, strict=True)
-        ]
-        self._jitter = service_jitter(config.seed, config.simulation.service_jitter)
-        self._models = ModelsInService(setting.tenants, config.window_s)
-        self._accuracies: list[dict[float, float]] = [{} for _ in setting.tenants]
-        self._state = WholeState.at_start(len(setting.tenants))
+        self._state = TurnsState.at_start(len(setting.tenants))
         self._servings: list[BatchServing] = []
-        n_seconds = round(config.windows * config.window_s)
-        self._tallies = [Tally(tenant.name, n_seconds) for tenant in setting.tenants]
         self._batches: list[Batches] = []
-        self._alone_rps = np.zeros((len(setting.tenants), n_seconds))
-        self._done: list[FinishedRetraining] = []
+        self._alone_rps = np.zeros((len(setting.tenants), round(config.windows * config.window_s)))
+        self._ending: deque[Trained] = deque()
+        self._tails = [0] * len(setting.tenants)
 
-    def all_windows(self) -> WholeRun:
-        """The run, from its first second to the last answer."""
-        config = self._setting.config
-        for window in range(config.windows):
-            self._open(window)
-            self._advance((window + 1) * config.window_s)
-        self._advance(math.inf)
-        by_second = [tally.counts for tally in self._tallies]
-        counts = np.array([[getattr(own, name) for name in _COUNTS] for own in by_second])
-        by_window = counts.sum(axis=0).reshape(len(_COUNTS), config.windows, -1).sum(axis=2)
-        return WholeRun(
-            tuple(Totals(*column) for column in by_window.T.tolist()), self._accounts(counts), tuple(self._done)
-        )
+    @property
+    def now_s(self) -> float:
+        """The run's clock."""
+        return self._state.now_s
 
-    def _open(self, window: int) -> None:
-        """Set accuracies, batch limits and retrainings for the window."""
-        config, slowdown = self._setting.config, self._slowdown
-        start_s = window * config.window_s
-        accuracies = self._models.at_start(window)
-        for own, accuracy in zip(self._accuracies, accuracies, strict=True):
-            own[start_s] = accuracy
-        rates_rps = self._setting.history_rps(window).mean(axis=0).tolist()
-        slos_s = [tenant.slo_s for tenant in self._setting.tenants]
+    @property
+    def queues(self) -> Sequence[QueueState]:
+        """How the requests of each tenant stand; the GPU is one server for all of them."""
+        state = self._state
+        busy_until = {"gpu": state.busy_until_s} if state.busy_until_s > state.now_s else {}
+        return [
+            QueueState(head, tail, busy_until, state.now_s, n_batches)
+            for head, tail, n_batches in zip(state.heads, self._tails, state.n_batches, strict=True)
+        ]
+
+    def plan(self, opening: Opening, forecast: Forecast) -> None:
+        """Nothing yet: whose turn it is shows as requests come."""
+
+    def begin(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None, note: Note) -> None:  # noqa: ARG002
+        """Set batch limits and retrainings for the window."""
+        config, slowdown, tenants = self._setting.config, self._policy.slowdown, self._setting.tenants
+        start_s = opening.window * config.window_s
+        rates_rps = opening.past_rps.mean(axis=0).tolist()
+        slos_s = [tenant.slo_s for tenant in tenants]
         limits = batch_limits([own.serving_s for own in self._measured], slos_s, rates_rps, slowdown)
         self._servings = [_serving(own, limit, slowdown) for own, limit in zip(self._measured, limits, strict=True)]
         seconds = slice(round(start_s), round(start_s + config.window_s))
         full_s = [own.latency_s[limit] * slowdown for own, limit in zip(self._measured, limits, strict=True)]
         self._alone_rps[:, seconds] = (np.array(limits) / full_s)[:, None]
-        self._add_jobs(window, min(slos_s) - max(full_s), rates_rps, accuracies)
+        self._add_jobs(opening, min(slos_s) - max(full_s), rates_rps)
 
-    def _add_jobs(self, window: int, longest_s: float, rates_rps: Sequence[float], accuracies: Sequence[float]) -> None:
+    def wait(self, until_s: float) -> float:
+        """The end of a retraining whose last step is under way, if that comes first."""
+        return min(until_s, self._ending[0].at_s) if self._ending else until_s
+
+    def serve(
+        self, requests: Sequence[Requests], accuracies: Sequence[AccuracyTimeline], until_s: float
+    ) -> tuple[float, Sequence[Outcomes]]:
+        """Serve and train by turns, until then or until the last step of a retraining begins."""
+        self._tails = [len(own) for own in requests]
+        self._state, piece = advance(
+            requests,
+            self._state,
+            self._servings,
+            accuracies,
+            until_s,
+            self._jitter,
+            trains_in_slack=self._policy.trains_in_slack,
+        )
+        self._batches.append(piece.batches)
+        if piece.finished is not None:
+            tenant = self._setting.tenants[piece.finished.tenant_index].name
+            self._ending.append(Trained(self._state.busy_until_s, tenant, piece.finished.window))
+        return self._state.now_s, piece.outcomes
+
+    def act(self, now_s: float, note: Note) -> Sequence[Trained | Lost]:  # noqa: ARG002
+        """Let the retrainings that have ended take effect."""
+        ended = []
+        while self._ending and self._ending[0].at_s <= now_s:
+            ended.append(self._ending.popleft())
+        return ended
+
+    def revise(self, seen: Opening, forecast_from: Callable[[int], Forecast], reason: str, note: Note) -> bool:  # noqa: ARG002
+        """Never: there is no plan."""
+        return False
+
+    def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:
+        """What the GPU could have served of each tenant in the part of a second that other tenants' batches left.
+
+        So what training took counts as queueing.
+        """
+        window_s = round(self._setting.config.window_s)
+        first, last = window * window_s, (window + 1) * window_s
+        busy = np.stack([_busy_share(self._batches, index, first, last) for index in range(len(self._measured))])
+        beside_others = np.maximum(0.0, 1.0 - (busy.sum(axis=0) - busy))
+        serving = self._alone_rps[:, first:last] * beside_others
+        return {
+            tenant.name: {"could_serve": serving[index].tolist(), "changing": [0.0] * window_s}
+            for index, tenant in enumerate(self._setting.tenants)
+        }
+
+    def _add_jobs(self, opening: Opening, longest_s: float, rates_rps: Sequence[float]) -> None:
         """Put the window's retrainings behind those that have begun, with steps of at most ``longest_s``."""
         setting = self._setting
-        due = [index for index, tenant in enumerate(setting.tenants) if tenant.retrains_in(window)]
-        jobs = [self._job(index, window, longest_s, len(due)) for index in due]
-        estimates = estimates_in(setting, window)
+        due = [index for index, tenant in enumerate(setting.tenants) if tenant.retrains_in(opening.window)]
+        jobs = [self._job(index, opening.window, longest_s, len(due)) for index in due]
+        estimates = estimates_in(setting, opening.window)
         order = retraining_order(
-            [setting.tenants[i].weight * (estimates[i].accuracy_after - accuracies[i]) for i in due],
+            [setting.tenants[i].weight * (estimates[i].accuracy_after - opening.accuracies[i]) for i in due],
             [rates_rps[i] for i in due],
             [job.left_s for job in jobs],
         )
@@ -163,68 +172,17 @@ class _Run:
 
     def _job(self, index: int, window: int, longest_s: float, n_at_once: int) -> TrainingJob:
         config, tenant, measured = self._setting.config, self._setting.tenants[index], self._measured[index]
-        step_s = {b: RETRAINING_TO_INFERENCE * seconds * self._slowdown for b, seconds in measured.latency_s.items()}
+        slowdown = self._policy.slowdown
+        step_s = {b: RETRAINING_TO_INFERENCE * seconds * slowdown for b, seconds in measured.latency_s.items()}
         batch = training_batch(step_s, measured.rate_rps, longest_s)
         relative_rate = measured.rate_rps[batch] / max(measured.rate_rps.values())
         return TrainingJob(
             tenant_index=index,
             window=window,
-            left_s=measured.training_s * self._slowdown / relative_rate,
+            left_s=measured.training_s * slowdown / relative_rate,
             piece_s=step_s[batch],
             ready_s=window * config.window_s + config.estimates.delay_s + tenant.trainer_start.planned_s(n_at_once),
         )
-
-    def _advance(self, until_s: float) -> None:
-        """Go to ``until_s``, from the last piece of a retraining on with what the new model gives once it is done."""
-        while self._state.now_s < until_s:
-            timelines = [_timeline(own) for own in self._accuracies]
-            self._state, piece = advance(
-                self._requests,
-                self._state,
-                self._servings,
-                timelines,
-                until_s,
-                self._jitter,
-                trains_in_slack=self._policy.trains_in_slack,
-            )
-            self._keep(piece)
-            if piece.finished is not None:
-                self._retrained(piece.finished, self._state.busy_until_s)
-
-    def _keep(self, piece: Piece) -> None:
-        for tally, requests, outcomes in zip(self._tallies, self._requests, piece.outcomes, strict=True):
-            tally.add(requests, outcomes)
-        self._batches.append(piece.batches)
-
-    def _retrained(self, job: TrainingJob, finish_s: float) -> None:
-        accuracy = self._models.retrained(job.tenant_index, job.window, finish_s)
-        self._accuracies[job.tenant_index][finish_s] = accuracy
-        name = self._setting.tenants[job.tenant_index].name
-        self._done.append(FinishedRetraining(name, job.window, finish_s))
-
-    def _accounts(self, counts: NDArray[np.int64]) -> dict[str, SecondAccounts]:
-        """By tenant; ``counts`` is ``(n_tenants, n_counts, n_seconds)``."""
-        n_tenants, _, n_seconds = counts.shape
-        busy = np.stack([_busy_share(self._batches, index, n_seconds) for index in range(n_tenants)])
-        beside_others = np.maximum(0.0, 1.0 - (busy.sum(axis=0) - busy))
-        found = {}
-        for index, tenant in enumerate(self._setting.tenants):
-            arrivals, in_time, correct = (
-                counts[index, _COUNTS.index(name)].astype(np.float64) for name in ("arrivals", "in_time", "correct")
-            )
-            serving = self._alone_rps[index] * beside_others[index]
-            is_new = self._is_new(tenant, n_seconds)
-            found[tenant.name] = second_accounts(arrivals, in_time, correct, serving, np.zeros(n_seconds), is_new)
-        return found
-
-    def _is_new(self, tenant: Tenant, n_seconds: int) -> NDArray[np.bool_]:
-        """In which seconds the model retrained with the window's own data answers, ``(n_seconds,)``."""
-        starts_s, is_new = np.arange(n_seconds, dtype=np.float64), np.zeros(n_seconds, dtype=np.bool_)
-        for item in self._done:
-            if item.tenant == tenant.name:
-                end_s = (item.window + 1) * self._setting.config.window_s
-                is_new |= (starts_s >= item.finish_s) & (starts_s < end_s)
-        return is_new
 
 
 def _measured(setting: Setting) -> list[_Measured]:
@@ -265,20 +223,15 @@ def _serving(measured: _Measured, limit: int, slowdown: float) -> BatchServing:
     return BatchServing(LatencyCurve(tuple(points), tuple(points.values())), limit)
 
 
-def _timeline(accuracies: Mapping[float, float]) -> AccuracyTimeline:
-    ordered = sorted(accuracies.items())
-    return AccuracyTimeline(tuple(at_s for at_s, _ in ordered), tuple(accuracy for _, accuracy in ordered))
-
-
-def _busy_share(pieces: Sequence[Batches], tenant_index: int, n_seconds: int) -> FloatArray:
-    """Which share of each second the GPU spends on the tenant's batches, ``(n_seconds,)``."""
+def _busy_share(pieces: Sequence[Batches], tenant_index: int, first: int, last: int) -> FloatArray:
+    """Which share of each second from ``first`` to ``last`` the GPU spends on the tenant's batches."""
     own = [piece.tenant_index == tenant_index for piece in pieces]
     begin_s = np.concatenate([[], *(piece.begin_s[mask] for piece, mask in zip(pieces, own, strict=True))])
     end_s = np.concatenate([[], *(piece.end_s[mask] for piece, mask in zip(pieces, own, strict=True))])
     if not begin_s.size:
-        return np.zeros(n_seconds)
+        return np.zeros(last - first)
     # Busy seconds so far: level between batches, rising in them.
     moments_s = np.stack([begin_s, end_s], axis=1).ravel()
     so_far_s = np.cumsum(np.stack([np.zeros_like(begin_s), end_s - begin_s], axis=1).ravel())
-    shares: FloatArray = np.diff(np.interp(np.arange(n_seconds + 1.0), moments_s, so_far_s))
+    shares: FloatArray = np.diff(np.interp(np.arange(first, last + 1.0), moments_s, so_far_s))
     return shares

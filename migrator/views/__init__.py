@@ -1,1 +1,1 @@
-"""Renderings of what a log holds: data in, text out."""
+"""Renderings for people and programs: values in, text out."""

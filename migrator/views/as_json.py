@@ -1,67 +1,203 @@
-"""A report as one JSON object; percentages from 0 to 100, ``null`` where there was nothing to measure."""
+"""What commands print with ``--json``, and the lines of ``whatif``'s CSV.
+
+Fields have the names of the values' attributes unless a function here says otherwise, and stand in the order given.
+``null`` stands for what could not be measured; percentages go from 0 to 100, steps are half-open.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
-from migrator.log.report import Figures, Report, WindowReport
-from migrator.log.start_ups import Phase
+if TYPE_CHECKING:  # a command needs one kind of these values, and should not wait for the others' imports
+    from executor.mig import GpuModel
+    from migrator.compare import Score, Standing
+    from migrator.log.report import Figures, Report, WindowReport
+    from migrator.whatif.grid import Choice as GridChoice
+    from migrator.whatif.grid import Point
+    from migrator.whatif.sweep import Outcome, Sweep, TenantOutcome
+    from planner.explain.explain import Choice, Explanation
+    from planner.verify import Verification
+    from workloads.serving.tally import Totals
 
+Json = dict[str, Any]
+
+_SHARES = ("goodput_pct", "slo_attainment_pct", "accuracy_pct")
 _DIGITS = 6
+"""After the decimal point, of a report's figures."""
 
 
-def report_to_json(report: Report) -> dict[str, object]:
+def _picked(value: object, *names: str) -> Json:
+    return {name: getattr(value, name) for name in names}
+
+
+def _rounded(fields: Mapping[str, Any]) -> Json:
+    return {name: round(value, _DIGITS) if isinstance(value, float) else value for name, value in fields.items()}
+
+
+def report_to_json(report: Report) -> Json:
     """The whole report; its fields are documented in ``docs/log.md``."""
-    header = {key: value for key, value in report.header.items() if key not in ("kind", "wall")}
     return {
-        "run": header,
+        "run": {key: value for key, value in report.header.items() if key not in ("kind", "wall")},
         "ending": report.ending,
         "windows": [_window(window) for window in report.windows],
-        "tenants": {name: _figures(figures) for name, figures in report.tenants.items()},
-        "total": None if report.total is None else _figures(report.total),
-        "start_ups": {name: _phases(phases) for name, phases in report.start_ups.items()},
-    }
-
-
-def _phases(phases: Mapping[str, Phase]) -> dict[str, object]:
-    return {name: {"count": phase.count, "total_s": _rounded(phase.total_s)} for name, phase in phases.items()}
-
-
-def _window(window: WindowReport) -> dict[str, object]:
-    return {
-        "window": window.window,
-        "void": window.is_void,
-        "plan": {
-            "status": window.plan_status,
-            "expected_goodput": window.expected_goodput,
-            "gap": window.gap,
+        **_figures_of_all(report),
+        "start_ups": {
+            name: {phase: _rounded(asdict(spent)) for phase, spent in phases.items()}
+            for name, phases in report.start_ups.items()
         },
-        "tenants": {name: _figures(figures) for name, figures in window.tenants.items()},
-        "total": None if window.total is None else _figures(window.total),
     }
 
 
-def _figures(figures: Figures) -> dict[str, object]:
-    requests = figures.requests
+def _window(window: WindowReport) -> Json:
+    plan = {"status": window.plan_status, **_picked(window, "expected_goodput", "gap")}
+    return {"window": window.window, "void": window.is_void, "plan": plan, **_figures_of_all(window)}
+
+
+def _figures_of_all(part: Report | WindowReport) -> Json:
+    tenants = {name: _figures(figures) for name, figures in part.tenants.items()}
+    return {"tenants": tenants, "total": None if part.total is None else _figures(part.total)}
+
+
+def _figures(figures: Figures) -> Json:
+    requests, times = figures.requests, ("outage_s", "capacity_lost_s", "late_ready_s")
+    return _rounded(
+        _picked(requests, "arrivals", "in_time", "late", "dropped")
+        | {"goodput": requests.correct}
+        | _picked(requests, *_SHARES)
+        | _picked(figures, "forecast_error_pct", "p50_ms", "p99_ms", "reconfigurations", "retrainings", *times)
+    )
+
+
+def comparison_to_json(scores: Sequence[Score], n_segments: int) -> Json:
+    """Every score, and the standings by workload and over all of them."""
+    from migrator.compare import standings  # noqa: PLC0415 - as the imports for types
+    from migrator.views.compare import by_workload  # noqa: PLC0415
+
+    workloads = {name: standings(own) for name, own in by_workload(scores).items()}
     return {
-        "arrivals": requests.arrivals,
-        "in_time": requests.in_time,
-        "late": requests.late,
-        "dropped": requests.dropped,
-        "goodput": requests.correct,
-        "goodput_pct": _rounded(requests.goodput_pct),
-        "slo_attainment_pct": _rounded(requests.slo_attainment_pct),
-        "accuracy_pct": _rounded(requests.accuracy_pct),
-        "forecast_error_pct": _rounded(figures.forecast_error_pct),
-        "p50_ms": figures.p50_ms,
-        "p99_ms": figures.p99_ms,
-        "reconfigurations": figures.reconfigurations,
-        "retrainings": figures.retrainings,
-        "outage_s": _rounded(figures.outage_s),
-        "capacity_lost_s": _rounded(figures.capacity_lost_s),
-        "late_ready_s": _rounded(figures.late_ready_s),
+        "schema": 1,
+        "simulated": True,
+        "segments": n_segments,
+        "workloads": {name: [_standing(item) for item in found] for name, found in workloads.items()},
+        "not_measured": {score.workload: score.notes for score in scores},
+        "overall": [_standing(item) for item in standings(scores)],
+        "scores": [
+            {
+                **_picked(score, "policy", "workload", "segment"),
+                "windows": [_totals(window) for window in score.totals],
+                **_changes(score),
+            }
+            for score in scores
+        ],
     }
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, _DIGITS)
+def _standing(item: Standing) -> Json:
+    return {
+        "policy": item.policy,
+        **_totals(item.total),
+        **_changes(item),
+        **_picked(item, "gap_closed", "relative_gain"),
+        "account": asdict(item.account),
+        "ahead": None if item.ahead is None else asdict(item.ahead),
+    }
+
+
+def _totals(totals: Totals) -> Json:
+    return _picked(totals, "arrivals", "in_time", "correct", *_SHARES)
+
+
+def _changes(item: Score | Standing) -> Json:
+    return {"changes": item.n_changes, "windows_without_plan": item.n_unplanned}
+
+
+def explanation_to_json(found: Explanation) -> Json:
+    """The whole explanation; ``holds`` is by tenant, and ``net`` = ``stretch_goodput`` − ``switching``."""
+
+    def choice_to_json(choice: Choice) -> Json:
+        holds = zip((tenant.name for tenant in found.tenants), choice.holds, strict=True)
+        return {**asdict(choice), "holds": dict(holds), "net": choice.net}
+
+    alternatives = [choice_to_json(choice) for choice in found.alternatives]
+    return {**asdict(found), "held": choice_to_json(found.held), "alternatives": alternatives}
+
+
+def verification_to_json(found: Verification) -> Json:
+    """The check of a plan: every broken rule, the recomputed goodput, the gaps."""
+    return {
+        "valid": found.is_valid,
+        **_picked(found, "objective", "claimed_objective", "bound", "gap", "certified_bound", "certified_gap"),
+        "violations": [_picked(item, "rule", "tenant", "step", "message") for item in found.violations],
+    }
+
+
+def gpu_to_json(model: GpuModel) -> Json:
+    """A GPU model of the catalogue with its profiles."""
+    size = ("compute_slices", "memory_slices")
+    limits = ("starts", "max_instances", "memory_gib", "sm_count", "create_s", "destroy_s")
+    return {
+        **_picked(model, "name", "title", *size, "sm_total", "notes", "sources"),
+        "profiles": [_picked(item, "name", "gi_profile_id", "variant", *size, *limits) for item in model.profiles],
+    }
+
+
+def sweep_to_json(sweep: Sweep) -> Json:
+    """A grid of plans; docs/whatif.md describes it."""
+    return {
+        "schema": 1,
+        **_picked(sweep, "name", "forecast", "notes"),
+        "vary": [
+            {"key": variation.name, "values": [_plain(choice) for choice in variation.choices]}
+            for variation in sweep.grid.variations
+        ],
+        "results": [
+            {
+                "values": _values(outcome.point),
+                **_outcome(outcome),
+                "tenants": {tenant.name: _tenant(tenant) for tenant in outcome.tenants},
+            }
+            for outcome in sweep.outcomes
+        ],
+    }
+
+
+def sweep_to_csv(sweep: Sweep) -> str:
+    """A heading and a line for each point: its values, then its figures, then each tenant's."""
+    rows = [_row(outcome) for outcome in sweep.outcomes]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, dict.fromkeys(name for row in rows for name in row), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _plain(choice: GridChoice) -> str | int | float:
+    """A number as one, and everything else as it would be typed."""
+    return choice.value if isinstance(choice.value, (int, float)) else choice.text
+
+
+def _values(point: Point) -> Json:
+    return {choice.name: _plain(choice) for choice in point}
+
+
+def _outcome(outcome: Outcome) -> Json:
+    figures = ("arrivals", "goodput", "goodput_pct", "bound", "gap", "solve_s")
+    return _picked(outcome, "status", "model", "engine", *figures, "reason")
+
+
+def _tenant(tenant: TenantOutcome) -> Json:
+    return {name: value for name, value in asdict(tenant).items() if name != "name"}
+
+
+def _row(outcome: Outcome) -> Json:
+    # A varied model or engine has the name of its figure, and the same value.
+    row = _values(outcome.point) | _outcome(outcome)
+    for tenant in outcome.tenants:
+        run = tenant.retraining
+        cells = _tenant(tenant) | {"retraining": run and f"{run.where} {run.start_step}-{run.end_step}"}
+        row |= {f"{tenant.name}.{name}": value for name, value in cells.items()}
+    return row

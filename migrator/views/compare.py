@@ -1,4 +1,4 @@
-"""A comparison of policies as tables for people."""
+"""A comparison of policies as tables."""
 
 from __future__ import annotations
 
@@ -15,11 +15,29 @@ from migrator.compare import CEILING, FLOOR, LEAST_SEGMENTS, Difference, Score, 
 _HEADINGS = ("goodput %", "SLO %", "accuracy %", "gap closed %", f"over {FLOOR} %", "changes")
 
 
+def by_workload(scores: Sequence[Score]) -> dict[str, list[Score]]:
+    """The scores of each workload, in the order in which workloads first appear."""
+    found: dict[str, list[Score]] = {}
+    for score in scores:
+        found.setdefault(score.workload, []).append(score)
+    return found
+
+
+def extent(scores: Sequence[Score]) -> str:
+    """How much was simulated: segments, windows and requests, which are the same for every policy."""
+    first = scores[0]
+    n_segments, n_windows = len({(score.workload, score.segment) for score in scores}), len(first.totals)
+    segments = "one segment" if n_segments == 1 else f"{n_segments} segments"
+    windows = "1 window" if n_windows == 1 else f"{n_windows} windows"
+    n_requests = sum(score.total.arrivals for score in scores if score.policy == first.policy)
+    return f"{segments} of {windows}, {n_requests:,} requests"
+
+
 def print_comparison(scores: Sequence[Score], console: Console) -> None:
     """Print a table for each workload, then one over all of them if there are several."""
-    workloads = list(dict.fromkeys(score.workload for score in scores))
-    for name in workloads:
-        _print_table(name, [score for score in scores if score.workload == name], console)
+    workloads = by_workload(scores)
+    for name, own in workloads.items():
+        _print_table(name, own, console)
     if len(workloads) > 1:
         _print_table(f"all {len(workloads)} workloads", [replace(score, notes=()) for score in scores], console)
     console.print(
@@ -34,11 +52,7 @@ def print_comparison(scores: Sequence[Score], console: Console) -> None:
 
 def _print_table(title: str, scores: Sequence[Score], console: Console) -> None:
     found = standings(scores)
-    n_segments = len({(score.workload, score.segment) for score in scores})
-    n_windows = len(scores[0].totals)
-    segments = "one segment" if n_segments == 1 else f"{n_segments} segments"
-    windows = "1 window" if n_windows == 1 else f"{n_windows} windows"
-    console.print(f"[bold]{escape(title)}[/]: {segments} of {windows}, {found[0].total.arrivals:,} requests")
+    console.print(f"[bold]{escape(title)}[/]: {extent(scores)}")
     for kind, text in dict.fromkeys(note for score in scores for note in score.notes):
         console.print(f"  {kind}: {escape(text)}", style="dim", soft_wrap=True)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
@@ -80,10 +94,10 @@ def _cells(item: Standing, has_reference: bool) -> list[str]:
         _number(_percent(item.relative_gain), sign=True),
         str(item.n_changes),
     ]
-    return [*cells, _shown(item.ahead)] if has_reference else cells
+    return [*cells, _ahead_text(item.ahead)] if has_reference else cells
 
 
-def _shown(ahead: Difference | None) -> str:
+def _ahead_text(ahead: Difference | None) -> str:
     if ahead is None:
         return "–"
     if ahead.low is None or ahead.high is None:

@@ -1,21 +1,88 @@
-"""A comparison of policies as one HTML page: where the arrivals go, goodput, the gap closed. Opens without a network.
+"""Pages that open without a network: a comparison of policies, and a grid of plans.
 
-Bars are the figures of ``compare``'s tables. What is not known, such as a gap that is not there, is left out.
+Bars and marks are the figures of the tables that the commands print. A figure that is unknown is left out. The text of
+the pages is in the templates beside this file; plotly reads HTML as well, so what goes into a figure is escaped here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from string import Template
+from importlib.util import find_spec
+from itertools import product
 from typing import TYPE_CHECKING
 
 from migrator.compare import CEILING, FLOOR, LEAST_SEGMENTS, Score, Standing, Terms, standings
-from migrator.views.whatif_plot import require_plotly
+from migrator.errors import MigratorError
+from migrator.views.compare import by_workload, extent
+from migrator.whatif.grid import Choice, Factor, Point, Variation, point_text
+from migrator.whatif.sweep import Outcome, Sweep
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
+
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C8C8C")
+"""Those of Okabe and Ito, which colour-blind people can tell apart, and a grey."""
+
+_PATTERNS = ("", "/", "x")
+"""For more policies than there are colours."""
+
+_SYMBOLS = ("circle-open", "square-open", "diamond-open", "triangle-up-open", "cross-open")
+"""Open, so that marks on top of each other are seen; they differ also for readers who see no colours."""
+
+_GRID = {"showgrid": True, "gridcolor": "#e6e6e6"}
+
+_LEAST_WIDTH_PX = 900
+_ROW_PX = 24
+_GAP_PX = 50
+"""Between panels: the title of the next."""
+
+_MARGIN_PX = {"t": 50, "b": 60, "l": 160, "r": 170}
+_LEGEND_PX = 160
+"""Height of the classes' names."""
+
+_PANEL_PX = (420, 250)
+_AROUND_PX = 150
+"""Height of column titles, x axis and margins around a grid's panels."""
+
+
+def require_plot_extra() -> None:
+    """Refuse a page where it cannot be made.
+
+    Raises:
+        MigratorError: A library is not installed; names the extra that brings it.
+    """
+    for library in ("plotly", "jinja2"):
+        if find_spec(library) is None:
+            raise MigratorError(f"--plot needs {library}; install the extra: pip install 'migrator[plot]'")
+
+
+def _page(template: str, **parts: object) -> str:
+    """The template filled with ``parts``; figures are drawn, all other text is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - an optional extra
+    from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
+    from plotly.graph_objects import Figure  # noqa: PLC0415 - heavy, and an optional extra
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415 - an optional extra
+
+    def drawn(name: str, figure: Figure) -> Markup:
+        settings = {"displaylogo": False}
+        return Markup(figure.to_html(full_html=False, include_plotlyjs=False, div_id=name, config=settings))  # noqa: S704
+
+    environment = Environment(
+        loader=PackageLoader("migrator", "views"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    figures = {name: drawn(name, part) for name, part in parts.items() if isinstance(part, Figure)}
+    plotly = Markup(get_plotlyjs())  # noqa: S704 - a script, from the library itself
+    return environment.get_template(template).render(parts | figures, plotly=plotly)
+
+
+# --- a comparison of policies
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,87 +100,71 @@ _CLASSES = {
     "forecast": _Class("#CC79A7", f"missed, but answered by {CEILING}, which knows the arrivals"),
     "queueing": _Class("#009E73", "missed otherwise: bursts, waits for a batch"),
 }
-"""By the class of an account: a calm colour for what went well, and Okabe and Ito's for the losses."""
-
-_POLICY_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C8C8C")
-_PATTERNS = ("", "/", "x")
-"""For more policies than there are colours."""
+"""By the class of an account: a calm colour for goodput, and those of Okabe and Ito for the losses."""
 
 _TERMS = {
     Terms.POLICY_ONLY: "Policy only: all have free batching, the same forecaster and the same way of switching.",
     Terms.AS_PUBLISHED: "As published: each policy with its own batching, forecast and switching.",
 }
 
-_LEAST_WIDTH_PX = 900
-_ROW_PX = 24
-_GAP_PX = 50
-"""Between panels: the title of the next."""
-
-_MARGIN_PX = {"t": 50, "b": 60, "l": 160, "r": 170}
-_LEGEND_PX = 160
-"""Height of the classes' names."""
-
 _LEAST_SHARE_PCT = -100.0
-"""Where the axis of the gap closed ends: how far a policy is below the floor would leave no room for the rest."""
+"""Where the axis of the gap closed ends: a policy far below the floor would leave no room for the others."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """A workload, or all of them, with its policies."""
-
-    title: str
-    standings: tuple[Standing, ...]
+_Groups = Mapping[str, Sequence[Standing]]
+"""The standings of all workloads together, if there are several, then those of each, by title."""
 
 
 def comparison_to_html(scores: Sequence[Score], terms: Terms) -> str:
-    """The page, with all that it needs inside; the same for the same scores, simulated on these terms.
+    """The page of a comparison on these terms; the same for the same scores.
 
     Raises:
-        MigratorError: plotly is not installed.
+        MigratorError: The libraries of the extra are not installed.
     """
-    require_plotly()
+    require_plot_extra()
     groups = _groups(scores)
     knows = any(score.policy == CEILING for score in scores)
-    classes = [name for name in _CLASSES if knows or name != "forecast"]
-    return _PAGE.substitute(
-        plotly=_plotly_js(),
+    classes = {name: kind for name, kind in _CLASSES.items() if knows or name != "forecast"}
+    notes: dict[tuple[str, str], list[str]] = {}
+    for score in scores:
+        for note in score.notes:
+            notes.setdefault(note, []).append(score.workload)
+    return _page(
+        "compare.html.j2",
         terms=_TERMS[terms],
-        workloads="\n".join(f"<li>{line}</li>" for line in _told_workloads(scores)),
-        notes="\n".join(f"<li>{line}</li>" for line in _told_notes(scores)),
-        account=_drawn(_account_figure(groups, classes), "account"),
-        classes="; ".join(f"<b>{_shown(name)}</b>: {escape(_CLASSES[name].meaning)}" for name in classes),
-        forecast="" if knows else f" What a wrong forecast costs is told only where {CEILING} takes part.",
-        goodput=_drawn(_goodput_figure(groups), "goodput"),
-        gap=_gap_section(groups),
+        workloads={name: extent(own) for name, own in by_workload(scores).items()},
+        notes=notes,
+        classes=classes,
+        account=_account_figure(groups, tuple(classes)),
+        goodput=_goodput_figure(groups),
+        gap=_gap_figure(groups),
         least_segments=LEAST_SEGMENTS,
         floor=FLOOR,
         ceiling=CEILING,
     )
 
 
-def _groups(scores: Sequence[Score]) -> tuple[_Group, ...]:
-    """All workloads together if there are several, then one after the other."""
-    names = list(dict.fromkeys(score.workload for score in scores))
-    each = [_Group(name, standings([score for score in scores if score.workload == name])) for name in names]
-    return (_Group(f"all {len(names)} workloads", standings(scores)), *each) if len(names) > 1 else tuple(each)
+def _groups(scores: Sequence[Score]) -> _Groups:
+    each = {name: standings(own) for name, own in by_workload(scores).items()}
+    return {f"all {len(each)} workloads": standings(scores), **each} if len(each) > 1 else each
 
 
-def _account_figure(groups: Sequence[_Group], classes: Sequence[str]) -> Figure:
+def _account_figure(groups: _Groups, classes: Sequence[str]) -> Figure:
     """A panel for each group with a stacked bar for each policy; the first policy on top."""
     from plotly.subplots import make_subplots  # noqa: PLC0415 - heavy, and an optional extra
 
-    panel_px = 1.4 * _ROW_PX * max(len(group.standings) for group in groups)
+    panel_px = 1.4 * _ROW_PX * max(map(len, groups.values()))
     inner_px = max(_LEGEND_PX, panel_px * len(groups) + _GAP_PX * (len(groups) - 1))
     figure = make_subplots(
         rows=len(groups),
         cols=1,
         shared_xaxes=True,
         vertical_spacing=_GAP_PX / inner_px,
-        subplot_titles=[escape(group.title) for group in groups],
+        subplot_titles=list(map(escape, groups)),
     )
-    for row, group in enumerate(groups, start=1):
+    for row, (title, found) in enumerate(groups.items(), start=1):
         for name in classes:
-            _add_class(figure, row, group, name)
+            _add_class(figure, row, title, found, name)
     figure.update_layout(
         barmode="stack",
         template="simple_white",
@@ -129,15 +180,17 @@ def _account_figure(groups: Sequence[_Group], classes: Sequence[str]) -> Figure:
     return figure
 
 
-def _add_class(figure: Figure, row: int, group: _Group, name: str) -> None:
-    shares_pct = [100 * item.account.shares[name] for item in group.standings]
+def _add_class(figure: Figure, row: int, title: str, found: Sequence[Standing], name: str) -> None:
+    """The bars of one class of an account, for each policy of the panel."""
+    shares_pct = [100 * item.account.shares[name] for item in found]
+    label = name.replace("_", " ")
     figure.add_bar(
         row=row,
         col=1,
         orientation="h",
         x=shares_pct,
-        y=[escape(item.policy) for item in group.standings],
-        name=_shown(name),
+        y=[escape(item.policy) for item in found],
+        name=label,
         legendgroup=name,
         showlegend=row == 1,
         marker={"color": _CLASSES[name].colour},
@@ -146,28 +199,29 @@ def _add_class(figure: Figure, row: int, group: _Group, name: str) -> None:
         insidetextanchor="middle",
         textangle=0,
         hovertext=[
-            f"<b>{escape(item.policy)}</b>, {escape(group.title)}<br>{_shown(name)} {share:.2f} %, "
+            f"{_heading(item.policy, title)}<br>{label} {share:.2f} %, "
             f"{getattr(item.account, name):,.0f} of {item.account.arrivals:,.0f} requests"
-            for item, share in zip(group.standings, shares_pct, strict=True)
+            for item, share in zip(found, shares_pct, strict=True)
         ],
         hoverinfo="text",
     )
 
 
-def _goodput_figure(groups: Sequence[_Group]) -> Figure:
+def _goodput_figure(groups: _Groups) -> Figure:
     """Groups along x, a bar for each policy."""
     from plotly.graph_objects import Figure  # noqa: PLC0415 - heavy, and an optional extra
 
     figure = Figure()
     names = _policies(groups)
     for index, name in enumerate(names):
-        own = [(group, item) for group in groups for item in group.standings if item.policy == name]
+        own = [(title, item) for title, found in groups.items() for item in found if item.policy == name]
+        turn, place = divmod(index, len(_COLOURS))
         figure.add_bar(
-            x=[escape(group.title) for group, _ in own],
+            x=[escape(title) for title, _ in own],
             y=[item.total.goodput_pct for _, item in own],
             name=escape(name),
-            marker=_marker(index),
-            hovertext=[_told(group, item) for group, item in own],
+            marker={"color": _COLOURS[place], "pattern": {"shape": _PATTERNS[turn % len(_PATTERNS)]}},
+            hovertext=[_standing_text(title, item, groups[title][0].policy) for title, item in own],
             hoverinfo="text",
         )
     around_px = _MARGIN_PX["l"] + _MARGIN_PX["r"]
@@ -181,57 +235,50 @@ def _goodput_figure(groups: Sequence[_Group]) -> Figure:
         legend={"orientation": "h", "x": 0, "y": 1.04, "yanchor": "bottom"},  # in sight however wide the plot is
     )
     figure.update_xaxes(type="category")
-    figure.update_yaxes(title_text="goodput, % of arrivals", rangemode="tozero", showgrid=True, gridcolor="#e6e6e6")
+    figure.update_yaxes(title_text="goodput, % of arrivals", rangemode="tozero", **_GRID)
     return figure
 
 
-def _gap_section(groups: Sequence[_Group]) -> str:
-    """The third plot, or why there is none."""
-    if all(item.gap_closed is None for group in groups for item in group.standings):
-        return (
-            f"<p>Not told: it needs both {FLOOR} and {CEILING}, "
-            "and at least a thousandth of the arrivals between them.</p>"
-        )
-    return _drawn(_gap_figure(groups), "gap")
-
-
-def _gap_figure(groups: Sequence[_Group]) -> Figure:
-    """A bar for each policy over the first group, and a circle for each of the others."""
+def _gap_figure(groups: _Groups) -> Figure | None:
+    """A bar for each policy over the first group, and a circle for each of the others; ``None`` without any gap."""
     from plotly.graph_objects import Figure  # noqa: PLC0415 - heavy, and an optional extra
 
+    gaps = [
+        (title, item.policy, 100 * item.gap_closed)
+        for title, found in groups.items()
+        for item in found
+        if item.gap_closed is not None
+    ]
+    if not gaps:
+        return None
+    first = next(iter(groups))
+    overall, each = ([gap for gap in gaps if (gap[0] == first) is is_first] for is_first in (True, False))
     figure = Figure()
-    first, *others = groups
-    overall = [(item.policy, 100 * item.gap_closed) for item in first.standings if item.gap_closed is not None]
-    figure.add_bar(
-        orientation="h",
-        x=[share for _, share in overall],
-        y=[escape(name) for name, _ in overall],
-        name=escape(first.title),
-        marker={"color": "#8FB0C7"},
-        hovertext=[f"<b>{escape(name)}</b>, {escape(first.title)}<br>{share:.1f} %" for name, share in overall],
-        hoverinfo="text",
+    figure.add_bar(orientation="h", name=escape(first), marker={"color": "#8FB0C7"}, **_gap_marks(overall))
+    if each:
+        circle = {"color": "#222222", "symbol": "circle-open", "size": 8}
+        figure.add_scatter(mode="markers", name="each workload", marker=circle, **_gap_marks(each))
+    _lay_out_gap(
+        figure, {name: share for _, name, share in overall}, [share for _, _, share in gaps], _policies(groups)
     )
-    each = [(group.title, item) for group in others for item in group.standings]
-    each_pct = [(title, item.policy, 100 * item.gap_closed) for title, item in each if item.gap_closed is not None]
-    if each_pct:
-        figure.add_scatter(
-            x=[share for _, _, share in each_pct],
-            y=[escape(name) for _, name, _ in each_pct],
-            mode="markers",
-            name="each workload",
-            marker={"color": "#222222", "symbol": "circle-open", "size": 8},
-            hovertext=[f"<b>{escape(name)}</b>, {escape(title)}<br>{share:.1f} %" for title, name, share in each_pct],
-            hoverinfo="text",
-        )
-    shares_pct = [share for _, share in overall] + [share for _, _, share in each_pct]
-    _lay_out_gap(figure, first, shares_pct, _policies(groups))
     return figure
 
 
-def _lay_out_gap(figure: Figure, first: _Group, shares_pct: Sequence[float], names: Sequence[str]) -> None:
-    """Each policy's place with its overall figure beside its name, known or not, on the axis or beyond its end."""
-    shares = {item.policy: item.gap_closed for item in first.standings}
-    labels = [f"{name}  {_percent(shares.get(name))}" for name in names]
+def _gap_marks(gaps: Sequence[tuple[str, str, float]]) -> dict[str, object]:
+    """Marks for gaps closed: group, policy and percentage each."""
+    return {
+        "x": [share for _, _, share in gaps],
+        "y": [escape(name) for _, name, _ in gaps],
+        "hovertext": [f"{_heading(name, title)}<br>{share:.1f} %" for title, name, share in gaps],
+        "hoverinfo": "text",
+    }
+
+
+def _lay_out_gap(
+    figure: Figure, overall: Mapping[str, float], shares_pct: Sequence[float], names: Sequence[str]
+) -> None:
+    """Give each policy a row, with its overall figure, known or not, beside its name."""
+    labels = {name: f"{overall[name]:.0f}" if name in overall else "–" for name in names}
     low, high = max(_LEAST_SHARE_PCT, min(0.0, *shares_pct)), max(100.0, *shares_pct)
     figure.update_layout(
         template="simple_white",
@@ -240,23 +287,26 @@ def _lay_out_gap(figure: Figure, first: _Group, shares_pct: Sequence[float], nam
         margin=_MARGIN_PX,
         showlegend=len(figure.data) > 1,
     )
-    figure.update_xaxes(title_text="gap closed, %", range=[low - 5, high + 5], showgrid=True, gridcolor="#e6e6e6")
+    figure.update_xaxes(title_text="gap closed, %", range=[low - 5, high + 5], **_GRID)
     figure.update_yaxes(
         type="category",
         categoryorder="array",
         categoryarray=[escape(name) for name in names],
         range=[len(names) - 0.5, -0.5],
         tickvals=[escape(name) for name in names],
-        ticktext=[escape(label) for label in labels],
+        ticktext=[f"{escape(name)}  {label}" for name, label in labels.items()],
     )
     for share_pct in (0, 100):
         figure.add_vline(x=share_pct, line={"color": "#555555", "width": 1, "dash": "dot"})
 
 
-def _told(group: _Group, item: Standing) -> str:
-    """All of a standing that is known, for whoever points at its bar."""
-    total = item.total
-    lines = [f"<b>{escape(item.policy)}</b>, {escape(group.title)}"]
+def _heading(policy: str, title: str) -> str:
+    return f"<b>{escape(policy)}</b>, {escape(title)}"
+
+
+def _standing_text(title: str, item: Standing, reference: str) -> str:
+    """All that is known of a standing, for its bar."""
+    total, lines = item.total, [_heading(item.policy, title)]
     for name, pct in (
         ("goodput", total.goodput_pct),
         ("in time", total.slo_attainment_pct),
@@ -267,99 +317,189 @@ def _told(group: _Group, item: Standing) -> str:
     if item.relative_gain is not None:
         lines.append(f"over {FLOOR} {100 * item.relative_gain:+.2f} %")
     if item.ahead is not None:
-        ahead, reference = item.ahead, escape(group.standings[0].policy)
+        ahead = item.ahead
         known = ahead.low is not None and ahead.high is not None
         interval = f" [{ahead.low:+.2f}, {ahead.high:+.2f}]" if known else ""
-        lines.append(f"ahead of {reference} {ahead.points:+.2f} points{interval}")
+        lines.append(f"ahead of {escape(reference)} {ahead.points:+.2f} points{interval}")
     return "<br>".join(lines)
 
 
-def _policies(groups: Sequence[_Group]) -> list[str]:
-    return list(dict.fromkeys(item.policy for group in groups for item in group.standings))
+def _policies(groups: _Groups) -> list[str]:
+    return list(dict.fromkeys(item.policy for found in groups.values() for item in found))
 
 
-def _marker(index: int) -> dict[str, object]:
-    turn, place = divmod(index, len(_POLICY_COLOURS))
-    return {"color": _POLICY_COLOURS[place], "pattern": {"shape": _PATTERNS[turn % len(_PATTERNS)]}}
+# --- a grid of plans
+
+_MEASURES: tuple[tuple[str, Callable[[Outcome], float | None]], ...] = (
+    ("goodput, % of arrivals", lambda outcome: outcome.goodput_pct),
+    ("gap, %", lambda outcome: None if outcome.gap is None else 100 * outcome.gap),
+    ("solve time, s", lambda outcome: None if outcome.goodput is None else outcome.solve_s),
+)
+"""A row of panels each."""
 
 
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.0f}"
+@dataclass(frozen=True)
+class _Roles:
+    """What each key of the grid does; keys with one value have no role.
+
+    Attributes:
+        x: The first key with several values lies along x.
+        colour: The second is the colour.
+        facets: Every combination of the others has a column of panels.
+    """
+
+    x: Variation
+    colour: Variation | None
+    facets: tuple[Point, ...]
+
+    @classmethod
+    def of(cls, sweep: Sweep) -> _Roles:
+        several = [variation for variation in sweep.grid.variations if len(variation.choices) > 1]
+        x, *rest = several or sweep.grid.variations[:1]
+        facets = product(*(variation.choices for variation in rest[1:]))
+        return cls(x, rest[0] if rest else None, tuple(facets))
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether x is a line of numbers, or of factors, and not of names."""
+        kinds = {type(choice.value) for choice in self.x.choices}
+        return kinds in ({int}, {float}, {Factor})
+
+    @property
+    def x_title(self) -> str:
+        are_factors = isinstance(self.x.choices[0].value, Factor) and self.is_numeric
+        return escape(self.x.name) + (", × the config's" if are_factors else "")
+
+    def position(self, outcome: Outcome) -> float | str:
+        """Where the outcome lies along x."""
+        choice = next(choice for choice in outcome.point if choice in self.x.choices)
+        value = choice.value.by if isinstance(choice.value, Factor) else choice.value
+        return float(value) if self.is_numeric else choice.text
+
+    @property
+    def series(self) -> tuple[Choice | None, ...]:
+        """The choices of the second key; ``None`` stands for everything where there is none."""
+        return (None,) if self.colour is None else self.colour.choices
 
 
-def _shown(name: str) -> str:
-    return name.replace("_", " ")
+def sweep_to_html(sweep: Sweep) -> str:
+    """The page of a grid; the same for the same sweep.
+
+    Raises:
+        MigratorError: The libraries of the extra are not installed.
+    """
+    require_plot_extra()
+    roles = _Roles.of(sweep)
+    alone = [variation.choices[0] for variation in sweep.grid.variations if len(variation.choices) == 1]
+    fixed = [choice for choice in alone if choice not in roles.x.choices]
+    return _page("whatif.html.j2", sweep=sweep, fixed=fixed, grid=_grid_figure(sweep, roles))
 
 
-def _told_workloads(scores: Sequence[Score]) -> list[str]:
-    """Of each workload how much was simulated."""
-    lines = []
-    for name in dict.fromkeys(score.workload for score in scores):
-        own = [score for score in scores if score.workload == name]
-        n_segments, n_windows = len({score.segment for score in own}), len(own[0].totals)
-        segments = "one segment" if n_segments == 1 else f"{n_segments} segments"
-        windows = "1 window" if n_windows == 1 else f"{n_windows} windows"
-        n_requests = sum(score.total.arrivals for score in own if score.policy == own[0].policy)
-        lines.append(f"<b>{escape(name)}</b>: {segments} of {windows}, {n_requests:,} requests")
-    return lines
+def _grid_figure(sweep: Sweep, roles: _Roles) -> Figure:
+    from plotly.subplots import make_subplots  # noqa: PLC0415 - heavy, and an optional extra
+
+    figure = make_subplots(
+        rows=len(_MEASURES),
+        cols=len(roles.facets),
+        shared_xaxes=True,
+        shared_yaxes=True,
+        vertical_spacing=0.05,
+        horizontal_spacing=0.1 / len(roles.facets),
+        column_titles=[escape(point_text(facet)) for facet in roles.facets],
+    )
+    for column, facet in enumerate(roles.facets, start=1):
+        inside = [outcome for outcome in sweep.outcomes if set(facet) <= set(outcome.point)]
+        _add_lines(figure, column, inside, roles)
+        _add_planless(figure, column, inside, roles, _foot(sweep))
+    _lay_out_grid(figure, roles)
+    return figure
 
 
-def _told_notes(scores: Sequence[Score]) -> list[str]:
-    """What was not measured, each note once with the workloads that it is about."""
-    about: dict[tuple[str, str], list[str]] = {}
-    for score in scores:
-        for note in score.notes:
-            about.setdefault(note, []).append(score.workload)
-    return [
-        f"{escape(', '.join(dict.fromkeys(names)))}: {escape(kind)}: {escape(text)}"
-        for (kind, text), names in about.items()
-    ]
+def _add_lines(figure: Figure, column: int, outcomes: Sequence[Outcome], roles: _Roles) -> None:
+    for index, choice in enumerate(roles.series):
+        own = [outcome for outcome in outcomes if choice is None or choice in outcome.point]
+        if roles.is_numeric:
+            own.sort(key=roles.position)
+        colour, symbol = _COLOURS[index % len(_COLOURS)], _SYMBOLS[index % len(_SYMBOLS)]
+        for row, (_, measure) in enumerate(_MEASURES, start=1):
+            figure.add_scatter(
+                row=row,
+                col=column,
+                y=[measure(outcome) for outcome in own],
+                mode="lines+markers" if roles.is_numeric else "markers",
+                marker={"color": colour, "symbol": symbol, "size": 10, "line": {"width": 2}},
+                cliponaxis=False,
+                name="" if choice is None else escape(choice.text),
+                legendgroup=str(choice),
+                showlegend=choice is not None and (row, column) == (1, 1),
+                **_along_x(own, roles),
+            )
 
 
-def _drawn(figure: Figure, div_id: str) -> str:
-    html: str = figure.to_html(full_html=False, include_plotlyjs=False, div_id=div_id, config={"displaylogo": False})
-    return html
+def _add_planless(figure: Figure, column: int, outcomes: Sequence[Outcome], roles: _Roles, foot: float) -> None:
+    """Crosses at the foot of the goodput panel, where there is no plan."""
+    planless = [outcome for outcome in outcomes if outcome.goodput is None]
+    if planless:
+        figure.add_scatter(
+            row=1,
+            col=column,
+            y=[foot] * len(planless),
+            mode="markers",
+            marker={"color": "#777777", "symbol": "x", "size": 9},
+            name="no plan",
+            legendgroup="no plan",
+            showlegend=column == 1,
+            **_along_x(planless, roles),
+        )
 
 
-def _plotly_js() -> str:
-    from plotly.offline import get_plotlyjs  # noqa: PLC0415 - an optional extra
+def _along_x(outcomes: Sequence[Outcome], roles: _Roles) -> dict[str, object]:
+    """Where the marks of outcomes lie along x, and what they say when they are pointed at."""
+    return {
+        "x": [roles.position(outcome) for outcome in outcomes],
+        "hovertext": [_outcome_text(outcome) for outcome in outcomes],
+        "hoverinfo": "text",
+    }
 
-    js: str = get_plotlyjs()
-    return js
+
+def _foot(sweep: Sweep) -> float:
+    """A height just below every share of goodput."""
+    shares = [outcome.goodput_pct for outcome in sweep.outcomes if outcome.goodput_pct is not None]
+    return min(shares) - max(1.0, 0.1 * (max(shares) - min(shares))) if shares else 0.0
 
 
-_PAGE = Template("""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>migrator compare</title>
-<style>
-body { font-family: "Open Sans", verdana, arial, sans-serif; color: #2a3f5f; margin: 24px; max-width: 1000px; }
-li, p { line-height: 1.4; font-size: 14px; }
-</style>
-<script>$plotly</script>
-</head>
-<body>
-<h1>Sharing policies compared</h1>
-<p><b>Simulated</b>: the same requests under every policy; nothing ran on a GPU. $terms Point at a bar for its
-figures.</p>
-<ul>
-$workloads
-</ul>
-<ul>
-$notes
-</ul>
-<h2>Where the arrivals go</h2>
-<p>$classes.$forecast</p>
-$account
-<h2>Goodput</h2>
-<p>Answered in time and right, of all arrivals. <i>Ahead</i> has the interval that holds 95 % of the means of resampled
-segments where there are at least $least_segments.</p>
-$goodput
-<h2>Gap closed</h2>
-<p>Of what lies between $floor (0: the best that one layout could do, in hindsight) and $ceiling (100: the arrivals
-known). The figure stands beside the name; a double click also shows what lies beyond the end of the axis.</p>
-$gap
-</body>
-</html>
-""")
+def _outcome_text(outcome: Outcome) -> str:
+    """All that is known of an outcome."""
+    lines = [f"<b>{escape(point_text(outcome.point))}</b>", f"{outcome.status}, {outcome.model} by {outcome.engine}"]
+    if outcome.reason is not None:
+        lines.append(escape(outcome.reason))
+    if outcome.goodput is not None and outcome.goodput_pct is not None:
+        lines.append(f"goodput {outcome.goodput:.0f} requests, {outcome.goodput_pct:.2f} % of {outcome.arrivals:.0f}")
+    if outcome.gap is not None:
+        lines.append(f"gap {100 * outcome.gap:.3f} %, solved in {outcome.solve_s:.2f} s")
+    for tenant in outcome.tenants:
+        share = "–" if tenant.goodput_pct is None else f"{tenant.goodput_pct:.2f} %"
+        run = tenant.retraining
+        retrains = "" if run is None else f", retrains on {run.where}, steps {run.start_step}–{run.end_step}"
+        lines.append(f"{escape(tenant.name)}: {share}{escape(retrains)}")
+    return "<br>".join(lines)
+
+
+def _lay_out_grid(figure: Figure, roles: _Roles) -> None:
+    width, height = _PANEL_PX
+    figure.update_layout(
+        template="simple_white",
+        width=max(_LEAST_WIDTH_PX, width * len(roles.facets)),
+        height=height * len(_MEASURES) + _AROUND_PX,
+        margin={"t": 60},
+        hovermode="closest",
+        showlegend=True,
+        legend_title_text="" if roles.colour is None else escape(roles.colour.name),
+    )
+    figure.update_xaxes(title_text=roles.x_title, row=len(_MEASURES))
+    if not roles.is_numeric:
+        names = [choice.text for choice in roles.x.choices]
+        figure.update_xaxes(type="category", categoryorder="array", categoryarray=names)
+    for row, (title, _) in enumerate(_MEASURES, start=1):
+        figure.update_yaxes(title_text=title, row=row, col=1)
+        figure.update_yaxes(row=row, rangemode="normal" if row == 1 else "tozero", **_GRID)

@@ -1,54 +1,32 @@
-"""Watching a run: a live line in a terminal, plain lines anywhere else."""
+"""Progress of a run, and of a grid of plans: a live line in a terminal, plain lines anywhere else."""
 
 from __future__ import annotations
 
+from typing import Self
+
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from executor.mig import OwnedLayout
 from migrator.run.planning import PlannedWindow
 from migrator.setting import Setting
-from migrator.views.strip import layout_strip
+from migrator.views.strips import layout_strip
+from migrator.whatif.grid import point_text
+from migrator.whatif.sweep import Outcome, best_of
 from planner.problem import Owner
 from workloads.serving.tally import Totals
 
 
-class PlainView:
-    """One line when a window is planned and one when it is settled."""
-
-    def __init__(self, setting: Setting, console: Console) -> None:
-        self._setting = setting
-        self._console = console
-
-    def planning(self, window: int) -> None:
-        """Nothing: the line comes when the plan is there."""
-
-    def planned(self, planned: PlannedWindow) -> None:
-        """Say what the plan promises."""
-        self._console.print(f"window {planned.window}: {_promise(planned)}", soft_wrap=True)
-
-    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner]) -> None:
-        """Nothing: lines are for people who read them later."""
-
-    def settled(self, window: int, totals: Totals) -> None:
-        """Say what the window came to."""
-        self._console.print(
-            f"window {window}: goodput {_goodput(totals)} of {totals.arrivals} requests", soft_wrap=True
-        )
-
-    def close(self) -> None:
-        """Nothing to put away."""
-
-
-class LiveView:
-    """A progress line that moves: window, second, goodput so far, and the layout's strip."""
+class RunView:
+    """A run's progress: two lines a window and, in a terminal, a line that moves. Close it to remove that line."""
 
     def __init__(self, setting: Setting, console: Console) -> None:
         self._names = [tenant.name for tenant in setting.tenants]
         self._memory_slices = setting.gpu.memory_slices
         self._windows = setting.config.windows
         self._window_s = setting.config.window_s
+        self._console = console
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
@@ -58,6 +36,7 @@ class LiveView:
             TimeElapsedColumn(),
             console=console,
             transient=True,
+            disable=not console.is_terminal,
         )
         self._task = self._progress.add_task("starting", total=self._windows * self._window_s, strip="", goodput="")
         self._progress.start()
@@ -67,29 +46,32 @@ class LiveView:
         self._progress.update(self._task, description=f"window {window + 1}/{self._windows}: planning")
 
     def planned(self, planned: PlannedWindow) -> None:
-        """Leave a line with what the plan promises."""
-        self._progress.console.print(f"window {planned.window}: {_promise(planned)}", style="dim")
+        """Print what the plan promises."""
+        self._print(f"window {planned.window}: {_promise(planned)}", style="dim")
 
-    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner]) -> None:
-        """Move the line."""
+    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner] | None) -> None:
+        """Move the line: window, second, goodput so far, and the strip of the layout, if there is one."""
         window = min(int(now_s // self._window_s), self._windows - 1)
         second = now_s - window * self._window_s
-        strip = layout_strip(layout, self._names, self._memory_slices)
+        strip = "" if layout is None else layout_strip(layout, self._names, self._memory_slices).markup
         self._progress.update(
             self._task,
             completed=now_s,
             description=f"window {window + 1}/{self._windows}, second {second:3.0f}",
-            strip=strip.markup,
+            strip=strip,
             goodput=f"goodput {_goodput(totals)}",
         )
 
     def settled(self, window: int, totals: Totals) -> None:
-        """Leave a line with what the window came to."""
-        self._progress.console.print(f"window {window}: goodput {_goodput(totals)} of {totals.arrivals} requests")
+        """Print the window's goodput."""
+        self._print(f"window {window}: goodput {_goodput(totals)} of {totals.arrivals} requests")
 
     def close(self) -> None:
-        """Take the line away."""
+        """Remove the line that moves."""
         self._progress.stop()
+
+    def _print(self, line: str, style: str | None = None) -> None:
+        self._console.print(line, style=style, soft_wrap=not self._console.is_terminal)
 
 
 def _goodput(totals: Totals) -> str:
@@ -109,3 +91,51 @@ def _promise(planned: PlannedWindow) -> str:
         share = f"{100 * plan.objective / most:.2f} % expected goodput, "
     gap = "unknown" if plan.gap is None else f"{100 * plan.gap:.2f} %"
     return f"planned in {plan.solve_s:.1f} s: {share}proven within {gap} of the best"
+
+
+class GridView:
+    """A bar with the best point so far. Use it as a context, so that it is removed whatever happens."""
+
+    def __init__(self, n_points: int, n_processes: int, console: Console) -> None:
+        self._best: Outcome | None = None
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[best]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._console = console
+        self._n_points, self._n_processes = n_points, n_processes
+        self._task = self._progress.add_task("checking", total=n_points, best="")
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def checking(self, n_done: int, n_configs: int) -> None:
+        """Show how many of the grid's configs have been checked."""
+        self._progress.update(self._task, description="checking", completed=n_done, total=n_configs)
+
+    def checked(self) -> None:
+        """Show that planning begins."""
+        self._progress.reset(self._task, description="planning", total=self._n_points)
+        if not self._console.is_terminal:
+            points = "1 point" if self._n_points == 1 else f"{self._n_points} points"
+            where = "one process" if self._n_processes == 1 else f"{self._n_processes} processes"
+            self._console.print(f"planning {points} in {where}", soft_wrap=True)
+
+    def planned(self, outcome: Outcome) -> None:
+        """Move on by one point."""
+        self._best = best_of(item for item in (self._best, outcome) if item is not None)
+        self._progress.update(self._task, advance=1, best=_best_text(self._best))
+
+
+def _best_text(best: Outcome | None) -> str:
+    return "" if best is None else f"best {best.goodput_pct:.2f} % at {escape(point_text(best.point))}"

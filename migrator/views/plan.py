@@ -1,31 +1,47 @@
-"""A plan for people: what it promises and how good that provably is, and who holds what over the window."""
+"""A plan for people: its promise and proof, who holds what over the window, and why it holds that in a step."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from migrator.views.plan_bars import chart_of
-from migrator.views.plan_changes import changes_table
-from migrator.views.sparkline import sparkline
-from migrator.views.strip import COLOURS, IDLE, tenant_letters
-from migrator.views.strips import WARMING, gantt
-from migrator.views.timescale import FloatArray, TimeScale
+from executor.mig import OwnedLayout, Profile
+from migrator.views.strips import (
+    COLOURS,
+    IDLE,
+    WARMING,
+    Bar,
+    TimeScale,
+    gantt,
+    layout_strip,
+    sparkline,
+    tenant_letters,
+)
 from planner.course import Course, RetrainingCourse, courses
-from planner.plan import MigPlan, Status
-from planner.problem import Problem
+from planner.explain.explain import HELD, Explanation
+from planner.plan import InferenceSpan, Lifetime, MigPlan, Status
+from planner.problem import FloatArray, Owner, Problem, Reconfiguration, Task
 from planner.verify import TOLERANCE, Verification
 
 _GUTTER = 11
 """Columns before every line over time."""
 
 FEW_CHANGES = 12
-"""Rows of the timetable up to which it is shown without being asked for."""
+"""Rows up to which a timetable is printed without ``--changes``."""
+
+_LEAST_TEXT = 10
+"""Columns below which names and layouts are not narrowed; figures are left out instead."""
+
+_DISPENSABLE = ("can serve/s", "arrive/s", "accuracy", "retrains on")
+"""Of a step's figures, those left out on a narrow terminal, the first named first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +62,7 @@ def print_plan(
     notes: Sequence[tuple[str, str]] = (),
     all_changes: bool = False,
 ) -> None:
-    """Print the plan's figures, its chart and its timetable; nothing but the reason where there is no plan.
+    """Print the plan's figures, its chart and its timetable, or why there is no plan.
 
     Args:
         problem: The problem.
@@ -54,7 +70,7 @@ def print_plan(
         verification: What the independent check found; ``None`` where there was nothing to check.
         console: Where to print; its width sets the scale.
         floors: What to measure the plan against.
-        notes: More to say beside its figures: a word and what stands behind it.
+        notes: More lines for its figures, a word and a text each.
         all_changes: Print the timetable also where it is long.
     """
     console.print(
@@ -180,7 +196,7 @@ def _retraining(course: Course, run: RetrainingCourse) -> str:
 
 
 def _capability_line(arrivals: FloatArray, capability: FloatArray, top: float) -> Text:
-    """The sparkline of capability, red where fewer can be answered than arrive."""
+    """The sparkline of capability, red where it is below the arrivals."""
     line = Text()
     for char, is_short in zip(sparkline(capability, top), capability < arrivals, strict=True):
         line.append(char, style="red" if is_short else "")
@@ -188,8 +204,217 @@ def _capability_line(arrivals: FloatArray, capability: FloatArray, top: float) -
 
 
 def _print_changes(problem: Problem, plan: MigPlan, console: Console, *, all_changes: bool) -> None:
-    table = changes_table(problem, plan)
+    table = _timetable(problem, plan)
     if all_changes or table.row_count <= FEW_CHANGES:
         console.print(table)
     else:
         console.print(f"\n{table.row_count} changes; --changes lists them, --explain STEP says why", style="dim")
+
+
+def _timetable(problem: Problem, plan: MigPlan) -> Table:
+    """A row for each span (``paper``) or for each step at which something changes (``physical``)."""
+    match problem.reconfiguration:
+        case Reconfiguration.PAPER:
+            return _paper_table(plan)
+        case Reconfiguration.PHYSICAL:
+            return _physical_table(problem, plan)
+        case _:
+            assert_never(problem.reconfiguration)
+
+
+def _paper_table(plan: MigPlan) -> Table:
+    """A row for each span: the tenant, its task, the steps, the profiles."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("tenant", "task", "from", "to", "holds"):
+        table.add_column(heading, justify="right" if heading in ("from", "to") else "left")
+    for schedule, colour in zip(plan.schedules, COLOURS, strict=False):
+        name = escape(schedule.name)
+        for span in schedule.inference:
+            held = ", ".join(f"{count} × {profile}" for profile, count in Counter(span.profiles).items())
+            table.add_row(name, "inference", str(span.from_step), str(span.to_step), held, style=colour)
+        if (run := schedule.retraining) is not None:
+            task, steps = f"retraining ({escape(run.option)})", (str(run.start_step), str(run.end_step))
+            table.add_row(name, task, *steps, run.profile, style=colour, end_section=True)
+    return table
+
+
+def _physical_table(problem: Problem, plan: MigPlan) -> Table:
+    """A row for each step at which something changes: the slices, what starts, what ends."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("step", "slices", "starts", "ends"):
+        table.add_column(heading, justify="right" if heading == "step" else "left")
+    moments = {item.create_step for item in plan.lifetimes} | {item.end_step for item in plan.lifetimes}
+    for step in sorted(moment for moment in moments if moment < plan.n_steps):
+        alive = [item for item in plan.lifetimes if item.create_step <= step < item.end_step]
+        layout = OwnedLayout.of((item.placement, item.owner) for item in alive)
+        table.add_row(
+            str(step),
+            layout_strip(layout, problem.tenant_names, problem.gpu.memory_slices),
+            _by_owner(problem, [item for item in alive if item.create_step == step], _ready),
+            _by_owner(problem, [item for item in plan.lifetimes if item.end_step == step], lambda _: ""),
+        )
+    return table
+
+
+def _ready(item: Lifetime) -> str:
+    if not item.is_inference:
+        return f" until {item.end_step}"
+    return f" from {item.serve_step}" if item.serve_step > item.create_step else ""
+
+
+def _by_owner(problem: Problem, items: Sequence[Lifetime], note: Callable[[Lifetime], str]) -> Text:
+    """A line for each owner: its letter, a small one where it retrains, its placements, and the note on them."""
+    lines: dict[tuple[Owner, str], list[str]] = {}
+    for item in sorted(items, key=lambda item: item.owner):
+        lines.setdefault((item.owner, note(item)), []).append(str(item.placement))
+    letters, found = tenant_letters(problem.tenant_names), []
+    for (owner, words), placements in lines.items():
+        index = problem.tenant_names.index(owner.tenant)
+        letter = letters[index] if owner.task is Task.INFERENCE else letters[index].lower()
+        found.append(Text(f"{letter} {' '.join(placements)}{words}", style=COLOURS[index]))
+    return Text("\n").join(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """The bars of a plan, and the names of the rows that they lie on."""
+
+    bars: tuple[Bar, ...]
+    row_names: tuple[str, ...]
+
+
+def chart_of(problem: Problem, plan: MigPlan, letters: Sequence[str]) -> Chart:
+    """The chart of a plan that exists; ``letters`` are the tenants'."""
+    match problem.reconfiguration:
+        case Reconfiguration.PAPER:
+            return _stacked(problem, plan, letters)
+        case Reconfiguration.PHYSICAL:
+            return _on_slices(problem, plan)
+        case _:
+            assert_never(problem.reconfiguration)
+
+
+def _on_slices(problem: Problem, plan: MigPlan) -> Chart:
+    """A row for each memory slice."""
+    bars = [
+        Bar(
+            first_row=item.placement.start,
+            end_row=item.placement.end,
+            create_step=item.create_step,
+            serve_step=item.serve_step,
+            end_step=item.end_step,
+            tenant=problem.tenant_names.index(item.owner.tenant),
+            is_retraining=not item.is_inference,
+            label=_label(problem, item.placement.profile),
+        )
+        for item in plan.lifetimes
+    ]
+    return Chart(tuple(bars), tuple(f"slice {number}" for number in range(problem.gpu.memory_slices)))
+
+
+def _stacked(problem: Problem, plan: MigPlan, letters: Sequence[str]) -> Chart:
+    """Rows by tenant, one for each compute slice that its inference holds at most, then those of its retraining."""
+    bars: list[Bar] = []
+    names: list[str] = []
+    for m, (schedule, course) in enumerate(zip(plan.schedules, courses(problem, plan), strict=True)):
+        spans = [_span_bars(problem, span, course, m, len(names)) for span in schedule.inference]
+        bars += [bar for span in spans for bar in span]
+        n_rows = max(span[-1].end_row for span in spans) - len(names)
+        names += [f"{letters[m]} serves", *[""] * (n_rows - 1)]
+        run = schedule.retraining
+        if run is not None:
+            profile, first = problem.gpu.profile(run.profile), len(names)
+            rows = (first, first + profile.compute_slices)
+            steps = (run.start_step, run.start_step, run.end_step)
+            bars.append(Bar(*rows, *steps, m, is_retraining=True, label=_label(problem, profile)))
+            names += [f"{letters[m]} retrains", *[""] * (profile.compute_slices - 1)]
+    return Chart(tuple(bars), tuple(names))
+
+
+def _span_bars(problem: Problem, span: InferenceSpan, course: Course, tenant: int, first_row: int) -> list[Bar]:
+    """One bar an instance, the largest first; they do not serve in a step that pays for a change."""
+    serve_step = span.from_step + int(course.has_changed[span.from_step])
+    found, row = [], first_row
+    for profile in sorted(map(problem.gpu.profile, span.profiles), key=lambda profile: -profile.compute_slices):
+        rows = (row, row + profile.compute_slices)
+        steps = (span.from_step, serve_step, span.to_step)
+        found.append(Bar(*rows, *steps, tenant, is_retraining=False, label=_label(problem, profile)))
+        row = rows[1]
+    return found
+
+
+def _label(problem: Problem, profile: Profile) -> str:
+    """``2g``; the whole name where another profile of the problem is called the same."""
+    short = profile.name.partition(".")[0]
+    alike = [name for name in problem.profile_names if name.partition(".")[0] == short]
+    return profile.name if len(alike) > 1 else short
+
+
+def print_explanation(found: Explanation, console: Console) -> None:
+    """Print the step, the alternatives, and why the plan stays or changes."""
+    console.print(f"\n[bold]Step {found.step}[/]")
+    console.print(_step_table(found, console.width))
+    n = found.n_compared
+    console.print(
+        f"[bold]What could be held in steps {found.from_step}–{found.to_step}[/], all else as in the plan: "
+        f"{n} layout{'s' if n != 1 else ''} to choose from"
+    )
+    console.print(_choices_table(found, console.width))
+    console.print(escape(found.reason))
+
+
+def _letters(found: Explanation) -> tuple[str, ...]:
+    return tenant_letters([tenant.name for tenant in found.tenants])
+
+
+def _step_table(found: Explanation, width: int) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("tenant", min_width=_LEAST_TEXT, overflow="fold")
+    shown = _fitting(("retrains on", "arrive/s", "can serve/s", "accuracy", "goodput"), _DISPENSABLE, width - 14, 11)
+    for heading in shown:
+        table.add_column(heading, justify="left" if heading == "retrains on" else "right", no_wrap=True)
+    for letter, tenant, colour in zip(_letters(found), found.tenants, COLOURS, strict=False):
+        cells = {
+            "retrains on": tenant.retraining or "",
+            "arrive/s": f"{tenant.arrivals_rps:.1f}",
+            "can serve/s": f"{tenant.capability_rps:.1f}",
+            "accuracy": f"{tenant.accuracy:.3f}",
+            "goodput": f"{tenant.goodput:.2f}",
+        }
+        table.add_row(f"{letter} {escape(tenant.name)}", *(cells[heading] for heading in shown), style=colour)
+    return table
+
+
+def _choices_table(found: Explanation, width: int) -> Table:
+    caption = "goodput in requests, once everything serves; net: what is left of it, for others the difference"
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
+    table.add_column("", no_wrap=True)
+    table.add_column("layout", min_width=_LEAST_TEXT, overflow="fold")
+    step, stretch = f"step {found.step}", f"{found.from_step}–{found.to_step}"
+    shown = _fitting((step, stretch, "switching", "net"), ("switching", step, stretch), width - 32, 12)
+    for heading in shown:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for choice in sorted((found.held, *found.alternatives), key=lambda choice: -choice.net):
+        is_held = HELD in choice.roles
+        cells = {
+            step: f"{choice.step_goodput:.2f}",
+            stretch: f"{choice.stretch_goodput:.2f}",
+            "switching": f"{-choice.switching:.2f}" if choice.switching else "0",
+            "net": f"{choice.net:.2f}" if is_held else f"{choice.net - found.held.net:+.2f}",
+        }
+        own = zip(_letters(found), choice.holds, COLOURS, strict=False)
+        layout = Text("\n").join(Text(f"{letter} {_grouped(held)}", style=colour) for letter, held, colour in own)
+        figures = (cells[heading] for heading in shown)
+        table.add_row("\n".join(choice.roles), layout, *figures, style="bold" if is_held else "", end_section=True)
+    return table
+
+
+def _fitting(headings: Sequence[str], dispensable: Sequence[str], width: int, each: int) -> tuple[str, ...]:
+    """The headings that fit into ``width`` at ``each`` columns; those named first in ``dispensable`` go first."""
+    n_dropped = max(0, len(headings) - max(width, 0) // each)
+    return tuple(heading for heading in headings if heading not in dispensable[:n_dropped])
+
+
+def _grouped(held: Sequence[str]) -> str:
+    """Profiles that are held more than once with their number; placements as they are."""
+    return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in Counter(held).items())

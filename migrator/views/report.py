@@ -1,4 +1,4 @@
-"""A report as tables for people."""
+"""A run's report as tables."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from migrator.log.report import Figures, Report, WindowReport
-from migrator.log.start_ups import PHASES, Phase
-from migrator.views.provenance import MEASURED_JITTER, derived_profiles
+from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
+from migrator.provenance import MEASURED_JITTER, derived_profiles
 
 _HEADINGS = (
     "win-\ndow",
@@ -34,7 +33,7 @@ _TOTAL = "all"
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print what was run, a row for each window and tenant, and totals."""
+    """Print the run's setting, a row for each window and tenant, and totals."""
     _print_header(report, console)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
     for heading in _HEADINGS:
@@ -108,7 +107,7 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def _print_start_ups(report: Report, console: Console) -> None:
-    """Seconds of one start-up by phase; nothing where no change was made."""
+    """Print the mean seconds of a start-up by phase, if any change was made."""
     if not report.start_ups:
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
@@ -133,7 +132,8 @@ def _print_ending(report: Report, console: Console) -> None:
         case "interrupted":
             console.print(f"The run was interrupted{void}.")
         case _:
-            console.print(f"The run ended without saying so{void}.")
+            call = f" while the driver was asked to {escape(report.open_call)}" if report.open_call else ""
+            console.print(f"The log ends early{call}{void}.")
     unplanned = [str(window.window) for window in report.windows if window.plan_status in ("infeasible", "timeout")]
     if unplanned:
         console.print(f"No plan for window {', '.join(unplanned)}: the layout before it was kept.")

@@ -1,27 +1,126 @@
-"""Who holds which slice when, as rows of coloured characters over time.
+"""What a terminal shows as strips of characters: a layout, slices over time, numbers over time.
 
-A row is a slice, a column a stretch of time; a character tells what fills most of it: a capital
-letter serves, a small one retrains, ``░`` starts up, ``·`` is idle. Every instance begins with its profile.
+Tenants have a letter and a colour each: a capital letter serves, a small one retrains, ``·`` is idle. Over time a
+column stands for a stretch of steps (:class:`TimeScale`), and its character tells what fills most of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, product
+from string import ascii_uppercase
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.text import Text
 
-from migrator.views.strip import COLOURS, IDLE
-from migrator.views.timescale import FloatArray, TimeScale
+from executor.mig import OwnedLayout
+from planner.problem import FloatArray, Owner, Task
+
+COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
+"""By tenant index; a problem has no more tenants than colours."""
+
+IDLE = "·"
 
 WARMING = "░"
 """An instance whose worker does not serve, or train, yet."""
 
+BLOCKS = " ▁▂▃▄▅▆▇█"
+"""The levels of a sparkline; the first, a blank, is for 0 alone."""
+
+_TICK_COLUMNS = 8
+"""Columns between two numbers of an axis, at least."""
+
+_MOST_COLUMNS = 8
+"""Columns of one step, at most, so that three steps do not fill a whole line."""
+
 _ROUNDING = 1e-9
 """Steps; shares of a column that differ by less are equal."""
+
+
+def tenant_letters(names: Sequence[str]) -> tuple[str, ...]:
+    """One capital letter a tenant: the first of its name where those differ, else one after the other from A."""
+    firsts = [name[0].upper() for name in names]
+    if len(set(firsts)) == len(names) and all(first.isascii() and first.isalpha() for first in firsts):
+        return tuple(firsts)
+    return tuple(ascii_uppercase[: len(names)])
+
+
+def layout_strip(layout: OwnedLayout[Owner], names: Sequence[str], memory_slices: int) -> Text:
+    """One character a memory slice; capital letters serve, small letters retrain, ``│`` parts instances."""
+    letters = tenant_letters(names)
+    strip, at = Text(), 0
+    for placement, owner in layout.entries:
+        strip.append(IDLE * (placement.start - at), style="dim")
+        index = names.index(owner.tenant)
+        letter = letters[index].lower() if owner.task is Task.RETRAINING else letters[index]
+        strip.append("│" + letter * placement.profile.memory_slices, style=COLOURS[index])
+        at = placement.end
+    strip.append("│" if layout.entries else "", style="dim")
+    strip.append(IDLE * (memory_slices - at), style="dim")
+    return strip
+
+
+@dataclass(frozen=True, slots=True)
+class TimeScale:
+    """The steps of a window on the columns of a terminal: several steps a column, or several columns a step.
+
+    Attributes:
+        n_steps: Steps of the window.
+        width: Columns.
+    """
+
+    n_steps: int
+    width: int
+
+    @classmethod
+    def within(cls, n_steps: int, n_columns: int) -> TimeScale:
+        """The scale that fills at most ``n_columns``; short windows get whole columns for every step."""
+        columns = max(1, n_columns)
+        return cls(n_steps, columns if n_steps >= columns else n_steps * min(_MOST_COLUMNS, columns // n_steps))
+
+    @property
+    def edges(self) -> FloatArray:
+        """Where columns begin and end, in steps, ``(width + 1,)``."""
+        return np.linspace(0.0, self.n_steps, self.width + 1)
+
+    def overlaps(self, from_step: int, to_step: int) -> FloatArray:
+        """The part of each column that lies within ``[from_step, to_step)``, in steps, ``(width,)``."""
+        edges = self.edges
+        shared = np.minimum(edges[1:], to_step) - np.maximum(edges[:-1], from_step)
+        return np.asarray(np.maximum(0.0, shared), dtype=np.float64)
+
+    def means(self, values: FloatArray) -> FloatArray:
+        """The mean over each column of values by step: ``(n_steps,) → (width,)``."""
+        sums = np.concatenate([[0.0], np.cumsum(values)])
+        at_edges = np.interp(self.edges, np.arange(self.n_steps + 1), sums)
+        return np.asarray(np.diff(at_edges) * self.width / self.n_steps, dtype=np.float64)
+
+    def axis(self) -> str:
+        """Step numbers, each where its step begins, and the window's end if there is room for it."""
+        line = ""
+        for step in range(0, self.n_steps, self._tick()):
+            column = round(step / self.n_steps * self.width)
+            line = line.ljust(column) + str(step)
+        end = str(self.n_steps)
+        return line.ljust(self.width - len(end)) + end if len(line) < self.width - len(end) else line
+
+    def _tick(self) -> int:
+        """Steps between two numbers: the least 1, 2 or 5 times a power of ten that does not crowd them."""
+        least = max(_TICK_COLUMNS, len(str(self.n_steps)) + 3)
+        for power, digit in product(range(len(str(self.n_steps)) + 1), (1, 2, 5)):
+            step: int = digit * 10**power
+            if step / self.n_steps * self.width >= least:
+                return step
+        return self.n_steps
+
+
+def sparkline(values: FloatArray, top: float) -> str:
+    """One block a value, 0 to ``top``; every value above 0 is visible."""
+    n_levels = len(BLOCKS) - 1
+    levels = [0 if value <= 0 or top <= 0 else max(1, min(n_levels, round(value / top * n_levels))) for value in values]
+    return "".join(BLOCKS[level] for level in levels)
 
 
 @dataclass(frozen=True, slots=True)

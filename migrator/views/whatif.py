@@ -1,4 +1,4 @@
-"""A grid of plans as a table for people."""
+"""A grid of plans as a table."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from migrator.whatif.grid import shown, shown_point
+from migrator.whatif.grid import point_text
 from migrator.whatif.sweep import Outcome, PlannedRetraining, Sweep, TenantOutcome
 
 _BOUNDLESS = 10_000
-"""Columns of a console on which every table fits, to measure how wide one wants to be."""
+"""Columns of a console on which every table fits, to measure a table's own width."""
 
 
 def print_sweep(sweep: Sweep, console: Console) -> None:
-    """Print a row for each point, the best one bold, and below them why some have no plan."""
+    """Print a row for each point, the best one bold, and below the table why points have no plan."""
     console.print(
         f"[bold]{escape(sweep.name)}[/]: expected goodput of plans, nothing was run; arrivals: {escape(sweep.forecast)}"
     )
@@ -35,7 +35,7 @@ def print_sweep(sweep: Sweep, console: Console) -> None:
 
 
 def _reasons(sweep: Sweep) -> Iterator[str]:
-    """Every reason for which there is no plan, with the first point that has it and how many more there are."""
+    """Each reason why there is no plan, with its first point and the number of others."""
     first: dict[tuple[str, str], Outcome] = {}
     n_more: Counter[tuple[str, str]] = Counter()
     for outcome in sweep.outcomes:
@@ -46,11 +46,11 @@ def _reasons(sweep: Sweep) -> Iterator[str]:
     for (status, reason), outcome in first.items():
         more = n_more[status, reason]
         others = f" and {more} more" if more else ""
-        yield f"{shown_point(outcome.point)}{others}: {status}: {reason}"
+        yield f"{point_text(outcome.point)}{others}: {status}: {reason}"
 
 
 def _print_table(sweep: Sweep, console: Console) -> None:
-    """Print what fits: all, or without the retrainings, or without the tenants."""
+    """Print the widest table that fits: with tenants and retrainings, with tenants, or with neither."""
     boundless = console.options.update(width=_BOUNDLESS)
     for n_tenant_cells in (2, 1, 0):
         table = _table(sweep, n_tenant_cells)
@@ -82,13 +82,13 @@ def _table(sweep: Sweep, n_tenant_cells: int) -> Table:
 
 
 def _tenant_names(sweep: Sweep) -> tuple[str, ...]:
-    """The tenants of any outcome, in the config's order: a point has the first of them, or all."""
+    """The tenants of the outcome with the most, in the config's order; others have the first of them."""
     return max((tuple(tenant.name for tenant in outcome.tenants) for outcome in sweep.outcomes), key=len, default=())
 
 
 def _cells(outcome: Outcome, tenant_names: tuple[str, ...], n_tenant_cells: int) -> list[str]:
     tenants = {tenant.name: tenant for tenant in outcome.tenants}
-    cells = [escape(shown(choice.value)) for choice in outcome.point]
+    cells = [escape(choice.text) for choice in outcome.point]
     cells += [
         outcome.status,
         _number(outcome.goodput, 0),
@@ -104,10 +104,10 @@ def _cells(outcome: Outcome, tenant_names: tuple[str, ...], n_tenant_cells: int)
 def _tenant_cells(tenant: TenantOutcome | None) -> list[str]:
     if tenant is None:
         return ["", ""]
-    return [_number(tenant.goodput_pct, 2), "–" if tenant.retraining is None else _shown(tenant.retraining)]
+    return [_number(tenant.goodput_pct, 2), "–" if tenant.retraining is None else _retraining_text(tenant.retraining)]
 
 
-def _shown(retraining: PlannedRetraining) -> str:
+def _retraining_text(retraining: PlannedRetraining) -> str:
     return f"{retraining.where} {retraining.start_step}–{retraining.end_step}"
 
 

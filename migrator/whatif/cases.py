@@ -1,13 +1,14 @@
 """The points of a grid made concrete: the config as changed, and how its window is solved.
 
-A point changes the config and nothing else, so that what comes of it is what ``migrator plan`` says of the changed
-config. The traffic is the config's own at every point, unless ``load`` changes it: scale factors that
-follow from the config's ``load`` are worked out once, for the config as it stands.
+A point changes the config and nothing else, so ``migrator plan`` gives the same plan for the changed config. The
+traffic is the config's own at every point, unless ``load`` changes it: scale factors that follow from the config's
+``load`` are worked out once, for the config as it stands.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -17,11 +18,10 @@ from migrator.config import Config, validate_config
 from migrator.errors import ConfigSloError, GridError
 from migrator.run.planning import Solving
 from migrator.setting import assemble
-from migrator.whatif.grid import Choice, Factor, Grid, Point, Value, shown_point
+from migrator.whatif.grid import Choice, Factor, Grid, Point, point_text
 from planner.problem import Reconfiguration
 from planner.solve import PAPER, PHYSICAL, engine_names
-from workloads.tenants import most_instances
-from workloads.worker_start import default_worker_start
+from workloads.tenants import default_worker_start, most_instances
 
 _Entry = dict[str, Any]
 """A part of a config as plain values, to be changed and then validated anew."""
@@ -54,26 +54,24 @@ def cases_of(grid: Grid, config: Config, origin: str, time_limit_s: float | None
         GridError: A choice that the config has no place for; names it and what is allowed.
     """
     _check_tenants(grid, config, origin)
-    resolved = assemble(config, origin).config
+    resolved = assemble(config, origin)[0].config
     load_followers = frozenset(tenant.name for tenant in config.tenants if tenant.arrivals.scale.factor is None)
     cases = []
     for point in grid.points:
-        where = f"{origin} with {shown_point(point)}"
+        where = f"{origin} with {point_text(point)}"
         changed = validate_config(_changed(resolved, load_followers, point), where)
         cases.append(Case(point, changed, where, _window(changed, point), _solving(point, time_limit_s)))
     return tuple(cases)
 
 
 def check(case: Case) -> None:
-    """Nothing, if the case can be planned, or no profile meets an SLO of it.
+    """Refuse a case that cannot be put together; an SLO that no profile meets is a result, not an error.
 
     Raises:
         ConfigError: It cannot be put together.
     """
-    try:
+    with suppress(ConfigSloError):
         assemble(case.config, case.origin)
-    except ConfigSloError:
-        return
 
 
 def _check_tenants(grid: Grid, config: Config, origin: str) -> None:
@@ -110,23 +108,21 @@ def _changed(resolved: Config, load_followers: frozenset[str], point: Point) -> 
 
 
 def _order(choice: Choice) -> tuple[bool, bool, bool]:
-    # A number of tenants says whom a choice concerns; the GPU, how many workers may start at once.
+    # The number of tenants decides whom a choice concerns; the GPU, how many workers may start at once.
     return (choice.key != "tenants", choice.key != "gpu", choice.tenant is not None)
 
 
-def _first_tenants(entries: Sequence[_Entry], choice: Choice) -> list[_Entry]:
+def _first_tenants(entries: Sequence[_Entry], choice: Choice) -> Sequence[_Entry]:
     assert isinstance(choice.value, int)
     if choice.value > len(entries):
         raise GridError(f"--vary {choice}: the config has {len(entries)} tenants; 1 to {len(entries)} are allowed")
-    return list(entries[: choice.value])
+    return entries[: choice.value]
 
 
-def _concerned(entries: Sequence[_Entry], choice: Choice, point: Point) -> list[_Entry]:
-    if choice.tenant is None:
-        return list(entries)
-    found = [entry for entry in entries if entry["name"] == choice.tenant]
+def _concerned(entries: Sequence[_Entry], choice: Choice, point: Point) -> Sequence[_Entry]:
+    found = [entry for entry in entries if choice.tenant in (None, entry["name"])]
     if not found:
-        raise GridError(f"--vary {choice}: {shown_point(point)} leaves no tenant {choice.tenant}")
+        raise GridError(f"--vary {choice}: {point_text(point)} leaves no tenant {choice.tenant}")
     return found
 
 
@@ -140,13 +136,13 @@ def _change_tenant(entry: _Entry, choice: Choice, config: _Entry, load_followers
         case "load":
             entry["arrivals"]["scale"]["factor"] *= _load_factor(entry, choice, config["load"], load_followers)
         case "overhead_s":
-            _change_overhead(entry, value, config["gpu"]["model"])
+            _change_overhead(entry, choice, config["gpu"]["model"])
         case _:
             raise AssertionError(choice.key)
 
 
 def _load_factor(entry: _Entry, choice: Choice, load: float | None, load_followers: frozenset[str]) -> float:
-    """By how much the tenant's arrivals grow; a load that is no factor is for all that follow the config's ``load``."""
+    """The growth of the tenant's arrivals. A load that is no factor moves only what follows the config's ``load``."""
     if isinstance(choice.value, Factor):
         return choice.value.by
     assert isinstance(choice.value, float)
@@ -157,18 +153,18 @@ def _load_factor(entry: _Entry, choice: Choice, load: float | None, load_followe
     return choice.value / load if entry["name"] in load_followers else 1.0
 
 
-def _change_overhead(entry: _Entry, value: Value, gpu: str) -> None:
+def _change_overhead(entry: _Entry, choice: Choice, gpu: str) -> None:
     """Set the start-up of inference and retraining workers so that the plan's overheads are as chosen."""
     start = default_worker_start(entry["model"])
-    serving_s = start.base_s if entry["worker_start_s"] is None else entry["worker_start_s"]
-    training_s = serving_s if entry["retraining_start_s"] is None else entry["retraining_start_s"]
-    if isinstance(value, Factor):
-        entry["worker_start_s"], entry["retraining_start_s"] = serving_s * value.by, training_s * value.by
+    if isinstance(choice.value, Factor):
+        serving_s = start.base_s if entry["worker_start_s"] is None else entry["worker_start_s"]
+        training_s = serving_s if entry["retraining_start_s"] is None else entry["retraining_start_s"]
+        entry["worker_start_s"], entry["retraining_start_s"] = serving_s * choice.value.by, training_s * choice.value.by
     else:
-        assert isinstance(value, float)
-        # The plan's overhead is that of all workers starting at once: so many times as long as one alone.
+        assert isinstance(choice.value, float)
+        # The plan's overhead is a start at the same time as all others, which takes longer than one alone.
         slowdown = 1.0 + start.slowdown_per_other * (most_instances(gpu_model(gpu)) - 1)
-        entry["worker_start_s"] = entry["retraining_start_s"] = value / slowdown
+        entry["worker_start_s"] = entry["retraining_start_s"] = choice.value / slowdown
 
 
 def _window(config: Config, point: Point) -> int:

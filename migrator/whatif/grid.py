@@ -6,22 +6,22 @@ A key may stand for one tenant, ``TENANT.KEY``. A value ``x1.5`` is a factor on 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import product
-from typing import TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
+from migrator.config import NonNegative, Positive
 from migrator.errors import GridError
 from planner.solve import PAPER, PHYSICAL, engine_names
 
 MAX_POINTS = 10_000
 """A larger grid is a slip; at a tenth of a second each this one takes a quarter of an hour."""
-
-MAX_NUMBER = 1e6
-"""As the config's: numbers beyond any use are slips."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,13 @@ class Choice:
         """The key, after the tenant's name if it has one."""
         return self.key if self.tenant is None else f"{self.tenant}.{self.key}"
 
+    @property
+    def text(self) -> str:
+        """The value as it would be typed."""
+        return f"{self.value:g}" if isinstance(self.value, float) else str(self.value)
+
     def __str__(self) -> str:
-        return f"{self.name}={shown(self.value)}"
+        return f"{self.name}={self.text}"
 
 
 Point: TypeAlias = "tuple[Choice, ...]"
@@ -88,23 +93,62 @@ class Grid:
         return tuple(product(*(variation.choices for variation in self.variations)))
 
 
-def shown(value: Value) -> str:
-    """The value as it would be typed."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def shown_point(point: Point) -> str:
+def point_text(point: Point) -> str:
     """The point in a line: ``load=x1.5, vision.slo_ms=100``."""
     return ", ".join(map(str, point))
 
 
+def _catalogued(name: str) -> str:
+    try:
+        return gpu_model(name).name
+    except ExecutorError as error:
+        raise GridError(f"--vary gpu={name}: {error}") from None
+
+
+_Whole = Annotated[int, BeforeValidator(int), Field(le=10**6)]
+"""No 1.0, which pydantic would take for an integer, and no slips."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """What may be given to a key; ``parse`` raises ``ValueError`` for anything else."""
+    """What may be given to a key.
 
-    parse: Callable[[str], Value]
+    Attributes:
+        values: The type of its values, as the config's key has it.
+        allowed: The same for people.
+        of_tenant: Whether it may stand for one tenant.
+        has_factors: Whether a value may be a factor.
+    """
+
+    values: Any
     allowed: str
     of_tenant: bool = False
+    has_factors: bool = False
+
+    def read(self, text: str) -> Value:
+        """The value; raises ``ValidationError`` for anything else."""
+        is_factor = self.has_factors and text[:1] in ("x", "×")
+        adapter: TypeAdapter[Any] = TypeAdapter(self.values, config=ConfigDict(allow_inf_nan=False))
+        value: str | int | float = adapter.validate_python(text[1:] if is_factor else text)
+        return Factor(value) if is_factor and isinstance(value, float) else value
+
+
+_KEYS = {
+    "gpu": _Key(Annotated[str, AfterValidator(_catalogued)], "a GPU model"),
+    "tenants": _Key(Annotated[_Whole, Field(ge=1)], "a number of tenants, 1 or more,"),
+    "slo_ms": _Key(Positive, "milliseconds > 0, or a factor such as x0.5,", of_tenant=True, has_factors=True),
+    "load": _Key(Positive, "a load > 0, or a factor on the arrivals such as x1.5,", of_tenant=True, has_factors=True),
+    "batch": _Key(
+        Annotated[_Whole, Field(ge=1)] | Literal["auto"],
+        "the largest batch size to consider, 1 or more, or auto",
+        of_tenant=True,
+    ),
+    "overhead_s": _Key(NonNegative, "seconds ≥ 0, or a factor such as x0.5,", of_tenant=True, has_factors=True),
+    "step_s": _Key(Positive, "a number of seconds > 0"),
+    "window": _Key(Annotated[_Whole, Field(ge=0)], "a window's number, 0 or more,"),
+    "model": _Key(Literal[PHYSICAL, PAPER], f"{PHYSICAL} or {PAPER}"),
+    "engine": _Key(Literal[engine_names()], f"one of {', '.join(engine_names())}"),
+}
 
 
 def read_grid(arguments: Sequence[str]) -> Grid:
@@ -139,87 +183,12 @@ def _read_variation(argument: str) -> Variation:
         of_tenants = ", ".join(name for name, entry in _KEYS.items() if entry.of_tenant)
         raise GridError(f"--vary {name}: {key} is no key of a single tenant; those are {of_tenants}")
     choices: list[Choice] = []
-    for text in texts.split(","):
-        choice = Choice(key, tenant or None, _read_value(name, key, text.strip()))
+    for text in map(str.strip, texts.split(",")):
+        try:
+            choice = Choice(key, tenant or None, _KEYS[key].read(text))
+        except ValidationError:
+            raise GridError(f"--vary {name}={text}: {_KEYS[key].allowed} is needed") from None
         if choice in choices:
             raise GridError(f"--vary {name}={texts}: {choice.value} is given twice")
         choices.append(choice)
     return Variation(tuple(choices))
-
-
-def _read_value(name: str, key: str, text: str) -> Value:
-    entry = _KEYS[key]
-    try:
-        return entry.parse(text)
-    except ValueError:
-        raise GridError(f"--vary {name}={text}: {entry.allowed} is needed") from None
-
-
-def _number(text: str, *, above_zero: bool) -> float:
-    value = float(text)
-    if not (value > 0 if above_zero else value >= 0) or value > MAX_NUMBER:
-        raise ValueError(text)
-    return value
-
-
-def _positive(text: str) -> float:
-    return _number(text, above_zero=True)
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= MAX_NUMBER:
-        raise ValueError(text)
-    return value
-
-
-def _window(text: str) -> int:
-    value = int(text)
-    if not 0 <= value <= MAX_NUMBER:
-        raise ValueError(text)
-    return value
-
-
-def _value_or_factor(*, above_zero: bool) -> Callable[[str], Value]:
-    def parse(text: str) -> Value:
-        if text[:1] in ("x", "×"):
-            return Factor(_number(text[1:], above_zero=above_zero))
-        return _number(text, above_zero=above_zero)
-
-    return parse
-
-
-def _one_of(*names: str) -> Callable[[str], Value]:
-    def parse(text: str) -> Value:
-        if text not in names:
-            raise ValueError(text)
-        return text
-
-    return parse
-
-
-def _gpu(text: str) -> Value:
-    try:
-        return gpu_model(text).name
-    except ExecutorError as error:
-        raise GridError(f"--vary gpu={text}: {error}") from None
-
-
-def _batch(text: str) -> Value:
-    return text if text == "auto" else _count(text)
-
-
-_KEYS = {
-    "gpu": _Key(_gpu, "a GPU model"),
-    "tenants": _Key(_count, "a number of tenants, 1 or more,"),
-    "slo_ms": _Key(_value_or_factor(above_zero=True), "milliseconds > 0, or a factor such as x0.5,", of_tenant=True),
-    "load": _Key(
-        _value_or_factor(above_zero=True), "a load > 0, or a factor on the arrivals such as x1.5,", of_tenant=True
-    ),
-    "batch": _Key(_batch, "the largest batch size to consider, 1 or more, or auto", of_tenant=True),
-    "overhead_s": _Key(_value_or_factor(above_zero=False), "seconds ≥ 0, or a factor such as x0.5,", of_tenant=True),
-    "step_s": _Key(_positive, "a number of seconds > 0"),
-    "window": _Key(_window, "a window's number, 0 or more,"),
-    "model": _Key(_one_of(PHYSICAL, PAPER), f"{PHYSICAL} or {PAPER}"),
-    "engine": _Key(_one_of(*engine_names()), f"one of {', '.join(engine_names())}"),
-}

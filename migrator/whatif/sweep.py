@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from migrator.errors import ConfigSloError
-from migrator.run.planning import PlannedWindow, plan_through
+from migrator.run.planning import plan_through
 from migrator.setting import assemble
 from migrator.whatif.cases import Case
 from migrator.whatif.grid import Grid, Point
@@ -19,7 +19,7 @@ from planner.solve import default_engine
 
 @dataclass(frozen=True, slots=True)
 class PlannedRetraining:
-    """A retraining that a plan starts: its option, its placement (``paper``: profile), and its steps, half-open."""
+    """A retraining that a plan starts: its option, its placement (``paper``: profile), its half-open steps."""
 
     option: str
     where: str
@@ -85,7 +85,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What became of a config over a grid.
+    """The plans of a config over a grid.
 
     Attributes:
         name: The config's name.
@@ -118,46 +118,23 @@ def outcome_of(case: Case) -> Outcome:
     model = case.solving.reconfiguration.value
     engine = case.solving.engine or default_engine(model)
     try:
-        planned = plan_through(assemble(case.config, case.origin), case.window, case.solving)[-1]
+        planned = plan_through(*assemble(case.config, case.origin), case.window, case.solving)[-1]
     except ConfigSloError as error:
-        return Outcome(
-            case.point, Status.INFEASIBLE.value, model, engine, reason=str(error).removeprefix(f"{case.origin}: ")
-        )
+        reason = str(error).removeprefix(f"{case.origin}: ")
+        return Outcome(case.point, Status.INFEASIBLE.value, model, engine, reason=reason)
     except PlannerError as error:
         return Outcome(case.point, "failed", model, engine, reason=str(error))
-    return _with_plan(case, planned) if planned.is_planned else _without_plan(case, planned)
-
-
-def _with_plan(case: Case, planned: PlannedWindow) -> Outcome:
     problem, plan = planned.problem, planned.plan
-    return Outcome(
-        point=case.point,
-        status=plan.status.value,
-        model=problem.reconfiguration.value,
-        engine=plan.engine,
-        arrivals=problem.most_goodput,
-        goodput=plan.objective,
-        bound=plan.bound,
-        gap=plan.gap,
-        solve_s=plan.solve_s,
-        tenants=tuple(_tenant_outcomes(problem, plan)),
+    outcome = Outcome(
+        case.point, plan.status.value, model, plan.engine, arrivals=problem.most_goodput, solve_s=plan.solve_s
     )
-
-
-def _without_plan(case: Case, planned: PlannedWindow) -> Outcome:
-    plan, verification = planned.plan, planned.verification
-    status, reason = plan.status.value, str(plan.infeasibility or "no plan within the budget")
-    if planned.rejected is not None and verification is not None:
-        status, reason = "invalid", f"the plan breaks a rule: {verification.violations[0]}"
-    return Outcome(
-        point=case.point,
-        status=status,
-        model=planned.problem.reconfiguration.value,
-        engine=plan.engine,
-        arrivals=planned.problem.most_goodput,
-        solve_s=plan.solve_s,
-        reason=reason,
-    )
+    if planned.is_planned:
+        tenants = tuple(_tenant_outcomes(problem, plan))
+        return replace(outcome, goodput=plan.objective, bound=plan.bound, gap=plan.gap, tenants=tenants)
+    if planned.verification is not None:
+        reason = f"the plan breaks a rule: {planned.verification.violations[0]}"
+        return replace(outcome, status="invalid", reason=reason)
+    return replace(outcome, reason=str(plan.infeasibility or "no plan within the budget"))
 
 
 def _tenant_outcomes(problem: Problem, plan: MigPlan) -> Iterator[TenantOutcome]:

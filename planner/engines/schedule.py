@@ -16,8 +16,7 @@ from executor.mig import Placement
 from planner.engines.arrays import Floats, Int64s
 from planner.feasibility import SearchLimitError, earliest_retrainings
 from planner.gains import gain_tables
-from planner.initial import PhysicalState
-from planner.problem import GainTable, Problem, Retraining
+from planner.problem import GainTable, PhysicalState, Problem, Retraining
 
 Token = TypeVar("Token")
 """What a retraining occupies: a profile name where counts decide, a placement where placements do."""

@@ -1,11 +1,12 @@
 """Plans as files: the JSON answer of ``migrator plan --json``, read back by ``migrator verify``.
 
 Reading checks form only: names that the problem knows, steps that are whole numbers. Whether the
-plan keeps the rules is for ``planner.verify`` to say.
+plan keeps the rules is checked by ``planner.verify``.
 """
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,7 @@ class _File(StrictModel):
     reason: _Reason | None = None
     certificate: _Certificate | None = None
     work: dict[str, Count] = Field(default_factory=dict)
-    # What ``plan --json`` tells of the plan's making and of why; no part of the plan.
+    # What ``plan --json`` adds on how the plan was made and why; no part of the plan.
     overhead_from: dict[str, object] | None = None
     explain: dict[str, object] | None = None
 
@@ -101,8 +102,7 @@ def plan_to_json(plan: MigPlan) -> dict[str, object]:
         "work": dict(plan.work),
     }
     if plan.infeasibility is not None:
-        reason = plan.infeasibility
-        document["reason"] = {"tenant": reason.tenant, "rule": reason.rule, "message": reason.message}
+        document["reason"] = asdict(plan.infeasibility)
     if plan.status.has_plan and plan.reconfiguration is Reconfiguration.PAPER:
         document["tenants"] = [_schedule_to_json(schedule) for schedule in plan.schedules]
     if plan.status.has_plan and plan.reconfiguration is Reconfiguration.PHYSICAL:
@@ -115,18 +115,10 @@ def plan_to_json(plan: MigPlan) -> dict[str, object]:
 
 
 def _schedule_to_json(schedule: TenantSchedule) -> dict[str, object]:
-    retraining = schedule.retraining
     return {
         "name": schedule.name,
         "inference": [[span.from_step, span.to_step, list(span.profiles)] for span in schedule.inference],
-        "retraining": None
-        if retraining is None
-        else {
-            "profile": retraining.profile,
-            "start_step": retraining.start_step,
-            "end_step": retraining.end_step,
-            "option": retraining.option,
-        },
+        "retraining": None if schedule.retraining is None else asdict(schedule.retraining),
     }
 
 
@@ -178,7 +170,6 @@ def _plan(content: _File, problem: Problem) -> MigPlan:
     needed = "tenants" if problem.reconfiguration is Reconfiguration.PAPER else "lifetimes"
     if status.has_plan and getattr(content, needed) is None:
         raise PlanFileError(f"{needed} is missing; a {status} {problem.reconfiguration} plan needs it")
-    reason = content.reason
     plan = MigPlan(
         status=status,
         objective=content.objective,
@@ -190,7 +181,7 @@ def _plan(content: _File, problem: Problem) -> MigPlan:
         schedules=_schedules(content.tenants or [], problem),
         lifetimes=tuple(_lifetime(item, index, problem) for index, item in enumerate(content.lifetimes or [])),
         next_epoch_step=content.next_epoch_step,
-        infeasibility=None if reason is None else Infeasibility(reason.tenant, reason.rule, reason.message),
+        infeasibility=None if content.reason is None else Infeasibility(**content.reason.model_dump()),
         work=tuple(content.work.items()),
         certificate=_certificate(content, problem),
     )

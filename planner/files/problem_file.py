@@ -16,8 +16,18 @@ from executor.errors import ExecutorError
 from executor.mig import GpuModel, Placement
 from planner.errors import ProblemError
 from planner.files.strict import Count, Number, StrictModel, Text, placement_of, read_document, validated
-from planner.initial import HeldInstance, InitialState, PaperState, PhysicalState, RunningRetraining
-from planner.problem import SHORT_OPTION, Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.problem import (
+    SHORT_OPTION,
+    HeldInstance,
+    InitialState,
+    PaperState,
+    PhysicalState,
+    Problem,
+    Reconfiguration,
+    RetrainingOption,
+    RunningRetraining,
+    TenantTerms,
+)
 
 SCHEMA = 1
 """The version of the format that this module reads and writes."""

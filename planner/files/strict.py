@@ -1,4 +1,4 @@
-"""A JSON or YAML file read strictly, with every failure told in one line that names file, key and what is allowed."""
+"""Strict reading of JSON and YAML files: every failure is one line that names file, key and what is allowed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def read_document(path: Path, error: type[Exception]) -> dict[str, object]:
     except (ValueError, yaml.YAMLError, RecursionError) as reason:
         raise error(f"{path}: is no {'JSON' if is_json else 'YAML'}: {' '.join(str(reason).split())}") from None
     if not isinstance(document, dict):
-        raise error(f"{path}: holds {_shown(document)}; a mapping of keys to values is needed")
+        raise error(f"{path}: holds {_as_text(document)}; a mapping of keys to values is needed")
     return document
 
 
@@ -107,7 +107,7 @@ def _first_line(model: type[StrictModel], error: ValidationError, below: tuple[s
             return f"{key_path(location)} is missing"
         case _:
             wanted = re.sub(r"^\w+ should (be |have )?", "", without_classes(first["msg"]))
-            return f"{key_path(location)} is {_shown(first['input'])}; {wanted} is needed"
+            return f"{key_path(location)} is {_as_text(first['input'])}; {wanted} is needed"
 
 
 def without_classes(message: str) -> str:
@@ -145,7 +145,7 @@ def _inner_model(annotation: object) -> type[StrictModel] | None:
     return None
 
 
-def _shown(value: object) -> str:
+def _as_text(value: object) -> str:
     text = repr(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 

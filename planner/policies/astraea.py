@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from planner.policies.policy import Batching, Knows, Traits
-from planner.policies.shares import QUANTA, Moment, Shares, ShareTenant, Switching
+from planner.policies.shares import QUANTA, Moment, SharePolicy, Shares, ShareTenant, Switching
 from planner.problem import FloatArray, Owner
 
 
 @dataclass(frozen=True)
-class Astraea:
+class Astraea(SharePolicy):
     """Gives each task the share that its load and compute intensity ask for, anew every second.
 
     Source: Zhang et al., "Astraea" (ASPLOS '22), as the MIGRator paper describes it (§5.1, §5.2: MPS; "dynamically

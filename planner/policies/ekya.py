@@ -1,4 +1,4 @@
-"""``ekya``: the thief scheduler, which steals shares for whoever gains most accuracy over the window."""
+"""``ekya``: the thief scheduler, which moves shares to the task that gains most over the window."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from planner.policies.policy import Batching, Knows, Traits
-from planner.policies.shares import QUANTA, Moment, Shares, ShareTenant, Switching
+from planner.policies.shares import QUANTA, Moment, SharePolicy, Shares, ShareTenant, Switching
 from planner.problem import Owner
 
 
 @dataclass(frozen=True)
-class Ekya:
+class Ekya(SharePolicy):
     """Divides processors for the best goodput of the window, anew when it begins and when a retraining ends.
 
     Source: Bhardwaj et al., "Ekya" (NSDI '22), as the MIGRator paper describes it (§5.1, §5.2: MPS; "adjusts SM
     allocations for both inference and retraining tasks at the start and end of retraining processes", aware of what
     retraining gains, not of how arrivals change); its text is not among ours. Taken from it, from memory: the thief,
-    who begins with equal shares and lets every task in turn steal a quantum from every other while the estimate for
-    the window grows; micro-profiled accuracies, which here are the estimates that all policies are told; MPS.
+    which begins with equal shares and lets every task in turn steal a quantum from every other while the estimate for
+    the window grows; micro-profiled accuracies, which here are the estimates that all policies get; MPS.
     Knows: as published the mean arrivals of as many seconds as are left, just past; else the forecast's mean.
     Adaptations: the objective is goodput, not accuracy alone, so that requests that are not served count; thefts are
     tried by the best gain, of one to four quanta; there is one way to retrain, as configs have it; a retraining may be

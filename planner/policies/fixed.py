@@ -1,23 +1,27 @@
-"""``static``: the best layout for the whole run, in hindsight."""
+"""Layouts that stay: ``static`` for the whole run in hindsight, ``window`` for a window, ``equal`` the same for all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+from executor.mig import Multiset
+from planner.counts import unit_multiset
+from planner.engines.physical.held_sets import HeldSets
 from planner.engines.static import best_held_set, solve_static_among
 from planner.errors import EngineError
 from planner.plan import MigPlan
-from planner.policies.policy import Knows, Window
+from planner.policies.policy import Knows, Policy, Window
 from planner.problem import Problem
+from planner.solve import solve
 
 
 @dataclass(frozen=True)
-class FixedInHindsight:
+class FixedInHindsight(Policy):
     """Holds one layout from the first second to the last: the one that the whole run's arrivals favour.
 
-    Source: the usual deployment of MIG, given more than anybody has: the true arrivals of all windows, and the best
+    Source: the usual deployment of MIG, given more than anyone has: the true arrivals of all windows, and the best
     retrainings beside the layout in each. Knows: the run.
 
     Attributes:
@@ -41,5 +45,61 @@ class FixedInHindsight:
 
     def plan(self, window: Window) -> MigPlan:
         """The best retrainings beside the layout."""
-        assert self.held_set is not None  # who knows the run is prepared with it
+        assert self.held_set is not None  # a policy that knows the run is prepared with it
         return solve_static_among(window.problem, [self.held_set])
+
+
+@dataclass(frozen=True)
+class FixedByWindow(Policy):
+    """Changes the layout at the start of a window and then leaves it, retrainings beside it.
+
+    Source: the obvious thing to do with MIG, whose layouts are slow to change. Knows: the forecast. The layout, and
+    when and where retrainings run beside it, are the best of the kind (engine ``static``).
+    """
+
+    name: str = "window"
+    knows: Knows = Knows.FORECAST
+
+    def plan(self, window: Window) -> MigPlan:
+        """The best plan with at most one change, at the window's start."""
+        return solve(window.problem, "static", window.budget)
+
+
+@dataclass(frozen=True)
+class Equal(Policy):
+    """Holds the same multiset for every tenant: the largest one beside which all retrainings find room.
+
+    Source: the split that needs no thought. Knows: the forecast, which it uses for nothing but when to retrain
+    beside the layout. Among multisets with equally many compute slices it takes the one of fewer, larger instances.
+    """
+
+    name: str = "equal"
+    knows: Knows = Knows.FORECAST
+
+    def plan(self, window: Window) -> MigPlan:
+        """The plan of the largest equal share that has one; else the smallest share's answer, without lifetimes."""
+        plan: MigPlan | None = None
+        for held_sets in _equal_shares(window.problem):
+            plan = solve_static_among(window.problem, held_sets)
+            if plan.status.has_plan:
+                return plan
+        return plan or solve_static_among(window.problem, [])
+
+
+def _equal_shares(problem: Problem) -> Iterator[list[int]]:
+    """The held sets that give every tenant the same multiset, grouped by that multiset, the largest first."""
+    held_sets, shares = HeldSets.of(problem), dict[Multiset, list[int]]()
+    for number in range(len(held_sets)):
+        held = [(0,) * len(problem.profile_names)] * len(problem.tenants)
+        for placement, tenant in held_sets.entries(number):
+            unit = unit_multiset(problem, placement.profile.name)
+            held[tenant] = tuple(map(sum, zip(held[tenant], unit, strict=True)))
+        if len(set(held)) == 1:
+            shares.setdefault(held[0], []).append(number)
+    slices = [problem.gpu.profile(name).compute_slices for name in problem.profile_names]
+
+    def size(multiset: Multiset) -> tuple[int, int]:
+        return sum(n * own for n, own in zip(multiset, slices, strict=True)), -sum(multiset)
+
+    for multiset in sorted(shares, key=size, reverse=True):
+        yield shares[multiset]

@@ -1,19 +1,16 @@
-"""``migrator``: this product as it runs."""
+"""``migrator``: this product as it runs; ``oracle``: the same with the true arrivals."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 from planner.plan import MigPlan
-from planner.policies.policy import Knows, Window
-from planner.problem import Problem
+from planner.policies.policy import Knows, Policy, Window
 from planner.solve import solve
 
 
 @dataclass(frozen=True)
-class Migrator:
+class Migrator(Policy):
     """Plans each window with the engine ``physical``: placements, real transition costs, pre-initialisation.
 
     Source: this product; the idea of a goodput program over MIG layouts and retrainings is MIGRator's (its section 4).
@@ -23,10 +20,18 @@ class Migrator:
     name: str = "migrator"
     knows: Knows = Knows.FORECAST
 
-    def prepared(self, run: Sequence[Problem]) -> Self:  # noqa: ARG002 (it plans window by window)
-        """Itself."""
-        return self
-
     def plan(self, window: Window) -> MigPlan:
         """The best plan within the budget."""
         return solve(window.problem, "physical", window.budget)
+
+
+@dataclass(frozen=True)
+class Oracle(Migrator):
+    """``migrator`` with each window's true arrivals: not a real policy, it shows what better forecasts could gain.
+
+    Source: this product. Knows: the window's arrivals. It plans window by window like ``migrator``, so that over a
+    whole run it may lose to a plan that gives up something in one window for the next.
+    """
+
+    name: str = "oracle"
+    knows: Knows = Knows.WINDOW

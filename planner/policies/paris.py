@@ -26,7 +26,7 @@ trait ``pushes``), the config's batch. Adaptations:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Self
@@ -41,8 +41,8 @@ from planner.engines.physical.plan import next_epoch_step, with_held
 from planner.engines.schedule import WindowFacts
 from planner.engines.static import solve_static_among
 from planner.plan import MigPlan
-from planner.policies.paper.alongside import held_by, initial_held, retrainings_of
-from planner.policies.policy import Batching, Knows, Traits, Window
+from planner.policies.alongside import held_by, initial_held, retrainings_of
+from planner.policies.policy import Batching, Knows, Policy, Traits, Window
 from planner.problem import FloatArray, Problem, TenantTerms
 
 KNEE = 0.8
@@ -52,7 +52,7 @@ TRAITS = Traits(batching=Batching.GIVEN, pushes=True)
 
 
 @dataclass(frozen=True)
-class Paris:
+class Paris(Policy):
     """Holds one partition by compute demand for the whole run; it changes only where retrainings had no room else.
 
     Source and adaptations: see the module. Knows: the forecast; as published the rates before the window, of which
@@ -63,10 +63,6 @@ class Paris:
     name: str = "paris"
     knows: Knows = Knows.FORECAST
     traits: Traits = TRAITS
-
-    def prepared(self, run: Sequence[Problem]) -> Self:  # noqa: ARG002 (it partitions by what is known at the start)
-        """Itself."""
-        return self
 
     def plan(self, window: Window) -> MigPlan:
         """What is held with the best retrainings beside it; the nearest partition that has room for them else."""
@@ -81,7 +77,7 @@ class Paris:
 
 
 @dataclass(frozen=True)
-class ParisChanging:
+class ParisChanging(Policy):
     """Takes a partition by compute demand at each window's start, and another when its last retraining has ended.
 
     Source and adaptations: see the module; this is the variant of MIGRator's section 5.2, which "only conducts
@@ -97,10 +93,6 @@ class ParisChanging:
     name: str = "paris-changing"
     knows: Knows = Knows.FORECAST
     traits: Traits = TRAITS
-
-    def prepared(self, run: Sequence[Problem]) -> Self:  # noqa: ARG002 (it plans window by window)
-        """Itself."""
-        return self
 
     def plan(self, window: Window) -> MigPlan:
         """The partition beside the retrainings, and the one after them."""

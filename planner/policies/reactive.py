@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +15,14 @@ from planner.engines.physical.plan import with_held
 from planner.engines.schedule import WindowFacts
 from planner.gains import gain_tables
 from planner.plan import MigPlan
-from planner.policies.paper.alongside import Occupied, held_by, retrainings_of
-from planner.policies.policy import Knows, Window
+from planner.policies.alongside import Occupied, held_by, retrainings_of
+from planner.policies.policy import Knows, Policy, Window
 from planner.problem import FloatArray, Problem
 from planner.solve import solve
 
 
 @dataclass(frozen=True)
-class Reactive:
+class Reactive(Policy):
     """Changes the layout when that of the last seconds' load is better by a threshold, as soon as it may.
 
     Source: threshold autoscaling, the common practice for serving. Knows: the arrivals of the steps before each
@@ -43,10 +41,6 @@ class Reactive:
     knows: Knows = Knows.PAST
     n_seen: int = 80
     threshold: float = 0.01
-
-    def prepared(self, run: Sequence[Problem]) -> Self:  # noqa: ARG002 (it looks back only)
-        """Itself."""
-        return self
 
     def plan(self, window: Window) -> MigPlan:
         """What it does in the window, decision after decision."""

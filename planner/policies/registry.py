@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import cast
+from typing import Any, Self
 
 from planner.errors import PlannerError
+from planner.plan import MigPlan
 from planner.policies.astraea import Astraea
 from planner.policies.ekya import Ekya
-from planner.policies.equal import Equal
-from planner.policies.fixed import FixedInHindsight
-from planner.policies.oracle import Oracle
-from planner.policies.ours import Migrator
+from planner.policies.fixed import Equal, FixedByWindow, FixedInHindsight
+from planner.policies.ours import Migrator, Oracle
 from planner.policies.paper.method import MigratorPaper, MigratorPaperCold
 from planner.policies.paris import Paris, ParisChanging
-from planner.policies.policy import Knows, Policy
+from planner.policies.policy import Knows, Policy, Traits, Window
 from planner.policies.reactive import Reactive
 from planner.policies.shares import SharePolicy
 from planner.policies.whole import Whole
-from planner.policies.window import FixedByWindow
+from planner.problem import Problem
 
-POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
+POLICIES: Mapping[str, Callable[[], Policy | SharePolicy | Whole]] = MappingProxyType(
     {
         policy().name: policy
         for policy in (
@@ -37,18 +37,18 @@ POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
             Equal,
             FixedInHindsight,
             Oracle,
+            Ekya,
+            Astraea,
+            Whole,
         )
     }
 )
-"""Every policy that plans with MIG; to add one, add its class here."""
+"""All that ``migrator compare`` knows; to add one, add its class here."""
 
-SHARE_POLICIES: Mapping[str, Callable[[], SharePolicy]] = MappingProxyType(
-    {policy().name: policy for policy in (Ekya, Astraea)}
+MIG_POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
+    {name: policy for name, policy in POLICIES.items() if isinstance(policy, type) and issubclass(policy, Policy)}
 )
-"""Every policy that divides the GPU without partitions."""
-
-POLICY_NAMES = (*POLICIES, *SHARE_POLICIES, Whole().name)
-"""All that ``migrator compare`` knows."""
+"""Those of them that plan with MIG instances."""
 
 
 class PolicyError(PlannerError):
@@ -61,14 +61,14 @@ def policy_of(named: str) -> Policy | SharePolicy | Whole:
     Raises:
         PolicyError: One line with the name and what is allowed.
     """
-    if not named.endswith(".py"):
-        if named in SHARE_POLICIES:
-            return SHARE_POLICIES[named]()
-        if named == Whole().name:
-            return Whole()
-        if named not in POLICIES:
-            raise PolicyError(f"policy {named!r}: known are {', '.join(POLICY_NAMES)}, or a file that ends in .py")
-        return POLICIES[named]()
+    if named.endswith(".py"):
+        return _from_file(named)
+    if named not in POLICIES:
+        raise PolicyError(f"policy {named!r}: known are {', '.join(POLICIES)}, or a file that ends in .py")
+    return POLICIES[named]()
+
+
+def _from_file(named: str) -> Policy | SharePolicy | Whole:
     path = Path(named)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or not path.is_file():
@@ -81,4 +81,35 @@ def policy_of(named: str) -> Policy | SharePolicy | Whole:
         raise PolicyError(f"policy {named}: cannot be loaded: {type(error).__name__}: {error}") from error
     if not isinstance(getattr(policy, "knows", None), Knows) or not isinstance(getattr(policy, "name", None), str):
         raise PolicyError(f"policy {named}: POLICY() needs a name, a str, and knows, a Knows")
-    return cast("Policy | SharePolicy", policy)
+    if isinstance(policy, (Policy, SharePolicy, Whole)):
+        return policy
+    if not callable(getattr(policy, "plan", None)):
+        raise PolicyError(f"policy {named}: POLICY() needs plan, a method that takes a Window")
+    return _Adopted(policy)
+
+
+@dataclass(frozen=True)
+class _Adopted(Policy):
+    """A policy from a file whose class does not inherit from :class:`Policy`; what it lacks is as there."""
+
+    own: Any
+
+    @property
+    def name(self) -> str:
+        return str(self.own.name)
+
+    @property
+    def knows(self) -> Knows:
+        return Knows(self.own.knows)
+
+    @property
+    def traits(self) -> Traits:
+        traits = getattr(self.own, "traits", None)
+        return traits if isinstance(traits, Traits) else super().traits
+
+    def prepared(self, run: Sequence[Problem]) -> Self:
+        return replace(self, own=self.own.prepared(run)) if hasattr(self.own, "prepared") else self
+
+    def plan(self, window: Window) -> MigPlan:
+        plan: MigPlan = self.own.plan(window)
+        return plan

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
 
-from planner.policies.policy import Knows
+from planner.policies.policy import AnyPolicy, Knows
 from planner.problem import FloatArray, Owner, Task
 
 QUANTA = 20
@@ -102,44 +102,31 @@ class Moment:
     as_published: bool
 
 
-@runtime_checkable
-class SharePolicy(Protocol):
-    """One way to divide a GPU's processors.
-
-    Attributes:
-        name: What ``--policies`` takes.
-        knows: Of which arrivals it is told.
-        switching: How shares change as published; in a comparison of policies only, nobody restarts.
-        period_s: After how many seconds it decides anew; ``None``: only when windows begin and retrainings end.
-    """
+class SharePolicy(AnyPolicy):
+    """One way to divide a GPU's processors: answers with shares at each moment."""
 
     @property
-    def name(self) -> str:
-        """What ``--policies`` takes."""
-        ...
-
-    @property
-    def knows(self) -> Knows:
-        """Of which arrivals it is told."""
-        ...
-
-    @property
+    @abstractmethod
     def switching(self) -> Switching:
-        """How shares change as published."""
-        ...
+        """How shares change as published; in a comparison of decisions alone nothing restarts."""
 
     @property
+    @abstractmethod
     def period_s(self) -> int | None:
-        """Seconds between decisions."""
-        ...
+        """Seconds between decisions; ``None`` to decide only when windows begin and retrainings end."""
 
+    @property
+    def needs_hindsight(self) -> bool:
+        """Whether it looks ahead; it decides moment by moment, so the past is known when it is needed."""
+        return self.knows in (Knows.WINDOW, Knows.RUN)
+
+    @abstractmethod
     def shares(self, moment: Moment) -> Shares:
-        """Who gets what from now on."""
-        ...
+        """Which task gets what from now on."""
 
 
 def violation(shares: Shares, moment: Moment) -> str | None:
-    """Why the shares cannot be; ``None`` if they can."""
+    """Why the shares are refused; ``None`` if they are allowed."""
     allowed = {tenant.inference for tenant in moment.tenants}
     allowed |= {tenant.retraining for tenant in moment.tenants if tenant.is_to_retrain}
     strangers = [owner for owner in shares if owner not in allowed]

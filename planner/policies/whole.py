@@ -6,20 +6,21 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from planner.policies.policy import Knows
+from planner.policies.policy import AnyPolicy, Knows
 
 SecondsByBatch = Mapping[int, float]
 """Seconds of one batch on the whole GPU by batch size, one process; at least one."""
 
 
 @dataclass(frozen=True)
-class Whole:
+class Whole(AnyPolicy):
     """Serves one tenant's batch at a time on the whole GPU, the earliest deadline first, and trains in the gaps.
 
     Source: none publishes it as a policy of its own; it is the usual way to share an accelerator in time: one batch at
     a time, as in Clockwork (OSDI '20), in the order of deadlines, as large as what waits; training at low priority. It
     is there to ask why to use MIG at all.
-    Knows: the arrivals before the window, for batch limits and the order of retrainings; when serving, only who waits.
+    Knows: the arrivals before the window, for batch limits and the order of retrainings. While serving it knows only
+    which requests wait.
     Adaptations: a batch is limited so that a request that just missed one is answered in time after the longest batch
     of any tenant and its own (MIG policies count two of its own); among these limits those that sustain the most of
     the mix. A retraining gives way after each step; its batch is as large as the tightest SLO allows beside a batch,
@@ -29,10 +30,10 @@ class Whole:
 
     Attributes:
         slowdown: What every batch's and training step's time is multiplied by, > 0. One batch at a time disturbs
-            nobody, so it is 1; other values ask from which cost of taking turns on partitions win.
+            no other, so it is 1; higher values show at which cost of taking turns partitions win.
         trains_in_slack: Whether a retraining does a step also while requests wait, if all of them can still be answered
-            by the earliest deadline. Without it, it trains only when nobody waits, which hardly happens when load is
-            high, as an idle GPU takes what waits at once, in small batches.
+            by the earliest deadline. Without it, it trains only when no request waits. That hardly happens
+            at high load, as an idle GPU takes what waits at once, in small batches.
     """
 
     name: str = "whole"
@@ -44,6 +45,11 @@ class Whole:
         if not 0 < self.slowdown < math.inf:
             raise ValueError(f"{self.name}: slowdown {self.slowdown}: must be finite and above 0")
 
+    @property
+    def needs_hindsight(self) -> bool:
+        """Never: its decisions use the past, which is known when they are made."""
+        return False
+
 
 def batch_limits(
     latency_s: Sequence[SecondsByBatch], slo_s: Sequence[float], rate_rps: Sequence[float], slowdown: float = 1.0
@@ -52,13 +58,13 @@ def batch_limits(
 
     A choice B meets them if, for every tenant, the longest of all tenants' batches and then its own, both times
     ``slowdown``, last no longer than its SLO. It sustains f times the mix if the GPU's time,
-    Σ f · rate · latency(B) / B, is 1. Where no choice meets all SLOs, everybody's smallest batch. Without any arrivals
-    all rates count as equal. All arguments go by tenant.
+    Σ f · rate · latency(B) / B, is 1. Where no choice meets all SLOs, each takes its smallest batch.
+    Without any arrivals all rates count as equal. All arguments go by tenant.
     """
     if not any(rate_rps):
         rate_rps = [1.0] * len(rate_rps)
     best, least_busy = tuple(min(own) for own in latency_s), math.inf
-    # Only the longest batch ties tenants to each other: with it given, everybody's best is found alone.
+    # Only the longest batch ties tenants to each other: with it given, each one's best is found alone.
     for longest_s in sorted({seconds for own in latency_s for seconds in own.values()}):
         choice = [
             _cheapest(own, min(longest_s, slo / slowdown - longest_s))
@@ -74,7 +80,7 @@ def batch_limits(
 
 
 def _cheapest(latency_s: SecondsByBatch, longest_s: float) -> int | None:
-    """The batch of at most so many seconds with the least time a request, ties to the smaller; ``None``: none is."""
+    """The batch with the least time a request among those short enough, ties to the smaller; ``None`` without one."""
     allowed = [(seconds / batch, batch) for batch, seconds in latency_s.items() if seconds <= longest_s]
     return min(allowed)[1] if allowed else None
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from executor.mig import Multiset, Placement
 from planner.errors import ProblemError
-from planner.initial import PhysicalState
 from planner.plan import Lifetime, MigPlan
-from planner.problem import FloatArray, Owner, Problem, Reconfiguration, Task, TenantTerms
+from planner.problem import FloatArray, Owner, PhysicalState, Problem, Reconfiguration, Task, TenantTerms
 
 ANYWHERE = -1  # The start of an instance in `paper`, where it may sit elsewhere in every step.
 

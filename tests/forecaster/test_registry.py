@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from forecaster.ewma import Ewma
 from forecaster.forecast import Forecaster
 from forecaster.naive import SeasonalNaive
-from forecaster.registry import forecaster_names, make_forecaster
+from forecaster.registry import HINDSIGHT, forecaster_names, known, make_forecaster
 
 
 @pytest.mark.parametrize(
@@ -37,3 +38,31 @@ def test_settings_of_another_forecaster_are_refused(settings: dict[str, float]) 
 def test_impossible_settings_are_refused_with_the_forecaster_s_own_words() -> None:
     with pytest.raises(ValueError, match="season_steps 0: must be a whole number, at least 1"):
         make_forecaster("seasonal-naive", season_steps=0)
+
+
+# --- hindsight
+
+RATES = np.array([[1.0, 20.0], [0.0, 30.0], [5.0, 10.0]])
+
+
+def test_mean_quantiles_and_the_one_path_are_the_rates() -> None:
+    forecast = known(RATES)
+    assert (forecast.mean_rps == RATES).all()
+    assert forecast.paths_rps.tolist() == [RATES.tolist()]
+    assert (forecast.quantiles_rps == RATES).all()
+
+
+def test_hindsight_bears_no_forecaster_s_name() -> None:
+    assert known(RATES).method == HINDSIGHT
+    assert HINDSIGHT not in forecaster_names()
+
+
+def test_the_rates_given_stay_writeable() -> None:
+    rates = RATES.copy()
+    known(rates)
+    assert rates.flags.writeable
+
+
+def test_negative_rates_are_refused() -> None:
+    with pytest.raises(ValueError, match="finite and at least 0"):
+        known(-RATES)

@@ -12,6 +12,7 @@ from migrator.config import EstimatesConfig, validate_config
 from migrator.estimates import Estimate, as_carried_out, as_estimated, estimate_of
 from migrator.run.planning import estimates_in, plan_through
 from migrator.setting import Setting, assemble
+from migrator.traffic import RecordedTraffic
 from tests.migrator.conftest import SMALL, changed
 from workloads.tenants import Tenant
 
@@ -27,9 +28,13 @@ ERRORS = st.builds(
 )
 
 
-def setting(**estimates: float) -> Setting:
+def assembled(**estimates: float) -> tuple[Setting, RecordedTraffic]:
     data = changed(SMALL, {"estimates": estimates, "window_s": 30})
     return assemble(validate_config(data, "small.yaml"), "small.yaml")
+
+
+def setting(**estimates: float) -> Setting:
+    return assembled(**estimates)[0]
 
 
 VISION: Tenant = setting().tenants[0]
@@ -65,7 +70,7 @@ def test_tenants_are_misjudged_independently() -> None:
 
 
 def test_errors_do_not_depend_on_how_arrivals_are_forecast() -> None:
-    known = assemble(
+    known, _ = assemble(
         validate_config(changed(SMALL, {"forecast.method": "known", "estimates.time_sigma": 0.3}), "x"), "x"
     )
     assert estimates_in(known, 1) == estimates_in(setting(time_sigma=0.3), 1)
@@ -98,19 +103,19 @@ def test_profiling_takes_as_long_in_truth_as_in_the_plan() -> None:
 
 
 def test_a_plan_is_made_from_the_biased_values() -> None:
-    planned = plan_through(setting(accuracy_bias=0.05, time_bias=-0.3, cost_gpu_s=1.0), 0)[0]
+    planned = plan_through(*assembled(accuracy_bias=0.05, time_bias=-0.3, cost_gpu_s=1.0), 0)[0]
     (option,) = planned.problem.tenants[0].options
     assert option.accuracy_after == pytest.approx(0.95)
     assert option.time_s["1g.10gb"] == pytest.approx(0.7 * VISION.retraining_time_s["1g.10gb"] + 7.0)
 
 
 def test_what_serves_at_the_start_is_known_exactly() -> None:
-    planned = plan_through(setting(accuracy_bias=0.05), 0)[0]
+    planned = plan_through(*assembled(accuracy_bias=0.05), 0)[0]
     assert [tenant.accuracy_before for tenant in planned.problem.tenants] == [0.6, 0.5]
 
 
 @pytest.mark.parametrize(("estimates", "step"), [({}, 4), ({"delay_s": 2.5}, 7)])
 def test_a_later_window_s_plan_waits_for_the_estimates(estimates: dict[str, Any], step: int) -> None:
     data = changed(SMALL, {"estimates": estimates, "planner.planning_s": 4, "window_s": 30})
-    planned = plan_through(assemble(validate_config(data, "x"), "x"), 1)
+    planned = plan_through(*assemble(validate_config(data, "x"), "x"), 1)
     assert [window.plan_from_step for window in planned] == [0, step]

@@ -5,26 +5,29 @@ The configs stand in `fidelity/`, each saying what is special about it; `benchma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from forecaster.forecast import Forecast
 from migrator.config import read_config, validate_config
 from migrator.fidelity import Promise, WindowFidelity, expected_by_step, measured
 from migrator.log.runlog import read_log
-from migrator.run.planning import PlannedWindow, Solving, plan_through, plan_window
+from migrator.run.planning import Foresight, Opening, PlannedWindow, Solving, observe, plan_through, plan_window
 from migrator.setting import Setting, assemble
-from planner.initial import PhysicalState
-from planner.plan import MigPlan
+from migrator.traffic import RecordedTraffic
+from planner.problem import PhysicalState
 from tests.migrator.conftest import SMALL, changed
 
 CONFIGS = {path.stem: path for path in sorted((Path(__file__).parent / "fidelity").glob("*.yaml"))}
 CONFIGS["quickstart"] = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
 BEYOND = "many_changes"
 """Its plan says over 2 % less than comes of it, because of cautious starts."""
+
+Assembled = tuple[Setting, RecordedTraffic]
 
 HELD_TO_IT = sorted(CONFIGS.keys() - {BEYOND})
 
@@ -35,25 +38,19 @@ def _plan_once() -> Iterator[None]:
     known: dict[object, PlannedWindow] = {}
 
     def once(
-        setting: Setting,
-        window: int,
-        state: PhysicalState | None,
-        accuracies: list[float],
-        solving: Solving | None = None,
-        plans: Sequence[MigPlan] = (),
+        setting: Setting, opening: Opening, forecast: Forecast, state: PhysicalState | None, solving: Solving
     ) -> PlannedWindow:
-        key = (setting.config.name, window, state, tuple(accuracies))
+        key = (setting.config.name, opening.window, state, opening.accuracies)
         if key not in known:
-            known[key] = plan_window(setting, window, state, accuracies, solving, plans)
+            known[key] = plan_window(setting, opening, forecast, state, solving)
         return known[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("migrator.fidelity.plan_window", once)
-        patch.setattr("migrator.run.loop.plan_window", once)
+        patch.setattr("migrator.run.instances.plan_window", once)
         yield
 
 
-def setting_of(name: str) -> Setting:
+def assembled(name: str) -> Assembled:
     config = read_config(CONFIGS[name])
     known = config.forecast.model_copy(update={"method": "known"})
     return assemble(config.model_copy(update={"forecast": known}), name)
@@ -61,11 +58,11 @@ def setting_of(name: str) -> Setting:
 
 @cache
 def windows_of(name: str) -> tuple[WindowFidelity, ...]:
-    return measured(setting_of(name))
+    return measured(*assembled(name))
 
 
-def small_setting() -> Setting:
-    return assemble(validate_config(changed(SMALL, {"forecast.method": "known"}), "small"), "small")
+def small(**changes: object) -> Assembled:
+    return assemble(validate_config(changed(SMALL, {"forecast.method": "known", **changes}), "small"), "small")
 
 
 def test_there_are_nine_configs() -> None:
@@ -85,7 +82,7 @@ def test_loss_is_promised_within_a_tenth_or_half_a_percent_of_arrivals(name: str
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_nothing_but_cautious_starts_sets_promise_and_outcome_apart(name: str) -> None:
-    punctual = measured(setting_of(name), start_as_planned=True)
+    punctual = measured(*assembled(name), start_as_planned=True)
     assert max(abs(window.total.goodput_excess) for window in punctual) <= 0.01
 
 
@@ -94,13 +91,13 @@ def test_a_plan_of_many_changes_promises_too_little_never_too_much() -> None:
 
 
 def test_what_tenants_expect_adds_up_to_the_objective_of_the_plan() -> None:
-    for planned in plan_through(small_setting(), 1):
+    for planned in plan_through(*small(), 1):
         sums = [expected_by_step(planned.problem, planned.plan, index)[0].sum() for index in range(2)]
         assert sum(sums) == pytest.approx(planned.plan.objective)
 
 
 def test_no_step_expects_more_answers_than_arrivals() -> None:
-    planned = plan_through(small_setting(), 0)[0]
+    planned = plan_through(*small(), 0)[0]
     for index, tenant in enumerate(planned.problem.tenants):
         served = expected_by_step(planned.problem, planned.plan, index)[1]
         assert (served <= tenant.arrivals_rps * planned.problem.step_s + 1e-9).all()
@@ -114,10 +111,9 @@ def test_promises_add_up() -> None:
 
 @pytest.mark.parametrize("step_s", [0.5, 1.0, 2.0])
 def test_known_arrivals_are_those_of_the_window(step_s: float) -> None:
-    changes = {"forecast.method": "known", "step_s": step_s}
-    setting = assemble(validate_config(changed(SMALL, changes), "small"), "small")
-    forecast = setting.forecast(1)
-    times_s = setting.arrivals[0].times_s
+    setting, traffic = small(step_s=step_s)
+    forecast = Foresight(setting, traffic).forecast(observe(setting, traffic, 1, (0.6, 0.4)))
+    times_s = traffic.hindsight.arrival_s[0]
     edges_s = 60 + step_s * np.arange(setting.config.n_steps + 1)
     assert (forecast.mean_rps[:, 0] * step_s == np.histogram(times_s, edges_s)[0]).all()
     assert (forecast.paths_rps == forecast.mean_rps).all()

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from migrator.compare import true_problems
 from migrator.config import read_config
-from migrator.run.changes import state_after
-from migrator.run.planning import accuracy_at_start, posed
+from migrator.run.planning import Foresight, Opening, accuracy_at_start, observe, posed, state_after
+from migrator.run.simulated import true_problems
 from migrator.setting import Setting, assemble
+from migrator.traffic import RecordedTraffic
 from planner.budget import Budget
-from planner.initial import PhysicalState
 from planner.plan import MigPlan
-from planner.policies.oracle import Oracle
+from planner.policies.ours import Oracle
 from planner.policies.policy import Knows, Policy, Window
-from planner.policies.registry import POLICIES
-from planner.problem import Problem
+from planner.policies.registry import MIG_POLICIES as POLICIES
+from planner.problem import PhysicalState, Problem
 from planner.verify import verify
 from planner.verify.verification import Rule, Verification
 
@@ -59,7 +58,7 @@ by_every_policy = pytest.mark.parametrize("name", POLICIES)
 
 
 @cache
-def setting_of(workload: str) -> Setting:
+def assembled(workload: str) -> tuple[Setting, RecordedTraffic]:
     """The first two windows of the workload."""
     path = CONFIGS / f"{workload}.yaml"
     return assemble(read_config(path).model_copy(update={"windows": 2}), str(path))
@@ -69,7 +68,7 @@ def setting_of(workload: str) -> Setting:
 def ready(workload: str, name: str) -> Policy:
     """The policy when the run begins."""
     policy = POLICIES[name]()
-    return policy.prepared(true_problems(setting_of(workload))) if policy.knows is Knows.RUN else policy
+    return policy.prepared(true_problems(*assembled(workload))) if policy.knows is Knows.RUN else policy
 
 
 @cache
@@ -78,25 +77,30 @@ def state_of(case: Case) -> PhysicalState | None:
     return None if case.before is None else state_after(plan_of(Case(case.workload), case.before))
 
 
+def opening_of(case: Case) -> Opening:
+    """What is seen when the window begins, its models retrained in the one before."""
+    setting, traffic = assembled(case.workload)
+    window = 0 if case.before is None else 1
+    accuracies = [accuracy_at_start(tenant, window, window - 1) for tenant in setting.tenants]
+    return observe(setting, traffic, window, accuracies)
+
+
 @cache
 def problem_of(case: Case, *, is_true: bool) -> Problem:
     """The window's problem with its true arrivals, or with those of the forecast."""
-    setting = setting_of(case.workload)
-    told = replace(setting, forecaster=None) if is_true else setting
-    window = 0 if case.before is None else 1
-    accuracies = [accuracy_at_start(tenant, window, window - 1) for tenant in setting.tenants]
-    return posed(told, window, state_of(case), accuracies, told.forecast(window))
+    (setting, traffic), opening = assembled(case.workload), opening_of(case)
+    forecast = Foresight(setting, traffic, needs_hindsight=is_true).forecast(opening)
+    return posed(setting, opening.window, state_of(case), opening.accuracies, forecast)
 
 
 @cache
 def plan_of(case: Case, name: str) -> MigPlan:
     """The policy's plan of the window, from what it may know of it."""
-    policy, setting = ready(case.workload, name), setting_of(case.workload)
+    policy, opening = ready(case.workload, name), opening_of(case)
     problem = problem_of(case, is_true=policy.knows is not Knows.FORECAST)
-    budget = Budget(max_nodes=setting.config.planner.max_schedules)
-    window = 0 if case.before is None else 1
+    budget = Budget(max_nodes=assembled(case.workload)[0].config.planner.max_schedules)
     plans = () if case.before is None else (plan_of(Case(case.workload), case.before),)
-    return policy.plan(Window(window, problem, budget, setting.history_rps(window), plans))
+    return policy.plan(Window(opening.window, problem, budget, opening.past_rps, plans))
 
 
 @cache

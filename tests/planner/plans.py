@@ -7,9 +7,18 @@ from dataclasses import replace
 import numpy as np
 
 from executor.catalogue import gpu_model
-from planner.initial import HeldInstance, PhysicalState, RunningRetraining
 from planner.plan import InferenceSpan, Lifetime, MigPlan, RetrainingSpan, Status, TenantSchedule
-from planner.problem import Owner, Problem, Reconfiguration, RetrainingOption, Task, TenantTerms
+from planner.problem import (
+    HeldInstance,
+    Owner,
+    PhysicalState,
+    Problem,
+    Reconfiguration,
+    RetrainingOption,
+    RunningRetraining,
+    Task,
+    TenantTerms,
+)
 from planner.verify import Rule, verify
 
 

@@ -11,8 +11,18 @@ from hypothesis import strategies as st
 from executor.catalogue import gpu_model
 from executor.mig import GpuModel, Placement
 from planner.gains import carry_over_gains
-from planner.initial import HeldInstance, InitialState, PaperState, PhysicalState, RunningRetraining
-from planner.problem import FloatArray, Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.problem import (
+    FloatArray,
+    HeldInstance,
+    InitialState,
+    PaperState,
+    PhysicalState,
+    Problem,
+    Reconfiguration,
+    RetrainingOption,
+    RunningRetraining,
+    TenantTerms,
+)
 
 PROFILES = {
     "a30-24gb": ("1g.6gb", "2g.12gb", "4g.24gb"),

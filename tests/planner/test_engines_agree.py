@@ -13,8 +13,8 @@ import pytest
 from problems import paper_problem
 from solvers import WITHOUT_GUROBI
 
+from planner.budget import EngineOptions
 from planner.gains import gain_tables
-from planner.options import EngineOptions
 from planner.plan import MigPlan, Status
 from planner.problem import Problem, TenantTerms
 from planner.solve import solve

@@ -18,9 +18,8 @@ from planner.feasibility import (
     infeasibility,
     required_tenants,
 )
-from planner.initial import HeldInstance, PhysicalState, RunningRetraining
 from planner.plan import Infeasibility
-from planner.problem import Problem, Reconfiguration
+from planner.problem import HeldInstance, PhysicalState, Problem, Reconfiguration, RunningRetraining
 
 GPU = gpu_model("a100-40gb")
 PHYSICAL = Reconfiguration.PHYSICAL

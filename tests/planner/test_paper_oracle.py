@@ -14,9 +14,8 @@ from plans import paper_case
 from problems import GPU_NAMES, profile_names
 
 from executor.catalogue import gpu_model
-from planner.initial import PaperState
 from planner.plan import InferenceSpan, MigPlan, RetrainingSpan, Status, TenantSchedule
-from planner.problem import Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.problem import PaperState, Problem, Reconfiguration, RetrainingOption, TenantTerms
 from planner.verify import Rule, verify
 
 

@@ -13,9 +13,18 @@ from plans import continued_case, physical_case
 
 from executor.catalogue import gpu_model
 from executor.mig import Placement
-from planner.initial import HeldInstance, PhysicalState, RunningRetraining
 from planner.plan import Lifetime, MigPlan, Status
-from planner.problem import Owner, Problem, Reconfiguration, RetrainingOption, Task, TenantTerms
+from planner.problem import (
+    HeldInstance,
+    Owner,
+    PhysicalState,
+    Problem,
+    Reconfiguration,
+    RetrainingOption,
+    RunningRetraining,
+    Task,
+    TenantTerms,
+)
 from planner.verify import Rule, verify
 
 A30 = gpu_model("a30-24gb")

@@ -10,11 +10,10 @@ import pytest
 from windows import tenant, window
 
 import planner
+from planner.budget import EngineOptions
 from planner.errors import EngineError
-from planner.initial import PhysicalState, RunningRetraining
-from planner.options import EngineOptions
 from planner.plan import MigPlan, Status
-from planner.problem import Problem, Reconfiguration, TenantTerms
+from planner.problem import PhysicalState, Problem, Reconfiguration, RunningRetraining, TenantTerms
 from planner.solve import default_engine, engine_names, solve, start_misfit
 from planner.verify import verify
 

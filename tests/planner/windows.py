@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from executor.catalogue import gpu_model
-from planner.initial import InitialState
-from planner.problem import Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.problem import InitialState, Problem, Reconfiguration, RetrainingOption, TenantTerms
 
 NAMES = ("1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb")
 """The standard profiles of an A100-40GB."""

@@ -4,8 +4,20 @@ We know of no published profiles by MPS share for these models. So a share is ta
 that share of the compute slices (1g 1/7, 2g 2/7, … 7g all), and the speed of one batch linear in between and down to 0.
 Where a larger instance was measured slower than a smaller one, the larger share is as fast as the smaller; what did not
 run on a small instance, for want of memory, runs on its share. MIG's smaller instances have less memory bandwidth too
-(1g an eighth), which MPS would leave them: what neighbours take of it is the subject of
-:mod:`workloads.profiles.interference`.
+(1g an eighth), which MPS would leave them; what neighbours take of it is interference.
+
+**Interference.** MPS divides the GPU's processors, not its memory, caches and buses; MIG divides all of these. Mudi
+(EuroSys '25, §2.2.1, Figures 3 and 4) measured latency beside other work over latency alone, on an A100 with MPS,
+averaged over batches 16 to 256 and shares 10 to 90 %:
+
+* ResNet-50 2.40 beside inference, 1.21 beside training; GPT-2 3.19 and 1.67.
+
+We take ResNet-50's figures for image models and GPT-2's for text models. Two adaptations are ours: neighbours add up,
+each as far as it is busy; and training is not slowed down, as nothing is printed of it. The figures may be too high:
+they hold contention for the host's processors and PCIe too, which MIG does not take away either. STREAM on compute
+instances that share a GPU instance's memory (gpuless-thesis) shows 1.7 to 1.8 for code bound by memory alone, and
+nothing at the median for one slice beside two others. Hence ``strength``: 0 is no interference, 1 as printed, and
+comparisons say at which strength a policy ties.
 """
 
 from __future__ import annotations
@@ -121,3 +133,30 @@ def training_rates(gpu: GpuModel, time_s: Mapping[str, float], shares: Sequence[
     at = np.array([0.0, *(slices[name] / gpu.compute_slices for name in names)])
     rates: FloatArray = np.interp(shares, at, [0.0, *(1 / time_s[name] for name in names)])
     return rates
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """Latency of a model's inference beside one neighbour that is always busy, over its latency alone, ≥ 1."""
+
+    beside_inference: float
+    beside_retraining: float
+
+
+IMAGE = Sensitivity(2.40, 1.21)
+TEXT = Sensitivity(3.19, 1.67)
+
+
+def sensitivity_of(model: str) -> Sensitivity:
+    """That of text models for BERT, that of image models for all others."""
+    return TEXT if model.startswith("bert") else IMAGE
+
+
+def slowdown(own: Sensitivity, strength: float, busy_inference: Sequence[float], n_retraining: float) -> float:
+    """What the model's latencies are multiplied by, ≥ 1.
+
+    ``busy_inference`` has, for each other tenant's inference, the share of time in which it runs a batch;
+    ``n_retraining`` is how many retrainings run, the tenant's own included.
+    """
+    beside = (own.beside_inference - 1) * sum(busy_inference) + (own.beside_retraining - 1) * n_retraining
+    return 1.0 + strength * beside

@@ -10,6 +10,18 @@ A table is a CSV file with the columns of ``COLUMNS``:
 * ``derived``, which may be left out: from what the row was computed; empty where it was measured.
 
 A combination without a row was not measured, or did not run: nothing is placed there.
+
+The shipped table has what ParvaGPU and MIGPerf measured on an A100-80GB. Each model has one source: ParvaGPU the four
+models that it has, MIGPerf ViT-B/16 and BERT-base. Rows that nobody measured are computed from measured ones, and say
+how in ``derived``, which logs and reports show. MIGPerf has no 4g; its ratio to 3g is that of ParvaGPU's BERT-large,
+the only transformer that was measured on both profiles of this card. ConvNeXt-base was measured by neither and follows
+ViT-B/16 by GFLOPs.
+
+The launch-free variant leaves out the time that small batches wait for the CPU that launches them. With one eager
+framework process, some models take as long for batch 1 on the whole GPU as on a seventh of it: the CPU cannot launch
+kernels faster. A server that records its kernels once (CUDA graphs, TensorRT) does not pay this. Its latencies are read
+off the larger batches, where the GPU sets the pace: ``latency = a + b · batch``, fitted for each profile and process
+count.
 """
 
 from __future__ import annotations
@@ -18,11 +30,15 @@ import csv
 import io
 import math
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.resources import files
 from pathlib import Path
+from statistics import median
+
+import numpy as np
 
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
@@ -30,6 +46,19 @@ from workloads.errors import ProfileTableError
 
 COLUMNS = ("source", "gpu", "model", "profile", "batch", "processes", "latency_ms", "throughput_rps")
 _OPTIONAL = "derived"
+
+GFLOPS = {"vit-b-16": 17.56, "convnext-base": 15.36}
+"""Work of one inference at 224×224. Source: MIGRator's paper, Table 3."""
+
+LARGE_BATCH = 8
+"""From this batch size on the GPU, and not the launching CPU, sets the pace."""
+
+_FOUR, _THREE, _WHOLE = "4g.40gb", "3g.40gb", "7g.80gb"
+
+LAUNCH_BOUND_SPEED_UP = 2.0
+"""A model whose batch 1 gains less than this from the smallest to the largest profile is bound by launching."""
+
+LAUNCH_FREE = f"launch-free: fit on batches ≥ {LARGE_BATCH}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +110,7 @@ class ServiceProfiles:
             raise ProfileTableError(f"{self.name}: no rows; a table needs at least one")
         key, times = Counter(row.key for row in self.rows).most_common(1)[0]
         if times > 1:
-            raise ProfileTableError(f"{self.name}: {_shown(key)} stands there {times} times; once is allowed")
+            raise ProfileTableError(f"{self.name}: {_key_as_text(key)} stands there {times} times; once is allowed")
 
     @cached_property
     def _by_gpu(self) -> dict[str, dict[str, tuple[ServiceRow, ...]]]:
@@ -149,7 +178,7 @@ def parse_profiles(name: str, text: str) -> ServiceProfiles:
     for where, cells in _cells(name, text):
         row = _row(where, cells)
         if row.key in first_line:
-            raise ProfileTableError(f"{where}: {_shown(row.key)} stands in line {first_line[row.key]} already")
+            raise ProfileTableError(f"{where}: {_key_as_text(row.key)} stands in line {first_line[row.key]} already")
         first_line[row.key] = where.line
         rows.append(row)
     return ServiceProfiles(name, tuple(rows))
@@ -227,6 +256,147 @@ def _positive(where: _Where, column: str, text: str) -> float:
     return value
 
 
-def _shown(key: tuple[str, str, str, int, int]) -> str:
+def _key_as_text(key: tuple[str, str, str, int, int]) -> str:
     gpu, model, profile, batch, processes = key
     return f"{model} on {gpu} {profile} at batch {batch} with {processes} processes"
+
+
+@cache
+def shipped_profiles() -> ServiceProfiles:
+    """The measured rows of both sources, and those that are derived from them."""
+    parvagpu, migperf = (_read(name) for name in ("parvagpu.csv", "migperf.csv"))
+    ratio = latency_ratio(parvagpu.rows, "bert-large", _THREE, _FOUR)
+    rows: list[ServiceRow] = []
+    for model in migperf.models("a100-80gb"):
+        own = migperf.of("a100-80gb", model)
+        origin = "ParvaGPU's BERT-large"
+        four = on_missing_profile(own, profile=_FOUR, like=_THREE, ratio=ratio, faster=_WHOLE, origin=origin)
+        rows += [row for row in own if row.profile != _WHOLE]
+        rows += four
+        rows += [row for row in own if row.profile == _WHOLE]
+    rows += of_similar_model(rows, model="convnext-base", like="vit-b-16")
+    return ServiceProfiles("the shipped table", (*parvagpu.rows, *rows))
+
+
+def _read(name: str) -> ServiceProfiles:
+    return parse_profiles(name, (files("workloads.data") / name).read_text("utf-8"))
+
+
+def latency_ratio(rows: Sequence[ServiceRow], model: str, profile: str, to_profile: str) -> float:
+    """The median of latency on ``to_profile`` over latency on ``profile``, one process, batches ≥ ``LARGE_BATCH``.
+
+    Raises:
+        ProfileTableError: No batch was measured on both.
+    """
+    latency_s = {
+        (row.profile, row.batch): row.latency_s
+        for row in rows
+        if row.model == model and row.processes == 1 and row.batch >= LARGE_BATCH
+    }
+    ratios = [
+        latency_s[to_profile, batch] / seconds
+        for (name, batch), seconds in latency_s.items()
+        if name == profile and (to_profile, batch) in latency_s
+    ]
+    if not ratios:
+        raise ProfileTableError(f"{model}: no batch ≥ {LARGE_BATCH} was measured on both {profile} and {to_profile}")
+    return median(ratios)
+
+
+def on_missing_profile(
+    rows: Sequence[ServiceRow], *, profile: str, like: str, ratio: float, faster: str, origin: str
+) -> list[ServiceRow]:
+    """Rows on ``profile``: the latency on ``like`` times ``ratio``, but never below that on ``faster``.
+
+    The bound matters for small batches, which a larger instance does not make faster. ``rows`` are
+    of one model; ``origin`` says where the ratio is from.
+    """
+    least_s = {(row.batch, row.processes): row.latency_s for row in rows if row.profile == faster}
+    derived = f"latency of {like} × {ratio:.3f} ({origin}), no faster than {faster}"
+    return [
+        _with_latency(row, max(row.latency_s * ratio, least_s.get((row.batch, row.processes), 0.0)), derived, profile)
+        for row in rows
+        if row.profile == like
+    ]
+
+
+def of_similar_model(rows: Sequence[ServiceRow], *, model: str, like: str) -> list[ServiceRow]:
+    """Rows of ``model``: the latencies of ``like`` times the ratio of their work (:data:`GFLOPS`)."""
+    ratio = GFLOPS[model] / GFLOPS[like]
+    derived = f"latency of {like} × {GFLOPS[model]:g}/{GFLOPS[like]:g} (GFLOPs)"
+    return [
+        replace(
+            _with_latency(row, row.latency_s * ratio, " and ".join(filter(None, (derived, row.derived))), row.profile),
+            model=model,
+        )
+        for row in rows
+        if row.model == like
+    ]
+
+
+def _with_latency(row: ServiceRow, latency_s: float, derived: str, profile: str) -> ServiceRow:
+    rate_rps = row.batch * row.processes / latency_s
+    return replace(row, profile=profile, latency_s=latency_s, throughput_rps=rate_rps, derived=derived)
+
+
+def launch_free(profiles: ServiceProfiles) -> ServiceProfiles:
+    """The table with the small batches of launch-bound models as the fit says, where that is faster.
+
+    Batches from ``LARGE_BATCH`` on and models that are not launch-bound stay as recorded, and so do profiles
+    and process counts of which the large batches say too little: fewer than two of them, or a fit that
+    crosses zero above batch 0. Changed rows say so in ``derived``.
+    """
+    rows: list[ServiceRow] = []
+    for gpu in profiles.gpus:
+        for model in profiles.models(gpu):
+            own = profiles.of(gpu, model)
+            rows += _freed(own) if is_launch_bound(own) else own
+    return ServiceProfiles(f"{profiles.name}, launch-free", tuple(rows))
+
+
+def is_launch_bound(rows: Sequence[ServiceRow]) -> bool:
+    """Whether one process at batch 1 hardly gains from a larger profile. ``rows`` are of one model and GPU."""
+    rate_rps = {row.profile: row.throughput_rps for row in rows if (row.batch, row.processes) == (1, 1)}
+    if not rate_rps:
+        return False
+    gpu = gpu_model(rows[0].gpu)
+    ascending = sorted(rate_rps, key=lambda name: gpu.profile(name).compute_slices)
+    spread = gpu.profile(ascending[-1]).compute_slices / gpu.profile(ascending[0]).compute_slices
+    return spread > LAUNCH_BOUND_SPEED_UP > rate_rps[ascending[-1]] / rate_rps[ascending[0]]
+
+
+def linear_fit(batches: Sequence[int], latency_s: Sequence[float]) -> tuple[float, float]:
+    """``(a, b)`` of ``a + b · batch`` with the least sum of squared relative errors.
+
+    Relative, because the sizes span a factor of 30: else the largest batch alone would set ``a``.
+    """
+    batch, seconds = np.asarray(batches, dtype=np.float64), np.asarray(latency_s, dtype=np.float64)
+    slope, intercept = np.polyfit(batch, seconds, 1, w=1 / seconds)
+    return float(intercept), float(slope)
+
+
+def _freed(rows: Sequence[ServiceRow]) -> list[ServiceRow]:
+    groups: dict[tuple[str, int], list[ServiceRow]] = {}
+    for row in rows:
+        groups.setdefault((row.profile, row.processes), []).append(row)
+    fits = {key: fit for key, group in groups.items() if (fit := _fit(group)) is not None}
+    return [_without_launching(row, fits.get((row.profile, row.processes))) for row in rows]
+
+
+def _fit(group: Sequence[ServiceRow]) -> tuple[float, float] | None:
+    large = [row for row in group if row.batch >= LARGE_BATCH]
+    if len(large) < 2:
+        return None
+    intercept_s, slope_s = linear_fit([row.batch for row in large], [row.latency_s for row in large])
+    return None if intercept_s < 0 else (intercept_s, slope_s)
+
+
+def _without_launching(row: ServiceRow, fit: tuple[float, float] | None) -> ServiceRow:
+    if fit is None or row.batch >= LARGE_BATCH:
+        return row
+    latency_s = fit[0] + fit[1] * row.batch
+    if not 0 < latency_s < row.latency_s:
+        return row
+    rate_rps = row.batch * row.processes / latency_s
+    derived = " and ".join(filter(None, (row.derived, LAUNCH_FREE)))
+    return replace(row, latency_s=latency_s, throughput_rps=rate_rps, derived=derived)

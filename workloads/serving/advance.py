@@ -1,8 +1,7 @@
-"""The request simulations, compiled: what the references give, bit by bit, many times as fast.
+"""One tenant's queue brought forward in time, whichever way requests are dispatched.
 
-:mod:`workloads.serving.requests` and :mod:`workloads.serving.push_serving` have the rules and the types, and say why;
-:mod:`workloads.serving.pull` and :mod:`workloads.serving.push` have the loops. Here one piece's values become arrays
-and back. A piece often has a few hundred requests only: what is done once a piece takes longer than the loop.
+The rules and their compiled loops are :mod:`workloads.serving.pull` and :mod:`workloads.serving.push`. Here one piece's
+values become arrays and back. A piece often has a few hundred requests only, and then this takes longer than the loop.
 """
 
 from __future__ import annotations
@@ -16,13 +15,12 @@ from typing import assert_never
 import numpy as np
 
 from workloads.profiles.latency import LatencyCurve
-from workloads.serving.pull import serve
+from workloads.serving.arrays import FloatArray, IntArray
+from workloads.serving.pull import pull
 from workloads.serving.push import COUNT, FIRST, push
 from workloads.serving.requests import (
     AccuracyTimeline,
     Dispatch,
-    FloatArray,
-    IntArray,
     Outcomes,
     QueueState,
     Requests,
@@ -48,9 +46,15 @@ def advance(
     service_jitter: ServiceJitter | None = None,
     dispatch: Dispatch = Dispatch.PULL,
 ) -> tuple[QueueState, Outcomes]:
-    """The same as :func:`workloads.serving.requests.advance`, or as :func:`workloads.serving.push_serving.advance`.
+    """The state at ``until_s``, and the outcomes of all requests resolved in ``[state.now_s, until_s)``.
 
-    All pieces of a run need the same ``dispatch``.
+    A batch is recorded when it begins; its answer may come after ``until_s``. Every request with a deadline ≤
+    ``until_s`` is resolved, so ``until_s = inf`` drains the queue. With push dispatch requests are not resolved in the
+    order of their arrival: the outcomes of a piece may have gaps, which later pieces fill.
+
+    Any pieces give the same outcomes, also when a piece does not know yet of servers with ``ready_s`` ≥ its end, or of
+    ends ≥ its end. Servers that have ended may be left out. Servers of other tenants are passed over. All pieces of a
+    run need the same ``dispatch``.
 
     Raises:
         ValueError: ``until_s`` is before ``state.now_s`` or NaN, or two of the tenant's servers share an id.
@@ -94,11 +98,13 @@ class _Piece:
     def pulled(self) -> tuple[QueueState, Outcomes]:
         """The piece with one queue for all servers."""
         head, n_batches, now_s = self._state.head, self._state.n_batches, -math.inf
+        taken = np.zeros((2, len(self._ordered)), dtype=np.int64)
         while now_s < self._until_s:
-            head, n_begun, now_s = serve(
+            head, n_begun, now_s = pull(
                 *self._known,
                 self._factors_from(n_batches),
                 self._eras,
+                taken,
                 head,
                 self._tail,
                 now_s,
@@ -109,12 +115,14 @@ class _Piece:
             )
             n_batches += n_begun
         n_resolved = head - self._state.head
-        return self._state_after(head, n_batches, _NO_QUEUES), Outcomes(
+        outcomes = Outcomes(
             index=np.arange(self._state.head, head, dtype=np.int64),
             answer_s=self._answer_s[:n_resolved],
             in_time=self._in_time[:n_resolved],
             correct=self._correct[:n_resolved],
         )
+        begun = [range(first, first + size) for first, size in taken.T.tolist()]
+        return self._state_after(head, n_batches, _NO_QUEUES, outcomes, begun), outcomes
 
     def pushed(self) -> tuple[QueueState, Outcomes]:
         """The piece with a queue for each server."""
@@ -122,6 +130,7 @@ class _Piece:
         ids = [*(server.server_id for server in self._ordered), None]
         queues, follows = _linked(self._state.queues, ids, origin, self._tail)
         is_resolved = np.zeros(self._tail - origin, dtype=np.bool_)
+        taken = np.zeros((len(self._ordered), self._known[4].shape[1]), dtype=np.int64)
         is_done = False
         while not is_done:
             seen, n_begun, now_s = push(
@@ -130,6 +139,7 @@ class _Piece:
                 self._eras,
                 queues,
                 follows,
+                taken,
                 seen,
                 self._tail,
                 float(now_s),
@@ -144,12 +154,14 @@ class _Piece:
         waiting = _unlinked(queues, follows, ids, origin)
         head = min((indices[0] for indices in waiting.values()), default=self._tail)
         place = np.flatnonzero(is_resolved)
-        return self._state_after(head, n_batches, waiting), Outcomes(
+        outcomes = Outcomes(
             index=origin + place,
             answer_s=self._answer_s[place],
             in_time=self._in_time[place],
             correct=self._correct[place],
         )
+        begun = [origin + row[1 : row[0] + 1] for row in taken]
+        return self._state_after(head, n_batches, waiting, outcomes, begun), outcomes
 
     def _factors_from(self, batch_number: int) -> FloatArray:
         """What latencies are multiplied by from this batch on, to the end of its block; empty without jitter."""
@@ -158,17 +170,23 @@ class _Piece:
         block, place = divmod(batch_number, JITTER_BLOCK)
         return self._jitter.factors(self._tenant, block)[place:]
 
-    def _state_after(self, head: int, n_batches: int, queues: Queues) -> QueueState:
-        busy_until = {
-            server.server_id: end_s
-            for server, end_s in zip(self._ordered, self._times_s[1].tolist(), strict=True)
-            if end_s > self._until_s
-        }
-        return QueueState(head, self._tail, MappingProxyType(busy_until), self._until_s, n_batches, queues)
+    def _state_after(
+        self, head: int, n_batches: int, queues: Queues, outcomes: Outcomes, begun: Sequence[range | IntArray]
+    ) -> QueueState:
+        """``begun`` has the requests of the last batch that each server began in this piece; empty: it began none."""
+        busy_until, batches = {}, {}
+        for server, end_s, indices in zip(self._ordered, self._times_s[1].tolist(), begun, strict=True):
+            if end_s > self._until_s:
+                busy_until[server.server_id] = end_s
+                is_old = len(indices) == 0
+                batches[server.server_id] = self._state.batches[server.server_id] if is_old else (outcomes, indices)
+        return QueueState(
+            head, self._tail, MappingProxyType(busy_until), self._until_s, n_batches, queues, MappingProxyType(batches)
+        )
 
 
 def _server_times_s(ordered: Sequence[Server], state: QueueState) -> FloatArray:
-    """When each is free, until when it is in service (−inf: it is not), its end, its readiness, ``(4, n_servers)``.
+    """The ``servers`` of :mod:`workloads.serving.pull`.
 
     A server that joins late cannot act in the past: it is free from ``state.now_s`` at the earliest.
     """
@@ -197,7 +215,10 @@ def _tables(curves: tuple[tuple[LatencyCurve, int], ...]) -> tuple[FloatArray, I
 
 
 def _linked(queues: Queues, ids: Sequence[str | None], origin: int, tail: int) -> tuple[IntArray, IntArray]:
-    """Who waits where as ``queues`` and ``follows`` of :mod:`workloads.serving.push`; what servers left behind last."""
+    """The ``queues`` and ``follows`` of :mod:`workloads.serving.push`.
+
+    Requests that waited at servers which are no longer there were sent to no server.
+    """
     at: dict[str | None, list[int]] = {}
     for name, indices in queues.items():
         at.setdefault(name if name in ids else None, []).extend(index - origin for index in indices)

@@ -1,9 +1,22 @@
-"""The compiled loop of the request simulation: one tenant's queue, from decision to decision.
+"""Pull dispatch: a tenant's requests wait in one queue, from which idle servers take batches.
 
-The rule is that of :mod:`workloads.serving.requests`. What differs is how things are found: as the queue is a range of
-the arrivals and time only goes forward, its two ends move on one by one, and so does the accuracy's era.
+A batch can begin only at a moment at which a server is free *and* a request waits. At such a moment:
 
-Symbols:
+1. Requests whose deadline has passed are dropped.
+2. Of the idle servers the one with the smallest latency for the batch that it would take goes first; ties: the smaller
+   ``server_id``. It drops the oldest request while that one's deadline is before
+   now + latency(min(queue length, batch limit)), then takes min(queue length, batch limit) of the oldest.
+3. So it goes on with the next idle server while a request waits.
+
+A server may begin a batch in ``[ready_s, end_s)``; a batch in service is finished even after ``end_s``.
+
+Step 1 does not depend on when it is done: latencies are above 0, so any server that looks would drop the expired
+requests before it takes a batch. Outcomes are therefore independent of the pieces in which time is advanced.
+
+The queue is first in, first out, so it is always a range ``[head, seen)`` of the arrivals, and what one piece resolves
+is a range too. As time only goes forward, the two ends move on one by one, and so does the accuracy's era.
+
+Symbols of the loop:
 
 =========  ====================================================================================================
 requests   ``(3, N)``: arrival, deadline and luck of all the tenant's requests
@@ -13,52 +26,30 @@ latency_s  ``(n_servers, most + 1)``: seconds by batch size
 limits     ``(n_servers,)``: most requests in one batch
 factors    ``(n_factors,)``: what the latencies of the batches to come are multiplied by; empty: nothing
 accuracy   ``(2, n_eras)``: from when, and how much
+taken      ``(2, n_servers)``: first request and size of the last batch that each began. Updated
 =========  ====================================================================================================
 
-The loop has one signature, so it is compiled once and kept on disk. What it calls becomes part of it: half the time
-to compile, and no reference counts on the way.
+The loop has one signature, so it is compiled once and kept on disk. The functions that it calls become part of it,
+which halves the time to compile and avoids reference counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar, cast
-
-import numba
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
-_Function = TypeVar("_Function", bound=Callable[..., object])
-
-
-def compiled(function: _Function) -> _Function:
-    """``function`` compiled at its first call, kept on disk, and free to run beside other threads."""
-    # numba has no types: here and below are the places where that shows.
-    return cast("_Function", numba.njit(cache=True, nogil=True)(function))
-
-
-def inlined(function: _Function) -> _Function:
-    """``function`` as a part of the compiled functions that call it, which must stand in the same file.
-
-    numba looks at one file to see whether what is kept on disk is still true.
-    """
-    return cast("_Function", numba.njit(inline="always")(function))
+from workloads.serving.arrays import BoolArray, FloatArray, IntArray, compiled, inlined
 
 
 @inlined
-def _first_after(times_s: Floats, first: int, end: int, time_s: float) -> int:
-    """The first place from ``first`` on whose time is after ``time_s``; or ``end``. Times ascend."""
+def _first_after(times_s: FloatArray, first: int, end: int, time_s: float) -> int:
+    """The first place in ``[first, end)`` with a time after ``time_s``; or ``end``. Times ascend."""
     while first < end and times_s[first] <= time_s:
         first += 1
     return first
 
 
 @inlined
-def _next_chance(servers: Floats, oldest_s: float) -> float:
+def _next_chance(servers: FloatArray, oldest_s: float) -> float:
     """The first moment from ``oldest_s`` on at which a server may begin a batch; inf: never."""
     chance_s = np.inf
     for rank in range(servers.shape[1]):
@@ -69,7 +60,7 @@ def _next_chance(servers: Floats, oldest_s: float) -> float:
 
 
 @inlined
-def _fastest(is_idle: Bools, latency_s: Floats, limits: Ints, n_waiting: int) -> int:
+def _fastest(is_idle: BoolArray, latency_s: FloatArray, limits: IntArray, n_waiting: int) -> int:
     """The idle server with the smallest latency for the batch that it would take, ties by rank; −1: none is idle."""
     best, best_s = -1, np.inf
     for rank in range(len(is_idle)):
@@ -81,30 +72,33 @@ def _fastest(is_idle: Bools, latency_s: Floats, limits: Ints, n_waiting: int) ->
 
 
 @inlined
-def _first_in_time(deadline_s: Floats, head: int, seen: int, now_s: float, latency_s: Floats, limit: int) -> int:
-    """The oldest of ``[head, seen)`` whose deadline stands with the batch that would then be taken; or ``seen``."""
+def _first_in_time(
+    deadline_s: FloatArray, head: int, seen: int, now_s: float, latency_s: FloatArray, limit: int
+) -> int:
+    """The oldest of ``[head, seen)`` that the batch which would then be taken answers in time; or ``seen``."""
     while head < seen and deadline_s[head] < now_s + latency_s[min(seen - head, limit)]:
         head += 1
     return head
 
 
 @compiled
-def serve(  # noqa: PLR0917 (compiled code takes arrays by position)
-    arrival_s: Floats,
-    deadline_s: Floats,
-    luck: Floats,
-    servers: Floats,
-    latency_s: Floats,
-    limits: Ints,
-    factors: Floats,
-    accuracy: Floats,
+def pull(  # noqa: PLR0917 (compiled code takes arrays by position)
+    arrival_s: FloatArray,
+    deadline_s: FloatArray,
+    luck: FloatArray,
+    servers: FloatArray,
+    latency_s: FloatArray,
+    limits: IntArray,
+    factors: FloatArray,
+    accuracy: FloatArray,
+    taken: IntArray,
     head: int,
     tail: int,
     now_s: float,
     until_s: float,
-    answer_s: Floats,
-    in_time: Bools,
-    correct: Bools,
+    answer_s: FloatArray,
+    in_time: BoolArray,
+    correct: BoolArray,
 ) -> tuple[int, int, float]:
     """The new head, the number of batches begun, and ``until_s``; or the time at which the factors were used up.
 
@@ -149,6 +143,7 @@ def serve(  # noqa: PLR0917 (compiled code takes arrays by position)
                     in_time[request - origin] = until <= deadline_s[request]
                     correct[request - origin] = luck[request] < accuracy[1, era]
                 servers[0, rank] = servers[1, rank] = until
+                taken[0, rank], taken[1, rank] = head, n_taken
                 is_idle[rank] = False
                 n_begun += 1
                 head += n_taken

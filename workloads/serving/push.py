@@ -1,28 +1,47 @@
-"""The compiled loop of push dispatch: one tenant's servers and who waits at each, from moment to moment.
+"""Push dispatch: a request is sent to a server as it arrives, and waits there.
 
-The rule is that of :mod:`workloads.serving.push_serving`. The symbols are those of :mod:`workloads.serving.pull`, and:
+Source: ELSA, the scheduler of Kim, Choi and Rhu, "PARIS and ELSA" (DAC 2022). A new request there waits for the rest
+of the batch in service and for all that is queued, then it is served by itself. We take one thing from ELSA: a request
+goes where it would be answered first. Our own additions: waiting requests share batches, requests that cannot be
+answered in time are dropped by the rule of :mod:`workloads.serving.pull`, and servers come and go.
+
+What happens at one moment, in this order:
+
+1. A server that is not open (``ready_s`` ≤ now < ``end_s``) sends back what waits there. Requests whose deadline has
+   passed are dropped.
+2. Requests that have arrived or come back are sent, the oldest first, to the open server that would answer them first
+   if what waits there is served in full batches and nothing else comes; ties: the smaller ``server_id``. A request
+   waits before those that arrived after it. Where no server is open, it waits for the first.
+3. Each idle server that is open drops its oldest request while that one's deadline is before
+   now + latency(min(its queue length, batch limit)), then takes min(its queue length, batch limit) of the oldest.
+
+The rule looks neither at servers that will be ready nor at ends that will come, so outcomes do not depend on the
+pieces in which time is advanced.
+
+The symbols of the loop are those of :mod:`workloads.serving.pull`, and:
 
 =========  ====================================================================================================
 place      a request's index less ``origin``, that of the first unresolved one
 queues     ``(3, n_servers + 1)``: the first place, the last place (−1: none) and the number of those that wait, by
-           rank; last those that were sent to no server yet
+           rank; the last column has those that were sent to no server yet
 follows    ``(tail - origin,)``: the place that is next in the same queue; −1: none
+taken      ``(n_servers, most + 1)``: size of the last batch that each began, then its places. Updated
 =========  ====================================================================================================
 
-Queues are in the order of arrival, so whose deadline has passed stands in front.
+Queues are in the order of arrival, so the requests whose deadline has passed stand in front.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from workloads.serving.pull import Bools, Floats, Ints, compiled, inlined
+from workloads.serving.arrays import BoolArray, FloatArray, IntArray, compiled, inlined
 
 FIRST, LAST, COUNT = 0, 1, 2
 
 
 @inlined
-def _insert(queues: Ints, follows: Ints, queue: int, place: int) -> None:
+def _insert(queues: IntArray, follows: IntArray, queue: int, place: int) -> None:
     """Put a request into a queue, behind those that arrived before it."""
     first, last = queues[FIRST, queue], queues[LAST, queue]
     queues[COUNT, queue] += 1
@@ -40,7 +59,7 @@ def _insert(queues: Ints, follows: Ints, queue: int, place: int) -> None:
 
 
 @inlined
-def _pop(queues: Ints, follows: Ints, queue: int) -> int:
+def _pop(queues: IntArray, follows: IntArray, queue: int) -> int:
     """Take the oldest request out of a queue."""
     place: int = queues[FIRST, queue]
     queues[FIRST, queue] = follows[place]
@@ -52,9 +71,9 @@ def _pop(queues: Ints, follows: Ints, queue: int) -> int:
 
 @inlined
 def _drop_expired(
-    queues: Ints, follows: Ints, deadline_s: Floats, origin: int, now_s: float, is_resolved: Bools
+    queues: IntArray, follows: IntArray, deadline_s: FloatArray, origin: int, now_s: float, is_resolved: BoolArray
 ) -> None:
-    """Drop from all queues those whose deadline has passed."""
+    """Drop from all queues the requests whose deadline has passed."""
     for queue in range(queues.shape[1]):
         while queues[COUNT, queue] > 0 and deadline_s[origin + queues[FIRST, queue]] <= now_s:
             is_resolved[_pop(queues, follows, queue)] = True
@@ -62,7 +81,7 @@ def _drop_expired(
 
 @inlined
 def _first_to_answer(
-    is_open: Bools, servers: Floats, latency_s: Floats, limits: Ints, queues: Ints, now_s: float
+    is_open: BoolArray, servers: FloatArray, latency_s: FloatArray, limits: IntArray, queues: IntArray, now_s: float
 ) -> int:
     """The open server that would answer a new request first, ties by rank; at least one is open."""
     best, best_s = -1, np.inf
@@ -78,7 +97,7 @@ def _first_to_answer(
 
 
 @inlined
-def _next_moment(servers: Floats, queues: Ints, now_s: float) -> float:
+def _next_moment(servers: FloatArray, queues: IntArray, now_s: float) -> float:
     """The first moment after ``now_s`` at which anything but an arrival may happen; inf: none will come."""
     moment_s = np.inf
     n_servers = servers.shape[1]
@@ -91,7 +110,7 @@ def _next_moment(servers: Floats, queues: Ints, now_s: float) -> float:
 
 
 @inlined
-def _gather(servers: Floats, queues: Ints, follows: Ints, now_s: float, is_open: Bools) -> int:
+def _gather(servers: FloatArray, queues: IntArray, follows: IntArray, now_s: float, is_open: BoolArray) -> int:
     """The number of open servers; ``is_open`` says which. The others send back what waits there."""
     nowhere, n_open = len(is_open), 0
     for rank in range(nowhere):
@@ -104,17 +123,17 @@ def _gather(servers: Floats, queues: Ints, follows: Ints, now_s: float, is_open:
 
 @inlined
 def _next_batch(
-    queues: Ints,
-    follows: Ints,
+    queues: IntArray,
+    follows: IntArray,
     rank: int,
-    deadline_s: Floats,
+    deadline_s: FloatArray,
     origin: int,
     now_s: float,
-    latency_s: Floats,
+    latency_s: FloatArray,
     limit: int,
-    is_resolved: Bools,
+    is_resolved: BoolArray,
 ) -> int:
-    """The size of the batch that a server takes, once it has dropped whom it cannot answer in time."""
+    """The size of the batch that a server takes, once it has dropped what it cannot answer in time."""
     n_waiting: int = queues[COUNT, rank]
     while n_waiting > 0 and deadline_s[origin + queues[FIRST, rank]] < now_s + latency_s[min(n_waiting, limit)]:
         is_resolved[_pop(queues, follows, rank)] = True
@@ -124,24 +143,25 @@ def _next_batch(
 
 @compiled
 def push(  # noqa: PLR0917 (compiled code takes arrays by position)
-    arrival_s: Floats,
-    deadline_s: Floats,
-    luck: Floats,
-    servers: Floats,
-    latency_s: Floats,
-    limits: Ints,
-    factors: Floats,
-    accuracy: Floats,
-    queues: Ints,
-    follows: Ints,
+    arrival_s: FloatArray,
+    deadline_s: FloatArray,
+    luck: FloatArray,
+    servers: FloatArray,
+    latency_s: FloatArray,
+    limits: IntArray,
+    factors: FloatArray,
+    accuracy: FloatArray,
+    queues: IntArray,
+    follows: IntArray,
+    taken: IntArray,
     seen: int,
     tail: int,
     now_s: float,
     until_s: float,
-    answer_s: Floats,
-    in_time: Bools,
-    correct: Bools,
-    is_resolved: Bools,
+    answer_s: FloatArray,
+    in_time: BoolArray,
+    correct: BoolArray,
+    is_resolved: BoolArray,
 ) -> tuple[int, int, float]:
     """Arrivals seen so far, batches begun, and ``until_s``; or the time at which the factors were used up.
 
@@ -181,8 +201,10 @@ def push(  # noqa: PLR0917 (compiled code takes arrays by position)
                 factor = factors[n_begun] if len(factors) > 0 else 1.0
                 servers[1, rank] = now_s + latency_s[rank, n_taken] * factor
                 n_begun += 1
-            for _ in range(n_taken):
+                taken[rank, 0] = n_taken
+            for number in range(n_taken):
                 place = _pop(queues, follows, rank)
+                taken[rank, number + 1] = place
                 is_resolved[place] = True
                 answer_s[place] = servers[1, rank]
                 in_time[place] = answer_s[place] <= deadline_s[origin + place]

@@ -1,7 +1,6 @@
 """Outcomes counted by the second of arrival, and latencies as a histogram: all that reports need of requests.
 
-A tally takes a run's pieces as they come, in any order: a run keeps numbers, not requests. The pass over a piece's
-requests is :mod:`workloads.serving.tally_kernel`.
+A tally takes a run's pieces as they come, in any order: a run keeps numbers, not requests.
 """
 
 from __future__ import annotations
@@ -14,13 +13,15 @@ from types import MappingProxyType
 
 import numpy as np
 
-from workloads.serving.requests import IntArray, Outcomes, Requests
-from workloads.serving.tally_kernel import count
+from workloads.serving.arrays import BoolArray, FloatArray, IntArray, compiled
+from workloads.serving.requests import Outcomes, Requests
 
 _N_BINS = 1024
 """Latencies up to so many milliseconds are counted in an array; the few above it, one by one."""
 
 _COUNTS = ("arrivals", "in_time", "late", "dropped", "correct", "correct_late")
+_ARRIVALS, _IN_TIME, _LATE, _DROPPED, _CORRECT, _CORRECT_LATE = range(6)
+"""The counts' names, and their rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ class Tally:
         So a piece that ends in one window and began in another is added once to the tally of each of them.
         """
         beyond_ms = np.empty(len(outcomes.index))
-        n_beyond = count(
+        n_beyond = _count(
             requests.arrival_s,
             outcomes.index,
             outcomes.answer_s,
@@ -126,6 +127,18 @@ class Tally:
             beyond_ms,
         )
         self._beyond.update(beyond_ms[:n_beyond].astype(np.int64).tolist())
+
+    def lose(self, requests: Requests, outcomes: Outcomes) -> None:
+        """Count requests as dropped that were added as answered: their server failed while it had them in service.
+
+        As in :meth:`add`, requests that do not belong here are left out.
+        """
+        taken_back = Tally(self._tenant, self._counts.shape[1], self._first_second)
+        taken_back.add(requests, outcomes)
+        self._counts -= taken_back._counts
+        self._n_by_ms -= taken_back._n_by_ms
+        self._beyond -= taken_back._beyond
+        self.add(requests, Outcomes.all_dropped(outcomes.index))
 
     @property
     def totals(self) -> Totals:
@@ -144,6 +157,54 @@ class Tally:
             latency_ms=merge_histograms([n_by_ms, self._beyond]),
             **dict(zip(_COUNTS, by_second, strict=True)),
         )
+
+
+@compiled
+def _count(
+    arrival_s: FloatArray,
+    index: IntArray,
+    answer_s: FloatArray,
+    in_time: BoolArray,
+    correct: BoolArray,
+    first_second: int,
+    counts: IntArray,
+    n_by_ms: IntArray,
+    beyond_ms: FloatArray,
+) -> int:
+    """How many of the answered lie outside the bins of ``n_by_ms``; those that arrived in other seconds are left out.
+
+    Latencies are rounded as ``numpy.round(…, 6)`` does it, to the last bit: scaled, rounded half to even, divided.
+
+    What goes in, and out:
+        arrival_s: Of all the tenant's requests, ``(N,)``.
+        index: Places in it, ``(k,)``, and so are ``answer_s`` (NaN: dropped), ``in_time`` and ``correct``.
+        first_second: That of the first column of ``counts``.
+        counts: Added to, ``(6, n_seconds)``: by the rows above.
+        n_by_ms: Added to, ``(n_bins,)``: bin b has latencies in (b − 1, b] ms.
+        beyond_ms: Out, ``(k,)``: the latencies outside, in whole milliseconds, rounded up; the rest as it was.
+    """
+    n_seconds, n_bins, n_beyond = counts.shape[1], len(n_by_ms), 0
+    for place in range(len(index)):
+        came_s = arrival_s[index[place]]
+        second = math.floor(came_s) - first_second
+        if 0 <= second < n_seconds:
+            counts[_ARRIVALS, second] += 1
+            if np.isnan(answer_s[place]):
+                counts[_DROPPED, second] += 1
+            else:
+                if in_time[place]:
+                    counts[_IN_TIME, second] += 1
+                    counts[_CORRECT, second] += correct[place]
+                else:
+                    counts[_LATE, second] += 1
+                    counts[_CORRECT_LATE, second] += correct[place]
+                upper_ms = np.ceil(np.rint((answer_s[place] - came_s) * 1e3 * 1e6) / 1e6)
+                if 0 <= upper_ms < n_bins:
+                    n_by_ms[int(upper_ms)] += 1
+                else:
+                    beyond_ms[n_beyond] = upper_ms
+                    n_beyond += 1
+    return n_beyond
 
 
 def merge_histograms(histograms: Sequence[Mapping[int, int]]) -> Mapping[int, int]:

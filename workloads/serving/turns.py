@@ -1,9 +1,20 @@
-"""The shared GPU of :mod:`workloads.serving.whole_serving`, compiled: what the reference gives, bit by bit.
+"""One GPU that all tenants share by turns: earliest deadline first, training in the gaps.
 
-That module has the rule and the types. Here a piece's open requests, all tenants' one after the other, become arrays,
-and the loop goes from decision to decision.
+The GPU does one thing at a time: a batch of one tenant's requests, or a piece of one retraining. Each tenant has its
+queue. What happens at a moment at which the GPU is free and a request or a retraining waits, in this order:
 
-Symbols (of the loop; a *place* is an index into the requests of all tenants):
+1. Each tenant's oldest request is dropped while its deadline is before now + latency(min(queue length, batch limit)).
+2. Of the tenants with requests that still wait, the one whose oldest has the earliest deadline (ties: the order of the
+   tenants) is served min(queue length, batch limit) of its oldest.
+3. If no request waits, the first retraining that is ready does a piece. With ``trains_in_slack`` it also does so before
+   step 2 if, after the piece, all waiting requests could be answered by the earliest deadline of all, in full batches
+   of one tenant after the other. Requests then wait, and are served in larger batches.
+
+Nothing is pre-empted. A request whose deadline has passed would be dropped by any later decision before anything is
+taken, so it does not matter when it goes, and outcomes do not depend on the pieces of time.
+
+In the compiled loop a piece's open requests, all tenants' one after the other, are arrays. Symbols (a *place* is an
+index into the requests of all tenants):
 
 =========  ====================================================================================================
 requests   ``(3, N)``: arrival, deadline and luck
@@ -22,29 +33,133 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from workloads.serving.pull import Bools, Floats, Ints, compiled, inlined
+from workloads.profiles.latency import LatencyCurve
+from workloads.serving.arrays import BoolArray, FloatArray, IntArray, compiled, inlined
 from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests, latency_table
-from workloads.serving.whole_serving import Batches, BatchServing, Piece, TrainingJob, WholeState, check_time
 from workloads.traffic.luck import JITTER_BLOCK, ServiceJitter
 
 _REACHED, _NEEDS_FACTORS = -1, -2
 """Why the loop ended, if not because of a job."""
 
 
+@dataclass(frozen=True, slots=True)
+class BatchServing:
+    """How the GPU answers one tenant's requests.
+
+    Attributes:
+        latency: Seconds by batch size.
+        batch_limit: Most requests in one batch, ≥ 1.
+    """
+
+    latency: LatencyCurve
+    batch_limit: int
+
+    def __post_init__(self) -> None:
+        if self.batch_limit < 1:
+            raise ValueError(f"batch_limit {self.batch_limit}: must be at least 1")
+        latency_table(self.latency, self.batch_limit)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingJob:
+    """A retraining that is not done.
+
+    Attributes:
+        tenant_index: The tenant of the model.
+        window: The window of the data.
+        left_s: Seconds of the GPU that it still needs, > 0.
+        piece_s: Seconds after which requests may go first, > 0; the last piece may be shorter.
+        ready_s: Earliest begin.
+        has_begun: Whether a piece was done.
+    """
+
+    tenant_index: int
+    window: int
+    left_s: float
+    piece_s: float
+    ready_s: float
+    has_begun: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("left_s", "piece_s"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"training job: {name} {getattr(self, name)}: must be finite and above 0")
+        if math.isnan(self.ready_s):
+            raise ValueError("training job: ready_s must be a number")
+
+
+@dataclass(frozen=True, slots=True)
+class TurnsState:
+    """What one piece hands to the next. Everything before ``now_s`` has happened, nothing after it.
+
+    Attributes:
+        heads: By tenant, index of the oldest request that is not resolved.
+        n_batches: By tenant, batches begun so far.
+        jobs: Retrainings to be done, the first one first.
+        now_s: The time reached.
+        busy_until_s: When the GPU has finished what it does.
+    """
+
+    heads: tuple[int, ...]
+    n_batches: tuple[int, ...]
+    jobs: tuple[TrainingJob, ...] = ()
+    now_s: float = 0.0
+    busy_until_s: float = 0.0
+
+    @classmethod
+    def at_start(cls, n_tenants: int) -> TurnsState:
+        """An idle GPU before the first request."""
+        return cls((0,) * n_tenants, (0,) * n_tenants)
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """Batches of requests in the order in which they were served. All arrays are ``(k,)`` and read-only.
+
+    Attributes:
+        tenant_index: The tenant of each.
+        begin_s: When each begins.
+        end_s: When it is answered.
+    """
+
+    tenant_index: IntArray
+    begin_s: FloatArray
+    end_s: FloatArray
+
+    def __post_init__(self) -> None:
+        for array in (self.tenant_index, self.begin_s, self.end_s):
+            array.setflags(write=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """What happened in a piece of time.
+
+    Attributes:
+        outcomes: By tenant, of the requests that were resolved; without gaps, also from piece to piece.
+        batches: Those that began.
+        finished: The retraining whose last piece began, and so ended this piece; it is done at ``busy_until_s``.
+    """
+
+    outcomes: tuple[Outcomes, ...]
+    batches: Batches
+    finished: TrainingJob | None = None
+
+
 @inlined
-def _first_after(times_s: Floats, first: int, end: int, time_s: float) -> int:
-    """The first place from ``first`` on whose time is after ``time_s``; or ``end``. Times ascend."""
+def _first_after(times_s: FloatArray, first: int, end: int, time_s: float) -> int:
+    """The first place in ``[first, end)`` with a time after ``time_s``; or ``end``. Times ascend."""
     while first < end and times_s[first] <= time_s:
         first += 1
     return first
 
 
 @inlined
-def _next_chance(arrival_s: Floats, bounds: Ints, jobs: Floats, from_s: float) -> float:
+def _next_chance(arrival_s: FloatArray, bounds: IntArray, jobs: FloatArray, from_s: float) -> float:
     """The first moment from ``from_s`` on at which something waits; inf: never."""
     wait_s = np.inf
     for tenant in range(bounds.shape[1]):
@@ -56,8 +171,11 @@ def _next_chance(arrival_s: Floats, bounds: Ints, jobs: Floats, from_s: float) -
 
 
 @inlined
-def _most_urgent(requests: Floats, bounds: Ints, now_s: float, latency_s: Floats, limits: Ints) -> int:
-    """The tenant whose oldest has the earliest deadline, once those are dropped who cannot be answered; −1: nobody."""
+def _most_urgent(requests: FloatArray, bounds: IntArray, now_s: float, latency_s: FloatArray, limits: IntArray) -> int:
+    """The tenant whose oldest has the earliest deadline; −1: no request waits.
+
+    Requests that cannot be answered in time are dropped first.
+    """
     urgent, urgent_s = -1, np.inf
     for tenant in range(bounds.shape[1]):
         head, end, limit = bounds[0, tenant], bounds[2, tenant], limits[tenant]
@@ -71,7 +189,7 @@ def _most_urgent(requests: Floats, bounds: Ints, now_s: float, latency_s: Floats
 
 
 @inlined
-def _first_ready(jobs: Floats, now_s: float) -> int:
+def _first_ready(jobs: FloatArray, now_s: float) -> int:
     """The first job that is ready; −1: none is."""
     for job in range(jobs.shape[1]):
         if jobs[2, job] <= now_s:
@@ -80,7 +198,7 @@ def _first_ready(jobs: Floats, now_s: float) -> int:
 
 
 @inlined
-def _drained_s(bounds: Ints, latency_s: Floats, limits: Ints) -> float:
+def _drained_s(bounds: IntArray, latency_s: FloatArray, limits: IntArray) -> float:
     """Seconds in which all that waits is answered, in full batches of one tenant after the other."""
     seconds = 0.0
     for tenant in range(bounds.shape[1]):
@@ -91,29 +209,29 @@ def _drained_s(bounds: Ints, latency_s: Floats, limits: Ints) -> float:
 
 
 @compiled
-def serve(  # noqa: PLR0917 (compiled code takes arrays by position)
-    requests: Floats,
-    bounds: Ints,
-    latency_s: Floats,
-    limits: Ints,
-    factors: Floats,
-    n_used: Ints,
-    eras: Floats,
-    jobs: Floats,
+def take_turns(  # noqa: PLR0917 (compiled code takes arrays by position)
+    requests: FloatArray,
+    bounds: IntArray,
+    latency_s: FloatArray,
+    limits: IntArray,
+    factors: FloatArray,
+    n_used: IntArray,
+    eras: FloatArray,
+    jobs: FloatArray,
     now_s: float,
     busy_until_s: float,
     until_s: float,
     n_begun: int,
     in_slack: bool,
-    answer_s: Floats,
-    in_time: Bools,
-    correct: Bools,
-    batches: Floats,
+    answer_s: FloatArray,
+    in_time: BoolArray,
+    correct: BoolArray,
+    batches: FloatArray,
 ) -> tuple[float, float, int, int]:
     """The time reached, until when the GPU is busy, the batches begun, and why the loop ended.
 
-    That is the job whose last piece began, or −1: ``until_s`` is reached, or −2: a tenant's factors are used up. Then
-    call again with further ones.
+    The reason is the job whose last piece began; or −1: ``until_s`` is reached; or −2: a tenant's factors are used up.
+    After −2 call again with further factors.
 
     Beside the symbols above:
         n_begun: Batches recorded so far.
@@ -165,20 +283,26 @@ def serve(  # noqa: PLR0917 (compiled code takes arrays by position)
 
 def advance(
     requests: Sequence[Requests],
-    state: WholeState,
+    state: TurnsState,
     servings: Sequence[BatchServing],
     accuracy: Sequence[AccuracyTimeline],
     until_s: float,
     service_jitter: ServiceJitter | None = None,
     *,
     trains_in_slack: bool = False,
-) -> tuple[WholeState, Piece]:
-    """The same as :func:`workloads.serving.whole_serving.advance`, which see.
+) -> tuple[TurnsState, Piece]:
+    """The state at ``until_s``, or at the moment at which the last piece of a retraining begins, if that is earlier.
+
+    The caller may then say what accuracy the new model gives from ``busy_until_s`` on, and call again. A batch is
+    recorded when it begins; its answer may come after ``until_s``. At ``until_s`` every request whose deadline has
+    come is resolved. Any pieces give the same, if jobs are added before they are ready. ``requests``, ``servings`` and
+    ``accuracy`` have one entry a tenant, in the same order.
 
     Raises:
         ValueError: ``until_s`` is before ``state.now_s`` or NaN.
     """
-    check_time(state, until_s)
+    if not until_s >= state.now_s:
+        raise ValueError(f"cannot advance the GPU to {until_s} s: it stands at {state.now_s} s")
     return _Arrays(requests, state, servings, accuracy, until_s, service_jitter).advanced(trains_in_slack)
 
 
@@ -188,7 +312,7 @@ class _Arrays:
     def __init__(
         self,
         requests: Sequence[Requests],
-        state: WholeState,
+        state: TurnsState,
         servings: Sequence[BatchServing],
         accuracy: Sequence[AccuracyTimeline],
         until_s: float,
@@ -214,13 +338,13 @@ class _Arrays:
         self._in_time, self._correct = np.zeros((2, n_open.sum()), dtype=np.bool_)
         self._batches = np.empty((3, n_open.sum()))
 
-    def advanced(self, in_slack: bool) -> tuple[WholeState, Piece]:
+    def advanced(self, in_slack: bool) -> tuple[TurnsState, Piece]:
         """The piece, its loop begun anew with every block of jitter."""
         n_batches = np.array(self._state.n_batches, dtype=np.int64)
         now_s, busy_until_s, n_begun, ending = self._state.now_s, self._state.busy_until_s, 0, _NEEDS_FACTORS
         while ending == _NEEDS_FACTORS:
             blocks, n_used = np.divmod(n_batches, JITTER_BLOCK)
-            now_s, busy_until_s, n_begun, ending = serve(
+            now_s, busy_until_s, n_begun, ending = take_turns(
                 self._requests,
                 self._bounds,
                 self._latency_s,
@@ -244,11 +368,11 @@ class _Arrays:
         heads = tuple(first + n for first, n in zip(self._state.heads, n_resolved, strict=True))
         jobs = [self._job(place) for place in range(len(self._state.jobs))]
         finished = jobs.pop(ending) if ending >= 0 else None
-        after = WholeState(heads, tuple(n_batches.tolist()), tuple(jobs), now_s, busy_until_s)
+        after = TurnsState(heads, tuple(n_batches.tolist()), tuple(jobs), now_s, busy_until_s)
         tenants, begin_s, end_s = self._batches[:, :n_begun].copy()
         return after, Piece(self._outcomes(heads), Batches(tenants.astype(np.int64), begin_s, end_s), finished)
 
-    def _factors(self, blocks: Sequence[int]) -> Floats:
+    def _factors(self, blocks: Sequence[int]) -> FloatArray:
         """What latencies are multiplied by, by tenant and place in its block; empty without jitter."""
         if self._jitter is None:
             return np.empty((len(self._names), 0))
@@ -267,7 +391,7 @@ class _Arrays:
         return tuple(found)
 
 
-def _tables(servings: Sequence[BatchServing]) -> tuple[Floats, Ints]:
+def _tables(servings: Sequence[BatchServing]) -> tuple[FloatArray, IntArray]:
     """Seconds by tenant and batch size, ``(n_tenants, most + 1)``, and the batch limits."""
     limits = np.array([one.batch_limit for one in servings], dtype=np.int64)
     latency_s = np.zeros((len(servings), int(limits.max()) + 1))
@@ -276,7 +400,7 @@ def _tables(servings: Sequence[BatchServing]) -> tuple[Floats, Ints]:
     return latency_s, limits
 
 
-def _eras(accuracy: Sequence[AccuracyTimeline]) -> Floats:
+def _eras(accuracy: Sequence[AccuracyTimeline]) -> FloatArray:
     """From when, and how much, by tenant, ``(2, n_tenants, n_eras)``; filled up with times that never come."""
     eras = np.zeros((2, len(accuracy), max(len(one.from_s) for one in accuracy)))
     eras[0] = math.inf

@@ -1,21 +1,26 @@
-"""What chance decides about a tenant's requests, fixed by the run's seed: every policy meets the same."""
+"""What chance decides about a tenant's requests, fixed by the run's seed: every policy sees the same.
+
+Batch latencies may vary as measured steps do. Source: MISO's step times on MIG profiles of an A100-40GB
+(``data/README.md``). They are steps of training; nobody published batch by batch how long serving takes on a MIG
+profile, so it is assumed to vary alike.
+"""
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.resources import files
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from workloads.traffic.step_factors import step_factors
+from workloads.traffic.arrivals import FloatArray
 
 JITTER_BLOCK = 256
 """Batches whose factors are drawn at once; part of what a seed means."""
-
 
 Spread = float | Literal["measured"]
 """How much batch latencies vary: a sigma, or as was measured."""
@@ -30,7 +35,7 @@ class ServiceJitter:
     Attributes:
         seed: The run's seed.
         spread: Standard deviation of the logarithm of lognormal factors, ≥ 0; or ``"measured"``, factors that vary
-            as measured steps of training do (:mod:`workloads.traffic.step_factors`).
+            as measured steps of training do (:class:`StepFactors`).
     """
 
     seed: int
@@ -40,13 +45,11 @@ class ServiceJitter:
         if self.spread != "measured" and not 0 <= self.spread < math.inf:
             raise ValueError(f"service jitter: spread {self.spread}: must be 'measured', or finite and at least 0")
 
-    def factor(self, tenant: str, batch_number: int) -> float:
-        """What the latency of this batch is multiplied by."""
-        block, place = divmod(batch_number, JITTER_BLOCK)
-        return _numbers(self, tenant, block)[place]
+    def factors(self, tenant: str, block: int) -> FloatArray:
+        """What the latencies of batches from ``block * JITTER_BLOCK`` on are multiplied by, ``(JITTER_BLOCK,)``.
 
-    def factors(self, tenant: str, block: int) -> NDArray[np.float64]:
-        """The factors of batches from ``block * JITTER_BLOCK`` on, ``(JITTER_BLOCK,)``. Read-only."""
+        The array is read-only.
+        """
         return _factors(self, tenant, block)
 
 
@@ -62,7 +65,7 @@ def generator(seed: int, tenant: str, purpose: str) -> np.random.Generator:
 
 
 @lru_cache(maxsize=256)
-def _factors(jitter: ServiceJitter, tenant: str, block: int) -> NDArray[np.float64]:
+def _factors(jitter: ServiceJitter, tenant: str, block: int) -> FloatArray:
     drawn = generator(jitter.seed, tenant, f"service jitter {block}")
     if jitter.spread == "measured":
         factors = step_factors().drawn(drawn, JITTER_BLOCK)
@@ -72,6 +75,32 @@ def _factors(jitter: ServiceJitter, tenant: str, block: int) -> NDArray[np.float
     return factors
 
 
-@lru_cache(maxsize=256)
-def _numbers(jitter: ServiceJitter, tenant: str, block: int) -> tuple[float, ...]:
-    return tuple(_factors(jitter, tenant, block).tolist())
+@dataclass(frozen=True, eq=False, slots=True)
+class StepFactors:
+    """How much measured steps of training vary: a distribution of factors on a step's mean time, of mean 1.
+
+    Attributes:
+        factors: Ascending, ``(n,)``, read-only.
+        up_to: Which share of the steps has this factor or a smaller one; the last is 1, ``(n,)``, read-only.
+    """
+
+    factors: FloatArray
+    up_to: FloatArray
+
+    def drawn(self, rng: np.random.Generator, n: int) -> FloatArray:
+        """``n`` independent factors, from ``n`` uniform numbers of ``rng``."""
+        return self.factors[np.searchsorted(self.up_to, rng.random(n), side="right")]
+
+
+@cache
+def step_factors() -> StepFactors:
+    """The shipped distribution. Its factors are rounded, so they are brought to mean 1 here."""
+    rows = list(csv.DictReader((files("workloads.data") / "step_factors.csv").read_text("utf-8").splitlines()))
+    factors = np.array([float(row["factor"]) for row in rows])
+    shares = np.array([float(row["share"]) for row in rows])
+    factors /= (factors * shares).sum() / shares.sum()
+    up_to = np.cumsum(shares) / shares.sum()
+    up_to[-1] = 1.0  # whatever the sums round to, so that every uniform number below 1 finds a factor
+    for array in (factors, up_to):
+        array.setflags(write=False)
+    return StepFactors(factors, up_to)

@@ -154,7 +154,7 @@ def smoothed(counts: IntArray, smooth_s: int, *, loop: bool) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class _Streams:
-    """Counts and times have a generator each: so a longer span begins with the same arrivals."""
+    """Separate generators for counts and times, so that a longer span begins with the same arrivals."""
 
     counts: np.random.Generator
     places: np.random.Generator

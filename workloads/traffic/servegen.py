@@ -26,10 +26,10 @@ SERVEGEN_LABEL = f"{SERVEGEN_TRACE} (synthetic at second scale)"
 """What logs and reports call it."""
 
 RATE_WINDOW_S = 600
-"""For so long a published rate holds."""
+"""How long a published rate holds."""
 
 MAX_CV = 4.0
-"""A larger published cv is taken as this one. Values up to 149 stand for a client that was silent through a
+"""Larger published cvs are lowered to this one. Values up to 149 stand for a client that was silent through a
 part of the 600 s; gaps drawn with such a cv would heap its requests into single instants instead."""
 
 _SHIPPED = "servegen_m_large_clients.csv.gz"
@@ -61,7 +61,7 @@ class ClientRates:
 
 @cache
 def shipped_rates() -> ClientRates:
-    """Service m-large, 14 days: its 20 clients with most requests, who send 78 % of all of them."""
+    """Service m-large, 14 days: the 20 clients with most requests, which send 78 % of the total."""
     text = gzip.decompress((files("workloads.data") / _SHIPPED).read_bytes()).decode("ascii")
     cells = np.array([line.split(",") for line in text.splitlines()[1:]], dtype=np.float64)
     client, window = cells[:, 0], (cells[:, 1] / RATE_WINDOW_S).astype(np.int64)

@@ -149,13 +149,13 @@ def _format_of(name: str, first_line: str) -> TraceFormat:
         float(first_line)
     except ValueError:
         raise TraceError(
-            f"{name} line 1: {_shown(first_line)} opens no known kind of trace; the header second,count, a header "
+            f"{name} line 1: {_quoted(first_line)} opens no known kind of trace; the header second,count, a header "
             "that begins with TIMESTAMP, or a time in seconds is needed"
         ) from None
     return TraceFormat.TIMESTAMPS
 
 
-def _shown(text: str) -> str:
+def _quoted(text: str) -> str:
     return repr(text if len(text) <= 60 else f"{text[:57]}…")
 
 
@@ -167,14 +167,14 @@ def _number(name: str, line: int, column: str, text: str) -> float:
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value >= 0):
-        raise TraceError(f"{name} line {line}: {column} is {_shown(text)}; a finite number ≥ 0 is needed")
+        raise TraceError(f"{name} line {line}: {column} is {_quoted(text)}; a finite number ≥ 0 is needed")
     return value
 
 
 def _whole(name: str, line: int, column: str, text: str) -> int:
     value = _number(name, line, column, text)
     if not value.is_integer():
-        raise TraceError(f"{name} line {line}: {column} is {_shown(text)}; a whole number ≥ 0 is needed")
+        raise TraceError(f"{name} line {line}: {column} is {_quoted(text)}; a whole number ≥ 0 is needed")
     return int(value)
 
 
@@ -185,7 +185,7 @@ def _count_rows(name: str, lines: list[tuple[int, str]]) -> Iterator[tuple[int, 
     for line, text in lines[1:]:
         fields = _fields(text)
         if len(fields) != 2:
-            raise TraceError(f"{name} line {line}: {_shown(text)} has {len(fields)} columns; second,count is needed")
+            raise TraceError(f"{name} line {line}: {_quoted(text)} has {len(fields)} columns; second,count is needed")
         count = _whole(name, line, "count", fields[1])
         if count > MAX_RATE_RPS:
             raise TraceError(f"{name} line {line}: count is {fields[1]}; at most {MAX_RATE_RPS} a second is allowed")
@@ -210,7 +210,7 @@ def _from_counts(name: str, lines: list[tuple[int, str]]) -> Trace:
 
 def _from_azure(name: str, lines: list[tuple[int, str]]) -> Trace:
     if _fields(lines[0][1])[0].lower() != "timestamp":
-        raise TraceError(f"{name} line {lines[0][0]}: {_shown(lines[0][1])} is no header beginning with TIMESTAMP")
+        raise TraceError(f"{name} line {lines[0][0]}: {_quoted(lines[0][1])} is no header beginning with TIMESTAMP")
     instants = sorted(_instant(name, line, _fields(text)[0]) for line, text in lines[1:])
     if not instants:
         raise TraceError(f"{name}: no rows below the header; a trace needs at least one request")
@@ -223,7 +223,7 @@ def _instant(name: str, line: int, text: str) -> datetime:
         instant = datetime.fromisoformat(text)
     except ValueError:
         raise TraceError(
-            f"{name} line {line}: TIMESTAMP is {_shown(text)}; a time like 2023-11-16 18:17:03.9799600 is needed"
+            f"{name} line {line}: TIMESTAMP is {_quoted(text)}; a time like 2023-11-16 18:17:03.9799600 is needed"
         ) from None
     return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
 

@@ -54,11 +54,6 @@ def hull_facets(gpu: GpuModel, profile_names: Sequence[str]) -> tuple[Facet, ...
     return _facets_of(feasible_multisets(gpu, profile_names))
 
 
-def extra_integer_points(gpu: GpuModel, profile_names: Sequence[str]) -> tuple[Multiset, ...]:
-    """The counts that satisfy every facet and yet fit no layout; empty where facets alone are exact."""
-    return _extra_points(feasible_multisets(gpu, profile_names))
-
-
 def maximal_multisets(multisets: Iterable[Multiset]) -> tuple[Multiset, ...]:
     """The multisets that are not contained in another one of them, sorted."""
     found = sorted(set(multisets))
@@ -67,18 +62,6 @@ def maximal_multisets(multisets: Iterable[Multiset]) -> tuple[Multiset, ...]:
 
 def _is_below(lower: Sequence[int], upper: Sequence[int]) -> bool:
     return all(a <= b for a, b in zip(lower, upper, strict=True))
-
-
-@cache
-def _extra_points(feasible: tuple[Multiset, ...]) -> tuple[Multiset, ...]:
-    facets, known = _facets_of(feasible), set(feasible)
-    most = [max(counts) for counts in zip(*feasible, strict=True)]
-    points: list[Multiset] = [()]
-    for n_most in most:
-        # A prefix beyond a facet stays beyond it: coefficients and counts are ≥ 0.
-        longer = ((*prefix, count) for prefix, count in product(points, range(n_most + 1)))
-        points = [p for p in longer if all(f.admits((*p, *(0,) * (len(most) - len(p)))) for f in facets)]
-    return tuple(point for point in points if point not in known)
 
 
 @cache
@@ -161,19 +144,3 @@ def _are_adjacent(one: _Ray, other: _Ray, all_tight: Sequence[int]) -> bool:
             if n_containing > 2:
                 return False
     return True
-
-
-def affine_rank(points: Iterable[Sequence[int]]) -> int:
-    """How many of the points are affinely independent at most, by exact elimination."""
-    rows = [[*point, 1] for point in points]
-    rank = 0
-    for column in range(len(rows[0]) if rows else 0):
-        pivot = next((row for row in rows[rank:] if row[column]), None)
-        if pivot is None:
-            continue
-        rows.remove(pivot)
-        rows.insert(rank, pivot)
-        for i in range(rank + 1, len(rows)):
-            rows[i] = [pivot[column] * x - rows[i][column] * p for x, p in zip(rows[i], pivot, strict=True)]
-        rank += 1
-    return rank

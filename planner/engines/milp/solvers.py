@@ -1,4 +1,4 @@
-"""The solvers that a mixed-integer program can be given to, and what each says of it in the same words.
+"""The solvers of mixed-integer programs, each called the same way and answering in the same form.
 
 All are called through PuLP, with one thread and a fixed seed, so that a program is answered the same
 every time. A variable's value before the call is its start; the solution is its value after it.
@@ -39,7 +39,7 @@ class Solver(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SolverAnswer:
-    """What a solver said of a program that is to be minimised.
+    """What a solver found for a program that is to be minimised.
 
     Attributes:
         has_solution: Whether the program's variables hold a feasible point.
@@ -56,7 +56,7 @@ class SolverAnswer:
     n_nodes: int
 
 
-NOT_ASKED = SolverAnswer(has_solution=False, is_proven=False, is_infeasible=False, bound=None, n_nodes=0)
+UNSOLVED = SolverAnswer(has_solution=False, is_proven=False, is_infeasible=False, bound=None, n_nodes=0)
 """The answer within a budget of no nodes."""
 
 
@@ -73,10 +73,10 @@ def solver_of(name: Solver | str) -> Solver:
 
 
 def ask(solver: Solver, program: pulp.LpProblem, budget: Budget, *, presolve: bool, has_start: bool) -> SolverAnswer:
-    """What ``solver`` says of ``program`` within ``budget``; its solution is left in the program's variables.
+    """The answer of ``solver`` to ``program`` within ``budget``; its solution is left in the program's variables.
 
     Args:
-        solver: Whom to ask.
+        solver: Which solver.
         program: To be minimised.
         budget: Limits of the solver alone.
         presolve: Whether it may presolve.
@@ -86,7 +86,7 @@ def ask(solver: Solver, program: pulp.LpProblem, budget: Budget, *, presolve: bo
         EngineError: The solver is missing, has no licence for a program of this size, or failed.
     """
     if budget.max_nodes == 0:
-        return NOT_ASKED
+        return UNSOLVED
     try:
         match solver:
             case Solver.HIGHS:
@@ -143,12 +143,12 @@ def _ask_highs(program: pulp.LpProblem, budget: Budget, *, presolve: bool, has_s
     )
 
 
-HEARING_S = 0.1
-"""How often HiGHS is looked after for Ctrl-C."""
+INTERRUPT_CHECK_S = 0.1
+"""Seconds between checks for Ctrl-C while HiGHS runs."""
 
 
 def _run_highs(model: highspy.Highs) -> None:
-    """Solve in another thread: in this one nothing would be heard of Ctrl-C until HiGHS is done."""
+    """Solve in another thread: in this one Ctrl-C would wait until HiGHS is done."""
     model.HandleUserInterrupt = True
     is_done = threading.Event()
 
@@ -161,7 +161,7 @@ def _run_highs(model: highspy.Highs) -> None:
     solving = threading.Thread(target=run, daemon=True)
     try:
         solving.start()
-        while not is_done.wait(HEARING_S):
+        while not is_done.wait(INTERRUPT_CHECK_S):
             pass
     except KeyboardInterrupt:
         model.cancelSolve()  # type: ignore[no-untyped-call]

@@ -16,8 +16,7 @@ from planner.engines.arrays import Floats
 from planner.engines.physical.alone import TenantSubproblem
 from planner.engines.prices import Descent, InstancePrices, Subgradient
 from planner.engines.schedule import Schedule, WindowFacts
-from planner.initial import PhysicalState
-from planner.problem import GainTable, Problem, Retraining, TenantTerms
+from planner.problem import GainTable, PhysicalState, Problem, Retraining, TenantTerms
 
 COARSE_ROUNDS = ((5, 250), (2, 80))
 """Steps to a coarse one, and rounds on those."""

@@ -5,17 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
 
 from planner.engines.answer import relaxed_bound
 from planner.engines.physical.plan import with_held
 from planner.engines.schedule import WindowFacts
-from planner.initial import PaperState
 from planner.plan import MigPlan, Status
 from planner.policies.paper.pre_initialisation import fed_back_overhead_s, pre_initialised, served, simple_terms
-from planner.policies.paper.realised import Held, Occupied, realised
-from planner.policies.policy import Batching, Knows, Traits, Window
-from planner.problem import Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.policies.paper.realised import Realised, realised
+from planner.policies.policy import Batching, Knows, Policy, Traits, Window
+from planner.problem import PaperState, Problem, Reconfiguration, RetrainingOption, TenantTerms
 from planner.solve import solve
 from planner.verify import verify
 
@@ -26,16 +24,7 @@ FALLBACKS = ("greedy", "static", "physical")
 
 
 @dataclass(frozen=True)
-class _Way:
-    """A plan of the program on hardware: what is held, where retrainings run, and how often the program changed."""
-
-    held: Held
-    occupied: Occupied
-    n_planned_changes: int
-
-
-@dataclass(frozen=True)
-class MigratorPaper:
+class MigratorPaper(Policy):
     """Plans the window in the paper's cost model, realises that, and pre-initialises afterwards.
 
     Source: MIGRator, §4.1 (the program, with the corrections of docs/paper-ilp.md) and §4.2 (pre-initialisation).
@@ -63,10 +52,6 @@ class MigratorPaper:
     traits: Traits = AS_GIVEN
     pre_initialises: bool = True
 
-    def prepared(self, run: Sequence[Problem]) -> Self:  # noqa: ARG002 (it plans window by window)
-        """Itself."""
-        return self
-
     def plan(self, window: Window) -> MigPlan:
         """The paper's plan of the window as hardware can carry it out."""
         started_s = time.perf_counter()
@@ -91,14 +76,13 @@ class MigratorPaper:
         fed_back = fed_back_overhead_s(window.problem, window.plans) if self.pre_initialises else full
         return list(dict.fromkeys((fed_back, full)))
 
-    def _way(self, window: Window, terms: WindowFacts, overhead_s: Sequence[float]) -> _Way | None:
+    def _way(self, window: Window, terms: WindowFacts, overhead_s: Sequence[float]) -> Realised | None:
         """The program's plan with these Ψ, carried out; ``None`` where there is none or it cannot be."""
         wanted = solve(paper_problem(window.problem, overhead_s), "exact", window.budget)
         found = realised(terms, wanted) if wanted.status.has_plan else None
-        if found is None:
-            return None
-        held = pre_initialised(terms, found.held, found.occupied) if self.pre_initialises else found.held
-        return _Way(held, found.occupied, _n_changes(wanted))
+        if found is None or not self.pre_initialises:
+            return found
+        return replace(found, held=pre_initialised(terms, found.held, found.occupied))
 
     def _fallback(self, window: Window) -> MigPlan:
         """The plan of the first of ``FALLBACKS`` that has one; else the last one's answer."""
@@ -154,8 +138,3 @@ def _paper_state(problem: Problem) -> PaperState | None:
             for name in problem.tenant_names
         }
     )
-
-
-def _n_changes(plan: MigPlan) -> int:
-    """Steps after the first in which some tenant's profiles change."""
-    return len({span.from_step for schedule in plan.schedules for span in schedule.inference} - {0})

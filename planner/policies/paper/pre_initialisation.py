@@ -15,16 +15,16 @@ from planner.problem import Problem
 
 
 def pre_initialised(terms: WindowFacts, held: Held, occupied: Occupied) -> Held:
-    """The same held sets, with new instances created on slices that nobody uses while all that serves goes on.
+    """The same held sets, with new instances created early on idle slices while all that serves goes on.
 
-    Of an epoch's new instances all, or the most capable part of them that has room, are created
+    The new instances of an epoch, or the most capable part of them that has room, are created
 
-    - Ω ahead of it, where they fit beside what is held and what retrains from then on, if that is at least Ω after the
-      epoch before. From the epoch on the same is held as without, and it serves no later, so that no step earns less
+    - Ω before the epoch, where they fit beside what is held and what retrains from then on, and where that is at least
+      Ω after the epoch before. From the epoch on the same is held, and it serves no later, so no step earns less
       (gain tables are monotone);
-    - else at the epoch, where they fit beside what was held before it, mostly because a retraining has just left; what
-      they replace goes on, and the rest of the epoch follows Ω later. That is done where it is worth more by
-      min(a, C) than all at once, and puts off no other epoch.
+    - otherwise at the epoch, where they fit beside what was held before it, mostly because a retraining has just ended.
+      What they replace goes on, and the rest of the epoch follows Ω later. This is done where it is worth more by
+      min(a, C) than the whole epoch at once, and where it delays no other epoch.
     """
     simple = simple_terms(terms.problem)
     out: Held = held[:1]
@@ -87,11 +87,9 @@ class WarmUps:
     """Steps between creation and service of the inference instances that a plan starts, added up over instances.
 
     Attributes:
-        idle_steps: Of instances created at a step at which no instance ended, a retraining's included: their slices
-            had been idle, and everybody went on with all that it had.
-        left_steps: Of instances created at a step at which retrainings ended, but no instance of inference: on what
-            they left, if not on idle slices; everybody went on here as well.
-        exposed_steps: Of all others: somebody gave up an instance at that step.
+        idle_steps: Instances created on slices that had been idle; no instance ended at that step.
+        left_steps: Instances created where a retraining has just ended; no inference instance was given up.
+        exposed_steps: All others; an inference instance was given up at that step.
     """
 
     idle_steps: int = 0
@@ -99,7 +97,7 @@ class WarmUps:
     exposed_steps: int = 0
 
     def __add__(self, other: WarmUps) -> WarmUps:
-        """Those of both."""
+        """The sums of both."""
         return WarmUps(
             self.idle_steps + other.idle_steps,
             self.left_steps + other.left_steps,
@@ -113,7 +111,7 @@ class WarmUps:
 
     @property
     def hidden_share(self) -> float | None:
-        """The share of warm-up during which nobody gave anything up; ``None`` where nothing warmed up."""
+        """The share of warm-up for which no inference instance was given up; ``None`` where nothing warmed up."""
         return (self.idle_steps + self.left_steps) / self.steps if self.steps else None
 
 

@@ -48,10 +48,12 @@ class Realised:
     Attributes:
         held: (step, what inference holds from there on): the window's start, then every epoch.
         occupied: The retrainings with their placements.
+        n_planned_changes: Steps after the first in which the plan itself changes some tenant's profiles.
     """
 
     held: Held
     occupied: Occupied
+    n_planned_changes: int
 
 
 def realised(terms: WindowFacts, plan: MigPlan) -> Realised | None:
@@ -65,8 +67,12 @@ def realised(terms: WindowFacts, plan: MigPlan) -> Realised | None:
     for occupied in ground.ways(_schedule(terms, plan), wanted)[:MOST_TRIALS]:
         held = _walk(ground, wanted, occupied)
         if held is not None:
-            return Realised(held, occupied)
+            return Realised(held, occupied, _n_changes(plan))
     return None
+
+
+def _n_changes(plan: MigPlan) -> int:
+    return len({span.from_step for schedule in plan.schedules for span in schedule.inference} - {0})
 
 
 def busy_in(occupied: Occupied, start_step: int, end_step: int) -> frozenset[frozenset[Placement]]:

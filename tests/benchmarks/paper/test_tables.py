@@ -10,7 +10,7 @@ from benchmarks.paper.experiments import Experiment, Section, View
 from benchmarks.paper.results import CLASSES, COUNTS
 from benchmarks.paper.tables import common_workloads, gap_closed_pct, more_than, section_lines, shown_gap
 from migrator.compare import Terms
-from planner.policies.registry import POLICIES
+from planner.policies.registry import MIG_POLICIES as POLICIES
 
 
 def row(policy: str, workload: str, correct: int) -> dict[str, Any]:

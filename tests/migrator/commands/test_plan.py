@@ -13,6 +13,7 @@ import pytest
 from planner.plan import MigPlan, Status
 from planner.problem import Problem
 from planner.solve import solve
+from tests.migrator.log import records
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -134,15 +135,10 @@ def test_a_plan_file_is_a_start(call: Call, tmp_path: Path, physical: Path) -> N
 @pytest.fixture
 def run_folder(tmp_path: Path) -> Path:
     """The log of a run with one change: after it resnet50's new instance was ready in 3 s."""
-    started = {"tenant": "resnet50", "task": "inference", "begin_s": 11.0, "ready_s": 13.0}
-    events = (
-        {"kind": "run_started", "schema": 1, "simulated": True},
-        {"kind": "change", "window": 0, "begin_s": 10.0, "started": [started]},
-    )
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    return folder
+    started = records.started("one", 11.0, "1g.10gb@0", "resnet50")
+    change = records.change(0, 10.0, [started])
+    records.write(tmp_path / "run", records.header(60.0, "resnet50"), change, records.ready(0, "one", 13.0))
+    return tmp_path / "run"
 
 
 def test_overheads_come_from_a_run_and_say_so(call: Call, problem: Path, run_folder: Path) -> None:

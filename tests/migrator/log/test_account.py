@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,64 +10,78 @@ import pytest
 from migrator.compare import matches_of, score_of, standings
 from migrator.config import read_config
 from migrator.log.account import Account, accounts
+from migrator.log.record import Record
 from migrator.log.runlog import ReadLog
-
-RATE_RPS = {"1g.10gb": 10.0, "2g.20gb": 20.0}
-
-
-def instance(name: str, placement: str, task: str = "inference", **moments: Any) -> dict[str, Any]:
-    return {"instance": name, "placement": placement, "tenant": "a", "task": task, "finish_s": None, **moments}
+from tests.migrator.log import records
+from tests.migrator.log.records import change, failed, ready, started, stopped
 
 
-def log_of(arrivals: list[int], in_time: list[int], correct: list[int], *changes: dict[str, Any]) -> ReadLog:
-    """A log of one window of one tenant ``a``."""
-    points = {name: {"rate_rps": rate} for name, rate in RATE_RPS.items()}
-    counts = {"arrivals": arrivals, "in_time": in_time, "correct": correct}
-    events = [
-        {"kind": "run_started", "window_s": len(arrivals), "tenants": [{"name": "a", "operating_points": points}]},
-        *({"kind": "change", "window": 0, "started": [], "stopped": [], **change} for change in changes),
-        {"kind": "window_finished", "window": 0, "tenants": {"a": counts}},
-    ]
-    return ReadLog(Path(), tuple(events), torn=False)
+def log_of(arrivals: list[int], in_time: list[int], correct: list[int], *changes: Record, **tenant: Any) -> ReadLog:
+    """A log of one window of one tenant ``a``, with rates of 10 and 20 requests a second and compute slice."""
+    counts = {"arrivals": arrivals, "in_time": in_time, "correct": correct, **tenant}
+    header = records.header(len(arrivals), sharing="shares" if tenant else "instances")
+    return records.log_of(header, *changes, records.window_finished(0, a=counts))
 
 
-UP = {"started": [instance("one", "1g.10gb@0", begin_s=-5.0, ready_s=-1.0)]}
+UP = (change(0, -5.0, [started("one", -5.0, "1g.10gb@0")]), ready(0, "one", -1.0))
+
+
+def starting(ready_s: float) -> tuple[Record, Record]:
+    return change(0, 0.0, [started("two", 0.0, "2g.20gb@2")]), ready(0, "two", ready_s)
 
 
 def test_what_no_instance_could_have_answered_is_capacity():
-    account = accounts(log_of([30, 10], [10, 10], [10, 10], UP))["a"]
+    account = accounts(log_of([30, 10], [10, 10], [10, 10], *UP))["a"]
     assert account.capacity.tolist() == [20.0, 0.0]
     assert account.total == Account(goodput=20.0, capacity=20.0)
 
 
 def test_what_a_starting_instance_would_have_answered_is_reconfiguration():
-    starting = {"started": [instance("two", "2g.20gb@2", begin_s=0.0, ready_s=1.5)]}
-    account = accounts(log_of([40, 40], [10, 20], [10, 20], UP, starting))["a"]
+    account = accounts(log_of([40, 40], [10, 20], [10, 20], *UP, *starting(1.5)))["a"]
     assert account.reconfiguration.tolist() == [20.0, 10.0]
     assert account.capacity.tolist() == [10.0, 10.0]
 
 
 def test_what_a_stopping_instance_would_have_answered_is_reconfiguration():
-    stopping = {"stopped": [{"instance": "one", "end_s": 0.5, "gone_s": 1.25}]}
-    account = accounts(log_of([10, 10], [5, 0], [5, 0], UP, stopping))["a"]
+    stopping = change(0, 0.5, [], [stopped("one", 0.5, 1.25)])
+    account = accounts(log_of([10, 10], [5, 0], [5, 0], *UP, stopping))["a"]
     assert account.reconfiguration.tolist() == [5.0, 2.5]
     assert account.capacity.tolist() == [0.0, 7.5]
 
 
+def test_what_a_failed_worker_would_have_answered_is_capacity():
+    died = (failed(0, "one", 0.5), ready(0, "one", 2.25))
+    account = accounts(log_of([10, 10, 10], [5, 0, 7], [5, 0, 7], *UP, *died))["a"]
+    assert account.capacity.tolist() == [5.0, 10.0, 2.5]
+    assert account.queueing.tolist() == [0.0, 0.0, 0.5]
+
+
+def test_a_start_that_was_given_up_is_capacity_from_then_on():
+    begun = change(0, 0.0, [started("two", 0.0, "2g.20gb@2")])
+    account = accounts(log_of([30, 30], [10, 10], [10, 10], *UP, begun, failed(0, "two", 0.5)))["a"]
+    assert account.reconfiguration.tolist() == [10.0, 0.0]
+    assert account.capacity.tolist() == [10.0, 20.0]
+
+
+def test_without_instances_the_log_says_what_could_have_been_served():
+    account = accounts(log_of([30, 30], [10, 10], [10, 10], could_serve=[10.0, 25.0], changing=[15.0, 0.0]))["a"]
+    assert account.reconfiguration.tolist() == [15.0, 0.0]
+    assert account.capacity.tolist() == [5.0, 5.0]
+
+
 def test_what_instances_could_have_answered_but_did_not_is_queueing():
-    account = accounts(log_of([10], [7], [7], UP))["a"]
+    account = accounts(log_of([10], [7], [7], *UP))["a"]
     assert account.total == Account(goodput=7.0, queueing=3.0)
 
 
 def test_wrong_answers_are_the_new_model_s_from_the_second_after_its_retraining():
-    retraining = {"started": [instance("r", "1g.10gb@3", "retraining", begin_s=0.0, ready_s=0.1) | {"finish_s": 1.4}]}
-    account = accounts(log_of([9, 9, 9], [9, 9, 9], [8, 7, 6], UP, retraining))["a"]
+    log = log_of([9, 9, 9], [9, 9, 9], [8, 7, 6], *UP, records.finished(0, None, 1.4))
+    account = accounts(log)["a"]
     assert (account.wrong_old.tolist(), account.wrong_new.tolist()) == ([1, 2, 0], [0, 0, 3])
 
 
 def test_what_is_known_to_be_served_otherwise_is_forecast_before_the_others():
-    starting = {"started": [instance("two", "2g.20gb@2", begin_s=0.0, ready_s=1.0)]}
-    account = accounts(log_of([40], [5], [5], UP, starting))["a"]
+    account = accounts(log_of([40], [5], [5], *UP, *starting(1.0)))["a"]
     assert account.total == Account(goodput=5.0, capacity=10.0, reconfiguration=20.0, queueing=5.0)
     assert account.with_forecast(np.array([20.0])).total == Account(5.0, 0.0, 0.0, 0.0, 15.0, 15.0, 5.0)
     assert account.with_forecast(np.array([3.0])).total == account.total

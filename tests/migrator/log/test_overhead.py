@@ -1,31 +1,35 @@
 from __future__ import annotations
 
-import json
+from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from executor.catalogue import gpu_model
 from migrator.errors import LogError
 from migrator.log.overhead import measured_overhead, with_overhead_of_run
-from migrator.log.runlog import ReadLog
+from migrator.log.record import Record
 from planner.errors import ProblemError
 from planner.problem import Problem, Reconfiguration, TenantTerms
+from tests.migrator.log import records
 
-HEADER: dict[str, Any] = {"kind": "run_started", "schema": 1, "simulated": True}
-
-
-def started(tenant: str, ready_s: float, task: str = "inference") -> dict[str, Any]:
-    return {"tenant": tenant, "task": task, "begin_s": ready_s - 1.0, "ready_s": ready_s}
+HEADER = records.header(60.0, "a", "b", "other")
+NUMBERS = count()
 
 
-def change(window: int, begin_s: float, *items: dict[str, Any]) -> dict[str, Any]:
-    return {"kind": "change", "window": window, "begin_s": begin_s, "started": list(items)}
+def change(window: int, begin_s: float, *new: tuple[str, float], task: str = "inference") -> list[Record]:
+    """A change that starts an instance for each of the tenants, and when these are ready."""
+    ids = [f"1g.10gb@0#{next(NUMBERS)}" for _ in new]
+    items = [
+        records.started(name, ready_s - 1.0, "1g.10gb@0", tenant, task)
+        for name, (tenant, ready_s) in zip(ids, new, strict=True)
+    ]
+    ready = [records.ready(window, name, ready_s) for name, (_, ready_s) in zip(ids, new, strict=True)]
+    return [records.change(window, begin_s, items), *ready]
 
 
-def log_of(*events: dict[str, Any]) -> ReadLog:
-    return ReadLog(Path("run"), (HEADER, *events), torn=False)
+def log_of(*events: Record) -> records.ReadLog:
+    return records.log_of(HEADER, *events)
 
 
 def problem_of(*names: str, model: Reconfiguration = Reconfiguration.PAPER) -> Problem:
@@ -35,61 +39,56 @@ def problem_of(*names: str, model: Reconfiguration = Reconfiguration.PAPER) -> P
 
 def test_overhead_lasts_from_the_beginning_of_a_change_until_the_new_instance_is_ready() -> None:
     # The instance's own creation begins later than the change, when others are destroyed.
-    assert measured_overhead(log_of(change(0, 10.0, started("a", 14.5)))).by_window == {0: {"a": 4.5}}
+    assert measured_overhead(log_of(*change(0, 10.0, ("a", 14.5)))).by_window == {0: {"a": 4.5}}
 
 
 def test_it_is_the_mean_of_a_windows_new_instances_by_tenant() -> None:
-    first, second = change(0, 10.0, started("a", 12.0), started("a", 14.0), started("b", 13.0)), change(0, 20.0)
-    third = change(0, 30.0, started("a", 36.0))
-    assert measured_overhead(log_of(first, second, third)).by_window == {0: {"a": 4.0, "b": 3.0}}
+    first, second = change(0, 10.0, ("a", 12.0), ("a", 14.0), ("b", 13.0)), change(0, 20.0)
+    third = change(0, 30.0, ("a", 36.0))
+    assert measured_overhead(log_of(*first, *second, *third)).by_window == {0: {"a": 4.0, "b": 3.0}}
 
 
 def test_windows_are_kept_apart_and_the_last_one_that_has_a_value_counts() -> None:
-    events = (change(0, 10.0, started("a", 12.0), started("b", 13.0)), change(1, 70.0, started("a", 75.0)))
-    measured = measured_overhead(log_of(*events, change(2, 130.0)))
+    events = (*change(0, 10.0, ("a", 12.0), ("b", 13.0)), *change(1, 70.0, ("a", 75.0)))
+    measured = measured_overhead(log_of(*events, *change(2, 130.0)))
     assert measured.by_window == {0: {"a": 2.0, "b": 3.0}, 1: {"a": 5.0}}
     assert measured.last_s == {"a": 5.0, "b": 3.0}
 
 
 def test_bring_up_and_retrainings_do_not_count() -> None:
-    events = (change(0, -9.0, started("a", -2.0)), change(0, 5.0, started("a", 7.0, "retraining")))
+    events = (*change(0, -9.0, ("a", -2.0)), *change(0, 5.0, ("a", 7.0), task="retraining"))
     assert measured_overhead(log_of(*events)).by_window == {}
+
+
+def test_an_instance_that_never_was_ready_does_not_count() -> None:
+    assert measured_overhead(log_of(*change(0, 5.0, ("a", 7.0))[:1])).by_window == {}
 
 
 @pytest.mark.parametrize("simulated", [True, False])
 def test_it_says_whether_it_was_simulated(simulated: bool) -> None:
-    log = ReadLog(Path("run"), ({**HEADER, "simulated": simulated},), torn=False)
-    assert measured_overhead(log).is_simulated is simulated
+    assert measured_overhead(records.log_of({**HEADER, "simulated": simulated})).is_simulated is simulated
 
 
-@pytest.mark.parametrize("missing", ["begin_s", "started", "window"])
-def test_an_altered_event_is_told(missing: str) -> None:
-    event = change(0, 10.0, started("a", 14.0))
-    del event[missing]
-    with pytest.raises(LogError, match="run: an event is not as this version writes it"):
-        measured_overhead(log_of(event))
-
-
-def write_run(folder: Path, *events: dict[str, Any]) -> Path:
-    (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in (HEADER, *events)))
-    return folder
+def write_run(folder: Path, *events: Record) -> Path:
+    records.write(folder / "run", HEADER, records.window_started(0, 60.0, "a", "b", "other"), *events)
+    return folder / "run"
 
 
 def test_a_problem_gets_what_a_run_measured_of_its_tenants(tmp_path: Path) -> None:
-    run = write_run(tmp_path, change(0, 10.0, started("a", 14.0), started("other", 19.0)))
+    run = write_run(tmp_path, *change(0, 10.0, ("a", 14.0), ("other", 19.0)))
     problem, measured = with_overhead_of_run(problem_of("a", "b"), run)
     assert [tenant.overhead_s for tenant in problem.tenants] == [4.0, 1.0]
     assert measured.last_s == {"a": 4.0, "other": 9.0}
 
 
 def test_a_run_that_measured_nothing_of_the_tenants_is_told(tmp_path: Path) -> None:
-    run = write_run(tmp_path, change(0, 10.0, started("other", 19.0)))
+    run = write_run(tmp_path, *change(0, 10.0, ("other", 19.0)))
     with pytest.raises(LogError, match=r"no change gave a new instance to a, b; the run's changes gave some to other"):
         with_overhead_of_run(problem_of("a", "b"), run)
 
 
 def test_a_physical_problem_is_refused(tmp_path: Path) -> None:
-    run = write_run(tmp_path, change(0, 10.0, started("a", 14.0)))
+    run = write_run(tmp_path, *change(0, 10.0, ("a", 14.0)))
     with pytest.raises(ProblemError, match="for paper problems; this one is physical"):
         with_overhead_of_run(problem_of("a", model=Reconfiguration.PHYSICAL), run)
 

@@ -1,32 +1,19 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from migrator.errors import LogError
-from migrator.log.report import report_of
-from migrator.log.runlog import ReadLog
+from migrator.log.record import Record
+from migrator.log.report import PHASES, Phase, Report, report_of
+from tests.migrator.log import records
+from tests.migrator.log.records import failed, ready, started, stopped
 
-HEADER: dict[str, Any] = {
-    "kind": "run_started",
-    "schema": 1,
-    "window_s": 10.0,
-    "step_s": 1.0,
-    "compute_slices": 7,
-    "tenants": [{"name": "a"}],
-}
+HEADER = records.header(10.0)
 
 
 def window_started(window: int, mean_rps: list[float]) -> dict[str, Any]:
-    return {
-        "kind": "window_started",
-        "window": window,
-        "start_s": 10.0 * window,
-        "plan": {"status": "optimal", "objective": 5.0, "gap": 0.0},
-        "forecast": {"tenants": {"a": {"mean_rps": mean_rps}}},
-    }
+    return records.window_started(window, 10.0, mean_rps=mean_rps)
 
 
 def window_finished(window: int, in_time: int = 6) -> dict[str, Any]:
@@ -39,45 +26,24 @@ def window_finished(window: int, in_time: int = 6) -> dict[str, Any]:
         "correct_late": [0] * 8 + [1, 0],
         "latency_ms": [[20, in_time], [500, 1]],
     }
-    return {"kind": "window_finished", "window": window, "tenants": {"a": counts}}
+    return records.window_finished(window, a=counts)
 
 
-def change(window: int, begin_s: float, started=(), stopped=()) -> dict[str, Any]:
-    return {"kind": "change", "window": window, "begin_s": begin_s, "started": list(started), "stopped": list(stopped)}
+def change(window: int, begin_s: float, new: dict[str, tuple[float, float]], gone: list[Any] = ()) -> list[Record]:
+    """A change that starts instances, each ``begin_s, ready_s``, and their becoming ready."""
+    begun = [started(name, own_s) for name, (own_s, _) in new.items()]
+    return [records.change(window, begin_s, begun, gone), *(ready(window, name, at) for name, (_, at) in new.items())]
 
 
-def started(instance: str, begin_s: float, ready_s: float, task: str = "inference", late_s: float = 0.0):
-    return {
-        "instance": instance,
-        "compute_slices": 7,
-        "tenant": "a",
-        "task": task,
-        "begin_s": begin_s,
-        "ready_s": ready_s,
-        "late_ready_s": late_s,
-    }
+BRING_UP = change(0, -9.0, {"x": (-9.0, -5.0)})
 
 
-def stopped(instance: str, end_s: float, gone_s: float) -> dict[str, Any]:
-    return {
-        "instance": instance,
-        "compute_slices": 7,
-        "tenant": "a",
-        "task": "inference",
-        "end_s": end_s,
-        "gone_s": gone_s,
-    }
-
-
-BRING_UP = change(0, -9.0, [started("x", -9.0, -5.0)])
-
-
-def report(*events: dict[str, Any]):
-    return report_of(ReadLog(Path("run"), (HEADER, *events), torn=False))
+def report(*events: Record) -> Report:
+    return report_of(records.log_of(HEADER, *events))
 
 
 def test_percentages_are_of_what_they_say() -> None:
-    figures = report(window_started(0, [1.0] * 10), BRING_UP, window_finished(0)).windows[0].tenants["a"]
+    figures = report(window_started(0, [1.0] * 10), *BRING_UP, window_finished(0)).windows[0].tenants["a"]
     assert figures.requests.goodput_pct == 30.0
     assert figures.requests.slo_attainment_pct == 60.0
     assert figures.requests.accuracy_pct == pytest.approx(100 * 4 / 7)
@@ -85,37 +51,37 @@ def test_percentages_are_of_what_they_say() -> None:
 
 
 def test_forecast_error_compares_second_by_second() -> None:
-    figures = report(window_started(0, [2.0] * 5 + [1.0] * 5), BRING_UP, window_finished(0)).windows[0].tenants["a"]
+    figures = report(window_started(0, [2.0] * 5 + [1.0] * 5), *BRING_UP, window_finished(0)).windows[0].tenants["a"]
     assert figures.forecast_error_pct == 50.0
 
 
 @pytest.mark.parametrize("step_s", [0.5, 2.0])
 def test_forecast_error_does_not_depend_on_the_step(step_s: float) -> None:
     header = {**HEADER, "step_s": step_s}
-    events = (header, window_started(0, [3.0] * int(10 / step_s)), BRING_UP, window_finished(0))
-    figures = report_of(ReadLog(Path("run"), events, torn=False)).windows[0].tenants["a"]
+    events = (header, window_started(0, [3.0] * int(10 / step_s)), *BRING_UP, window_finished(0))
+    figures = report_of(records.log_of(*events)).windows[0].tenants["a"]
     assert figures.forecast_error_pct == pytest.approx(200.0)
 
 
 def test_bring_up_is_no_reconfiguration() -> None:
-    figures = report(window_started(0, [1.0] * 10), BRING_UP, window_finished(0)).windows[0].tenants["a"]
+    figures = report(window_started(0, [1.0] * 10), *BRING_UP, window_finished(0)).windows[0].tenants["a"]
     assert (figures.reconfigurations, figures.outage_s, figures.capacity_lost_s) == (0, 0.0, 0.0)
 
 
 def test_outage_lasts_from_a_stop_until_the_next_instance_is_ready() -> None:
-    moved = change(0, 4.0, [started("y", 4.4, 7.5)], [stopped("x", 4.0, 4.4)])
-    figures = report(window_started(0, [1.0] * 10), BRING_UP, moved, window_finished(0)).windows[0].tenants["a"]
+    moved = change(0, 4.0, {"y": (4.4, 7.5)}, [stopped("x", 4.0, 4.4)])
+    figures = report(window_started(0, [1.0] * 10), *BRING_UP, *moved, window_finished(0)).windows[0].tenants["a"]
     assert figures.outage_s == pytest.approx(3.5)
     assert figures.capacity_lost_s == pytest.approx(0.4 + 3.1)
     assert figures.reconfigurations == 1
 
 
 def test_an_outage_is_split_between_its_windows() -> None:
-    moved = change(0, 8.0, [started("y", 8.5, 13.0)], [stopped("x", 8.0, 8.5)])
+    moved = change(0, 8.0, {"y": (8.5, 13.0)}, [stopped("x", 8.0, 8.5)])
     both = report(
         window_started(0, [1.0] * 10),
-        BRING_UP,
-        moved,
+        *BRING_UP,
+        *moved,
         window_started(1, [1.0] * 10),
         window_finished(0),
         window_finished(1),
@@ -124,21 +90,21 @@ def test_an_outage_is_split_between_its_windows() -> None:
 
 
 def test_an_instance_that_never_became_ready_covers_nothing() -> None:
-    warm = change(0, 1.0, [started("y", 1.0, 9.0)])
-    drop = change(0, 2.0, [started("z", 2.5, 6.0)], [stopped("x", 2.0, 2.2), stopped("y", 2.0, 2.4)])
-    figures = report(window_started(0, [1.0] * 10), BRING_UP, warm, drop, window_finished(0)).windows[0].tenants["a"]
+    warm = [records.change(0, 1.0, [started("y", 1.0)])]
+    drop = change(0, 2.0, {"z": (2.5, 6.0)}, [stopped("x", 2.0, 2.2), stopped("y", 2.0, 2.4)])
+    figures = report(window_started(0, [1.0] * 10), *BRING_UP, *warm, *drop, window_finished(0)).windows[0].tenants["a"]
     assert figures.outage_s == pytest.approx(4.0)
     assert figures.capacity_lost_s == pytest.approx(1.0 + 0.4 + 0.2 + 3.5)
 
 
 def test_retrainings_and_lateness_are_counted() -> None:
-    training = change(0, 1.0, [started("r", 1.0, 4.0, "retraining", late_s=0.5)])
-    figures = report(window_started(0, [1.0] * 10), BRING_UP, training, window_finished(0)).windows[0].tenants["a"]
+    training = [records.change(0, 1.0, [started("r", 1.0, task="retraining")]), ready(0, "r", 4.0, 0.5)]
+    figures = report(window_started(0, [1.0] * 10), *BRING_UP, *training, window_finished(0)).windows[0].tenants["a"]
     assert (figures.retrainings, figures.late_ready_s, figures.reconfigurations) == (1, 0.5, 0)
 
 
 def test_a_window_that_was_not_settled_is_void_and_in_no_total() -> None:
-    torn = report(window_started(0, [1.0] * 10), BRING_UP, window_started(1, [1.0] * 10), window_finished(0))
+    torn = report(window_started(0, [1.0] * 10), *BRING_UP, window_started(1, [1.0] * 10), window_finished(0))
     assert [window.is_void for window in torn.windows] == [False, True]
     assert torn.total is not None
     assert torn.total.requests.arrivals == 10
@@ -149,15 +115,93 @@ def test_a_run_without_a_settled_window_has_no_total() -> None:
     assert report(window_started(0, [1.0] * 10)).total is None
 
 
-@pytest.mark.parametrize("missing", ["plan", "forecast", "start_s"])
-def test_an_altered_event_is_told(missing: str) -> None:
-    event = window_started(0, [1.0] * 10)
-    del event[missing]
-    with pytest.raises(LogError, match="altered"):
-        report(event, BRING_UP, window_finished(0))
-
-
 @pytest.mark.parametrize("kind", ["finished", "interrupted"])
 def test_the_ending_is_told(kind: str) -> None:
     event = {"kind": "run_finished"} if kind == "finished" else {"kind": "interrupted"}
     assert report(event).ending == kind
+
+
+def test_a_failed_worker_is_an_outage_until_it_is_ready_again() -> None:
+    died = (failed(0, "x", 2.0), ready(0, "x", 4.5))
+    figures = report(window_started(0, [1.0] * 10), *BRING_UP, *died, window_finished(0)).windows[0].tenants["a"]
+    assert (figures.outage_s, figures.reconfigurations, figures.capacity_lost_s) == (2.5, 0, 0.0)
+
+
+def test_an_instance_that_is_not_ready_when_the_log_ends_was_idle_until_then() -> None:
+    warm = records.change(0, 1.0, [started("y", 1.0)])
+    events = (window_started(0, [1.0] * 10), *BRING_UP, warm, {**window_finished(0), "at_s": 11.0})
+    assert report(*events).windows[0].tenants["a"].capacity_lost_s == 10.0
+
+
+def without_instances(sharing: str, *events: Record) -> Report:
+    closing = window_finished(0)
+    closing["tenants"]["a"] |= {"could_serve": [0.0] * 2 + [5.0] * 8, "changing": [0.0] * 10}
+    started_ = {**window_started(0, [1.0] * 10), "plan": None}
+    return report_of(records.log_of({**HEADER, "sharing": sharing}, started_, *events, closing))
+
+
+def test_without_instances_there_is_no_plan_and_outages_are_seconds_in_which_nothing_could_serve() -> None:
+    window = without_instances("turns").windows[0]
+    assert (window.plan_status, window.expected_goodput, window.gap) == (None, None, None)
+    assert window.tenants["a"].outage_s == 2.0
+
+
+def test_a_share_that_changes_is_a_reconfiguration() -> None:
+    given = [[10, 0], [10, 10], [12, 8]]
+    events = [
+        {
+            "kind": "shares",
+            "at_s": 2.0 * at,
+            "window": 0,
+            "shares": [["a", "inference", own], ["a", "retraining", other]],
+        }
+        for at, (own, other) in enumerate(given)
+    ]
+    figures = without_instances("shares", *events, records.finished(0, None, 5.0)).tenants["a"]
+    assert (figures.reconfigurations, figures.retrainings) == (1, 1)
+
+
+def moved(begin_s: float = 10.0) -> list[Record]:
+    """Tenant a loses a 2g and gets a 1g on its slices; tenant b starts in an instance that was there."""
+    there = [started("2g.20gb@0#1", -9.0, "2g.20gb@0"), started("3g.40gb@4#2", -9.0, "3g.40gb@4")]
+    new = [started("1g.10gb@0#3", 10.25, "1g.10gb@0"), started("3g.40gb@4#4", 10.0, "3g.40gb@4", "b")]
+    return [
+        records.change(0, -9.0, there),
+        {**records.intent(0, "destroy", "2g.20gb@0"), "n": 20},
+        records.outcome(0, 20, 10.0, 10.25),
+        {**records.intent(0, "create", "1g.10gb@0"), "n": 21},
+        records.outcome(0, 21, 10.25, 10.5),
+        records.change(0, begin_s, new, [stopped("2g.20gb@0#1", 10.0, 10.25), stopped("3g.40gb@4#2", 10.0, 10.0)]),
+        ready(0, "3g.40gb@4#4", 14.25),
+        ready(0, "1g.10gb@0#3", 12.5),
+    ]
+
+
+def test_every_phase_of_a_start_up_is_told_apart() -> None:
+    found = report(*moved()).start_ups["a"]
+    assert found == dict(zip(PHASES, (Phase(1, 0.25), Phase(1, 0.25), Phase(1, 0.5), Phase(1, 1.5)), strict=True))
+
+
+def test_a_tenant_in_an_instance_that_was_there_has_no_driver_call() -> None:
+    found = report(*moved()).start_ups["b"]
+    assert [found[phase].count for phase in PHASES] == [0, 0, 1, 1]
+    assert found["destruction"].mean_s is None
+
+
+def test_the_bring_up_is_no_start_up() -> None:
+    assert report(*moved(begin_s=-3.0)).start_ups == {}
+
+
+def test_a_worker_that_is_started_again_is_no_start_up() -> None:
+    again = (failed(0, "1g.10gb@0#3", 20.0), ready(0, "1g.10gb@0#3", 25.0))
+    assert report(*moved(), *again).start_ups == report(*moved()).start_ups
+
+
+def test_a_call_that_the_driver_refused_is_no_start_up() -> None:
+    *before, last = moved()[:4]
+    refused = records.outcome(0, 21, 10.25, 10.5, "busy")
+    assert report(*before, last, refused, *moved()[5:]).start_ups["a"]["initialisation"].count == 0
+
+
+def test_the_mean_is_that_of_one() -> None:
+    assert Phase(4, 2.0).mean_s == pytest.approx(0.5)

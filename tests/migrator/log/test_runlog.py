@@ -1,32 +1,63 @@
 from __future__ import annotations
 
 import json
+import zlib
 from pathlib import Path
 
 import pytest
 
 from migrator.errors import LogError, RunFolderError
 from migrator.log.runlog import EVENTS_FILE, RunLog, free_run_folder, read_log
+from tests.migrator.log import records
 
 
-def write_log(folder: Path, n_events: int = 3) -> bytes:
-    with RunLog(folder, "seed: 1\n") as log:
-        log.append("run_started", {"schema": 1})
-        for number in range(n_events):
-            log.append("change", {"number": number}, wall={"took_s": 0.5})
-    return (folder / EVENTS_FILE).read_bytes()
-
-
-def test_events_read_back_in_order(tmp_path: Path) -> None:
-    write_log(tmp_path / "run")
+def test_records_read_back_in_order(tmp_path: Path) -> None:
+    written = records.tiny()
+    records.write(tmp_path / "run", *written)
     log = read_log(tmp_path / "run")
-    assert [event["number"] for event in log.of_kind("change")] == [0, 1, 2]
+    assert [event["n"] for event in log.events] == list(range(len(written)))
+    assert [{**event, "at_s": 0} for event in log.events] == [
+        {**record, "n": n, "at_s": 0} for n, record in enumerate(written)
+    ]
     assert not log.torn
 
 
-def test_wall_clock_facts_stand_under_one_key(tmp_path: Path) -> None:
-    last = json.loads(write_log(tmp_path / "run").splitlines()[-1])
-    assert last == {"kind": "change", "number": 2, "wall": {"took_s": 0.5}}
+def test_a_record_has_its_number_its_time_and_the_checksum_of_both(tmp_path: Path) -> None:
+    with RunLog(tmp_path / "run", "") as log:
+        numbers = [log.append("a", -1.23456789, {"x": [1]}), log.append("b", 0.0, {}, wall={"took_s": 0.5})]
+    first, second = (tmp_path / "run" / EVENTS_FILE).read_bytes().splitlines()
+    body = b'{"n":0,"kind":"a","at_s":-1.234568,"x":[1]'
+    assert numbers == [0, 1]
+    assert first == body + b',"sum":"%08x"}' % zlib.crc32(body + b"}")
+    wall_sum = b"%08x" % zlib.crc32(b'{"took_s":0.5}')
+    assert json.loads(second)["wall"] == {"took_s": 0.5, "sum": wall_sum.decode()}
+
+
+def test_wall_clock_facts_change_nothing_else(tmp_path: Path) -> None:
+    for name, took_s in (("one", 0.5), ("two", 0.75)):
+        with RunLog(tmp_path / name, "") as log:
+            log.append("a", 0.0, {}, wall={"took_s": took_s})
+    one, two = (json.loads((tmp_path / name / EVENTS_FILE).read_text()) for name in ("one", "two"))
+    assert one.pop("wall") != two.pop("wall")
+    assert one == two
+
+
+def test_time_never_falls(tmp_path: Path) -> None:
+    with RunLog(tmp_path / "run", "") as log:
+        log.append("a", 2.0, {})
+        with pytest.raises(ValueError, match="time never falls"):
+            log.append("a", 1.0, {})
+
+
+def test_a_log_in_which_time_falls_is_refused(tmp_path: Path) -> None:
+    records.write(tmp_path / "run", {**records.header(3.0), "at_s": 2.0})
+    path = tmp_path / "run" / EVENTS_FILE
+    with RunLog(tmp_path / "other", "") as log:
+        log.append("interrupted", 1.0, {})
+        log.append("interrupted", 1.0, {})
+    path.write_bytes(path.read_bytes() + (tmp_path / "other" / EVENTS_FILE).read_bytes().splitlines(keepends=True)[1])
+    with pytest.raises(LogError, match=r"line 2: its time, 1\.0 s, lies before that of the line above, 2\.0 s"):
+        read_log(tmp_path / "run")
 
 
 def test_existing_folder_is_refused(tmp_path: Path) -> None:
@@ -40,49 +71,41 @@ def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
         RunLog(tmp_path / "file" / "run", "")
 
 
-def test_log_cut_at_any_byte_reads_its_whole_lines(tmp_path: Path) -> None:
-    content = write_log(tmp_path / "run")
-    path = tmp_path / "run" / EVENTS_FILE
-    first_line = content.index(b"\n") + 1
-    for size in range(first_line, len(content) + 1):
-        path.write_bytes(content[:size])
-        log = read_log(tmp_path / "run")
-        assert len(log.events) == content[:size].count(b"\n")
-        assert log.torn == (not content[:size].endswith(b"\n"))
-
-
-def test_log_without_a_whole_event_is_told(tmp_path: Path) -> None:
-    content = write_log(tmp_path / "run")
-    (tmp_path / "run" / EVENTS_FILE).write_bytes(content[:5])
-    with pytest.raises(LogError, match="no whole event"):
-        read_log(tmp_path / "run")
-
-
 def test_a_write_cut_short_does_not_stay_in_the_middle(tmp_path: Path) -> None:
     with RunLog(tmp_path / "run", "") as log:
-        log.append("run_started", {"schema": 1})
+        header = records.header(3.0)
+        log.append(header.pop("kind"), -1.0, header)
         with (tmp_path / "run" / EVENTS_FILE).open("ab") as stray:
             stray.write(b'{"kind":"cha')
-        log.append("run_finished", {})
-    assert [event["kind"] for event in read_log(tmp_path / "run").events] == ["run_started", "run_finished"]
+        assert log.append("interrupted", 0.0, {}) == 1
+    assert [event["kind"] for event in read_log(tmp_path / "run").events] == ["run_started", "interrupted"]
 
 
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (b'{"kind":"run_started","schema":1}\nnot json\n', "line 2 is no JSON"),
-        (b'{"kind":"run_started","schema":1}\n[1]\n', "line 2 is no event"),
-        (b'{"kind":"run_started","schema":99}\n', "schema 1"),
-        (b'{"kind":"change"}\n', "run_started"),
-        (b'{"kind":"run_started","schema":1}\n' * 2, "more than one run_started"),
-        (b'{"kind":"run_started","schema":1}\n{"kind":["x"]}\n', "line 2 is no event"),
-        (b'{"kind":"run_started","schema":1}\n' + b"[" * 100_000 + b"\n", "line 2 is no JSON"),
+        (b"not json\n", "line 1: it is no JSON"),
+        (b"[1]\n", "line 1: it is no record"),
+        (b'{"kind":["x"]}\n', "line 1: it is no record"),
+        (b'{"kind":"run_started","schema":99}\n', "schema 1 or 2"),
+        (b'{"kind":"change"}\n', "line 1: it is not as schema 1 writes it"),
+        (b'{"kind":"interrupted"}\n', "does not start with a run_started record"),
+        (b"[" * 100_000 + b"\n", "line 1: it is no JSON"),
+        (b'{"n":0,"kind":"x","at_s":NaN,"sum":"0"}\n', "line 1: checksum does not match"),
+        (b'{"n":0,"kind":"x","at_s":0,"sum":"0","wall":1}\n', "line 1: its wall is no object"),
+        (b"x", "no whole record"),
     ],
 )
-def test_an_altered_log_is_refused(tmp_path: Path, lines: bytes, message: str) -> None:
+def test_what_is_no_log_is_refused(tmp_path: Path, lines: bytes, message: str) -> None:
     (tmp_path / EVENTS_FILE).write_bytes(lines)
     with pytest.raises(LogError, match=message):
         read_log(tmp_path)
+
+
+def test_a_log_of_a_later_schema_is_refused(tmp_path: Path) -> None:
+    records.write(tmp_path / "run", records.header(3.0, schema=3))
+    with pytest.raises(LogError, match="does not start with a run_started record of schema 1 or 2"):
+        read_log(tmp_path / "run")
 
 
 def test_a_folder_without_a_log_is_no_run(tmp_path: Path) -> None:
@@ -92,7 +115,7 @@ def test_a_folder_without_a_log_is_no_run(tmp_path: Path) -> None:
 
 def test_numbers_that_json_lacks_are_never_written(tmp_path: Path) -> None:
     with RunLog(tmp_path / "run", "") as log, pytest.raises(ValueError, match="Out of range float"):
-        log.append("run_started", {"value": float("nan")})
+        log.append("run_started", 0.0, {"value": float("nan")})
 
 
 def test_free_folder_counts_up(tmp_path: Path) -> None:

@@ -21,8 +21,7 @@ from planner.problem import (
 from planner.replan import state_at
 from workloads.profiles.latency import LatencyCurve
 from workloads.profiles.operating_point import OperatingPoint
-from workloads.tenants import Tenant, WindowAccuracy, most_instances
-from workloads.worker_start import WorkerStart
+from workloads.tenants import Tenant, WindowAccuracy, WorkerStart, most_instances
 
 SLOWDOWN = 0.16
 """Share of its start-up that each other worker starting at the same time adds to one's own."""

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from executor.catalogue import gpu_model
-from migrator.run.changes import changes_of, shifted, state_after, state_of
-from planner.initial import HeldInstance, PhysicalState, RunningRetraining
+from migrator.run.changes import changes_of
 from planner.plan import Lifetime, MigPlan, Status
 from planner.problem import Owner, Reconfiguration, Task
 
@@ -56,42 +55,8 @@ def test_promises_are_made_for_what_begins() -> None:
     assert changes_of(PLAN, 0.0, 1.0)[1].promised_s == ((at("1g.10gb@4"), 15.0),)
 
 
-def test_what_outlives_the_window_is_held_in_the_next() -> None:
-    state = state_after(PLAN)
-    assert state.held == (HeldInstance(at("2g.20gb@0"), "a", 0), HeldInstance(at("3g.40gb@4"), "b", 4))
-    assert (state.next_epoch_step, state.retrainings) == (4, ())
-
-
-def test_a_retraining_that_ends_with_the_window_is_not_running_in_the_next() -> None:
-    plan = plan_of(Lifetime(at("1g.10gb@4"), TRAINING, 60, 70, 100, "full"))
-    assert state_after(plan).held == ()
-
-
-def test_a_shifted_state_tells_the_same_from_later_on() -> None:
-    state = PhysicalState(
-        held=(HeldInstance(at("2g.20gb@0"), "a", 7),),
-        retrainings=(RunningRetraining(at("1g.10gb@4"), "a", 3), RunningRetraining(at("1g.10gb@5"), "b", 9)),
-        next_epoch_step=8,
-    )
-    later = shifted(state, 5)
-    assert later.held == (HeldInstance(at("2g.20gb@0"), "a", 2),)
-    assert later.retrainings == (RunningRetraining(at("1g.10gb@5"), "b", 4),)
-    assert later.next_epoch_step == 3
-
-
 def test_a_retraining_that_was_in_progress_is_not_begun_again() -> None:
     running = Lifetime(at("1g.10gb@4"), TRAINING, 0, 0, 30)
     opening = changes_of(plan_of(Lifetime(at("2g.20gb@0"), A, 0, 0, 100), running), 0.0, 1.0)[0]
     assert opening.layout.owner(at("1g.10gb@4")) == TRAINING
     assert [str(placement) for placement, _ in opening.promised_s] == ["2g.20gb@0"]
-
-
-def test_what_really_stands_is_held_from_when_it_is_ready() -> None:
-    standing = ((at("2g.20gb@0"), "a", 40.0), (at("3g.40gb@4"), "b", 103.5))
-    state = state_of(standing, 100.0, 1.0)
-    assert state.held == (HeldInstance(at("2g.20gb@0"), "a", 0), HeldInstance(at("3g.40gb@4"), "b", 4))
-    assert state.next_epoch_step == 4
-
-
-def test_an_empty_gpu_is_an_empty_state() -> None:
-    assert state_of((), 100.0, 1.0) == PhysicalState()

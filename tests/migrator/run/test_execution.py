@@ -8,9 +8,10 @@ that are busy for the longest time, and workers that start as slowly as the plan
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import count
 
 import numpy as np
 import pytest
@@ -20,7 +21,8 @@ from executor.clock import VirtualClock
 from executor.mig import GpuModel, OwnedLayout
 from executor.sim import SimGpu
 from migrator.run.changes import Change, changes_of
-from migrator.run.instances import Applier, ChangeOutcome
+from migrator.run.instances import Applier
+from migrator.run.seams import Failed, Finished, Ready
 from migrator.run.simulated import SimWorkers
 from planner.budget import Budget
 from planner.plan import MigPlan
@@ -32,6 +34,8 @@ from workloads.tenants import Tenant
 
 CHAINS = {"a30-24gb": 310, "a100-80gb": 30, "h100-80gb": 6}
 """How many chains of problems are carried out on each GPU model."""
+
+EPS_S = 1e-9
 
 LINKS = 3
 """Problems of a chain, if each can be met."""
@@ -57,7 +61,9 @@ class Chain:
         self._clock = VirtualClock(-100.0)
         self._gpu = SimGpu(gpu, self._clock, seed=seed)
         self._tenants: dict[str, Tenant] = {}
-        self._applier = Applier(self._gpu, self._clock, SimWorkers(self._gpu, self._tenants, self._rng), self._tenants)
+        self._workers = SimWorkers(self._gpu, self._clock, self._tenants, seed, window_s=1e9)
+        self._applier = Applier(self._gpu, self._clock, self._workers, self._tenants)
+        self._n_notes = count()
         self._facts = facts
         self._ends_s: dict[tuple[str, str], float] = {}
 
@@ -77,6 +83,7 @@ class Chain:
             if not plan.status.has_plan:
                 return
         self._carry_out(problem, plan, start_s, problem.n_steps)
+        self._hear_until(self._clock.now_s + 1000)
 
     def _first(self) -> tuple[Problem, MigPlan]:
         """A problem, and a plan for it by any of the engines."""
@@ -88,9 +95,9 @@ class Chain:
 
     def _bring_up(self, problem: Problem, plan: MigPlan) -> None:
         self._tenants |= {terms.name: tenant_of(terms, problem.gpu, plan) for terms in problem.tenants}
-        opening = changes_of(plan, -100.0, problem.step_s)[0]
+        opening = changes_of(plan, 0.0, problem.step_s)[0]
         serving = [entry for entry in opening.layout.entries if entry[1].task is Task.INFERENCE]
-        self._applier.apply(replace(opening, layout=OwnedLayout.of(serving)), {})
+        self._applier.apply(replace(opening, layout=OwnedLayout.of(serving)), 0, {}, self._noted)
 
     def _carry_out(self, problem: Problem, plan: MigPlan, start_s: float, until: int) -> None:
         assert verify(problem, plan).violations == ()
@@ -105,27 +112,44 @@ class Chain:
                 self._apply(change)
 
     def _apply(self, change: Change) -> None:
-        applier, begin_s = self._applier, self._applier.begin_s(change)
+        applier = self._applier
+        self._hear_until(change.planned_s + EPS_S)
+        if applier.is_blocked(change):
+            self._facts.killed.append(f"{self._where} at {change.planned_s} s")
+            return
         before = dict(applier.layout.entries)
         ids = {instance.placement: instance.gi_id for instance in self._gpu.instances()}
-        servers = [server for tenant in self._tenants for server in applier.servers(tenant)]
-        outcome = applier.apply(change, {server.server_id: begin_s + DRAIN_S for server in servers})
+        servers = [server for own in applier.servers.values() for server in own]
+        busy_until_s = {server.server_id: self._clock.now_s + DRAIN_S for server in servers}
+        outcome = applier.apply(change, 0, busy_until_s, self._noted)
+        assert outcome.error is None
         after = dict(change.layout.entries)
         ids_after = {instance.placement: instance.gi_id for instance in self._gpu.instances()}
         assert ids_after.keys() == after.keys()
         kept = [placement for placement in after if before.get(placement) == after[placement]]
         self._facts.moved += [f"{self._where} {p}" for p in kept if ids[p] != ids_after[p]]
-        self._judge(outcome)
 
-    def _judge(self, outcome: ChangeOutcome) -> None:
-        self._facts.late += [f"{self._where} {item}" for item in outcome.started if item.late_s > 0]
-        for item in outcome.stopped:
-            if item.owner.task is Task.RETRAINING and item.drained_s > item.end_s:
-                self._facts.killed.append(f"{self._where} {item}")
-        for begun in outcome.started:
-            if begun.finish_s is not None:
-                promised_s = self._ends_s[begun.owner.tenant, str(begun.placement)]
-                self._facts.killed += [f"{self._where} {begun}"] * (begun.finish_s > promised_s + 1e-9)
+    def _hear_until(self, until_s: float) -> None:
+        """Let the workers go on until then, and hold what happens to them against the plan's promises."""
+        while happenings := self._workers.happenings(until_s):
+            for happening in happenings:
+                live = self._applier.live(happening.instance_id)
+                assert live is not None
+                match happening:
+                    case Ready():
+                        self._applier.ready(live, happening)
+                        is_late, found = happening.at_s > live.started.promised_s, self._facts.late
+                    case Finished():
+                        live.is_over = True
+                        promised_s = self._ends_s[live.owner.tenant, str(live.placement)]
+                        is_late, found = happening.at_s > promised_s + EPS_S, self._facts.killed
+                    case Failed():
+                        raise AssertionError(happening)
+                found += [f"{self._where} {happening}"] * is_late
+
+    def _noted(self, kind: str, fields: Mapping[str, object], wall: Mapping[str, object] | None = None) -> int:
+        del kind, fields, wall
+        return next(self._n_notes)
 
     def _note(self, problem: Problem, plan: MigPlan) -> None:
         self._facts.n_problems += 1

@@ -1,27 +1,32 @@
+"""Changes of the layout carried out on a GPU: driver calls, workers that start and stop, and what is noted of them."""
+
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 from executor.catalogue import gpu_model
-from executor.clock import VirtualClock
+from executor.clock import Clock, VirtualClock
+from executor.gpu import GpuInstance
 from executor.mig import OwnedLayout
 from executor.sim import SimGpu
-from migrator.run.changes import Change
-from migrator.run.instances import Applier
-from migrator.run.simulated import SimWorkers
+from migrator.run import events
+from migrator.run.changes import Change, ChangeOutcome
+from migrator.run.instances import MAX_STARTS, Applier
+from migrator.run.seams import Happening, Ready
 from planner.problem import Owner, Task
 from workloads.profiles.latency import LatencyCurve
 from workloads.profiles.operating_point import OperatingPoint
-from workloads.tenants import Tenant, WindowAccuracy
-from workloads.worker_start import WorkerStart
+from workloads.serving.requests import Server
+from workloads.tenants import Tenant, WindowAccuracy, WorkerStart
 
 GPU = gpu_model("a100-80gb")
 A, B = Owner("a", Task.INFERENCE), Owner("b", Task.INFERENCE)
 TRAINING = Owner("a", Task.RETRAINING)
 
 
-def tenant(name: str, jitter: float = 0.0) -> Tenant:
+def tenant(name: str) -> Tenant:
     point = OperatingPoint("2g.20gb", 4, 3, 100.0, 0.04, LatencyCurve((4,), (0.04,)))
     points = dict.fromkeys(("1g.10gb", "2g.20gb", "3g.40gb"), point)
     return Tenant(
@@ -32,15 +37,73 @@ def tenant(name: str, jitter: float = 0.0) -> Tenant:
         retraining_time_s={"1g.10gb": 20.0},
         accuracy=(WindowAccuracy(0.5, 0.8),),
         min_profile="1g.10gb",
-        worker_start=WorkerStart(2.0, 0.5, jitter, library_s=0.5),
+        worker_start=WorkerStart(2.0, 0.5),
     )
 
 
-def applier(jitter: float = 0.0) -> tuple[Applier, SimGpu, VirtualClock]:
-    clock = VirtualClock(0.0)
-    gpu = SimGpu(GPU, clock)
-    tenants = {name: tenant(name, jitter) for name in ("a", "b")}
-    return Applier(gpu, clock, SimWorkers(gpu, tenants, np.random.default_rng(0)), tenants), gpu, clock
+class SilentWorkers:
+    """Workers of which nothing is heard; an instance cannot be destroyed under one, and what was asked is kept."""
+
+    def __init__(self, gpu: SimGpu, clock: Clock) -> None:
+        self._gpu, self._clock = gpu, clock
+        self.running: dict[str, tuple[int, Owner]] = {}
+        self.starts: list[tuple[float, str, int]] = []
+
+    def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int) -> None:
+        self._gpu.attach(instance.gi_id, str(owner))
+        self.running[instance_id] = (instance.gi_id, owner)
+        self.starts.append((self._clock.now_s, str(owner), n_at_once))
+
+    def stop(self, instance_id: str) -> None:
+        gi_id, owner = self.running.pop(instance_id)
+        self._gpu.detach(gi_id, str(owner))
+
+    def happenings(self, until_s: float) -> Sequence[Happening]:
+        self._clock.sleep_until(until_s)
+        return ()
+
+
+class Stage:
+    """An applier with an empty GPU and a clock at second 0, and all that it noted."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock(0.0)
+        self.gpu = SimGpu(GPU, self.clock)
+        self.workers = SilentWorkers(self.gpu, self.clock)
+        tenants = {name: tenant(name) for name in ("a", "b")}
+        self.applier = Applier(self.gpu, self.clock, self.workers, tenants)
+        self.notes: list[tuple[str, Mapping[str, object]]] = []
+
+    def note(self, kind: str, fields: Mapping[str, object], wall: Mapping[str, object] | None = None) -> int:
+        del wall
+        self.notes.append((kind, fields))
+        return len(self.notes) - 1
+
+    def apply(self, wanted: Change, busy_until_s: Mapping[str, float] | None = None) -> ChangeOutcome:
+        """Carry the change out when it is due."""
+        self.clock.sleep_until(wanted.planned_s)
+        return self.applier.apply(wanted, 0, busy_until_s or {}, self.note)
+
+    def hold(self, held: dict[str, Owner]) -> ChangeOutcome:
+        """Carry a change out in which all that is new is ready at once."""
+        outcome = self.apply(change(self.clock.now_s, held))
+        for item in outcome.started:
+            self.ready(item.instance_id)
+        return outcome
+
+    def ready(self, instance_id: str) -> None:
+        live = self.applier.live(instance_id)
+        assert live is not None
+        self.applier.ready(live, Ready(self.clock.now_s, instance_id))
+
+    def end(self, instance_id: str) -> None:
+        """Let the retraining in the instance be done."""
+        live = self.applier.live(instance_id)
+        assert live is not None
+        live.is_over = True
+
+    def servers(self, name: str) -> Sequence[Server]:
+        return self.applier.servers.get(name, ())
 
 
 def change(planned_s: float, held: dict[str, Owner], promised_s: float = 1e9) -> Change:
@@ -48,146 +111,223 @@ def change(planned_s: float, held: dict[str, Owner], promised_s: float = 1e9) ->
     return Change(planned_s, OwnedLayout.of(entries), tuple((p, promised_s) for p, _ in entries))
 
 
-def test_readiness_follows_from_driver_calls_and_start_up() -> None:
-    made, _, _ = applier()
-    outcome = made.apply(change(10.0, {"2g.20gb@0": A, "2g.20gb@2": B}), {})
-    # Two creations of 0.17 s, one after the other; then 2 s × (1 + 0.5) because two start at once.
-    assert [item.ready_s for item in outcome.started] == pytest.approx([10.17 + 3.0, 10.34 + 3.0])
+def test_workers_start_when_their_instance_is_there_and_know_how_many_do() -> None:
+    stage = Stage()
+    stage.apply(change(10.0, {"2g.20gb@0": A, "2g.20gb@2": B}))
+    # Two creations of 0.17 s, one after the other.
+    assert stage.workers.starts == [
+        (pytest.approx(10.17), "a/inference", 2),
+        (pytest.approx(10.34), "b/inference", 2),
+    ]
 
 
-def test_a_start_is_told_apart_into_libraries_and_model() -> None:
-    made, _, _ = applier()
-    (item,) = made.apply(change(0.0, {"2g.20gb@0": A}), {}).started
-    assert (item.library_s, item.model_s) == pytest.approx((0.5, 1.5))
+def test_who_starts_serves_when_its_worker_says_so() -> None:
+    stage = Stage()
+    (started,) = stage.apply(change(0.0, {"2g.20gb@0": A})).started
+    assert stage.servers("a") == ()
+    stage.clock.sleep_until(9.0)
+    stage.ready(started.instance_id)
+    assert {server.ready_s for server in stage.servers("a")} == {9.0}
 
 
 def test_every_process_becomes_a_server() -> None:
-    made, _, _ = applier()
-    made.apply(change(0.0, {"2g.20gb@0": A}), {})
-    assert len(made.servers("a")) == 3
-    assert made.servers("b") == ()
+    stage = Stage()
+    stage.hold({"2g.20gb@0": A})
+    assert len(stage.servers("a")) == 3
+    assert stage.servers("b") == ()
 
 
 def test_a_kept_instance_is_not_touched() -> None:
-    made, gpu, _ = applier()
-    made.apply(change(0.0, {"2g.20gb@0": A}), {})
-    (before,) = gpu.instances()
-    servers = made.servers("a")
-    made.apply(change(20.0, {"2g.20gb@0": A, "1g.10gb@4": B}), {})
-    assert gpu.instances()[0] == before
-    assert made.servers("a") == servers
+    stage = Stage()
+    stage.hold({"2g.20gb@0": A})
+    (before,) = stage.gpu.instances()
+    servers = stage.servers("a")
+    stage.hold({"2g.20gb@0": A, "1g.10gb@4": B})
+    assert stage.gpu.instances()[0] == before
+    assert stage.servers("a") == servers
 
 
 def test_a_dropped_instance_finishes_its_batch_before_it_is_destroyed() -> None:
-    made, _, _ = applier()
-    made.apply(change(0.0, {"2g.20gb@0": A, "1g.10gb@4": B}), {})
-    busy = {made.servers("a")[1].server_id: 20.4}
-    (stopped,) = made.apply(change(20.0, {"1g.10gb@4": B}), busy).stopped
+    stage = Stage()
+    stage.hold({"2g.20gb@0": A, "1g.10gb@4": B})
+    busy = {stage.servers("a")[1].server_id: 20.4}
+    (stopped,) = stage.apply(change(20.0, {"1g.10gb@4": B}), busy).stopped
     assert (stopped.end_s, stopped.drained_s, stopped.gone_s) == pytest.approx((20.0, 20.4, 20.6))
 
 
-def test_servers_of_a_dropped_instance_end_when_it_is_dropped() -> None:
-    made, _, _ = applier()
-    made.apply(change(0.0, {"2g.20gb@0": A}), {})
-    made.apply(change(20.0, {}), {})
-    assert {server.end_s for server in made.servers("a")} == {20.0}
-    assert made.servers("a", since_s=20.0) == ()
+def test_a_dropped_instance_serves_nobody_and_runs_no_worker() -> None:
+    stage = Stage()
+    stage.hold({"2g.20gb@0": A})
+    stage.apply(change(20.0, {}))
+    assert stage.servers("a") == ()
+    assert stage.workers.running == {}
 
 
 def test_an_instance_handed_over_stays_and_starts_another_worker() -> None:
-    made, gpu, _ = applier()
-    made.apply(change(0.0, {"2g.20gb@0": A}), {})
-    (before,) = gpu.instances()
-    outcome = made.apply(change(20.0, {"2g.20gb@0": B}), {})
-    assert gpu.instances() == (before,)
+    stage = Stage()
+    stage.hold({"2g.20gb@0": A})
+    (before,) = stage.gpu.instances()
+    outcome = stage.apply(change(20.0, {"2g.20gb@0": B}))
+    assert stage.gpu.instances() == (before,)
     assert outcome.calls == ()
     assert [str(item.owner) for item in outcome.started] == ["b/inference"]
-    assert outcome.started[0].ready_s == 22.0
+    assert stage.workers.starts[-1] == (20.0, "b/inference", 1)
+    assert [owner for _, owner in stage.workers.running.values()] == [B]
 
 
-def test_a_retraining_finishes_its_training_time_after_its_start_up() -> None:
-    made, _, _ = applier()
-    (started,) = made.apply(change(0.0, {"1g.10gb@4": TRAINING}), {}).started
-    assert started.finish_s == pytest.approx(started.ready_s + 20.0)
-    assert made.servers("a") == ()
+def test_a_retraining_serves_nobody() -> None:
+    stage = Stage()
+    stage.hold({"1g.10gb@4": TRAINING})
+    assert stage.servers("a") == ()
 
 
-def test_a_retraining_is_never_killed() -> None:
-    made, gpu, clock = applier()
-    (started,) = made.apply(change(0.0, {"1g.10gb@4": TRAINING}), {}).started
-    made.apply(change(5.0, {}), {})
-    assert gpu.instances() == ()
-    assert clock.now_s >= started.finish_s
+def test_a_change_that_ends_a_retraining_is_blocked_until_that_is_done() -> None:
+    stage = Stage()
+    (started,) = stage.hold({"1g.10gb@4": TRAINING}).started
+    assert stage.applier.is_blocked(change(5.0, {}))
+    stage.end(started.instance_id)
+    assert not stage.applier.is_blocked(change(5.0, {}))
+    stage.apply(change(5.0, {}))
+    assert stage.gpu.instances() == ()
+
+
+def test_a_change_beside_a_retraining_is_not_blocked() -> None:
+    stage = Stage()
+    stage.hold({"1g.10gb@4": TRAINING})
+    layout = change(5.0, {"1g.10gb@4": TRAINING, "2g.20gb@0": A}).layout
+    assert not stage.applier.is_blocked(Change(5.0, layout, ((GPU.placement("2g.20gb@0"), 9.0),)))
 
 
 def test_a_retraining_may_follow_the_last_one_on_its_placement() -> None:
-    made, gpu, _ = applier()
-    (first,) = made.apply(change(0.0, {"1g.10gb@4": TRAINING}), {}).started
-    (instance,) = gpu.instances()
-    outcome = made.apply(change(60.0, {"1g.10gb@4": TRAINING}), {})
-    assert [item.finish_s for item in outcome.started] == [82.0]
+    stage = Stage()
+    (first,) = stage.hold({"1g.10gb@4": TRAINING}).started
+    (instance,) = stage.gpu.instances()
+    stage.end(first.instance_id)
+    outcome = stage.apply(change(60.0, {"1g.10gb@4": TRAINING}))
+    assert [item.begin_s for item in outcome.started] == [60.0]
     assert [item.instance_id for item in outcome.stopped] == [first.instance_id]
-    assert gpu.instances() == (instance,)
+    assert stage.gpu.instances() == (instance,)
 
 
 def test_a_retraining_that_goes_on_is_kept() -> None:
-    made, _, _ = applier()
-    made.apply(change(0.0, {"1g.10gb@4": TRAINING}), {})
-    going_on = Change(5.0, made.layout, ())
-    assert made.apply(going_on, {}).is_empty
+    stage = Stage()
+    stage.hold({"1g.10gb@4": TRAINING})
+    assert stage.apply(Change(5.0, stage.applier.layout, ())).is_empty
 
 
 def test_lateness_is_measured_against_the_promise() -> None:
-    made, _, _ = applier()
-    (started,) = made.apply(change(0.0, {"2g.20gb@0": A}, promised_s=1.0), {}).started
-    assert started.late_s == pytest.approx(started.ready_s - 1.0)
-
-
-def test_jitter_moves_readiness() -> None:
-    (plain,) = applier()[0].apply(change(0.0, {"2g.20gb@0": A}), {}).started
-    (moved,) = applier(jitter=0.5)[0].apply(change(0.0, {"2g.20gb@0": A}), {}).started
-    assert moved.ready_s != plain.ready_s
+    stage = Stage()
+    (started,) = stage.apply(change(0.0, {"2g.20gb@0": A}, promised_s=1.0)).started
+    late_s = [events.ready(0, started, Ready(at_s, started.instance_id))["late_ready_s"] for at_s in (0.5, 3.25)]
+    assert late_s == [0.0, 2.25]
 
 
 def test_a_change_that_comes_while_the_driver_is_busy_waits_for_it() -> None:
-    made, _, clock = applier()
-    made.apply(change(0.0, {"2g.20gb@0": A, "2g.20gb@2": A, "2g.20gb@4": A}), {})
-    busy_until_s = clock.now_s
-    later = change(0.1, {"2g.20gb@0": A, "2g.20gb@2": A, "2g.20gb@4": A, "1g.10gb@6": B})
-    assert made.begin_s(later) == busy_until_s
-    assert made.apply(later, {}).begin_s == busy_until_s
+    stage = Stage()
+    three = {"2g.20gb@0": A, "2g.20gb@2": A, "2g.20gb@4": A}
+    stage.apply(change(0.0, three))
+    busy_until_s = stage.clock.now_s
+    outcome = stage.apply(change(0.1, {**three, "1g.10gb@6": B}))
+    assert (outcome.planned_s, outcome.begin_s) == (0.1, busy_until_s)
 
 
 def test_nothing_to_do_is_an_empty_outcome() -> None:
-    made, _, _ = applier()
-    made.apply(change(0.0, {"2g.20gb@0": A}), {})
-    assert made.apply(change(9.0, {"2g.20gb@0": A}), {}).is_empty
-
-
-def test_a_change_that_ends_a_retraining_waits_until_it_is_done() -> None:
-    made, _, _ = applier()
-    started = made.apply(change(0.0, {"1g.10gb@4": TRAINING, "2g.20gb@0": A}), {}).started
-    finish_s = next(item.finish_s for item in started if item.finish_s is not None)
-    outcome = made.apply(change(5.0, {"2g.20gb@4": A}), {})
-    assert {item.end_s for item in outcome.stopped} == {outcome.begin_s} == {finish_s}
-
-
-def test_a_change_beside_a_retraining_does_not_wait_for_it() -> None:
-    made, _, _ = applier()
-    made.apply(change(0.0, {"1g.10gb@4": TRAINING}), {})
-    beside = Change(
-        5.0, change(0.0, {"1g.10gb@4": TRAINING, "2g.20gb@0": A}).layout, ((GPU.placement("2g.20gb@0"), 9.0),)
-    )
-    assert made.begin_s(beside) == 5.0
-
-
-def test_a_change_may_be_held_back() -> None:
-    made, _, _ = applier()
-    assert made.apply(change(5.0, {"2g.20gb@0": A}), {}, not_before_s=7.0).begin_s == 7.0
+    stage = Stage()
+    stage.hold({"2g.20gb@0": A})
+    assert stage.apply(change(9.0, {"2g.20gb@0": A})).is_empty
 
 
 def test_what_serves_is_told_with_its_readiness() -> None:
-    made, _, _ = applier()
-    started = made.apply(change(0.0, {"1g.10gb@4": TRAINING, "2g.20gb@0": A}), {}).started
-    ready_s = {item.placement: item.ready_s for item in started}[GPU.placement("2g.20gb@0")]
-    assert made.serving_from_s == ((GPU.placement("2g.20gb@0"), "a", ready_s),)
+    stage = Stage()
+    stage.hold({"1g.10gb@4": TRAINING, "2g.20gb@0": A})
+    ready_s = stage.clock.now_s
+    assert stage.applier.serving_from_s(60.0) == ((GPU.placement("2g.20gb@0"), "a", ready_s),)
+
+
+def test_what_starts_to_serve_is_told_with_when_it_should_be_ready() -> None:
+    stage = Stage()
+    stage.apply(change(0.0, {"2g.20gb@0": A}))
+    created_s = stage.clock.now_s
+    ((_, _, expected_s),) = stage.applier.serving_from_s(1.0)
+    assert expected_s == pytest.approx(created_s + 2.0)
+    # It is not there in time, so that another start is counted from now on.
+    ((_, _, expected_s),) = stage.applier.serving_from_s(60.0)
+    assert expected_s == pytest.approx(62.0)
+
+
+def test_every_driver_call_is_noted_before_it_is_made_and_after_it() -> None:
+    stage = Stage()
+    stage.hold({"2g.20gb@0": A})
+    stage.apply(change(20.0, {"2g.20gb@2": B}))
+    kinds = [kind for kind, _ in stage.notes]
+    assert kinds == ["intent", "outcome"] * 3
+    assert [fields["call"] for kind, fields in stage.notes if kind == "intent"] == ["create", "destroy", "create"]
+    assert [fields["intent"] for kind, fields in stage.notes if kind == "outcome"] == [0, 2, 4]
+    assert all(fields["error"] is None for kind, fields in stage.notes if kind == "outcome")
+
+
+def test_what_was_done_before_a_refused_call_is_told_and_stays() -> None:
+    stage = Stage()
+    stage.hold({"2g.20gb@0": A, "2g.20gb@4": A})
+    stage.gpu.create(GPU.placement("2g.20gb@2"))  # by somebody else
+    outcome = stage.apply(change(20.0, {"2g.20gb@0": A, "1g.10gb@4": B, "2g.20gb@2": B}))
+    assert outcome.error is not None
+    assert [(item.call, str(item.placement)) for item in outcome.calls] == [("destroy", "2g.20gb@4")]
+    assert [str(item.placement) for item in outcome.stopped] == ["2g.20gb@4"]
+    assert outcome.started == ()
+    assert stage.notes[-1][1]["error"] == str(outcome.error)
+    assert [str(placement) for placement, _ in stage.applier.layout.entries] == ["2g.20gb@0"]
+    assert len(stage.servers("a")) == 3
+
+
+def test_a_serving_worker_that_fails_is_started_again_a_few_times() -> None:
+    stage = Stage()
+    (started,) = stage.hold({"2g.20gb@0": A}).started
+    live = stage.applier.live(started.instance_id)
+    assert live is not None
+    for n_starts in range(2, MAX_STARTS + 1):
+        stage.workers.stop(started.instance_id)
+        stage.applier.failed(live)
+        assert (stage.servers("a"), len(stage.workers.starts)) == ((), n_starts)
+    stage.workers.stop(started.instance_id)
+    stage.applier.failed(live)
+    assert stage.workers.running == {}
+    assert stage.applier.has_strayed(0.0)
+    assert stage.applier.serving_from_s(60.0) == ()
+
+
+def test_a_worker_that_is_back_serves_and_has_not_strayed() -> None:
+    stage = Stage()
+    (started,) = stage.hold({"2g.20gb@0": A}).started
+    live = stage.applier.live(started.instance_id)
+    assert live is not None
+    stage.workers.stop(started.instance_id)
+    stage.applier.failed(live)
+    assert stage.applier.has_strayed(0.0)
+    stage.ready(started.instance_id)
+    assert not stage.applier.has_strayed(0.0)
+    assert len(stage.servers("a")) == 3
+
+
+def test_a_retraining_that_fails_is_not_started_again_and_blocks_nothing() -> None:
+    stage = Stage()
+    (started,) = stage.hold({"1g.10gb@4": TRAINING}).started
+    live = stage.applier.live(started.instance_id)
+    assert live is not None
+    stage.workers.stop(started.instance_id)
+    stage.applier.failed(live)
+    assert stage.applier.failed_retrainings == {TRAINING}
+    assert not stage.applier.is_blocked(change(5.0, {}))
+    stage.apply(change(5.0, {}))
+    assert stage.gpu.instances() == ()
+
+
+def test_an_instance_whose_worker_starts_again_can_be_dropped() -> None:
+    stage = Stage()
+    (started,) = stage.hold({"2g.20gb@0": A}).started
+    live = stage.applier.live(started.instance_id)
+    assert live is not None
+    stage.workers.stop(started.instance_id)
+    stage.applier.failed(live)
+    assert stage.apply(change(20.0, {})).error is None
+    assert (stage.workers.running, stage.gpu.instances()) == ({}, ())

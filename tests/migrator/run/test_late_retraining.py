@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -13,8 +14,9 @@ import yaml
 from executor.catalogue import gpu_model
 from migrator.commands.run import run_command
 from migrator.log.account import accounts
+from migrator.log.record import Record
 from migrator.log.report import report_of
-from migrator.log.runlog import Event, ReadLog, read_log
+from migrator.log.runlog import ReadLog, read_log
 from tests.migrator.conftest import SMALL, changed
 
 BUSY = {"tenants.0.arrivals.rate_rps": 900, "tenants.1.arrivals.scale.factor": 20.0, "windows": 3}
@@ -49,16 +51,19 @@ def run(folder: Path, name: str) -> ReadLog:
     return read_log(folder / name)
 
 
-def retrainings(log: ReadLog) -> list[tuple[Event, Event | None]]:
-    """Every retraining that was begun, and the end of its instance if it came."""
+def retrainings(log: ReadLog) -> list[tuple[Record, Record | None]]:
+    """Every retraining that was begun, with when it was ready and done (∞ if never), and its instance's end if any."""
     changes = log.of_kind("change")
     stopped = {item["instance"]: item for event in changes for item in event["stopped"]}
-    return [
-        (item, stopped.get(item["instance"]))
-        for event in changes
-        for item in event["started"]
-        if item["task"] == "retraining"
-    ]
+    ready_s = {event["instance"]: event["ready_s"] for event in log.of_kind("ready")}
+    finish_s = {event["instance"]: event["finish_s"] for event in log.of_kind("finished")}
+    begun = [item for event in changes for item in event["started"] if item["task"] == "retraining"]
+    found = []
+    for item in begun:
+        name = item["instance"]
+        moments = {"ready_s": ready_s.get(name, math.inf), "finish_s": finish_s.get(name, math.inf)}
+        found.append((item | moments, stopped.get(name)))
+    return found
 
 
 def held(log: ReadLog) -> Iterator[tuple[range, float, float]]:
@@ -122,10 +127,10 @@ def test_changes_after_one_that_waited_keep_their_distance(logs) -> None:
 
 
 def test_instances_ready_later_than_planned_are_reported(logs) -> None:
-    started = [item for event in logs["overdue"].of_kind("change") for item in event["started"]]
+    late_s = [event["late_ready_s"] for event in logs["overdue"].of_kind("ready")]
     total = report_of(logs["overdue"]).total
     assert total is not None
-    assert total.late_ready_s == pytest.approx(sum(item["late_ready_s"] for item in started))
+    assert total.late_ready_s == pytest.approx(sum(late_s))
     assert total.late_ready_s > 10
 
 
@@ -163,7 +168,9 @@ def test_who_is_not_retrained_has_no_estimate(logs) -> None:
 def test_profiling_lengthens_the_retraining(logs) -> None:
     log = logs["costly"]
     training_s = log.header["tenants"][0]["retraining_s"]
-    for begun, _ in retrainings(log):
+    done = [begun for begun, _ in retrainings(log) if begun["finish_s"] < math.inf]
+    assert done
+    for begun in done:
         profile = begun["placement"].partition("@")[0]
         profiling_s = 3.0 * 7 / GPU.profile(profile).compute_slices
         assert begun["finish_s"] - begun["ready_s"] == pytest.approx(training_s[profile] + profiling_s, abs=1e-3)

@@ -13,14 +13,11 @@ from migrator.compare import matches_of, score_of
 from migrator.config import read_config
 from migrator.log.report import report_of
 from migrator.log.runlog import EVENTS_FILE, read_log
-from migrator.provenance import provenance
-from migrator.run.shares import share_run
-from migrator.run.turns import whole_run
-from migrator.setting import Setting, assemble
-from migrator.views.provenance import MEASURED_JITTER
+from migrator.provenance import MEASURED_JITTER, provenance
+from migrator.setting import assemble
 from planner.policies.ekya import Ekya
 from planner.policies.whole import Whole
-from workloads.serving.tally import Totals
+from tests.migrator.run.simulation import Assembled, run_of
 
 BUSY: dict[str, Any] = {"windows": 1, "tenants.0.arrivals.rate_rps": 3000, "tenants.1.arrivals.scale.factor": 60.0}
 MEASURED = {**BUSY, "simulation": {"service_jitter": "measured"}}
@@ -42,8 +39,8 @@ def run(write_config: Callable[..., Path], call: Callable[..., Any]) -> Callable
 
 
 @pytest.fixture
-def assembled(write_config: Callable[..., Path]) -> Callable[[Mapping[str, Any]], Setting]:
-    def build(changes: Mapping[str, Any]) -> Setting:
+def assembled(write_config: Callable[..., Path]) -> Callable[[Mapping[str, Any]], Assembled]:
+    def build(changes: Mapping[str, Any]) -> Assembled:
         path = write_config(changes)
         return assemble(read_config(path), str(path))
 
@@ -82,13 +79,9 @@ def test_the_report_says_that_training_was_measured(
     assert (f"service jitter: {MEASURED_JITTER}" in run(changes)[1]) == is_told
 
 
-@pytest.mark.parametrize(
-    "totals_of",
-    [lambda setting: share_run(setting, Ekya()).totals, lambda setting: whole_run(setting, Whole()).totals],
-    ids=["shares", "whole GPU"],
-)
-def test_without_partitions_answers_come_late_as_well(assembled, totals_of: Callable[[Setting], list[Totals]]) -> None:
-    n_late = [sum(one.late for one in totals_of(assembled(changes))) for changes in (BUSY, MEASURED)]
+@pytest.mark.parametrize("policy", [Ekya(), Whole()], ids=["shares", "whole GPU"])
+def test_without_partitions_answers_come_late_as_well(assembled, policy: Ekya | Whole) -> None:
+    n_late = [sum(one.late for one in run_of(assembled(changes), policy).totals) for changes in (BUSY, MEASURED)]
     assert n_late[0] == 0 < n_late[1]
 
 
@@ -99,4 +92,4 @@ def test_comparisons_say_that_training_was_measured(write_config) -> None:
 
 
 def test_plans_are_made_without_jitter_and_do_not_mention_it(assembled) -> None:
-    assert provenance(assembled(MEASURED)) == provenance(assembled(BUSY))
+    assert provenance(*assembled(MEASURED)) == provenance(*assembled(BUSY))

@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import pytest
 
+from executor.catalogue import gpu_model
+from executor.mig import Placement
 from migrator.config import validate_config
-from migrator.run.planning import Solving, accuracy_at_start, plan_through
+from migrator.run.planning import Solving, accuracy_at_start, plan_through, shifted, state_after, state_of
 from migrator.setting import Setting, assemble
-from planner.problem import Reconfiguration
+from migrator.traffic import RecordedTraffic
+from planner.plan import Lifetime, MigPlan, Status
+from planner.problem import HeldInstance, Owner, PhysicalState, Reconfiguration, RunningRetraining, Task
 from tests.migrator.conftest import SMALL, changed
 from workloads.profiles.latency import LatencyCurve
 from workloads.profiles.operating_point import OperatingPoint
-from workloads.tenants import Tenant, WindowAccuracy
-from workloads.worker_start import WorkerStart
+from workloads.tenants import Tenant, WindowAccuracy, WorkerStart
 
 BEFORE = (0.6, 0.8, 0.5, 0.9, 0.7)
 
@@ -54,7 +57,7 @@ def test_a_tenant_that_is_never_retrained_follows_before() -> None:
     assert [accuracy_at_start(tenant(0), window, -1) for window in range(5)] == list(BEFORE)
 
 
-def setting() -> Setting:
+def assembled() -> tuple[Setting, RecordedTraffic]:
     return assemble(validate_config(changed(SMALL, {"window_s": 30}), "small.yaml"), "small.yaml")
 
 
@@ -62,15 +65,15 @@ PAPER = Solving(Reconfiguration.PAPER, "greedy")
 
 
 def test_the_windows_before_the_last_are_planned_as_a_run_does_it() -> None:
-    as_run = plan_through(setting(), 1)
-    otherwise = plan_through(setting(), 1, Solving(engine="greedy"))
+    as_run = plan_through(*assembled(), 1)
+    otherwise = plan_through(*assembled(), 1, Solving(engine="greedy"))
     assert [planned.plan.engine for planned in otherwise] == ["physical", "greedy"]
     assert otherwise[0].plan.lifetimes == as_run[0].plan.lifetimes
     assert otherwise[1].problem.initial == as_run[1].problem.initial
 
 
 def test_a_paper_window_starts_from_the_profiles_held() -> None:
-    first, second = plan_through(setting(), 1, PAPER)
+    first, second = plan_through(*assembled(), 1, PAPER)
     assert second.problem.paper_initial is not None
     held = {
         name: sorted(item.placement.profile.name for item in first.next_state.held if item.tenant == name)
@@ -81,7 +84,73 @@ def test_a_paper_window_starts_from_the_profiles_held() -> None:
 
 
 def test_a_paper_retraining_takes_its_start_up_as_well() -> None:
-    physical, paper = (plan_through(setting(), 0, how)[0].problem.tenants[0] for how in (None, PAPER))
+    physical, paper = (plan_through(*assembled(), 0, how)[0].problem.tenants[0] for how in (None, PAPER))
     assert physical.retraining_start_s is not None
     with_start_s = {name: s + physical.retraining_start_s for name, s in physical.options[0].time_s.items()}
     assert dict(paper.options[0].time_s) == pytest.approx(with_start_s)
+
+
+# --- what one window leaves to the next
+
+GPU = gpu_model("a100-80gb")
+A, B = Owner("a", Task.INFERENCE), Owner("b", Task.INFERENCE)
+TRAINING = Owner("a", Task.RETRAINING)
+
+
+def at(text: str) -> Placement:
+    return GPU.placement(text)
+
+
+def plan_of(*lifetimes: Lifetime, next_epoch_step: int = 0) -> MigPlan:
+    return MigPlan(
+        status=Status.FEASIBLE,
+        objective=1.0,
+        bound=1.0,
+        solve_s=0.0,
+        engine="test",
+        reconfiguration=Reconfiguration.PHYSICAL,
+        n_steps=100,
+        lifetimes=lifetimes,
+        next_epoch_step=next_epoch_step,
+    )
+
+
+def test_what_outlives_the_window_is_held_in_the_next() -> None:
+    plan = plan_of(
+        Lifetime(at("2g.20gb@0"), A, 0, 0, 100),
+        Lifetime(at("2g.20gb@2"), B, 0, 0, 95),
+        Lifetime(at("1g.10gb@4"), TRAINING, 10, 15, 40, "full"),
+        Lifetime(at("3g.40gb@4"), B, 93, 104, 100),
+        next_epoch_step=104,
+    )
+    state = state_after(plan)
+    assert state.held == (HeldInstance(at("2g.20gb@0"), "a", 0), HeldInstance(at("3g.40gb@4"), "b", 4))
+    assert (state.next_epoch_step, state.retrainings) == (4, ())
+
+
+def test_a_retraining_that_ends_with_the_window_is_not_running_in_the_next() -> None:
+    plan = plan_of(Lifetime(at("1g.10gb@4"), TRAINING, 60, 70, 100, "full"))
+    assert state_after(plan).held == ()
+
+
+def test_a_shifted_state_tells_the_same_from_later_on() -> None:
+    state = PhysicalState(
+        held=(HeldInstance(at("2g.20gb@0"), "a", 7),),
+        retrainings=(RunningRetraining(at("1g.10gb@4"), "a", 3), RunningRetraining(at("1g.10gb@5"), "b", 9)),
+        next_epoch_step=8,
+    )
+    later = shifted(state, 5)
+    assert later.held == (HeldInstance(at("2g.20gb@0"), "a", 2),)
+    assert later.retrainings == (RunningRetraining(at("1g.10gb@5"), "b", 4),)
+    assert later.next_epoch_step == 3
+
+
+def test_what_really_stands_is_held_from_when_it_is_ready() -> None:
+    standing = ((at("2g.20gb@0"), "a", 40.0), (at("3g.40gb@4"), "b", 103.5))
+    state = state_of(standing, 100.0, 1.0)
+    assert state.held == (HeldInstance(at("2g.20gb@0"), "a", 0), HeldInstance(at("3g.40gb@4"), "b", 4))
+    assert state.next_epoch_step == 4
+
+
+def test_an_empty_gpu_is_an_empty_state() -> None:
+    assert state_of((), 100.0, 1.0) == PhysicalState()

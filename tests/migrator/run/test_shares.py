@@ -11,13 +11,13 @@ import pytest
 from migrator.compare import matches_of, score_of
 from migrator.config import read_config
 from migrator.log.account import Account
-from migrator.run.shares import ShareRun, share_run
-from migrator.setting import Setting, assemble
+from migrator.setting import assemble
 from planner.errors import EngineError
 from planner.policies.astraea import Astraea
 from planner.policies.ekya import Ekya
 from planner.policies.policy import Knows
 from planner.policies.shares import QUANTA, Moment, SharePolicy, Shares, Stage, Switching
+from tests.migrator.run.simulation import Assembled, Run, run_of
 
 WINDOW_S = 15
 SHORT = {"window_s": WINDOW_S, "tenants.0.retraining.samples": 1500}
@@ -26,7 +26,7 @@ EITHER_WAY = pytest.mark.parametrize("as_published", [False, True])
 
 
 @dataclass(frozen=True)
-class Given:
+class Given(SharePolicy):
     """Says what it is told to say, and keeps what it was asked."""
 
     answer: Callable[[Moment], Shares]
@@ -58,27 +58,23 @@ def in_turn(moment: Moment) -> Shares:
 
 
 @pytest.fixture
-def setting_of(write_config) -> Callable[..., Setting]:
-    def make(**changes: object) -> Setting:
+def assembled(write_config) -> Callable[..., Assembled]:
+    def make(**changes: object) -> Assembled:
         path = write_config({**SHORT, **{key.replace("__", "."): value for key, value in changes.items()}})
         return assemble(read_config(path), str(path))
 
     return make
 
 
-def summed(run: ShareRun) -> Account:
-    return sum((own.total for own in run.accounts.values()), Account())
-
-
-def in_time(run: ShareRun) -> int:
+def in_time(run: Run) -> int:
     return sum(totals.in_time for totals in run.totals)
 
 
 @BOTH
 @EITHER_WAY
-def test_the_same_arguments_are_the_same_run(setting_of, policy: SharePolicy, as_published: bool):
-    first, second = (share_run(setting_of(), policy, as_published=as_published) for _ in range(2))
-    assert (first.totals, first.n_changes, summed(first)) == (second.totals, second.n_changes, summed(second))
+def test_the_same_arguments_are_the_same_run(assembled, policy: SharePolicy, as_published: bool):
+    first, second = (run_of(assembled(), policy, as_published=as_published) for _ in range(2))
+    assert first.log.events == second.log.events
 
 
 @BOTH
@@ -91,145 +87,145 @@ def test_a_static_layout_meets_the_same_requests(write_config, policy: SharePoli
 
 @BOTH
 @EITHER_WAY
-def test_accounts_add_up_to_the_arrivals_of_each_second(setting_of, policy: SharePolicy, as_published: bool):
-    for own in share_run(setting_of(), policy, as_published=as_published).accounts.values():
+def test_accounts_add_up_to_the_arrivals_of_each_second(assembled, policy: SharePolicy, as_published: bool):
+    for own in run_of(assembled(), policy, as_published=as_published).accounts.values():
         classes = sum(getattr(own, item.name) for item in fields(Account))
         assert classes.tolist() == pytest.approx(own.arrivals.tolist())
 
 
 @BOTH
 @EITHER_WAY
-def test_no_class_of_an_account_is_negative(setting_of, policy: SharePolicy, as_published: bool):
-    for own in share_run(setting_of(), policy, as_published=as_published).accounts.values():
+def test_no_class_of_an_account_is_negative(assembled, policy: SharePolicy, as_published: bool):
+    for own in run_of(assembled(), policy, as_published=as_published).accounts.values():
         assert min(getattr(own, item.name).min() for item in fields(Account)) >= 0
 
 
 @pytest.mark.parametrize("rate_rps", [1.0, 60.0, 5000.0])
-def test_every_request_is_resolved(setting_of, rate_rps: float):
-    setting = setting_of(tenants__0__arrivals__rate_rps=rate_rps)
-    run = share_run(setting, Astraea())
-    assert sum(totals.arrivals for totals in run.totals) == sum(len(own.times_s) for own in setting.arrivals)
+def test_every_request_is_resolved(assembled, rate_rps: float):
+    made = assembled(tenants__0__arrivals__rate_rps=rate_rps)
+    run = run_of(made, Astraea())
+    assert sum(totals.arrivals for totals in run.totals) == sum(len(own_s) for own_s in made[1].hindsight.arrival_s)
 
 
-def test_every_window_has_its_requests(setting_of):
-    setting = setting_of()
+def test_every_window_has_its_requests(assembled):
+    made = assembled()
     edges_s = [0.0, WINDOW_S, 2 * WINDOW_S]
-    arrived = sum(np.histogram(own.times_s, edges_s)[0] for own in setting.arrivals)
-    assert [totals.arrivals for totals in share_run(setting, Ekya()).totals] == arrived.tolist()
+    arrived = sum(np.histogram(own_s, edges_s)[0] for own_s in made[1].hindsight.arrival_s)
+    assert [totals.arrivals for totals in run_of(made, Ekya()).totals] == arrived.tolist()
 
 
-def test_interference_costs_answers_in_time(setting_of):
+def test_interference_costs_answers_in_time(assembled):
     loads = {"tenants__0__arrivals__rate_rps": 1000.0, "tenants__1__arrivals": {"rate_rps": 100.0}}
     free, slowed = (
-        share_run(setting_of(**loads, simulation__interference=strength), Given(divided(8, 12)))
-        for strength in (0.0, 1.0)
+        run_of(assembled(**loads, simulation__interference=strength), Given(divided(8, 12))) for strength in (0.0, 1.0)
     )
     assert in_time(free) > in_time(slowed)
 
 
 @BOTH
-def test_no_interference_is_no_worse(setting_of, policy: SharePolicy):
-    found = [in_time(share_run(setting_of(simulation__interference=strength), policy)) for strength in (0.0, 1.0)]
+def test_no_interference_is_no_worse(assembled, policy: SharePolicy):
+    found = [in_time(run_of(assembled(simulation__interference=strength), policy)) for strength in (0.0, 1.0)]
     assert found[0] >= found[1]
 
 
-def test_a_larger_share_answers_more_in_time(setting_of):
-    setting = setting_of(tenants__0__arrivals__rate_rps=1000.0, simulation__interference=0.0)
-    less, more = (share_run(setting, Given(divided(vision, 5))).accounts["vision"] for vision in (5, 15))
+def test_a_larger_share_answers_more_in_time(assembled):
+    made = assembled(tenants__0__arrivals__rate_rps=1000.0, simulation__interference=0.0)
+    less, more = (run_of(made, Given(divided(vision, 5))).accounts["vision"] for vision in (5, 15))
     assert more.total.capacity < less.total.capacity
 
 
-def test_processes_that_restart_miss_requests(setting_of):
-    assert summed(share_run(setting_of(), Ekya(), as_published=True)).reconfiguration > 0
+def test_processes_that_restart_miss_requests(assembled):
+    assert run_of(assembled(), Ekya(), as_published=True).account.reconfiguration > 0
 
 
 @BOTH
-def test_processes_that_start_beside_the_old_miss_none(setting_of, policy: SharePolicy):
-    run = share_run(setting_of(), policy)
-    assert run.n_changes > 0
-    assert summed(run).reconfiguration == 0
+def test_processes_that_start_beside_the_old_miss_none(assembled, policy: SharePolicy):
+    run = run_of(assembled(), policy)
+    assert run.n_share_changes > 0
+    assert run.account.reconfiguration == 0
 
 
 @EITHER_WAY
-def test_who_restarts_as_published_does_not_in_a_comparison_of_policies(setting_of, as_published: bool):
+def test_who_restarts_as_published_does_not_in_a_comparison_of_policies(assembled, as_published: bool):
     policy = Given(in_turn, switching=Switching.RESTART, period_s=5)
-    lost = summed(share_run(setting_of(), policy, as_published=as_published)).reconfiguration
+    lost = run_of(assembled(), policy, as_published=as_published).account.reconfiguration
     assert (lost > 0) is as_published
 
 
-def test_a_retraining_is_told_in_the_answers_after_it(setting_of):
-    trained, untrained = (summed(share_run(setting_of(), Given(divided(6, 6, own)))) for own in (8, 0))
+def test_a_retraining_is_told_in_the_answers_after_it(assembled):
+    trained, untrained = (run_of(assembled(), Given(divided(6, 6, own))).account for own in (8, 0))
     assert trained.wrong_new > 0 == untrained.wrong_new
 
 
-def test_a_retraining_raises_the_accuracy_afterwards(setting_of):
-    own = share_run(setting_of(), Given(divided(6, 6, 8))).accounts["vision"]
+def test_a_retraining_raises_the_accuracy_afterwards(assembled):
+    own = run_of(assembled(), Given(divided(6, 6, 8))).accounts["vision"]
     answered = own.goodput + own.wrong_old + own.wrong_new
     end = int(np.flatnonzero(own.wrong_new)[0])
     accuracy = [(own.goodput[part].sum() / answered[part].sum()) for part in (slice(0, end - 1), slice(end, WINDOW_S))]
     assert accuracy == pytest.approx([0.6, 0.9], abs=0.08)
 
 
-def test_a_retraining_that_its_windows_end_meets_begins_anew(setting_of):
+def test_a_retraining_that_its_windows_end_meets_begins_anew(assembled):
     policy = Given(divided(6, 6, 8))
-    run = share_run(setting_of(tenants__0__retraining__samples=6000), policy)
-    assert summed(run).wrong_new == 0
+    run = run_of(assembled(tenants__0__retraining__samples=6000), policy)
+    assert run.account.wrong_new == 0
     assert [(moment.tenants[0].stage, moment.tenants[0].done) for moment in policy.asked] == [(Stage.WAITING, 0.0)] * 2
 
 
-def test_a_retraining_without_a_share_waits(setting_of):
+def test_a_retraining_without_a_share_waits(assembled):
     policy = Given(divided(10, 10), period_s=1)
-    share_run(setting_of(), policy)
+    run_of(assembled(), policy)
     assert {moment.tenants[0].stage for moment in policy.asked} == {Stage.WAITING}
 
 
-def test_a_policy_is_asked_again_when_a_retraining_ends(setting_of):
+def test_a_policy_is_asked_again_when_a_retraining_ends(assembled):
     policy = Given(divided(6, 6, 8))
-    share_run(setting_of(), policy)
+    run_of(assembled(), policy)
     assert [moment.tenants[0].stage for moment in policy.asked] == [Stage.WAITING, Stage.DONE] * 2
 
 
-def test_a_policy_is_asked_as_often_as_it_asks_to_be(setting_of):
+def test_a_policy_is_asked_as_often_as_it_asks_to_be(assembled):
     policy = Given(divided(10, 10), period_s=5)
-    share_run(setting_of(), policy)
+    run_of(assembled(), policy)
     assert [moment.left_s for moment in policy.asked] == [15.0, 10.0, 5.0] * 2
 
 
-def test_a_policy_is_told_of_no_second_that_has_not_passed(setting_of):
-    policy, setting = Given(divided(6, 6, 8)), setting_of()
-    share_run(setting, policy)
-    n_before = len(setting.arrivals[0].history_counts)
+def test_a_policy_is_told_of_no_second_that_has_not_passed(assembled):
+    policy, made = Given(divided(6, 6, 8)), assembled()
+    run_of(made, policy)
+    n_before = round(made[0].config.forecast.history_s)
     now_s = [WINDOW_S - policy.asked[1].left_s, 2 * WINDOW_S - policy.asked[3].left_s]
     assert [len(policy.asked[k].past_rps) - n_before for k in (1, 3)] == [int(at_s) for at_s in now_s]
 
 
-def test_a_policy_is_told_the_true_past(setting_of):
-    policy, setting = Given(divided(10, 10)), setting_of()
-    share_run(setting, policy)
-    counts = [np.concatenate([own.history_counts, own.counts[:WINDOW_S]]).tolist() for own in setting.arrivals]
-    assert policy.asked[1].past_rps.T.tolist() == counts
+def test_a_policy_is_told_the_true_past(assembled):
+    policy, made = Given(divided(10, 10)), assembled()
+    run_of(made, policy)
+    counts = [np.histogram(own_s, range(WINDOW_S + 1))[0] for own_s in made[1].hindsight.arrival_s]
+    np.testing.assert_array_equal(policy.asked[0].past_rps, made[1].rates_before(0.0, 1.0))
+    np.testing.assert_array_equal(policy.asked[1].past_rps, [*policy.asked[0].past_rps, *np.transpose(counts)])
 
 
-def test_the_interference_that_a_policy_is_told_of_lowers_its_rates(setting_of):
+def test_the_interference_that_a_policy_is_told_of_lowers_its_rates(assembled):
     free, slowed = Given(divided(10, 10)), Given(divided(10, 10))
-    share_run(setting_of(simulation__interference=0.0), free)
-    share_run(setting_of(), slowed)
+    run_of(assembled(simulation__interference=0.0), free)
+    run_of(assembled(), slowed)
     assert free.asked[0].tenants[0].rate_rps[-1] > slowed.asked[0].tenants[0].rate_rps[-1]
 
 
-def test_shares_that_stay_are_no_change(setting_of):
-    assert share_run(setting_of(), Given(divided(10, 10), period_s=1)).n_changes == 0
+def test_shares_that_stay_are_no_change(assembled):
+    assert run_of(assembled(), Given(divided(10, 10), period_s=1)).n_share_changes == 0
 
 
-def test_every_change_of_a_pools_shares_counts(setting_of):
+def test_every_change_of_a_pools_shares_counts(assembled):
     # One decision a second, each another; the first of a run is none.
-    n_changes = share_run(setting_of(windows=1), Given(in_turn, period_s=1)).n_changes
+    n_changes = run_of(assembled(windows=1), Given(in_turn, period_s=1)).n_share_changes
     assert n_changes == WINDOW_S - 1
 
 
-def test_shares_that_start_beside_the_old_come_later(setting_of):
+def test_shares_that_start_beside_the_old_come_later(assembled):
     policy = Given(in_turn, switching=Switching.SHADOW, period_s=1)
-    n_changes = share_run(setting_of(windows=1), policy).n_changes
+    n_changes = run_of(assembled(windows=1), policy).n_share_changes
     assert 0 < n_changes < WINDOW_S - 1
 
 
@@ -241,26 +237,26 @@ def test_shares_that_start_beside_the_old_come_later(setting_of):
     ],
     ids=["none", "too much"],
 )
-def test_a_policy_with_wrong_shares_is_named(setting_of, shares: object, why: str):
+def test_a_policy_with_wrong_shares_is_named(assembled, shares: object, why: str):
     policy = Given(shares if callable(shares) else lambda _: {}, name="mistaken")
     with pytest.raises(EngineError) as caught:
-        share_run(setting_of(), policy)
+        run_of(assembled(), policy)
     assert str(caught.value) == f"mistaken: {why}"
 
 
-def test_a_tenant_without_retraining_is_told_to_train_nothing(setting_of):
+def test_a_tenant_without_retraining_is_told_to_train_nothing(assembled):
     policy = Given(divided(10, 10))
-    share_run(setting_of(), policy)
+    run_of(assembled(), policy)
     language = policy.asked[0].tenants[1]
     assert (language.stage, language.training_rate.tolist()) == (Stage.NONE, [0.0] * (QUANTA + 1))
 
 
-def test_a_policys_answer_is_not_changed_for_it(setting_of):
+def test_a_policys_answer_is_not_changed_for_it(assembled):
     held: list[dict[object, int]] = []
 
     def shares(moment: Moment) -> Shares:
         held.append(dict(divided(6, 6, 8)(moment)))
         return held[-1]  # type: ignore[return-value]
 
-    share_run(setting_of(), Given(shares))
+    run_of(assembled(), Given(shares))
     assert [sum(own.values()) for own in held] == [20, 12] * 2

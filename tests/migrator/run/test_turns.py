@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from migrator.config import read_config
 from migrator.errors import ConfigError
-from migrator.run.turns import WholeRun, whole_run
-from migrator.setting import Setting, assemble
+from migrator.setting import assemble
 from planner.policies.whole import Whole, batch_limits, retraining_order, training_batch
+from tests.migrator.run.simulation import Assembled, Run, run_of
 from workloads.serving.tally import Totals
 
 SETTLED = settings(deadline=None, derandomize=True, max_examples=200)
 
-Assembled = Callable[..., Setting]
+Assemble = Callable[..., Assembled]
 
 QUIET = {"tenants.0.arrivals": {"rate_rps": 1e-9}, "tenants.1.arrivals": {"rate_rps": 1e-9}}
 """Nobody asks anything, so that training has the GPU to itself."""
@@ -32,16 +32,16 @@ PATIENT = {"tenants.0.slo_ms": 5000, "tenants.1.slo_ms": 5000}
 
 
 @pytest.fixture
-def assembled(write_config: Callable[..., Path]) -> Assembled:
-    def build(changes: Mapping[str, Any] | None = None) -> Setting:
+def assembled(write_config: Callable[..., Path]) -> Assemble:
+    def build(changes: Mapping[str, Any] | None = None) -> Assembled:
         path = write_config(changes)
         return assemble(read_config(path), str(path))
 
     return build
 
 
-def finishes_s(run: WholeRun) -> list[tuple[str, int, float]]:
-    return [(item.tenant, item.window, item.finish_s) for item in run.retrainings]
+def finishes_s(run: Run) -> list[tuple[str, int, float]]:
+    return [(item["tenant"], item["window"], item["finish_s"]) for item in run.retrainings]
 
 
 # --- what the policy settles
@@ -102,107 +102,105 @@ def test_a_slowdown_is_above_zero(slowdown: float) -> None:
 # --- what comes of a run
 
 
-def test_every_arrival_is_counted_in_its_window(assembled: Assembled) -> None:
-    setting = assembled()
-    arrived = [int(sum(own.counts[w * 60 : w * 60 + 60].sum() for own in setting.arrivals)) for w in range(2)]
-    assert [window.arrivals for window in whole_run(setting, Whole()).totals] == arrived
+def test_every_arrival_is_counted_in_its_window(assembled: Assemble) -> None:
+    made = assembled()
+    arrived = sum(np.histogram(own_s, (0, 60, 120))[0] for own_s in made[1].hindsight.arrival_s)
+    assert [window.arrivals for window in run_of(made, Whole()).totals] == arrived.tolist()
 
 
-def test_accounts_add_up_to_the_totals(assembled: Assembled) -> None:
-    run = whole_run(assembled(), Whole())
+def test_accounts_add_up_to_the_totals(assembled: Assemble) -> None:
+    run = run_of(assembled(), Whole())
     total = sum(run.totals, Totals())
     accounts = [own.total for own in run.accounts.values()]
     assert sum(one.arrivals for one in accounts) == pytest.approx(total.arrivals)
     assert sum(one.goodput for one in accounts) == total.correct
 
 
-def test_no_class_is_negative(assembled: Assembled) -> None:
-    run = whole_run(assembled({"tenants.0.arrivals": {"rate_rps": 3000}}), Whole())
+def test_no_class_is_negative(assembled: Assemble) -> None:
+    run = run_of(assembled({"tenants.0.arrivals": {"rate_rps": 3000}}), Whole())
     assert all((getattr(own, item.name) >= 0).all() for own in run.accounts.values() for item in fields(own))
 
 
-def test_the_same_arguments_give_the_same_run(assembled: Assembled) -> None:
+def test_the_same_arguments_give_the_same_run(assembled: Assemble) -> None:
     changes = {"simulation": {"service_jitter": 0.3}}
-    first, second = (whole_run(assembled(changes), Whole()) for _ in range(2))
-    assert (first.totals, first.retrainings) == (second.totals, second.retrainings)
+    first, second = (run_of(assembled(changes), Whole()) for _ in range(2))
+    assert first.log.events == second.log.events
 
 
-def test_answers_are_late_only_with_jitter(assembled: Assembled) -> None:
+def test_answers_are_late_only_with_jitter(assembled: Assemble) -> None:
     n_late = [
-        sum(one.late for one in whole_run(assembled({"simulation": {"service_jitter": sigma}}), Whole()).totals)
+        sum(one.late for one in run_of(assembled({"simulation": {"service_jitter": sigma}}), Whole()).totals)
         for sigma in (0.0, 1.0)
     ]
     assert n_late[0] == 0 < n_late[1]
 
 
-def test_training_alone_takes_its_start_up_and_its_work(assembled: Assembled) -> None:
-    setting = assembled(QUIET | PATIENT)
-    work_s = setting.tenants[0].retraining_time_s["7g.80gb"]
+def test_training_alone_takes_its_start_up_and_its_work(assembled: Assemble) -> None:
+    made = assembled(QUIET | PATIENT)
+    work_s = made[0].tenants[0].retraining_time_s["7g.80gb"]
     expected: list[Any] = [("vision", window, pytest.approx(60 * window + 1.0 + work_s)) for window in range(2)]
-    assert finishes_s(whole_run(setting, Whole())) == expected
+    assert finishes_s(run_of(made, Whole())) == expected
 
 
-def test_short_steps_make_training_longer(assembled: Assembled) -> None:
-    patient, hasty = (whole_run(assembled(QUIET | slos), Whole()) for slos in (PATIENT, {}))
-    assert hasty.retrainings[0].finish_s > patient.retrainings[0].finish_s
+def test_short_steps_make_training_longer(assembled: Assemble) -> None:
+    patient, hasty = (run_of(assembled(QUIET | slos), Whole()) for slos in (PATIENT, {}))
+    assert hasty.retrainings[0]["finish_s"] > patient.retrainings[0]["finish_s"]
 
 
-def test_a_slowdown_makes_training_longer(assembled: Assembled) -> None:
-    setting = assembled(QUIET | PATIENT)
-    work_s = setting.tenants[0].retraining_time_s["7g.80gb"]
-    assert whole_run(setting, Whole(slowdown=2.0)).retrainings[0].finish_s == pytest.approx(1.0 + 2 * work_s)
+def test_a_slowdown_makes_training_longer(assembled: Assemble) -> None:
+    made = assembled(QUIET | PATIENT)
+    work_s = made[0].tenants[0].retraining_time_s["7g.80gb"]
+    assert run_of(made, Whole(slowdown=2.0)).retrainings[0]["finish_s"] == pytest.approx(1.0 + 2 * work_s)
 
 
-def test_estimates_are_paid_and_waited_for(assembled: Assembled) -> None:
-    setting = assembled(QUIET | PATIENT | {"estimates": {"cost_gpu_s": 2.0, "delay_s": 5.0}})
-    work_s = setting.tenants[0].retraining_time_s["7g.80gb"]
-    assert whole_run(setting, Whole()).retrainings[0].finish_s == pytest.approx(5.0 + 1.0 + 2.0 + work_s)
+def test_estimates_are_paid_and_waited_for(assembled: Assemble) -> None:
+    made = assembled(QUIET | PATIENT | {"estimates": {"cost_gpu_s": 2.0, "delay_s": 5.0}})
+    work_s = made[0].tenants[0].retraining_time_s["7g.80gb"]
+    assert run_of(made, Whole()).retrainings[0]["finish_s"] == pytest.approx(5.0 + 1.0 + 2.0 + work_s)
 
 
-def test_training_that_a_window_s_end_meets_goes_on(assembled: Assembled) -> None:
-    setting = assembled(QUIET | PATIENT | {"tenants.0.retraining": {"samples": 60000}})
-    work_s = setting.tenants[0].retraining_time_s["7g.80gb"]
+def test_training_that_a_window_s_end_meets_goes_on(assembled: Assemble) -> None:
+    made = assembled(QUIET | PATIENT | {"tenants.0.retraining": {"samples": 60000}, "windows": 3})
+    work_s = made[0].tenants[0].retraining_time_s["7g.80gb"]
     expected: list[Any] = [("vision", 0, pytest.approx(1.0 + work_s)), ("vision", 1, pytest.approx(1.0 + 2 * work_s))]
     assert work_s > 60
-    assert finishes_s(whole_run(setting, Whole())) == expected
+    assert finishes_s(run_of(made, Whole())) == expected
 
 
-def test_newer_training_replaces_one_that_has_not_begun(assembled: Assembled) -> None:
-    setting = assembled(QUIET | {"tenants.0.retraining_start_s": 70.0})
-    assert [item.window for item in whole_run(setting, Whole()).retrainings] == [1]
+def test_newer_training_replaces_one_that_has_not_begun(assembled: Assemble) -> None:
+    made = assembled(QUIET | PATIENT | {"tenants.0.retraining_start_s": 61.0})
+    assert [item["window"] for item in run_of(made, Whole()).retrainings] == [1]
 
 
-def test_from_its_end_on_the_new_model_answers(assembled: Assembled) -> None:
-    run = whole_run(assembled({"tenants.0.accuracy": {"before": 0.0, "after": 1.0}, "windows": 1}), Whole())
-    finish_s, goodput = run.retrainings[0].finish_s, run.accounts["vision"].goodput
+def test_from_its_end_on_the_new_model_answers(assembled: Assemble) -> None:
+    run = run_of(assembled({"tenants.0.accuracy": {"before": 0.0, "after": 1.0}, "windows": 1}), Whole())
+    finish_s, goodput = run.retrainings[0]["finish_s"], run.accounts["vision"].goodput
     assert np.flatnonzero(goodput)[0] == pytest.approx(finish_s, abs=1.0)
     assert run.accounts["vision"].wrong_new.sum() == 0
 
 
-def test_wrong_answers_after_it_are_the_new_model_s(assembled: Assembled) -> None:
-    run = whole_run(assembled({"windows": 1}), Whole())
+def test_wrong_answers_after_it_are_the_new_model_s(assembled: Assemble) -> None:
+    run = run_of(assembled({"windows": 1}), Whole())
     seconds = np.flatnonzero(run.accounts["vision"].wrong_new)
     assert len(seconds) > 0
-    assert seconds[0] >= run.retrainings[0].finish_s
+    assert seconds[0] >= run.retrainings[0]["finish_s"]
 
 
-def test_what_the_gpu_cannot_serve_alone_is_capacity(assembled: Assembled) -> None:
+def test_what_the_gpu_cannot_serve_alone_is_capacity(assembled: Assemble) -> None:
     quiet_neighbour = {"tenants.1.arrivals": {"rate_rps": 1e-9}, "tenants.0.arrivals": {"rate_rps": 4000}}
-    vision = whole_run(assembled(quiet_neighbour), Whole()).accounts["vision"].total
+    vision = run_of(assembled(quiet_neighbour), Whole()).accounts["vision"].total
     assert vision.capacity > 10 * vision.queueing > 0
 
 
-def test_training_in_slack_ends_sooner_when_the_gpu_is_busy(assembled: Assembled) -> None:
-    setting = assembled({"tenants.0.arrivals": {"rate_rps": 1200}})
-    only_idle, in_slack = (
-        whole_run(setting, Whole(trains_in_slack=on)).retrainings[0].finish_s for on in (False, True)
-    )
+def test_training_in_slack_ends_sooner_when_the_gpu_is_busy(assembled: Assemble) -> None:
+    made = assembled({"tenants.0.arrivals": {"rate_rps": 900}})
+    only_idle, in_slack = (run_of(made, Whole(trains_in_slack=on)).retrainings[0]["finish_s"] for on in (False, True))
     assert in_slack < only_idle - 5
 
 
-def test_a_model_not_measured_on_the_whole_gpu_is_refused(assembled: Assembled, tmp_path: Path) -> None:
+def test_a_model_not_measured_on_the_whole_gpu_is_refused(assembled: Assemble, tmp_path: Path) -> None:
     table = tmp_path / "profiles.csv"
     rows = [f"me,a100-80gb,{model},1g.10gb,1,1,5,200" for model in ("resnet50", "bert-large")]
     table.write_text("\n".join(["source,gpu,model,profile,batch,processes,latency_ms,throughput_rps", *rows]))
     with pytest.raises(ConfigError, match=r"tenants\.vision: .*no row of resnet50 on 7g\.80gb"):
-        whole_run(assembled({"profiles": str(table)}), Whole())
+        run_of(assembled({"profiles": str(table)}), Whole())

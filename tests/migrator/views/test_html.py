@@ -1,4 +1,4 @@
-"""The page of a comparison, from scores made by hand: bars are the standings' figures, and nothing unknown is drawn."""
+"""Pages made of scores and outcomes by hand: marks are the tables' figures, and nothing unknown is drawn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from migrator.compare import Score, Terms, standings
 from migrator.errors import MigratorError
 from migrator.log.account import Account, SecondAccounts
 from migrator.views import html as compare_plot
-from migrator.views.html import comparison_to_html
+from migrator.views.html import comparison_to_html, sweep_to_html
+from migrator.whatif.sweep import Sweep
+from tests.migrator.views.sweeps import sweep
 from workloads.serving.tally import Totals
 
 CLASSES = tuple(item.name for item in fields(Account))
@@ -44,12 +46,16 @@ def page(scores: Sequence[Score], terms: Terms = Terms.POLICY_ONLY) -> str:
     return comparison_to_html(scores, terms)
 
 
-def marks(scores: Sequence[Score], plot: str) -> list[dict[str, Any]]:
-    """The traces of one of the page's plots."""
-    data = re.search(rf'Plotly\.newPlot\(\s*"{plot}",\s*(\[.*?\]),\s*\{{"', page(scores), re.DOTALL)
+def drawn(text: str, plot: str) -> list[dict[str, Any]]:
+    """The traces of one of a page's plots."""
+    data = re.search(rf'Plotly\.newPlot\(\s*"{plot}",\s*(\[.*?\]),\s*\{{"', text, re.DOTALL)
     assert data is not None
     found: list[dict[str, Any]] = json.loads(data.group(1))
     return found
+
+
+def marks(scores: Sequence[Score], plot: str) -> list[dict[str, Any]]:
+    return drawn(page(scores), plot)
 
 
 # --- where the arrivals go
@@ -91,7 +97,7 @@ def test_a_class_has_one_colour_in_all_panels_and_one_place_in_the_legend() -> N
 def test_what_a_forecast_costs_is_left_out_without_the_oracle() -> None:
     scores = [score("migrator", 650), score("static", 600)]
     assert "forecast" not in {mark["name"] for mark in marks(scores, "account")}
-    assert "told only where oracle takes part" in page(scores)
+    assert "shown only where oracle takes part" in page(scores)
 
 
 # --- goodput
@@ -182,3 +188,44 @@ def test_without_plotly_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "plotly", None)
     with pytest.raises(MigratorError, match=r"migrator\[plot\]"):
         page(SCORES)
+
+
+# --- a grid of plans
+
+
+def figure(found: Sweep) -> list[dict[str, Any]]:
+    return drawn(sweep_to_html(found), "grid")
+
+
+def test_the_page_has_the_first_key_along_x_and_a_line_for_each_of_the_seconds() -> None:
+    marks = figure(sweep("load=0.7,0.5", "slo_ms=x1,x2"))
+    lines = [mark for mark in marks if mark["name"] != "no plan"]
+    assert [(mark["name"], mark["mode"]) for mark in lines] == [("x1", "lines+markers")] * 3 + [
+        ("x2", "lines+markers")
+    ] * 3
+    assert {tuple(mark["x"]) for mark in lines} == {(0.5, 0.7)}
+    assert lines[0]["y"] == [50.5, None]  # goodput, %
+    assert lines[1]["y"] == [20.0, None]  # gap, %
+    assert lines[2]["y"] == [1.5, None]  # solve time
+
+
+def test_the_page_marks_where_there_is_no_plan_and_says_why() -> None:
+    (cross,) = [mark for mark in figure(sweep("engine=greedy,physical")) if mark["name"] == "no plan"]
+    assert cross["x"] == ["greedy"]
+    assert "no profile &lt;meets&gt; [it]" in str(cross["hovertext"])
+
+
+def test_a_third_key_makes_columns_and_keys_with_one_value_none() -> None:
+    page = sweep_to_html(sweep("window=0", "load=1,2", "slo_ms=x1,x2", "tenants=1,2,3"))
+    assert all(f'"text":"tenants={n}"' in page for n in (1, 2, 3))
+    assert "window=0" in page  # in the text above
+
+
+def test_a_grid_of_one_point_and_no_plan_makes_a_page() -> None:
+    assert "no plan" in sweep_to_html(sweep("load=1"))
+
+
+def test_a_grid_s_page_needs_no_network_and_is_the_same_again() -> None:
+    page = sweep_to_html(sweep("load=1,2"))
+    assert re.findall(r"<(?:script|link)[^>]*(?:src|href)=", page) == []
+    assert page == sweep_to_html(sweep("load=1,2"))

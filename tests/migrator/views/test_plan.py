@@ -10,8 +10,8 @@ from plans import continued_case, paper_case, physical_case
 from rich.console import Console
 from windows import tenant, window
 
-from migrator.views.plan import Floor, print_plan
-from migrator.views.plan_bars import chart_of
+from migrator.views.plan import Floor, chart_of, print_explanation, print_plan
+from planner.explain.explain import Explanation, explain
 from planner.plan import Certificate, MigPlan, Status
 from planner.problem import Problem, Reconfiguration
 from planner.solve import solve
@@ -138,3 +138,39 @@ def test_profiles_of_one_compute_size_are_told_apart() -> None:
 
 def test_without_colours_nothing_but_text_is_printed() -> None:
     assert "\x1b" not in printed(*physical_case())
+
+
+def explained(found: Explanation, width: int = 80) -> str:
+    text = io.StringIO()
+    print_explanation(found, Console(file=text, width=width, highlight=False))
+    return text.getvalue()
+
+
+def test_the_step_the_layouts_and_the_reason_are_explained() -> None:
+    found = explain(*physical_case(), step=5)
+    text = explained(found, 120)
+    assert "Step 5" in text
+    assert "What could be held in steps 5–6" in text
+    assert "held" in text
+    assert found.reason in text
+
+
+def test_profiles_held_more_than_once_are_counted() -> None:
+    problem = window(tenant(arrivals_rps=[280.0] * 6, capability_rps={"1g.5gb": 40.0}, retraining_s={}))
+    assert "7 × 1g.5gb" in explained(explain(problem, solve(problem), 0))
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_line_of_an_explanation_is_wider_than_the_terminal(width: int) -> None:
+    text = explained(explain(*physical_case(), step=3), width)
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_a_narrow_terminal_leaves_figures_out_but_no_names() -> None:
+    found = explain(*physical_case(), step=3)
+    text = explained(found, 40)
+    assert max(map(len, text.splitlines())) <= 40
+    assert "…" not in text
+    for words in ("A a", "B b", "goodput", "net", *found.held.holds[0]):
+        assert words in text
+    assert "switching" not in text

@@ -9,6 +9,7 @@ import pytest
 from migrator.config import Config, validate_config
 from migrator.errors import ConfigError, GridError
 from migrator.setting import Setting, assemble
+from migrator.traffic import RecordedTraffic
 from migrator.whatif.cases import Case, cases_of, check
 from migrator.whatif.grid import read_grid
 from planner.problem import Reconfiguration
@@ -31,6 +32,10 @@ def case(*vary: str, changes: Mapping[str, Any] | None = None) -> Case:
 
 
 def setting(*vary: str, changes: Mapping[str, Any] | None = None) -> Setting:
+    return assembled(*vary, changes=changes)[0]
+
+
+def assembled(*vary: str, changes: Mapping[str, Any] | None = None) -> tuple[Setting, RecordedTraffic]:
     return assemble(case(*vary, changes=changes).config, "small.yaml")
 
 
@@ -85,7 +90,7 @@ def test_no_operating_point_has_a_larger_batch() -> None:
 def test_a_load_replaces_the_configs() -> None:
     as_varied, as_configured = (
         setting("load=0.8", changes=FOLLOWS_LOAD),
-        assemble(config({**FOLLOWS_LOAD, "load": 0.8}), "small.yaml"),
+        assemble(config({**FOLLOWS_LOAD, "load": 0.8}), "small.yaml")[0],
     )
     factors = [
         [tenant.arrivals.scale.factor for tenant in found.config.tenants] for found in (as_varied, as_configured)
@@ -101,16 +106,20 @@ def test_a_load_leaves_those_alone_who_have_a_factor_of_their_own() -> None:
     assert ratios == pytest.approx([2.0, 1.0])
 
 
+def arrivals_s(argument: str) -> tuple[np.ndarray, ...]:
+    """When each tenant's requests arrive, where the load is given and the factors follow it."""
+    return assembled(argument, changes=FOLLOWS_LOAD)[1].hindsight.arrival_s
+
+
 @pytest.mark.parametrize("argument", ["slo_ms=x0.2", "batch=1", "tenants=2", "overhead_s=9", "step_s=0.5"])
 def test_only_load_changes_the_traffic(argument: str) -> None:
-    before, after = setting("slo_ms=x1", changes=FOLLOWS_LOAD), setting(argument, changes=FOLLOWS_LOAD)
-    for old, new in zip(before.arrivals, after.arrivals, strict=True):
-        np.testing.assert_array_equal(old.times_s, new.times_s)
+    before, after = arrivals_s("slo_ms=x1"), arrivals_s(argument)
+    for old_s, new_s in zip(before, after, strict=True):
+        np.testing.assert_array_equal(old_s, new_s)
 
 
 def test_the_tenants_that_stay_keep_their_traffic() -> None:
-    both, first = setting("tenants=2", changes=FOLLOWS_LOAD), setting("tenants=1", changes=FOLLOWS_LOAD)
-    np.testing.assert_array_equal(both.arrivals[0].times_s, first.arrivals[0].times_s)
+    np.testing.assert_array_equal(arrivals_s("tenants=2")[0], arrivals_s("tenants=1")[0])
 
 
 def test_an_overhead_is_the_one_that_plans_are_made_with() -> None:

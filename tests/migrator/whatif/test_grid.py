@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from migrator.errors import GridError
-from migrator.whatif.grid import Choice, Factor, read_grid, shown_point
+from migrator.whatif.grid import Choice, Factor, point_text, read_grid
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_tenants_name_stands_before_the_last_dot(key: str) -> None:
 
 def test_points_are_the_product_and_the_last_key_changes_fastest() -> None:
     points = read_grid(["tenants=2,1", "a.slo_ms=x1,20", "window=0"]).points
-    assert [shown_point(point) for point in points] == [
+    assert [point_text(point) for point in points] == [
         "tenants=2, a.slo_ms=x1, window=0",
         "tenants=2, a.slo_ms=20, window=0",
         "tenants=1, a.slo_ms=x1, window=0",

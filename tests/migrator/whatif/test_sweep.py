@@ -33,14 +33,14 @@ def outcome(*vary: str, changes: Mapping[str, Any] | None = None) -> Outcome:
 @pytest.mark.parametrize("window", [0, 1])
 def test_a_point_that_changes_nothing_is_the_plan_of_the_config(window: int) -> None:
     found = outcome(f"window={window}")
-    plan = plan_through(assemble(validate_config(changed(SMALL, SHORT), "small.yaml"), "small.yaml"), window)[-1].plan
+    plan = plan_through(*assemble(validate_config(changed(SMALL, SHORT), "small.yaml"), "small.yaml"), window)[-1].plan
     assert (found.status, found.goodput, found.bound) == (plan.status, plan.objective, plan.bound)
 
 
 def test_a_paper_point_is_the_paper_plan_of_the_same_window() -> None:
     found = outcome("model=paper", "engine=greedy", "window=1")
-    setting = assemble(validate_config(changed(SMALL, SHORT), "small.yaml"), "small.yaml")
-    plan = plan_through(setting, 1, Solving(Reconfiguration.PAPER, "greedy"))[-1].plan
+    assembled = assemble(validate_config(changed(SMALL, SHORT), "small.yaml"), "small.yaml")
+    plan = plan_through(*assembled, 1, Solving(Reconfiguration.PAPER, "greedy"))[-1].plan
     assert (found.model, found.engine, found.goodput) == ("paper", "greedy", plan.objective)
 
 
@@ -90,7 +90,8 @@ def test_the_retraining_chosen_is_told(model: str) -> None:
 def test_known_arrivals_are_those_of_the_trace() -> None:
     found = outcome("window=1", changes={"forecast.method": "known"})
     config = validate_config(changed(SMALL, SHORT), "small.yaml")
-    actual_rps = assemble(config, "small.yaml").actual_rps(1)
+    traffic = assemble(config, "small.yaml")[1]
+    actual_rps = traffic.hindsight.rates_rps(config.window_s, config.step_s, config.n_steps)
     assert [tenant.arrivals for tenant in found.tenants] == pytest.approx(list(actual_rps.sum(axis=0)))
 
 

@@ -11,8 +11,7 @@ from problems import paper_problem, physical_problem
 
 from planner.errors import ProblemError
 from planner.files.problem_file import problem_to_json, read_problem
-from planner.initial import PaperState, PhysicalState
-from planner.problem import Problem
+from planner.problem import PaperState, PhysicalState, Problem
 
 EXAMPLE = """
 {"schema": 1, "gpu": "a100-40gb", "step_s": 1.0, "n_steps": 3, "reconfiguration": "paper",

@@ -13,9 +13,9 @@ from strategies import Case, cases
 from planner.budget import Budget
 from planner.errors import EngineError
 from planner.plan import MigPlan
-from planner.policies.oracle import Oracle
+from planner.policies.ours import Oracle
 from planner.policies.policy import Knows, Policy, Window
-from planner.policies.registry import POLICIES
+from planner.policies.registry import MIG_POLICIES
 from planner.problem import Problem, Reconfiguration, TenantTerms
 from planner.verify import verify
 from planner.verify.verification import Rule
@@ -23,7 +23,7 @@ from planner.verify.verification import Rule
 CLAIMS = {Rule.OBJECTIVE, Rule.CERTIFICATE}
 """What a plan for other arrivals may say wrongly of itself; all other rules know no arrivals."""
 
-OTHERS = [name for name in POLICIES if name != Oracle().name]
+OTHERS = [name for name in MIG_POLICIES if name != Oracle().name]
 
 some_windows = settings(
     deadline=None,
@@ -86,7 +86,7 @@ def test_no_policy_is_worth_more_than_the_oracle_and_its_gap(name: str) -> None:
     @some_windows
     @given(cases(Reconfiguration.PHYSICAL), st.sampled_from([0.0, 60.0, 200.0]), st.sampled_from([1, 5, 200]))
     def check(case: Case, past_rps: float, n_most: int) -> None:
-        plan = answered(POLICIES[name](), case, past_rps, n_most)
+        plan = answered(MIG_POLICIES[name](), case, past_rps, n_most)
         best = answered_by_oracle(case, n_most)
         assert worth(case.problem, plan) <= ceiling(case.problem, best)
 

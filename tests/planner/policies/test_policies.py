@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 from windows import tenant, window
 
+from planner.baselines import policy as former
 from planner.budget import Budget
 from planner.engines.static import best_held_set, solve_static_among
-from planner.initial import HeldInstance, PhysicalState
 from planner.plan import MigPlan
-from planner.policies.policy import Knows, Policy, Window
+from planner.policies import policy as present
+from planner.policies.policy import Batching, Knows, Policy, Traits, Window
 from planner.policies.reactive import Reactive
-from planner.policies.registry import POLICIES, POLICY_NAMES, PolicyError, policy_of
-from planner.problem import Problem, Reconfiguration, Task
+from planner.policies.registry import MIG_POLICIES, POLICIES, PolicyError, policy_of
+from planner.problem import HeldInstance, PhysicalState, Problem, Reconfiguration, Task
 from planner.replan import state_at
 from planner.solve import solve
 from planner.verify import verify
@@ -39,7 +40,7 @@ PAST_RPS = np.full((20, 2), 100.0)
 
 
 def answered(name: str, problem: Problem) -> MigPlan:
-    policy = POLICIES[name]()
+    policy = MIG_POLICIES[name]()
     if policy.knows is Knows.RUN:
         policy = policy.prepared([problem])
     return policy.plan(Window(0, problem, Budget(max_nodes=200), PAST_RPS))
@@ -51,7 +52,7 @@ def held(problem: Problem, plan: MigPlan, step: int) -> dict[str, list[str]]:
     return {n: sorted(i.placement.profile.name for i in serving if i.owner.tenant == n) for n in names}
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", MIG_POLICIES)
 def test_every_policy_s_plan_keeps_the_rules_and_retrains(name: str) -> None:
     problem = problem_of(1)
     plan = answered(name, problem)
@@ -118,18 +119,18 @@ def test_reactive_decides_nothing_by_what_is_to_come() -> None:
 def test_reactive_leaves_a_steady_load_alone() -> None:
     steady = [tenant(n, [100.0] * N_STEPS, retraining_s={}, overhead_s=1.0) for n in "ab"]
     problem = window(*steady, model=Reconfiguration.PHYSICAL)
-    plan = POLICIES["reactive"]().plan(Window(0, problem, Budget(), PAST_RPS))
+    plan = MIG_POLICIES["reactive"]().plan(Window(0, problem, Budget(), PAST_RPS))
     assert {item.create_step for item in plan.lifetimes} == {0}
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", MIG_POLICIES)
 @pytest.mark.parametrize("seed", range(5))
 def test_windows_follow_each_other(name: str, seed: int) -> None:
     first = problem_of(seed)
     plan = answered(name, first)
     state = state_at(first, plan, N_STEPS)
     second = replace(problem_of(seed + 50), initial=state)
-    policy = POLICIES[name]()
+    policy = MIG_POLICIES[name]()
     if policy.knows is Knows.RUN:
         policy = policy.prepared([first, problem_of(seed + 50)])
         plan = policy.plan(Window(0, first, Budget(), PAST_RPS))
@@ -149,7 +150,7 @@ def test_no_equal_share_is_told() -> None:
 
 def test_the_order_of_what_policies_are_worth_follows_from_what_they_may_do() -> None:
     problem = problem_of(5)
-    value = {name: answered(name, problem).objective or 0.0 for name in POLICIES}
+    value = {name: answered(name, problem).objective or 0.0 for name in MIG_POLICIES}
     assert value["equal"] <= value["static"] == pytest.approx(value["window"])
     assert value["window"] <= value["migrator"] == value["oracle"]
 
@@ -178,7 +179,7 @@ def test_one_window_in_hindsight_is_what_static_says() -> None:
 
 def test_static_keeps_its_layout_from_window_to_window() -> None:
     problem = problem_of(7)
-    policy = POLICIES["static"]().prepared([problem, problem_of(8)])
+    policy = MIG_POLICIES["static"]().prepared([problem, problem_of(8)])
     first = policy.plan(Window(0, problem, Budget(), PAST_RPS))
     state = PhysicalState(
         tuple(HeldInstance(i.placement, i.owner.tenant, 0) for i in first.lifetimes if i.is_inference)
@@ -190,9 +191,51 @@ def test_static_keeps_its_layout_from_window_to_window() -> None:
 
 def test_the_documented_example_is_a_policy(tmp_path: Path) -> None:
     problem = problem_of(9)
-    policy: Policy = policy_of(str(documented(tmp_path)))
+    policy = policy_of(str(documented(tmp_path)))
+    assert isinstance(policy, Policy)
     plan = policy.plan(Window(0, problem, Budget(max_nodes=50), PAST_RPS))
     assert (policy.name, verify(problem, plan).violations) == ("quick", ())
+
+
+def test_a_policy_in_a_file_need_not_inherit(tmp_path: Path) -> None:
+    text = documented(tmp_path).read_text("utf-8").replace("class Quick(Policy)", "class Quick")
+    path = tmp_path / "bare.py"
+    path.write_text(text, "utf-8")
+    problem, policy = problem_of(9), policy_of(str(path))
+    assert isinstance(policy, Policy)
+    assert (policy.name, policy.knows, policy.traits) == ("quick", Knows.FORECAST, Traits())
+    assert policy.prepared([problem]) == policy
+    assert policy.plan(Window(0, problem, Budget(max_nodes=50), PAST_RPS)).status.has_plan
+
+
+def test_what_a_policy_in_a_file_has_of_its_own_is_asked(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(
+        "from planner.baselines.policy import Batching, Knows, Traits\n"
+        "class POLICY:\n"
+        "    name, knows, traits, plan = 'own', Knows.RUN, Traits(Batching.GIVEN, pushes=True), len\n"
+        "    def prepared(self, run):\n"
+        "        self.name = f'prepared with {len(run)}'\n"
+        "        return self\n",
+        "utf-8",
+    )
+    policy = policy_of(str(path))
+    assert isinstance(policy, Policy)
+    assert policy.traits == Traits(Batching.GIVEN, pushes=True)
+    assert policy.prepared([problem_of(9)] * 2).name == "prepared with 2"
+
+
+def test_the_former_path_gives_the_same_names() -> None:
+    assert {name: getattr(former, name) for name in former.__all__} == {n: getattr(present, n) for n in former.__all__}
+
+
+def test_every_policy_is_known_by_its_name() -> None:
+    assert [make().name for make in POLICIES.values()] == list(POLICIES)
+    assert list(POLICIES) == [*MIG_POLICIES, "ekya", "astraea", "whole"]
+
+
+def test_what_looks_ahead_or_plans_a_window_by_its_past_needs_hindsight() -> None:
+    assert {name for name, make in POLICIES.items() if make().needs_hindsight} == {"reactive", "static", "oracle"}
 
 
 def documented(folder: Path) -> Path:
@@ -205,11 +248,16 @@ def documented(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("named", "text", "message"),
     [
-        ("nobody", None, f"policy 'nobody': known are {', '.join(POLICY_NAMES)}, or a file"),
+        ("nobody", None, f"policy 'nobody': known are {', '.join(POLICIES)}, or a file"),
         ("gone.py", None, "there is no such file"),
         ("bad.py", "POLICY = 3", "cannot be loaded: TypeError"),
         ("none.py", "", "cannot be loaded: AttributeError"),
         ("half.py", "class POLICY:\n    name = 'half'", "needs a name, a str, and knows, a Knows"),
+        (
+            "mute.py",
+            "from planner.policies.policy import Knows\nclass POLICY:\n    name, knows = 'mute', Knows.PAST",
+            "needs plan, a method that takes a Window",
+        ),
     ],
 )
 def test_what_is_no_policy_is_refused(tmp_path: Path, named: str, text: str | None, message: str) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 from share_moments import moment_of, share_tenant
 
-from planner.policies.astraea import Astraea
-from planner.policies.ekya import Ekya
-from planner.policies.shares import QUANTA, SharePolicy, Stage, violation
+from planner.policies.shares import QUANTA, Stage, violation
 from planner.problem import Owner, Task
 
 A, B = share_tenant("a"), share_tenant("b", training_s=20.0)
@@ -62,8 +60,3 @@ def test_shares_are_not_more_than_the_gpu() -> None:
 @pytest.mark.parametrize(("stage", "expected"), list(zip(Stage, [False, True, True, False], strict=True)))
 def test_what_waits_or_runs_is_to_retrain(stage: Stage, expected: bool) -> None:
     assert share_tenant(training_s=20.0, stage=stage).is_to_retrain is expected
-
-
-@pytest.mark.parametrize("policy", [Ekya(), Astraea()], ids=lambda policy: policy.name)
-def test_the_baselines_are_share_policies(policy: object) -> None:
-    assert isinstance(policy, SharePolicy)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from executor.catalogue import gpu_model
 from workloads.errors import ProfileTableError, UnmetSloError
 from workloads.profiles.operating_point import OperatingPoint, highest_capability_rps, operating_points
-from workloads.profiles.shipped import shipped_profiles
-from workloads.profiles.table import ServiceProfiles, ServiceRow
+from workloads.profiles.table import ServiceProfiles, ServiceRow, shipped_profiles
 
 GPU = "a100-80gb"
 MODELS = shipped_profiles().models(GPU)

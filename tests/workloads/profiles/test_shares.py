@@ -7,13 +7,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from executor.catalogue import gpu_model
 from workloads.errors import ProfileTableError, UnmetSloError
 from workloads.profiles.operating_point import operating_points
-from workloads.profiles.shares import ShareProfile, training_rates
-from workloads.profiles.shipped import shipped_profiles
-from workloads.profiles.table import ServiceProfiles, ServiceRow
+from workloads.profiles.shares import IMAGE, TEXT, Sensitivity, ShareProfile, sensitivity_of, slowdown, training_rates
+from workloads.profiles.table import ServiceProfiles, ServiceRow, shipped_profiles
 
 GPU = gpu_model("a100-80gb")
 TABLE = shipped_profiles()
@@ -175,3 +176,59 @@ def test_training_rates_rise_with_the_share() -> None:
 def test_training_rates_do_not_depend_on_the_order_of_profiles() -> None:
     turned = dict(reversed(TIMES_S.items()))
     assert training_rates(GPU, turned, SHARES).tolist() == training_rates(GPU, TIMES_S, SHARES).tolist()
+
+
+# --- interference
+
+KINDS = pytest.mark.parametrize("own", [IMAGE, TEXT], ids=["image", "text"])
+BUSY = st.lists(st.floats(0, 1), max_size=5)
+OWN = st.sampled_from([IMAGE, TEXT])
+STRENGTH = st.floats(0, 10)
+TRAINING = st.integers(0, 6)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"), [("bert-large", TEXT), ("bert-base", TEXT), ("resnet50", IMAGE), ("vit-b-16", IMAGE)]
+)
+def test_bert_is_a_text_model_and_all_others_are_image_models(model: str, expected: Sensitivity) -> None:
+    assert sensitivity_of(model) is expected
+
+
+@KINDS
+def test_one_busy_neighbour_at_full_strength_is_the_printed_figure(own: Sensitivity) -> None:
+    assert slowdown(own, 1.0, [1.0], 0) == pytest.approx(own.beside_inference)
+
+
+@KINDS
+def test_one_retraining_at_full_strength_is_the_printed_figure(own: Sensitivity) -> None:
+    assert slowdown(own, 1.0, [], 1) == pytest.approx(own.beside_retraining)
+
+
+@given(OWN, BUSY, TRAINING)
+def test_strength_0_is_no_interference(own: Sensitivity, busy: list[float], n_retraining: int) -> None:
+    assert slowdown(own, 0.0, busy, n_retraining) == 1.0
+
+
+@given(OWN, STRENGTH)
+def test_alone_nothing_is_slowed_down(own: Sensitivity, strength: float) -> None:
+    assert slowdown(own, strength, [], 0) == 1.0
+
+
+@given(OWN, STRENGTH, BUSY, TRAINING)
+def test_neighbours_add_up(own: Sensitivity, strength: float, busy: list[float], n_retraining: int) -> None:
+    each = [slowdown(own, strength, [share], 0) - 1 for share in busy]
+    each += [slowdown(own, strength, [], 1) - 1] * n_retraining
+    assert slowdown(own, strength, busy, n_retraining) == pytest.approx(1 + sum(each))
+
+
+@given(OWN, STRENGTH, BUSY, TRAINING)
+def test_it_grows_in_proportion_to_strength(
+    own: Sensitivity, strength: float, busy: list[float], n_retraining: int
+) -> None:
+    at_full = slowdown(own, 1.0, busy, n_retraining) - 1
+    assert slowdown(own, strength, busy, n_retraining) - 1 == pytest.approx(strength * at_full)
+
+
+@given(st.floats(0.01, 10), st.floats(0.01, 1), TRAINING)
+def test_text_suffers_more_than_images(strength: float, busy: float, n_retraining: int) -> None:
+    assert slowdown(TEXT, strength, [busy], n_retraining) > slowdown(IMAGE, strength, [busy], n_retraining)

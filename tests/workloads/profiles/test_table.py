@@ -1,11 +1,29 @@
+"""Tables of service profiles: reading, the shipped one, what is derived, and what is freed of launching."""
+
+import csv
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from workloads.errors import ProfileTableError
-from workloads.profiles.shipped import shipped_profiles
-from workloads.profiles.table import COLUMNS, ServiceProfiles, ServiceRow, read_profiles
+from workloads.profiles.operating_point import operating_points
+from workloads.profiles.table import (
+    COLUMNS,
+    LAUNCH_FREE,
+    ServiceProfiles,
+    ServiceRow,
+    is_launch_bound,
+    latency_ratio,
+    launch_free,
+    linear_fit,
+    of_similar_model,
+    on_missing_profile,
+    read_profiles,
+    shipped_profiles,
+)
 
+GPU = "a100-80gb"
 HEADER = ",".join(COLUMNS)
 GOOD = ("mine", "a30-24gb", "vit", "1g.6gb", "8", "2", "12.5", "1200")
 BAD_CELLS = {
@@ -100,3 +118,191 @@ def test_a_row_may_say_from_what_it_was_computed(tmp_path: Path) -> None:
     path = tmp_path / "my.csv"
     path.write_text(f"{HEADER},derived\n{','.join(GOOD)},by hand\n{','.join((*GOOD[:4], '4', *GOOD[5:]))},\n")
     assert [row.derived for row in read_profiles(path).rows] == ["by hand", ""]
+
+
+# --- the shipped table
+
+SOURCES = {
+    "parvagpu": {"resnet50", "mobilenet-v2", "inception-v3", "bert-large"},
+    "migperf": {"vit-b-16", "bert-base", "convnext-base"},
+}
+RECORDED = Path(__file__).parents[4] / "shared" / "data" / "mig_profiles" / "profiles.csv"
+
+
+def test_the_shipped_table_has_seven_models_on_five_profiles_each() -> None:
+    found = Counter((row.gpu, row.model) for row in {r.key[:3]: r for r in shipped_profiles().rows}.values())
+    assert found == {(GPU, model): 5 for models in SOURCES.values() for model in models}
+
+
+def test_every_model_has_one_source() -> None:
+    found = {(row.source, row.model) for row in shipped_profiles().rows}
+    assert found == {(source, model) for source, models in SOURCES.items() for model in models}
+
+
+def test_what_is_derived_is_the_missing_4g_and_all_of_convnext() -> None:
+    derived = {(row.model, row.profile) for row in shipped_profiles().rows if row.derived}
+    convnext = {("convnext-base", row.profile) for row in shipped_profiles().of(GPU, "convnext-base")}
+    assert derived == {("vit-b-16", "4g.40gb"), ("bert-base", "4g.40gb")} | convnext
+
+
+@pytest.mark.parametrize("model", ["vit-b-16", "bert-base", "convnext-base"])
+def test_a_derived_4g_lies_between_3g_and_7g(model: str) -> None:
+    latency_s = {(row.profile, row.batch): row.latency_s for row in shipped_profiles().of(GPU, model)}
+    for batch in (1, 2, 4, 8, 16, 32, 64, 128, 256):
+        seven_s, four_s, three_s = (latency_s[profile, batch] for profile in ("7g.80gb", "4g.40gb", "3g.40gb"))
+        assert seven_s <= four_s < three_s * 1.02, batch
+
+
+def test_convnext_is_faster_than_vit_by_its_gflops() -> None:
+    vit, convnext = (shipped_profiles().of(GPU, model) for model in ("vit-b-16", "convnext-base"))
+    ratios = {own.latency_s / like.latency_s for like, own in zip(vit, convnext, strict=True)}
+    assert all(ratio == pytest.approx(15.36 / 17.56) for ratio in ratios)
+
+
+@pytest.mark.skipif(not RECORDED.is_file(), reason="the project's measured data is not beside this checkout")
+def test_the_shipped_migperf_rows_are_the_sources() -> None:
+    recorded = {
+        (row["model"], row["profile"], int(row["batch"]), float(row["latency_ms_mean"]))
+        for row in csv.DictReader(RECORDED.read_text().splitlines())
+        if row["source"] == "migperf-a100-80" and row["mode"] == "infer" and row["seq_len"] in ("", "64")
+    }
+    own = [row for row in shipped_profiles().rows if row.source == "migperf" and not row.derived]
+    assert len(own) == 72
+    assert {(row.model, row.profile, row.batch, round(row.latency_s * 1000, 4)) for row in own} <= recorded
+
+
+def test_a_shipped_rows_latency_is_that_of_a_batch_on_one_process() -> None:
+    for row in shipped_profiles().rows:
+        assert row.latency_s == pytest.approx(row.batch * row.processes / row.throughput_rps, rel=2e-4), row
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "processes", "rates"),
+    [
+        ("resnet50", 1, 1, [197, 213, 213, 215, 196]),
+        ("resnet50", 32, 1, [412, 789, 1292, 1492, 2396]),
+        ("bert-large", 2, 1, [86]),
+    ],
+)
+def test_the_shipped_rates_are_those_quoted_in_the_design(
+    model: str, batch: int, processes: int, rates: list[int]
+) -> None:
+    rows = [r for r in shipped_profiles().of("a100-80gb", model) if (r.batch, r.processes) == (batch, processes)]
+    assert [round(row.throughput_rps) for row in rows][: len(rates)] == rates
+
+
+# --- derived rows
+
+
+def row(profile: str, batch: int, latency_s: float, model: str = "vit-b-16", processes: int = 1) -> ServiceRow:
+    return ServiceRow("me", GPU, model, profile, batch, processes, latency_s, batch * processes / latency_s)
+
+
+THREE = [row("3g.40gb", 1, 0.01), row("3g.40gb", 8, 0.10), row("3g.40gb", 16, 0.20), row("3g.40gb", 32, 0.40)]
+FOUR = [row("4g.40gb", 1, 0.02), row("4g.40gb", 8, 0.08), row("4g.40gb", 16, 0.18), row("4g.40gb", 32, 0.32)]
+
+
+def test_the_ratio_is_the_median_over_large_batches() -> None:
+    assert latency_ratio([*THREE, *FOUR], "vit-b-16", "3g.40gb", "4g.40gb") == pytest.approx(0.8)
+
+
+def test_several_processes_do_not_enter_the_ratio() -> None:
+    packed = [row("3g.40gb", 64, 1.0, processes=2), row("4g.40gb", 64, 9.0, processes=2)]
+    assert latency_ratio([*THREE, *FOUR, *packed], "vit-b-16", "3g.40gb", "4g.40gb") == pytest.approx(0.8)
+
+
+def test_a_ratio_needs_a_batch_that_was_measured_on_both() -> None:
+    with pytest.raises(ProfileTableError, match=r"no batch ≥ 8 was measured on both 3g\.40gb and 4g\.40gb"):
+        latency_ratio([*THREE, FOUR[0]], "vit-b-16", "3g.40gb", "4g.40gb")
+
+
+def test_a_missing_profile_follows_another_but_is_no_faster_than_the_largest() -> None:
+    whole = [row("7g.80gb", 1, 0.009), row("7g.80gb", 8, 0.03)]
+    made = on_missing_profile(
+        [*THREE[:2], *whole], profile="4g.40gb", like="3g.40gb", ratio=0.5, faster="7g.80gb", origin="here"
+    )
+    assert [(r.profile, r.batch, r.latency_s) for r in made] == [("4g.40gb", 1, 0.009), ("4g.40gb", 8, 0.05)]
+    assert {r.derived for r in made} == {"latency of 3g.40gb × 0.500 (here), no faster than 7g.80gb"}
+
+
+def test_a_similar_model_takes_its_share_of_the_latency() -> None:
+    (made,) = of_similar_model(THREE[:1], model="convnext-base", like="vit-b-16")
+    assert (made.model, made.latency_s) == ("convnext-base", pytest.approx(0.01 * 15.36 / 17.56))
+    assert made.throughput_rps == pytest.approx(1 / made.latency_s)
+    assert made.derived == "latency of vit-b-16 × 15.36/17.56 (GFLOPs)"
+
+
+# --- launch-free
+
+LAUNCH_BOUND = {"resnet50", "mobilenet-v2", "inception-v3", "bert-large", "bert-base"}
+
+
+def flat(*, small_s: float = 0.05) -> tuple[ServiceRow, ...]:
+    """A model whose batch 1 takes the same on all profiles, and whose large batches follow 2 + batch milliseconds."""
+    return tuple(
+        row(profile, batch, small_s if batch < 8 else 0.002 + 0.001 * batch)
+        for profile in ("1g.10gb", "7g.80gb")
+        for batch in (1, 4, 8, 16, 32)
+    )
+
+
+def freed(rows: tuple[ServiceRow, ...]) -> dict[tuple[str, int], ServiceRow]:
+    return {(r.profile, r.batch): r for r in launch_free(ServiceProfiles("made", rows)).rows}
+
+
+def test_a_straight_line_is_found() -> None:
+    assert linear_fit([8, 16, 64], [0.010, 0.018, 0.066]) == pytest.approx((0.002, 0.001))
+
+
+def test_small_batches_follow_the_line_through_the_large_ones() -> None:
+    made = freed(flat())["1g.10gb", 4]
+    assert (made.latency_s, made.derived) == (pytest.approx(0.006), LAUNCH_FREE)
+    assert made.throughput_rps == pytest.approx(4 / made.latency_s)
+
+
+def test_large_batches_stay_as_recorded() -> None:
+    made = freed(flat())
+    assert [r for r in flat() if r.batch >= 8] == [r for (_, batch), r in made.items() if batch >= 8]
+
+
+def test_nothing_becomes_slower() -> None:
+    assert freed(flat(small_s=0.0029))["7g.80gb", 1].latency_s == 0.0029
+
+
+def test_a_model_that_gains_from_larger_profiles_stays_as_recorded() -> None:
+    rows = (row("1g.10gb", 1, 0.05), row("7g.80gb", 1, 0.02), *(r for r in flat() if r.batch >= 8))
+    assert tuple(freed(rows).values()) == rows
+
+
+def test_too_few_large_batches_say_nothing() -> None:
+    rows = tuple(r for r in flat() if r.batch <= 8)
+    assert tuple(freed(rows).values()) == rows
+
+
+def test_a_line_that_crosses_zero_says_nothing() -> None:
+    rows = tuple(r if r.batch < 8 else row(r.profile, r.batch, 0.001 * (r.batch - 4)) for r in flat())
+    assert tuple(freed(rows).values()) == rows
+
+
+def test_a_model_without_batch_1_is_not_called_launch_bound() -> None:
+    assert not is_launch_bound([r for r in flat() if r.batch > 1])
+
+
+@pytest.mark.parametrize("model", shipped_profiles().models(GPU))
+def test_which_shipped_models_are_launch_bound(model: str) -> None:
+    assert is_launch_bound(shipped_profiles().of(GPU, model)) == (model in LAUNCH_BOUND)
+
+
+@pytest.mark.parametrize("model", shipped_profiles().models(GPU))
+def test_every_shipped_rate_at_batch_1_is_at_least_the_recorded(model: str) -> None:
+    recorded, free = (
+        operating_points(table, GPU, model, 0.33, batch=1)
+        for table in (shipped_profiles(), launch_free(shipped_profiles()))
+    )
+    gains = {name: free[name].rate_rps / recorded[name].rate_rps for name in recorded}
+    assert min(gains.values()) >= 1
+    assert (max(gains.values()) > 1.1) == (model in LAUNCH_BOUND)
+
+
+def test_the_variant_stands_in_the_tables_name() -> None:
+    assert launch_free(shipped_profiles()).name == "the shipped table, launch-free"

@@ -11,18 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workloads.profiles.latency import LatencyCurve
-from workloads.serving.requests import (
-    AccuracyTimeline,
-    BoolArray,
-    Outcomes,
-    QueueState,
-    Requests,
-    Server,
-    ServiceJitter,
-    advance,
-    requests_of,
-)
+from workloads.serving.advance import advance
+from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server, requests_of
 from workloads.serving.tally import SecondCounts, Tally, Totals, latency_percentile_ms, merge_histograms
+from workloads.traffic.luck import ServiceJitter
 
 COUNTS = ("arrivals", "in_time", "late", "dropped", "correct", "correct_late")
 DROPPED = math.nan
@@ -156,6 +148,42 @@ def test_what_is_added_later_does_not_change_counts_given_before() -> None:
     assert (before.totals, dict(before.latency_ms)) == (Totals(), {})
 
 
+# --- answers that are lost
+
+
+def some(outcomes: Outcomes, places: Sequence[int]) -> Outcomes:
+    return outcomes.of(outcomes.index[list(places)])
+
+
+@pytest.mark.parametrize("places", [[], [0], [2, 3, 4], [0, 2, 3, 4]])
+def test_lost_answers_count_as_drops_from_the_start(places: list[int]) -> None:
+    requests, outcomes = resolved(ARRIVALS_S, ANSWERS_S, CORRECT)
+    kept = Tally("bert", 4)
+    kept.add(requests, outcomes)
+    kept.lose(requests, some(outcomes, places))
+    answers_s = [DROPPED if place in places else answer_s for place, answer_s in enumerate(ANSWERS_S)]
+    correct = [place not in places and is_right for place, is_right in enumerate(CORRECT)]
+    assert_same(kept.counts, tally(*resolved(ARRIVALS_S, answers_s, correct), n_seconds=4))
+
+
+def test_lost_answers_of_other_seconds_are_left_out() -> None:
+    requests, outcomes = resolved(ARRIVALS_S, ANSWERS_S, CORRECT)
+    kept = Tally("bert", 2)
+    kept.add(requests, outcomes)
+    kept.lose(requests, some(outcomes, [3, 4]))
+    assert kept.totals == Totals(arrivals=4, in_time=1, late=1, dropped=2, correct=1, correct_late=1)
+
+
+def test_a_lost_answer_beyond_the_bins_leaves_the_histogram() -> None:
+    requests, outcomes = resolved([0.0, 0.0], [5.0, 5.0], [True, True])
+    kept = Tally("bert", 1)
+    kept.add(requests, outcomes)
+    kept.lose(requests, some(outcomes, [0]))
+    assert dict(kept.counts.latency_ms) == {5000: 1}
+    kept.lose(requests, some(outcomes, [1]))
+    assert dict(kept.counts.latency_ms) == {}
+
+
 def test_merged_histograms_ascend() -> None:
     assert list(merge_histograms([{7: 1, 9: 2}, {3: 1, 9: 1}]).items()) == [(3, 1), (7, 1), (9, 3)]
 
@@ -236,7 +264,7 @@ def defined(requests: Requests, outcomes: Outcomes, n_seconds: int, first_second
     second = np.floor(arrival_s).astype(np.int64) - first_second
     counted = (second >= 0) & (second < n_seconds)
 
-    def per_second(which: BoolArray) -> np.ndarray:
+    def per_second(which: np.ndarray) -> np.ndarray:
         return np.bincount(second[which & counted], minlength=n_seconds).astype(np.int64)
 
     answered = counted & ~outcomes.dropped

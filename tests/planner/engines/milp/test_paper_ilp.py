@@ -16,18 +16,16 @@ from windows import NAMES, tenant, window
 from executor.catalogue import gpu_model
 from executor.mig import Multiset
 from planner.budget import Budget
-from planner.engines.milp import program as mixed_integer
-from planner.engines.milp.milp import solve_milp
-from planner.engines.milp.paper_ilp import solve_paper_ilp
-from planner.engines.milp.paper_ilp_model import Configs, PaperModel, configurations, paper_model
+from planner.engines.milp import program
+from planner.engines.milp.paper_ilp import Configs, PaperModel, configurations, paper_model, solve_paper_ilp
 from planner.engines.milp.solvers import Solver, ask
+from planner.engines.milp.tight import solve_milp
 from planner.engines.paper.greedy import solve_greedy
 from planner.engines.paper.plan import TenantDecision, decisions_of, value_of
 from planner.errors import EngineError
 from planner.gains import gain_tables
-from planner.initial import PaperState
 from planner.plan import MigPlan, RetrainingSpan, Status
-from planner.problem import Problem, Reconfiguration, Retraining, RetrainingOption
+from planner.problem import PaperState, Problem, Reconfiguration, Retraining, RetrainingOption
 
 # Small and quick: each takes HiGHS less than a second. They have one to three tenants, an initial state, two options,
 # retrainings that are not required or do not pay, the double-memory 1g, debts of changes, weights and loads of zero.
@@ -59,7 +57,7 @@ def oracle(seed: int) -> float:
     ],
 )
 def test_the_solvers_own_plan_is_the_best(solver: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mixed_integer, "candidates", no_greedy)
+    monkeypatch.setattr(program, "candidates", no_greedy)
     plan = solve_paper_ilp(paper_problem(seed), solver=solver)
     assert (plan.status, plan.objective) == (Status.OPTIMAL, pytest.approx(oracle(seed), rel=1e-6, abs=1e-6))
 
@@ -149,7 +147,7 @@ def test_a_start_is_not_lost(solver: str) -> None:
 
 @pytest.mark.parametrize("factor", [1e-5, 1e5])
 def test_loads_may_be_tiny_or_huge(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mixed_integer, "candidates", no_greedy)
+    monkeypatch.setattr(program, "candidates", no_greedy)
     problem = paper_problem(44)
     scaled = tuple(
         replace(
@@ -184,7 +182,7 @@ def test_the_option_that_pays_most_is_chosen() -> None:
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_bound_holds_also_where_the_plan_is_not_proven_best(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mixed_integer, "candidates", no_greedy)
+    monkeypatch.setattr(program, "candidates", no_greedy)
     plan = solve_paper_ilp(paper_problem(88), Budget(rel_gap=0.9), solver=solver)
     assert None not in (plan.objective, plan.bound)
     assert plan.objective < oracle(88) * (1 + 1e-6) <= plan.bound * (1 + 2e-6)  # type: ignore[operator]

@@ -19,9 +19,8 @@ from solvers import SOLVERS, WITHOUT_GUROBI
 from windows import tenant, window
 
 from planner.budget import Budget
-from planner.engines.milp.milp import solve_milp
 from planner.engines.milp.solvers import Solver, SolverAnswer, ask, solver_of
-from planner.engines.milp.tight import MilpModel, milp_model
+from planner.engines.milp.tight import MilpModel, milp_model, solve_milp
 from planner.engines.paper.greedy import solve_greedy
 from planner.engines.paper.plan import TenantDecision, decisions_of, value_of
 from planner.errors import EngineError

@@ -12,9 +12,8 @@ from windows import tenant, window
 from planner.engines.paper.greedy import solve_greedy
 from planner.engines.paper.plan import broken_rule, decisions_of
 from planner.errors import EngineError
-from planner.initial import PaperState
 from planner.plan import MigPlan, RetrainingSpan, Status
-from planner.problem import Problem, Reconfiguration
+from planner.problem import PaperState, Problem, Reconfiguration
 
 SEEDS = range(40)
 

@@ -20,9 +20,16 @@ from planner.engines.physical.plan import objective
 from planner.engines.physical.search import Search
 from planner.engines.schedule import WindowFacts
 from planner.errors import EngineError
-from planner.initial import HeldInstance, PhysicalState, RunningRetraining
 from planner.plan import Status
-from planner.problem import Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.problem import (
+    HeldInstance,
+    PhysicalState,
+    Problem,
+    Reconfiguration,
+    RetrainingOption,
+    RunningRetraining,
+    TenantTerms,
+)
 from planner.verify import verify
 
 A100 = gpu_model("a100-40gb")

@@ -13,12 +13,11 @@ from strategies import Case, cases
 from windows import tenant, window
 
 from planner.budget import Budget
-from planner.initial import HeldInstance, PaperState, PhysicalState
 from planner.plan import MigPlan, Status
 from planner.policies.paper.method import MigratorPaper, MigratorPaperCold, paper_problem
-from planner.policies.policy import Batching, Policy, Window, traits_of
+from planner.policies.policy import Batching, Policy, Window
 from planner.policies.registry import policy_of
-from planner.problem import Problem, Reconfiguration, Task
+from planner.problem import HeldInstance, PaperState, PhysicalState, Problem, Reconfiguration, Task
 from planner.replan import state_at
 from planner.solve import solve
 from planner.verify import verify
@@ -136,4 +135,4 @@ def test_what_nobody_can_meet_is_told() -> None:
 def test_both_are_known_by_name_and_take_batches_as_given() -> None:
     known = [policy_of(name) for name in ("migrator-paper", "migrator-paper-cold")]
     assert [policy.name for policy in known] == ["migrator-paper", "migrator-paper-cold"]
-    assert {traits_of(policy).batching for policy in known} == {Batching.GIVEN}
+    assert {policy.traits.batching for policy in known} == {Batching.GIVEN}

@@ -11,7 +11,6 @@ from windows import tenant, window
 from planner.engines.physical.held_sets import Entries
 from planner.engines.physical.plan import with_held
 from planner.engines.schedule import WindowFacts
-from planner.initial import PhysicalState
 from planner.plan import MigPlan
 from planner.policies.paper.pre_initialisation import (
     WarmUps,
@@ -20,7 +19,7 @@ from planner.policies.paper.pre_initialisation import (
     warm_ups,
 )
 from planner.policies.paper.realised import Held, Occupied
-from planner.problem import Reconfiguration, Retraining
+from planner.problem import PhysicalState, Reconfiguration, Retraining
 
 N_STEPS = 30
 OMEGA = 3

@@ -7,10 +7,9 @@ from windows import tenant, window
 from executor.mig import Placement
 from planner.engines.physical.held_sets import Entries
 from planner.engines.schedule import WindowFacts
-from planner.initial import HeldInstance, PhysicalState
 from planner.plan import InferenceSpan, MigPlan, RetrainingSpan, Status, TenantSchedule
 from planner.policies.paper.realised import Realised, busy_in, realised
-from planner.problem import Problem, Reconfiguration, Retraining
+from planner.problem import HeldInstance, PhysicalState, Problem, Reconfiguration, Retraining
 
 N_STEPS = 30
 OMEGA = 3

@@ -1,0 +1,180 @@
+"""Where simulated and real part, and what the loop knows of either side.
+
+Three seams: :class:`migrator.traffic.Traffic` (what arrives), :class:`Workers` (who serves and trains) and
+:class:`Sharing` (what a policy's answer becomes on the GPU). None of them tells the loop what will be. A worker that
+was started is ready when a :class:`Ready` says so, and a retraining ends with a :class:`Finished`; either may never
+come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from executor.gpu import GpuInstance
+from executor.mig import OwnedLayout
+from forecaster.forecast import Forecast
+from migrator.run.planning import Opening, PlannedWindow
+from planner.problem import Owner
+from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A worker serves, or trains, from now on.
+
+    Attributes:
+        at_s: When.
+        instance_id: In which instance.
+        library_s: How long it loaded libraries,
+        model_s: and then the model.
+    """
+
+    at_s: float
+    instance_id: str
+    library_s: float = 0.0
+    model_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The retraining in the instance is done; its model answers from now on."""
+
+    at_s: float
+    instance_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The worker in the instance is gone, whatever it did; it holds the instance no longer."""
+
+    at_s: float
+    instance_id: str
+    reason: str
+
+
+Happening = Ready | Finished | Failed
+
+
+class Workers(Protocol):
+    """The worker processes inside GPU instances: started and stopped, and heard of when something happens to them."""
+
+    def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int) -> None:
+        """Start the owner's worker now, as one of ``n_at_once`` that start together."""
+        ...
+
+    def stop(self, instance_id: str) -> None:
+        """End the worker, which is idle or done; nothing is heard of it any more."""
+        ...
+
+    def happenings(self, until_s: float) -> Sequence[Happening]:
+        """Wait for the first happenings, until the clock shows ``until_s`` at the latest; all of one moment, in order.
+
+        What happened while nobody waited comes first, with its own time.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A retraining that ended, as the loop sees it.
+
+    Attributes:
+        at_s: When the new model began to answer.
+        tenant: Whose.
+        window: With whose data.
+        instance_id: Where, if it had an instance.
+    """
+
+    at_s: float
+    tenant: str
+    window: int
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Answers that were under way when their server died, and so never come."""
+
+    tenant_index: int
+    outcomes: Outcomes
+
+
+class Note(Protocol):
+    """Writes a record to the log, at the run's clock; gives the record's number."""
+
+    def __call__(self, kind: str, fields: Mapping[str, object], wall: Mapping[str, object] | None = None) -> int:
+        """The record's number."""
+        ...
+
+
+class Sharing(Protocol):
+    """What a policy's answer becomes on the GPU: MIG instances, shares of its processors, or turns on all of it.
+
+    The loop goes from moment to moment: ``wait`` says up to when nothing changes, ``serve`` serves the requests until
+    then, ``act`` does what is due then. Window after window, ``plan`` and then ``begin`` come first.
+
+    Attributes:
+        kind: ``instances``, ``shares`` or ``turns``.
+        now_s: The run's clock.
+        layout: Who holds which instance; ``None`` without instances.
+    """
+
+    @property
+    def kind(self) -> str:
+        """How the log calls it."""
+        ...
+
+    @property
+    def now_s(self) -> float:
+        """The run's clock; it may be ahead of the requests, while the driver works."""
+        ...
+
+    @property
+    def layout(self) -> OwnedLayout[Owner] | None:
+        """Who holds which instance."""
+        ...
+
+    @property
+    def queues(self) -> Sequence[QueueState]:
+        """How the requests of each tenant stand."""
+        ...
+
+    def plan(self, opening: Opening, forecast: Forecast) -> PlannedWindow | None:
+        """What is to be done in the window; ``None`` where it is decided from moment to moment."""
+        ...
+
+    def begin(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None, note: Note) -> None:
+        """Take up the window; before window 0, have everything in place first."""
+        ...
+
+    def wait(self, until_s: float) -> float:
+        """Wait for the next moment at which something is due or happens; that moment, ``until_s`` at the latest."""
+        ...
+
+    def serve(
+        self, requests: Sequence[Requests], accuracies: Sequence[AccuracyTimeline], until_s: float
+    ) -> tuple[float, Sequence[Outcomes]]:
+        """Serve until then, or until what serving alone can tell has happened: how far it came, outcomes by tenant."""
+        ...
+
+    def act(self, now_s: float, note: Note) -> Sequence[Trained | Lost]:
+        """Take note of what happened and do what is due, requests being served up to ``now_s``."""
+        ...
+
+    def revise(self, seen: Opening, forecast_from: Callable[[int], Forecast], reason: str, note: Note) -> bool:
+        """Plan the rest of the window anew, if it can be; whether there is a new plan.
+
+        ``seen`` is what is known by now; ``forecast_from`` gives the forecast of the window's steps from one on.
+        """
+        ...
+
+    def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:
+        """By tenant what could have been served in each second of a window, where instances do not tell it."""
+        ...

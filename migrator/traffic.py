@@ -1,0 +1,140 @@
+"""What arrives: the seam between a run and where its requests come from.
+
+A run is handed a :class:`Traffic`. It asks for rates *before* now and for requests *until* now, so that it cannot know
+what comes. What needs the future, such as a clairvoyant policy, needs a :class:`Hindsight`, which only recorded
+traffic can give.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.serving.requests import Requests, requests_of
+from workloads.tenants import Tenant
+from workloads.traffic.scaling import Arrivals, Scale
+
+FloatArray = NDArray[np.float64]
+
+_EPS_S = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a tenant's requests come from, for the log's first record.
+
+    Attributes:
+        source: The trace's name.
+        scale: How it was scaled.
+        load: Mean arrivals over the highest capability of any layout given to the tenant alone.
+        dispersion_before: Variance/mean of the trace's per-second counts.
+        dispersion_after: The same of the requests.
+    """
+
+    source: str
+    scale: Scale
+    load: float
+    dispersion_before: float
+    dispersion_after: float
+
+
+class Traffic(Protocol):
+    """All tenants' requests, up to now."""
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """Where each tenant's requests come from."""
+        ...
+
+    @property
+    def hindsight(self) -> Hindsight | None:
+        """The arrivals to come, where they are recorded; ``None`` with live traffic."""
+        ...
+
+    def rates_before(self, now_s: float, step_s: float, n_steps: int | None = None) -> FloatArray:
+        """Requests a second in the last ``n_steps`` steps before ``now_s``, oldest first, ``(n_steps, n_tenants)``.
+
+        ``None`` asks for all seconds that are known, those before the run included. The last step ends with the last
+        full second.
+        """
+        ...
+
+    def requests(self, until_s: float) -> tuple[Requests, ...]:
+        """Every tenant's requests that arrived before ``until_s``, from the run's first on."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Hindsight:
+    """Every tenant's arrivals as they will be; ``arrival_s`` by tenant, ``(n_requests,)`` each."""
+
+    arrival_s: tuple[FloatArray, ...]
+
+    def rates_rps(self, start_s: float, step_s: float, n_steps: int) -> FloatArray:
+        """Requests a second in the steps from ``start_s`` on, by each request's own time, ``(n_steps, n_tenants)``."""
+        edges_s = start_s + step_s * np.arange(n_steps + 1)
+        before = np.stack([np.searchsorted(times_s, edges_s) for times_s in self.arrival_s], axis=1)
+        rates_rps: FloatArray = np.diff(before, axis=0) / step_s
+        return rates_rps
+
+
+class RecordedTraffic:
+    """Requests drawn from traces before the run, each with its luck; a run is shown those up to now."""
+
+    def __init__(
+        self, tenants: Sequence[Tenant], arrivals: Sequence[Arrivals], loads: Sequence[float], seed: int
+    ) -> None:
+        self._all = tuple(
+            requests_of(tenant.name, tenant.slo_s, own.times_s, seed)
+            for tenant, own in zip(tenants, arrivals, strict=True)
+        )
+        self._counts = tuple(np.concatenate([own.history_counts, own.counts]) for own in arrivals)
+        self._history_s = tuple(own.history_counts.size for own in arrivals)
+        self._origins = tuple(
+            Origin(own.source, own.scale, load, own.dispersion_before, own.dispersion_after)
+            for own, load in zip(arrivals, loads, strict=True)
+        )
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """Where each tenant's requests come from."""
+        return self._origins
+
+    @property
+    def hindsight(self) -> Hindsight:
+        """All arrivals."""
+        return Hindsight(tuple(own.arrival_s for own in self._all))
+
+    def rates_before(self, now_s: float, step_s: float, n_steps: int | None = None) -> FloatArray:
+        """As :meth:`Traffic.rates_before`, from the per-second counts."""
+        end_s = math.floor(now_s + _EPS_S)
+        if n_steps is None:
+            n_steps = math.floor((min(self._history_s) + end_s) / step_s + _EPS_S)
+        edges_s = end_s + step_s * np.arange(-n_steps, 1, dtype=np.float64)
+        columns = [_mean_rps(counts, n, edges_s) for counts, n in zip(self._counts, self._history_s, strict=True)]
+        return np.stack(columns, axis=1)
+
+    def requests(self, until_s: float) -> tuple[Requests, ...]:
+        """Every tenant's requests that arrived before ``until_s``."""
+        return tuple(own.before(until_s) for own in self._all)
+
+    def rate_in(self, second: int) -> FloatArray:
+        """Requests of one second of the run, the last one's after its end, ``(n_tenants,)``.
+
+        This is the load on a simulated GPU. It is not for whoever decides: the second may not be over.
+        """
+        places = [min(n + second, len(counts) - 1) for counts, n in zip(self._counts, self._history_s, strict=True)]
+        return np.array([counts[place] for counts, place in zip(self._counts, places, strict=True)], dtype=np.float64)
+
+
+def _mean_rps(counts: NDArray[np.int64], n_history: int, edges_s: FloatArray) -> FloatArray:
+    """Requests a second between consecutive edges, ``(n_edges − 1,)``; ``counts[n_history]`` is second 0."""
+    seconds = np.arange(counts.size + 1) - n_history
+    arrived = np.interp(edges_s, seconds, np.concatenate([[0.0], np.cumsum(counts)]))
+    rates_rps: FloatArray = np.diff(arrived) / np.diff(edges_s)
+    return rates_rps

@@ -1,0 +1,549 @@
+"""The product's behaviour, written down: this script writes the files beside it, or compares them with the code.
+
+``python tests/golden/freeze.py`` computes everything anew, prints what differs, and exits with 1 if anything does.
+``--write`` writes the files instead. Names of sections narrow both:
+
+- ``paper``: the 24 problems of the benchmark case ``paper-2``, on ``exact``.
+- ``physical``: the 24 problems of ``physical-2`` and four of ``physical-2-midway``, with a budget of work, not seconds.
+- ``small``: every engine of both models on small problems, with options, starts, and windows that are planned again.
+- ``windows``: ``migrator plan --json`` on windows of two configs, which have gain tables, and on problem files.
+- ``quickstart``: ``migrator report --json`` of a run of ``configs/quickstart.yaml``.
+- ``compare``: ``migrator compare --json`` on W3 and W8, two windows, all policies, both terms; and W8's first window.
+- ``reproduce``: rows of the short ``make reproduce``, which must also be those of ``docs/results.json``. Without
+  ``--all`` it compares a sample: W3, W8 and W16 of the first table, and W8 at interference 0.25.
+
+``speed`` is not part of them. ``freeze.py speed --against DIR --python PY`` runs the benchmarks of another checkout and
+of this one in turns, and prints how their speeds compare; ``--out FILE`` keeps the table.
+
+The script knows the product by its front doors alone, and all of its imports of the product stand in one place.
+``made.json`` says which commit, libraries and processor the files are from. A plan is kept as its figures and a digest
+of all of it but its seconds. Another processor may break ties otherwise: then digests and work counts differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import json
+import math
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+GOLDEN = Path(__file__).resolve().parent
+ROOT = GOLDEN.parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "planner")]
+
+# All that this script knows of the product, its benchmarks and its tests. A module that moves is renamed here alone.
+from problems import paper_problem, physical_problem, short_paper_problem  # noqa: E402
+
+from benchmarks.paper.experiments import EXPERIMENTS, Experiment  # noqa: E402
+from benchmarks.paper.matches import matches_of  # noqa: E402
+from benchmarks.paper.results import result_of, rows_of  # noqa: E402
+from benchmarks.speed.cases import CASES, Task, tasks  # noqa: E402
+from benchmarks.speed.problems import random_problem, trace_problem  # noqa: E402
+from planner.budget import Budget, EngineOptions  # noqa: E402
+from planner.errors import EngineError  # noqa: E402
+from planner.files.plan_file import plan_to_json  # noqa: E402
+from planner.files.problem_file import problem_to_json  # noqa: E402
+from planner.plan import MigPlan  # noqa: E402
+from planner.problem import Problem  # noqa: E402
+from planner.replan import remaining_plan, remaining_problem  # noqa: E402
+from planner.solve import engine_names, solve  # noqa: E402
+
+COMMAND = ("-m", "migrator")
+"""What the interpreter is given to start the command line."""
+
+BENCH_PLANNER, BENCH_SERVING = "benchmarks/bench_planner.py", "benchmarks/bench_serving.py"
+RESULTS = ROOT / "docs" / "results.json"
+
+Json = dict[str, Any]
+
+PHYSICAL_WORK = 300
+"""Schedules that ``physical`` may value on a benchmark problem: its bounds, its starts and some of its search."""
+
+MIDWAY_WORK = 60
+
+SAMPLE = ("main w3", "main w8", "main w16", "interference-0.25 w8")
+"""Rows of ``reproduce`` that a run without ``--all`` compares."""
+
+MOST_SHOWN = 12
+"""Differences that are printed of one entry."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One solve.
+
+    Attributes:
+        problem: Makes the problem, and the plan that the engine starts from.
+        engine: Who solves.
+        budget: What may be spent.
+        options: What only some engines know.
+    """
+
+    problem: Callable[[], tuple[Problem, MigPlan | None]]
+    engine: str
+    budget: Budget | None = None
+    options: EngineOptions | None = None
+
+    def answer(self) -> Json:
+        """The plan's figures and its digest, or the error; and the problem's digest."""
+        problem, start = self.problem()
+        known: Json = {"problem": digest(problem_to_json(problem))}
+        try:
+            plan = solve(problem, engine=self.engine, budget=self.budget, initial=start, options=self.options)
+        except EngineError as error:
+            return {**known, "error": str(error)}
+        return {**known, **_figures(plan_to_json(plan))}
+
+
+def digest(document: object) -> str:
+    """The first 16 digits of the SHA-256 of the document as canonical JSON."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _figures(plan: Json) -> Json:
+    rest = {key: value for key, value in plan.items() if key != "solve_s"}
+    return {**{key: plan[key] for key in ("status", "objective", "bound", "gap", "work")}, "plan": digest(rest)}
+
+
+def paper_asks() -> dict[str, Ask]:
+    """The problems of the case ``paper-2``, by label."""
+    return dict(_case_asks("paper-2", "", None))
+
+
+def physical_asks() -> dict[str, Ask]:
+    """The problems of the case ``physical-2``, by label, and four of ``physical-2-midway``."""
+    whole = _case_asks("physical-2", "", Budget(max_nodes=PHYSICAL_WORK))
+    midway = _case_asks("physical-2-midway", "midway ", Budget(max_nodes=MIDWAY_WORK), 4)
+    return {**dict(whole), **dict(midway)}
+
+
+def _case_asks(
+    name: str, prefix: str, budget: Budget | None, n_problems: int | None = None
+) -> Iterator[tuple[str, Ask]]:
+    case = next(one for one in CASES if one.name == name)
+    for task in tasks(case, n_problems):
+        yield f"{prefix}{task.label}", Ask(partial(_given, task), case.engine, budget)
+
+
+def small_asks() -> dict[str, Ask]:
+    """Every engine on small problems, by what is asked."""
+    return {**_small_paper(), **_small_physical(), **_many_tenants(), **_refused()}
+
+
+def _small_paper() -> dict[str, Ask]:
+    found = {}
+    for seed in range(16):
+        make = partial(_alone, paper_problem, seed)
+        for engine in sorted(set(engine_names("paper")) - {"paper-ilp"}):
+            found[f"paper {seed} {engine}"] = Ask(make, engine)
+    for seed in range(16):
+        make = partial(_alone, short_paper_problem, seed)
+        found[f"short {seed} paper-ilp"] = Ask(make, "paper-ilp")
+        found[f"short {seed} milp cbc"] = Ask(make, "milp", options=EngineOptions(solver="cbc"))
+        found[f"short {seed} exact, greedy start"] = Ask(partial(_started, short_paper_problem, seed), "exact")
+    for seed in range(4):
+        make = partial(_started, paper_problem, seed)
+        found[f"paper {seed} milp, greedy start"] = Ask(make, "milp")
+        make = partial(_alone, paper_problem, seed)
+        found[f"paper {seed} exact, work 1"] = Ask(make, "exact", Budget(max_nodes=1))
+        found[f"paper {seed} exact, gap 0.05"] = Ask(make, "exact", Budget(rel_gap=0.05))
+    two = partial(_alone, partial(random_problem, n_tenants=2, n_steps=12), 0)
+    found["random 2 × 12 milp"] = Ask(two, "milp")
+    for engine in ("greedy", "static"):
+        found[f"random 2 × 40 {engine}"] = Ask(
+            partial(_alone, partial(random_problem, n_tenants=2, n_steps=40), 0), engine
+        )
+    return found
+
+
+def _small_physical() -> dict[str, Ask]:
+    found = {}
+    for seed in range(30):
+        for engine in engine_names("physical"):
+            found[f"physical {seed} {engine}"] = Ask(partial(_alone, physical_problem, seed), engine)
+    for seed in range(12):
+        make = partial(_started, physical_problem, seed)
+        found[f"physical {seed} physical, greedy start"] = Ask(make, "physical")
+    for seed in range(20):
+        for step in (1, 3):
+            found[f"physical {seed} replanned at {step}"] = Ask(partial(_replanned, seed, step), "physical")
+    for n_tenants, work in ((2, 20), (2, 200), (3, 20), (3, 100)):
+        problem = partial(random_problem, n_tenants=n_tenants, n_steps=40, model="physical")
+        make = partial(_alone, problem, 0)
+        found[f"random physical {n_tenants} × 40 work {work}"] = Ask(make, "physical", Budget(max_nodes=work))
+    for engine in ("greedy", "static"):
+        problem = partial(trace_problem, n_tenants=3, model="physical")
+        found[f"trace physical 3 × 200 {engine}"] = Ask(partial(_alone, problem, 1), engine)
+    return found
+
+
+def _many_tenants() -> dict[str, Ask]:
+    """Three and four tenants on ``exact``."""
+    found = {}
+    for n_tenants in (3, 4):
+        for seed in (0, 1):
+            make = partial(_alone, partial(random_problem, n_tenants=n_tenants, n_steps=40), seed)
+            found[f"random {seed} {n_tenants} × 40 exact"] = Ask(make, "exact", Budget(max_nodes=200))
+        make = partial(_alone, partial(trace_problem, n_tenants=n_tenants), 0)
+        found[f"trace 0 {n_tenants} × 200 exact"] = Ask(make, "exact", Budget(max_nodes=200))
+    return found
+
+
+def _refused() -> dict[str, Ask]:
+    """What engines refuse, so that their messages stay."""
+    paper, physical = partial(_alone, paper_problem, 0), partial(_alone, physical_problem, 0)
+    return {
+        "refused: unknown engine": Ask(paper, "best"),
+        "refused: physical on paper": Ask(paper, "physical"),
+        "refused: exact on physical": Ask(physical, "exact"),
+        "refused: option": Ask(paper, "greedy", options=EngineOptions(solver="highs")),
+        "refused: solver": Ask(paper, "milp", options=EngineOptions(solver="best")),
+        "refused: configs": Ask(paper, "paper-ilp", options=EngineOptions(configs="paper12")),
+    }
+
+
+def _given(task: Task) -> tuple[Problem, MigPlan | None]:
+    return task.problem, task.initial
+
+
+def _alone(make: Callable[[int], Problem], seed: int) -> tuple[Problem, MigPlan | None]:
+    return make(seed), None
+
+
+def _started(make: Callable[[int], Problem], seed: int) -> tuple[Problem, MigPlan | None]:
+    """The problem, and the plan of ``greedy`` to start from."""
+    problem = make(seed)
+    return problem, solve(problem, engine="greedy")
+
+
+def _replanned(seed: int, step: int) -> tuple[Problem, MigPlan | None]:
+    """The rest of a physical window from ``step`` on, and the rest of its plan; all of it where it has no plan."""
+    problem = physical_problem(seed, 6)
+    plan = solve(problem)
+    if not plan.status.has_plan:
+        return problem, None
+    return remaining_problem(problem, plan, step), remaining_plan(plan, step)
+
+
+def call(*arguments: object) -> str:
+    """What the command line prints."""
+    command = [sys.executable, *COMMAND, *map(str, arguments)]
+    ran = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
+    if ran.returncode:
+        raise RuntimeError(f"{' '.join(command[1:])} failed with exit code {ran.returncode}: {ran.stderr}")
+    return ran.stdout
+
+
+def _window(config: str, window: int, engine: str) -> Json:
+    """The plan of a window of a config; such windows are physical."""
+    arguments = ("plan", f"configs/{config}.yaml", "--window", window, "--engine", engine, "--no-floors", "--json")
+    return _figures(json.loads(call(*arguments)))
+
+
+def _from_file(engine: str, model: str) -> Json:
+    """The plan of a problem file."""
+    document = problem_to_json(random_problem(3, n_tenants=2, n_steps=20, model=model))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "problem.json"
+        path.write_text(json.dumps(document), "utf-8")
+        plan = json.loads(call("plan", "--problem", path, "--engine", engine, "--no-floors", "--json"))
+    return {"problem": digest(document), **_figures(plan)}
+
+
+def quickstart() -> Json:
+    """The report of a run of the quickstart; it has no facts of the machine."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        call("run", "configs/quickstart.yaml", "--out", out)
+        report: Json = json.loads(call("report", out, "--json"))
+    return report
+
+
+def _compared(config: str, terms: str, windows: int) -> Json:
+    path = f"configs/{config}.yaml"
+    found: Json = json.loads(call("compare", path, "--windows", windows, "--terms", terms, "--jobs", 1, "--json"))
+    return found
+
+
+def _rows(experiment: Experiment, workload: str) -> list[list[Any]]:
+    """The rows of one workload of an experiment, simulated anew; nothing that was kept is read."""
+    matches = matches_of(replace(experiment, workloads=(workload,)))
+    rows: list[list[Any]] = json.loads(json.dumps(rows_of([result_of(match) for match in matches])))
+    return rows
+
+
+@cache
+def published() -> dict[str, list[list[Any]]]:
+    """The short experiments' rows in ``docs/results.json``, by experiment and workload."""
+    document = json.loads(RESULTS.read_text("utf-8"))
+    rows = {one["name"]: one["rows"] for one in document["experiments"]}
+    return {
+        f"{one.name} {workload}": [row for row in rows[one.name] if row[1] == workload]
+        for one in _short_experiments()
+        for workload in one.workloads
+    }
+
+
+def _short_experiments() -> list[Experiment]:
+    return [one for one in EXPERIMENTS if not one.is_long]
+
+
+Entries = Mapping[str, Callable[[], object]]
+
+
+@cache
+def entries(section: str) -> Entries:
+    """What computes each entry of the section, by its key."""
+    return _SECTIONS[section]()
+
+
+def _of_asks(asks: Callable[[], dict[str, Ask]]) -> Entries:
+    return {key: ask.answer for key, ask in asks().items()}
+
+
+def _window_entries() -> Entries:
+    windows = {
+        f"{config} window {window} {engine}": partial(_window, config, window, engine)
+        for config in ("w3", "w8")
+        for window in (0, 1)
+        for engine in engine_names("physical")
+    }
+    asked = (("exact", "paper"), ("milp", "paper"), ("greedy", "paper"), ("physical", "physical"))
+    return {**windows, **{f"file {model} {engine}": partial(_from_file, engine, model) for engine, model in asked}}
+
+
+def _compare_entries() -> Entries:
+    asked = [(config, terms, 2) for config in ("w3", "w8") for terms in ("policy-only", "as-published")]
+    asked.append(("w8", "policy-only", 1))
+    return {" ".join(map(str, one)): partial(_compared, *one) for one in asked}
+
+
+def _reproduce_entries() -> Entries:
+    return {
+        f"{one.name} {workload}": partial(_rows, one, workload)
+        for one in _short_experiments()
+        for workload in one.workloads
+    }
+
+
+_SECTIONS: Mapping[str, Callable[[], Entries]] = {
+    "paper": partial(_of_asks, paper_asks),
+    "physical": partial(_of_asks, physical_asks),
+    "small": partial(_of_asks, small_asks),
+    "windows": _window_entries,
+    "quickstart": lambda: {"report": quickstart},
+    "compare": _compare_entries,
+    "reproduce": _reproduce_entries,
+}
+
+SECTIONS = tuple(_SECTIONS)
+
+
+@cache
+def golden(section: str) -> Json:
+    """What is written down of the section, by key."""
+    found: Json = json.loads((GOLDEN / f"{section}.json").read_text("utf-8"))
+    return found
+
+
+def differences(known: object, found: object, tolerance: float = 0.0, place: str = "") -> list[str]:
+    """Where two JSON values differ.
+
+    Args:
+        known: What is written down.
+        found: What the code gives.
+        tolerance: By how much floats may differ, relative where they are above 1 and absolute below.
+        place: Where the values stand, for the message.
+    """
+    if isinstance(known, dict) and isinstance(found, dict):
+        lines = [f"{place}.{key}: only written down" for key in known if key not in found]
+        lines += [f"{place}.{key}: only found" for key in found if key not in known]
+        shared = [key for key in known if key in found]
+        return lines + [
+            line for key in shared for line in differences(known[key], found[key], tolerance, f"{place}.{key}")
+        ]
+    if isinstance(known, list) and isinstance(found, list) and len(known) == len(found):
+        pairs = enumerate(zip(known, found, strict=True))
+        return [line for index, pair in pairs for line in differences(*pair, tolerance, f"{place}[{index}]")]
+    if isinstance(known, float) and isinstance(found, float) and tolerance:
+        is_same = math.isclose(known, found, rel_tol=tolerance, abs_tol=tolerance)
+    else:
+        is_same = type(known) is type(found) and known == found
+    return [] if is_same else [f"{place}: {known!r} is written down, {found!r} is found"]
+
+
+def write(section: str) -> None:
+    """Compute the section and write it, a line an entry."""
+    lines = [f"{json.dumps(key)}: {json.dumps(compute())}" for key, compute in entries(section).items()]
+    path = GOLDEN / f"{section}.json"
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
+    golden.cache_clear()
+    print(f"wrote {path.relative_to(ROOT)}: {len(lines)} entries")
+
+
+def compare(section: str, *, is_all: bool) -> int:
+    """Compute the section, print what differs, and return how many entries do."""
+    known, computed = golden(section), entries(section)
+    wrong = [f"{key}: only written down" for key in known if key not in computed]
+    wrong += [f"{key}: only found" for key in computed if key not in known]
+    chosen = [key for key in computed if key in known and (is_all or section != "reproduce" or key in SAMPLE)]
+    for key in chosen:
+        found = differences(known[key], computed[key]())
+        wrong += [f"{key}{line}" for line in found[:MOST_SHOWN]]
+        wrong += [f"{key}: and {len(found) - MOST_SHOWN} more"] if len(found) > MOST_SHOWN else []
+    print(f"{section}: {len(chosen)} entries compared, {len(wrong)} differences", flush=True)
+    for line in wrong:
+        print(f"  {line}")
+    return len(wrong)
+
+
+def compare_published() -> int:
+    """Print where the rows that are written down differ from ``docs/results.json``, and return how many do."""
+    found = differences(golden("reproduce"), published())
+    print(f"docs/results.json: {len(found)} differences")
+    for line in found[:MOST_SHOWN]:
+        print(f"  {line}")
+    return len(found)
+
+
+def write_made() -> None:
+    """Write down what the files are from."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    libraries = {name: version(name) for name in ("numpy", "numba", "highspy", "PuLP")}
+    made = {"commit": commit, "python": platform.python_version(), **libraries, "machine": machine()}
+    (GOLDEN / "made.json").write_text(json.dumps(made, indent=2) + "\n", "utf-8")
+
+
+def machine() -> str:
+    """The processor and its cores."""
+    known = Path("/proc/cpuinfo")
+    lines = known.read_text("utf-8").splitlines() if known.is_file() else []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return f"{os.cpu_count()} cores of {next(models, '') or platform.machine()}, {platform.system()}"
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A checkout, and the interpreter that has its libraries."""
+
+    folder: Path
+    python: str
+
+    def run(self, *command: str) -> str:
+        """What one of its scripts prints."""
+        environment = {**os.environ, "PYTHONPATH": str(self.folder)}
+        whole = [self.python, *command]
+        ran = subprocess.run(whole, check=True, stdout=subprocess.PIPE, text=True, cwd=self.folder, env=environment)
+        return ran.stdout
+
+    def speeds(self, n_problems: int) -> dict[str, float]:
+        """What the benchmarks came to, by row; more is better."""
+        found = {}
+        for case in ("paper-2", "physical-2"):
+            printed = self.run(BENCH_PLANNER, "--child", "--only", case, "--problems", str(n_problems))
+            solves = [json.loads(line) for line in printed.splitlines()]
+            seconds = [one["seconds"] for one in solves]
+            found[f"{case}: solves a second, median"] = 1 / statistics.median(seconds)
+            # An engine that takes all of its time limit is no slower for it; it is worse for what it did in it.
+            schedules = sum(one["plan"]["work"]["schedules"] for one in solves)
+            found[f"{case}: schedules a second"] = schedules / sum(seconds)
+            found[f"{case}: sum of objectives"] = sum(one["plan"]["objective"] for one in solves)
+        return {**found, **_serving_speeds(self.run(BENCH_SERVING))}
+
+
+def _serving_speeds(printed: str) -> dict[str, float]:
+    """Thousands of requests a second: the geometric means over the cases of each table of ``bench_serving.py``."""
+    columns: dict[str, list[float]] = {}
+    dispatch = ""
+    for row in csv.reader(printed.splitlines(), delimiter=" ", skipinitialspace=True):
+        if "compiled" in row[1:3]:
+            dispatch = row[0].rstrip(":")
+        elif len(row) == 9 and row[0].isdecimal():
+            columns.setdefault(f"serving, {dispatch}, reference: thousands of requests a second", []).append(
+                _number(row[6])
+            )
+            columns.setdefault(f"serving, {dispatch}, compiled: thousands of requests a second", []).append(
+                _number(row[7])
+            )
+    return {name: statistics.geometric_mean(values) for name, values in columns.items()}
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def speed(old: Checkout, new: Checkout, n_rounds: int, n_problems: int) -> str:
+    """Both checkouts' benchmarks in turns, as a Markdown table: medians over the rounds, and their ratio."""
+    for checkout in (old, new):  # a first run may have kernels to compile
+        for case in ("paper-2", "physical-2"):
+            checkout.run(BENCH_PLANNER, "--child", "--only", case, "--problems", "1")
+    rounds = []
+    for number in range(n_rounds):
+        rounds.append((old.speeds(n_problems), new.speeds(n_problems)))
+        print(f"  round {number + 1} of {n_rounds} done", file=sys.stderr, flush=True)
+    lines = ["| more is better | old | new | new / old | ratios of the rounds |", "|---|---:|---:|---:|---|"]
+    for name in rounds[0][0]:
+        before = statistics.median(one[name] for one, _ in rounds)
+        after = statistics.median(one[name] for _, one in rounds)
+        ratios = ", ".join(f"{two[name] / one[name]:.3f}" for one, two in rounds)
+        lines.append(f"| {name} | {before:,.4g} | {after:,.4g} | {after / before:.3f} | {ratios} |")
+    return "\n".join(lines) + "\n"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join((*SECTIONS, "speed")))
+    parser.add_argument("--write", action="store_true", help="write the files anew")
+    parser.add_argument("--all", action="store_true", help="compare all rows of reproduce, not a sample")
+    parser.add_argument("--against", type=Path, metavar="DIR", help="speed: the other checkout")
+    parser.add_argument("--python", default=sys.executable, metavar="PY", help="speed: its interpreter")
+    parser.add_argument("--rounds", type=int, default=2, metavar="N", help="speed: how often each is run")
+    parser.add_argument("--problems", type=int, default=12, metavar="N", help="speed: the first N problems of a case")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="speed: also write the table to this Markdown file")
+    options = parser.parse_args()
+    unknown = set(options.sections) - {*SECTIONS, "speed"}
+    if unknown:
+        parser.error(f"unknown sections {', '.join(sorted(unknown))}; known: {', '.join((*SECTIONS, 'speed'))}")
+    if "speed" in options.sections and (options.against is None or options.sections != ["speed"]):
+        parser.error("speed needs --against, and stands alone")
+    return options
+
+
+def main() -> int:
+    """Do what the command line asks for; 1 if anything differs."""
+    options = _options()
+    if options.sections == ["speed"]:
+        old, new = Checkout(options.against.resolve(), options.python), Checkout(ROOT, sys.executable)
+        table = speed(old, new, options.rounds, options.problems)
+        print(table, end="")
+        if options.out is not None:
+            title = f"Speed of this code against the code before it, {options.rounds} rounds in turns; {machine()}."
+            options.out.write_text(f"{title}\n\n{table}", "utf-8")
+        return 0
+    sections = options.sections or SECTIONS
+    if options.write:
+        for section in sections:
+            write(section)
+        write_made()
+    n_wrong = 0 if options.write else sum(compare(section, is_all=options.all) for section in sections)
+    if "reproduce" in sections:
+        n_wrong += compare_published()
+    return 1 if n_wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,212 @@
+"""No damage to a log gives other numbers: it is named with its line, or what is left gives the numbers that it gave."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.errors import LogError
+from migrator.log.report import report_of
+from migrator.log.runlog import ReadLog, log_in
+from tests.migrator.log import records
+from tests.migrator.log.records import change, counts, started, stopped, window_finished
+
+FOLDER = Path("run")
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The bytes of the small log."""
+    return records.write(tmp_path_factory.mktemp("tiny") / "run", *records.tiny())
+
+
+def others(byte: int, rng: random.Random) -> set[int]:
+    """Bytes to stand in its place: each bit flipped, and another digit for a digit, any or a newline for others."""
+    other = ord(rng.choice("0123456789")) if chr(byte).isdecimal() else rng.choice((rng.randrange(256), ord("\n")))
+    return ({byte ^ 1 << bit for bit in range(8)} | {other}) - {byte}
+
+
+def changed(raw: bytes, start: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Every byte from ``start`` on changed in turn, with its place."""
+    rng = random.Random(0)
+    for place in range(start, len(raw)):
+        for byte in others(raw[place], rng):
+            yield place, b"%b%c%b" % (raw[:place], byte, raw[place + 1 :])
+
+
+def damage_in(raw: bytes) -> str:
+    try:
+        log_in(raw, FOLDER)
+    except LogError as error:
+        return str(error)
+    return ""
+
+
+def test_the_small_log_is_whole(raw: bytes) -> None:
+    report = report_of(log_in(raw, FOLDER))
+    assert report.ending == "finished"
+    assert report.total is not None
+    assert report.total.requests.arrivals == 48
+    assert 4000 < len(raw) < 8000
+
+
+def test_every_changed_byte_is_named_with_its_line(raw: bytes) -> None:
+    for place, altered in changed(raw):
+        line = raw[:place].count(b"\n") + 1
+        assert damage_in(altered).startswith(f"run/events.jsonl: line {line}: "), (place, altered[place])
+
+
+def test_a_changed_byte_of_a_torn_line_changes_no_number(raw: bytes) -> None:
+    lines = raw.splitlines(keepends=True)
+    whole = b"".join(lines[:7])
+    torn = whole + lines[7][:-20]
+    events = log_in(torn, FOLDER).events
+    for _, altered in changed(torn, len(whole)):
+        damage = damage_in(altered)
+        assert "line 8: " in damage if damage else log_in(altered, FOLDER).events == events
+
+
+def test_a_lost_line_is_named(raw: bytes) -> None:
+    lines = raw.splitlines(keepends=True)
+    for lost in range(len(lines) - 1):
+        before = f"between {lost - 1} and {lost + 1}" if lost else "before 1"
+        assert f"line {lost + 1}: a line is missing {before}" in damage_in(b"".join(lines[:lost] + lines[lost + 1 :]))
+
+
+def test_a_doubled_line_is_named(raw: bytes) -> None:
+    lines = raw.splitlines(keepends=True)
+    for doubled in range(len(lines)):
+        altered = b"".join(lines[: doubled + 1] + lines[doubled:])
+        assert f"line {doubled + 2}: record {doubled} stands after record {doubled}" in damage_in(altered)
+
+
+def test_swapped_lines_are_named(raw: bytes) -> None:
+    lines = raw.splitlines(keepends=True)
+    for first, then in combinations(range(len(lines)), 2):
+        altered = list(lines)
+        altered[first], altered[then] = lines[then], lines[first]
+        assert f"line {first + 1}: a line is missing" in damage_in(b"".join(altered))
+
+
+def test_a_log_cut_at_any_byte_ends_early_and_counts_the_settled_windows(raw: bytes) -> None:
+    lines = raw.splitlines(keepends=True)
+    reports = {n: report_of(log_in(b"".join(lines[:n]), FOLDER)) for n in range(1, len(lines) + 1)}
+    for size in range(len(lines[0]), len(raw)):
+        log = log_in(raw[:size], FOLDER)
+        assert len(log.events) == raw[:size].count(b"\n")
+        assert log.torn == (not raw[:size].endswith(b"\n"))
+        report = reports[len(log.events)]
+        settled = raw[:size].split(b"\n")[:-1]
+        assert sum(not window.is_void for window in report.windows) == sum(b"window_finished" in x for x in settled)
+        assert report.ending == "torn"
+
+
+def test_a_log_cut_within_its_first_line_holds_nothing(raw: bytes) -> None:
+    for size in range(raw.index(b"\n") + 1):
+        assert damage_in(raw[:size]) == "run/events.jsonl: holds no whole record; the run ended before it began"
+
+
+def test_every_cut_window_has_its_numbers(raw: bytes) -> None:
+    whole, lines = report_of(log_in(raw, FOLDER)), raw.splitlines(keepends=True)
+    cut = report_of(log_in(b"".join(lines[:21]), FOLDER))
+    assert cut.windows[0] == whole.windows[0]
+    assert cut.windows[1].is_void
+
+
+Alter = Callable[[list[dict[str, Any]]], object]
+
+
+def put(place: int, record: dict[str, Any]) -> Alter:
+    return lambda log: log.insert(place, record)
+
+
+def but(place: int, **fields: Any) -> Alter:
+    return lambda log: log[place].update(fields)
+
+
+def second(key: str, value: int, tenant: str = "a") -> Alter:
+    """The last second of window 0 with another count."""
+
+    def alter(log: list[dict[str, Any]]) -> None:
+        own = log[19]["tenants"][tenant]
+        own[key] = [*own[key][:2], value]
+
+    return alter
+
+
+WINDOW_1 = counts([1, 1, 1], [0, 0, 0], [0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("alter", "message"),
+    [
+        (second("arrivals", 8), "line 20: window 0, tenant a, second 2: 8 arrivals but 0 in time + 0 late + 9 dropped"),
+        (second("correct", 8, "b"), "line 20: window 0, tenant b, second 2: 8 correct of 7 in time"),
+        (second("correct_late", 1), "line 20: window 0, tenant a, second 2: 1 correct of 0 late"),
+        (
+            second("in_time", -1),
+            "line 20: window_finished.tenants.a.in_time.2: input should be greater than or equal to 0",
+        ),
+        (but(19, tenants={"a": WINDOW_1}), "line 20: window 0 has other tenants than the run"),
+        (
+            but(19, tenants={"a": WINDOW_1, "b": {**WINDOW_1, "late": [0]}}),
+            "tenant b: late has 1 seconds, the window 3",
+        ),
+        (
+            but(19, tenants={"a": WINDOW_1, "b": {**WINDOW_1, "latency_ms": [[20, 2]]}}),
+            "tenant b: 3 answered, but the latencies are those of 2",
+        ),
+        (but(19, window=1), "line 20: window_finished of window 1 stands where that of window 0 must"),
+        (but(17, window=2), "line 18: window_started of window 2 stands where that of window 1 must"),
+        (put(1, window_finished(0, a=WINDOW_1, b=WINDOW_1)), "line 2: window 0 is finished before it is started"),
+        (but(17, forecast={"tenants": {"a": {"mean_rps": [1.0]}}}), "line 18: the forecast lacks tenant b"),
+        (but(3, intent=1), "line 4: outcome of record 1, which is no intent, or was answered before"),
+        (but(5, intent=2), "line 6: outcome of record 2, which is no intent, or was answered before"),
+        (but(7, instance="1g.10gb@0#9"), "line 8: ready names instance 1g.10gb@0#9, which was not started"),
+        (put(9, records.finished(0, "x", 0.0)), "line 10: finished names instance x, which was not started"),
+        (put(9, change(0, 0.0, [], [stopped("x", 0.0, 0.0)])), "line 10: instance x stops, but is not there"),
+        (put(15, change(0, 0.0, [], [stopped("1g.10gb@0#1", 0.0, 0.0)])), "1g.10gb@0#1 stops, but is not there"),
+        (put(9, change(0, 0.0, [started("1g.10gb@0#1", 0.0)])), "line 10: instance 1g.10gb@0#1 starts twice"),
+        (put(9, change(0, 0.0, [started("x", 0.0, "3g.40gb@0")])), "instance x starts for a, which cannot use it"),
+        (put(9, records.header(3.0, "a", "b")), "line 10: there is more than one run_started record"),
+        (lambda log: log.pop(-2), "line 23: the run ends after 1 of 2 windows"),
+        (put(24, {"kind": "interrupted"}), "line 25: interrupted stands after run_finished, which ends a log"),
+        (put(23, {"kind": "interrupted"}), "line 25: run_finished stands after interrupted, which ends a log"),
+        (put(9, {"kind": "guess"}), "line 10: kind 'guess' is unknown"),
+        (but(6, started=None), "line 7: change.started: input should be a valid list"),
+        (but(1, plan={"status": "optimal"}), "line 2: window_started.plan.objective: field required"),
+    ],
+)
+def test_records_that_do_not_fit_together_are_named(tmp_path: Path, alter: Alter, message: str) -> None:
+    log = records.tiny()
+    alter(log)
+    assert message in damage_in(records.write(tmp_path / "run", *log))
+
+
+def log_with_shares(tmp_path: Path, **tenant: Any) -> ReadLog:
+    log = [
+        records.header(2.0, sharing="shares", windows=1),
+        {**records.window_started(0, 2.0), "plan": None},
+        window_finished(0, a=counts([1, 1], [0, 0], [1, 1], **tenant)),
+    ]
+    return log_in(records.write(tmp_path / "run", *log), FOLDER)
+
+
+def test_shares_need_what_could_have_been_served(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match="tenant a: changing has 0 seconds, the window 2"):
+        log_with_shares(tmp_path, could_serve=[1.0, 2.0])
+
+
+def test_shares_need_no_plan(tmp_path: Path) -> None:
+    assert report_of(log_with_shares(tmp_path, could_serve=[1.0, 0.0], changing=[0.0, 0.0])).windows[0].gap is None
+
+
+def test_a_call_without_an_outcome_is_told_and_no_damage(raw: bytes) -> None:
+    lines = raw.splitlines(keepends=True)
+    assert report_of(log_in(b"".join(lines[:5]), FOLDER)).open_call == "create 2g.20gb@2"
+    assert report_of(log_in(raw, FOLDER)).open_call is None

@@ -1,0 +1,61 @@
+"""Whole simulated runs of a policy, and what their logs tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+from migrator.compare import Terms, simulated
+from migrator.log.account import Account, SecondAccounts, accounts
+from migrator.log.record import Record
+from migrator.log.runlog import ReadLog
+from migrator.run.loop import Unseen
+from migrator.run.simulated import AnyPolicy
+from migrator.setting import Setting
+from migrator.traffic import RecordedTraffic
+from workloads.serving.tally import Totals
+
+Assembled = tuple[Setting, RecordedTraffic]
+
+
+def run_of(assembled: Assembled, policy: AnyPolicy, *, as_published: bool = False) -> Run:
+    terms = Terms.AS_PUBLISHED if as_published else Terms.POLICY_ONLY
+    return Run(simulated(*assembled, policy, Unseen(), terms))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run by its log."""
+
+    log: ReadLog
+
+    @property
+    def totals(self) -> list[Totals]:
+        """Requests of all tenants by window."""
+        finished = self.log.of_kind("window_finished")
+        return [sum(map(_totals, event["tenants"].values()), Totals()) for event in finished]
+
+    @cached_property
+    def accounts(self) -> Mapping[str, SecondAccounts]:
+        """Where each tenant's requests went."""
+        return accounts(self.log)
+
+    @property
+    def account(self) -> Account:
+        """Where all tenants' requests went."""
+        return sum((own.total for own in self.accounts.values()), Account())
+
+    @property
+    def retrainings(self) -> list[Record]:
+        """Those that ended, in order."""
+        return self.log.of_kind("finished")
+
+    @property
+    def n_share_changes(self) -> int:
+        """How often shares came into force, the first time excepted."""
+        return len(self.log.of_kind("shares")) - 1
+
+
+def _totals(counts: Record) -> Totals:
+    return Totals(*(sum(counts[item.name]) for item in fields(Totals)))

@@ -1,0 +1,72 @@
+"""Recorded traffic tells of what has arrived, and nothing of what will, unless hindsight is asked for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from migrator.config import validate_config
+from migrator.setting import assemble
+from migrator.traffic import RecordedTraffic
+from tests.migrator.conftest import SMALL
+
+HISTORY_S, RUN_S = 60, 120
+
+
+@pytest.fixture(scope="module")
+def traffic() -> RecordedTraffic:
+    return assemble(validate_config(SMALL, "small.yaml"), "small.yaml")[1]
+
+
+def counts(traffic: RecordedTraffic, n_seconds: int) -> np.ndarray:
+    """Requests by second of the run, ``(n_seconds, n_tenants)``."""
+    edges_s = np.arange(n_seconds + 1)
+    return np.stack([np.histogram(own_s, edges_s)[0] for own_s in traffic.hindsight.arrival_s], axis=1)
+
+
+@pytest.mark.parametrize("until_s", [0.0, 0.5, 59.99, 60.0, math.inf])
+def test_requests_are_those_that_arrived_before(traffic: RecordedTraffic, until_s: float) -> None:
+    for own, all_s in zip(traffic.requests(until_s), traffic.hindsight.arrival_s, strict=True):
+        assert own.arrival_s.tolist() == all_s[all_s < until_s].tolist()
+
+
+def test_later_requests_change_nothing_of_earlier_ones(traffic: RecordedTraffic) -> None:
+    for early, late in zip(traffic.requests(30.0), traffic.requests(90.0), strict=True):
+        assert len(early) < len(late)
+        assert early.luck.tolist() == late.luck[: len(early)].tolist()
+
+
+def test_rates_are_of_the_steps_before(traffic: RecordedTraffic) -> None:
+    by_second = counts(traffic, 40)
+    assert traffic.rates_before(40.0, 1.0, 15).tolist() == by_second[25:].tolist()
+    assert traffic.rates_before(40.0, 5.0, 3) == pytest.approx(by_second[25:].reshape(3, 5, 2).mean(axis=1))
+
+
+def test_the_last_step_ends_with_the_last_full_second(traffic: RecordedTraffic) -> None:
+    assert traffic.rates_before(40.9, 1.0, 15).tolist() == traffic.rates_before(40.0, 1.0, 15).tolist()
+
+
+@pytest.mark.parametrize("now_s", [0.0, 17.0, RUN_S])
+def test_all_that_is_known_goes_back_to_before_the_run(traffic: RecordedTraffic, now_s: float) -> None:
+    known = traffic.rates_before(now_s, 1.0)
+    assert known.shape == (HISTORY_S + now_s, 2)
+    assert known[HISTORY_S:].tolist() == counts(traffic, int(now_s)).tolist()
+
+
+def test_hindsight_has_the_rates_to_come(traffic: RecordedTraffic) -> None:
+    rates_rps = traffic.hindsight.rates_rps(60.0, 2.0, 30)
+    assert rates_rps == pytest.approx(counts(traffic, RUN_S)[60:].reshape(30, 2, 2).mean(axis=1))
+
+
+def test_the_load_of_a_second_is_what_arrives_in_it(traffic: RecordedTraffic) -> None:
+    by_second = counts(traffic, RUN_S)
+    assert traffic.rate_in(7).tolist() == by_second[7].tolist()
+    assert traffic.rate_in(RUN_S + 3).tolist() == by_second[-1].tolist()
+
+
+def test_origins_name_trace_and_scale_of_each_tenant(traffic: RecordedTraffic) -> None:
+    vision, language = traffic.origins
+    assert "azure-conv" in language.source
+    assert (vision.scale.factor, language.scale.factor) == (1.0, 4.0)

@@ -1,0 +1,36 @@
+"""Grids of plans made by hand, for the tests of their views."""
+
+from __future__ import annotations
+
+from migrator.whatif.grid import Point, read_grid
+from migrator.whatif.sweep import Outcome, PlannedRetraining, Sweep, TenantOutcome
+
+REASON = "tenants.b: no profile <meets> [it]"
+
+
+def planned(point: Point, goodput: float) -> Outcome:
+    retraining = PlannedRetraining("full", "2g.10gb@2", 3, 9)
+    return Outcome(
+        point=point,
+        status="feasible",
+        model="physical",
+        engine="physical",
+        arrivals=200.0,
+        goodput=goodput,
+        bound=goodput * 1.25,
+        gap=0.2,
+        solve_s=1.5,
+        tenants=(
+            TenantOutcome("a", 150.0, goodput - 10.0, 100 * (goodput - 10) / 150, retraining),
+            TenantOutcome("b", 50.0, 10.0, 20.0, None),
+        ),
+    )
+
+
+def sweep(*vary: str) -> Sweep:
+    """Every point planned, a little better each, except for the first, which has no plan."""
+    grid = read_grid(vary)
+    first, *others = grid.points
+    planless = Outcome(first, "infeasible", "physical", "physical", reason=REASON)
+    outcomes = [planned(point, 100.0 + n) for n, point in enumerate(others)]
+    return Sweep("a name", "ewma", grid, (planless, *outcomes))

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+from typing import Any
+
+from rich.console import Console
+
+from executor.catalogue import gpu_model
+from executor.mig import OwnedLayout
+from migrator.views.live import GridView, RunView
+from planner.problem import Owner, Task
+from tests.migrator.views.sweeps import sweep
+from workloads.serving.tally import Totals
+
+GPU = gpu_model("a30-24gb")
+SETTING: Any = SimpleNamespace(
+    tenants=[SimpleNamespace(name="a")], gpu=GPU, config=SimpleNamespace(windows=2, window_s=60.0)
+)
+TOTALS = Totals(arrivals=4, in_time=4, correct=3)
+
+
+def test_the_bar_counts_points_after_the_configs_and_keeps_the_best() -> None:
+    console = Console(file=io.StringIO(), width=140, force_terminal=True)
+    outcomes = sweep("load=1,2,3").outcomes
+    with GridView(3, 2, console) as view:
+        for n_done in (1, 2, 3):
+            view.checking(n_done, 3)
+        view.checked()
+        (task,) = view._progress.tasks
+        assert (task.completed, task.total, task.finished) == (0, 3, False)
+        for outcome in (outcomes[2], outcomes[0], outcomes[1]):
+            view.planned(outcome)
+    assert (task.completed, task.finished) == (3, True)
+    assert task.fields["best"] == "best 50.50 % at load=3"
+
+
+def test_where_there_is_no_terminal_planning_is_announced_in_one_line() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    with GridView(1, 1, console) as view:
+        view.checking(1, 1)
+        view.checked()
+        view.planned(sweep("load=1,2").outcomes[1])
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == "planning 1 point in one process\n"
+
+
+def test_in_a_terminal_a_run_has_a_line_with_window_second_layout_and_goodput() -> None:
+    view = RunView(SETTING, Console(file=io.StringIO(), width=140, force_terminal=True))
+    layout = OwnedLayout.of([(GPU.placement("2g.12gb@0"), Owner("a", Task.INFERENCE))])
+    view.reached(75.0, TOTALS, layout)
+    view.close()
+    (task,) = view._progress.tasks
+    assert (task.description, task.fields["goodput"]) == ("window 2/2, second  15", "goodput 75.00 %")
+    assert "AA" in task.fields["strip"]
+
+
+def test_where_there_is_no_terminal_a_run_prints_only_lines_that_stay() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    view = RunView(SETTING, console)
+    view.planning(0)
+    view.reached(30.0, TOTALS, None)
+    view.settled(0, TOTALS)
+    view.close()
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == "window 0: goodput 75.00 % of 4 requests\n"

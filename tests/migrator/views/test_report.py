@@ -1,0 +1,43 @@
+"""What the report's tables say about a log's end."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+
+from migrator.log.report import report_of
+from migrator.log.runlog import EVENTS_FILE, log_in
+from migrator.views.report import print_report
+from tests.migrator.log import records
+
+
+def text_of(raw: bytes) -> str:
+    out = StringIO()
+    print_report(report_of(log_in(raw, Path("run"))), Console(file=out, width=100))
+    return out.getvalue()
+
+
+def test_a_log_that_ends_early_says_so_and_how_many_windows_are_void(tmp_path: Path) -> None:
+    lines = records.write(tmp_path / "run", *records.tiny()).splitlines(keepends=True)
+    assert "The log ends early; 1 window void and in no total." in text_of(b"".join(lines[:-2]))
+
+
+def test_a_log_that_ends_within_a_driver_call_says_which(tmp_path: Path) -> None:
+    lines = records.write(tmp_path / "run", *records.tiny()).splitlines(keepends=True)
+    text = text_of(b"".join(lines[:5]))
+    assert "The log ends early while the driver was asked to create 2g.20gb@2; 1 window void" in text
+
+
+def test_a_whole_log_says_nothing_of_its_end(tmp_path: Path) -> None:
+    assert "early" not in text_of(records.write(tmp_path / "run", *records.tiny()))
+
+
+def test_damage_ends_the_report_with_2_and_one_line(tmp_path: Path, call) -> None:
+    raw = records.write(tmp_path / "run", *records.tiny())
+    (tmp_path / "run" / EVENTS_FILE).write_bytes(raw.replace(b'"dropped":[0,1,9]', b'"dropped":[0,1,8]'))
+    code, out, err = call("report", tmp_path / "run")
+    assert (code, out) == (2, "")
+    path = tmp_path / "run" / EVENTS_FILE
+    assert err == f"error: {path}: line 20: checksum does not match; the file was altered after it was written\n"

@@ -1,0 +1,215 @@
+"""What a plan claims, and each `paper` rule: broken once in a plan made by hand, it is reported."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from plans import broken_rules, continued_case, paper_case, physical_case, with_terms
+
+from executor.catalogue import gpu_model
+from executor.mig import Placement, Variant
+from planner.errors import ProblemError
+from planner.plan import InferenceSpan, MigPlan, RetrainingSpan, Status
+from planner.problem import GainTable, PaperState, Problem, Reconfiguration
+from planner.verify import Rule, verify
+from planner.verify.holdings import ANYWHERE
+from planner.verify.rules import _fits
+
+CASES = (paper_case, physical_case, continued_case)
+
+
+def with_inference(plan: MigPlan, m: int, *spans: tuple[int, int, tuple[str, ...]]) -> MigPlan:
+    schedules = list(plan.schedules)
+    schedules[m] = replace(schedules[m], inference=tuple(InferenceSpan(*span) for span in spans))
+    return replace(plan, schedules=tuple(schedules))
+
+
+def with_retraining(plan: MigPlan, m: int, retraining: RetrainingSpan | None) -> MigPlan:
+    schedules = list(plan.schedules)
+    schedules[m] = replace(schedules[m], retraining=retraining)
+    return replace(plan, schedules=tuple(schedules))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_right_plan_has_no_violation(case):
+    assert verify(*case()).violations == ()
+
+
+@pytest.mark.parametrize(("case", "requests"), [(paper_case, 368.0), (physical_case, 237.5), (continued_case, 207.5)])
+def test_objective_is_the_one_worked_out_by_hand(case, requests):
+    assert verify(*case()).objective == pytest.approx(requests, rel=1e-12)
+
+
+def test_weight_scales_a_tenants_goodput():
+    problem, plan = paper_case()
+    assert verify(with_terms(problem, 1, weight=3.0), plan).objective == pytest.approx(368 + 2 * 120)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_overstated_objective_is_a_violation(case):
+    problem, plan = case()
+    found = verify(problem, replace(plan, objective=plan.objective * 1.00001, bound=plan.bound * 1.00001))
+    assert [violation.rule for violation in found.violations] == [Rule.OBJECTIVE]
+
+
+@pytest.mark.parametrize(
+    ("claims", "rule"),
+    [
+        ({"bound": 367.0}, Rule.CERTIFICATE),
+        ({"bound": 369.0}, Rule.CERTIFICATE),
+        ({"status": Status.FEASIBLE}, Rule.CERTIFICATE),
+        ({"bound": None}, Rule.CERTIFICATE),
+        ({"objective": None, "status": Status.FEASIBLE}, Rule.OBJECTIVE),
+        ({"objective": float("nan"), "status": Status.FEASIBLE}, Rule.OBJECTIVE),
+        ({"status": Status.INFEASIBLE}, Rule.CERTIFICATE),
+        ({"status": Status.TIMEOUT}, Rule.CERTIFICATE),
+        ({"n_steps": 5}, Rule.SHAPE),
+        ({"reconfiguration": Reconfiguration.PHYSICAL}, Rule.SHAPE),
+    ],
+)
+def test_a_wrong_claim_about_the_plan_is_a_violation(claims, rule):
+    problem, plan = paper_case()
+    assert rule in {violation.rule for violation in verify(problem, replace(plan, **claims)).violations}
+
+
+@pytest.mark.parametrize("bound", [370.0, None])
+def test_a_feasible_plan_needs_no_proof(bound):
+    problem, plan = paper_case()
+    assert verify(problem, replace(plan, status=Status.FEASIBLE, bound=bound)).is_valid
+
+
+def test_gap_is_that_of_the_recomputed_objective():
+    problem, plan = paper_case()
+    assert verify(problem, replace(plan, objective=400.0, bound=400.0)).gap == pytest.approx(0.08)
+
+
+def test_a_violation_names_tenant_step_and_what_is_allowed():
+    problem, plan = paper_case()
+    (violation,) = [
+        item
+        for item in verify(problem, with_inference(plan, 0, (0, 2, ("2g.10gb",)), (2, 4, ("1g.5gb",)))).violations
+        if item.rule is Rule.MIN_PROFILE
+    ]
+    assert (violation.tenant, violation.step, "2g.10gb" in violation.message) == ("a", 2, True)
+
+
+# ---- `paper` ----
+
+
+@pytest.mark.parametrize(
+    ("m", "spans", "rule"),
+    [
+        (1, [(0, 4, ("3g.20gb", "3g.20gb"))], Rule.LAYOUT),
+        (1, [(0, 4, ("2g.10gb",))], Rule.PROFILE),
+        (0, [(0, 4, ("1g.5gb", "1g.5gb"))], Rule.MIN_PROFILE),
+        (1, [(0, 3, ("3g.20gb",)), (3, 4, ())], Rule.MIN_PROFILE),
+        (1, [(0, 3, ("3g.20gb",))], Rule.SHAPE),
+        (1, [(0, 5, ("3g.20gb",))], Rule.SHAPE),
+        (1, [(0, 2, ("3g.20gb",)), (1, 4, ("3g.20gb",))], Rule.SHAPE),
+        (1, [(0, 2, ("3g.20gb",)), (3, 4, ("3g.20gb",))], Rule.SHAPE),
+        (1, [(0, 4, ("3g.20gb",)), (4, 4, ("3g.20gb",))], Rule.SHAPE),
+        (1, [(0, 4, ("3g.40gb",))], Rule.SHAPE),
+    ],
+)
+def test_wrong_inference_spans_are_violations(m, spans, rule):
+    problem, plan = paper_case()
+    assert rule in broken_rules(problem, with_inference(plan, m, *spans))
+
+
+@pytest.mark.parametrize(
+    ("m", "retraining"),
+    [
+        (0, None),
+        (0, RetrainingSpan("2g.10gb", 0, 2, "full")),
+        (0, RetrainingSpan("1g.5gb", 0, 2, "half")),
+        (0, RetrainingSpan("1g.5gb", 0, 1, "full")),
+        (0, RetrainingSpan("1g.5gb", 0, 3, "full")),
+        (0, RetrainingSpan("1g.5gb", 3, 5, "full")),
+        (0, RetrainingSpan("1g.5gb", -1, 1, "full")),
+        (1, RetrainingSpan("1g.5gb", 0, 2, "full")),
+    ],
+)
+def test_a_wrong_retraining_breaks_rule_3(m, retraining):
+    problem, plan = paper_case()
+    assert broken_rules(problem, with_retraining(plan, m, retraining)) == {Rule.RETRAINING}
+
+
+def test_an_optional_retraining_may_be_left_out():
+    problem, plan = paper_case()
+    assert not broken_rules(with_terms(problem, 0, retraining_required=False), with_retraining(plan, 0, None))
+
+
+def test_a_retraining_may_end_with_the_window():
+    problem, plan = paper_case()
+    assert not broken_rules(problem, with_retraining(plan, 0, RetrainingSpan("1g.5gb", 2, 4, "full")))
+
+
+def test_a_break_over_several_steps_is_reported_once_at_its_first():
+    problem, plan = paper_case()
+    spans = (0, 4, ("3g.20gb", "3g.20gb", "3g.20gb"))
+    found = verify(problem, with_inference(plan, 1, spans)).violations
+    assert [violation.step for violation in found if violation.rule is Rule.LAYOUT] == [0]
+
+
+def test_an_initial_state_charges_a_change_at_step_0():
+    problem, plan = paper_case()
+    problem = replace(problem, initial=PaperState({"a": ("2g.10gb",), "b": ("1g.5gb",)}))
+    assert verify(problem, plan).objective == pytest.approx(368 - 30)  # b loses its capacity, all 60 · 1 s
+
+
+def test_an_overhead_longer_than_a_step_makes_a_negative_throughput():
+    problem, plan = paper_case()
+    problem = with_terms(problem, 0, overhead_s=4.0)
+    assert verify(problem, plan).objective == pytest.approx(368 - 78 - 130 * 0.8)  # 130 − 4/2 · 130 = −130
+
+
+def test_spans_split_without_a_change_cost_nothing():
+    problem, plan = paper_case()
+    split = with_inference(plan, 1, (0, 2, ("3g.20gb",)), (2, 4, ("3g.20gb",)))
+    assert verify(problem, split).objective == pytest.approx(368)
+
+
+@pytest.mark.parametrize("gpu_name", ["a30-24gb", "a100-40gb", "h100-80gb", "rtx-pro-6000-96gb"])
+def test_the_placement_search_finds_exactly_the_multisets_of_layouts(gpu_name):
+    gpu = gpu_model(gpu_name)
+    names = [p.name for p in gpu.profiles if p.variant in (Variant.STANDARD, Variant.DOUBLE_MEMORY, Variant.MEDIA)]
+    counts = product(*(range(gpu.profile(name).max_instances + 2) for name in names))
+    places = [Placement(gpu.profile(name), ANYWHERE) for name in names]
+    # Sorted by size backwards as in a check: with the smallest first the search takes long.
+    found = {n for n in counts if _fits(gpu, [x for x, k in zip(places[::-1], n[::-1], strict=True) for _ in range(k)])}
+    assert found == set(gpu.multisets(names))
+
+
+def test_half_as_long_steps_bring_half_the_requests_and_lose_twice_the_share():
+    problem, plan = paper_case()
+    # a: 45 · 0.5 twice, 65 − 0.5/0.5/2 · 65 = 32.5 and min(50, 65) at 0.8; b: 25 · 0.6 four times.
+    assert verify(replace(problem, step_s=0.5), plan).objective == pytest.approx(45 + 26 + 40 + 60)
+
+
+@pytest.mark.parametrize(("m", "min_profile"), [(1, "4g.20gb"), (0, "1g.10gb")])
+def test_as_large_means_compute_and_memory_slices(m, min_profile):
+    problem, plan = paper_case()
+    small = with_inference(plan, 0, (0, 4, ("1g.5gb",)))
+    problem = with_terms(with_terms(problem, 0, min_profile="1g.5gb"), m, min_profile=min_profile)
+    assert broken_rules(problem, small) == {Rule.MIN_PROFILE}
+
+
+def table(problem: Problem, steady: float, changed: float | None) -> GainTable:
+    multisets = ((0, 0, 0), (0, 1, 0), (1, 1, 0), (0, 0, 1))
+    rows = np.full((2, problem.n_steps, len(multisets)), steady) + np.arange(2)[:, None, None]
+    return GainTable(multisets, rows, None if changed is None else np.full_like(rows, changed))
+
+
+def test_given_gain_tables_replace_the_simple_one():
+    problem, plan = paper_case()
+    problem = replace(problem, gains=(table(problem, 5.0, 3.0), table(problem, 7.0, 0.0)))
+    assert verify(problem, plan).objective == pytest.approx(5 + 5 + 3 + 6 + 4 * 7)
+
+
+def test_a_paper_gain_table_without_changed_steps_is_refused():
+    problem, plan = paper_case()
+    with pytest.raises(ProblemError, match="changed"):
+        verify(replace(problem, gains=(table(problem, 5.0, None),) * 2), plan)
