@@ -6,6 +6,8 @@ not pay, smallest profiles that hardly fit, and some that no plan can meet.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from executor.catalogue import gpu_model
@@ -171,3 +173,9 @@ def _with_physical_state(rng: np.random.Generator, problem: Problem) -> Problem:
 
 def _with_least(terms: TenantTerms, gpu: GpuModel) -> TenantTerms:
     return _with(terms, min_profile=gpu.profile_names[0])
+
+
+def case_name(case: tuple[Callable[[int], Problem], int]) -> str:
+    """The id of a case ``(maker, seed)``, the same in every process, unlike the address in the maker's own text."""
+    make, seed = case
+    return f"{make.__name__}-{seed}"

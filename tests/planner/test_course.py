@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from plans import continued_case, paper_case, physical_case
-from problems import paper_problem, physical_problem
+from problems import case_name, paper_problem, physical_problem
 
 from planner.budget import Budget
 from planner.course import courses
@@ -14,7 +14,7 @@ from planner.solve import solve
 CASES = [(paper_problem, seed) for seed in range(20)] + [(physical_problem, seed) for seed in range(20)]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=case_name)
 def test_goodput_adds_up_to_the_objective(case) -> None:
     problem = case[0](case[1])
     plan = solve(problem, "greedy")

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 from plans import continued_case, physical_case
-from problems import paper_problem, physical_problem
+from problems import case_name, paper_problem, physical_problem
 from windows import tenant, window
 
 from planner.course import courses
@@ -31,7 +31,7 @@ def solved(case) -> tuple[Problem, MigPlan]:
     return problem, solve(problem)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=case_name)
 def test_no_alternative_beats_what_a_plan_proven_best_holds(case) -> None:
     problem, plan = solved(case)
     if plan.status is not Status.OPTIMAL:
@@ -43,7 +43,7 @@ def test_no_alternative_beats_what_a_plan_proven_best_holds(case) -> None:
         assert "better" not in found.reason
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=case_name)
 def test_the_net_of_what_is_held_is_what_the_plan_earns_there(case) -> None:
     problem, plan = solved(case)
     if not plan.status.has_plan:

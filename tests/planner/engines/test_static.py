@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from problems import paper_problem, physical_problem
+from problems import case_name, paper_problem, physical_problem
 from static_oracle import best_static
 from windows import tenant, window
 
@@ -34,14 +34,14 @@ def oracle(case) -> float | None:
     return best_static(make(seed))
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=case_name)
 def test_no_static_plan_is_better(case) -> None:
     best, value = oracle(case), plan_of(case).objective
     if best is not None:
         assert (-np.inf if value is None else value) == pytest.approx(best, rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=case_name)
 def test_every_plan_keeps_the_rules(case) -> None:
     if plan_of(case).status.has_plan:
         assert verify(case[0](case[1]), plan_of(case)).violations == ()
@@ -51,7 +51,7 @@ def test_most_problems_were_tried_out() -> None:
     assert sum(oracle(case) is not None for case in CASES) > 60
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case[1] < 12], ids=str)
+@pytest.mark.parametrize("case", [case for case in CASES if case[1] < 12], ids=case_name)
 def test_greedy_is_no_worse_and_the_bounds_are_no_lower(case) -> None:
     problem, plan = case[0](case[1]), plan_of(case)
     greedy, best = solve(problem, "greedy"), solve(problem)
