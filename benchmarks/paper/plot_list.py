@@ -8,8 +8,7 @@ from enum import Enum
 from types import MappingProxyType
 
 from benchmarks.paper.experiments import Experiment, Section
-from benchmarks.paper.statistics import Row, Rows, of_policy, policies_of
-from benchmarks.paper.tables import BLOCK_SEGMENTS, BLOCK_WINDOWS, OURS, Results
+from benchmarks.paper.statistics import OURS, Results, ahead_of_ours
 
 
 class Kind(Enum):
@@ -37,8 +36,7 @@ class Kind(Enum):
     """A row a policy, a dot an experiment."""
 
 
-BLOCKS: Mapping[Kind, int] = MappingProxyType({Kind.WINDOWS: BLOCK_WINDOWS, Kind.SEGMENTS: BLOCK_SEGMENTS})
-"""What is resampled together, for the kinds that show intervals."""
+DIFFERENCES = (Kind.WINDOWS, Kind.SEGMENTS)
 
 
 @dataclass(frozen=True)
@@ -160,22 +158,11 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
 
 def plots_of(section: Section, results: Results) -> list[Plot]:
     """The section's plots that have anything to show."""
-    found = [row for one in run_of(section, results) for row in results[one.name] if row["arrivals"] is not None]
-    plots = PLOTS.get(section.name, ())
-    return [plot for plot in plots if (compared_policies(found) if plot.kind in BLOCKS else found)]
+    rows = [results[one.name].dropna(subset="arrivals") for one in run_of(section, results)]
+    plots = PLOTS.get(section.name, ()) if any(map(len, rows)) else ()
+    return [plot for plot in plots if plot.kind not in DIFFERENCES or ahead_of_ours(rows[0], plot.kind.value)]
 
 
 def run_of(section: Section, results: Results) -> list[Experiment]:
     """The section's experiments that were run."""
     return [one for one in section.experiments if one.name in results]
-
-
-def beside_ours(rows: Rows) -> list[Row]:
-    """The rows with numbers of which the reference has numbers as well, on the same workload and segment."""
-    known = {(row["workload"], row["segment"]) for row in of_policy(rows, OURS)}
-    return [row for row in rows if row["arrivals"] is not None and (row["workload"], row["segment"]) in known]
-
-
-def compared_policies(rows: Rows) -> list[str]:
-    """Those that can be held against the reference."""
-    return [name for name in policies_of(beside_ours(rows)) if name != OURS]

@@ -8,7 +8,7 @@ import json
 import platform
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from functools import cache
 from importlib.metadata import version
@@ -206,8 +206,3 @@ def _imported(folder: Path, *modules: str) -> set[str]:
 
 def _names(path: Path) -> list[str]:
     return re.findall(r"planner\.policies\.((?:paper\.)?\w+)", path.read_text("utf-8"))
-
-
-def as_row(columns: Sequence[str], row: Sequence[Any]) -> Mapping[str, Any]:
-    """The row's values by column."""
-    return dict(zip(columns, row, strict=True))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from itertools import pairwise, product
 from typing import Any
 
@@ -20,7 +18,6 @@ from benchmarks.paper.figure_4 import rows_of as rows_of_both
 from benchmarks.paper.figure_5 import figure_5
 from benchmarks.paper.motivation_held import Held
 from benchmarks.paper.motivation_layouts import best_substitute, one_of, placed, substitutes
-from benchmarks.paper.motivation_page import COLUMNS, sections
 from executor.catalogue import gpu_model
 from migrator.run.planning import PlannedWindow, Solving, accuracy_at_start, plan_window
 from migrator.setting import Setting, assemble
@@ -183,36 +180,6 @@ def test_phases_add_up_to_the_reconfiguration() -> None:
 def test_only_measured_workers_are_called_measured() -> None:
     rows: Any = figure_5()["rows"]
     assert [row["model"] for row in rows if row["is_measured"]] == ["ResNet-50", "BERT-large"]
-
-
-@pytest.fixture(scope="module")
-def small_studies(split_rows: list[dict[str, object]], setting_of_figure_3: Setting) -> dict[str, Any]:
-    rows_3, found_3 = histogram(setting_of_figure_3, "copies")
-    rows_4 = rows_of_both(config_of_both().model_copy(update={"windows": 1}), (3, 2))
-    parts = {"figure-2": (split_rows, []), "figure-3": (rows_3, found_3), "figure-4": (rows_4, [])}
-    made = {
-        name: {"title": name, "text": "What.", "rows": rows, "found": found, "paper": ["a"]}
-        for name, (rows, found) in parts.items()
-    }
-    return json.loads(json.dumps({**made, "figure-5": figure_5()}))  # type: ignore[no-any-return]
-
-
-def test_the_page_has_a_table_row_for_each_row(small_studies: dict[str, Any]) -> None:
-    n_rows = sum(line.startswith("| ") for line in sections(small_studies))
-    assert n_rows == sum(len(study["rows"]) + 1 for study in small_studies.values())
-
-
-def test_every_row_of_a_table_has_its_columns(small_studies: dict[str, Any]) -> None:
-    for name, study in small_studies.items():
-        lines = [line for line in sections({name: study}) if line.startswith("|")]
-        assert Counter(line.count("|") for line in lines) == {len(COLUMNS[name]) + 1: len(lines)}
-
-
-def test_the_highest_of_a_window_is_bold(small_studies: dict[str, Any]) -> None:
-    row = small_studies["figure-4"]["rows"][0]
-    study = {**small_studies["figure-4"], "rows": [{**row, "accuracy_pct": value} for value in (98.0, 99.0)]}
-    text = "\n".join(sections({"figure-4": study}))
-    assert ("**99.00**" in text, "**98.00**" in text) == (True, False)
 
 
 def test_splits_are_those_of_the_paper_s_figure() -> None:

@@ -7,29 +7,19 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from benchmarks.paper import reproduce, results
 from benchmarks.paper.experiments import EXPERIMENTS, MAIN
 from benchmarks.paper.matches import matches_of
-from benchmarks.paper.page import page, results_in
 from benchmarks.paper.results import CLASSES, kept, key_of, result_of, rows_of, simulated, source_digest
+from benchmarks.paper.statistics import results_in
 
 DOCUMENT = json.loads(reproduce.RESULTS.read_text("utf-8"))
-RESULTS = results_in(DOCUMENT)
+RESULTS = pd.concat(results_in(DOCUMENT).values()).dropna(subset="arrivals")
 POLICIES = ("static", "whole", "paris", "oracle")
 MATCH = matches_of(MAIN)[0]
-
-
-def test_the_page_is_made_from_its_figures() -> None:
-    assert reproduce.PAGE.read_text("utf-8") == page(DOCUMENT)
-
-
-def test_a_short_run_has_a_page_that_says_what_it_leaves_out() -> None:
-    short = {one.name for one in reproduce.chosen(is_full=False, traces=None)}
-    experiments = [one for one in DOCUMENT["experiments"] if one["name"] in short]
-    text = page({**DOCUMENT, "experiments": experiments, "studies": {}})
-    assert "- All windows of every workload, all policies" in text.split("## Not in this run")[1]
 
 
 def test_the_figures_are_written_as_they_are_read() -> None:
@@ -44,13 +34,12 @@ def test_a_small_part_simulated_anew_gives_the_same_figures() -> None:
 
 
 def test_every_account_adds_up_to_the_arrivals() -> None:
-    rows = [row for found in RESULTS.values() for row in found if row["arrivals"] is not None]
-    assert all(sum(row[name] for name in CLASSES) == pytest.approx(row["arrivals"], abs=0.1) for row in rows)
+    assert RESULTS[list(CLASSES)].sum(axis=1).tolist() == pytest.approx(RESULTS["arrivals"].tolist(), abs=0.1)
 
 
 def test_every_row_s_windows_add_up() -> None:
-    rows = [row for found in RESULTS.values() for row in found if row["arrivals"] is not None]
-    assert all(sum(one[0] for one in row["windows"]) == row["arrivals"] for row in rows)
+    arrivals = [sum(window[0] for window in windows) for windows in RESULTS["windows"]]
+    assert arrivals == RESULTS["arrivals"].tolist()
 
 
 def test_what_was_simulated_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
