@@ -13,8 +13,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 
 from benchmarks.paper import pre_initialisation
 from benchmarks.paper.experiments import EXPERIMENTS, MAIN, SECTIONS, Experiment
+from benchmarks.paper.matches import CLASSES
 from benchmarks.paper.plot_list import plots_of
-from benchmarks.paper.results import CLASSES
 from benchmarks.paper.statistics import (
     BLOCK,
     OURS,

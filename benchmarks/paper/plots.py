@@ -24,8 +24,8 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, FormatStrFormatter, NullLocator
 
 from benchmarks.paper.experiments import MAIN, SECTIONS, Section, View
+from benchmarks.paper.matches import CLASSES
 from benchmarks.paper.plot_list import Kind, Plot, plots_of, run_of
-from benchmarks.paper.results import CLASSES
 from benchmarks.paper.statistics import (
     BLOCK,
     OURS,

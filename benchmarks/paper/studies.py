@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -11,9 +10,8 @@ from pathlib import Path
 
 from benchmarks.paper import motivation
 from benchmarks.paper.experiments import WORKLOADS
-from benchmarks.paper.matches import CACHE, ROOT
+from benchmarks.paper.matches import CACHE, ROOT, digest_of, product_files
 from benchmarks.paper.pre_initialisation import added, study
-from benchmarks.paper.results import PACKAGES
 from benchmarks.paper.solver_times import solver_times
 from migrator.config import read_config
 from migrator.outputs import write_output
@@ -94,10 +92,5 @@ def _kept(one: Study) -> object:
 
 def _digest(one: Study) -> str:
     """Of all that decides about the study: the product, the configs and its own files."""
-    digest = hashlib.sha256()
-    product = (path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file())
-    own = (path for pattern in one.files for path in Path(__file__).parent.glob(pattern))
-    for path in sorted([*product, *own, *(ROOT / "configs").glob("*.yaml")]):
-        if "__pycache__" not in path.parts:
-            digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
+    own = [path for pattern in one.files for path in Path(__file__).parent.glob(pattern)]
+    return digest_of([*product_files(), *own, *(ROOT / "configs").glob("*.yaml")])

@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.paper import reproduce
 from benchmarks.paper.experiments import MAIN, Experiment
+from benchmarks.paper.matches import CLASSES, COLUMNS
 from benchmarks.paper.page import Figures, figure_table, page
-from benchmarks.paper.results import CLASSES, COLUMNS
 from benchmarks.paper.statistics import results_in
 from migrator.compare import Terms
 

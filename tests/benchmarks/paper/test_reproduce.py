@@ -10,10 +10,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmarks.paper import reproduce, results
+from benchmarks.paper import matches, reproduce
 from benchmarks.paper.experiments import EXPERIMENTS, MAIN
-from benchmarks.paper.matches import matches_of
-from benchmarks.paper.results import CLASSES, kept, key_of, result_of, rows_of, simulated, source_digest
+from benchmarks.paper.matches import CLASSES, key_of, matches_of, result_of, results_of, rows_of, source_digest
 from benchmarks.paper.statistics import results_in
 
 DOCUMENT = json.loads(reproduce.RESULTS.read_text("utf-8"))
@@ -29,8 +28,8 @@ def test_the_figures_are_written_as_they_are_read() -> None:
 def test_a_small_part_simulated_anew_gives_the_same_figures() -> None:
     small = replace(MAIN, workloads=("w16",), policies=POLICIES)
     anew = json.loads(json.dumps(rows_of([result_of(match) for match in matches_of(small)])))
-    kept = DOCUMENT["experiments"][0]["rows"]
-    assert anew == [row for policy in POLICIES for row in kept if row[:2] == [policy, "w16"]]
+    rows = DOCUMENT["experiments"][0]["rows"]
+    assert anew == [row for policy in POLICIES for row in rows if row[:2] == [policy, "w16"]]
 
 
 def test_every_account_adds_up_to_the_arrivals() -> None:
@@ -43,15 +42,15 @@ def test_every_row_s_windows_add_up() -> None:
 
 
 def test_what_was_simulated_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "CACHE", tmp_path)
+    monkeypatch.setattr(matches, "CACHE", tmp_path)
     (tmp_path / f"{key_of(MATCH)}.json.gz").write_bytes(gzip.compress(b'{"kept": 1}'))
-    assert [kept(path) for path in simulated([MATCH, MATCH])] == [{"kept": 1}, {"kept": 1}]
+    assert list(results_of([MATCH, MATCH])) == [{"kept": 1}, {"kept": 1}]
 
 
 def test_what_decides_about_a_result_is_in_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     others = [replace(MATCH, policy="static"), replace(MATCH, segment=1), matches_of(EXPERIMENTS[1])[0]]
     keys = {key_of(one) for one in (MATCH, *others)}
-    monkeypatch.setattr(results, "source_digest", lambda _: "other source")
+    monkeypatch.setattr(matches, "source_digest", lambda _: "other source")
     assert len(keys | {key_of(MATCH)}) == 5
 
 
