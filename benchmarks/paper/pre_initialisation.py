@@ -15,10 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from benchmarks.paper.experiments import WORKLOADS
+from benchmarks.paper.matches import ROOT
 from executor.mig import OwnedLayout
 from migrator.compare import simulated
-from migrator.config import Config
+from migrator.config import Config, read_config
 from migrator.log.account import Account, accounts
+from migrator.parallel import Processes, n_cores
 from migrator.run.planning import PlannedWindow
 from migrator.setting import Setting, assemble
 from planner.plan import MigPlan
@@ -30,9 +33,23 @@ from workloads.serving.tally import Totals
 
 Row = Mapping[str, float]
 
+LOADS = (0.3, 0.7)
+
 PAPER, COLD = "migrator-paper", "migrator-paper-cold"
 
 POLICIES = (PAPER, COLD, "migrator")
+
+
+def by_load() -> list[dict[str, object]]:
+    """By load, the studies of all sixteen workloads added up, two windows each."""
+    found = []
+    with Processes(n_cores()) as processes:
+        for load in LOADS:
+            paths = [ROOT / "configs" / f"{name}.yaml" for name in WORKLOADS]
+            configs = [read_config(path, windows=2, load=load) for path in paths]
+            own = dict(processes.each(study, configs))
+            found.append({"load": load, "policies": added([own[place] for place in range(len(configs))])})
+    return found
 
 
 def study(config: Config, policies: Sequence[str] = POLICIES) -> dict[str, dict[str, float]]:

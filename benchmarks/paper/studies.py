@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from benchmarks.paper import motivation
 from benchmarks.paper.experiments import WORKLOADS
 from benchmarks.paper.matches import CACHE, ROOT, digest_of, product_files
-from benchmarks.paper.pre_initialisation import added, study
-from benchmarks.paper.solver_times import solver_times
+from benchmarks.paper.pre_initialisation import by_load
 from migrator.config import read_config
 from migrator.outputs import write_output
-from migrator.parallel import Processes, n_cores
+from migrator.run.planning import Solving, accuracy_at_start, plan_window
+from migrator.setting import assemble
+from planner.plan import MigPlan
+from planner.problem import Reconfiguration
 
-PRE_INITIALISATION_LOADS = (0.3, 0.7)
+STEPS_S = (0.5, 1.0, 3.0, 5.0, 10.0)
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Study:
     Attributes:
         name: Of its results.
         title: What it is about.
-        files: Patterns of the files in this folder that make it.
+        files: Those of this folder that make it.
         made: Makes its results, such that JSON can hold them.
     """
 
@@ -37,39 +40,55 @@ class Study:
     made: Callable[[], object]
 
 
-def pre_initialisation() -> list[dict[str, object]]:
-    """By load, the studies of all sixteen workloads added up, two windows each."""
-    configs = [
-        read_config(ROOT / "configs" / f"{name}.yaml", windows=2, load=load)
-        for load in PRE_INITIALISATION_LOADS
-        for name in WORKLOADS
-    ]
-    with Processes(n_cores()) as processes:
-        found: dict[int, Mapping[str, Mapping[str, float]]] = dict(processes.each(study, configs))
-    n = len(WORKLOADS)
-    return [
-        {"load": load, "policies": added([found[place] for place in range(number * n, number * n + n)])}
-        for number, load in enumerate(PRE_INITIALISATION_LOADS)
-    ]
+def solver_times(workloads: Sequence[str] = WORKLOADS, steps_s: Sequence[float] = STEPS_S) -> list[dict[str, object]]:
+    """By granularity and cost model: seconds to plan window 0 from nothing, and how many of the plans are proven.
+
+    The engine is the default of the cost model; its budget of work is that of a run, so that a gap may be left. Times
+    are of one machine and one core.
+    """
+    rows: list[dict[str, object]] = []
+    for step_s in steps_s:
+        for cost_model in (Reconfiguration.PAPER, Reconfiguration.PHYSICAL):
+            found = [_planned(name, step_s, cost_model) for name in workloads]
+            times_s = [plan.solve_s for plan in found]
+            rows.append(
+                {
+                    "step_s": step_s,
+                    "cost_model": cost_model.value,
+                    "engines": sorted({plan.engine for plan in found}),
+                    "median_s": round(median(times_s), 3),
+                    "worst_s": round(max(times_s), 3),
+                    "worst_gap_pct": round(100 * max(plan.gap for plan in found if plan.gap is not None), 3),
+                    "n_proven": sum(plan.gap is not None and plan.gap <= 1e-9 for plan in found),
+                    "n_without_plan": sum(not plan.status.has_plan for plan in found),
+                    "n": len(found),
+                }
+            )
+    print(file=sys.stderr)
+    return rows
+
+
+def _planned(workload: str, step_s: float, cost_model: Reconfiguration) -> MigPlan:
+    """The plan of the workload's window 0; a window is as many whole steps as 200 s hold."""
+    print(f"\r  planning {workload} at {step_s:g} s  ", end="", file=sys.stderr, flush=True)
+    changes = {"step_s": step_s, "window_s": 200.0 // step_s * step_s}
+    setting = assemble(read_config(ROOT / "configs" / f"{workload}.yaml", windows=1, **changes), workload)
+    accuracies = [accuracy_at_start(tenant, 0, -1) for tenant in setting.tenants]
+    return plan_window(setting, 0, None, accuracies, Solving(cost_model)).plan
 
 
 STUDIES = (
-    Study(
-        "solver",
-        "How long planning takes",
-        ("solver_times.py", "experiments.py"),
-        solver_times,
-    ),
+    Study("solver", "How long planning takes", ("studies.py", "experiments.py"), solver_times),
     Study(
         "pre-initialisation",
         "Pre-initialisation: how much of the overhead is hidden?",
-        ("pre_initialisation.py", "studies.py", "experiments.py"),
-        pre_initialisation,
+        ("pre_initialisation.py", "experiments.py"),
+        by_load,
     ),
     Study(
         "motivation",
         "The studies that motivate the paper",
-        ("motivation.py", "motivation_*.py", "figure_*.py", "accuracies.py"),
+        ("motivation.py", "held.py", "workloads.py"),
         motivation.studies,
     ),
 )
@@ -82,15 +101,11 @@ def results_of_studies() -> dict[str, object]:
 
 
 def _kept(one: Study) -> object:
-    path = CACHE / f"study-{one.name}-{_digest(one)[:16]}.json"
+    own = [Path(__file__).with_name(name) for name in one.files]
+    digest = digest_of([*product_files(), *own, *(ROOT / "configs").glob("*.yaml")])
+    path = CACHE / f"study-{one.name}-{digest[:16]}.json"
     if not path.is_file():
         print(f"study: {one.name}", file=sys.stderr)
         CACHE.mkdir(parents=True, exist_ok=True)
         write_output("the cache", path, json.dumps(one.made()))
     return json.loads(path.read_text("utf-8"))
-
-
-def _digest(one: Study) -> str:
-    """Of all that decides about the study: the product, the configs and its own files."""
-    own = [path for pattern in one.files for path in Path(__file__).parent.glob(pattern)]
-    return digest_of([*product_files(), *own, *(ROOT / "configs").glob("*.yaml")])

@@ -10,14 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.paper.figure_2 import SPLITS, config_at, rows_of
-from benchmarks.paper.figure_3 import ALLOCATIONS, best_by_second, config_with, fewest_changes, histogram, in_time
-from benchmarks.paper.figure_4 import SPLITS as SPLITS_4
-from benchmarks.paper.figure_4 import config_of_both
-from benchmarks.paper.figure_4 import rows_of as rows_of_both
-from benchmarks.paper.figure_5 import figure_5
-from benchmarks.paper.motivation_held import Held
-from benchmarks.paper.motivation_layouts import best_substitute, one_of, placed, substitutes
+from benchmarks.paper.held import Held, best_substitute, one_of, placed, substitutes
+from benchmarks.paper.motivation import (
+    ALLOCATIONS,
+    SPLITS_2,
+    SPLITS_4,
+    best_by_second,
+    config_at,
+    config_of_both,
+    config_with,
+    fewest_changes,
+    figure_5,
+    histogram,
+    in_time,
+    rows_of_both,
+    rows_of_split,
+)
 from executor.catalogue import gpu_model
 from migrator.run.planning import PlannedWindow, Solving, accuracy_at_start, plan_window
 from migrator.setting import Setting, assemble
@@ -28,7 +36,7 @@ GPU = gpu_model("a100-80gb")
 
 @pytest.fixture(scope="module")
 def split_rows() -> list[dict[str, object]]:
-    return rows_of(config_at(None).model_copy(update={"windows": 1}), (5, 2))
+    return rows_of_split(config_at(None).model_copy(update={"windows": 1}), (5, 2))
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +113,7 @@ def test_percentages_follow_from_the_counts(split_rows: list[dict[str, Any]]) ->
 
 
 def test_simulating_anew_gives_the_same(split_rows: list[dict[str, object]]) -> None:
-    assert rows_of(config_at(None).model_copy(update={"windows": 1}), (5, 2)) == split_rows
+    assert rows_of_split(config_at(None).model_copy(update={"windows": 1}), (5, 2)) == split_rows
 
 
 def test_both_tenants_of_figure_4_are_asked_at_one_rate() -> None:
@@ -183,4 +191,4 @@ def test_only_measured_workers_are_called_measured() -> None:
 
 
 def test_splits_are_those_of_the_paper_s_figure() -> None:
-    assert all(inference + retraining == 7 for inference, retraining in SPLITS)
+    assert all(inference + retraining == 7 for inference, retraining in SPLITS_2)
