@@ -4,39 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from types import MappingProxyType
+from typing import Literal
 
 from benchmarks.paper.experiments import Experiment, Section
-from benchmarks.paper.statistics import OURS, Results, ahead_of_ours
+from benchmarks.paper.statistics import BLOCK, OURS, Results, ahead_of_ours
 
+Kind = Literal["account", "grid", "lines", "windows", "segments", "groups", "draws"]
+"""How a plot shows the experiments of its section.
 
-class Kind(Enum):
-    """How a plot shows the experiments of its section."""
-
-    ACCOUNT = "account"
-    """Stacked bars: where the arrivals go."""
-
-    GRID = "grid"
-    """Policies by workloads, goodput as colour and number."""
-
-    LINES = "lines"
-    """Goodput over the place of each experiment on the section's axis, a line a policy."""
-
-    WINDOWS = "windows"
-    """Differences from the reference with intervals, over windows."""
-
-    SEGMENTS = "segments"
-    """The same over segments of the traces."""
-
-    GROUPS = "groups"
-    """A group of dots an experiment, a dot a policy."""
-
-    DRAWS = "draws"
-    """A row a policy, a dot an experiment."""
-
-
-DIFFERENCES = (Kind.WINDOWS, Kind.SEGMENTS)
+- account: stacked bars of where the arrivals go;
+- grid: policies by workloads, goodput as colour and number;
+- lines: goodput over the place of each experiment on the section's axis, a line a policy;
+- windows, segments: differences from ours with intervals;
+- groups: a group of dots an experiment, a dot a policy;
+- draws: a row a policy, a dot an experiment.
+"""
 
 
 @dataclass(frozen=True)
@@ -67,14 +50,14 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
         "main": (
             Plot(
                 "main-account.svg",
-                Kind.ACCOUNT,
+                "account",
                 "Simulated: where the arrivals go, all workloads together, %",
                 "Stacked bars: the simulated arrivals of all workloads by policy, from goodput to queueing, in %",
                 "% of arrivals",
             ),
             Plot(
                 "main-goodput.svg",
-                Kind.GRID,
+                "grid",
                 "Simulated: goodput by workload, % of arrivals",
                 "Grid: simulated goodput in % of each policy on each workload",
                 "workload",
@@ -83,7 +66,7 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
         "interference": (
             Plot(
                 "interference.svg",
-                Kind.LINES,
+                "lines",
                 "Simulated: goodput by strength of interference, %",
                 f"Lines: simulated goodput in % over the strength of interference, against {OURS}, which has none",
                 "strength of interference (1: as measured by Mudi)",
@@ -92,7 +75,7 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
         "whole": (
             Plot(
                 "whole.svg",
-                Kind.LINES,
+                "lines",
                 "Simulated: goodput by cost of changing between models, %",
                 f"Lines: simulated goodput in % over how much longer the whole GPU takes, against {OURS}",
                 "time of each batch and training step (1: as in the other tables)",
@@ -101,7 +84,7 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
         "whole-runs": (
             Plot(
                 "whole-runs.svg",
-                Kind.WINDOWS,
+                "windows",
                 f"Simulated: all windows, goodput ahead of {OURS}, points of %",
                 f"Dots with intervals: points of simulated goodput % ahead of {OURS}, by policy, over windows",
                 _POINTS,
@@ -110,7 +93,7 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
         "twitter": (
             Plot(
                 "twitter.svg",
-                Kind.SEGMENTS,
+                "segments",
                 f"Simulated: Twitter counts, goodput ahead of {OURS}, points of %",
                 f"Dots with intervals: points of simulated goodput % ahead of {OURS}, by policy, over segments",
                 _POINTS,
@@ -119,7 +102,7 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
         "load": (
             Plot(
                 "load.svg",
-                Kind.LINES,
+                "lines",
                 "Simulated: goodput by load, %",
                 "Lines: simulated goodput in % over load, one for each policy",
                 "load",
@@ -128,7 +111,7 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
         "step": (
             Plot(
                 "step.svg",
-                Kind.LINES,
+                "lines",
                 "Simulated: goodput by granularity, %",
                 "Lines: simulated goodput in % over the length of a step in seconds, one for each policy",
                 "step, s (logarithmic)",
@@ -138,7 +121,7 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
         "estimates": (
             Plot(
                 "estimates.svg",
-                Kind.GROUPS,
+                "groups",
                 "Simulated: goodput by error of the estimates, %",
                 "Dots: simulated goodput in % of each policy by what is wrong with the estimates",
             ),
@@ -146,7 +129,7 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
         "profiles": (
             Plot(
                 "profiles.svg",
-                Kind.DRAWS,
+                "draws",
                 "Simulated: goodput with profiles times 0.8 to 1.2, five draws, %",
                 "Dots: simulated goodput in % of each policy with profiles as they are and in five draws of others",
             ),
@@ -160,7 +143,7 @@ def plots_of(section: Section, results: Results) -> list[Plot]:
     """The section's plots that have anything to show."""
     rows = [results[one.name].dropna(subset="arrivals") for one in run_of(section, results)]
     plots = PLOTS.get(section.name, ()) if any(map(len, rows)) else ()
-    return [plot for plot in plots if plot.kind not in DIFFERENCES or ahead_of_ours(rows[0], plot.kind.value)]
+    return [plot for plot in plots if plot.kind not in BLOCK or ahead_of_ours(rows[0], plot.kind)]
 
 
 def run_of(section: Section, results: Results) -> list[Experiment]:

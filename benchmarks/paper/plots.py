@@ -23,9 +23,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, FormatStrFormatter, NullLocator
 
-from benchmarks.paper.experiments import MAIN, SECTIONS, Section, View
+from benchmarks.paper.experiments import MAIN, SECTIONS, Section
 from benchmarks.paper.matches import CLASSES
-from benchmarks.paper.plot_list import Kind, Plot, plots_of, run_of
+from benchmarks.paper.plot_list import Plot, plots_of, run_of
 from benchmarks.paper.statistics import (
     BLOCK,
     OURS,
@@ -286,7 +286,7 @@ def lines(plot: Plot, section: Section, results: Results) -> Figure:
     varied = _lines(section, results)
     found = list(varied)
     level = np.nan
-    if section.view is View.TIES and MAIN.name in results:
+    if section.view == "ties" and MAIN.name in results:
         level = means_of(results[MAIN.name]).get(OURS, np.nan)
     places = sorted({place for line in found for place in line.places})
     if not np.isnan(level):
@@ -397,7 +397,7 @@ _SMALL: Any = {"markersize": 3.5, "markeredgewidth": 0}
 
 def differences(plot: Plot, section: Section, results: Results) -> Figure:
     """A row a policy: its mean difference from the reference with the 95 % interval, and each difference, faintly."""
-    of = plot.kind.value
+    of = plot.kind
     rows = results[run_of(section, results)[0].name]
     found = ahead_of_ours(rows, of)
     figure, axes = canvas(plot.title, 1.4 + 0.265 * len(found), left_in=1.75, right_in=1.75, top_in=0.7)
@@ -479,15 +479,15 @@ def draws(plot: Plot, section: Section, results: Results) -> Figure:
     return figure
 
 
-_DRAWN: Mapping[Kind, Callable[[Plot, Section, Results], Figure]] = MappingProxyType(
+_DRAWN: Mapping[str, Callable[[Plot, Section, Results], Figure]] = MappingProxyType(
     {
-        Kind.ACCOUNT: account,
-        Kind.GRID: grid,
-        Kind.LINES: lines,
-        Kind.WINDOWS: differences,
-        Kind.SEGMENTS: differences,
-        Kind.GROUPS: groups,
-        Kind.DRAWS: draws,
+        "account": account,
+        "grid": grid,
+        "lines": lines,
+        "windows": differences,
+        "segments": differences,
+        "groups": groups,
+        "draws": draws,
     }
 )
 
