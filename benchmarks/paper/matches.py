@@ -1,7 +1,7 @@
 """The matches of an experiment, what came of them, and the rows that stand for them in ``docs/results.json``.
 
-What was simulated is kept under ``runs/reproduce``. Its name is a digest of all that decides about it: config, files
-that the config names, the product's code and data, and versions of libraries.
+What was simulated is kept under ``runs/reproduce``. Its name is a digest of all that decides about it: config, the
+product's code and data, and versions of libraries.
 """
 
 from __future__ import annotations
@@ -253,34 +253,14 @@ def versions() -> str:
 
 
 def key_of(match: Match) -> str:
-    """What the result of a match depends on, as a digest: its config, the files that it names, code and libraries."""
-    config, contents = _without_folders(match.config)
+    """What the result of a match depends on, as a digest: its config, code and libraries.
+
+    Files that the config names lie in the cache and are named by their contents, so that the folder may differ.
+    """
+    config = config_yaml(match.config).replace(f"{CACHE}/", "")
     match_parts = (match.policy, match.terms.value, str(match.segment))
-    parts = (VERSION, versions(), source_digest(match.policy), *match_parts, *contents, config_yaml(config))
+    parts = (VERSION, versions(), source_digest(match.policy), *match_parts, config)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def _without_folders(config: Config) -> tuple[Config, list[str]]:
-    """The config with its files named by their names alone, and digests of what is in them."""
-    contents, tenants = [], []
-    for tenant in config.tenants:
-        trace = tenant.arrivals.trace
-        if trace is not None and Path(trace).is_file():
-            contents.append(_digest(Path(trace)))
-            arrivals = tenant.arrivals.model_copy(update={"trace": Path(trace).name})
-            tenants.append(tenant.model_copy(update={"arrivals": arrivals}))
-        else:
-            tenants.append(tenant)
-    update: dict[str, object] = {"tenants": tenants}
-    if config.profiles is not None:
-        contents.append(_digest(Path(config.profiles)))
-        update["profiles"] = Path(config.profiles).name
-    return config.model_copy(update=update), contents
-
-
-@cache
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @cache

@@ -54,14 +54,13 @@ def test_what_decides_about_a_result_is_in_its_key(monkeypatch: pytest.MonkeyPat
     assert len(keys | {key_of(MATCH)}) == 5
 
 
-def test_a_file_that_the_config_names_is_in_the_key_by_its_content_and_not_by_its_folder(tmp_path: Path) -> None:
+def test_made_profiles_are_in_the_key_by_their_content_and_not_by_their_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keys = []
-    for folder, text in (("a", "1"), ("b", "1"), ("c", "2")):
-        (tmp_path / folder).mkdir()
-        path = tmp_path / folder / "profiles.csv"
-        path.write_text(text, "utf-8")
-        config = MATCH.config.model_copy(update={"profiles": str(path)})
-        keys.append(key_of(replace(MATCH, config=config)))
+    for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
+        monkeypatch.setattr(matches, "CACHE", tmp_path / folder)
+        keys.append(key_of(matches_of(replace(MAIN, perturbation=seed))[0]))
     assert keys[0] == keys[1] != keys[2]
 
 
