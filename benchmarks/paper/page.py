@@ -115,13 +115,16 @@ def shown(values: Shown, spec: str) -> Shown:
 
 
 class Figures:
-    """The figures of the page's sentences and tables, of what every policy of an experiment has numbers of.
+    """The figures of the page's sentences and tables.
+
+    A workload or segment counts only where all policies of the experiment have numbers.
 
     Attributes:
         rows: By experiment.
         goodput: By experiment, goodput % of each policy (column) on each workload (row).
         means: By experiment, the mean of workloads of each policy.
-        beside: All runs of ``static`` beside ours, and of all with partitions beside ``oracle``; see :meth:`_beside`.
+        beside: ``static`` compared with ours, and all policies with partitions compared with ``oracle``, run by run;
+            see :meth:`_beside`.
     """
 
     def __init__(self, results: Results) -> None:
@@ -133,11 +136,11 @@ class Figures:
         self.beside = {OURS: self._beside(OURS, [FLOOR]), CEILING: self._beside(CEILING, others)}
 
     def run(self, prefix: str) -> list[Experiment]:
-        """The experiments whose names begin so and that have rows."""
+        """The experiments that were run and whose names begin with ``prefix``."""
         return [one for one in EXPERIMENTS if one.name.startswith(prefix) and one.name in self.rows]
 
     def _beside(self, other: str, policies: Sequence[str]) -> pd.DataFrame:
-        """A row a run of these policies: how far it is ahead of the other one's run of the same experiment."""
+        """A row a run of these policies: how far it is ahead of ``other`` on the same workload of the experiment."""
         found = []
         for one in self.run(""):
             goodput = self.goodput[one.name]
@@ -192,7 +195,7 @@ class Figures:
         return pd.DataFrame({"slo": sums["in_time"] / sums["arrivals"], "accuracy": right / answered})
 
     def account(self, name: str, by: str, policy: str | None = None) -> pd.DataFrame:
-        """The shares of the classes of the loss account in the arrivals, %, of the policy or of all."""
+        """The loss account's classes as shares of the arrivals, %, of one policy or of all."""
         rows = self.rows[name]
         sums = rows[(rows["policy"] == policy) | (policy is None)].groupby(by, sort=False).sum(numeric_only=True)
         shares = 100 * sums[list(CLASSES)].div(sums["arrivals"], axis=0)
@@ -224,9 +227,9 @@ class Figures:
         return found.T.fillna("")
 
     def ties(self, experiments: Sequence[Experiment]) -> dict[str, Any]:
-        """How far each policy is ahead of ours in the main table by place, and where it ties: mean and workloads.
+        """How far each policy is ahead of ours, and where it ties, over the workloads that all experiments have.
 
-        Of the workloads that all experiments have.
+        Ours is that of the main table. ``means`` has a row an experiment, and ``places`` a row a policy.
         """
         own = pd.concat({one.at: self.goodput[one.name] for one in experiments}, axis=1, join="inner")
         ours = self.goodput[MAIN.name][OURS]
@@ -250,7 +253,7 @@ class Figures:
         }
 
     def lead(self, policy: str, experiments: Sequence[Experiment]) -> pd.Series[float]:
-        """How far the policy is ahead of ours in the main table, in points, by the experiments' places."""
+        """Points by which the policy is ahead of ours in the main table, by the place of each experiment."""
         return pd.Series({one.at: self.means[one.name][policy] - self.means[MAIN.name][OURS] for one in experiments})
 
     def leads(self, name: str, of: str, policies: Sequence[str]) -> dict[str, Interval]:
@@ -269,7 +272,7 @@ class Figures:
         return [self.means[name][policy] if name in self.means else None for name in names]
 
     def gap_closed(self, name: str, policy: str) -> float | None:
-        """Which part of the gap between ``static`` and ``oracle`` it closes, %; ``None`` where there is hardly one."""
+        """Which part of the gap between ``static`` and ``oracle`` it closes, %; ``None`` if there is hardly one."""
         means = self.means[name]
         closed = gap_closed_pct(means).get(policy)
         return None if closed is None or pd.isna(closed) else float(closed)
@@ -277,7 +280,7 @@ class Figures:
     def gain(self, name: str, policy: str, of: str = OURS) -> float:
         """By how much one policy's goodput, mean of workloads, exceeds another's, %.
 
-        Where an experiment has the other policy alone, the first is as in the main table.
+        A policy that the experiment lacks is taken from the main table.
         """
         means = self.means[name].combine_first(self.means[MAIN.name])
         return float(100 * (means[of] / means[policy] - 1))
@@ -285,7 +288,7 @@ class Figures:
     def loss(
         self, *kinds: str, policy: str = OURS, workloads: Sequence[str] | None = None, name: str = MAIN.name
     ) -> float:
-        """Which share of all requests falls into these classes, %."""
+        """The share of all requests that falls into these classes, %."""
         rows = self.rows[name]
         own = rows[(rows["policy"] == policy) & (rows["workload"].isin(workloads or rows["workload"]))]
         return float(100.0 * own[list(kinds)].sum().sum() / own["arrivals"].sum())
@@ -295,11 +298,11 @@ class Figures:
         return swapped(self.means[MAIN.name], self.means[name])
 
     def all_swapped(self, experiments: Sequence[Experiment]) -> list[tuple[str, str]]:
-        """The same of all these experiments, the better one here first."""
+        """All such pairs of these experiments, in alphabetical order, the policy that is better there first."""
         return sorted({(second, first) for one in experiments for first, second in self.swapped(one.name)})
 
     def n_first(self, experiments: Sequence[Experiment]) -> int:
-        """In how many of these experiments ours is the best of those that do not know the arrivals."""
+        """The number of these experiments in which ours is the best policy but ``oracle``."""
         return sum(order_of(self.means[one.name].drop(CEILING))[0] == OURS for one in experiments)
 
 

@@ -281,7 +281,7 @@ class _Line:
 def lines(plot: Plot, section: Section, results: Results) -> Figure:
     """Goodput %, mean of workloads, over the places of the experiments; hollow where a workload has no numbers.
 
-    Where the section is about ties, the reference without what is varied is a level line, and a policy's tie is told.
+    In a section about ties, ours of the main table is a level line, and the place of each tie is written down.
     """
     varied = _lines(section, results)
     found = list(varied)
