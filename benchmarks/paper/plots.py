@@ -261,62 +261,37 @@ _LEAST_APART_IN = 0.32
 """Between ticks, so that their numbers do not touch."""
 
 
-@dataclass(frozen=True)
-class _Line:
-    """A policy's means of workloads.
-
-    Attributes:
-        policy: Whose.
-        places: On the axis.
-        means: Goodput %.
-        has_all: Whether each is of all workloads of the experiment.
-    """
-
-    policy: str
-    places: Sequence[float]
-    means: Sequence[float]
-    has_all: Sequence[bool]
-
-
 def lines(plot: Plot, section: Section, results: Results) -> Figure:
     """Goodput %, mean of workloads, over the places of the experiments; hollow where a workload has no numbers.
 
     In a section about ties, ours of the main table is a level line, and the place of each tie is written down.
     """
-    varied = _lines(section, results)
-    found = list(varied)
-    level = np.nan
-    if section.view == "ties" and MAIN.name in results:
-        level = means_of(results[MAIN.name]).get(OURS, np.nan)
-    places = sorted({place for line in found for place in line.places})
-    if not np.isnan(level):
-        found.append(_Line(OURS, (places[0], places[-1]), (level, level), ()))
+    goodput = {one.at: goodput_pct(results[one.name]) for one in run_of(section, results)}
+    means = pd.concat({at: own.mean() for at, own in goodput.items()}, axis=1).T.sort_index()
+    means = means.dropna(how="all").dropna(axis=1, how="all")
     figure, axes = canvas(plot.title, _HEIGHT_IN, left_in=0.75, right_in=1.65)
-    for line in found:
-        style = style_of(line.policy)
-        axes.plot(line.places, line.means, color=style.colour, linestyle=style.line, linewidth=1.6)
-        for place, mean_pct, has_all in zip(line.places, line.means, line.has_all, strict=False):
+    ends, is_whole = {}, True
+    for name, known in means.items():
+        policy, own = str(name), known.dropna()
+        style = style_of(policy)
+        axes.plot(own.index, own, color=style.colour, linestyle=style.line, linewidth=1.6)
+        for place, mean_pct in zip(own.index, own, strict=True):
+            has_all = bool(goodput[place][policy].notna().all())
             fill = style.colour if has_all else "white"
             axes.plot(place, mean_pct, style.marker, color=style.colour, markerfacecolor=fill)
-    _lay_out(axes, plot, places)
-    if not np.isnan(level):
-        _tell_ties(axes, varied, level)
-    _name_ends(axes, found)
-    if not all(all(line.has_all) for line in found):
+            is_whole = is_whole and has_all
+        ends[policy] = (own.index[-1], own.iloc[-1])
+    level = means_of(results[MAIN.name]).dropna().get(OURS) if section.view == "ties" and MAIN.name in results else None
+    if level is not None:
+        style, ends[OURS] = style_of(OURS), (means.index[-1], level)
+        axes.plot(means.index[[0, -1]], [level, level], color=style.colour, linestyle=style.line, linewidth=1.6)
+    _lay_out(axes, plot, list(means.index))
+    if level is not None:
+        _tell_ties(axes, means, level)
+    _name_ends(axes, ends)
+    if not is_whole:
         axes.set_title("hollow: some workloads without a plan are left out", loc="right", fontsize=8)
     return figure
-
-
-def _lines(section: Section, results: Results) -> list[_Line]:
-    """By policy; experiments in which it has no number at all are left out."""
-    goodput = {one.at: goodput_pct(results[one.name]) for one in run_of(section, results)}
-    found = []
-    for name in dict.fromkeys(name for own in goodput.values() for name in own):
-        known = {at: own[name] for at, own in sorted(goodput.items()) if name in own and own[name].notna().any()}
-        if known:
-            means = [own.mean() for own in known.values()]
-            found.append(_Line(str(name), list(known), means, [bool(own.notna().all()) for own in known.values()]))
-    return found
 
 
 def _lay_out(axes: Axes, plot: Plot, places: Sequence[float]) -> None:
@@ -350,41 +325,28 @@ def _size_in(axes: Axes) -> tuple[float, float]:
     return place.width * figure.get_figwidth(), place.height * figure.get_figheight()
 
 
-def _tell_ties(axes: Axes, found: Sequence[_Line], level: float) -> None:
+def _tell_ties(axes: Axes, means: pd.DataFrame, level: float) -> None:
     """A dotted line down from where the mean ties with the reference, with the place at its foot."""
     low = axes.get_ylim()[0]
-    for number, line in enumerate(found):
-        place = tie(line.places, [mean_pct - level for mean_pct in line.means])
+    for number, (policy, known) in enumerate(means.items()):
+        own = known.dropna()
+        place = tie(own.index, own - level)
         if place is not None:
-            axes.plot([place, place], [low, level], ":", color=style_of(line.policy).colour, linewidth=1.2)
+            axes.plot([place, place], [low, level], ":", color=style_of(str(policy)).colour, linewidth=1.2)
             offset = (4, 4 + _LABEL_POINTS * number)
             axes.annotate(f"tie {place:.2f}", (place, low), offset, textcoords="offset points", fontsize=8)
     axes.set_ylim(bottom=low)
 
 
-def _name_ends(axes: Axes, found: Sequence[_Line]) -> None:
+def _name_ends(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
     """Names right of the axes, at the ends of the lines, moved apart where they would touch."""
     low, high = axes.get_ylim()
     height_points = _size_in(axes)[1] * POINTS_PER_IN
-    ends = [line.means[-1] for line in found]
-    heights = spread(ends, _LABEL_POINTS * (high - low) / height_points)
-    for line, end, height in zip(found, ends, heights, strict=True):
-        axes.annotate(
-            line.policy,
-            (line.places[-1], end),
-            (1.04, height),
-            textcoords=("axes fraction", "data"),
-            va="center",
-            color=INK,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": style_of(line.policy).colour,
-                "linewidth": 1,
-                "relpos": (0, 0.5),
-                "shrinkA": 0,
-                "shrinkB": 5,
-            },
-        )
+    heights = spread([end for _, end in ends.values()], _LABEL_POINTS * (high - low) / height_points)
+    arrow = {"arrowstyle": "-", "linewidth": 1, "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 5}
+    look: Any = {"textcoords": ("axes fraction", "data"), "va": "center", "color": INK}
+    for (policy, end), height in zip(ends.items(), heights, strict=True):
+        axes.annotate(policy, end, (1.04, height), arrowprops={**arrow, "color": style_of(policy).colour}, **look)
 
 
 _BAND = "#F4F4F4"

@@ -7,9 +7,8 @@ first window has NaN for all numbers. Policies and workloads keep the order in w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -85,15 +84,8 @@ def ahead_of_ours(rows: pd.DataFrame, of: str) -> dict[str, pd.DataFrame]:
     return {name: own.sort_index().dropna(how="all").dropna(axis=1, how="all") for name, own in by_policy.items()}
 
 
-@dataclass(frozen=True)
-class Interval:
-    """A mean with its 95 % interval.
-
-    Attributes:
-        mean: Each workload counts once, however many windows it has.
-        low: Lower end.
-        high: Upper end.
-    """
+class Interval(NamedTuple):
+    """A mean in which each workload counts once, however many windows it has, and its 95 % interval."""
 
     mean: float
     low: float

@@ -52,6 +52,8 @@ def test_a_short_run_has_a_page_that_says_what_it_leaves_out() -> None:
     experiments = [one for one in DOCUMENT["experiments"] if one["name"] in short]
     text = page({**DOCUMENT, "experiments": experiments, "studies": {}})
     assert "- All windows of every workload, all policies" in text.split("## Not in this run")[1]
+    assert "\n| 0.25 |" in text
+    assert "\n| 0.3 |" not in text
 
 
 def test_a_policy_without_a_plan_is_named_and_its_workload_left_out_for_all() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmarks.paper import matches, reproduce
+from benchmarks.paper import reproduce
 from benchmarks.paper.experiments import EXPERIMENTS, MAIN
-from benchmarks.paper.matches import CLASSES, key_of, matches_of, result_of, results_of, rows_of, source_digest
+from benchmarks.paper.matches import CLASSES, matches_of, result_of, rows_of
 from benchmarks.paper.statistics import results_in
 
 DOCUMENT = json.loads(reproduce.RESULTS.read_text("utf-8"))
@@ -39,40 +38,6 @@ def test_every_account_adds_up_to_the_arrivals() -> None:
 def test_every_row_s_windows_add_up() -> None:
     arrivals = [sum(window[0] for window in windows) for windows in RESULTS["windows"]]
     assert arrivals == RESULTS["arrivals"].tolist()
-
-
-def test_what_was_simulated_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matches, "CACHE", tmp_path)
-    (tmp_path / f"{key_of(MATCH)}.json.gz").write_bytes(gzip.compress(b'{"kept": 1}'))
-    assert list(results_of([MATCH, MATCH])) == [{"kept": 1}, {"kept": 1}]
-
-
-def test_what_decides_about_a_result_is_in_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    others = [replace(MATCH, policy="static"), replace(MATCH, segment=1), matches_of(EXPERIMENTS[1])[0]]
-    keys = {key_of(one) for one in (MATCH, *others)}
-    monkeypatch.setattr(matches, "source_digest", lambda _: "other source")
-    assert len(keys | {key_of(MATCH)}) == 5
-
-
-def test_made_profiles_are_in_the_key_by_their_content_and_not_by_their_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keys = []
-    for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
-        monkeypatch.setattr(matches, "CACHE", tmp_path / folder)
-        keys.append(key_of(matches_of(replace(MAIN, perturbation=seed))[0]))
-    assert keys[0] == keys[1] != keys[2]
-
-
-def test_one_policy_s_code_is_not_in_another_s_key() -> None:
-    assert len({source_digest(policy) for policy in ("migrator", "ekya", "paris", "whole")}) == 4
-
-
-def test_a_policy_without_a_plan_has_a_row_without_numbers() -> None:
-    tenants = [tenant.model_copy(update={"min_profile": "7g.80gb"}) for tenant in MATCH.config.tenants]
-    found = result_of(replace(MATCH, config=MATCH.config.model_copy(update={"tenants": tenants})))
-    assert "error" in found
-    assert rows_of([found])[0][3] is None
 
 
 def test_a_short_run_has_no_long_experiment_and_without_traces_none_that_needs_them() -> None:
