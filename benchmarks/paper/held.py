@@ -33,7 +33,7 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Held:
-    """Holds the same instances all the time, whatever comes.
+    """Holds the same instances in all windows.
 
     Attributes:
         inference: By tenant, the profiles of its inference's instances.
@@ -46,11 +46,11 @@ class Held:
     knows: Knows = Knows.FORECAST
 
     def prepared(self, run: Sequence[Problem]) -> Self:  # noqa: ARG002 (what is held depends on nothing)
-        """Itself."""
+        """The policy unchanged."""
         return self
 
     def plan(self, window: Window) -> MigPlan:
-        """The instances given, with each retraining on its own; the engine ``static`` says when it starts."""
+        """The given instances with each retraining on its own; the engine ``static`` chooses when it starts."""
         problem = _on_given_profiles(window.problem, self.retraining)
         parts = placed(problem.gpu, (*self.inference, self.retraining))[: len(self.inference)]
         entries = frozenset((placement, tenant) for tenant, part in enumerate(parts) for placement in part)

@@ -68,7 +68,7 @@ PIECE_HISTORY_S, PIECE_MARGIN_S = 660, 60
 
 
 def matches_of(experiment: Experiment, traces: Path | None = None) -> list[Match]:
-    """Every policy on every segment of every workload of the experiment; ``traces`` are the Twitter counts.
+    """Every policy on every segment of every workload of the experiment; ``traces`` is the file of Twitter counts.
 
     Raises:
         ValueError: The experiment needs ``traces``.
@@ -205,7 +205,7 @@ def _lists(account: SecondAccounts) -> dict[str, list[float]]:
 
 
 def rows_of(results: Sequence[Json]) -> list[list[Any]]:
-    """A row a result, by :data:`COLUMNS`; ``forecast`` is told where the results have the clairvoyant plan's."""
+    """A row a result, by :data:`COLUMNS`; ``forecast`` stays 0 where ``oracle`` has no result."""
     ceilings = {(one["workload"], one["segment"]): one for one in results if one["policy"] == CEILING}
     return [_row(one, ceilings.get((one["workload"], one["segment"]))) for one in results]
 

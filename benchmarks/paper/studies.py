@@ -31,7 +31,7 @@ class Study:
         name: Of its results.
         title: What it is about.
         files: Those of this folder that make it.
-        made: Makes its results, such that JSON can hold them.
+        made: Makes its results, of values that JSON can hold.
     """
 
     name: str

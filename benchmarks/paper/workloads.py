@@ -201,7 +201,7 @@ class Accuracies:
 def accuracies(model: str, dataset: str) -> Accuracies:
     """What is assumed of a model on a data set of :data:`N_WINDOWS`."""
     if dataset == "NC-CORe50":
-        # The paper prints nothing of it; a mean adds no differences between windows that nobody saw.
+        # The paper prints nothing of it; a mean adds no differences between windows that were not measured.
         own = np.array(accuracies(model, "NC-CIFAR-10").windows)
         before, after = (round(float(value), 3) for value in own.mean(axis=0))
         windows = ((before, after),) * N_WINDOWS[dataset]
