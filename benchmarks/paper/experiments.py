@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from types import MappingProxyType
 from typing import Literal
 
@@ -28,26 +27,15 @@ N_TWITTER = 28
 """Segments of the Twitter counts: every six hours of a week."""
 
 
-class View(Enum):
-    """How a section shows its experiments."""
+View = Literal["tables", "windows", "segments", "sweep", "ties", "ranking"]
+"""How a section shows its experiments.
 
-    TABLES = "tables"
-    """Each with what every policy came to, where the arrivals went, and goodput by workload."""
-
-    SWEEP = "sweep"
-    """One table, a row an experiment."""
-
-    WINDOWS = "windows"
-    """Differences with intervals over windows."""
-
-    SEGMENTS = "segments"
-    """Differences with intervals over segments of the traces."""
-
-    TIES = "ties"
-    """A sweep, and where a policy ties with the reference."""
-
-    RANKING = "ranking"
-    """A sweep, and whether the order of the policies stays."""
+- tables: each with what every policy came to, where the arrivals went, and goodput by workload;
+- windows, segments: the same, and differences with intervals over windows, or over segments of the traces;
+- sweep: one table, a row an experiment;
+- ties: a sweep, and where a policy ties with ours in ``MAIN``;
+- ranking: a sweep, and whether the order of the policies stays.
+"""
 
 
 @dataclass(frozen=True)
@@ -94,14 +82,14 @@ class Section:
         title: Heading.
         text: What is asked, and how.
         experiments: In the order of the page.
-        view: How they are shown. Of views with ties the reference stands in ``MAIN``.
+        view: How they are shown.
     """
 
     name: str
     title: str
     text: str
     experiments: tuple[Experiment, ...]
-    view: View = View.SWEEP
+    view: View = "sweep"
 
 
 MAIN = Experiment("main", "load 0.7", is_long=False)
@@ -157,7 +145,7 @@ SECTIONS = (
         "the next section has less. The first two windows of each workload: 400 s, the same of the Azure trace for all "
         "sixteen. There are no intervals here; a difference of a few tenths is none.",
         (MAIN,),
-        View.TABLES,
+        "tables",
     ),
     Section(
         "interference",
@@ -165,7 +153,7 @@ SECTIONS = (
         "The strength scales by how much tenants without partitions slow each other down: 1 is what Mudi measured, 0 "
         "is none. A tie is where the straight line between two strengths crosses `migrator`.",
         tuple(_interference(strength) for strength in (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.5, 0.75, 1.0)),
-        View.TIES,
+        "ties",
     ),
     Section(
         "whole",
@@ -173,7 +161,7 @@ SECTIONS = (
         "`whole` pays nothing for it in the other tables. Here each of its batches and training steps takes longer, by "
         "a factor of so much.",
         tuple(_slower_whole(slowdown) for slowdown in (1.0, 1.02, 1.05, 1.1, 1.2)),
-        View.TIES,
+        "ties",
     ),
     Section(
         "whole-runs",
@@ -183,7 +171,7 @@ SECTIONS = (
         "from resampling windows, each with all its workloads, in blocks of two. Nine windows are half an hour of one "
         "day; the interval says nothing of other days.",
         (Experiment("whole-runs", "all windows", ALL, windows=None),),
-        View.WINDOWS,
+        "windows",
     ),
     Section(
         "twitter",
@@ -201,7 +189,7 @@ SECTIONS = (
                 n_segments=N_TWITTER,
             ),
         ),
-        View.SEGMENTS,
+        "segments",
     ),
     Section(
         "published",
@@ -211,14 +199,14 @@ SECTIONS = (
         "with the paper's Figures 7 (batch 1) and 9 (batch 4) is `migrator-paper` with `ekya`, `astraea` and `paris`; "
         "the rest shows what free batches are worth.",
         tuple(_as_published(batch, variant) for batch in (1, 4) for variant in ("recorded", "launch-free")),
-        View.TABLES,
+        "tables",
     ),
     Section(
         "launch-free",
         "Policies only, batches free, launch-free profiles",
         "The first table with latencies as if launching took no time.",
         (Experiment("launch-free", "launch-free profiles", changes={"profile_variant": "launch-free"}),),
-        View.TABLES,
+        "tables",
     ),
     Section(
         "jitter",
@@ -233,7 +221,7 @@ SECTIONS = (
                 changes={"simulation": {"service_jitter": "measured"}},
             ),
         ),
-        View.TABLES,
+        "tables",
     ),
     Section(
         "load",
@@ -278,7 +266,7 @@ SECTIONS = (
         "to 1.2; everybody plans with it, it is what is simulated, and arrivals are scaled to load 0.7 of it. Five "
         "draws. Planning on profiles that are wrong is not tried.",
         tuple(Experiment(f"profiles-{seed}", f"draw {seed}", perturbation=seed) for seed in range(1, 6)),
-        View.RANKING,
+        "ranking",
     ),
 )
 """In the order of the page."""

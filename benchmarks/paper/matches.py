@@ -1,27 +1,62 @@
-"""The matches of an experiment: its workloads' configs, with what it changes in them."""
+"""The matches of an experiment, what came of them, and the rows that stand for them in ``docs/results.json``.
+
+What was simulated is kept under ``runs/reproduce``. Its name is a digest of all that decides about it: config, the
+product's code and data, and versions of libraries.
+"""
 
 from __future__ import annotations
 
-import csv
+import gzip
 import hashlib
-import io
-from collections.abc import Iterator
-from dataclasses import replace
+import json
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields, replace
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+import grimp
 import numpy as np
+import pandas as pd
 
 from benchmarks.paper.experiments import Experiment
-from migrator.compare import Match
-from migrator.config import Config, TenantConfig, read_config
+from migrator.compare import CEILING, Match, score_of
+from migrator.config import Config, TenantConfig, config_yaml, read_config
+from migrator.errors import InfeasibleError
+from migrator.log.account import Account, SecondAccounts
 from migrator.outputs import write_output
+from migrator.parallel import Processes, n_cores
 from migrator.setting import assemble
-from workloads.profiles.table import COLUMNS, ServiceProfiles, ServiceRow, shipped_profiles
+from planner.errors import EngineError
+from planner.policies.registry import policy_of
+from workloads.profiles.table import COLUMNS as PROFILE_COLUMNS
+from workloads.profiles.table import ServiceProfiles, ServiceRow, shipped_profiles
+from workloads.serving.tally import Totals
 from workloads.traffic.trace_file import TraceFormat, read_trace
+
+Json = dict[str, Any]
 
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / "runs" / "reproduce"
+
+PACKAGES = ("executor", "forecaster", "workloads", "planner", "migrator")
+
+CLASSES = tuple(item.name for item in fields(Account))
+"""Of the loss account."""
+
+COUNTS = tuple(item.name for item in fields(Totals))
+
+COLUMNS = ("policy", "workload", "segment", *COUNTS, *CLASSES, "changes", "windows_without_plan", "windows")
+"""Of a row; ``windows`` has arrivals and correct answers in time of each window.
+
+A policy that has no plan for its first window has a row whose numbers are all null.
+"""
+
+VERSION = "2"
+"""Of what is kept of a match."""
 
 WHOLE_GPU = "7g.80gb"
 
@@ -32,7 +67,7 @@ PIECE_HISTORY_S, PIECE_MARGIN_S = 660, 60
 
 
 def matches_of(experiment: Experiment, traces: Path | None = None) -> list[Match]:
-    """Every policy on every segment of every workload of the experiment; ``traces`` are the Twitter counts.
+    """Every policy on every segment of every workload of the experiment; ``traces`` is the file of Twitter counts.
 
     Raises:
         ValueError: The experiment needs ``traces``.
@@ -91,7 +126,7 @@ def _piece(traces: Path, offset_s: int, duration_s: int) -> Path:
 
 
 def require_two_weeks(traces: Path) -> None:
-    """Nothing, if the file has the counts of two weeks.
+    """Raise unless the file has the counts of two weeks.
 
     Raises:
         TraceError: No such file, or it holds no counts.
@@ -132,13 +167,8 @@ def _slower_row(row: ServiceRow, factor: float) -> ServiceRow:
 
 def _kept_profiles(profiles: ServiceProfiles) -> Path:
     """The table as a file under ``runs``."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*COLUMNS, "derived"))
-    for row in profiles.rows:
-        cells = (row.source, row.gpu, row.model, row.profile, row.batch, row.processes)
-        writer.writerow((*cells, row.latency_s * 1000, row.throughput_rps, row.derived))
-    return _kept("profiles", text.getvalue())
+    cells = [(row.source, *row.key, row.latency_s * 1000, row.throughput_rps, row.derived) for row in profiles.rows]
+    return _kept("profiles", pd.DataFrame(cells, columns=[*PROFILE_COLUMNS, "derived"]).to_csv(index=False))
 
 
 def _kept(kind: str, text: str) -> Path:
@@ -148,3 +178,120 @@ def _kept(kind: str, text: str) -> Path:
         CACHE.mkdir(parents=True, exist_ok=True)
         write_output(kind, path, text)
     return path
+
+
+def result_of(match: Match) -> Json:
+    """The match simulated, as numbers: requests, and by tenant and second where they went."""
+    known = {"policy": match.policy, "workload": match.config.name, "segment": match.segment}
+    try:
+        score = score_of(match)
+    except (InfeasibleError, EngineError) as error:
+        return {**known, "error": str(error)}
+    return {
+        **known,
+        **asdict(score.total),
+        "has_partitions": score.has_partitions,
+        "seconds": {tenant: _lists(account) for tenant, account in score.accounts.items()},
+        "changes": score.n_changes,
+        "windows_without_plan": score.n_unplanned,
+        "windows": [[totals.arrivals, totals.correct] for totals in score.totals],
+        "notes": [list(note) for note in score.notes],
+    }
+
+
+def _lists(account: SecondAccounts) -> dict[str, list[float]]:
+    return {item.name: getattr(account, item.name).tolist() for item in fields(SecondAccounts)}
+
+
+def rows_of(results: Sequence[Json]) -> list[list[Any]]:
+    """A row a result, by :data:`COLUMNS`; ``forecast`` stays 0 where ``oracle`` has no result."""
+    ceilings = {(one["workload"], one["segment"]): one for one in results if one["policy"] == CEILING}
+    return [_row(one, ceilings.get((one["workload"], one["segment"]))) for one in results]
+
+
+def _row(result: Json, ceiling: Json | None) -> list[Any]:
+    if "error" in result:
+        return [result.get(column) for column in COLUMNS]
+    account = _account(result, ceiling)
+    known = {**result, **{name: round(value, 2) for name, value in asdict(account).items()}}
+    return [known[column] for column in COLUMNS]
+
+
+def _account(result: Json, ceiling: Json | None) -> Account:
+    total = Account()
+    for tenant, seconds in result["seconds"].items():
+        own = SecondAccounts(**{name: np.array(values) for name, values in seconds.items()})
+        if ceiling is not None and "seconds" in ceiling and result["has_partitions"]:
+            own = own.with_forecast(np.array(ceiling["seconds"][tenant]["in_time"]))
+        total += own.total
+    return total
+
+
+def results_of(matches: Sequence[Match]) -> Iterator[Json]:
+    """Each match's result, in order; what is not kept yet is simulated first, on all cores."""
+    files = [CACHE / f"{key_of(match)}.json.gz" for match in matches]
+    todo = list({path: match for path, match in zip(files, matches, strict=True) if not path.is_file()}.items())
+    if todo:
+        CACHE.mkdir(parents=True, exist_ok=True)
+        with Processes(min(n_cores(), len(todo))) as processes:
+            found = processes.each(result_of, [match for _, match in todo])
+            for n_done, (index, result) in enumerate(found, 1):
+                beside = todo[index][0].with_suffix(".tmp")
+                beside.write_bytes(gzip.compress(json.dumps(result).encode(), mtime=0))
+                beside.replace(todo[index][0])
+                print(f"\r  {n_done} of {len(todo)} simulated", end="", file=sys.stderr, flush=True)
+        print(file=sys.stderr)
+    return (json.loads(gzip.decompress(path.read_bytes())) for path in files)
+
+
+@cache
+def versions() -> str:
+    """Of Python, of us, and of the libraries that compute results."""
+    known = ", ".join(f"{name} {version(name)}" for name in ("migrator", "numpy", "numba", "highspy"))
+    return f"Python {platform.python_version()}, {known}"
+
+
+def key_of(match: Match) -> str:
+    """What the result of a match depends on, as a digest: its config, code and libraries.
+
+    Files that the config names lie in the cache and are named by their contents, so that the folder may differ.
+    """
+    config = config_yaml(match.config).replace(f"{CACHE}/", "")
+    match_parts = (match.policy, match.terms.value, str(match.segment))
+    parts = (VERSION, versions(), source_digest(match.policy), *match_parts, config)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@cache
+def source_digest(policy: str) -> str:
+    """A digest of the product's data, and of the code that a match of the policy runs: all that it imports."""
+    module = type(policy_of(policy)).__module__
+    code = _imports("migrator.compare") | _imports(module) | {"migrator.compare", module}
+    return digest_of([path for path in product_files() if path.suffix != ".py" or _module_in(path) in code])
+
+
+@cache
+def _imports(module: str) -> set[str]:
+    """The product's modules that this one imports, at any remove; not by way of the registry of all policies."""
+    graph = grimp.build_graph(*PACKAGES, cache_dir=None)
+    graph.remove_module("planner.policies.registry")
+    return graph.find_upstream_modules(module)
+
+
+def _module_in(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+@cache
+def product_files() -> tuple[Path, ...]:
+    """All files of the product's packages."""
+    found = (path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file())
+    return tuple(path for path in found if "__pycache__" not in path.parts)
+
+
+def digest_of(paths: Sequence[Path]) -> str:
+    """A digest of the files' names and contents."""
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()

@@ -1,71 +1,358 @@
-"""``docs/results.md`` from ``docs/results.json``: no figure of its own but the paper's."""
+"""``docs/results.md`` from ``docs/results.json``: the sentences stand in ``page.md.j2``, the figures come from here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
 
-from benchmarks.paper.experiments import SECTIONS
-from benchmarks.paper.findings import findings
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+
+from benchmarks.paper import pre_initialisation
+from benchmarks.paper.experiments import EXPERIMENTS, MAIN, SECTIONS, Experiment
+from benchmarks.paper.matches import CLASSES
 from benchmarks.paper.plot_list import plots_of
-from benchmarks.paper.results import as_row
-from benchmarks.paper.statistics import comparable
-from benchmarks.paper.studies import STUDIES, lines_of_studies
-from benchmarks.paper.tables import Results, missing_rows, section_lines
+from benchmarks.paper.statistics import (
+    BLOCK,
+    OURS,
+    PAPERS,
+    Interval,
+    Results,
+    ahead_of_ours,
+    comparable,
+    gap_closed_pct,
+    goodput_pct,
+    interval,
+    order_of,
+    results_in,
+    swapped,
+    tie,
+)
+from benchmarks.paper.studies import STUDIES
+from migrator.compare import CEILING, FLOOR, Terms
+from planner.policies.registry import MIG_POLICIES
 
-_ALL = "`make reproduce FULL=1 TRACES=FILE`, FILE being per-second counts of two weeks of the Twitter stream,"
+PAPER_GAIN_PCT = {"ekya": 17, "astraea": 21, "paris": 20}
+"""By how much MIGRator's goodput exceeds each on average: paper, §5.2, which does not say of what."""
 
-_LEFT_OUT = "Where one policy has none, tables leave the workload out for all."
+LEAST_AHEAD_POINTS = 0.005
+"""A lead below this is not mentioned."""
 
+HEADINGS = {
+    "window": "window",
+    "split": "split",
+    "scaling": "scaling",
+    "allocation": "allocation",
+    "inference": "inference",
+    "capability_rps": "answers, requests/s",
+    "retraining": "retraining",
+    "inception": "Inception",
+    "resnet50": "ResNet-50",
+    "best_s": "best, s",
+    "among_best_s": "among the best, s",
+    "alone_best_s": "alone the best, s",
+    "in_time_if_held_pct": "in time if held, %",
+    "paper_s": "the paper's best, s",
+    "slo_pct": "SLO %",
+    "accuracy_pct": "accuracy %",
+    "goodput_pct": "goodput %",
+    "paper_slo_pct": "paper's SLO %",
+    "paper_accuracy_pct": "paper's accuracy %",
+    "paper_product_pct": "paper's product %",
+    "model": "model",
+    "in_figure": "in the figure",
+    "is_measured": "worker measured",
+    "destruction_ms": "destruction, ms",
+    "initialisation_ms": "initialisation, ms",
+    "library_load_ms": "library load, ms",
+    "model_load_ms": "model load, ms",
+    "total_ms": "in all, ms",
+    "planned_ms": "planned, ms",
+}
+"""What the tables of the motivation studies show of their rows, in this order."""
 
-def results_in(document: Mapping[str, Any]) -> Results:
-    """The document's rows by experiment."""
-    columns = document["columns"]
-    return {one["name"]: [as_row(columns, row) for row in one["rows"]] for one in document["experiments"]}
+OTHER_HEADINGS = {"figure-4": {"inception": "Inception's retraining", "resnet50": "ResNet-50's retraining"}}
+
+HIGHEST = {"figure-2": ("goodput_pct", "paper_product_pct"), "figure-4": ("accuracy_pct", "paper_accuracy_pct")}
+"""Columns whose highest number in each window is printed bold."""
+
+Shown = TypeVar("Shown", pd.DataFrame, "pd.Series[float]")
 
 
 def page(document: Mapping[str, Any]) -> str:
     """The page as Markdown."""
-    results = results_in(document)
-    shown = {name: comparable(rows) for name, rows in results.items()}
-    lines = [*_head(document["made"], results), *findings(shown, document.get("studies", {}))]
-    for section in SECTIONS:
-        if any(one.name in results for one in section.experiments):
-            lines += [f"## {section.title}", "", section.text, ""]
-            for plot in plots_of(section, results):
-                lines += [f"![{plot.alt}](results/{plot.file})", ""]
-            lines += section_lines(section, shown)
-    lines += lines_of_studies(document.get("studies", {}))
-    lines += _unplanned(results)
-    missing = [section.title for section in SECTIONS if not all(one.name in results for one in section.experiments)]
-    missing += [one.title for one in STUDIES if one.name not in document.get("studies", {})]
-    if missing:
-        lines += ["## Not in this run", "", f"{_ALL} adds to:", ""]
-        lines += [f"- {title}" for title in missing]
-    return "\n".join(lines).rstrip("\n") + "\n"
-
-
-def _head(made: Mapping[str, str], results: Results) -> Iterator[str]:
-    yield from ("# Results", "")
-    yield f"Made by `{made['command']}` with {made['versions']}, on {made['machine']};"
-    yield from (
-        "the figures are in [results.json](results.json), and this page is made from that alone. **Everything is",
-        "simulated**: no GPU took part. The *Alibaba* trace is synthetic at second scale, and some service profiles",
-        "are derived; [workloads.md](workloads.md) says which. [policies.md](policies.md) says what each policy knows",
-        "and does, and what the columns mean. The paper does not say whether its gains are relative or in points; ours",
-        "beside them are relative. Gains and gaps are of means of workloads, each counted once, as in the paper.",
+    results, studies = results_in(document), document.get("studies", {})
+    rows = pd.concat(results.values())
+    text = _TEMPLATE.render(
+        made=document["made"],
+        n_unplanned=int(rows["windows_without_plan"].sum()),
+        n_windows=rows["windows"].dropna().map(len).sum(),
+        figures=Figures(results),
+        paper_gain_pct=PAPER_GAIN_PCT,
+        tie=tie,
+        order_of=order_of,
+        hidden=pre_initialisation,
+        figure_table=figure_table,
+        sections=[section for section in SECTIONS if any(one.name in results for one in section.experiments)],
+        plots_of=lambda section: plots_of(section, results),
+        studies=studies,
+        study_titles={one.name: one.title for one in STUDIES if one.name in studies},
+        without_plan=[(name, row) for name, own in results.items() for row in own[own["arrivals"].isna()].itertuples()],
+        missing=[
+            *(one.title for one in SECTIONS if not all(own.name in results for own in one.experiments)),
+            *(one.title for one in STUDIES if one.name not in studies),
+        ],
     )
-    rows = [row for found in results.values() for row in found if row["arrivals"] is not None]
-    n_unplanned = sum(row["windows_without_plan"] for row in rows)
-    n_windows = sum(len(row["windows"]) for row in rows)
-    yield from (f"In {n_unplanned} of {n_windows} windows a policy had no plan and kept its layout.", "")
+    return re.sub(r"\n {2,}", " ", text).rstrip("\n") + "\n"
 
 
-def _unplanned(results: Results) -> Iterator[str]:
-    found = [
-        f"`{row['policy']}` on {row['workload']} ({name})"
-        for name, rows in results.items()
-        for row in missing_rows(rows)
-    ]
-    if found:
-        yield from ("## Without a plan", "", f"No plan for the first window: {', '.join(found)}.", _LEFT_OUT, "")
+def shown(values: Shown, spec: str) -> Shown:
+    """The numbers as text; NaN is empty."""
+    return values.map(lambda value: "" if math.isnan(value) else format(value, spec))
+
+
+class Figures:
+    """The figures of the page's sentences and tables.
+
+    A workload or segment counts only where all policies of the experiment have numbers.
+
+    Attributes:
+        rows: By experiment.
+        goodput: By experiment, goodput % of each policy (column) on each workload (row).
+        means: By experiment, the mean of workloads of each policy.
+        beside: ``static`` compared with ours, and all policies with partitions compared with ``oracle``, run by run;
+            see :meth:`_beside`.
+    """
+
+    def __init__(self, results: Results) -> None:
+        known = {name: comparable(rows) for name, rows in results.items()}
+        self.rows = {name: rows for name, rows in known.items() if len(rows)}
+        self.goodput = {name: goodput_pct(rows) for name, rows in self.rows.items()}
+        self.means = {name: goodput.mean() for name, goodput in self.goodput.items()}
+        others = [name for name in MIG_POLICIES if name != CEILING]
+        self.beside = {OURS: self._beside(OURS, [FLOOR]), CEILING: self._beside(CEILING, others)}
+
+    def run(self, prefix: str) -> list[Experiment]:
+        """The experiments that were run and whose names begin with ``prefix``."""
+        return [one for one in EXPERIMENTS if one.name.startswith(prefix) and one.name in self.rows]
+
+    def _beside(self, other: str, policies: Sequence[str]) -> pd.DataFrame:
+        """A row a run of these policies: how far it is ahead of ``other`` on the same workload of the experiment."""
+        found = []
+        for one in self.run(""):
+            goodput = self.goodput[one.name]
+            if other in goodput:
+                own = goodput.loc[:, goodput.columns.isin(policies)]
+                runs = own.melt(ignore_index=False, var_name="policy", value_name="goodput").reset_index()
+                limit = runs["workload"].map(goodput[other])
+                points, relative_pct = runs["goodput"] - limit, 100 * (runs["goodput"] / limit - 1)
+                ahead = {"points": points, "relative_pct": relative_pct, "is_more": points > LEAST_AHEAD_POINTS}
+                place = one.name + " " + runs["workload"]
+                found.append(runs.assign(experiment=one.name, label=one.label, place=place, **ahead))
+        return pd.concat(found, ignore_index=True)
+
+    def runs_beside_ours_by_load(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The runs of ``static`` beside ours at the loads of their own section, and in all others."""
+        runs = self.beside[OURS]
+        is_load = runs["experiment"].str.startswith("load-")
+        return runs[is_load], runs[~is_load]
+
+    def runs_beside(self, other: str, experiments: Sequence[Experiment]) -> pd.DataFrame:
+        """Of :attr:`beside`, the runs of these experiments."""
+        runs = self.beside[other]
+        return runs[runs["experiment"].isin([one.name for one in experiments])]
+
+    def summary(self, one: Experiment) -> pd.DataFrame:
+        """A row a policy; gains and gaps are of means of workloads, as the paper's."""
+        sums, means, answers = self._sums(one.name), self.means[one.name], self.answers(one.name)
+        found = {
+            "goodput %, all requests": shown(100 * sums["correct"] / sums["arrivals"], ".2f"),
+            "mean of workloads": shown(means, ".2f"),
+            "SLO %": shown(100 * answers["slo"], ".2f"),
+            "accuracy %": shown(100 * answers["accuracy"], ".2f"),
+        }
+        if one.terms is Terms.POLICY_ONLY and FLOOR in means:
+            found[f"over {FLOOR} %"] = shown(100 * (means / means[FLOOR] - 1), "+.1f")
+            if CEILING in means:
+                found["gap closed %"] = shown(gap_closed_pct(means), ".0f")
+        for name in (OURS, PAPERS):
+            if name in means:
+                found[f"`{name}`'s gain over it %"] = shown(100 * (means[name] / means.drop(name) - 1), "+.1f")
+        if PAPERS in means:
+            found["the paper's %"] = shown(pd.Series(PAPER_GAIN_PCT), "+d")
+        return pd.DataFrame({**found, "changes": shown(sums["changes"], ".0f")}, index=means.index).fillna("")
+
+    def _sums(self, name: str) -> pd.DataFrame:
+        return self.rows[name].groupby("policy", sort=False).sum(numeric_only=True)
+
+    def answers(self, name: str) -> pd.DataFrame:
+        """By policy, ``slo`` (in time, of all arrivals) and ``accuracy`` (right, of all answers)."""
+        sums = self._sums(name)
+        right, answered = sums["correct"] + sums["correct_late"], sums["in_time"] + sums["late"]
+        return pd.DataFrame({"slo": sums["in_time"] / sums["arrivals"], "accuracy": right / answered})
+
+    def account(self, name: str, by: str, policy: str | None = None) -> pd.DataFrame:
+        """The loss account's classes as shares of the arrivals, %, of one policy or of all."""
+        rows = self.rows[name]
+        sums = rows[(rows["policy"] == policy) | (policy is None)].groupby(by, sort=False).sum(numeric_only=True)
+        shares = 100 * sums[list(CLASSES)].div(sums["arrivals"], axis=0)
+        return shown(shares, ".2f").rename(columns=lambda kind: kind.replace("_", " "))
+
+    def by_workload(self, name: str) -> pd.DataFrame:
+        """Goodput %, a row a policy."""
+        return shown(self.goodput[name].T, ".1f")
+
+    def differences(self, name: str, of: str) -> pd.DataFrame:
+        """How far each policy is ahead of ours over ``windows`` or ``segments``, with intervals."""
+        found = {}
+        for policy, ahead in ahead_of_ours(self.rows[name], of).items():
+            mean = interval(ahead, BLOCK[of])
+            each = ahead.mean(axis=1)
+            shown_interval = f"[{mean.low:+.2f}, {mean.high:+.2f}]"
+            found[policy] = (f"{mean.mean:+.2f}", shown_interval, f"{(each > 0).sum()} of {len(each)}")
+        columns = ["points", "95 %", f"{of} in which it is ahead"]
+        return pd.DataFrame.from_dict(found, orient="index", columns=columns)
+
+    def sweep(self, experiments: Sequence[Experiment]) -> pd.DataFrame:
+        """A row an experiment: goodput %, and gaps closed, mean of workloads."""
+        means = pd.concat({one.label: self.means[one.name] for one in experiments}, axis=1, sort=False)
+        found = shown(means, ".2f").rename(index="`{}`".format)
+        if {FLOOR, CEILING} <= set(means.index):
+            closed = shown(means.apply(gap_closed_pct), ".0f")
+            closers = [name for name in means.index if name in MIG_POLICIES and name not in (FLOOR, CEILING)]
+            found = pd.concat([found, closed.loc[closers].rename(index="`{}` closes %".format)])
+        return found.T.fillna("")
+
+    def ties(self, experiments: Sequence[Experiment]) -> dict[str, Any]:
+        """How far each policy is ahead of ours, and where it ties, over the workloads that all experiments have.
+
+        Ours is that of the main table. ``means`` has a row an experiment, and ``places`` a row a policy.
+        """
+        own = pd.concat({one.at: self.goodput[one.name] for one in experiments}, axis=1, join="inner")
+        ours = self.goodput[MAIN.name][OURS]
+        own, ours = own.align(ours, join="inner", axis=0)
+        own = own.loc[[name for name in self.goodput[MAIN.name].index if name in own.index]]
+        ahead = own.sub(ours, axis=0)
+        ahead.loc["mean"] = own.mean() - ours.mean()
+        means = {
+            one.label: [f"{ours.mean() + value:.2f} ({value:+.2f})" for value in ahead.loc["mean"][one.at]]
+            for one in experiments
+        }
+        policies = list(self.means[experiments[0].name].index)
+        places = {
+            name: {where: _shown_tie(points) for where, points in ahead.xs(name, axis=1, level=1).iterrows()}
+            for name in policies
+        }
+        return {
+            "ours": ours.mean(),
+            "means": pd.DataFrame.from_dict(means, orient="index", columns=[f"`{name}`" for name in policies]),
+            "places": pd.DataFrame(places).T[["mean", *own.index]],
+        }
+
+    def lead(self, policy: str, experiments: Sequence[Experiment]) -> pd.Series[float]:
+        """Points by which the policy is ahead of ours in the main table, by the place of each experiment."""
+        return pd.Series({one.at: self.means[one.name][policy] - self.means[MAIN.name][OURS] for one in experiments})
+
+    def leads(self, name: str, of: str, policies: Sequence[str]) -> dict[str, Interval]:
+        """How far these policies are ahead of ours over ``windows`` or ``segments``."""
+        found = ahead_of_ours(self.rows[name], of)
+        return {policy: interval(found[policy], BLOCK[of]) for policy in policies if policy in found}
+
+    def split_workloads(self, policy: str) -> tuple[list[str], list[str]]:
+        """The workloads of the main table on which it gets more than ours, and the others."""
+        goodput = self.goodput[MAIN.name]
+        is_more = goodput[policy] > goodput[OURS]
+        return list(goodput.index[is_more]), list(goodput.index[~is_more])
+
+    def means_at(self, policy: str, names: Sequence[str]) -> list[float | None]:
+        """Its mean in each of these experiments; ``None`` for those that were not run."""
+        return [self.means[name][policy] if name in self.means else None for name in names]
+
+    def gap_closed(self, name: str, policy: str) -> float | None:
+        """Which part of the gap between ``static`` and ``oracle`` it closes, %; ``None`` if there is hardly one."""
+        means = self.means[name]
+        closed = gap_closed_pct(means).get(policy)
+        return None if closed is None or pd.isna(closed) else float(closed)
+
+    def gain(self, name: str, policy: str, of: str = OURS) -> float:
+        """By how much one policy's goodput, mean of workloads, exceeds another's, %.
+
+        A policy that the experiment lacks is taken from the main table.
+        """
+        means = self.means[name].combine_first(self.means[MAIN.name])
+        return float(100 * (means[of] / means[policy] - 1))
+
+    def loss(
+        self, *kinds: str, policy: str = OURS, workloads: Sequence[str] | None = None, name: str = MAIN.name
+    ) -> float:
+        """The share of all requests that falls into these classes, %."""
+        rows = self.rows[name]
+        own = rows[(rows["policy"] == policy) & (rows["workload"].isin(workloads or rows["workload"]))]
+        return float(100.0 * own[list(kinds)].sum().sum() / own["arrivals"].sum())
+
+    def swapped(self, name: str) -> list[tuple[str, str]]:
+        """Pairs of policies of which the first is better in the main table and the second here."""
+        return swapped(self.means[MAIN.name], self.means[name])
+
+    def all_swapped(self, experiments: Sequence[Experiment]) -> list[tuple[str, str]]:
+        """All such pairs of these experiments, in alphabetical order, the policy that is better there first."""
+        return sorted({(second, first) for one in experiments for first, second in self.swapped(one.name)})
+
+    def n_first(self, experiments: Sequence[Experiment]) -> int:
+        """The number of these experiments in which ours is the best policy but ``oracle``."""
+        return sum(order_of(self.means[one.name].drop(CEILING))[0] == OURS for one in experiments)
+
+
+def _shown_tie(ahead: pd.Series[float]) -> str:
+    found = tie(map(float, ahead.index), ahead)
+    if found is not None:
+        return f"{found:.2f}"
+    if (ahead >= 0).all():
+        return "ahead"
+    return "behind" if (ahead < 0).all() else "mixed"
+
+
+def figure_table(name: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """A motivation study's rows as text, the highest numbers of a window bold."""
+    known = pd.DataFrame(rows)
+    headings = {key: heading for key, heading in HEADINGS.items() if key in known}
+    found = known[list(headings)].map(_cell)
+    for key in HIGHEST.get(name, ()):
+        is_highest = known[key] == known.groupby("window", sort=False)[key].transform("max")
+        found.loc[is_highest, key] = "**" + found[key] + "**"
+    return found.rename(columns={**headings, **OTHER_HEADINGS.get(name, {})})
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return "" if math.isnan(value) else f"{value:.2f}"
+        case _:
+            return str(value)
+
+
+def _template() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=select_autoescape(),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "code": "`{}`".format,
+        "fixed": lambda value, digits: f"{value:.{digits}f}",
+        "signed": lambda value, digits: f"{value:+.{digits}f}",
+        "plain": "{:g}".format,
+        "percent": lambda share: "none" if share is None else f"{100 * share:.0f} %",
+        "capitalised": lambda text: text[:1].upper() + text[1:],
+    }
+    return made
+
+
+_TEMPLATE = _template().get_template("page.md.j2")

@@ -4,41 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from types import MappingProxyType
+from typing import Literal
 
 from benchmarks.paper.experiments import Experiment, Section
-from benchmarks.paper.statistics import Row, Rows, of_policy, policies_of
-from benchmarks.paper.tables import BLOCK_SEGMENTS, BLOCK_WINDOWS, OURS, Results
+from benchmarks.paper.statistics import BLOCK, OURS, Results, ahead_of_ours
 
+Kind = Literal["account", "grid", "lines", "windows", "segments", "groups", "draws"]
+"""How a plot shows the experiments of its section.
 
-class Kind(Enum):
-    """How a plot shows the experiments of its section."""
-
-    ACCOUNT = "account"
-    """Stacked bars: where the arrivals go."""
-
-    GRID = "grid"
-    """Policies by workloads, goodput as colour and number."""
-
-    LINES = "lines"
-    """Goodput over the place of each experiment on the section's axis, a line a policy."""
-
-    WINDOWS = "windows"
-    """Differences from the reference with intervals, over windows."""
-
-    SEGMENTS = "segments"
-    """The same over segments of the traces."""
-
-    GROUPS = "groups"
-    """A group of dots an experiment, a dot a policy."""
-
-    DRAWS = "draws"
-    """A row a policy, a dot an experiment."""
-
-
-BLOCKS: Mapping[Kind, int] = MappingProxyType({Kind.WINDOWS: BLOCK_WINDOWS, Kind.SEGMENTS: BLOCK_SEGMENTS})
-"""What is resampled together, for the kinds that show intervals."""
+- account: stacked bars of where the arrivals go;
+- grid: policies by workloads, goodput as colour and number;
+- lines: goodput over the place of each experiment on the section's axis, a line a policy;
+- windows, segments: differences from ours with intervals;
+- groups: a group of dots an experiment, a dot a policy;
+- draws: a row a policy, a dot an experiment.
+"""
 
 
 @dataclass(frozen=True)
@@ -69,14 +50,14 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
         "main": (
             Plot(
                 "main-account.svg",
-                Kind.ACCOUNT,
+                "account",
                 "Simulated: where the arrivals go, all workloads together, %",
                 "Stacked bars: the simulated arrivals of all workloads by policy, from goodput to queueing, in %",
                 "% of arrivals",
             ),
             Plot(
                 "main-goodput.svg",
-                Kind.GRID,
+                "grid",
                 "Simulated: goodput by workload, % of arrivals",
                 "Grid: simulated goodput in % of each policy on each workload",
                 "workload",
@@ -85,7 +66,7 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
         "interference": (
             Plot(
                 "interference.svg",
-                Kind.LINES,
+                "lines",
                 "Simulated: goodput by strength of interference, %",
                 f"Lines: simulated goodput in % over the strength of interference, against {OURS}, which has none",
                 "strength of interference (1: as measured by Mudi)",
@@ -94,7 +75,7 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
         "whole": (
             Plot(
                 "whole.svg",
-                Kind.LINES,
+                "lines",
                 "Simulated: goodput by cost of changing between models, %",
                 f"Lines: simulated goodput in % over how much longer the whole GPU takes, against {OURS}",
                 "time of each batch and training step (1: as in the other tables)",
@@ -103,7 +84,7 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
         "whole-runs": (
             Plot(
                 "whole-runs.svg",
-                Kind.WINDOWS,
+                "windows",
                 f"Simulated: all windows, goodput ahead of {OURS}, points of %",
                 f"Dots with intervals: points of simulated goodput % ahead of {OURS}, by policy, over windows",
                 _POINTS,
@@ -112,7 +93,7 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
         "twitter": (
             Plot(
                 "twitter.svg",
-                Kind.SEGMENTS,
+                "segments",
                 f"Simulated: Twitter counts, goodput ahead of {OURS}, points of %",
                 f"Dots with intervals: points of simulated goodput % ahead of {OURS}, by policy, over segments",
                 _POINTS,
@@ -121,7 +102,7 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
         "load": (
             Plot(
                 "load.svg",
-                Kind.LINES,
+                "lines",
                 "Simulated: goodput by load, %",
                 "Lines: simulated goodput in % over load, one for each policy",
                 "load",
@@ -130,7 +111,7 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
         "step": (
             Plot(
                 "step.svg",
-                Kind.LINES,
+                "lines",
                 "Simulated: goodput by granularity, %",
                 "Lines: simulated goodput in % over the length of a step in seconds, one for each policy",
                 "step, s (logarithmic)",
@@ -140,7 +121,7 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
         "estimates": (
             Plot(
                 "estimates.svg",
-                Kind.GROUPS,
+                "groups",
                 "Simulated: goodput by error of the estimates, %",
                 "Dots: simulated goodput in % of each policy by what is wrong with the estimates",
             ),
@@ -148,7 +129,7 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
         "profiles": (
             Plot(
                 "profiles.svg",
-                Kind.DRAWS,
+                "draws",
                 "Simulated: goodput with profiles times 0.8 to 1.2, five draws, %",
                 "Dots: simulated goodput in % of each policy with profiles as they are and in five draws of others",
             ),
@@ -160,22 +141,11 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
 
 def plots_of(section: Section, results: Results) -> list[Plot]:
     """The section's plots that have anything to show."""
-    found = [row for one in run_of(section, results) for row in results[one.name] if row["arrivals"] is not None]
-    plots = PLOTS.get(section.name, ())
-    return [plot for plot in plots if (compared_policies(found) if plot.kind in BLOCKS else found)]
+    rows = [results[one.name].dropna(subset="arrivals") for one in run_of(section, results)]
+    plots = PLOTS.get(section.name, ()) if any(map(len, rows)) else ()
+    return [plot for plot in plots if plot.kind not in BLOCK or ahead_of_ours(rows[0], plot.kind)]
 
 
 def run_of(section: Section, results: Results) -> list[Experiment]:
     """The section's experiments that were run."""
     return [one for one in section.experiments if one.name in results]
-
-
-def beside_ours(rows: Rows) -> list[Row]:
-    """The rows with numbers of which the reference has numbers as well, on the same workload and segment."""
-    known = {(row["workload"], row["segment"]) for row in of_policy(rows, OURS)}
-    return [row for row in rows if row["arrivals"] is not None and (row["workload"], row["segment"]) in known]
-
-
-def compared_policies(rows: Rows) -> list[str]:
-    """Those that can be held against the reference."""
-    return [name for name in policies_of(beside_ours(rows)) if name != OURS]

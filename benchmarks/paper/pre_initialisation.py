@@ -2,9 +2,9 @@
 
 The paper does not say of what. Two measures, in one sentence each:
 
-- **in seconds**: of all the time that started inference instances spend between creation and service, the share of
-  those at whose creation no inference instance ended, so that nobody gave anything up (``migrator-paper``'s; that
-  of ``migrator-paper-cold`` stands beside it, as growing into what a retraining left hides itself);
+- **in seconds**: the time that new inference instances spend between creation and service, and of it the share of
+  instances at whose creation no inference instance ended. The share of ``migrator-paper-cold`` stands beside that of
+  ``migrator-paper``, because growing into what a retraining left hides time without pre-initialisation;
 - **as goodput**: 1 − requests that ``migrator-paper`` loses to the class *reconfiguration* over those that
   ``migrator-paper-cold`` loses to it, of the same requests.
 
@@ -15,10 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from benchmarks.paper.experiments import WORKLOADS
+from benchmarks.paper.matches import ROOT
 from executor.mig import OwnedLayout
 from migrator.compare import simulated
-from migrator.config import Config
+from migrator.config import Config, read_config
 from migrator.log.account import Account, accounts
+from migrator.parallel import Processes, n_cores
 from migrator.run.planning import PlannedWindow
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
@@ -31,18 +34,31 @@ from workloads.serving.tally import Totals
 
 Row = Mapping[str, float]
 
+LOADS = (0.3, 0.7)
+
 PAPER, COLD = "migrator-paper", "migrator-paper-cold"
 
 POLICIES = (PAPER, COLD, "migrator")
 
 
-def study(config: Config, policies: Sequence[str] = POLICIES) -> dict[str, dict[str, float]]:
-    """By policy, what a run of the config comes to, with the config's own batches for everybody.
+def by_load() -> list[dict[str, object]]:
+    """By load, the studies of all sixteen workloads added up, two windows each."""
+    found = []
+    with Processes(n_cores()) as processes:
+        for load in LOADS:
+            paths = [ROOT / "configs" / f"{name}.yaml" for name in WORKLOADS]
+            configs = [read_config(path, windows=2, load=load) for path in paths]
+            own = dict(processes.each(study, configs))
+            found.append({"load": load, "policies": added([own[place] for place in range(len(configs))])})
+    return found
 
-    Of each: ``idle_s``, ``left_s`` and ``exposed_s``, the seconds that started inference instances warm up, by
-    whether the slices were idle before, had just been left by a retraining, or somebody gave up an instance at that
-    moment; and in requests ``arrivals``, ``goodput`` and ``reconfiguration`` (lost to it, by the account). The same
-    config gives the same figures.
+
+def study(config: Config, policies: Sequence[str] = POLICIES) -> dict[str, dict[str, float]]:
+    """By policy, what a run of the config comes to; all policies have the config's own batches.
+
+    Seconds that new inference instances warm up: ``idle_s`` on slices that were idle before, ``left_s`` on slices that
+    a retraining has just left, ``exposed_s`` where an inference instance was given up for them. Requests:
+    ``arrivals``, ``goodput``, and ``reconfiguration`` for those lost to it. The same config gives the same figures.
 
     Raises:
         InfeasibleError: A policy has no plan for window 0.
@@ -60,16 +76,16 @@ def added(studies: Sequence[Mapping[str, Row]]) -> dict[str, dict[str, float]]:
 
 
 def hidden_in_seconds(row: Row) -> float | None:
-    """The share of warm-up during which nobody gave anything up; ``None`` where nothing warmed up."""
+    """The share of warm-up for which no inference instance was given up; ``None`` if nothing warmed up."""
     hidden_s = row["idle_s"] + row["left_s"]
     all_s = hidden_s + row["exposed_s"]
     return hidden_s / all_s if all_s else None
 
 
 def hidden_as_goodput(rows: Mapping[str, Row]) -> float | None:
-    """1 − requests lost to reconfiguration with pre-initialisation over those without; ``None`` where those are 0.
+    """1 − requests lost to reconfiguration with pre-initialisation over those lost without; ``None`` if those are 0.
 
-    Negative where it loses more than without: plans differ from the second window on.
+    It is negative if more are lost with it, as plans differ from the second window on.
     """
     lost, lost_cold = (rows[name]["reconfiguration"] for name in (PAPER, COLD))
     return 1.0 - lost / lost_cold if lost_cold else None

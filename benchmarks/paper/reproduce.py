@@ -17,10 +17,9 @@ from itertools import islice
 from pathlib import Path
 
 from benchmarks.paper.experiments import EXPERIMENTS, Experiment
-from benchmarks.paper.matches import ROOT, matches_of, require_two_weeks
+from benchmarks.paper.matches import COLUMNS, ROOT, matches_of, require_two_weeks, results_of, rows_of, versions
 from benchmarks.paper.page import page
 from benchmarks.paper.plots import plots
-from benchmarks.paper.results import COLUMNS, kept, rows_of, simulated, versions
 from benchmarks.paper.studies import results_of_studies
 from migrator.outputs import write_output
 from migrator.parallel import n_cores
@@ -43,9 +42,9 @@ def document(experiments: Sequence[Experiment], traces: Path | None, command: st
     made = {"command": command, "versions": versions()}
     machine = f"{n_cores()} cores of {_processor()}, {platform.system()}"
     matches = [matches_of(experiment, traces) for experiment in experiments]
-    files = iter(simulated([match for own in matches for match in own]))
+    results = results_of([match for own in matches for match in own])
     found = [
-        {"name": experiment.name, "rows": rows_of([kept(path) for path in islice(files, len(own))])}
+        {"name": experiment.name, "rows": rows_of(list(islice(results, len(own))))}
         for experiment, own in zip(experiments, matches, strict=True)
     ]
     studies = results_of_studies() if with_studies else {}

@@ -1,98 +1,91 @@
-"""What the results page computes from rows: means of workloads, differences, intervals, ties."""
+"""What the results page and its plots compute from rows: goodput, differences with intervals, gaps, ties, orders.
+
+Rows are a data frame with a row a match and the columns of ``docs/results.json``. A policy that had no plan for its
+first window has NaN for all numbers. Policies and workloads keep the order in which they first appear.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from statistics import fmean
-from typing import Any
+from collections.abc import Iterable, Mapping
+from itertools import combinations, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-Row = Mapping[str, Any]
-Rows = Sequence[Row]
+from migrator.compare import CEILING, FLOOR
+
 FloatArray = NDArray[np.float64]
+
+Results = Mapping[str, pd.DataFrame]
+"""Rows by experiment."""
+
+OURS, PAPERS = "migrator", "migrator-paper"
+
+BLOCK = {"windows": 2, "segments": 4}
+"""How many windows or segments are resampled together."""
+
+LEAST_GAP_POINTS = 0.1
+"""A gap between ``static`` and ``oracle`` below this is none that could be closed."""
 
 _N_RESAMPLES = 10_000
 
 
-def of_policy(rows: Rows, policy: str) -> list[Row]:
-    """The policy's rows that have numbers."""
-    return [row for row in rows if row["policy"] == policy and row["arrivals"] is not None]
+def results_in(document: Mapping[str, Any]) -> Results:
+    """The document's rows by experiment."""
+    columns = document["columns"]
+    numbers = dict.fromkeys(columns[columns.index("arrivals") : columns.index("windows")], float)
+    return {one["name"]: pd.DataFrame(one["rows"], columns=columns).astype(numbers) for one in document["experiments"]}
 
 
-def comparable(rows: Rows) -> list[Row]:
+def comparable(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of those workloads and segments of which every policy has numbers."""
-    without = {(row["workload"], row["segment"]) for row in rows if row["arrivals"] is None}
-    return [row for row in rows if (row["workload"], row["segment"]) not in without]
+    return rows[rows["arrivals"].notna().groupby([rows["workload"], rows["segment"]]).transform("all")]
 
 
-def policies_of(rows: Rows) -> list[str]:
-    """In the order in which they first appear."""
-    return list(dict.fromkeys(row["policy"] for row in rows))
+def goodput_pct(rows: pd.DataFrame, *by: str) -> pd.DataFrame:
+    """Right and in time, of all arrivals: a row a workload, or for each value of ``by``; a column a policy."""
+    sums = rows.groupby([*(by or ("workload",)), "policy"], sort=False)[["correct", "arrivals"]].sum(min_count=1)
+    return (100.0 * sums["correct"] / sums["arrivals"]).unstack(sort=False)
 
 
-def goodput_pct(rows: Rows) -> float:
-    """Right and in time, of all arrivals of the rows together."""
-    correct, arrivals = (sum(int(row[key]) for row in rows) for key in ("correct", "arrivals"))
-    return 100.0 * correct / arrivals
+def means_of(rows: pd.DataFrame) -> pd.Series[float]:
+    """Goodput % by policy, each workload counted once."""
+    return goodput_pct(rows).mean()
 
 
-def by_workload(rows: Rows) -> dict[str, float]:
-    """Goodput % of each workload, all its segments together."""
-    own: defaultdict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        own[row["workload"]].append(row)
-    return {workload: goodput_pct(found) for workload, found in own.items()}
+def gap_closed_pct(means: pd.Series[float]) -> pd.Series[float]:
+    """By policy, which part of the gap between ``static`` and ``oracle`` it closes, %; NaN if there is hardly a gap."""
+    gap = means[CEILING] - means[FLOOR]
+    return 100 * (means - means[FLOOR]) / (gap if gap >= LEAST_GAP_POINTS else np.nan)
 
 
-def mean_of_workloads(rows: Rows) -> float:
-    """Goodput %, each workload counted once."""
-    return fmean(by_workload(rows).values())
+def ahead_of_ours(rows: pd.DataFrame, of: str) -> dict[str, pd.DataFrame]:
+    """By policy, the points of goodput % by which it is ahead of ours: a row a window or segment, a column a workload.
 
+    NaN where one of the two has no numbers; a policy that has none beside ours is left out.
 
-Differences = Mapping[int, Mapping[str, float]]
-"""By number of the window or segment and by workload, points of goodput % ahead of the reference."""
-
-
-def window_differences(rows: Rows, policy: str, reference: str) -> Differences:
-    """The policy's goodput % less the reference's in the same window of the same workload; of one segment."""
-    theirs = {row["workload"]: row["windows"] for row in of_policy(rows, reference)}
-    found: defaultdict[int, dict[str, float]] = defaultdict(dict)
-    for row in of_policy(rows, policy):
-        pairs = zip(row["windows"], theirs[row["workload"]], strict=True)
-        for number, (own, other) in enumerate(pairs):
-            found[number][row["workload"]] = _pct(own) - _pct(other)
-    return found
-
-
-def segment_differences(rows: Rows, policy: str, reference: str) -> Differences:
-    """The policy's goodput % less the reference's in the same segment of the same workload."""
-    theirs = {(row["workload"], row["segment"]): row for row in of_policy(rows, reference)}
-    found: defaultdict[int, dict[str, float]] = defaultdict(dict)
-    for row in of_policy(rows, policy):
-        other = theirs[row["workload"], row["segment"]]
-        found[row["segment"]][row["workload"]] = goodput_pct([row]) - goodput_pct([other])
-    return found
-
-
-def by_number(differences: Differences) -> list[float]:
-    """The mean over workloads of each window or segment, in order."""
-    return [fmean(differences[number].values()) for number in sorted(differences)]
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean with its 95 % interval.
-
-    Attributes:
-        mean: Each workload counts once, whatever it has of windows.
-        low: Lower end.
-        high: Upper end.
+    Args:
+        rows: Where ``of`` is ``windows``, of one segment.
+        of: ``windows`` or ``segments``.
     """
+    rows = rows.dropna(subset="arrivals")
+    if of == "windows":
+        rows = rows.explode("windows", ignore_index=True)
+        known = pd.DataFrame(rows["windows"].tolist(), columns=["arrivals", "correct"], index=rows.index)
+        number = rows.groupby(["policy", "workload"]).cumcount()
+        rows = rows.assign(segment=number, arrivals=known["arrivals"].clip(lower=1), correct=known["correct"])
+    goodput = goodput_pct(rows, "segment", "workload")
+    if OURS not in goodput:
+        return {}
+    ahead = goodput.drop(columns=OURS).sub(goodput[OURS], axis=0).dropna(axis=1, how="all")
+    by_policy = {str(name): ahead[name].unstack(sort=False) for name in ahead}
+    return {name: own.sort_index().dropna(how="all").dropna(axis=1, how="all") for name, own in by_policy.items()}
+
+
+class Interval(NamedTuple):
+    """A mean in which each workload counts once, however many windows it has, and its 95 % interval."""
 
     mean: float
     low: float
@@ -103,19 +96,23 @@ _T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """Student's t at 97.5 % for 1, 2, … degrees of freedom."""
 
 
-def interval(differences: Differences, block: int) -> Interval:
-    """The mean over workloads of each one's mean, with an interval from resampled numbers.
+def interval(differences: pd.DataFrame, block: int) -> Interval:
+    """The mean over workloads of each one's mean, with an interval from resampled windows or segments.
 
-    Numbers are drawn with all their workloads, which share traces, in blocks that follow each other, the last before
-    the first again. The interval is symmetric: the spread of the resampled means times Student's t of as many degrees
-    of freedom as there are blocks, less one, since few blocks show less than the true spread.
+    A window or segment is drawn with all its workloads, which share traces. They are drawn in blocks that follow each
+    other, the last before the first again. The interval is symmetric: the spread of the resampled means times
+    Student's t of as many degrees of freedom as there are blocks, less one, since few blocks show less than the true
+    spread.
+
+    Args:
+        differences: A row a window or segment, a column a workload; NaN where a workload has none.
+        block: How many are drawn together.
     """
-    numbers = sorted(differences)
-    workloads = list(dict.fromkeys(name for number in numbers for name in differences[number]))
-    known = np.array([[differences[number].get(name, np.nan) for number in numbers] for name in workloads])
-    n_blocks = -(-len(numbers) // block)
-    starts = np.random.default_rng(0).integers(0, len(numbers), (_N_RESAMPLES, n_blocks))
-    drawn = ((starts[:, :, None] + np.arange(block)) % len(numbers)).reshape(_N_RESAMPLES, -1)[:, : len(numbers)]
+    known = differences.to_numpy(dtype=np.float64).T
+    n = known.shape[1]
+    n_blocks = -(-n // block)
+    starts = np.random.default_rng(0).integers(0, n, (_N_RESAMPLES, n_blocks))
+    drawn = ((starts[:, :, None] + np.arange(block)) % n).reshape(_N_RESAMPLES, -1)[:, :n]
     mean = float(_mean(known[:, None, :])[0])
     freedom = max(1, n_blocks - 1)
     spread = float(_mean(known[:, drawn]).std()) * _T_975[min(freedom, len(_T_975)) - 1]
@@ -131,38 +128,20 @@ def _mean(known: FloatArray) -> FloatArray:
     return found
 
 
-def _pct(window: Sequence[int]) -> float:
-    arrivals, correct = window
-    return 100.0 * correct / arrivals if arrivals else 0.0
-
-
-def tie(points: Iterable[tuple[float, float]]) -> float | None:
-    """Where a difference that falls with its place first crosses 0, on straight lines between the points.
-
-    Args:
-        points: (place, difference), by place.
-
-    Returns:
-        The place; ``None`` if the difference has the same sign at all of them.
-    """
-    known = list(points)
-    for (here, above), (there, below) in pairwise(known):
+def tie(places: Iterable[float], ahead: Iterable[float]) -> float | None:
+    """Where a difference first falls through 0, on straight lines between its places; ``None`` if it does not."""
+    for (here, above), (there, below) in pairwise(zip(places, ahead, strict=True)):
         if above >= 0 > below:
             return here + (there - here) * above / (above - below)
     return None
 
 
-def order_of(means: Mapping[str, float]) -> tuple[str, ...]:
+def swapped(means: pd.Series[float], others: pd.Series[float]) -> list[tuple[str, str]]:
+    """Pairs (better in ``means``, better in ``others``) that the two orders of policies disagree about."""
+    place = {name: number for number, name in enumerate(order_of(others))}
+    return [(first, second) for first, second in combinations(order_of(means), 2) if place[second] < place[first]]
+
+
+def order_of(means: pd.Series[float]) -> list[str]:
     """Policies, the best first."""
-    return tuple(sorted(means, key=lambda name: -means[name]))
-
-
-def swapped(order: Sequence[str], other: Sequence[str]) -> list[tuple[str, str]]:
-    """Pairs (better in ``order``, better in ``other``) that the two disagree about."""
-    place = {name: number for number, name in enumerate(other)}
-    return [
-        (first, second)
-        for number, first in enumerate(order)
-        for second in order[number + 1 :]
-        if place[second] < place[first]
-    ]
+    return list(map(str, means.sort_values(ascending=False, kind="stable").index))

@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from statistics import median
 
-from benchmarks.paper import motivation, motivation_page
+from benchmarks.paper import motivation
 from benchmarks.paper.experiments import WORKLOADS
-from benchmarks.paper.matches import CACHE, ROOT
-from benchmarks.paper.pre_initialisation import (
-    COLD,
-    PAPER,
-    added,
-    gained_points,
-    hidden_as_goodput,
-    hidden_in_seconds,
-    study,
-)
-from benchmarks.paper.results import PACKAGES
-from benchmarks.paper.solver_times import solver_times
-from benchmarks.paper.tables import table
+from benchmarks.paper.matches import CACHE, ROOT, digest_of, product_files
+from benchmarks.paper.pre_initialisation import by_load
 from migrator.config import read_config
 from migrator.outputs import write_output
-from migrator.parallel import Processes, n_cores
+from migrator.run.planning import Solving, plan_through
+from migrator.setting import assemble
+from planner.plan import MigPlan
+from planner.problem import Reconfiguration
 
-PRE_INITIALISATION_LOADS = (0.3, 0.7)
-
-_PRE_INITIALISATION = (
-    "The paper says 83 %, and not of what. Here, of all the time that new inference instances spend between creation "
-    "and service, **hidden, seconds** is the share of those at whose creation nobody gave up an instance; **hidden as "
-    f"goodput** is 1 − requests lost to reconfiguration by `{PAPER}` over those lost by `{COLD}`. All sixteen "
-    "workloads, two windows, policies only."
-)
-
-_SOLVER = (
-    "The other half of the paper's Figure 10: window 0 of all sixteen workloads, planned from nothing with a run's "
-    "budget of work, one after the other on one core of the machine above. Times are of one run, and of that machine."
-)
+STEPS_S = (0.5, 1.0, 3.0, 5.0, 10.0)
 
 
 @dataclass(frozen=True)
@@ -51,108 +30,65 @@ class Study:
     Attributes:
         name: Of its results.
         title: What it is about.
-        files: Patterns of the files in this folder that make it.
-        made: Makes its results, such that JSON can hold them.
-        lines: Its section, from its results alone.
+        files: Those of this folder that make it.
+        made: Makes its results, of values that JSON can hold.
     """
 
     name: str
     title: str
     files: tuple[str, ...]
     made: Callable[[], object]
-    lines: Callable[[Any], list[str]]
 
 
-def pre_initialisation() -> list[dict[str, object]]:
-    """By load, the studies of all sixteen workloads added up, two windows each."""
-    configs = [
-        read_config(ROOT / "configs" / f"{name}.yaml", windows=2, load=load)
-        for load in PRE_INITIALISATION_LOADS
-        for name in WORKLOADS
-    ]
-    with Processes(n_cores()) as processes:
-        found: dict[int, Mapping[str, Mapping[str, float]]] = dict(processes.each(study, configs))
-    n = len(WORKLOADS)
-    return [
-        {"load": load, "policies": added([found[place] for place in range(number * n, number * n + n)])}
-        for number, load in enumerate(PRE_INITIALISATION_LOADS)
-    ]
+def solver_times(workloads: Sequence[str] = WORKLOADS, steps_s: Sequence[float] = STEPS_S) -> list[dict[str, object]]:
+    """By granularity and cost model: seconds to plan window 0 from nothing, and how many of the plans are proven.
 
-
-def _pre_initialisation_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    header = (
-        *("load", "policy", "s, slices idle", "s, left by a retraining", "s, others gave up", "hidden, seconds %"),
-        *("requests lost to reconfiguration", "goodput %"),
-    )
-    cells, sentences = [], []
-    for row in rows:
-        for name, own in row["policies"].items():
-            hidden = hidden_in_seconds(own)
-            cells.append(
-                (
-                    f"{row['load']:g}",
-                    f"`{name}`",
-                    *(f"{own[key]:.0f}" for key in ("idle_s", "left_s", "exposed_s")),
-                    "" if hidden is None else f"{100 * hidden:.1f}",
-                    f"{own['reconfiguration']:.0f}",
-                    f"{100 * own['goodput'] / own['arrivals']:.2f}",
-                )
+    The engine is the default of the cost model; its budget of work is that of a run, so that a gap may be left. Times
+    are of one machine and one core.
+    """
+    rows: list[dict[str, object]] = []
+    for step_s in steps_s:
+        for cost_model in (Reconfiguration.PAPER, Reconfiguration.PHYSICAL):
+            found = [_planned(name, step_s, cost_model) for name in workloads]
+            times_s = [plan.solve_s for plan in found]
+            rows.append(
+                {
+                    "step_s": step_s,
+                    "cost_model": cost_model.value,
+                    "engines": sorted({plan.engine for plan in found}),
+                    "median_s": round(median(times_s), 3),
+                    "worst_s": round(max(times_s), 3),
+                    "worst_gap_pct": round(100 * max(plan.gap for plan in found if plan.gap is not None), 3),
+                    "n_proven": sum(plan.gap is not None and plan.gap <= 1e-9 for plan in found),
+                    "n_without_plan": sum(not plan.status.has_plan for plan in found),
+                    "n": len(found),
+                }
             )
-        as_goodput = hidden_as_goodput(row["policies"])
-        lost = "nothing is lost without it" if as_goodput is None else f"hidden as goodput {100 * as_goodput:.1f} %"
-        gain = gained_points(row["policies"])
-        sentences.append(f"- Load {row['load']:g}: {lost}, worth {gain:+.3f} points of goodput. The paper: 83 %.")
-    return [
-        _PRE_INITIALISATION,
-        "",
-        *table(header, cells),
-        *sentences,
-        "",
-    ]
+    print(file=sys.stderr)
+    return rows
 
 
-def _solver_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    header = ("granularity", "cost model", "engine", "median s", "worst s", "worst gap %", "proven")
-    cells = [
-        (
-            f"{row['step_s']:g} s",
-            row["cost_model"],
-            ", ".join(f"`{engine}`" for engine in row["engines"]),
-            f"{row['median_s']:.2f}",
-            f"{row['worst_s']:.2f}",
-            f"{row['worst_gap_pct']:.2f}",
-            f"{row['n_proven']} of {row['n']}",
-        )
-        for row in rows
-    ]
-    return [
-        _SOLVER,
-        "",
-        *table(header, cells),
-    ]
+def _planned(workload: str, step_s: float, cost_model: Reconfiguration) -> MigPlan:
+    """The plan of the workload's window 0; a window is as many whole steps as 200 s hold."""
+    print(f"\r  planning {workload} at {step_s:g} s  ", end="", file=sys.stderr, flush=True)
+    changes = {"step_s": step_s, "window_s": 200.0 // step_s * step_s}
+    assembled = assemble(read_config(ROOT / "configs" / f"{workload}.yaml", windows=1, **changes), workload)
+    return plan_through(*assembled, 0, Solving(cost_model))[0].plan
 
 
 STUDIES = (
-    Study(
-        "solver",
-        "How long planning takes",
-        ("solver_times.py", "experiments.py"),
-        solver_times,
-        _solver_lines,
-    ),
+    Study("solver", "How long planning takes", ("studies.py", "experiments.py"), solver_times),
     Study(
         "pre-initialisation",
         "Pre-initialisation: how much of the overhead is hidden?",
-        ("pre_initialisation.py", "studies.py", "experiments.py"),
-        pre_initialisation,
-        _pre_initialisation_lines,
+        ("pre_initialisation.py", "experiments.py"),
+        by_load,
     ),
     Study(
         "motivation",
         "The studies that motivate the paper",
-        ("motivation.py", "motivation_[!p]*.py", "figure_*.py", "accuracies.py"),
+        ("motivation.py", "held.py", "workloads.py"),
         motivation.studies,
-        motivation_page.sections,
     ),
 )
 """In the order of the page."""
@@ -163,28 +99,12 @@ def results_of_studies() -> dict[str, object]:
     return {one.name: _kept(one) for one in STUDIES}
 
 
-def lines_of_studies(found: Mapping[str, Any]) -> Iterator[str]:
-    """The sections of the studies that were made."""
-    for one in STUDIES:
-        if one.name in found:
-            yield from (f"## {one.title}", "", *one.lines(found[one.name]))
-
-
 def _kept(one: Study) -> object:
-    path = CACHE / f"study-{one.name}-{_digest(one)[:16]}.json"
+    own = [Path(__file__).with_name(name) for name in one.files]
+    digest = digest_of([*product_files(), *own, *(ROOT / "configs").glob("*.yaml")])
+    path = CACHE / f"study-{one.name}-{digest[:16]}.json"
     if not path.is_file():
         print(f"study: {one.name}", file=sys.stderr)
         CACHE.mkdir(parents=True, exist_ok=True)
         write_output("the cache", path, json.dumps(one.made()))
     return json.loads(path.read_text("utf-8"))
-
-
-def _digest(one: Study) -> str:
-    """Of all that decides about the study: the product, the configs and its own files."""
-    digest = hashlib.sha256()
-    product = (path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file())
-    own = (path for pattern in one.files for path in Path(__file__).parent.glob(pattern))
-    for path in sorted([*product, *own, *(ROOT / "configs").glob("*.yaml")]):
-        if "__pycache__" not in path.parts:
-            digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()

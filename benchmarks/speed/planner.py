@@ -1,6 +1,6 @@
 """How long planning takes, and how good the plans are: engine × model × tenants × steps, as a Markdown table.
 
-``python -m benchmarks.speed.planner`` runs the cases of ``cases.py``, each in a process of its own,
+``python -m benchmarks.speed.planner`` runs the cases of ``problems.py``, each in a process of its own,
 one after the other. Times are seconds from Problem to Plan with the kernels loaded; values and bounds are
 shares of the best known value (``best_known.json``). Every plan is checked by ``planner.verify``.
 
@@ -13,25 +13,203 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from benchmarks.speed import best_known
-from benchmarks.speed.best_known import BestKnown
-from benchmarks.speed.cases import CASES, SLOW_CASES, WINDOW_PLANS, Case, Task, labels, tasks, whole_window
-from benchmarks.speed.planner_table import HEADER, Reference, Result, row
-from benchmarks.speed.problems import profiles_with_double_memory, random_problem
+import pandas as pd
+
+from benchmarks.speed.problems import (
+    CASES,
+    SLOW_CASES,
+    WINDOW_PLANS,
+    Case,
+    Target,
+    Task,
+    labels,
+    profiles_with_double_memory,
+    random_problem,
+    tasks,
+    whole_window,
+)
 from planner.budget import Budget
 from planner.files.plan_file import plan_of, plan_to_json
 from planner.files.problem_file import problem_to_json
+from planner.plan import Status
 from planner.solve import engine_names, solve
 from planner.verify import verify
+
+BEST_KNOWN = Path(__file__).with_name("best_known.json")
+"""The best values and bounds that were ever found for the benchmark problems, and how."""
+
+COLUMNS = (
+    *("case", "engine", "tenants × steps", "problems", "time s, median / worst", "value %, median / worst"),
+    *("bound %, median", "gap %, median / worst", "proven", "MiB", "asked"),
+)
+
+Values = dict[str, dict[str, "BestKnown"]]
+"""By problem set, then by label."""
+
+
+@dataclass(frozen=True, slots=True)
+class BestKnown:
+    """What is known of one problem.
+
+    Attributes:
+        value: The best plan's goodput in requests.
+        bound: The least bound on every plan.
+        engine: Who found the value.
+        seconds: In how much time.
+        problem: The problem's fingerprint.
+    """
+
+    value: float
+    bound: float
+    engine: str
+    seconds: float
+    problem: str
+
+    def with_found(self, found: BestKnown) -> BestKnown:
+        """The better of both values, with the lower bound; the other's alone if the problem has changed."""
+        if self.problem != found.problem:
+            return found
+        better = found if found.value > self.value else self
+        return replace(better, bound=max(better.value, min(self.bound, found.bound)))
+
+
+def read_best_known() -> Values:
+    """What the file holds; nothing if there is none."""
+    if not BEST_KNOWN.exists():
+        return {}
+    document = json.loads(BEST_KNOWN.read_text("utf-8"))
+    return {name: {label: BestKnown(**entry) for label, entry in known.items()} for name, known in document.items()}
+
+
+def store(problem_set: str, label: str, found: BestKnown) -> None:
+    """Put ``found`` into the file, if it is better than what stands there; a line a problem."""
+    values = read_best_known()
+    known = values.setdefault(problem_set, {})
+    known[label] = known[label].with_found(found) if label in known else found
+    sets = []
+    for name, own in sorted(values.items()):
+        lines = [f"    {json.dumps(label)}: {json.dumps(asdict(own[label]))}" for label in sorted(own, key=_order)]
+        sets.append(f"  {json.dumps(name, ensure_ascii=False)}: {{\n" + ",\n".join(lines) + "\n  }")
+    BEST_KNOWN.write_text("{\n" + ",\n".join(sets) + "\n}\n", "utf-8")
+
+
+def _order(label: str) -> tuple[str, int]:
+    kind, _, number = label.partition("-")
+    return kind, int(number)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One solve.
+
+    Attributes:
+        label: The problem's.
+        fingerprint: The problem's.
+        seconds: Wall seconds.
+        status: The plan's.
+        objective: Goodput in requests; ``None`` without a plan.
+        bound: The plan's.
+        gap: The plan's.
+        violations: What the checker found.
+        peak_mib: Most memory that the process has held so far.
+    """
+
+    label: str
+    fingerprint: str
+    seconds: float
+    status: str
+    objective: float | None
+    bound: float | None
+    gap: float | None
+    violations: tuple[str, ...]
+    peak_mib: float
+
+
+def row(
+    case: Case,
+    results: Sequence[Result],
+    known: Mapping[str, BestKnown],
+    reference: tuple[str, Sequence[Result]] | None = None,
+) -> str:
+    """The table's row for a case: what was measured, and which targets are missed.
+
+    A case of which nothing is asked has its time as a multiple of that of the ``reference`` instead, another case's
+    name and results on the same problems.
+    """
+    found = pd.DataFrame(map(asdict, results)).astype({"objective": float, "bound": float, "gap": float})
+    entries = [(known.get(one.label), one.fingerprint) for one in results]
+    best = pd.Series([entry.value if entry and entry.problem == problem else math.nan for entry, problem in entries])
+    values = found["objective"] / best
+    n, n_planned = len(found), found["objective"].notna().sum()
+    cells = [
+        case.name,
+        case.engine,
+        f"{case.n_tenants} × {case.n_steps}",
+        f"{n_planned}/{n}" if n_planned < n else str(n),
+        _pair(found["seconds"].median(), found["seconds"].max(), 2),
+        _pair(100 * values.median(), 100 * values.min(), 2),
+        _shown(100 * (found["bound"] / best).median(), 2),
+        _pair(100 * found["gap"].median(), 100 * found["gap"].max(), 3),
+        f"{(found['status'] == Status.OPTIMAL).sum()}/{n}",
+        f"{found['peak_mib'].max():.0f}",
+        _verdict(case.target, found, values) or _multiple(found, reference),
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _shown(figure: float, digits: int) -> str:
+    return "–" if math.isnan(figure) else f"{figure:.{digits}f}"
+
+
+def _pair(median: float, worst: float, digits: int) -> str:
+    return "–" if math.isnan(median) else f"{_shown(median, digits)} / {_shown(worst, digits)}"
+
+
+def _multiple(found: pd.DataFrame, reference: tuple[str, Sequence[Result]] | None) -> str:
+    """The time of the results as a multiple of the reference's on the same problems."""
+    if reference is None:
+        return "–"
+    name, results = reference
+    ratio = (found["seconds"] / found["label"].map({one.label: one.seconds for one in results})).median()
+    return "–" if math.isnan(ratio) else f"{ratio:.0f} × the time of {name}"
+
+
+def _verdict(target: Target, found: pd.DataFrame, values: pd.Series[float]) -> str:
+    missed = [*_missed(target, found, values)]
+    n_broken = found["violations"].astype(bool).sum()
+    if n_broken:
+        missed.append(f"{n_broken} plans break rules")
+    if missed:
+        return f"{target}; missed: {', '.join(missed)}".removeprefix("; ")
+    return f"{target}; met" if str(target) else ""
+
+
+def _missed(target: Target, found: pd.DataFrame, values: pd.Series[float]) -> Iterator[str]:
+    """What is asked and not kept; a problem without a plan has the gap 1 and the value 0."""
+    gaps = found["gap"].fillna(1.0)
+    limits = (
+        ("median s", target.median_s, found["seconds"].median()),
+        ("worst s", target.worst_s, found["seconds"].max()),
+        ("median gap", target.median_gap, gaps.median()),
+        ("worst gap", target.worst_gap, gaps.max()),
+        ("MiB", target.most_mib, found["peak_mib"].max()),
+    )
+    yield from (name for name, limit, figure in limits if limit is not None and figure > limit)
+    is_planned = found["objective"].notna().all()
+    if target.least_value is not None and not (is_planned and values.fillna(1.0).min() >= target.least_value):
+        yield "value"
+    if target.is_proven and not (found["status"] == Status.OPTIMAL).all():
+        yield "proof"
 
 
 def main() -> int:
@@ -67,10 +245,10 @@ def _options() -> argparse.Namespace:
 
 
 def _print_table(cases: Sequence[Case], options: argparse.Namespace) -> int:
-    references: dict[str, Reference] = {}
+    references: dict[str, tuple[str, list[Result]]] = {}
     exit_code = 0
-    print(HEADER)
-    print("|" + "---|" * (HEADER.count("|") - 1))
+    print(f"| {' | '.join(COLUMNS)} |")
+    print("|" + "---|" * len(COLUMNS))
     for case in cases:
         if case.engine not in engine_names(case.model):
             print(f"| {case.name} | {case.engine} | not there |")
@@ -81,25 +259,20 @@ def _print_table(cases: Sequence[Case], options: argparse.Namespace) -> int:
             exit_code = 1
             print(f"| {case.name} | {case.engine} | failed with exit code {error.returncode} |")
             continue
-        known = best_known.read().get(case.problem_set, {})
+        known = read_best_known().get(case.problem_set, {})
         print(row(case, found, known, references.get(case.problem_set)), flush=True)
-        references.setdefault(case.problem_set, Reference(case.name, found))
+        references.setdefault(case.problem_set, (case.name, found))
     return exit_code
 
 
 def _results(case: Case, options: argparse.Namespace) -> Iterator[Result]:
     for result in _child_results(case, options):
         _tell(case, result)
-        if options.store:
-            _store(case, result)
+        if options.store and result.objective is not None and result.bound is not None:
+            seconds = round(result.seconds, 1)
+            found = BestKnown(result.objective, result.bound, case.engine, seconds, result.fingerprint)
+            store(case.problem_set, result.label, found)
         yield result
-
-
-def _store(case: Case, result: Result) -> None:
-    if result.objective is not None and result.bound is not None:
-        seconds = round(result.seconds, 1)
-        found = BestKnown(result.objective, result.bound, case.engine, seconds, result.fingerprint)
-        best_known.store(case.problem_set, result.label, found)
 
 
 def _tell(case: Case, result: Result) -> None:

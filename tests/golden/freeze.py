@@ -7,7 +7,7 @@
 - ``physical``: the 24 problems of ``physical-2`` and four of ``physical-2-midway``, with a budget of work, not seconds.
 - ``small``: every engine of both models on small problems, with options, starts, and windows that are planned again.
 - ``windows``: ``migrator plan --json`` on windows of two configs, which have gain tables, and on problem files.
-- ``quickstart``: ``migrator report --json`` of a run of ``configs/quickstart.yaml``.
+- ``quickstart``: ``migrator report --json`` of a run of ``configs/quickstart.yaml``; its header is that of log schema 2.
 - ``compare``: ``migrator compare --json`` on W3 and W8, two windows, all policies, both terms; and W8's first window.
 - ``reproduce``: rows of the short ``make reproduce``, which must also be those of ``docs/results.json``. Without
   ``--all`` it compares a sample: W3, W8 and W16 of the first table, and W8 at interference 0.25.
@@ -48,10 +48,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "planner")]
 from problems import paper_problem, physical_problem, short_paper_problem  # noqa: E402
 
 from benchmarks.paper.experiments import EXPERIMENTS, Experiment  # noqa: E402
-from benchmarks.paper.matches import matches_of  # noqa: E402
-from benchmarks.paper.results import result_of, rows_of  # noqa: E402
-from benchmarks.speed.cases import CASES, Task, tasks  # noqa: E402
-from benchmarks.speed.problems import random_problem, trace_problem  # noqa: E402
+from benchmarks.paper.matches import matches_of, result_of, rows_of  # noqa: E402
+from benchmarks.speed.problems import CASES, Task, random_problem, tasks, trace_problem  # noqa: E402
 from planner.budget import Budget, EngineOptions  # noqa: E402
 from planner.errors import EngineError  # noqa: E402
 from planner.files.plan_file import plan_to_json  # noqa: E402
@@ -64,7 +62,6 @@ from planner.solve import engine_names, solve  # noqa: E402
 COMMAND = ("-m", "migrator")
 """What the interpreter is given to start the command line."""
 
-BENCH_PLANNER, BENCH_SERVING = "benchmarks/bench_planner.py", "benchmarks/bench_serving.py"
 RESULTS = ROOT / "docs" / "results.json"
 
 Json = dict[str, Any]
@@ -452,33 +449,47 @@ class Checkout:
 
     def speeds(self, n_problems: int) -> dict[str, float]:
         """What the benchmarks came to, by row; more is better."""
-        found = {}
-        for case in ("paper-2", "physical-2"):
-            printed = self.run(BENCH_PLANNER, "--child", "--only", case, "--problems", str(n_problems))
-            solves = [json.loads(line) for line in printed.splitlines()]
-            seconds = [one["seconds"] for one in solves]
-            found[f"{case}: solves a second, median"] = 1 / statistics.median(seconds)
-            # An engine that takes all of its time limit is no slower for it; it is worse for what it did in it.
-            schedules = sum(one["plan"]["work"]["schedules"] for one in solves)
-            found[f"{case}: schedules a second"] = schedules / sum(seconds)
-            found[f"{case}: sum of objectives"] = sum(one["plan"]["objective"] for one in solves)
-        return {**found, **_serving_speeds(self.run(BENCH_SERVING))}
+        solved = json.loads(self.run("-c", SOLVES, str(n_problems), str(PHYSICAL_WORK)))
+        found = {f"{name}: solves a second": len(seconds) / sum(seconds) for name, seconds in solved.items()}
+        is_old = (self.folder / "benchmarks" / "bench_serving.py").is_file()
+        command = ("benchmarks/bench_serving.py",) if is_old else ("-m", "benchmarks.speed.serving")
+        return {**found, **_serving_speeds(self.run(*command))}
+
+
+SOLVES = """
+import json, sys, time
+sys.path[:0] = ["", "benchmarks"]
+try:
+    from benchmarks.speed.problems import random_problem
+except ImportError:
+    from planner_problems import random_problem
+from planner.budget import Budget
+from planner.solve import solve
+found = {}
+for name, budget in (("paper", None), ("physical", Budget(max_nodes=int(sys.argv[2])))):
+    problems = [random_problem(n, n_tenants=2, model=name) for n in range(int(sys.argv[1]))]
+    solve(problems[0], budget=budget)  # a first solve may have kernels to compile
+    found[f"{name}-2"] = []
+    for problem in problems:
+        start_s = time.perf_counter()
+        solve(problem, budget=budget)
+        found[f"{name}-2"].append(time.perf_counter() - start_s)
+print(json.dumps(found))
+"""
+"""Seconds of solves with a budget of work, so that both checkouts do the same; run by either of them."""
 
 
 def _serving_speeds(printed: str) -> dict[str, float]:
-    """Thousands of requests a second: the geometric means over the cases of each table of ``bench_serving.py``."""
+    """Thousands of requests a second, compiled: the geometric mean over the cases of each table that was printed."""
     columns: dict[str, list[float]] = {}
-    dispatch = ""
+    dispatch, place = "", 0
     for row in csv.reader(printed.splitlines(), delimiter=" ", skipinitialspace=True):
-        if "compiled" in row[1:3]:
+        if "first" in row[1:2]:
             dispatch = row[0].rstrip(":")
-        elif len(row) == 9 and row[0].isdecimal():
-            columns.setdefault(f"serving, {dispatch}, reference: thousands of requests a second", []).append(
-                _number(row[6])
-            )
-            columns.setdefault(f"serving, {dispatch}, compiled: thousands of requests a second", []).append(
-                _number(row[7])
-            )
+        elif "compiled" in row:
+            place = row.index("compiled") - 2  # "in time %" is one column
+        elif row and row[0].isdecimal():
+            columns.setdefault(f"serving, {dispatch}: thousands of requests a second", []).append(_number(row[place]))
     return {name: statistics.geometric_mean(values) for name, values in columns.items()}
 
 
@@ -488,9 +499,6 @@ def _number(text: str) -> float:
 
 def speed(old: Checkout, new: Checkout, n_rounds: int, n_problems: int) -> str:
     """Both checkouts' benchmarks in turns, as a Markdown table: medians over the rounds, and their ratio."""
-    for checkout in (old, new):  # a first run may have kernels to compile
-        for case in ("paper-2", "physical-2"):
-            checkout.run(BENCH_PLANNER, "--child", "--only", case, "--problems", "1")
     rounds = []
     for number in range(n_rounds):
         rounds.append((old.speeds(n_problems), new.speeds(n_problems)))

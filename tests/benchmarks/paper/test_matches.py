@@ -1,19 +1,30 @@
-"""The matches of an experiment: what is changed in the configs."""
+"""The matches of an experiment: what is changed in the configs, and how results are kept."""
 
 from __future__ import annotations
 
-import math
+import gzip
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 from statistics import fmean
 
-import numpy as np
 import pytest
 
 from benchmarks.paper import matches
 from benchmarks.paper.experiments import EXPERIMENTS, MAIN, N_TWITTER, SECTIONS, Experiment
-from benchmarks.paper.matches import DAY_S, HALF_WEEK_S, matches_of, perturbed, slower, twitter_offset_s
+from benchmarks.paper.matches import (
+    DAY_S,
+    HALF_WEEK_S,
+    key_of,
+    matches_of,
+    perturbed,
+    result_of,
+    results_of,
+    rows_of,
+    slower,
+    source_digest,
+    twitter_offset_s,
+)
 from migrator.config import EstimatesConfig
 from migrator.estimates import estimate_of
 from migrator.setting import assemble, service_profiles
@@ -21,6 +32,7 @@ from workloads.profiles.table import shipped_profiles
 
 ONE = replace(MAIN, workloads=("w8",), policies=("static",))
 TABLE = shipped_profiles()
+MATCH = matches_of(MAIN)[0]
 
 
 SEGMENT = 5
@@ -60,8 +72,8 @@ def test_every_experiment_s_configs_can_be_read(experiment: Experiment, counts: 
 def test_a_segment_has_its_own_piece_of_the_counts(counts: Path) -> None:
     one = replace(ONE, n_segments=N_TWITTER)
     match = matches_of(one, counts)[SEGMENT]
-    hindsight = assemble(match.config, match.origin)[1].hindsight
-    at_s = [int(np.bincount(arrival_s.astype(np.int64)).argmax()) for arrival_s in hindsight.arrival_s]
+    setting = assemble(match.config, match.origin)
+    at_s = [int(arrivals.counts.argmax()) for arrivals in setting.arrivals]
     assert at_s == [100, 200]
 
 
@@ -116,8 +128,8 @@ def test_a_perturbed_table_is_what_is_simulated() -> None:
 def test_with_a_slower_whole_gpu_the_same_requests_come() -> None:
     (match,) = matches_of(replace(ONE, whole_slowdown=1.2))
     (before,) = matches_of(ONE)
-    traffics = [assemble(one.config, one.origin)[1] for one in (match, before)]
-    requests = [[own.arrival_s.tolist() for own in traffic.requests(math.inf)] for traffic in traffics]
+    settings = [assemble(one.config, one.origin) for one in (match, before)]
+    requests = [[arrivals.times_s.tolist() for arrivals in setting.arrivals] for setting in settings]
     assert requests[0] == requests[1]
 
 
@@ -125,7 +137,7 @@ def test_the_errors_of_time_are_as_the_page_says() -> None:
     errors = EstimatesConfig(accuracy_sigma=0.086, time_sigma=0.3, cost_gpu_s=2.0, delay_s=10.0)
     factors = {}
     for match in matches_of(replace(MAIN, policies=("static",))):
-        setting, _ = assemble(match.config, match.origin)
+        setting = assemble(match.config, match.origin)
         for tenant, window in product(setting.tenants, range(2)):
             found = estimate_of(errors, setting.config.seed, setting.gpu, tenant, window).retraining_s["7g.80gb"]
             factors[tenant.name, window] = found / tenant.retraining_time_s["7g.80gb"]
@@ -136,3 +148,37 @@ def test_the_errors_of_time_are_as_the_page_says() -> None:
 def test_only_one_profile_is_slower() -> None:
     for row, before in zip(slower(TABLE, "7g.80gb", 1.5).rows, TABLE.rows, strict=True):
         assert row.latency_s == pytest.approx(before.latency_s * (1.5 if row.profile == "7g.80gb" else 1))
+
+
+def test_what_was_simulated_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matches, "CACHE", tmp_path)
+    (tmp_path / f"{key_of(MATCH)}.json.gz").write_bytes(gzip.compress(b'{"kept": 1}'))
+    assert list(results_of([MATCH, MATCH])) == [{"kept": 1}, {"kept": 1}]
+
+
+def test_what_decides_about_a_result_is_in_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [replace(MATCH, policy="static"), replace(MATCH, segment=1), matches_of(EXPERIMENTS[1])[0]]
+    keys = {key_of(one) for one in (MATCH, *others)}
+    monkeypatch.setattr(matches, "source_digest", lambda _: "other source")
+    assert len(keys | {key_of(MATCH)}) == 5
+
+
+def test_made_profiles_are_in_the_key_by_their_content_and_not_by_their_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = []
+    for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
+        monkeypatch.setattr(matches, "CACHE", tmp_path / folder)
+        keys.append(key_of(matches_of(replace(MAIN, perturbation=seed))[0]))
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_one_policy_s_code_is_not_in_another_s_key() -> None:
+    assert len({source_digest(policy) for policy in ("migrator", "ekya", "paris", "whole")}) == 4
+
+
+def test_a_policy_without_a_plan_has_a_row_without_numbers() -> None:
+    tenants = [tenant.model_copy(update={"min_profile": "7g.80gb"}) for tenant in MATCH.config.tenants]
+    found = result_of(replace(MATCH, config=MATCH.config.model_copy(update={"tenants": tenants})))
+    assert "error" in found
+    assert rows_of([found])[0][3] is None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from itertools import pairwise, product
 from typing import Any
 
@@ -12,19 +10,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.paper.figure_2 import SPLITS, config_at, rows_of
-from benchmarks.paper.figure_3 import ALLOCATIONS, best_by_second, config_with, fewest_changes, histogram, in_time
-from benchmarks.paper.figure_4 import SPLITS as SPLITS_4
-from benchmarks.paper.figure_4 import config_of_both
-from benchmarks.paper.figure_4 import rows_of as rows_of_both
-from benchmarks.paper.figure_5 import figure_5
-from benchmarks.paper.motivation_held import Held
-from benchmarks.paper.motivation_layouts import best_substitute, one_of, placed, substitutes
-from benchmarks.paper.motivation_page import COLUMNS, sections
+from benchmarks.paper.held import Held, best_substitute, one_of, placed, substitutes
+from benchmarks.paper.motivation import (
+    ALLOCATIONS,
+    SPLITS_2,
+    SPLITS_4,
+    best_by_second,
+    config_at,
+    config_of_both,
+    config_with,
+    fewest_changes,
+    figure_5,
+    histogram,
+    in_time,
+    rows_of_both,
+    rows_of_split,
+)
 from executor.catalogue import gpu_model
-from migrator.run.planning import PlannedWindow, Solving, plan_through
+from migrator.run.planning import PlannedWindow, Solving, accuracy_at_start, plan_window
 from migrator.setting import Setting, assemble
-from migrator.traffic import RecordedTraffic
 from planner.problem import Task
 
 GPU = gpu_model("a100-80gb")
@@ -32,17 +36,18 @@ GPU = gpu_model("a100-80gb")
 
 @pytest.fixture(scope="module")
 def split_rows() -> list[dict[str, object]]:
-    return rows_of(config_at(None).model_copy(update={"windows": 1}), (5, 2))
+    return rows_of_split(config_at(None).model_copy(update={"windows": 1}), (5, 2))
 
 
 @pytest.fixture(scope="module")
-def assembled_figure_3() -> tuple[Setting, RecordedTraffic]:
+def setting_of_figure_3() -> Setting:
     return assemble(config_with("copies").model_copy(update={"windows": 1}), "figure-3")
 
 
 def _planned(held: Held) -> PlannedWindow:
-    assembled = assemble(config_of_both().model_copy(update={"windows": 1}), "figure-4")
-    return plan_through(*assembled, 0, Solving(policy=held))[0]
+    setting = assemble(config_of_both().model_copy(update={"windows": 1}), "figure-4")
+    accuracies = [accuracy_at_start(tenant, 0, -1) for tenant in setting.tenants]
+    return plan_window(setting, 0, None, accuracies, Solving(policy=held))
 
 
 @pytest.mark.parametrize(("gpcs", "beside"), [(6, ("1g.10gb",)), (5, ("2g.20gb",)), (5, ()), (6, ())])
@@ -108,13 +113,12 @@ def test_percentages_follow_from_the_counts(split_rows: list[dict[str, Any]]) ->
 
 
 def test_simulating_anew_gives_the_same(split_rows: list[dict[str, object]]) -> None:
-    assert rows_of(config_at(None).model_copy(update={"windows": 1}), (5, 2)) == split_rows
+    assert rows_of_split(config_at(None).model_copy(update={"windows": 1}), (5, 2)) == split_rows
 
 
 def test_both_tenants_of_figure_4_are_asked_at_one_rate() -> None:
-    _, traffic = assemble(config_of_both().model_copy(update={"windows": 1}), "figure-4")
-    n_requests = [len(arrival_s) for arrival_s in traffic.hindsight.arrival_s]
-    assert n_requests[0] == pytest.approx(n_requests[1], rel=0.02)
+    rates = assemble(config_of_both().model_copy(update={"windows": 1}), "figure-4").actual_rps(0).mean(axis=0)
+    assert rates[0] == pytest.approx(rates[1], rel=0.02)
 
 
 def test_a_row_of_figure_4_has_the_paper_s_number_of_its_window() -> None:
@@ -158,20 +162,18 @@ def test_no_path_of_best_allocations_changes_less(are_best: list[list[bool]]) ->
     assert fewest_changes(np.array(are_best)) == fewest
 
 
-def test_the_histogram_counts_every_second_once(assembled_figure_3: tuple[Setting, RecordedTraffic]) -> None:
-    rows, _ = histogram(*assembled_figure_3, "copies")
+def test_the_histogram_counts_every_second_once(setting_of_figure_3: Setting) -> None:
+    rows, _ = histogram(setting_of_figure_3, "copies")
     assert sum(int(str(row["best_s"])) for row in rows) == 200
 
 
-def test_a_second_in_which_one_is_best_is_one_in_which_it_is_among_the_best(
-    assembled_figure_3: tuple[Setting, RecordedTraffic],
-) -> None:
-    rows: list[dict[str, Any]] = histogram(*assembled_figure_3, "copies")[0]
+def test_a_second_in_which_one_is_best_is_one_in_which_it_is_among_the_best(setting_of_figure_3: Setting) -> None:
+    rows: list[dict[str, Any]] = histogram(setting_of_figure_3, "copies")[0]
     assert all(row["alone_best_s"] <= row["best_s"] <= row["among_best_s"] for row in rows)
 
 
-def test_allocations_share_out_seven_gpcs(assembled_figure_3: tuple[Setting, RecordedTraffic]) -> None:
-    rows: list[dict[str, Any]] = histogram(*assembled_figure_3, "copies")[0]
+def test_allocations_share_out_seven_gpcs(setting_of_figure_3: Setting) -> None:
+    rows: list[dict[str, Any]] = histogram(setting_of_figure_3, "copies")[0]
     names = [(row["inception"].split(" + "), row["resnet50"].split(" + ")) for row in rows]
     sizes = [tuple(sum(GPU.profile(name).compute_slices for name in part) for part in pair) for pair in names]
     assert tuple(sizes) == ALLOCATIONS
@@ -188,37 +190,5 @@ def test_only_measured_workers_are_called_measured() -> None:
     assert [row["model"] for row in rows if row["is_measured"]] == ["ResNet-50", "BERT-large"]
 
 
-@pytest.fixture(scope="module")
-def small_studies(
-    split_rows: list[dict[str, object]], assembled_figure_3: tuple[Setting, RecordedTraffic]
-) -> dict[str, Any]:
-    rows_3, found_3 = histogram(*assembled_figure_3, "copies")
-    rows_4 = rows_of_both(config_of_both().model_copy(update={"windows": 1}), (3, 2))
-    parts = {"figure-2": (split_rows, []), "figure-3": (rows_3, found_3), "figure-4": (rows_4, [])}
-    made = {
-        name: {"title": name, "text": "What.", "rows": rows, "found": found, "paper": ["a"]}
-        for name, (rows, found) in parts.items()
-    }
-    return json.loads(json.dumps({**made, "figure-5": figure_5()}))  # type: ignore[no-any-return]
-
-
-def test_the_page_has_a_table_row_for_each_row(small_studies: dict[str, Any]) -> None:
-    n_rows = sum(line.startswith("| ") for line in sections(small_studies))
-    assert n_rows == sum(len(study["rows"]) + 1 for study in small_studies.values())
-
-
-def test_every_row_of_a_table_has_its_columns(small_studies: dict[str, Any]) -> None:
-    for name, study in small_studies.items():
-        lines = [line for line in sections({name: study}) if line.startswith("|")]
-        assert Counter(line.count("|") for line in lines) == {len(COLUMNS[name]) + 1: len(lines)}
-
-
-def test_the_highest_of_a_window_is_bold(small_studies: dict[str, Any]) -> None:
-    row = small_studies["figure-4"]["rows"][0]
-    study = {**small_studies["figure-4"], "rows": [{**row, "accuracy_pct": value} for value in (98.0, 99.0)]}
-    text = "\n".join(sections({"figure-4": study}))
-    assert ("**99.00**" in text, "**98.00**" in text) == (True, False)
-
-
 def test_splits_are_those_of_the_paper_s_figure() -> None:
-    assert all(inference + retraining == 7 for inference, retraining in SPLITS)
+    assert all(inference + retraining == 7 for inference, retraining in SPLITS_2)

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from benchmarks.paper import reproduce, results
+from benchmarks.paper import reproduce
 from benchmarks.paper.experiments import EXPERIMENTS, MAIN
-from benchmarks.paper.matches import matches_of
-from benchmarks.paper.page import page, results_in
-from benchmarks.paper.results import CLASSES, kept, key_of, result_of, rows_of, simulated, source_digest
+from benchmarks.paper.matches import CLASSES, matches_of, result_of, rows_of
+from benchmarks.paper.statistics import results_in
 
 DOCUMENT = json.loads(reproduce.RESULTS.read_text("utf-8"))
-RESULTS = results_in(DOCUMENT)
+RESULTS = pd.concat(results_in(DOCUMENT).values()).dropna(subset="arrivals")
 POLICIES = ("static", "whole", "paris", "oracle")
 MATCH = matches_of(MAIN)[0]
-
-
-def test_the_page_is_made_from_its_figures() -> None:
-    assert reproduce.PAGE.read_text("utf-8") == page(DOCUMENT)
-
-
-def test_a_short_run_has_a_page_that_says_what_it_leaves_out() -> None:
-    short = {one.name for one in reproduce.chosen(is_full=False, traces=None)}
-    experiments = [one for one in DOCUMENT["experiments"] if one["name"] in short]
-    text = page({**DOCUMENT, "experiments": experiments, "studies": {}})
-    assert "- All windows of every workload, all policies" in text.split("## Not in this run")[1]
 
 
 def test_the_figures_are_written_as_they_are_read() -> None:
@@ -39,53 +27,17 @@ def test_the_figures_are_written_as_they_are_read() -> None:
 def test_a_small_part_simulated_anew_gives_the_same_figures() -> None:
     small = replace(MAIN, workloads=("w16",), policies=POLICIES)
     anew = json.loads(json.dumps(rows_of([result_of(match) for match in matches_of(small)])))
-    kept = DOCUMENT["experiments"][0]["rows"]
-    assert anew == [row for policy in POLICIES for row in kept if row[:2] == [policy, "w16"]]
+    rows = DOCUMENT["experiments"][0]["rows"]
+    assert anew == [row for policy in POLICIES for row in rows if row[:2] == [policy, "w16"]]
 
 
 def test_every_account_adds_up_to_the_arrivals() -> None:
-    rows = [row for found in RESULTS.values() for row in found if row["arrivals"] is not None]
-    assert all(sum(row[name] for name in CLASSES) == pytest.approx(row["arrivals"], abs=0.1) for row in rows)
+    assert RESULTS[list(CLASSES)].sum(axis=1).tolist() == pytest.approx(RESULTS["arrivals"].tolist(), abs=0.1)
 
 
 def test_every_row_s_windows_add_up() -> None:
-    rows = [row for found in RESULTS.values() for row in found if row["arrivals"] is not None]
-    assert all(sum(one[0] for one in row["windows"]) == row["arrivals"] for row in rows)
-
-
-def test_what_was_simulated_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "CACHE", tmp_path)
-    (tmp_path / f"{key_of(MATCH)}.json.gz").write_bytes(gzip.compress(b'{"kept": 1}'))
-    assert [kept(path) for path in simulated([MATCH, MATCH])] == [{"kept": 1}, {"kept": 1}]
-
-
-def test_what_decides_about_a_result_is_in_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    others = [replace(MATCH, policy="static"), replace(MATCH, segment=1), matches_of(EXPERIMENTS[1])[0]]
-    keys = {key_of(one) for one in (MATCH, *others)}
-    monkeypatch.setattr(results, "source_digest", lambda _: "other source")
-    assert len(keys | {key_of(MATCH)}) == 5
-
-
-def test_a_file_that_the_config_names_is_in_the_key_by_its_content_and_not_by_its_folder(tmp_path: Path) -> None:
-    keys = []
-    for folder, text in (("a", "1"), ("b", "1"), ("c", "2")):
-        (tmp_path / folder).mkdir()
-        path = tmp_path / folder / "profiles.csv"
-        path.write_text(text, "utf-8")
-        config = MATCH.config.model_copy(update={"profiles": str(path)})
-        keys.append(key_of(replace(MATCH, config=config)))
-    assert keys[0] == keys[1] != keys[2]
-
-
-def test_one_policy_s_code_is_not_in_another_s_key() -> None:
-    assert len({source_digest(policy) for policy in ("migrator", "ekya", "paris", "whole")}) == 4
-
-
-def test_a_policy_without_a_plan_has_a_row_without_numbers() -> None:
-    tenants = [tenant.model_copy(update={"min_profile": "7g.80gb"}) for tenant in MATCH.config.tenants]
-    found = result_of(replace(MATCH, config=MATCH.config.model_copy(update={"tenants": tenants})))
-    assert "error" in found
-    assert rows_of([found])[0][3] is None
+    arrivals = [sum(window[0] for window in windows) for windows in RESULTS["windows"]]
+    assert arrivals == RESULTS["arrivals"].tolist()
 
 
 def test_a_short_run_has_no_long_experiment_and_without_traces_none_that_needs_them() -> None:

@@ -3,65 +3,78 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.paper.statistics import (
-    by_number,
+    ahead_of_ours,
+    comparable,
+    gap_closed_pct,
     interval,
-    mean_of_workloads,
-    of_policy,
+    means_of,
     order_of,
-    segment_differences,
+    results_in,
     swapped,
     tie,
-    window_differences,
+)
+
+COLUMNS = ["policy", "workload", "segment", "arrivals", "correct", "windows"]
+
+
+def rows(*matches: tuple[str, str, list[list[int]] | None, int]) -> pd.DataFrame:
+    found = []
+    for policy, workload, windows, segment in matches:
+        counts = [sum(one[place] for one in windows) if windows else None for place in (0, 1)]
+        found.append([policy, workload, segment, *counts, windows])
+    return results_in({"columns": COLUMNS, "experiments": [{"name": "one", "rows": found}]})["one"]
+
+
+ROWS = rows(
+    ("migrator", "w1", [[10, 5], [10, 10]], 0),
+    ("migrator", "w2", [[100, 10]], 0),
+    ("b", "w1", [[10, 6], [10, 8]], 0),
+    ("b", "w2", [[100, 30]], 0),
 )
 
 
-def row(policy: str, workload: str, windows: list[list[int]], segment: int = 0) -> dict[str, object]:
-    arrivals, correct = (sum(one[place] for one in windows) for place in (0, 1))
-    return {
-        "policy": policy,
-        "workload": workload,
-        "segment": segment,
-        "arrivals": arrivals,
-        "correct": correct,
-        "windows": windows,
-    }
-
-
-ROWS = [
-    row("a", "w1", [[10, 5], [10, 10]]),
-    row("a", "w2", [[100, 10]]),
-    row("b", "w1", [[10, 6], [10, 8]]),
-    row("b", "w2", [[100, 30]]),
-]
-
-
 def test_each_workload_counts_once() -> None:
-    assert mean_of_workloads(of_policy(ROWS, "a")) == pytest.approx((75 + 10) / 2)
+    assert means_of(ROWS)["migrator"] == pytest.approx((75 + 10) / 2)
 
 
 def test_differences_are_taken_window_by_window() -> None:
-    found = window_differences(ROWS, "b", "a")
-    assert found == {0: pytest.approx({"w1": 10, "w2": 20}), 1: pytest.approx({"w1": -20})}
-    assert by_number(found) == pytest.approx([(10 + 20) / 2, -20])
+    found = ahead_of_ours(ROWS, "windows")["b"]
+    assert found["w1"].tolist() == pytest.approx([10, -20])
+    assert found["w2"].tolist() == pytest.approx([20, np.nan], nan_ok=True)
+    assert found.mean(axis=1).tolist() == pytest.approx([(10 + 20) / 2, -20])
 
 
 def test_differences_are_taken_segment_by_segment() -> None:
-    rows = [row("a", "w1", [[10, 5]], 0), row("a", "w1", [[10, 4]], 1)]
-    rows += [row("b", "w1", [[10, 6]], 0), row("b", "w1", [[10, 1]], 1)]
-    assert segment_differences(rows, "b", "a") == {0: pytest.approx({"w1": 10}), 1: pytest.approx({"w1": -30})}
+    own = [("migrator", "w1", [[10, 5]], 0), ("migrator", "w1", [[10, 4]], 1)]
+    found = ahead_of_ours(rows(*own, ("b", "w1", [[10, 6]], 0), ("b", "w1", [[10, 1]], 1)), "segments")
+    assert found["b"]["w1"].tolist() == pytest.approx([10, -30])
 
 
 def test_rows_without_numbers_are_left_out() -> None:
-    assert of_policy([{"policy": "a", "arrivals": None}, *ROWS], "a") == ROWS[:2]
+    without = rows(("migrator", "w1", [[10, 5]], 0), ("migrator", "w2", None, 0), ("b", "w2", [[10, 5]], 0))
+    assert means_of(without).tolist() == [50, 50]
+    assert ahead_of_ours(without, "windows") == {}
+    assert comparable(without)["workload"].tolist() == ["w1"]
 
 
-def of_one(values: list[float]) -> dict[int, dict[str, float]]:
-    return {number: {"w1": value} for number, value in enumerate(values)}
+@pytest.mark.parametrize(("policy", "closed"), [("static", 0), ("oracle", 100), ("ours", 25)])
+def test_the_gap_is_between_static_and_oracle(policy: str, closed: int) -> None:
+    means = pd.Series({"static": 70.0, "ours": 71.0, "oracle": 74.0})
+    assert gap_closed_pct(means)[policy] == pytest.approx(closed)
+
+
+def test_of_hardly_a_gap_nothing_is_closed() -> None:
+    assert gap_closed_pct(pd.Series({"static": 70.0, "ours": 71.0, "oracle": 70.05})).isna().all()
+
+
+def of_one(values: list[float]) -> pd.DataFrame:
+    return pd.DataFrame({"w1": values})
 
 
 @given(value=st.floats(-100, 100), n=st.integers(1, 20), block=st.integers(1, 30))
@@ -72,13 +85,13 @@ def test_the_interval_of_equal_values_is_a_point(value: float, n: int, block: in
 
 
 def test_each_workload_counts_once_however_many_windows_it_has() -> None:
-    differences = {0: {"w1": 1.0, "w2": 10.0}, 1: {"w1": 3.0}}
+    differences = pd.DataFrame({"w1": [1.0, 3.0], "w2": [10.0, np.nan]})
     assert interval(differences, 1).mean == pytest.approx((2 + 10) / 2)
 
 
 def test_workloads_of_one_window_are_drawn_together() -> None:
     values = [1.0, 5.0, 2.0, 8.0, 3.0, 0.0]
-    alike = {number: {"w1": value, "w2": value, "w3": value} for number, value in enumerate(values)}
+    alike = pd.DataFrame(dict.fromkeys(("w1", "w2", "w3"), values))
     assert interval(alike, 1) == interval(of_one(values), 1)
 
 
@@ -106,11 +119,11 @@ def test_about_95_of_100_intervals_hold_the_mean_of_independent_values(n: int, b
     ],
 )
 def test_a_tie_is_where_the_difference_falls_through_0(points: list[tuple[float, float]], place: float | None) -> None:
-    assert tie(points) == (place if place is None else pytest.approx(place))
+    assert tie(*zip(*points, strict=True)) == (place if place is None else pytest.approx(place))
 
 
 def test_orders_and_what_they_disagree_about() -> None:
-    order = order_of({"a": 1.0, "b": 3.0, "c": 2.0})
-    assert order == ("b", "c", "a")
-    assert swapped(order, ("b", "a", "c")) == [("c", "a")]
-    assert swapped(order, order) == []
+    means, others = pd.Series({"a": 1.0, "b": 3.0, "c": 2.0}), pd.Series({"a": 2.0, "b": 3.0, "c": 1.0})
+    assert (order_of(means), order_of(others)) == (["b", "c", "a"], ["b", "a", "c"])
+    assert swapped(means, others) == [("c", "a")]
+    assert swapped(means, means) == []

@@ -3,8 +3,7 @@ from statistics import fmean
 
 import pytest
 
-from benchmarks.paper.accuracies import accuracies
-from benchmarks.paper.workloads import CONFIGS, write_configs
+from benchmarks.paper.workloads import CONFIGS, accuracies, write_configs
 from migrator.config import Config, read_config
 from migrator.run.planning import plan_through
 from migrator.setting import assemble

@@ -1,4 +1,7 @@
-"""Multisets that stand for a number of GPCs in the paper's motivation studies, and where they sit on the GPU.
+"""A policy that holds given instances from the first second to the last, where they sit, and how a config fares.
+
+Retrainings run beside the held instances, each on an instance of the profile given for it, from the window's first
+second on; when one has ended its slices stay idle until the next window.
 
 The paper divides a GPU's seven GPCs into parts of one to six. MIG has no instance of five or six GPCs, so two
 instances stand for one: of the multisets with the fewest instances that fit beside everything else, the one that
@@ -8,13 +11,76 @@ answers most requests a second.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Self
 
 from executor.mig import GpuModel, Placement
+from migrator.compare import Match, Score, score_of
+from migrator.config import Config
 from planner.counts import feasible_multisets
+from planner.engines.physical.held_sets import HeldSets
+from planner.engines.static import solve_static_among
+from planner.plan import MigPlan
+from planner.policies.policy import Knows, Window
+from planner.problem import Problem
 
 Names = tuple[str, ...]
 """Profiles of the instances that one task holds."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """Holds the same instances in all windows.
+
+    Attributes:
+        inference: By tenant, the profiles of its inference's instances.
+        retraining: By tenant, the profile of its retraining's instance.
+    """
+
+    inference: tuple[Names, ...]
+    retraining: Names
+    name: str = "held"
+    knows: Knows = Knows.FORECAST
+
+    def prepared(self, run: Sequence[Problem]) -> Self:  # noqa: ARG002 (what is held depends on nothing)
+        """The policy unchanged."""
+        return self
+
+    def plan(self, window: Window) -> MigPlan:
+        """The given instances with each retraining on its own; the engine ``static`` chooses when it starts."""
+        problem = _on_given_profiles(window.problem, self.retraining)
+        parts = placed(problem.gpu, (*self.inference, self.retraining))[: len(self.inference)]
+        entries = frozenset((placement, tenant) for tenant, part in enumerate(parts) for placement in part)
+        number = HeldSets.of(problem).index(entries)
+        return solve_static_among(problem, [] if number is None else [number])
+
+
+def _on_given_profiles(problem: Problem, profile_names: Sequence[str]) -> Problem:
+    """The problem in which each tenant's retraining may run on one profile only; a plan of it is one of the problem."""
+    tenants = []
+    for tenant, name in zip(problem.tenants, profile_names, strict=True):
+        options = tuple(replace(option, time_s={name: option.time_s[name]}) for option in tenant.options)
+        tenants.append(replace(tenant, options=options))
+    return replace(problem, tenants=tuple(tenants))
+
+
+_FILE = """from functools import partial
+
+from benchmarks.paper.held import Held
+
+POLICY = partial(Held, {inference!r}, {retraining!r})
+"""
+
+
+def score_held(config: Config, held: Held) -> Score:
+    """The config simulated with what is held; same config, same score."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "held.py"
+        path.write_text(_FILE.format(inference=held.inference, retraining=held.retraining), "utf-8")
+        return score_of(Match(str(path), config, config.name, 0))
 
 
 def substitutes(gpu: GpuModel, gpcs: int, beside: Sequence[str]) -> tuple[Names, ...]:
@@ -47,15 +113,8 @@ def capability_of(names: Sequence[str], capability_rps: Mapping[str, float]) -> 
 
 
 def one_of(gpu: GpuModel, gpcs: int) -> str:
-    """The standard profile of ``gpcs`` compute slices.
-
-    Raises:
-        ValueError: MIG has none.
-    """
-    for name in gpu.standard_profile_names:
-        if gpu.profile(name).compute_slices == gpcs:
-            return name
-    raise ValueError(f"{gpu.name} has no instance of {gpcs} compute slices")
+    """The standard profile of ``gpcs`` compute slices."""
+    return next(name for name in gpu.standard_profile_names if gpu.profile(name).compute_slices == gpcs)
 
 
 def fit_together(gpu: GpuModel, names: Sequence[str]) -> bool:
@@ -80,8 +139,3 @@ def placed(gpu: GpuModel, parts: Sequence[Names]) -> list[list[Placement]]:
 
 def _first(placements: Sequence[Placement], name: str) -> int:
     return next(index for index, placement in enumerate(placements) if placement.profile.name == name)
-
-
-def shown(names: Sequence[str]) -> str:
-    """The instances as text: ``4g.40gb + 2g.20gb``."""
-    return " + ".join(names)

@@ -1,8 +1,15 @@
-from dataclasses import replace
+"""The planner benchmark's table, and the best values that it keeps."""
 
-from benchmarks.speed.best_known import BestKnown
-from benchmarks.speed.cases import Case, Target
-from benchmarks.speed.planner_table import HEADER, Reference, Result, row
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.speed import planner
+from benchmarks.speed.planner import COLUMNS, BestKnown, Result, read_best_known, row, store
+from benchmarks.speed.problems import Case, Target
 
 RESULT = Result("random-0", "abc", 1.0, "optimal", 100.0, 100.0, 0.0, (), 200.0)
 KNOWN = {"random-0": BestKnown(value=100.0, bound=100.0, engine="exact", seconds=1.0, problem="abc")}
@@ -18,7 +25,7 @@ def verdict(*results: Result, target: Target) -> str:
 
 
 def test_a_row_has_the_headers_columns() -> None:
-    assert len(cells(RESULT)) == len(HEADER.strip("| ").split("|"))
+    assert len(cells(RESULT)) == len(COLUMNS)
 
 
 def test_median_and_worst_stand_side_by_side() -> None:
@@ -59,7 +66,53 @@ def test_plans_that_break_rules_are_told() -> None:
 
 
 def test_without_a_target_the_time_is_compared() -> None:
-    reference = Reference("fast", [replace(RESULT, seconds=0.5), replace(RESULT, label="random-1", seconds=9.0)])
+    reference = ("fast", [replace(RESULT, seconds=0.5), replace(RESULT, label="random-1", seconds=9.0)])
     assert row(Case("slow", "milp", "paper", 2, Target()), [RESULT], KNOWN, reference).endswith(
         "| 2 × the time of fast |"
     )
+
+
+STORED = BestKnown(value=100.0, bound=102.0, engine="physical", seconds=20.0, problem="abc")
+
+
+@pytest.fixture
+def _empty_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(planner, "BEST_KNOWN", tmp_path / "best_known.json")
+
+
+@pytest.mark.usefixtures("_empty_file")
+def test_without_a_file_nothing_is_known() -> None:
+    assert read_best_known() == {}
+
+
+@pytest.mark.usefixtures("_empty_file")
+def test_what_is_stored_is_read_back() -> None:
+    store("set", "random-10", STORED)
+    store("set", "random-9", replace(STORED, value=90.0))
+    store("other × 2", "trace-0", STORED)
+    values = read_best_known()
+    assert values["set"] == {"random-9": replace(STORED, value=90.0), "random-10": STORED}
+    assert list(values["set"]) == ["random-9", "random-10"]
+    assert values["other × 2"] == {"trace-0": STORED}
+
+
+@pytest.mark.usefixtures("_empty_file")
+def test_a_worse_plan_can_still_lower_the_bound() -> None:
+    store("set", "trace-0", STORED)
+    store("set", "trace-0", replace(STORED, value=99.0, bound=101.0, engine="greedy"))
+    assert read_best_known()["set"]["trace-0"] == replace(STORED, bound=101.0)
+
+
+def test_a_better_plan_replaces_the_value_and_how_it_was_found() -> None:
+    found = BestKnown(value=101.0, bound=110.0, engine="exact", seconds=3.0, problem="abc")
+    assert STORED.with_found(found) == replace(found, bound=102.0)
+
+
+def test_the_bound_is_never_below_the_value() -> None:
+    found = replace(STORED, value=102.0 + 1e-9, bound=103.0)
+    assert STORED.with_found(found).bound == found.value
+
+
+def test_a_changed_problem_voids_what_was_known() -> None:
+    found = BestKnown(value=1.0, bound=2.0, engine="exact", seconds=3.0, problem="def")
+    assert STORED.with_found(found) == found

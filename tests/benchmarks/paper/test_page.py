@@ -1,0 +1,127 @@
+"""Tables and sentences of the results page, from rows made by hand."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.paper import reproduce
+from benchmarks.paper.experiments import MAIN, Experiment
+from benchmarks.paper.matches import CLASSES, COLUMNS
+from benchmarks.paper.page import Figures, figure_table, page
+from benchmarks.paper.statistics import results_in
+from migrator.compare import Terms
+
+DOCUMENT = json.loads(reproduce.RESULTS.read_text("utf-8"))
+STUDIES = DOCUMENT["studies"]["motivation"]
+
+
+def row(policy: str, workload: str, correct: int) -> list[object]:
+    """Of 1000 requests, all in time."""
+    counts = {"arrivals": 1000, "in_time": 1000, "late": 0, "dropped": 0, "correct": correct, "correct_late": 0}
+    account = {**dict.fromkeys(CLASSES, 0.0), "goodput": float(correct), "wrong_old": 1000.0 - correct}
+    places = {"policy": policy, "workload": workload, "segment": 0, "changes": 3, "windows_without_plan": 0}
+    every = {**counts, **account, **places, "windows": [[500, correct // 2], [500, correct - correct // 2]]}
+    return [every[column] for column in COLUMNS]
+
+
+def rows(**by_policy: tuple[int, ...]) -> list[list[object]]:
+    named = {name.replace("_", "-"): values for name, values in by_policy.items()}
+    return [row(name, f"w{n}", value) for name, values in named.items() for n, value in enumerate(values, 1)]
+
+
+MAIN_ROWS = rows(migrator=(800, 700), ekya=(500, 500), static=(700, 650), oracle=(850, 690))
+LOW, HIGH = Experiment("interference-0", "0", at=0.0), Experiment("interference-1", "1", at=1.0)
+TIES = {"interference-0": rows(ekya=(900, 800)), "interference-1": rows(ekya=(700, 750))}
+
+
+def figures(**by_experiment: list[list[object]]) -> Figures:
+    experiments = [{"name": name, "rows": found} for name, found in {"main": MAIN_ROWS, **by_experiment}.items()]
+    return Figures(results_in({"columns": list(COLUMNS), "experiments": experiments}))
+
+
+def test_the_page_is_made_from_its_figures() -> None:
+    assert reproduce.PAGE.read_text("utf-8") == page(DOCUMENT)
+
+
+def test_a_short_run_has_a_page_that_says_what_it_leaves_out() -> None:
+    short = {one.name for one in reproduce.chosen(is_full=False, traces=None)}
+    experiments = [one for one in DOCUMENT["experiments"] if one["name"] in short]
+    text = page({**DOCUMENT, "experiments": experiments, "studies": {}})
+    assert "- All windows of every workload, all policies" in text.split("## Not in this run")[1]
+    assert "\n| 0.25 |" in text
+    assert "\n| 0.3 |" not in text
+
+
+def test_a_policy_without_a_plan_is_named_and_its_workload_left_out_for_all() -> None:
+    main, *others = DOCUMENT["experiments"]
+    without = [[*one[:3], *[None] * (len(one) - 3)] if one[:2] == ["paris", "w1"] else one for one in main["rows"]]
+    text = page({**DOCUMENT, "experiments": [{**main, "rows": without}, *others]})
+    assert "No plan for the first window: `paris` on w1 (main).\n" in text
+    assert "| policy | w2 | w3 |" in text
+
+
+def test_who_gets_more_is_told_with_how_much() -> None:
+    runs = figures().runs_beside("oracle", [MAIN])
+    assert len(runs) == 4  # migrator and static; ekya has no partitions
+    (found,) = runs[runs["is_more"]].itertuples()
+    assert (found.policy, found.workload) == ("migrator", "w2")
+    assert (found.points, found.relative_pct) == pytest.approx((1.0, 100 / 69))
+
+
+def test_gains_are_of_means_of_workloads() -> None:
+    shown = figures().summary(MAIN).loc["ekya"].tolist()
+    assert shown == ["50.00", "50.00", "100.00", "50.00", "-25.9", "-184", "+50.0", "6"]
+
+
+def test_published_terms_have_no_gap_to_close() -> None:
+    shown = figures().summary(replace(MAIN, terms=Terms.AS_PUBLISHED))
+    assert not {"gap closed %", "over static %"} & set(shown)
+
+
+def test_the_paper_s_figures_stand_beside_the_paper_s_own_method() -> None:
+    shown = figures(main=[*MAIN_ROWS, *rows(migrator_paper=(600, 600))]).summary(MAIN).loc["ekya"].tolist()
+    assert shown == ["50.00", "50.00", "100.00", "50.00", "-25.9", "-184", "+50.0", "+20.0", "+17", "6"]
+
+
+def test_hardly_a_gap_has_an_empty_cell() -> None:
+    found = figures(main=rows(migrator=(710,), static=(700,), oracle=(700,))).summary(MAIN)
+    assert found["gap closed %"].tolist() == ["", "", ""]
+
+
+def test_ties_are_of_the_mean_and_of_each_workload() -> None:
+    found = figures(**TIES).ties([LOW, HIGH])
+    assert found["means"].loc["0"].tolist() == ["85.00 (+10.00)"]
+    assert found["places"].loc["ekya"].tolist() == ["0.80", "0.50", "ahead"]
+
+
+def test_ties_are_of_the_workloads_that_all_have() -> None:
+    found = figures(**{**TIES, "interference-1": TIES["interference-1"][:1]}).ties([LOW, HIGH])
+    assert found["places"].loc["ekya"].to_dict() == {"mean": "0.50", "w1": "0.50"}
+
+
+def test_a_ranking_names_who_changes_places() -> None:
+    draw = rows(migrator=(800, 700), static=(400, 400), ekya=(500, 500), oracle=(850, 690))
+    assert figures(**{"profiles-1": draw}).swapped("profiles-1") == [("static", "ekya")]
+
+
+def test_differences_have_intervals() -> None:
+    found = figures().differences("main", "windows").loc["ekya"].tolist()
+    assert found == ["-25.00", "[-25.00, -25.00]", "0 of 2"]
+
+
+def test_the_highest_of_a_window_is_bold() -> None:
+    one = STUDIES["figure-4"]["rows"][0]
+    found = figure_table("figure-4", [{**one, "accuracy_pct": value} for value in (98.0, 99.0)])
+    assert found["accuracy %"].tolist() == ["98.00", "**99.00**"]
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_s_table_has_a_row_for_each_of_its_rows(name: str) -> None:
+    section = page(DOCUMENT).split(f"### {STUDIES[name]['title']}\n")[1].split("###")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    assert len(lines) == len(STUDIES[name]["rows"]) + 2
+    assert len(Counter(line.count("|") for line in lines)) == 1
