@@ -7,7 +7,7 @@
 - ``physical``: the 24 problems of ``physical-2`` and four of ``physical-2-midway``, with a budget of work, not seconds.
 - ``small``: every engine of both models on small problems, with options, starts, and windows that are planned again.
 - ``windows``: ``migrator plan --json`` on windows of two configs, which have gain tables, and on problem files.
-- ``quickstart``: ``migrator report --json`` of a run of ``configs/quickstart.yaml``; its header is that of log schema 2.
+- ``quickstart``: ``migrator report --json`` of a run of the quickstart; its header is that of log schema 2.
 - ``compare``: ``migrator compare --json`` on W3 and W8, two windows, all policies, both terms; and W8's first window.
 - ``reproduce``: rows of the short ``make reproduce``, which must also be those of ``docs/results.json``. Without
   ``--all`` it compares a sample: W3, W8 and W16 of the first table, and W8 at interference 0.25.

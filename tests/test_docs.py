@@ -1,0 +1,66 @@
+"""What the documentation tells readers to type works as it stands."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+START = (ROOT / "docs" / "start.md").read_text("utf-8")
+
+
+def block(language: str) -> str:
+    (found,) = re.findall(rf"```{language}\n(.*?)```", START, re.DOTALL)
+    return str(found)
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Any]:
+    from migrator import cli
+
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> tuple[int, str]:
+        monkeypatch.setattr("sys.argv", ["migrator", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ending:
+            cli.main()
+        return int(ending.value.code or 0), capsys.readouterr().out
+
+    return run
+
+
+def test_a_model_and_trace_of_ones_own_run_as_the_first_day_says(call: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "profiles.csv").write_text(block("csv"), "utf-8")
+    (tmp_path / "mine.yaml").write_text(block("yaml"), "utf-8")
+    rows = (f"{second},{40 + second % 7}" for second in range(1200))
+    (tmp_path / "trace.csv").write_text("\n".join(("second,count", *rows)) + "\n", "utf-8")
+    assert call("plan", "mine.yaml", "--window", 0)[0] == 0
+    assert call("run", "mine.yaml", "--windows", 1)[0] == 0
+    report = json.loads(call("report", "runs/mine", "--json")[1])
+    assert report["total"]["goodput_pct"] > 70
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_every_file_and_folder_that_the_architecture_names_is_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    named = set(re.findall(r"`((?:executor|forecaster|workloads|planner|migrator|tests)/[\w./]+)`", text))
+    named |= {
+        name.replace(".", "/")
+        for name in re.findall(r"`((?:executor|forecaster|workloads|planner|migrator)(?:\.[a-z_]+)+)", text)
+    }
+    missing = [
+        name
+        for name in sorted(named)
+        if not any((ROOT / part).exists() or (ROOT / f"{part}.py").exists() for part in (name, name.rpartition("/")[0]))
+    ]
+    assert not missing
