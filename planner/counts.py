@@ -63,7 +63,7 @@ def serving_multisets(problem: Problem, tenant: TenantTerms) -> tuple[Multiset, 
 
 
 def tenant_multisets(problem: Problem, tenant: TenantTerms) -> tuple[Multiset, ...]:
-    """Every multiset that the tenant's inference may hold in a step: rules 1, 2 and 4, beside nobody else.
+    """Every multiset that the tenant's inference may hold in a step: rules 1, 2 and 4, with the GPU to itself.
 
     Empty when no serving profile is as large as ``min_profile``.
     """

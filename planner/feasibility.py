@@ -1,38 +1,26 @@
-"""Why a problem has no plan, as far as counts alone show it, without the loads.
+"""Why a problem has no plan, as far as that can be told at once, by counts alone and without its loads.
 
 For ``paper`` the answer is exact: per-step feasibility depends on nothing but which retrainings
 run, so a schedule exists iff one exists in which every retraining starts as early as those placed
 before it allow, in some order. For ``physical`` the same counts are a relaxation, beside the
-placements at step 0. A reason that is found is true; a problem without one may still be refused by the engine.
+placements at step 0: what is told is true, and what passes may still be refused by the engine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from executor.mig import Multiset
 from planner.counts import feasible_multisets, large_enough_profiles, unit_multiset
 from planner.plan import Infeasibility
-from planner.problem import PhysicalState, Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.problem import PhysicalState, Problem, Reconfiguration, Retraining, RetrainingOption, TenantTerms
 
 RULE_RETRAINING = "rule 3"
 RULE_MIN_PROFILE = "rule 4"
 
 MAX_TRIALS = 50_000
 """Placements of a retraining that the search for a schedule tries before it gives up without an answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class RetrainingStart:
-    """A retraining that holds one instance of ``profile`` over ``[start_step, end_step)``."""
-
-    tenant: str
-    option: RetrainingOption
-    profile: str
-    start_step: int
-    end_step: int
 
 
 class SearchLimitError(Exception):
@@ -62,7 +50,7 @@ def required_tenants(problem: Problem) -> tuple[TenantTerms, ...]:
     return tuple(tenant for tenant in problem.tenants if tenant.must_retrain and tenant.name not in running)
 
 
-def earliest_retrainings(problem: Problem, max_trials: int = MAX_TRIALS) -> tuple[RetrainingStart, ...] | None:
+def earliest_retrainings(problem: Problem, max_trials: int = MAX_TRIALS) -> tuple[Retraining, ...] | None:
     """A schedule of all required retrainings that fits beside everyone's minimum, or ``None`` if there is none.
 
     Depth first over the order in which retrainings are placed and the profiles that they use, each
@@ -87,15 +75,16 @@ class _Search:
         running = state.retrainings if isinstance(state, PhysicalState) else ()
         self._fixed = [(0, item.end_step, unit_multiset(problem, item.placement.profile.name)) for item in running]
 
-    def run(self, waiting: Sequence[TenantTerms]) -> tuple[RetrainingStart, ...] | None:
+    def run(self, waiting: Sequence[TenantTerms]) -> tuple[Retraining, ...] | None:
         return self._extend((), tuple(waiting))
 
     def _extend(
-        self, placed: tuple[RetrainingStart, ...], waiting: tuple[TenantTerms, ...]
-    ) -> tuple[RetrainingStart, ...] | None:
+        self, placed: tuple[Retraining, ...], waiting: tuple[TenantTerms, ...]
+    ) -> tuple[Retraining, ...] | None:
         if not waiting:
             return placed
         for tenant in waiting:
+            index = self._problem.tenants.index(tenant)
             others = tuple(other for other in waiting if other is not tenant)
             for option, profile, n_steps in shortest_options(self._problem, tenant):
                 self._n_left -= 1
@@ -104,13 +93,13 @@ class _Search:
                 start = self._earliest(placed, profile, n_steps)
                 if start is None:
                     continue
-                item = RetrainingStart(tenant.name, option, profile, start, start + n_steps)
+                item = Retraining(index, 1 + tenant.options.index(option), profile, start, start + n_steps)
                 found = self._extend((*placed, item), others)
                 if found is not None:
                     return found
         return None
 
-    def _earliest(self, placed: Iterable[RetrainingStart], profile: str, n_steps: int) -> int | None:
+    def _earliest(self, placed: Iterable[Retraining], profile: str, n_steps: int) -> int | None:
         spans = [(item.start_step, item.end_step, unit_multiset(self._problem, item.profile)) for item in placed]
         spans += self._fixed
         starts = sorted({0, *(end for _, end, _ in spans)})

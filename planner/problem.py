@@ -88,6 +88,34 @@ class RetrainingOption:
     accuracy_after: float
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Retraining:
+    """A tenant's retraining that holds one instance of ``profile`` over ``[start_step, end_step)``.
+
+    Attributes:
+        tenant: Index of the tenant.
+        level: The tenant's level from ``end_step`` on; its option ``level − 1`` runs.
+        profile: Name of the profile.
+        start_step: First step in which it holds its instance.
+        end_step: First step with the new accuracy.
+    """
+
+    tenant: int
+    level: int
+    profile: str
+    start_step: int
+    end_step: int
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of start-up and training."""
+        return self.end_step - self.start_step
+
+    def at(self, start_step: int) -> Retraining:
+        """The same retraining, started at another step."""
+        return replace(self, start_step=start_step, end_step=start_step + self.n_steps)
+
+
 @dataclass(frozen=True, eq=False)
 class TenantTerms:
     """What the planner knows of one tenant in this window; equal only to itself, as arrays have no one equality.

@@ -82,7 +82,7 @@ def _physical() -> Engine:
 
 
 def _paper_misfit(problem: Problem, plan: MigPlan) -> str | None:
-    from planner.engines.schedule import misfit  # noqa: PLC0415 (numpy is heavy)
+    from planner.engines.paper.plan import misfit  # noqa: PLC0415 (numpy is heavy)
 
     return misfit(problem, plan)
 

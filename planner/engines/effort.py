@@ -1,7 +1,8 @@
-"""What a search has spent of its budget: work, which is the same on every machine, and time."""
+"""What a search may spend: work, which is the same on every machine, time, and threads."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +11,18 @@ from dataclasses import dataclass
 from planner.budget import Budget
 
 DEFAULT_WORK = 20_000
-"""Units for a window of 200 steps when a budget names neither work nor time, in proportion fewer for longer ones:
-half a minute at most. Two tenants seldom take one in ten of them.
+"""Units for a window of 200 steps when a budget names neither work nor time; longer windows get fewer, in proportion.
+
+That is half a minute at most. Two tenants seldom take a tenth of it.
 """
+
+_MOST_THREADS = 8
+"""Beyond this the longest table or schedule sets the pace."""
+
+N_THREADS = max(
+    1, min(_MOST_THREADS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+)
+"""Threads that work side by side in compiled code, which holds no lock. What engines find does not depend on it."""
 
 
 @dataclass

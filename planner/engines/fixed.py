@@ -1,8 +1,8 @@
-"""Which layout to hold all window long, and when to retrain beside it: what both models' ``static`` share.
+"""The search for the best fixed layout and the retrainings beside it, shared by both models' ``static``.
 
-With the inference layout fixed, a retraining's worth depends on nothing but its end, so tenants touch each
-other only through the room beside the layout. Layouts are tried in the order of what they would be
-worth if no retraining hindered another, until none left can be better than the best found:
+With the inference layout fixed, the worth of a retraining depends only on when it ends, so tenants compete
+only for the room beside the layout. Layouts are tried in the order of their worth if no retraining hindered
+another, until none left can beat the best found:
 
 * up to two tenants that retrain: exact, from maxima over ranges of starts;
 * more: one after the other in every order, each where it is worth most beside those before it, the
@@ -12,28 +12,22 @@ worth if no retraining hindered another, until none left can be better than the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Generic, TypeVar
+from typing import Generic
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.engines.placed_schedule import Training
-from planner.engines.static_starts import BoolArray, Startable, best_starts, free_starts
-from planner.problem import FloatArray
-
-Token = TypeVar("Token")
-"""What a retraining occupies: a profile name (``paper``) or a placement (``physical``)."""
-
-IntArray = NDArray[np.int64]
+from planner.engines.arrays import Bools, Floats, Int64s
+from planner.engines.schedule import Incumbent, PlacedSchedule, Token, WindowFacts, above
+from planner.problem import Retraining
 
 MAX_TRIALS = 5_000
 """Partial schedules that are looked at; two retraining tenants take a few dozen."""
 
-TOLERANCE = 1e-12
-"""Relative; values this close are the same one summed in another order."""
+FixedLayout = tuple[int, PlacedSchedule[Token]]
+"""A layout by its number, and the retrainings beside it, by tenant."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +48,8 @@ class FixedLayouts(Generic[Token]):
     """Every layout that can be held all window long, with what it earns and leaves.
 
     Attributes:
-        n_steps: Steps of the window.
+        facts: The problem.
         borders: First step of each stretch over which the room stays the same; begins with 0.
-        choices: By tenant, the retrainings to choose from, started at step 0; ``None`` for not at all.
         by_end: By tenant, goodput of the window if a level is reached at a step: ``(n_levels, n_holdings,
             n_steps + 1)``; level 0 stands for no retraining.
         holdings: What each tenant holds in each layout, ``(n_layouts, n_tenants)``.
@@ -64,41 +57,21 @@ class FixedLayouts(Generic[Token]):
         rooms: The rooms.
     """
 
-    n_steps: int
+    facts: WindowFacts
     borders: tuple[int, ...]
-    choices: tuple[tuple[Training | None, ...], ...]
-    by_end: tuple[FloatArray, ...]
-    holdings: IntArray
-    room: IntArray
+    by_end: tuple[Floats, ...]
+    holdings: Int64s
+    room: Int64s
     rooms: tuple[Room[Token], ...]
-
-
-Occupied = tuple[tuple[Training, Token], ...]
-"""Retrainings with what they occupy."""
-
-
-@dataclass(frozen=True)
-class Fixed(Generic[Token]):
-    """One layout with its retrainings.
-
-    Attributes:
-        value: Goodput in requests.
-        layout: Its number.
-        occupied: The retrainings, by tenant.
-    """
-
-    value: float
-    layout: int
-    occupied: Occupied[Token]
 
 
 @dataclass(frozen=True, eq=False)
 class _Way(Generic[Token]):
     """One way to retrain, or not to: values by start step, −inf where it has no room."""
 
-    training: Training | None
+    retraining: Retraining | None
     token: Token | None
-    values: FloatArray
+    values: Floats
 
     @property
     def best(self) -> float:
@@ -106,12 +79,12 @@ class _Way(Generic[Token]):
 
     @property
     def startable(self) -> Startable:
-        return Startable(self.values, self.training.n_steps if self.training is not None else 0)
+        return Startable(self.values, self.retraining.n_steps if self.retraining is not None else 0)
 
-    def at(self, start: int) -> Occupied[Token]:
-        if self.training is None or self.token is None:
+    def at(self, start: int) -> PlacedSchedule[Token]:
+        if self.retraining is None or self.token is None:
             return ()
-        return ((self.training.at(start), self.token),)
+        return ((self.retraining.at(start), self.token),)
 
 
 class StaticSearch(Generic[Token]):
@@ -119,15 +92,15 @@ class StaticSearch(Generic[Token]):
 
     def __init__(self, layouts: FixedLayouts[Token]) -> None:
         self._layouts = layouts
-        self._movers = tuple(m for m, choices in enumerate(layouts.choices) if choices != (None,))
-        self._own: dict[tuple[int, int], FloatArray] = {}
-        self._masked: dict[tuple[Training, bytes], FloatArray] = {}
-        self._open_alone: dict[tuple[int, Token], BoolArray] = {}
-        self.best: Fixed[Token] | None = None
+        self._facts, self._movers = layouts.facts, layouts.facts.movers
+        self._own: dict[tuple[int, int], Floats] = {}
+        self._masked: dict[tuple[Retraining, bytes], Floats] = {}
+        self._open_alone: dict[tuple[int, Token], Bools] = {}
+        self.best: Incumbent[FixedLayout[Token]] | None = None
         self.n_valued = 0
         self.n_trials = 0
 
-    def run(self) -> Fixed[Token] | None:
+    def run(self) -> Incumbent[FixedLayout[Token]] | None:
         """The best layout with its retrainings; ``None`` if none has room for what must run."""
         bounds = self.bounds()
         for layout in np.argsort(-bounds, kind="stable"):
@@ -137,7 +110,7 @@ class StaticSearch(Generic[Token]):
             self._extend(int(layout), (), self._unmoved(int(layout)), self._movers)
         return self.best
 
-    def only(self, layout: int) -> Fixed[Token] | None:
+    def only(self, layout: int) -> Incumbent[FixedLayout[Token]] | None:
         """The best retrainings beside one layout; ``None`` if it has no room for what must run."""
         own = StaticSearch(self._layouts)
         own._extend(layout, (), own._unmoved(layout), own._movers)
@@ -145,9 +118,9 @@ class StaticSearch(Generic[Token]):
 
     @property
     def _to_beat(self) -> float:
-        return -np.inf if self.best is None else self.best.value + TOLERANCE * abs(self.best.value)
+        return -np.inf if self.best is None else above(self.best.value)
 
-    def bounds(self) -> FloatArray:
+    def bounds(self) -> Floats:
         """What each layout is worth if no retraining hinders another, ``(n_layouts,)``; −inf where one has no room."""
         layouts = self._layouts
         total = np.zeros(len(layouts.room))
@@ -161,74 +134,74 @@ class StaticSearch(Generic[Token]):
         return total
 
     def _unmoved(self, layout: int) -> float:
-        """What the tenants earn that have nothing to choose."""
+        """What the tenants without a choice earn."""
         layouts = self._layouts
         others = [m for m in range(len(layouts.by_end)) if m not in self._movers]
         return sum(float(layouts.by_end[m][0, layouts.holdings[layout, m], 0]) for m in others)
 
-    def _own_best(self, m: int, room: int) -> FloatArray:
+    def _own_best(self, m: int, room: int) -> Floats:
         """The most that tenant m can earn beside each of its holdings with the room to itself, ``(n_holdings,)``."""
         if (m, room) not in self._own:
             best = np.full(self._layouts.by_end[m].shape[1], -np.inf)
-            for training in self._layouts.choices[m]:
-                if training is None:
+            for retraining in self._facts.choices[m]:
+                if retraining is None:
                     np.maximum(best, self._layouts.by_end[m][0, :, 0], out=best)
                     continue
-                for token in self._layouts.rooms[room].tokens.get(training.profile, ()):
-                    np.maximum(best, self._best_beside(training, self._open(room, (), (token,))), out=best)
+                for token in self._layouts.rooms[room].tokens.get(retraining.profile, ()):
+                    np.maximum(best, self._best_beside(retraining, self._open(room, (), (token,))), out=best)
             self._own[m, room] = best
         return self._own[m, room]
 
-    def _best_beside(self, training: Training, is_open: BoolArray) -> FloatArray:
-        key = (training, is_open.tobytes())
+    def _best_beside(self, retraining: Retraining, is_open: Bools) -> Floats:
+        key = (retraining, is_open.tobytes())
         if key not in self._masked:
-            starts = free_starts(is_open, training.n_steps)
-            values = self._layouts.by_end[training.tenant][training.level][:, training.n_steps :]
+            starts = free_starts(is_open, retraining.n_steps)
+            values = self._layouts.by_end[retraining.tenant][retraining.level][:, retraining.n_steps :]
             self._masked[key] = values[:, starts].max(axis=1, initial=-np.inf)
         return self._masked[key]
 
-    def _extend(self, layout: int, occupied: Occupied[Token], value: float, waiting: tuple[int, ...]) -> None:
+    def _extend(self, layout: int, placed: PlacedSchedule[Token], value: float, waiting: tuple[int, ...]) -> None:
         """Put the waiting tenants' retrainings beside those that have their place, in every order worth trying."""
         room = int(self._layouts.room[layout])
         self.n_trials += 1
         if self.n_trials > MAX_TRIALS:
             return
-        ways = [self._ways(layout, room, occupied, m) for m in waiting]
+        ways = [self._ways(layout, room, placed, m) for m in waiting]
         if not all(ways) or value + sum(max(way.best for way in own_ways) for own_ways in ways) <= self._to_beat:
             return
         match ways:
             case []:
-                self.best = Fixed(value, layout, tuple(sorted(occupied, key=lambda pair: pair[0])))
+                self.best = Incumbent(value, (layout, tuple(sorted(placed, key=lambda pair: pair[0]))))
             case [one]:
                 way = max(one, key=lambda way: way.best)
-                self._extend(layout, (*occupied, *way.at(int(way.values.argmax()))), value + way.best, ())
+                self._extend(layout, (*placed, *way.at(int(way.values.argmax()))), value + way.best, ())
             case [first, second]:
-                self._pair(layout, occupied, value, (first, second))
+                self._pair(layout, placed, value, (first, second))
             case _:
                 for m, own_ways in zip(waiting, ways, strict=True):
                     rest = tuple(other for other in waiting if other != m)
                     for way in sorted(own_ways, key=lambda way: -way.best):
                         start = int(way.values.argmax())
-                        self._extend(layout, (*occupied, *way.at(start)), value + way.best, rest)
+                        self._extend(layout, (*placed, *way.at(start)), value + way.best, rest)
 
-    def _ways(self, layout: int, room: int, occupied: Occupied[Token], m: int) -> list[_Way[Token]]:
-        """Every way for tenant m beside the occupied tokens that has a start."""
+    def _ways(self, layout: int, room: int, placed: PlacedSchedule[Token], m: int) -> list[_Way[Token]]:
+        """Every way for tenant m beside the placed retrainings that has a start."""
         found: list[_Way[Token]] = []
         by_end = self._layouts.by_end[m][:, self._layouts.holdings[layout, m]]
-        for training in self._layouts.choices[m]:
-            if training is None:
+        for retraining in self._facts.choices[m]:
+            if retraining is None:
                 found.append(_Way(None, None, by_end[0, :1]))
                 continue
-            for token in self._layouts.rooms[room].tokens.get(training.profile, ()):
-                starts = free_starts(self._open(room, occupied, (token,)), training.n_steps)
-                values = np.where(starts, by_end[training.level, training.n_steps :], -np.inf)
-                found.append(_Way(training, token, values))
+            for token in self._layouts.rooms[room].tokens.get(retraining.profile, ()):
+                starts = free_starts(self._open(room, placed, (token,)), retraining.n_steps)
+                values = np.where(starts, by_end[retraining.level, retraining.n_steps :], -np.inf)
+                found.append(_Way(retraining, token, values))
         return [way for way in found if way.best > -np.inf]
 
     def _pair(
         self,
         layout: int,
-        occupied: Occupied[Token],
+        placed: PlacedSchedule[Token],
         value: float,
         ways: tuple[Sequence[_Way[Token]], Sequence[_Way[Token]]],
     ) -> None:
@@ -239,31 +212,102 @@ class StaticSearch(Generic[Token]):
         for first, second in pairs:
             if value + first.best + second.best <= self._to_beat:
                 return
-            together = np.ones(self._layouts.n_steps, dtype=np.bool_)
+            together = np.ones(self._facts.n_steps, dtype=np.bool_)
             if first.token is not None and second.token is not None:
-                together = self._open(room, occupied, (first.token, second.token))
+                together = self._open(room, placed, (first.token, second.token))
             parts = (first.values.tobytes(), second.values.tobytes(), together.tobytes())
-            key = (first.training, second.training, *map(hash, parts))
+            key = (first.retraining, second.retraining, *map(hash, parts))
             if key in seen:
                 continue
             seen.add(key)
             sum_of, start, other = best_starts(first.startable, second.startable, together)
             if value + sum_of > self._to_beat:
-                chosen = (*occupied, *first.at(start), *second.at(other))
+                chosen = (*placed, *first.at(start), *second.at(other))
                 self._extend(layout, chosen, value + sum_of, ())
 
-    def _open(self, room: int, occupied: Occupied[Token], tokens: tuple[Token, ...]) -> BoolArray:
-        """Whether the tokens can be occupied in each step beside those that are, ``(n_steps,)``."""
-        if not occupied and len(tokens) == 1 and (room, tokens[0]) in self._open_alone:
+    def _open(self, room: int, placed: PlacedSchedule[Token], tokens: tuple[Token, ...]) -> Bools:
+        """Whether the tokens can be occupied in each step beside the placed retrainings, ``(n_steps,)``."""
+        if not placed and len(tokens) == 1 and (room, tokens[0]) in self._open_alone:
             return self._open_alone[room, tokens[0]]
-        n_steps, fits = self._layouts.n_steps, self._layouts.rooms[room].fits
-        steps = {*self._layouts.borders, *(s for run, _ in occupied for s in (run.start_step, run.end_step))}
+        n_steps, fits = self._facts.n_steps, self._layouts.rooms[room].fits
+        steps = {*self._layouts.borders, *(s for run, _ in placed for s in (run.start_step, run.end_step))}
         edges = [*sorted(step for step in steps if step < n_steps), n_steps]
         is_open = np.empty(n_steps, dtype=np.bool_)
         for begin, end in pairwise(edges):
-            beside = tuple(token for run, token in occupied if run.start_step <= begin < run.end_step)
+            beside = tuple(token for run, token in placed if run.start_step <= begin < run.end_step)
             stretch = int(np.searchsorted(self._layouts.borders, begin, side="right")) - 1
             is_open[begin:end] = fits(stretch, (*beside, *tokens))
-        if not occupied and len(tokens) == 1:
+        if not placed and len(tokens) == 1:
             self._open_alone[room, tokens[0]] = is_open
         return is_open
+
+
+@dataclass(frozen=True, eq=False)
+class Startable:
+    """A retraining that takes ``n_steps`` from its start on; 0 for one that does not run.
+
+    ``values`` are goodput by start step, −inf where there is no room, ``(n_starts,)``.
+    """
+
+    values: Floats
+    n_steps: int
+
+
+def free_starts(is_open: Bools, n_steps: int) -> Bools:
+    """From which steps on ``n_steps`` steps are open, ``(n − n_steps + 1,)``."""
+    closed = np.concatenate([[0], np.cumsum(~is_open)])
+    return np.asarray(closed[n_steps:] == closed[: len(closed) - n_steps], dtype=np.bool_)
+
+
+def best_starts(first: Startable, second: Startable, together: Bools) -> tuple[float, int, int]:
+    """The best sum and its starts, the earliest of equals; −inf if there are none.
+
+    ``together`` says of each step whether both may run in it, ``(n_steps,)``.
+    """
+    if not first.n_steps or not second.n_steps or together.all():
+        a, b = int(first.values.argmax()), int(second.values.argmax())
+        return float(first.values[a] + second.values[b]), a, b
+    best = (-np.inf, 0, 0)
+    for own, other in _ranges(first, second, together):
+        a_in, b_in = _argmax_in(first.values, own), _argmax_in(second.values, other)
+        if a_in is not None and b_in is not None:
+            best = max(best, (float(first.values[a_in] + second.values[b_in]), -a_in, -b_in))
+    ahead, behind = _in_turn(first, second), _in_turn(second, first)
+    best = max(best, (ahead[0], -ahead[1], -ahead[2]), (behind[0], -behind[2], -behind[1]))
+    return best[0], -best[1], -best[2]
+
+
+_Range = tuple[int, int]
+
+
+def _ranges(first: Startable, second: Startable, together: Bools) -> Iterator[tuple[_Range, _Range]]:
+    """Ranges of starts, each with all of the other's, that overlap only within one run of ``together``.
+
+    Two retrainings overlap from the later start to the earlier end. That stays within [u, w) iff
+    one of the two starts is ≥ u and one of the two ends ≤ w: four ways to choose the ones.
+    """
+    edges = np.flatnonzero(np.diff(together, prepend=False, append=False))
+    most = len(together)
+    for u, w in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        ends = (w - first.n_steps + 1, w - second.n_steps + 1)
+        yield (u, ends[0]), (0, most)
+        yield (0, most), (u, ends[1])
+        yield (u, most), (0, ends[1])
+        yield (0, ends[0]), (u, most)
+
+
+def _argmax_in(values: Floats, span: _Range) -> int | None:
+    """The first best position in [first, last) of the range; ``None`` if the range holds none."""
+    part = values[max(span[0], 0) : max(span[1], 0)]
+    return max(span[0], 0) + int(part.argmax()) if len(part) else None
+
+
+def _in_turn(first: Startable, second: Startable) -> tuple[float, int, int]:
+    """The best of the first and of the second after its end."""
+    n_starts = len(second.values) - first.n_steps
+    if n_starts <= 0:
+        return -np.inf, 0, 0
+    before = np.maximum.accumulate(first.values)
+    sums = before[np.minimum(np.arange(n_starts), len(before) - 1)] + second.values[first.n_steps :]
+    start = int(sums.argmax())
+    return float(sums[start]), int(first.values[: start + 1].argmax()), start + first.n_steps

@@ -1,10 +1,10 @@
 """Prices of instances: dual values that split a problem into one small problem a tenant, and so bound every plan.
 
-With a price on every profile in every step, tenants pay for what they hold and are paid together for
-the dearest set that fits the GPU; no plan loses by that, and each tenant's best is a path of its own
-(:class:`planner.plan.Certificate` has the formula). The bound is convex in the prices, with the
-difference between what fits and what is asked for as its slope: it is lowered along the slopes,
-with momentum, by Polyak's step towards the best plan known. A tenth of a millisecond a round.
+Every profile has a price in every step. Tenants pay for what they hold, and together they are paid for the
+dearest set that fits the GPU. No plan loses by that, and each tenant's best is then a path of its own
+(:class:`planner.plan.Certificate` has the formula). The bound is convex in the prices; its slope is the
+difference between what fits and what is asked for. It is lowered along the slopes, with momentum, by
+Polyak's step towards the best plan known. A round takes a tenth of a millisecond.
 
 Source: Lagrangian relaxation of rule 1; Polyak, "Minimization of unsmooth functionals", 1969.
 """
@@ -13,17 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 
 from planner.counts import feasible_multisets
 from planner.engines.arrays import Floats
+from planner.engines.schedule import Schedule
 from planner.plan import Certificate
-from planner.problem import Problem
-
-Choice_co = TypeVar("Choice_co", covariant=True)
-"""A retraining with its start, as the model has it."""
+from planner.problem import Problem, Retraining
 
 _PROGRESS = 1e-4
 """Share of the gap by which a bound must fall to count as progress."""
@@ -35,82 +33,8 @@ _LEAST_PRICE = 1e-12
 """Prices below this are left out of a certificate."""
 
 
-class Dual(Protocol[Choice_co]):
-    """A bound as a convex function of multipliers of any shape."""
-
-    @property
-    def schedule(self) -> tuple[Choice_co | None, ...]:
-        """The tenants' own best retrainings, from the last call."""
-        ...
-
-    def __call__(self, multipliers: Floats) -> tuple[float, Floats]:
-        """The bound and one of its slopes there."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Descent:
-    """How multipliers are improved.
-
-    Attributes:
-        step: Share of Polyak's step at first.
-        momentum: Share of the last direction in the next.
-        patience: Rounds without progress before the step shrinks.
-        shrink: Factor of the step then.
-        least: Smallest multiplier allowed; −inf where they are free.
-    """
-
-    step: float = 1.0
-    momentum: float = 0.9
-    patience: int = 20
-    shrink: float = 0.7
-    least: float = 0.0
-
-
-class Lowering(Generic[Choice_co]):
-    """A descent that can be interrupted and taken up again.
-
-    Attributes:
-        bound: The lowest bound met.
-        multipliers: Where it was met.
-        n_rounds: Evaluations of the dual so far.
-    """
-
-    def __init__(self, dual: Dual[Choice_co], multipliers: Floats, descent: Descent) -> None:
-        self._dual, self._rule = dual, descent
-        self.bound, self.multipliers, self.n_rounds = np.inf, multipliers, 0
-        self._at, self._direction = multipliers, np.zeros_like(multipliers)
-        self._step, self._n_stuck = descent.step, 0
-
-    def run(self, lower: float, n_rounds: int, is_over: Callable[[], bool]) -> list[tuple[Choice_co | None, ...]]:
-        """At most ``n_rounds`` rounds towards ``lower``, what the best known plan earns; the schedules met."""
-        rule, met = self._rule, []
-        for _ in range(n_rounds):
-            bound, slope = self._dual(self._at)
-            self.n_rounds += 1
-            met.append(self._dual.schedule)
-            # The first bound is progress: from infinity there is no share of a gap to fall by.
-            is_progress = np.isinf(self.bound) or bound < self.bound - _PROGRESS * max(0.0, self.bound - lower)
-            self._n_stuck = 0 if is_progress else self._n_stuck + 1
-            if bound < self.bound:
-                self.bound, self.multipliers = bound, self._at
-            if is_over() or self.bound <= lower:
-                break
-            if self._n_stuck > rule.patience:
-                self._step, self._n_stuck, self._at = self._step * rule.shrink, 0, self.multipliers
-                self._direction = np.zeros_like(self._direction)
-                continue
-            self._direction = slope + rule.momentum * self._direction
-            length = float((self._direction * self._direction).sum())
-            if length == 0.0:
-                break
-            stride = self._step * max(bound - lower, 0.0) / length
-            self._at = np.maximum(self._at - stride * self._direction, rule.least)
-        return met
-
-
-class Alone(Protocol[Choice_co]):
-    """One tenant's problem when it pays for what it holds and nobody else is there."""
+class Subproblem(Protocol):
+    """One tenant's problem when it pays for what it holds and has the GPU to itself."""
 
     @property
     def used(self) -> Floats:
@@ -118,7 +42,7 @@ class Alone(Protocol[Choice_co]):
         ...
 
     @property
-    def choice(self) -> Choice_co | None:
+    def choice(self) -> Retraining | None:
         """The retraining of the last call's best."""
         ...
 
@@ -127,32 +51,91 @@ class Alone(Protocol[Choice_co]):
         ...
 
 
-class InstancePrices(Generic[Choice_co]):
-    """The dual of a problem whose tenants are only held together by what fits the GPU.
+class InstancePrices:
+    """The dual of a problem whose tenants are tied together only by what fits the GPU.
 
     Attributes:
         shape: Of the prices, ``(n_steps, n_profiles)``.
     """
 
-    def __init__(self, problem: Problem, tenants: Sequence[Alone[Choice_co]]) -> None:
+    def __init__(self, problem: Problem, tenants: Sequence[Subproblem]) -> None:
         self.shape = (problem.n_steps, len(problem.profile_names))
         self._room = np.array(feasible_multisets(problem.gpu, problem.profile_names), dtype=np.float64)
         self._tenants = tuple(tenants)
 
     @property
-    def schedule(self) -> tuple[Choice_co | None, ...]:
+    def schedule(self) -> Schedule:
         """The tenants' own best retrainings, from the last call."""
-        return tuple(tenant.choice for tenant in self._tenants)
+        return tuple(tenant.choice for tenant in self._tenants if tenant.choice is not None)
 
-    def __call__(self, multipliers: Floats) -> tuple[float, Floats]:
+    def __call__(self, prices: Floats) -> tuple[float, Floats]:
         """The bound with these prices, and its slope."""
-        worth = multipliers @ self._room.T
+        worth = prices @ self._room.T
         bound = float(worth.max(axis=1).sum())
         slope = self._room[worth.argmax(axis=1)]
         for tenant in self._tenants:
-            bound += tenant.best(multipliers)
+            bound += tenant.best(prices)
             slope = slope - tenant.used
         return bound, slope
+
+
+@dataclass(frozen=True, slots=True)
+class Descent:
+    """How prices are improved.
+
+    Attributes:
+        step: Share of Polyak's step at first.
+        momentum: Share of the last direction in the next.
+        patience: Rounds without progress before the step shrinks.
+        shrink: Factor of the step then.
+    """
+
+    step: float = 1.0
+    momentum: float = 0.9
+    patience: int = 20
+    shrink: float = 0.7
+
+
+class Subgradient:
+    """A descent that can be interrupted and taken up again.
+
+    Attributes:
+        bound: The lowest bound so far.
+        prices: The prices that gave it.
+        n_rounds: Evaluations of the dual so far.
+    """
+
+    def __init__(self, dual: InstancePrices, prices: Floats, descent: Descent) -> None:
+        self._dual, self._rule = dual, descent
+        self.bound, self.prices, self.n_rounds = np.inf, prices, 0
+        self._at, self._direction = prices, np.zeros_like(prices)
+        self._step, self._n_stuck = descent.step, 0
+
+    def run(self, lower: float, n_rounds: int, is_over: Callable[[], bool]) -> list[Schedule]:
+        """At most ``n_rounds`` rounds towards ``lower``, what the best known plan earns; the best schedule in each."""
+        rule, schedules = self._rule, []
+        for _ in range(n_rounds):
+            bound, slope = self._dual(self._at)
+            self.n_rounds += 1
+            schedules.append(self._dual.schedule)
+            # The first bound is progress: from infinity there is no share of a gap to fall by.
+            is_progress = np.isinf(self.bound) or bound < self.bound - _PROGRESS * max(0.0, self.bound - lower)
+            self._n_stuck = 0 if is_progress else self._n_stuck + 1
+            if bound < self.bound:
+                self.bound, self.prices = bound, self._at
+            if is_over() or self.bound <= lower:
+                break
+            if self._n_stuck > rule.patience:
+                self._step, self._n_stuck, self._at = self._step * rule.shrink, 0, self.prices
+                self._direction = np.zeros_like(self._direction)
+                continue
+            self._direction = slope + rule.momentum * self._direction
+            length = float((self._direction * self._direction).sum())
+            if length == 0.0:
+                break
+            stride = self._step * max(bound - lower, 0.0) / length
+            self._at = np.maximum(self._at - stride * self._direction, 0.0)
+        return schedules
 
 
 def certificate(problem: Problem, prices: Floats) -> Certificate:

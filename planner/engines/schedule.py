@@ -1,213 +1,287 @@
-"""``paper`` decisions as values: what each tenant holds step by step, what that is worth, and the plan it makes.
+"""Schedules of retrainings, and what a window's problem says of every one of them; both cost models.
 
-Engines decide in these terms; objective and feasibility are always recomputed here from the
-decoded decision, never taken from a solver.
+A schedule says when each retraining runs and on which profile. A *placed* schedule also says what each occupies.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from functools import cached_property
+from typing import Generic, TypeVar
 
-from executor.mig import Multiset
-from planner.counts import feasible_multisets, multiset_of, profiles_of, tenant_multisets
-from planner.plan import InferenceSpan, MigPlan, RetrainingSpan, TenantSchedule
-from planner.problem import GainTable, Problem, TenantTerms
+import numpy as np
 
+from executor.mig import Placement
+from planner.engines.arrays import Floats, Int64s
+from planner.feasibility import SearchLimitError, earliest_retrainings
+from planner.gains import gain_tables
+from planner.problem import GainTable, PhysicalState, Problem, Retraining
 
-@dataclass(frozen=True, slots=True, order=True)
-class RetrainingChoice:
-    """A retraining that a tenant starts: option and profile by index, ``[start_step, end_step)``.
+Token = TypeVar("Token")
+"""What a retraining occupies: a profile name where counts decide, a placement where placements do."""
 
-    Attributes:
-        option_index: Into ``tenant.options``; the level after its end is ``option_index + 1``.
-        profile_index: Into ``problem.profile_names``.
-        start_step: First step in which it holds its instance.
-        end_step: First step with the new accuracy.
-    """
+Answer = TypeVar("Answer")
 
-    option_index: int
-    profile_index: int
-    start_step: int
-    end_step: int
+Schedule = tuple[Retraining, ...]
+"""The retrainings that start in the window, by tenant, at most one each."""
 
-    def at(self, start_step: int) -> RetrainingChoice:
-        """The same retraining, started at another step."""
-        n_steps = self.end_step - self.start_step
-        return RetrainingChoice(self.option_index, self.profile_index, start_step, start_step + n_steps)
+PlacedSchedule = tuple[tuple[Retraining, Token], ...]
+"""The same, each with what it occupies."""
 
-
-RetrainingChoices = tuple[RetrainingChoice | None, ...]
-"""One a tenant, in the problem's order."""
+TOLERANCE = 1e-12
+"""Relative; values this close are the same one summed in another order."""
 
 
 @dataclass(frozen=True, slots=True)
-class TenantDecision:
-    """All that one tenant holds: ``held[s]`` is its inference's multiset in step s."""
+class Incumbent(Generic[Answer]):
+    """The best answer that a search has found.
 
-    held: tuple[Multiset, ...]
-    retraining: RetrainingChoice | None
+    Attributes:
+        value: Goodput in requests; −inf where nothing was found.
+        answer: What earns it.
+        bound: What nothing exceeds; ∞ where that is not known.
+    """
+
+    value: float
+    answer: Answer
+    bound: float = np.inf
 
 
-def choices_of(problem: Problem, tenant: TenantTerms) -> tuple[RetrainingChoice, ...]:
-    """Each way to retrain with the earliest start; a later start shifts both steps. Only those that end in time."""
-    ends = [
-        (option_index, problem.profile_names.index(profile), problem.occupied_steps(tenant, option, profile))
-        for option_index, option in enumerate(tenant.options)
-        for profile in option.time_s
+def best_of(found: Iterable[Incumbent[Answer]]) -> Incumbent[Answer] | None:
+    """The one of the highest value, the first of equals."""
+    return max(found, key=lambda incumbent: incumbent.value, default=None)
+
+
+def above(value: float, share: float = TOLERANCE) -> float:
+    """A value that is higher by ``share`` of its size; an infinite one is itself."""
+    return value + share * abs(value) if np.isfinite(value) else value
+
+
+def schedule_of(placed: PlacedSchedule[Token]) -> Schedule:
+    """The retrainings without what they occupy."""
+    return tuple(run for run, _ in placed)
+
+
+def on_profiles(schedule: Schedule) -> PlacedSchedule[str]:
+    """Each retraining with its profile, which is what it occupies where counts decide."""
+    return tuple((run, run.profile) for run in schedule)
+
+
+def profiles_at(schedule: Schedule, step: int) -> tuple[str, ...]:
+    """The profiles that the retrainings hold in ``step``."""
+    return tuple(run.profile for run in schedule if run.start_step <= step < run.end_step)
+
+
+def with_retraining(schedule: Schedule, retraining: Retraining | None) -> Schedule:
+    """The schedule with one retraining more; itself for none."""
+    return schedule if retraining is None else tuple(sorted((*schedule, retraining)))
+
+
+def choices_of(problem: Problem, tenant: int) -> tuple[Retraining | None, ...]:
+    """What the tenant may retrain in this window, started at step 0; ``None`` stands for not at all.
+
+    Empty for a tenant that must retrain but for which nothing ends within the window.
+    """
+    own, state = problem.tenants[tenant], problem.physical_initial
+    is_running = state is not None and any(item.tenant == own.name for item in state.retrainings)
+    if is_running or not own.options:
+        return (None,)
+    found = [
+        Retraining(tenant, level, name, 0, problem.occupied_steps(own, option, name))
+        for level, option in enumerate(own.options, start=1)
+        for name in problem.profile_names
+        if name in option.time_s
     ]
-    return tuple(RetrainingChoice(o, p, 0, n_steps) for o, p, n_steps in sorted(ends) if n_steps <= problem.n_steps)
+    in_time = [retraining for retraining in found if retraining.end_step <= problem.n_steps]
+    return (*in_time,) if own.must_retrain else (None, *in_time)
 
 
-def running_at(problem: Problem, choices: RetrainingChoices, step: int) -> Multiset:
-    """The multiset that the retrainings hold in ``step``."""
-    counts = [0] * len(problem.profile_names)
-    for choice in choices:
-        if choice is not None and choice.start_step <= step < choice.end_step:
-            counts[choice.profile_index] += 1
-    return tuple(counts)
-
-
-def level_at(choice: RetrainingChoice | None, step: int) -> int:
-    """The tenant's level in ``step``: 0 until its retraining has ended."""
-    return choice.option_index + 1 if choice is not None and step >= choice.end_step else 0
-
-
-def initial_multisets(problem: Problem) -> tuple[Multiset | None, ...]:
-    """What each tenant's inference held before the window; all ``None`` when the first layout is free.
-
-    A tenant that an initial state does not name held nothing.
-    """
-    state = problem.paper_initial
-    if state is None:
-        return (None,) * len(problem.tenants)
-    return tuple(multiset_of(problem, state.held.get(name, ())) for name in problem.tenant_names)
-
-
-def value_of(problem: Problem, tables: Sequence[GainTable], decisions: Sequence[TenantDecision]) -> float:
-    """Goodput in requests of the decisions, by the gain tables (rule 5)."""
-    terms = []
-    for table, decision, initial in zip(tables, decisions, initial_multisets(problem), strict=True):
-        assert table.changed is not None
-        before = initial if initial is not None else decision.held[0]
-        for step, multiset in enumerate(decision.held):
-            gains = table.steady if multiset == before else table.changed
-            terms.append(float(gains[level_at(decision.retraining, step), step, table.column[multiset]]))
-            before = multiset
-    return math.fsum(terms)
-
-
-def broken_rule(problem: Problem, decisions: Sequence[TenantDecision]) -> str | None:
-    """The first rule of the model that the decisions break, in a sentence; ``None`` if they keep all."""
-    feasible = set(feasible_multisets(problem.gpu, problem.profile_names))
-    choices = tuple(decision.retraining for decision in decisions)
-    for tenant, decision in zip(problem.tenants, decisions, strict=True):
-        allowed = set(tenant_multisets(problem, tenant))
-        if len(decision.held) != problem.n_steps or not set(decision.held) <= allowed:
-            return f"rules 2 and 4: {tenant.name} holds what it may not, or not at each of {problem.n_steps} steps"
-        if not _is_allowed(problem, tenant, decision.retraining):
-            return f"rule 3: {tenant.name} {_told(problem, decision.retraining)}"
-    for step, held in enumerate(zip(*(decision.held for decision in decisions), strict=True)):
-        total = tuple(map(sum, zip(*held, running_at(problem, choices, step), strict=True)))
-        if total not in feasible:
-            return f"rule 1: {', '.join(profiles_of(problem, total))} do not fit together in step {step}"
-    return None
-
-
-def _told(problem: Problem, choice: RetrainingChoice | None) -> str:
-    if choice is None:
-        return "does not retrain, which it has to"
-    profile, steps = problem.profile_names[choice.profile_index], f"{choice.start_step}–{choice.end_step}"
-    return f"cannot retrain on {profile} over steps {steps} in this problem"
-
-
-def _is_allowed(problem: Problem, tenant: TenantTerms, choice: RetrainingChoice | None) -> bool:
-    if choice is None:
-        return not tenant.must_retrain
-    return any(
-        choice == way.at(choice.start_step)
-        for way in choices_of(problem, tenant)
-        if 0 <= choice.start_step <= problem.n_steps - way.end_step
-    )
-
-
-def schedules_of(problem: Problem, decisions: Sequence[TenantDecision]) -> tuple[TenantSchedule, ...]:
-    """The decisions as a plan's schedules."""
-    pairs = zip(problem.tenants, decisions, strict=True)
-    return tuple(
-        TenantSchedule(
-            tenant.name, _spans(problem, decision.held), _retraining_span(problem, tenant, decision.retraining)
-        )
-        for tenant, decision in pairs
-    )
-
-
-def _spans(problem: Problem, held: Sequence[Multiset]) -> tuple[InferenceSpan, ...]:
-    spans, first = [], 0
-    for multiset, steps in groupby(held):
-        last = first + len(list(steps))
-        spans.append(InferenceSpan(first, last, profiles_of(problem, multiset)))
-        first = last
-    return tuple(spans)
-
-
-def _retraining_span(problem: Problem, tenant: TenantTerms, choice: RetrainingChoice | None) -> RetrainingSpan | None:
-    if choice is None:
-        return None
-    profile, option = problem.profile_names[choice.profile_index], tenant.options[choice.option_index]
-    return RetrainingSpan(profile, choice.start_step, choice.end_step, option.name)
-
-
-def decisions_of(problem: Problem, plan: MigPlan) -> tuple[TenantDecision, ...] | None:
-    """A plan's schedules as decisions for ``problem``; ``None`` unless they are feasible for it.
-
-    Used to start from a plan made before, so anything unfit is passed over, not refused.
-    """
-    found = _read(problem, plan)
-    return None if isinstance(found, str) else found
-
-
-def misfit(problem: Problem, plan: MigPlan) -> str | None:
-    """Why :func:`decisions_of` passes the plan over, in words; ``None`` if it does not."""
-    found = _read(problem, plan)
-    return found if isinstance(found, str) else None
-
-
-def _read(problem: Problem, plan: MigPlan) -> tuple[TenantDecision, ...] | str:
-    by_name = {schedule.name: schedule for schedule in plan.schedules}
-    if set(by_name) != set(problem.tenant_names):
-        needed = f"the problem's tenants are {', '.join(problem.tenant_names)}"
-        return f"it schedules {', '.join(by_name) or 'nobody'}; {needed}"
-    decisions = []
-    for tenant in problem.tenants:
-        decision = _decision(problem, tenant, by_name[tenant.name])
-        if isinstance(decision, str):
-            return decision
-        decisions.append(decision)
-    return broken_rule(problem, decisions) or tuple(decisions)
-
-
-def _decision(problem: Problem, tenant: TenantTerms, schedule: TenantSchedule) -> TenantDecision | str:
-    retraining, option_names = schedule.retraining, [option.name for option in tenant.options]
-    used = {name for span in schedule.inference for name in span.profiles}
-    used |= set() if retraining is None else {retraining.profile}
-    if foreign := used - set(problem.profile_names):
-        return f"it gives {tenant.name} {', '.join(sorted(foreign))}, which the problem has no use for"
-    held: list[Multiset] = []
-    for span in sorted(schedule.inference, key=lambda span: span.from_step):
-        if span.from_step != len(held) or span.to_step > problem.n_steps:
-            return f"its spans of {tenant.name} do not follow each other within steps 0 to {problem.n_steps}"
-        held += [multiset_of(problem, span.profiles)] * (span.to_step - span.from_step)
+def may_start(problem: Problem, tenant: int, retraining: Retraining | None) -> bool:
+    """Whether this is one of the tenant's choices, started so that it ends within the window."""
+    choices = choices_of(problem, tenant)
     if retraining is None:
-        return TenantDecision(tuple(held), None)
-    if retraining.option not in option_names:
-        return f"it retrains {tenant.name} by {retraining.option!r}, which is none of its options"
-    choice = RetrainingChoice(
-        option_names.index(retraining.option),
-        problem.profile_names.index(retraining.profile),
-        retraining.start_step,
-        retraining.end_step,
-    )
-    return TenantDecision(tuple(held), choice)
+        return None in choices
+    return 0 <= retraining.start_step <= problem.n_steps - retraining.n_steps and retraining.at(0) in choices
+
+
+def earliest_schedule(problem: Problem) -> Schedule | None:
+    """The required retrainings, each as early as it fits; ``None`` if none were found within the search's limit."""
+    try:
+        found = earliest_retrainings(problem)
+    except SearchLimitError:
+        return None
+    return None if found is None else tuple(sorted(found))
+
+
+@dataclass(frozen=True)
+class WindowFacts:
+    """A window's problem with its gain tables, and what follows from both for every schedule.
+
+    Attributes:
+        problem: The problem.
+        gains: Its gain tables.
+    """
+
+    problem: Problem
+    gains: tuple[GainTable, ...]
+
+    @classmethod
+    def of(cls, problem: Problem) -> WindowFacts:
+        """The facts of a problem, with its own or the simple gain tables."""
+        return cls(problem, gain_tables(problem))
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of the window."""
+        return self.problem.n_steps
+
+    @property
+    def state(self) -> PhysicalState:
+        """The initial state; an empty one where there is none."""
+        return self.problem.physical_initial or PhysicalState()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the first held set is free and serves at once."""
+        return self.problem.initial is None
+
+    @property
+    def initial_held(self) -> frozenset[tuple[Placement, int]] | None:
+        """(placement, tenant index) of what inference holds when the window opens; ``None`` if that is free."""
+        if self.is_free:
+            return None
+        names = self.problem.tenant_names
+        return frozenset((item.placement, names.index(item.tenant)) for item in self.state.held)
+
+    @cached_property
+    def initial_columns(self) -> Int64s:
+        """Each tenant's column by what serves it while the initial set is held, ``(first_step, n_tenants)``."""
+        names = self.problem.profile_names
+        out = np.zeros((self.first_step, len(self.gains)), dtype=np.int64)
+        for m, (tenant, table) in enumerate(zip(self.problem.tenants, self.gains, strict=True)):
+            own = [item for item in self.state.held if item.tenant == tenant.name]
+            for step in range(self.first_step):
+                serving = [item.placement.profile.name for item in own if item.serve_step <= step]
+                out[step, m] = table.column[tuple(serving.count(name) for name in names)]
+        return out
+
+    @property
+    def first_step(self) -> int:
+        """The first step at which the held set may differ from the initial one; within the window."""
+        return min(self.state.next_epoch_step, self.n_steps)
+
+    @cached_property
+    def warm_steps(self) -> Int64s:
+        """Ω_m, ``(n_tenants,)``."""
+        return np.array([self.problem.warm_up_steps(tenant) for tenant in self.problem.tenants], dtype=np.int64)
+
+    @cached_property
+    def epoch_steps(self) -> int:
+        """Ω."""
+        return self.problem.epoch_steps
+
+    @cached_property
+    def running(self) -> PlacedSchedule[Placement]:
+        """The retrainings in progress when the window opens; their outcome is option 0's."""
+        names = self.problem.tenant_names
+        return tuple(
+            (Retraining(names.index(item.tenant), 1, item.placement.profile.name, 0, item.end_step), item.placement)
+            for item in self.state.retrainings
+        )
+
+    @cached_property
+    def choices(self) -> tuple[tuple[Retraining | None, ...], ...]:
+        """:func:`choices_of` of every tenant."""
+        return tuple(choices_of(self.problem, tenant) for tenant in range(len(self.problem.tenants)))
+
+    def ways(self, tenant: int) -> tuple[Retraining, ...]:
+        """The tenant's choices but for not retraining."""
+        return tuple(way for way in self.choices[tenant] if way is not None)
+
+    @cached_property
+    def movers(self) -> tuple[int, ...]:
+        """The tenants that may start a retraining."""
+        return tuple(m for m, choices in enumerate(self.choices) if choices != (None,))
+
+    @cached_property
+    def running_tenants(self) -> frozenset[int]:
+        """The tenants whose retraining is in progress when the window opens."""
+        return frozenset(run.tenant for run, _ in self.running)
+
+    @cached_property
+    def courses(self) -> tuple[tuple[Retraining | None, ...], ...]:
+        """By tenant, what may raise its level: its choices, or nothing but the retraining in progress."""
+        running = {run.tenant: run for run, _ in self.running}
+        return tuple((running[m],) if m in running else choices for m, choices in enumerate(self.choices))
+
+    @cached_property
+    def actors(self) -> tuple[int, ...]:
+        """The tenants whose level may rise in the window."""
+        return tuple(m for m, courses in enumerate(self.courses) if courses != (None,))
+
+    @cached_property
+    def earned_by_level(self) -> tuple[Floats, ...]:
+        """By tenant, what each column earns in the steps before s, ``(n_levels, n_steps + 1, n_columns)``."""
+        return tuple(
+            np.concatenate([np.zeros_like(table.steady[:, :1]), np.cumsum(table.steady, axis=1)], axis=1)
+            for table in self.gains
+        )
+
+    def earned(self, schedule: Schedule) -> Floats:
+        """What each column earns before each step under the schedule, ``(n_tenants, n_steps + 1, n_columns)``."""
+        most = max(len(table.multisets) for table in self.gains)
+        out = np.zeros((len(self.gains), self.n_steps + 1, most))
+        for tenant, by_level in enumerate(self.earned_by_level):
+            out[tenant, :, : by_level.shape[2]] = by_level[0]
+        for retraining in (*schedule, *schedule_of(self.running)):
+            by_level, end = self.earned_by_level[retraining.tenant], retraining.end_step
+            tail = by_level[0, end] + (by_level[retraining.level, end:] - by_level[retraining.level, end])
+            out[retraining.tenant, end:, : by_level.shape[2]] = tail
+        return out
+
+    def earned_at_levels(self, levels: Sequence[int | None]) -> Floats:
+        """The same when every tenant keeps one level throughout; ``None`` takes the best that can be by then."""
+        most = max(len(table.multisets) for table in self.gains)
+        out = np.zeros((len(self.gains), self.n_steps + 1, most))
+        for tenant, (level, by_level) in enumerate(zip(levels, self.earned_by_level, strict=True)):
+            own = self._best_earned(tenant) if level is None else by_level[level]
+            out[tenant, :, : own.shape[1]] = own
+        return out
+
+    def _best_earned(self, tenant: int) -> Floats:
+        best = self.best_steady(tenant)
+        return np.concatenate([np.zeros_like(best[:1]), np.cumsum(best, axis=0)])
+
+    def best_steady(self, tenant: int) -> Floats:
+        """What each column earns in each step at the best level possible by then, ``(n_steps, n_columns)``."""
+        steady = self.gains[tenant].steady
+        best: Floats = steady[0].copy()
+        for retraining in self.courses[tenant]:
+            if retraining is not None:
+                end = retraining.end_step
+                best[end:] = np.maximum(best[end:], steady[retraining.level, end:])
+        return best
+
+    def placements(self, retraining: Retraining) -> tuple[Placement, ...]:
+        """Where the retraining's instance may sit."""
+        return self.problem.gpu.placements([retraining.profile])
+
+    def can_stand(self, placed: PlacedSchedule[Placement]) -> bool:
+        """Whether these retrainings, and those in progress, leave each other alone."""
+        return all(self._can_join((*placed[:n], *self.running), *own) for n, own in enumerate(placed))
+
+    def _can_join(self, others: PlacedSchedule[Placement], retraining: Retraining, placement: Placement) -> bool:
+        """Whether the retraining leaves the others alone."""
+        beside = [
+            (other, place)
+            for other, place in others
+            if other.start_step < retraining.end_step and retraining.start_step < other.end_step
+        ]
+        steps = {max(retraining.start_step, other.start_step) for other, _ in beside}
+        return all(
+            self.problem.gpu.fits(
+                [placement, *(place for other, place in beside if other.start_step <= step < other.end_step)]
+            )
+            for step in steps
+        )

@@ -1,34 +1,32 @@
 """Engine ``static``, both models: the best plan whose inference holdings never change.
 
-What a team gets that chooses one good layout for the window and retrains beside it: a baseline to
-plan against. The layout, and when, how and where each retraining runs, are the best of the kind
-(``static_search``); a retraining holds its slices only while it runs.
+A baseline to plan against: one good layout for the whole window, and retrainings beside it. The layout, and
+when, how and where each retraining runs, are the best of the kind (``fixed``). A retraining holds its slices
+only while it runs.
 
 ``paper``: one multiset a tenant all window long, with an initial state charged as a change in
 step 0. ``physical``: one held set; with an initial state that is held until ``next_epoch_step``, where one
-epoch is allowed. There may be no such plan although the problem has one, when layouts must change for the
-retrainings to run at all: that is the status ``timeout``, with a bound and without a plan.
+epoch is allowed. Where layouts must change for the retrainings to run at all, there are plans but none of
+this kind: the status is ``timeout`` then, with a bound and without a plan.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from planner.budget import Budget
-from planner.engines.answer import relaxed_bound, with_plan, without_plan
-from planner.engines.fixed import StaticSearch, Token
+from planner.engines.answer import relaxed_bound, without_plan
+from planner.engines.fixed import StaticSearch
 from planner.engines.paper.fixed import decisions_of_fixed, paper_layouts
+from planner.engines.paper.plan import value_of, with_decisions
 from planner.engines.physical.fixed import held_choices
-from planner.engines.placed_schedule import Terms
-from planner.engines.schedule import value_of
+from planner.engines.schedule import Incumbent, Token, WindowFacts
 from planner.feasibility import infeasibility
-from planner.gains import gain_tables
 from planner.plan import MigPlan, Status
-from planner.problem import GainTable, Problem, Reconfiguration
+from planner.problem import Problem, Reconfiguration
 
 ENGINE = "static"
 
@@ -45,21 +43,21 @@ def solve_static(problem: Problem, budget: Budget | None = None, initial: MigPla
     started_s = time.perf_counter()
     reason = infeasibility(problem)
     if reason is not None:
-        return replace(without_plan(problem, Status.INFEASIBLE, ENGINE, started_s), infeasibility=reason)
-    tables = gain_tables(problem)
+        return without_plan(problem, Status.INFEASIBLE, ENGINE, started_s, infeasibility=reason)
     solved = _paper if problem.reconfiguration is Reconfiguration.PAPER else _physical
-    return solved(problem, tables, started_s)
+    return solved(WindowFacts.of(problem), started_s)
 
 
-def _paper(problem: Problem, tables: Sequence[GainTable], started_s: float) -> MigPlan:
-    layouts = paper_layouts(problem, tables)
+def _paper(facts: WindowFacts, started_s: float) -> MigPlan:
+    layouts = paper_layouts(facts)
     search = StaticSearch(layouts)
-    found, bound = search.run(), relaxed_bound(problem, tables)
+    found, bound = search.run(), relaxed_bound(facts)
     if found is None:
-        return without_plan(problem, Status.TIMEOUT, ENGINE, started_s, bound)
-    decisions = decisions_of_fixed(problem, layouts, found)
-    value = value_of(problem, tables, decisions)
-    return with_plan(problem, (value, decisions), max(value, bound), ENGINE, started_s, _work(search))
+        return without_plan(facts.problem, Status.TIMEOUT, ENGINE, started_s, bound)
+    decisions = decisions_of_fixed(layouts, found.answer)
+    value = value_of(facts.problem, facts.gains, decisions)
+    best = Incumbent(value, decisions)
+    return with_decisions(facts.problem, best, max(value, bound), ENGINE, started_s, _work(search))
 
 
 def solve_static_among(problem: Problem, held_sets: Sequence[int]) -> MigPlan:
@@ -67,20 +65,20 @@ def solve_static_among(problem: Problem, held_sets: Sequence[int]) -> MigPlan:
     started_s = time.perf_counter()
     reason = infeasibility(problem)
     if reason is not None:
-        return replace(without_plan(problem, Status.INFEASIBLE, ENGINE, started_s), infeasibility=reason)
-    return _physical(problem, gain_tables(problem), started_s, held_sets)
+        return without_plan(problem, Status.INFEASIBLE, ENGINE, started_s, infeasibility=reason)
+    return _physical(WindowFacts.of(problem), started_s, held_sets)
 
 
 def best_held_set(problems: Sequence[Problem]) -> int | None:
     """The held set, by its number, that is worth most to these ``physical`` problems together; ``None`` if none fits.
 
     The problems are of the same tenants on the same GPU; the value of each is that of its best retrainings beside
-    the set. Exact as far as ``static_search`` is: sets are valued in the order of what they would be worth if no
+    the set. Exact as far as ``fixed`` is: sets are valued in the order of what they would be worth if no
     retraining hindered another.
     """
     searches, rows, bounds = [], [], []
     for problem in problems:
-        choices = held_choices(Terms(problem, tuple(gain_tables(problem))))
+        choices = held_choices(WindowFacts.of(problem))
         searches.append(StaticSearch(choices.layouts))
         rows.append(choices.row)
         bounds.append(np.append(searches[-1].bounds(), -np.inf)[choices.row])
@@ -96,19 +94,16 @@ def best_held_set(problems: Sequence[Problem]) -> int | None:
     return best
 
 
-def _physical(
-    problem: Problem, tables: Sequence[GainTable], started_s: float, among: Sequence[int] | None = None
-) -> MigPlan:
-    from planner.engines.physical.floor import with_held  # noqa: PLC0415 (brings in numba, which paper does without)
+def _physical(facts: WindowFacts, started_s: float, among: Sequence[int] | None = None) -> MigPlan:
+    from planner.engines.physical.plan import with_held  # noqa: PLC0415 (brings in numba, which paper does without)
 
-    terms = Terms(problem, tuple(tables))
-    choices = held_choices(terms, among)
+    choices = held_choices(facts, among)
     search = StaticSearch(choices.layouts)
-    found, bound = search.run(), relaxed_bound(problem, tables)
+    found, bound = search.run(), relaxed_bound(facts)
     if found is None:
-        return without_plan(problem, Status.TIMEOUT, ENGINE, started_s, bound)
-    held = choices.held(terms, found.layout)
-    return replace(with_held(terms, held, choices.occupied(found), bound, ENGINE, started_s), work=_work(search))
+        return without_plan(facts.problem, Status.TIMEOUT, ENGINE, started_s, bound)
+    held = choices.held(found.answer[0])
+    return with_held(facts, held, choices.placed(found.answer), bound, ENGINE, started_s, _work(search))
 
 
 def _work(search: StaticSearch[Token]) -> tuple[tuple[str, int], ...]:

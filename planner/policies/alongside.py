@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from executor.mig import Placement
 from planner.engines.physical.held_sets import Entries
-from planner.engines.placed_schedule import Terms, Training
+from planner.engines.schedule import PlacedSchedule, WindowFacts
 from planner.plan import MigPlan
-from planner.problem import Problem, Task
+from planner.problem import Problem, Retraining, Task
 
-Occupied = tuple[tuple[Training, Placement], ...]
+Occupied = PlacedSchedule[Placement]
 """Retrainings with where they sit."""
 
 
-def initial_held(terms: Terms) -> Entries | None:
+def initial_held(terms: WindowFacts) -> Entries | None:
     """What inference holds when the window opens; ``None`` without an initial state."""
     if terms.is_free:
         return None
@@ -22,17 +22,17 @@ def initial_held(terms: Terms) -> Entries | None:
     return frozenset((item.placement, names.index(item.tenant)) for item in terms.state.held)
 
 
-def retrainings_of(problem: Problem, plan: MigPlan) -> Iterator[tuple[Training, Placement]]:
+def retrainings_of(problem: Problem, plan: MigPlan) -> Iterator[tuple[Retraining, Placement]]:
     """The retrainings that the plan starts."""
     for item in plan.lifetimes:
         if item.owner.task is Task.RETRAINING and item.option is not None:
             tenant = problem.tenant_names.index(item.owner.tenant)
             level = 1 + [option.name for option in problem.tenants[tenant].options].index(item.option)
-            run = Training(tenant, level, item.placement.profile.name, item.create_step, item.end_step)
+            run = Retraining(tenant, level, item.placement.profile.name, item.create_step, item.end_step)
             yield run, item.placement
 
 
-def held_by(terms: Terms, plan: MigPlan) -> Iterator[tuple[int, Entries]]:
+def held_by(terms: WindowFacts, plan: MigPlan) -> Iterator[tuple[int, Entries]]:
     """(step, what inference holds from there on) of a plan; begins with the initial state's where there is one."""
     names = terms.problem.tenant_names
     inference = [item for item in plan.lifetimes if item.is_inference]

@@ -36,10 +36,9 @@ import numpy as np
 from planner.engines.answer import relaxed_bound
 from planner.engines.fixed import StaticSearch
 from planner.engines.physical.fixed import held_choices
-from planner.engines.physical.floor import with_held
 from planner.engines.physical.held_sets import Entries, HeldSets
-from planner.engines.physical.plan import next_epoch_step
-from planner.engines.placed_schedule import Terms
+from planner.engines.physical.plan import next_epoch_step, with_held
+from planner.engines.schedule import WindowFacts
 from planner.engines.static import solve_static_among
 from planner.plan import MigPlan
 from planner.policies.alongside import held_by, initial_held, retrainings_of
@@ -68,7 +67,7 @@ class Paris(Policy):
     def plan(self, window: Window) -> MigPlan:
         """What is held with the best retrainings beside it; the nearest partition that has room for them else."""
         sets = HeldSets.of(window.problem)
-        held = initial_held(Terms.of(window.problem))
+        held = initial_held(WindowFacts.of(window.problem))
         number = None if held is None else sets.index(held)
         if number is not None:
             plan = solve_static_among(window.problem, [number])
@@ -98,7 +97,7 @@ class ParisChanging(Policy):
     def plan(self, window: Window) -> MigPlan:
         """The partition beside the retrainings, and the one after them."""
         started_s = time.perf_counter()
-        problem, terms = window.problem, Terms.of(window.problem)
+        problem, terms = window.problem, WindowFacts.of(window.problem)
         ranking = Ranking.of(HeldSets.of(problem), _rates_rps(window))
         first = _first_plan(problem, ranking.nearest(initial_held(terms)))
         if not first.status.has_plan:
@@ -111,7 +110,7 @@ class ParisChanging(Policy):
             after = ranking.nearest(beside) if window.as_published else ranking.nearest_around(beside)
             last = ranking.sets.entries(next(after))
             held += [(step, last)] if last != beside else []
-        bound = relaxed_bound(problem, terms.gains)
+        bound = relaxed_bound(terms)
         return with_held(terms, held, occupied, bound, self.name, started_s)
 
 
@@ -220,7 +219,7 @@ def _first_plan(problem: Problem, ranked: Iterable[int]) -> MigPlan:
 
     What decides is the room that a set leaves, of which there are few: each is tried once, and only then a plan made.
     """
-    choices = held_choices(Terms.of(problem))
+    choices = held_choices(WindowFacts.of(problem))
     search, has_room = StaticSearch(choices.layouts), dict[int, bool]()
     for number in ranked:
         row = int(choices.row[number])

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.engines.answer import relaxed_bound
-from planner.engines.physical.floor import with_held
 from planner.engines.physical.held_sets import Entries, HeldSets
-from planner.engines.placed_schedule import Terms
+from planner.engines.physical.plan import with_held
+from planner.engines.schedule import WindowFacts
 from planner.gains import gain_tables
 from planner.plan import MigPlan
 from planner.policies.alongside import Occupied, held_by, retrainings_of
@@ -52,7 +52,7 @@ class Reactive(Policy):
             first = solve(steady, "greedy", window.budget)
         if not first.status.has_plan:
             return first
-        terms = Terms.of(problem)
+        terms = WindowFacts.of(problem)
         occupied = tuple(retrainings_of(problem, first))
         held = list(held_by(terms, first))
         arrivals = np.concatenate([window.past_rps, np.array([t.arrivals_rps for t in problem.tenants]).T])
@@ -65,11 +65,11 @@ class Reactive(Policy):
             if better is not None:
                 held.append((step, better))
             step += terms.epoch_steps if better is not None else 1
-        bound = relaxed_bound(problem, terms.gains)
+        bound = relaxed_bound(terms)
         return with_held(terms, held, occupied, bound, self.name, started_s)
 
     def _better(
-        self, terms: Terms, sets: HeldSets, runs: Occupied, held: Entries, step: int, rates_rps: FloatArray
+        self, terms: WindowFacts, sets: HeldSets, runs: Occupied, held: Entries, step: int, rates_rps: FloatArray
     ) -> Entries | None:
         """The best held set at this load from ``step`` on, if it is enough better than the one that is held."""
         tables = gain_tables(_at_load(terms.problem, rates_rps))
@@ -93,7 +93,7 @@ def _at_load(problem: Problem, rates_rps: FloatArray) -> Problem:
     return replace(problem, tenants=tenants, gains=None)
 
 
-def _fits(terms: Terms, sets: HeldSets, runs: Occupied, step: int) -> NDArray[np.bool_]:
+def _fits(terms: WindowFacts, sets: HeldSets, runs: Occupied, step: int) -> NDArray[np.bool_]:
     """Whether each held set fits beside the retrainings from ``step`` to the window's end, ``(n,)``."""
     edges = sorted({step, *(edge for run, _ in runs for edge in (run.start_step, run.end_step) if edge > step)})
     beside = {

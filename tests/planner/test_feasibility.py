@@ -83,7 +83,7 @@ def test_retrainings_are_scheduled_as_early_as_they_fit() -> None:
     tenants = [tenant(name, retraining_s={"4g.20gb": 3.0}) for name in "ab"]
     found = earliest_retrainings(window(*tenants))
     assert found is not None
-    assert [(item.tenant, item.start_step, item.end_step) for item in found] == [("a", 0, 3), ("b", 3, 6)]
+    assert [(item.tenant, item.start_step, item.end_step) for item in found] == [(0, 0, 3), (1, 3, 6)]
 
 
 def test_the_search_says_so_when_it_reaches_its_limit() -> None:

@@ -38,7 +38,7 @@ import pulp
 from executor.mig import GpuModel, Multiset
 from planner.budget import Budget
 from planner.counts import feasible_multisets, large_enough_profiles, tenant_multisets
-from planner.engines.answer import require_paper
+from planner.engines.answer import require_model
 from planner.engines.milp.hull import maximal_multisets
 from planner.engines.milp.program import (
     Expression,
@@ -49,10 +49,10 @@ from planner.engines.milp.program import (
     solve_formulated,
 )
 from planner.engines.milp.solvers import Solver, solver_of
-from planner.engines.schedule import RetrainingChoice, TenantDecision, initial_multisets, running_at
+from planner.engines.paper.plan import TenantDecision, initial_multisets, running_at
 from planner.errors import EngineError
 from planner.plan import MigPlan
-from planner.problem import GainTable, Problem, TenantTerms
+from planner.problem import GainTable, Problem, Reconfiguration, Retraining, TenantTerms
 
 ENGINE = "paper-ilp"
 
@@ -96,7 +96,7 @@ def solve_paper_ilp(
         EngineError: The problem is not ``paper`` or has gain tables; the configurations do not go with it; the
             solver is unknown, missing, without a licence for a program of this size, or failed.
     """
-    require_paper(problem, ENGINE)
+    require_model(problem, Reconfiguration.PAPER, ENGINE)
     if problem.gains is not None:
         message = "counts min(arrivals, capability), the paper's formula 10; this problem has gain tables of its own"
         raise EngineError(f"engine {ENGINE!r} {message}")
@@ -230,7 +230,7 @@ class PaperModel:
                 _hold(self.held[m][step], _take(free, decision.held[step]))
                 for option_index, task in enumerate(self.tasks[m]):
                     choice = decision.retraining
-                    own = choice if choice is not None and choice.option_index == option_index else None
+                    own = choice if choice is not None and choice.level == option_index + 1 else None
                     _hold(task.held[step], _take(free, running_at(self.problem, (own,), step)))
         self.variables.work_out()
 
@@ -257,14 +257,15 @@ class PaperModel:
         profiles = [self.instances[i].profile_index for i, x in held.items() if _is_one(x)]
         return tuple(profiles.count(p) for p in range(len(self.problem.profile_names)))
 
-    def _started(self, m: int) -> RetrainingChoice | None:
+    def _started(self, m: int) -> Retraining | None:
         """The retraining that starts first, if one does and holds an instance."""
         for option_index, task in enumerate(self.tasks[m]):
             for step, (starts, held) in enumerate(zip(task.starts, task.held, strict=True)):
                 profiles = [p for p, count in enumerate(self._counts(held)) if count]
                 if _is_one(starts) and profiles:
                     end_step = step + task.durations[profiles[0]]
-                    return RetrainingChoice(option_index, profiles[0], step, end_step)
+                    profile = self.problem.profile_names[profiles[0]]
+                    return Retraining(m, option_index + 1, profile, step, end_step)
         return None
 
 

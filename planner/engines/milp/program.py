@@ -16,15 +16,15 @@ from typing import Any, Protocol
 import pulp
 
 from planner.budget import Budget
-from planner.engines.answer import Candidate, best_candidate, relaxed_bound, require_paper, with_plan, without_plan
+from planner.engines.answer import relaxed_bound, require_model, without_plan
 from planner.engines.milp.solvers import Solver, SolverAnswer, ask
 from planner.engines.paper.greedy import candidates
-from planner.engines.paper.holding_path import HoldingPaths
-from planner.engines.schedule import TenantDecision, broken_rule, value_of
+from planner.engines.paper.plan import Decisions, TenantDecision, broken_rule, schedule_in, value_of, with_decisions
+from planner.engines.paper.states import JointStates
+from planner.engines.schedule import Incumbent, WindowFacts, best_of
 from planner.feasibility import RULE_RETRAINING, infeasibility
-from planner.gains import gain_tables
 from planner.plan import Infeasibility, MigPlan, Status
-from planner.problem import GainTable, Problem
+from planner.problem import GainTable, Problem, Reconfiguration
 
 PROOF_TOLERANCE = 1e-6
 """A solver that says "optimal" at gap 0 means it within this, relatively: its feasibility tolerance.
@@ -60,11 +60,10 @@ Formulate = Callable[[Problem, Sequence[GainTable]], Formulation]
 
 @dataclass(frozen=True)
 class _Solved:
-    tables: Sequence[GainTable]
-    paths: HoldingPaths
+    joint: JointStates
     formulation: Formulation
     answer: SolverAnswer
-    floor: tuple[Candidate, ...]
+    floor: tuple[Incumbent[Decisions], ...]
 
 
 def solve_formulated(
@@ -83,24 +82,24 @@ def solve_formulated(
         EngineError: The problem is not ``paper``, or the solver is missing or failed.
     """
     started_s = time.perf_counter()
-    require_paper(problem, engine)
+    require_model(problem, Reconfiguration.PAPER, engine)
     reason = infeasibility(problem)
     if reason is not None:
         return replace(without_plan(problem, Status.INFEASIBLE, engine, started_s), infeasibility=reason)
-    tables = gain_tables(problem)
-    paths = HoldingPaths(problem, tables)
-    floor = candidates(paths, tables, initial)
-    formulation = formulate(problem, tables)
-    start = best_candidate(floor)
+    facts = WindowFacts.of(problem)
+    joint = JointStates(facts)
+    floor = candidates(joint, initial)
+    formulation = formulate(problem, facts.gains)
+    start = best_of(floor)
     if start is not None:
-        formulation.start_from(start[1])
+        formulation.start_from(start.answer)
     left = _left(budget, time.perf_counter() - started_s)
     answer = ask(solver, formulation.program, left, presolve=presolve, has_start=start is not None)
     if answer.is_infeasible and not floor:
         text = "no schedule of the required retrainings fits beside every tenant's min_profile"
         plan = without_plan(problem, Status.INFEASIBLE, engine, started_s)
         return replace(plan, infeasibility=Infeasibility(None, RULE_RETRAINING, text))
-    return _best_plan(problem, engine, _Solved(tables, paths, formulation, answer, tuple(floor)), started_s)
+    return _best_plan(problem, engine, _Solved(joint, formulation, answer, tuple(floor)), started_s)
 
 
 def _left(budget: Budget, spent_s: float) -> Budget:
@@ -113,15 +112,15 @@ def _best_plan(problem: Problem, engine: str, solved: _Solved, started_s: float)
     """The better of the solver's plan and the floor, with the lower of both bounds."""
     answer = solved.answer
     own = _solver_candidates(problem, solved) if answer.has_solution else []
-    best = best_candidate([*own, *solved.floor])
-    bound = relaxed_bound(problem, solved.tables)
+    best = best_of([*own, *solved.floor])
+    bound = relaxed_bound(solved.joint.facts)
     if answer.bound is not None:
         bound = min(bound, -answer.bound / solved.formulation.scale)
     work = (("variables", len(solved.formulation.program.variables())), ("nodes", answer.n_nodes))
     if best is None:
         return replace(without_plan(problem, Status.TIMEOUT, engine, started_s, bound), work=work)
-    certified = _certified_bound(best[0], bound, solved)
-    return with_plan(problem, best, certified, engine, started_s, work)
+    certified = _certified_bound(best.value, bound, solved)
+    return with_decisions(problem, best, certified, engine, started_s, work)
 
 
 def _certified_bound(value: float, bound: float, solved: _Solved) -> float:
@@ -129,22 +128,22 @@ def _certified_bound(value: float, bound: float, solved: _Solved) -> float:
     tolerance = PROOF_TOLERANCE * max(abs(bound), 1.0 / solved.formulation.scale)
     if bound < value - tolerance:
         # The solver contradicts a plan that was checked: its bound is worth nothing.
-        return max(value, relaxed_bound(solved.paths.problem, solved.tables))
+        return max(value, relaxed_bound(solved.joint.facts))
     if bound < value or (solved.answer.is_proven and bound <= value + tolerance):
         return value
     return bound
 
 
-def _solver_candidates(problem: Problem, solved: _Solved) -> list[Candidate]:
+def _solver_candidates(problem: Problem, solved: _Solved) -> list[Incumbent[Decisions]]:
     """The solver's decisions; where they are not proven best, also the best path beside their retrainings."""
     decisions = solved.formulation.decisions()
-    found: list[Candidate] = []
+    found: list[Incumbent[Decisions]] = []
     if broken_rule(problem, decisions) is None:
-        found.append((value_of(problem, solved.tables, decisions), decisions))
+        found.append(Incumbent(value_of(problem, solved.joint.facts.gains, decisions), decisions))
     if not found or not solved.answer.is_proven:
-        path = solved.paths.best(tuple(decision.retraining for decision in decisions))
-        if path is not None and broken_rule(problem, path[1]) is None:
-            found.append((value_of(problem, solved.tables, path[1]), path[1]))
+        path = solved.joint.path(schedule_in(decisions))
+        if path is not None and broken_rule(problem, path) is None:
+            found.append(Incumbent(value_of(problem, solved.joint.facts.gains, path), path))
     return found
 
 

@@ -35,13 +35,14 @@ import pulp
 
 from executor.mig import Multiset
 from planner.budget import Budget
-from planner.counts import tenant_multisets
+from planner.counts import tenant_multisets, unit_multiset
 from planner.engines.milp.hull import hull_facets
 from planner.engines.milp.program import solve_formulated
 from planner.engines.milp.solvers import Solver, solver_of
-from planner.engines.schedule import RetrainingChoice, TenantDecision, choices_of, initial_multisets, level_at
+from planner.engines.paper.plan import TenantDecision, initial_multisets, level_at
+from planner.engines.schedule import choices_of
 from planner.plan import MigPlan
-from planner.problem import GainTable, Problem
+from planner.problem import GainTable, Problem, Retraining
 
 ENGINE = "milp"
 
@@ -99,7 +100,7 @@ class MilpModel:
     objective: list[tuple[pulp.LpVariable, float]] = field(default_factory=list)
     holds: dict[tuple[int, int], list[pulp.LpVariable]] = field(default_factory=dict)
     gains: dict[tuple[int, int, int], list[tuple[pulp.LpVariable, pulp.LpVariable]]] = field(default_factory=dict)
-    starts: dict[int, list[tuple[RetrainingChoice, pulp.LpVariable]]] = field(default_factory=dict)
+    starts: dict[int, list[tuple[Retraining, pulp.LpVariable]]] = field(default_factory=dict)
 
     def binary(self, name: str) -> pulp.LpVariable:
         """A new variable that is 0 or 1."""
@@ -165,8 +166,8 @@ def _add_starts(model: MilpModel, m: int) -> None:
     problem, tenant = model.problem, model.problem.tenants[m]
     model.starts[m] = [
         (earliest.at(a), model.binary(f"r_{m}_{index}_{a}"))
-        for index, earliest in enumerate(choices_of(problem, tenant))
-        for a in range(problem.n_steps - earliest.end_step + 1)
+        for index, earliest in enumerate(way for way in choices_of(problem, m) if way is not None)
+        for a in range(problem.n_steps - earliest.n_steps + 1)
     ]
     if model.starts[m]:
         sense = pulp.LpConstraintEQ if tenant.must_retrain else pulp.LpConstraintLE
@@ -181,7 +182,7 @@ def _add_step(model: MilpModel, m: int, step: int) -> None:
     ended: dict[int, list[pulp.LpVariable]] = {0: []}
     for choice, variable in model.starts[m]:
         if choice.end_step <= step:
-            ended.setdefault(choice.option_index + 1, []).append(variable)
+            ended.setdefault(choice.level, []).append(variable)
     initial = initial_multisets(model.problem)[m]
     all_stay: dict[int, list[pulp.LpVariable]] = defaultdict(list)
     all_hold: dict[int, list[pulp.LpVariable]] = defaultdict(list)
@@ -229,9 +230,8 @@ def _add_layout(model: MilpModel, step: int) -> None:
         for m, own in enumerate(model.multisets)
         for multiset, variable in zip(own, model.holds[m, step], strict=True)
     ]
-    n_profiles = len(problem.profile_names)
     held += [
-        (tuple(int(p == choice.profile_index) for p in range(n_profiles)), variable)
+        (unit_multiset(problem, choice.profile), variable)
         for started in model.starts.values()
         for choice, variable in started
         if choice.start_step <= step < choice.end_step

@@ -2,62 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from executor.mig import Multiset
 from planner.counts import feasible_multisets, joint_states, multiset_of, tenant_multisets
-from planner.engines.fixed import Fixed, FixedLayouts, Room
-from planner.engines.placed_schedule import Training
-from planner.engines.schedule import RetrainingChoice, TenantDecision, choices_of, initial_multisets
-from planner.problem import FloatArray, GainTable, Problem
+from planner.engines.arrays import Floats
+from planner.engines.fixed import FixedLayout, FixedLayouts, Room
+from planner.engines.paper.plan import Decisions, TenantDecision, initial_multisets
+from planner.engines.schedule import WindowFacts
+from planner.problem import GainTable, Problem
 
 
-def paper_layouts(problem: Problem, tables: Sequence[GainTable]) -> FixedLayouts[str]:
+def paper_layouts(facts: WindowFacts) -> FixedLayouts[str]:
     """The joint states in their order; a retraining occupies a profile wherever counts leave it."""
-    states = joint_states(problem)
+    problem, states = facts.problem, joint_states(facts.problem)
     own = [np.array(tenant_multisets(problem, tenant), dtype=np.int64) for tenant in problem.tenants]
     totals = sum(counts[states[:, m]] for m, counts in enumerate(own)) if len(states) else np.zeros((0, 1))
     distinct, room = np.unique(totals, axis=0, return_inverse=True)
     return FixedLayouts(
-        n_steps=problem.n_steps,
+        facts=facts,
         borders=(0,),
-        choices=tuple(_choices(problem, m) for m in range(len(problem.tenants))),
-        by_end=tuple(_by_end(problem, m, table) for m, table in enumerate(tables)),
+        by_end=tuple(_by_end(problem, m, table) for m, table in enumerate(facts.gains)),
         holdings=states,
         room=room.reshape(-1),
         rooms=tuple(_room(problem, tuple(map(int, total))) for total in distinct),
     )
 
 
-def decisions_of_fixed(problem: Problem, layouts: FixedLayouts[str], found: Fixed[str]) -> tuple[TenantDecision, ...]:
+def decisions_of_fixed(layouts: FixedLayouts[str], found: FixedLayout[str]) -> Decisions:
     """The layout and its retrainings as decisions."""
-    by_tenant = {training.tenant: training for training, _ in found.occupied}
+    problem, (layout, placed) = layouts.facts.problem, found
+    by_tenant = {retraining.tenant: retraining for retraining, _ in placed}
     return tuple(
         TenantDecision(
-            (tenant_multisets(problem, tenant)[layouts.holdings[found.layout, m]],) * problem.n_steps,
-            None if m not in by_tenant else _choice(problem, by_tenant[m]),
+            (tenant_multisets(problem, tenant)[layouts.holdings[layout, m]],) * problem.n_steps, by_tenant.get(m)
         )
         for m, tenant in enumerate(problem.tenants)
     )
 
 
-def _choice(problem: Problem, training: Training) -> RetrainingChoice:
-    profile = problem.profile_names.index(training.profile)
-    return RetrainingChoice(training.level - 1, profile, training.start_step, training.end_step)
-
-
-def _choices(problem: Problem, m: int) -> tuple[Training | None, ...]:
-    tenant = problem.tenants[m]
-    found = [
-        Training(m, choice.option_index + 1, problem.profile_names[choice.profile_index], 0, choice.end_step)
-        for choice in choices_of(problem, tenant)
-    ]
-    return (*found,) if tenant.must_retrain else (None, *found)
-
-
-def _by_end(problem: Problem, m: int, table: GainTable) -> FloatArray:
+def _by_end(problem: Problem, m: int, table: GainTable) -> Floats:
     """See :class:`FixedLayouts`; the change from the initial state in step 0 is paid here."""
     multisets = tenant_multisets(problem, problem.tenants[m])
     columns = [table.column[multiset] for multiset in multisets]

@@ -4,7 +4,7 @@ Symbols:
 
 ===========  ==========================================================================
 K            joint states; every tenant has a multiset in each (``planner.counts.joint_states``)
-C            subsets of tenants whose multiset changes, 2^M of them; bit m is tenant m, 0 is nobody
+C            subsets of tenants whose multiset changes, 2^M of them; bit m is tenant m, 0 is no change
 gain         ``(n_steps, C, K)``: what state k earns in step s when exactly the subset has changed
 group        ``(C, K)``: number of k among what agrees with it on the tenants outside the subset
 V            ``(K,)``: best value of the steps before s, by the state held in step s − 1; −inf: impossible
@@ -19,9 +19,8 @@ of O(K²). Before step 0 nothing is held; ``opening`` ``(K,)`` is then what a st
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.engines.arrays import Floats, Ints, compiled
+from planner.engines.arrays import Floats, Int64s, Ints, compiled
 
 
 @compiled
@@ -149,7 +148,7 @@ def tails(gain: Floats, group: Ints, states: Ints, done: Floats, n_run: int) -> 
             s = end - i
             for k in states:
                 out[end, i] = max(out[end, i], now[k] + gain[s, 0, k])
-            # What is held before fits beside the retraining too, but for its first step, which nobody looks behind.
+            # What is held before fits beside the retraining too, but for its first step, whose past is never asked for.
             _backward(gain[s], group, states, states, now, best, after)
             now, after = after, now
     return out
@@ -233,9 +232,9 @@ def along(
     loss: Floats,
     group: Ints,
     lists: Ints,
-    list_bounds: NDArray[np.int64],
+    list_bounds: Int64s,
     levels: Ints,
-    beside: NDArray[np.int64],
+    beside: Int64s,
     first: int,
     before: Floats,
     opening: Floats,

@@ -1,7 +1,7 @@
 """``paper``: a problem's joint states as arrays for the compiled loops, and the best path beside given retrainings.
 
 A joint state gives every tenant a multiset such that they fit the GPU together; 146 for two tenants
-on an A100 with its five standard profiles. Symbols as in ``exact_kernel``.
+on an A100 with its five standard profiles. Symbols as in ``kernel``.
 """
 
 from __future__ import annotations
@@ -12,32 +12,33 @@ from itertools import pairwise
 from threading import Lock
 
 import numpy as np
-from numpy.typing import NDArray
 
 from executor.mig import Multiset
 from planner.counts import CountSpace, joint_states, tenant_multisets
-from planner.engines.arrays import Floats, Ints
+from planner.engines.arrays import Floats, Int64s, Ints
 from planner.engines.paper.kernel import along
-from planner.engines.schedule import RetrainingChoices, TenantDecision, initial_multisets
-from planner.problem import GainTable, Problem
+from planner.engines.paper.plan import Decisions, TenantDecision, initial_multisets
+from planner.engines.schedule import Schedule, WindowFacts, profiles_at
 
 
-class Joint:
+class JointStates:
     """One ``paper`` problem; its arrays are made once and shared by all that is computed from them.
 
     Attributes:
+        facts: The problem with its gain tables, which have ``changed``.
         problem: The problem.
         states: A row a joint state, an index into each tenant's ``multisets``, ``(K, M)``.
         multisets: By tenant, what it may hold.
-        group: ``(2^M, K)``, see ``exact_kernel``.
+        group: ``(2^M, K)``, see ``kernel``.
         steady: What each tenant earns by level, step and state, ``(M, n_levels, n_steps, K)``; level
             axes shorter than the longest are filled with the level before's.
         loss: How much less where its multiset has changed, likewise; never negative.
     """
 
-    def __init__(self, problem: Problem, tables: Sequence[GainTable]) -> None:
-        self.problem = problem
-        self.tables = tuple(tables)
+    def __init__(self, facts: WindowFacts) -> None:
+        self.facts = facts
+        self.problem = problem = facts.problem
+        self._profile_names = problem.profile_names
         self.multisets = [tenant_multisets(problem, tenant) for tenant in problem.tenants]
         self.states = joint_states(problem)
         self.group = _groups(self.states)
@@ -48,35 +49,29 @@ class Joint:
         self._lock = Lock()
         self._numbers: dict[Multiset, int] = {}
         self._lists: list[Ints] = []
-        self._packed: tuple[Ints, NDArray[np.int64]] | None = None
+        self._packed: tuple[Ints, Int64s] | None = None
         self._by_levels: dict[tuple[int, ...], Floats] = {}
-        self.list_number(self._nothing)
+        self._step_maxima: dict[tuple[int, tuple[int, ...]], Floats] = {}
+        self.list_number(())
 
     @property
     def n_states(self) -> int:
         """K."""
         return len(self.states)
 
-    @property
-    def _nothing(self) -> Multiset:
-        return (0,) * len(self.problem.profile_names)
+    def fitting(self, running: Sequence[str] = ()) -> Ints:
+        """The states that fit beside retrainings on these profiles, ascending."""
+        return self._lists[self.list_number(running)]
 
-    def fitting(self, running: Sequence[int] = ()) -> Ints:
-        """The states that fit beside retrainings on these profiles (by index), ascending."""
-        counts = [0] * len(self.problem.profile_names)
-        for profile in running:
-            counts[profile] += 1
-        return self._lists[self.list_number(tuple(counts))]
-
-    def list_number(self, running: Multiset) -> int:
-        """The number of the list of states that fit beside ``running``; 0 is beside nothing."""
+    def list_number(self, running: Sequence[str]) -> int:
+        """The number of the list of states that fit beside retrainings on these profiles; 0 is beside nothing."""
         with self._lock:
-            return self._numbered(running)
+            return self._numbered(tuple(running.count(name) for name in self._profile_names))
 
     def _numbered(self, running: Multiset) -> int:
         if running not in self._numbers:
             beside = self._space.codes(np.array([running], dtype=np.int64))
-            # A code beyond what two feasible multisets sum to fits nothing: pairs of retrainings are asked for first.
+            # Two retrainings may not even fit alone; their code is then beyond what ``fits`` can judge.
             fits = (
                 self._space.fits(self._codes + beside) if self._is_feasible(running) else np.zeros(self.n_states, bool)
             )
@@ -88,7 +83,7 @@ class Joint:
     def _is_feasible(self, running: Multiset) -> bool:
         return bool(self._space.fits(self._space.codes(np.array([running], dtype=np.int64)))[0])
 
-    def lists(self) -> tuple[Ints, NDArray[np.int64]]:
+    def lists(self) -> tuple[Ints, Int64s]:
         """All lists that have a number, one after the other, and where each begins."""
         with self._lock:
             if self._packed is None:
@@ -97,7 +92,7 @@ class Joint:
             return self._packed
 
     def gain(self, levels: tuple[int, ...]) -> Floats:
-        """What each state earns at these levels, by step and by who has changed, ``(n_steps, 2^M, K)``."""
+        """What each state earns at these levels, by step and subset of tenants that change, ``(n_steps, 2^M, K)``."""
         if levels not in self._by_levels:
             n_tenants = len(levels)
             out = np.empty((self.problem.n_steps, 1 << n_tenants, self.n_states))
@@ -110,7 +105,7 @@ class Joint:
 
     @cached_property
     def opening(self) -> Floats:
-        """What each state earns in step 0, ``(K,)``: changed for whoever does not hold what the initial state says."""
+        """What each state earns in step 0, changes from the initial state paid, ``(K,)``."""
         total = self.steady[:, 0, 0].sum(axis=0)
         for m, initial in enumerate(initial_multisets(self.problem)):
             if initial is not None:
@@ -118,32 +113,44 @@ class Joint:
                 total = total - np.where(differs[self.states[:, m]], self.loss[m, 0, 0], 0.0)
         return np.asarray(total, dtype=np.float64)
 
-    def value(self, choices: RetrainingChoices) -> float:
+    def step_maxima(self, running: Sequence[str], levels: tuple[int, ...]) -> Floats:
+        """The most that any step can earn with these retrainings running and these levels, ``(n_steps,)``.
+
+        Changes cost nothing here, so sums of it are upper bounds. −inf where nothing fits.
+        """
+        key = (self.list_number(running), levels)
+        if key not in self._step_maxima:
+            fits = self._lists[key[0]]
+            steady = sum(self.steady[m, level][:, fits] for m, level in enumerate(levels))
+            self._step_maxima[key] = np.max(steady, axis=1, initial=-np.inf)
+        return self._step_maxima[key]
+
+    def value(self, schedule: Schedule) -> float:
         """The most goodput beside these retrainings; −inf if some step has no room."""
-        return float(self.along_span(choices, 0, self.problem.n_steps, self._nowhere).max(initial=-np.inf))
+        return float(self.along_span(schedule, 0, self.problem.n_steps, self._nowhere).max(initial=-np.inf))
 
-    def along_span(self, choices: RetrainingChoices, first: int, last: int, before: Floats) -> Floats:
+    def along_span(self, schedule: Schedule, first: int, last: int, before: Floats) -> Floats:
         """V before step ``last`` from ``before``, V before step ``first``, beside these retrainings, ``(K,)``."""
-        return self._along(choices, first, last, before, np.zeros((0, 0)))
+        return self._along(schedule, first, last, before, np.zeros((0, 0)))
 
-    def path(self, choices: RetrainingChoices) -> tuple[TenantDecision, ...] | None:
-        """What everybody holds in the best path beside these retrainings; ``None`` if some step has no room."""
+    def path(self, schedule: Schedule) -> Decisions | None:
+        """What the tenants hold in the best path beside these retrainings; ``None`` if some step has no room."""
         table = np.empty((self.problem.n_steps, self.n_states))
-        last = self._along(choices, 0, self.problem.n_steps, self._nowhere, table)
+        last = self._along(schedule, 0, self.problem.n_steps, self._nowhere, table)
         if not np.isfinite(last.max(initial=-np.inf)):
             return None
-        rows = self._back(choices, table)
+        rows, by_tenant = self._back(schedule, table), {retraining.tenant: retraining for retraining in schedule}
         return tuple(
-            TenantDecision(tuple(multisets[self.states[row, m]] for row in rows), choice)
-            for m, (multisets, choice) in enumerate(zip(self.multisets, choices, strict=True))
+            TenantDecision(tuple(multisets[self.states[row, m]] for row in rows), by_tenant.get(m))
+            for m, multisets in enumerate(self.multisets)
         )
 
     @property
     def _nowhere(self) -> Floats:
         return np.full(self.n_states, -np.inf)
 
-    def _along(self, choices: RetrainingChoices, first: int, last: int, before: Floats, table: Floats) -> Floats:
-        levels, beside = self.course(choices, first, last)
+    def _along(self, schedule: Schedule, first: int, last: int, before: Floats, table: Floats) -> Floats:
+        levels, beside = self._course(schedule, first, last)
         lists, bounds = self.lists()
         return along(
             self.steady,
@@ -159,27 +166,21 @@ class Joint:
             table,
         )
 
-    def course(self, choices: RetrainingChoices, first: int, last: int) -> tuple[Ints, NDArray[np.int64]]:
+    def _course(self, schedule: Schedule, first: int, last: int) -> tuple[Ints, Int64s]:
         """Levels and state list of every step in [first, last)."""
-        levels = np.zeros((last - first, len(choices)), dtype=np.int32)
+        levels = np.zeros((last - first, len(self.multisets)), dtype=np.int32)
         beside = np.zeros(last - first, dtype=np.int64)
         borders = {first, last}
-        for m, choice in enumerate(choices):
-            if choice is not None:
-                levels[max(0, choice.end_step - first) :, m] = choice.option_index + 1
-                borders |= {step for step in (choice.start_step, choice.end_step) if first < step < last}
-        edges = sorted(borders)
-        for begin, end in pairwise(edges):
-            counts = [0] * len(self.problem.profile_names)
-            for choice in choices:
-                if choice is not None and choice.start_step <= begin < choice.end_step:
-                    counts[choice.profile_index] += 1
-            beside[begin - first : end - first] = self.list_number(tuple(counts))
+        for run in schedule:
+            levels[max(0, run.end_step - first) :, run.tenant] = run.level
+            borders |= {step for step in (run.start_step, run.end_step) if first < step < last}
+        for begin, end in pairwise(sorted(borders)):
+            beside[begin - first : end - first] = self.list_number(profiles_at(schedule, begin))
         return levels, beside
 
-    def _back(self, choices: RetrainingChoices, table: Floats) -> list[int]:
+    def _back(self, schedule: Schedule, table: Floats) -> list[int]:
         """A path of the highest value, by finding for each state a predecessor that explains its value."""
-        levels, _ = self.course(choices, 0, self.problem.n_steps)
+        levels, _ = self._course(schedule, 0, self.problem.n_steps)
         rows = [int(table[-1].argmax())]
         for step in range(self.problem.n_steps - 1, 0, -1):
             row, total = rows[-1], table[step - 1].copy()
@@ -193,7 +194,7 @@ class Joint:
         n_levels = max(len(tenant.accuracies) for tenant in self.problem.tenants)
         shape = (len(self.problem.tenants), n_levels, self.problem.n_steps, self.n_states)
         steady, loss = np.empty(shape), np.empty(shape)
-        for m, (table, multisets) in enumerate(zip(self.tables, self.multisets, strict=True)):
+        for m, (table, multisets) in enumerate(zip(self.facts.gains, self.multisets, strict=True)):
             assert table.changed is not None
             columns = np.array([table.column[multiset] for multiset in multisets], dtype=np.int64)
             own = columns[self.states[:, m]]
@@ -203,7 +204,7 @@ class Joint:
                 loss[m, level] = steady[m, level] - table.changed[known][:, own]
         return steady, loss
 
-    def _total_codes(self) -> NDArray[np.int64]:
+    def _total_codes(self) -> Int64s:
         codes = np.zeros(self.n_states, dtype=np.int64)
         for m, multisets in enumerate(self.multisets):
             if self.n_states:
@@ -216,57 +217,50 @@ class Beside:
 
     Args:
         joint: The problem.
-        settled: By tenant; ``None`` for one that has none, or whose retraining is not settled.
+        settled: These retrainings.
     """
 
-    def __init__(self, joint: Joint, settled: RetrainingChoices) -> None:
+    def __init__(self, joint: JointStates, settled: Schedule) -> None:
         self._joint = joint
         self._settled = settled
-        self._gains: dict[tuple[tuple[int, ...], tuple[int, ...]], Floats] = {}
+        self._gains: dict[tuple[tuple[int, ...], tuple[str, ...]], Floats] = {}
 
-    def gain(self, levels: Mapping[int, int], running: tuple[int, ...]) -> Floats:
-        """``Joint.gain`` with these levels of the other tenants; −inf where a state does not fit.
+    def gain(self, levels: Mapping[int, int], running: tuple[str, ...]) -> Floats:
+        """``JointStates.gain`` with these levels of the other tenants; −inf where a state does not fit.
 
-        ``running`` are the profiles (by index) that their retrainings hold all the time. Where nothing is
+        ``running`` are the profiles that their retrainings hold all the time. Where nothing is
         settled, fitting beside ``running`` alone is left to the caller.
         """
         joint = self._joint
-        own = tuple(levels.get(m, 0) for m in range(len(self._settled)))
-        if not any(self._settled):
+        own = tuple(levels.get(m, 0) for m in range(len(joint.multisets)))
+        if not self._settled:
             return joint.gain(own)
         key = (own, running)
         if key not in self._gains:
             self._gains[key] = self._masked(own, running)
         return self._gains[key]
 
-    def opening(self, running: tuple[int, ...]) -> Floats:
-        """``Joint.opening``; −inf where a state does not fit."""
+    def opening(self, running: tuple[str, ...]) -> Floats:
+        """``JointStates.opening``; −inf where a state does not fit."""
         joint = self._joint
         out = np.full(joint.n_states, -np.inf)
-        fits = joint.fitting((*running, *self._running_at(0)))
+        fits = joint.fitting((*running, *profiles_at(self._settled, 0)))
         out[fits] = joint.opening[fits]
         return out
 
-    def _running_at(self, step: int) -> list[int]:
-        return [c.profile_index for c in self._settled if c is not None and c.start_step <= step < c.end_step]
-
-    def _masked(self, own: tuple[int, ...], running: tuple[int, ...]) -> Floats:
+    def _masked(self, own: tuple[int, ...], running: tuple[str, ...]) -> Floats:
         joint, n_steps = self._joint, self._joint.problem.n_steps
-        borders = {0, n_steps}
-        for choice in self._settled:
-            borders |= {choice.start_step, choice.end_step} if choice is not None else set()
+        borders = {0, n_steps, *(step for run in self._settled for step in (run.start_step, run.end_step))}
         out = np.full((n_steps, *joint.group.shape), -np.inf)
         for begin, end in pairwise(sorted(borders)):
-            fits = joint.fitting((*running, *self._running_at(begin)))
-            levels = tuple(
-                choice.option_index + 1 if choice is not None and choice.end_step <= begin else level
-                for choice, level in zip(self._settled, own, strict=True)
-            )
+            fits = joint.fitting((*running, *profiles_at(self._settled, begin)))
+            done = {run.tenant: run.level for run in self._settled if run.end_step <= begin}
+            levels = tuple(done.get(m, level) for m, level in enumerate(own))
             out[begin:end, :, fits] = joint.gain(levels)[begin:end][:, :, fits]
         return out
 
 
-def _groups(states: NDArray[np.int64]) -> Ints:
+def _groups(states: Int64s) -> Ints:
     """By subset of tenants that change: each state's number among those that agree on the others, ``(2^M, K)``."""
     n_states, n_tenants = states.shape
     out = np.zeros((1 << n_tenants, n_states), dtype=np.int32)

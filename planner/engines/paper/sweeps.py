@@ -1,21 +1,37 @@
-"""Compiled sweeps that lower the bound of ``exact_status``: paths and schedules are made to agree, step by step.
+"""Compiled sweeps that lower the bound of ``statuses``: paths and schedules are made to agree, step by step.
 
 A path goes over (step, status of every tenant, joint state). A tenant that may retrain waits, runs on a
 profile, or is done at a level; a run may take any number of steps, and what durations cost is in the prices
-of statuses. Symbols as in ``sweep_arrays``.
+of statuses.
+
+===========  ==========================================================================
+Σ            status vectors: those whose retrainings leave room for some layout, in the
+             order of their state lists
+block        the vectors of one state list, with the states in it: ``(states, vectors)``
+entry        a vector with a state: a place in a block; blocks lie one after the other
+A            actors: the tenants that may retrain
+X            statuses of an actor: running by profile, done by level, waiting (the last)
+columns      the status of each actor in each vector, ``(A, Σ)``
+way          a profile and an option of an actor, the actors' one after the other
+===========  ==========================================================================
+
+Other symbols as in ``kernel``.
 
 *Sweeps.* For every step and actor, the best path and the best schedule are known for each status that the actor
 may have there. Where they differ, a share of the difference is moved from one to the other; neither's
-best can rise by more than the other's falls, so no sweep raises the bound. Going forth, the paths
-up to a step have just been made anew and those after it are from the way back before; and the other
-way round. What cannot be part of a better plan than the known one is left out on the way: vectors in a step, and
-schedules.
+best can rise by more than the other's falls, so no sweep raises the bound. On the way forth, the paths up to a step
+are new and those after it are from the last way back. On the way back it is the other way round. Vectors of a step,
+and schedules, are left out once they cannot be part of a better plan than the known one.
 
-*Steps.* What differs from vector to vector of a block is worked on side by side, a row at a time, which the
-compiler turns into vector instructions. Whoever changes in a step, the best of the groups of a subset of tenants
-comes from those of the subset without its highest tenant; and from there on to the states again, from the larger
-subset to the smaller, losses taken off on one of the two ways: a state's best over all subsets in about as many
-rows as there are groups.
+*Steps.* The vectors of a block are worked on side by side, a row at a time, which the compiler turns into vector
+instructions. Let best[c][g] be the best value when exactly the tenants of subset c change, by group g of states
+that agree on the other tenants. With t the highest tenant of c:
+
+    up:    best[c][g] = max over the groups h of c − t within g of best[c − t][h]
+    down:  best[c − t][h] = max(best[c − t][h], best[c][g]), for h within g
+
+The loss of t is taken off on one of the two ways. A state's best over all subsets takes about as many rows as
+there are groups.
 
 All that is compiled together stands in this one file: what is kept on disk is renewed when the file changes.
 
@@ -25,13 +41,97 @@ energy minimization", 2006) with two trees: the chain of steps, and each actor's
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.engines.arrays import Floats, compiled
-from planner.engines.paper.sweep_arrays import Blocks, Int64s, Schedules, Sweep
+from planner.engines.arrays import Bools, Floats, Int64s, Ints, compiled
 
-Bools = NDArray[np.bool_]
+
+class Blocks(NamedTuple):
+    """What the path goes along; nothing of it depends on prices.
+
+    Attributes:
+        members: The vectors of block i are ``members[i]`` … ``members[i + 1]``.
+        entries: Its entries begin at ``entries[i]``.
+        raised: By block and subset, one after the other: for each group of the subset without its
+            highest tenant, the group of the subset that it belongs to.
+        owned: Likewise, what that tenant holds in the group, by its number among what it may hold in any state.
+        raised_bounds: Those of block i and subset c begin at ``raised_bounds[i, c]``, ``(n_blocks, C + 1)``.
+        n_groups: Groups of agreeing states; of the empty subset each state is one, ``(n_blocks, C)``.
+        levels: Of each vector by tenant, ``(M, Σ)``.
+        ends: Of a retraining: the vector after it and that before; a vector's own come after those into it, ``(n, 2)``.
+        starts: Of any number of retrainings, likewise.
+        end_entries: The entries after and before an end, one end after the other, ``(n, 2)``.
+        end_bounds: Those of end i are ``end_entries[end_bounds[i]:end_bounds[i + 1]]``.
+        start_entries: Likewise of starts.
+        start_bounds: Likewise.
+        earned: What each entry earns in each step where nothing changes, ``(n_steps, n_entries)``.
+        opening: What it earns in step 0, ``(n_entries,)``.
+        lost: How much less a changed multiset earns by tenant, level and number, ``(n_steps, M, n_levels, n_held)``.
+    """
+
+    members: Int64s
+    entries: Int64s
+    raised: Ints
+    owned: Ints
+    raised_bounds: Int64s
+    n_groups: Ints
+    levels: Ints
+    ends: Int64s
+    starts: Int64s
+    end_entries: Int64s
+    end_bounds: Int64s
+    start_entries: Int64s
+    start_bounds: Int64s
+    earned: Floats
+    opening: Floats
+    lost: Floats
+
+
+class Schedules(NamedTuple):
+    """Every actor's schedules and what they are paid.
+
+    Attributes:
+        duration: Of each way in steps, ``(n_ways,)``.
+        running: The status while it runs.
+        done: The status from its end on.
+        bounds: The ways of actor a are ``bounds[a]`` … ``bounds[a + 1]``.
+        worth: By way and start; −inf where it is left out, ``(n_ways, n_steps)``.
+        left: Starts that are left of each way lie within ``left[way, 0]`` … ``left[way, 1]``, ``(n_ways, 2)``.
+        idle: What not retraining is paid; −inf where it is left out, ``(A,)``.
+    """
+
+    duration: Int64s
+    running: Int64s
+    done: Int64s
+    bounds: Int64s
+    worth: Floats
+    left: Int64s
+    idle: Floats
+
+
+class Sweep(NamedTuple):
+    """What a sweep works on; it changes what schedules are paid, and the last three.
+
+    Attributes:
+        blocks: What paths go along.
+        columns: ``(A, Σ)``.
+        n_statuses: X.
+        schedules: Of all actors.
+        prices: What a path pays for a vector, which is what schedules are paid for its statuses; ∞ where it is
+            left out, ``(n_steps, Σ)``.
+        forth: Best of the steps up to each, by entry, ``(n_steps, n_entries)``.
+        back: Best of the steps after each, likewise.
+    """
+
+    blocks: Blocks
+    columns: Int64s
+    n_statuses: int
+    schedules: Schedules
+    prices: Floats
+    forth: Floats
+    back: Floats
 
 
 @compiled
@@ -82,7 +182,7 @@ def _raise_less(best: Floats, c: int, to: int, other: int, source: int, n: int, 
 
 @compiled
 def _change(blocks: Blocks, block: int, n: int, losses: Floats, is_back: bool, best: Floats) -> None:
-    """In ``best[0]``, ``(states, ≥ n)``: from what is held to what is held once anybody has changed; or back."""
+    """Turn ``best[0]``, ``(states, ≥ n)``, from values before the step's changes into those after; or back."""
     raised, owned, bounds = blocks.raised, blocks.owned, blocks.raised_bounds[block]
     n_groups, n_subsets = blocks.n_groups[block], blocks.n_groups.shape[1]
     for c in range(1, n_subsets):
@@ -263,7 +363,7 @@ def _agree(sweep: Sweep, s: int, share: float, tops: Floats, more: Floats) -> No
     charged, granted = np.zeros(n_statuses), np.zeros(n_statuses)
     more[:] = 0.0
     for turn in range(n_actors):
-        # Who comes first gets most of what there is to move.
+        # The first actor gets most of what there is to move.
         a = turn if s % 2 else n_actors - 1 - turn
         by_path[:] = -np.inf
         for i in range(n_vectors):

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from executor.mig import Multiset
 from planner.counts import large_enough_profiles, serving_multisets
-from planner.engines.arrays import Floats
+from planner.engines.arrays import Bools, Floats, Int64s, Ints
 from planner.engines.physical.alone_kernel import best_alone_placed, traced
-from planner.engines.placed_schedule import Terms, Training
+from planner.engines.schedule import WindowFacts
+from planner.problem import Retraining
 
 _NONE = -1
 
 
 @dataclass(eq=False)
-class PhysicalAlone:
+class TenantSubproblem:
     """One tenant's nodes, multisets that it may hold or be served by, and what they earn.
 
     Attributes:
@@ -29,55 +29,54 @@ class PhysicalAlone:
         unchanged: From the last call: the net value without any retraining.
     """
 
-    terms: Terms
+    facts: WindowFacts
     tenant: int
     used: Floats = field(init=False)
-    choice: Training | None = field(init=False, default=None)
-    ways: tuple[Training, ...] = field(init=False)
+    choice: Retraining | None = field(init=False, default=None)
+    ways: tuple[Retraining, ...] = field(init=False)
     worths: list[Floats] = field(init=False, default_factory=list)
     unchanged: float = field(init=False, default=-np.inf)
 
     def __post_init__(self) -> None:
-        terms, problem = self.terms, self.terms.problem
+        facts, problem = self.facts, self.facts.problem
         self._multisets = sorted(serving_multisets(problem, problem.tenants[self.tenant]), key=sum)
-        table = terms.gains[self.tenant]
+        table = facts.gains[self.tenant]
         columns = [table.column[multiset] for multiset in self._multisets]
-        self._earned = np.ascontiguousarray(terms.earned_by_level[self.tenant][:, :, columns])
+        self._earned = np.ascontiguousarray(facts.earned_by_level[self.tenant][:, :, columns])
         self._counts = np.array(self._multisets, dtype=np.float64)
         self._removal = _removal(self._multisets)
         enough = {profile.name for profile in large_enough_profiles(problem, problem.tenants[self.tenant])}
         large = np.array([name in enough for name in problem.profile_names])
-        self._is_held: NDArray[np.bool_] = np.asarray((self._counts[:, large] > 0).any(axis=1))
+        self._is_held: Bools = np.asarray((self._counts[:, large] > 0).any(axis=1))
         self._fixed_earned = self._initial_earned()
-        running = tuple(training for training, _ in terms.running if training.tenant == self.tenant)
-        self._is_running = bool(running)
-        self.ways = running or tuple(way for way in terms.choices[self.tenant] if way is not None)
-        self._is_optional = not running and None in terms.choices[self.tenant]
-        shape = (len(self._earned), terms.n_steps + 1)
+        self._is_running = self.tenant in facts.running_tenants
+        self.ways = tuple(way for way in facts.courses[self.tenant] if way is not None)
+        self._is_optional = None in facts.courses[self.tenant]
+        shape = (len(self._earned), facts.n_steps + 1)
         ends = [[way.n_steps for way in self.ways if way.level == level] for level in range(1, shape[0])]
-        self._earliest = np.array([terms.n_steps, *(min(own, default=shape[1]) for own in ends)], dtype=np.int64)
-        self.used = np.zeros((terms.n_steps, len(problem.profile_names)))
+        self._earliest = np.array([facts.n_steps, *(min(own, default=shape[1]) for own in ends)], dtype=np.int64)
+        self.used = np.zeros((facts.n_steps, len(problem.profile_names)))
         self._switched = np.zeros(shape)
-        self._switched_by: NDArray[np.int64] = np.zeros((*shape, 3), dtype=np.int64)
-        self._courses: NDArray[np.int32] = np.zeros((1 + shape[0], shape[1], len(self._multisets)), dtype=np.int32)
+        self._switched_by: Int64s = np.zeros((*shape, 3), dtype=np.int64)
+        self._courses: Ints = np.zeros((1 + shape[0], shape[1], len(self._multisets)), dtype=np.int32)
 
     def best(self, prices: Floats) -> float:
         """The most that it earns net of prices, ``(n_steps, n_profiles)``; −inf if its retraining has no time."""
-        terms = self.terms
+        facts = self.facts
         cost = prices @ self._counts.T
         paid = np.concatenate([np.zeros((1, cost.shape[1])), np.cumsum(cost, axis=0)])
-        initial = _NONE if terms.is_free else self._initial_node
+        initial = _NONE if facts.is_free else self._initial_node
         fixed = self._fixed_earned
         if initial != _NONE:
-            fixed = fixed - paid[: terms.first_step + 1, initial]
+            fixed = fixed - paid[: facts.first_step + 1, initial]
         best_alone_placed(
             self._removal,
             self._is_held,
             self._earned,
             paid,
-            terms.first_step,
-            int(terms.warm_steps[self.tenant]),
-            terms.epoch_steps,
+            facts.first_step,
+            int(facts.warm_steps[self.tenant]),
+            facts.epoch_steps,
             initial,
             np.ascontiguousarray(fixed),
             self._earliest,
@@ -89,14 +88,14 @@ class PhysicalAlone:
 
     def _chosen(self, prices: Floats) -> float:
         """Take the best way and start; what it holds is left in ``used``."""
-        terms = self.terms
+        facts = self.facts
         paid = np.concatenate([np.zeros((1, prices.shape[1])), np.cumsum(prices, axis=0)])
-        self.unchanged = float(self._switched[0, terms.n_steps]) if self._is_optional else -np.inf
+        self.unchanged = float(self._switched[0, facts.n_steps]) if self._is_optional else -np.inf
         total, taken = self.unchanged, None
         self.worths = []
         for way in self.ways:
-            profile = terms.problem.profile_names.index(way.profile)
-            start = np.arange(1 if self._is_running else terms.n_steps - way.n_steps + 1)
+            profile = facts.problem.profile_names.index(way.profile)
+            start = np.arange(1 if self._is_running else facts.n_steps - way.n_steps + 1)
             end = start + way.n_steps
             worth = self._switched[way.level, end] - (paid[end, profile] - paid[start, profile])
             self.worths.append(worth)
@@ -107,39 +106,32 @@ class PhysicalAlone:
         self._use(taken)
         return total
 
-    def _use(self, taken: Training | None) -> None:
-        terms = self.terms
+    def _use(self, taken: Retraining | None) -> None:
+        facts = self.facts
         self.used[:] = 0.0
-        level, switch = (taken.level, taken.end_step) if taken is not None else (0, terms.n_steps)
+        level, switch = (taken.level, taken.end_step) if taken is not None else (0, facts.n_steps)
         if taken is not None:
-            profile = terms.problem.profile_names.index(taken.profile)
+            profile = facts.problem.profile_names.index(taken.profile)
             self.used[taken.start_step : taken.end_step, profile] += 1.0
         by = self._switched_by[level, switch]
-        traced(by, level, terms.first_step, terms.epoch_steps, self._courses, self._counts, self.used)
+        traced(by, level, facts.first_step, facts.epoch_steps, self._courses, self._counts, self.used)
 
     @property
     def _initial_node(self) -> int:
-        name = self.terms.problem.tenant_names[self.tenant]
-        held = [item.placement.profile.name for item in self.terms.state.held if item.tenant == name]
-        return self._multisets.index(tuple(held.count(profile) for profile in self.terms.problem.profile_names))
+        name = self.facts.problem.tenant_names[self.tenant]
+        held = [item.placement.profile.name for item in self.facts.state.held if item.tenant == name]
+        return self._multisets.index(tuple(held.count(profile) for profile in self.facts.problem.profile_names))
 
     def _initial_earned(self) -> Floats:
         """What the initial held set earns, as it warms, before each step by level, ``(n_levels, first_step + 1)``."""
-        terms, problem = self.terms, self.terms.problem
-        name, table = problem.tenant_names[self.tenant], terms.gains[self.tenant]
-        out = np.zeros((len(self._earned), terms.first_step + 1))
-        for step in range(terms.first_step):
-            serving = [
-                item.placement.profile.name
-                for item in terms.state.held
-                if item.tenant == name and item.serve_step <= step
-            ]
-            column = table.column[tuple(serving.count(profile) for profile in problem.profile_names)]
-            out[:, step + 1] = out[:, step] + table.steady[:, step, column]
+        steady = self.facts.gains[self.tenant].steady
+        out = np.zeros((len(self._earned), self.facts.first_step + 1))
+        for step, column in enumerate(self.facts.initial_columns[:, self.tenant]):
+            out[:, step + 1] = out[:, step] + steady[:, step, column]
         return out
 
 
-def _removal(multisets: Sequence[Multiset]) -> NDArray[np.int32]:
+def _removal(multisets: Sequence[Multiset]) -> Ints:
     """Each multiset without one of its instances; −1 fills the row's end."""
     number = {multiset: index for index, multiset in enumerate(multisets)}
     rows = [

@@ -12,18 +12,14 @@ F[t][H]  the best net value of [0, u) with an epoch into H at t
 B[t][H]  the best net value of [t, n) with H held and free to change at t, at one level
 =======  ==================================================================================
 
-The maxima over supersets and subsets go one instance at a time, as in ``placed_kernel``.
+The maxima over supersets and subsets go one instance at a time, as in ``path_kernel``.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.engines.arrays import Floats, Ints, compiled
-
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from planner.engines.arrays import Bools, Floats, Int64s, Ints, compiled
 
 
 @compiled

@@ -1,13 +1,13 @@
 """``physical``: what no plan can exceed, for every schedule of at most two retrainings at once.
 
 A window falls into stretches in which the same retrainings run and the same levels hold. For each
-such *stage* the best value of every interval with free ends comes from the program on counts,
-change costs inside included; a schedule's bound is the sum of at most five look-ups. That leaves a
+such *stage* the best value of every interval with free ends comes from the path over counts,
+change costs inside included. A schedule's bound is the sum of at most five look-ups, which leaves a
 few hundred of half a million schedules to evaluate.
 
-The local search is guided by a coarser bound, per-step maxima without change costs: of one tenant's
-starts with the others' given. Tenants that wait for their turn are relaxed there: they occupy nothing,
-and have the best level that they could have by then.
+A coarser bound guides the local search: per-step maxima without change costs, for the starts of one tenant's
+retraining beside the others'. Tenants that wait for their turn are relaxed there: they occupy nothing and have
+the best level that they could have by then.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.engines.physical.path import Program
-from planner.engines.placed_schedule import Schedule, Terms, Training
-from planner.problem import FloatArray
+from planner.engines.arrays import Floats, Int64s
+from planner.engines.physical.path import HeldSetPath
+from planner.engines.schedule import Schedule, WindowFacts
+from planner.problem import Retraining
 
 MAX_STEPS = 300
 """Above this many steps the tables of all intervals (steps² each) cost more than they save."""
@@ -42,75 +42,67 @@ class BoundedSchedules:
 
     Attributes:
         tenants: The two tenants; fewer where there are none.
-        trainings: The ways, started at step 0; ``None`` for a tenant that does not retrain.
+        retrainings: The ways, started at step 0; ``None`` for a tenant that does not retrain.
         starts: The start steps of the first and of the second, ``(n,)`` each.
         bounds: ``(n,)``; −inf where nothing can be held beside the retrainings.
     """
 
     tenants: tuple[int, ...]
-    trainings: tuple[Training | None, Training | None]
-    starts: tuple[NDArray[np.int64], NDArray[np.int64]]
-    bounds: FloatArray
+    retrainings: tuple[Retraining | None, Retraining | None]
+    starts: tuple[Int64s, Int64s]
+    bounds: Floats
 
     def schedule(self, index: int) -> Schedule:
         """The schedule numbered ``index``; retrainings in progress are no part of it."""
-        pairs = zip(self.trainings, self.starts, strict=True)
-        return tuple(training.at(int(start[index])) for training, start in pairs if training is not None)
+        pairs = zip(self.retrainings, self.starts, strict=True)
+        return tuple(retraining.at(int(start[index])) for retraining, start in pairs if retraining is not None)
 
 
 class Bounds:
     """Bounds for one problem; keeps the tables of the stages that it has seen.
 
     Args:
-        terms: The problem.
-        program: The program on counts.
+        facts: The problem.
+        paths: The best paths on counts.
     """
 
-    def __init__(self, terms: Terms, program: Program[str]) -> None:
-        self._terms = terms
-        self._program = program
-        self._tables: dict[Stage, FloatArray] = {}
-        self._maxima: dict[Stage, FloatArray] = {}
+    def __init__(self, facts: WindowFacts, paths: HeldSetPath[str]) -> None:
+        self._facts = facts
+        self._paths = paths
+        self._tables: dict[Stage, Floats] = {}
+        self._maxima: dict[Stage, Floats] = {}
 
-    def actors(self) -> tuple[int, ...]:
-        """The tenants whose state depends on the step: they may retrain, or are at it when the window opens."""
-        running = {training.tenant for training, _ in self._terms.running}
-        return tuple(
-            tenant for tenant, choices in enumerate(self._terms.choices) if tenant in running or choices != (None,)
-        )
-
-    def tabulate(self, pair: Sequence[int], pool: Executor, is_over: Callable[[], bool]) -> bool:
+    def tabulate(self, pool: Executor, is_over: Callable[[], bool]) -> bool:
         """Make the tables that :meth:`of_pair` needs, side by side; whether that was done before time was up."""
         stages = {
             self._stage((), ((first, i), (second, j)))
-            for first, second in self._pairs_of_ways(pair)
+            for first, second in self._pairs_of_ways()
             for i in range(3 if first else 1)
             for j in range(3 if second else 1)
         }
         ordered = sorted(stages - self._tables.keys(), key=lambda stage: (stage.busy, stage.levels))
         return all(list(pool.map(lambda stage: not is_over() and self._table(stage) is not None, ordered)))
 
-    def of_pair(self, pair: Sequence[int]) -> Iterator[BoundedSchedules]:
-        """All schedules of at most two tenants, which are all that may retrain; by way to retrain."""
-        return (self._bounded(pair, first, second) for first, second in self._pairs_of_ways(pair))
+    def of_pair(self) -> Iterator[BoundedSchedules]:
+        """All schedules where at most two tenants are actors; by way to retrain."""
+        return (self._bounded(first, second) for first, second in self._pairs_of_ways())
 
-    def _pairs_of_ways(self, pair: Sequence[int]) -> list[tuple[Training | None, Training | None]]:
-        firsts = self._ways(pair[0]) if pair else (None,)
-        seconds = self._ways(pair[1]) if len(pair) > 1 else (None,)
+    def _pairs_of_ways(self) -> list[tuple[Retraining | None, Retraining | None]]:
+        firsts, seconds = (*(self._facts.courses[m] for m in self._facts.actors), (None,), (None,))[:2]
         return [(first, second) for first in firsts for second in seconds]
 
     def relaxed(self) -> float:
         """A bound on everything: every actor relaxed."""
-        levels = tuple(None if tenant in self.actors() else 0 for tenant in range(len(self._terms.gains)))
+        levels = tuple(None if tenant in self._facts.actors else 0 for tenant in range(len(self._facts.gains)))
         return float(self.maxima(Stage(levels, ())).sum())
 
-    def of_starts(self, others: Schedule, way: Training | None, tenant: int, waiting: Container[int]) -> FloatArray:
-        """Bounds by start step of one tenant's retraining, everybody else's given, ``(n_starts,)``.
+    def of_starts(self, others: Schedule, way: Retraining | None, tenant: int, waiting: Container[int]) -> Floats:
+        """Bounds by start step of one tenant's retraining beside the others', ``(n_starts,)``.
 
         Per-step maxima without change costs. ``waiting`` tenants have not been decided yet and are relaxed.
         """
-        n_steps = self._terms.n_steps
-        fixed = (*others, *(training for training, _ in self._terms.running))
+        n_steps = self._facts.n_steps
+        fixed = (*others, *(retraining for retraining, _ in self._facts.running))
         states = range(3 if way else 1)
         gains = np.stack([self._maxima_along(fixed, way, tenant, state, waiting) for state in states])
         is_void = np.isneginf(gains)
@@ -123,37 +115,33 @@ class Bounds:
         bounds, n_void = (s[0, start] + s[1, end] - s[1, start] + s[2, n_steps] - s[2, end] for s in (sums, voids))
         return np.where(n_void > 0, -np.inf, bounds)
 
-    def maxima(self, stage: Stage) -> FloatArray:
+    def maxima(self, stage: Stage) -> Floats:
         """The most that can be earned in each step in a stage, ``(n_steps,)``."""
         if stage not in self._maxima:
-            earned = self._terms.earned_at_levels(stage.levels)
-            self._maxima[stage] = self._program.step_maxima(stage.busy, earned)
+            earned = self._facts.earned_at_levels(stage.levels)
+            self._maxima[stage] = self._paths.step_maxima(stage.busy, earned)
         return self._maxima[stage]
 
     def _maxima_along(
-        self, fixed: Schedule, way: Training | None, tenant: int, state: int, waiting: Container[int]
-    ) -> FloatArray:
+        self, fixed: Schedule, way: Retraining | None, tenant: int, state: int, waiting: Container[int]
+    ) -> Floats:
         """Per-step maxima over the window while ``tenant`` stays in one state."""
-        out = np.empty(self._terms.n_steps)
+        out = np.empty(self._facts.n_steps)
         borders = {0, *(item.start_step for item in fixed), *(item.end_step for item in fixed)}
         edges = [*sorted(step for step in borders if step < len(out)), len(out)]
         for begin, end in pairwise(edges):
             states = [(item, int(begin >= item.start_step) + int(begin >= item.end_step)) for item in fixed]
-            relaxed = [other for other in self.actors() if other in waiting and other != tenant]
+            relaxed = [other for other in self._facts.actors if other in waiting and other != tenant]
             out[begin:end] = self.maxima(self._stage(relaxed, [*states, (way, state)]))[begin:end]
         return out
 
-    def _ways(self, tenant: int) -> tuple[Training | None, ...]:
-        running = tuple(training for training, _ in self._terms.running if training.tenant == tenant)
-        return running or self._terms.choices[tenant]
-
-    def _bounded(self, pair: Sequence[int], first: Training | None, second: Training | None) -> BoundedSchedules:
-        n_steps = self._terms.n_steps
-        starts = [self._starts(training) for training in (first, second)]
+    def _bounded(self, first: Retraining | None, second: Retraining | None) -> BoundedSchedules:
+        n_steps = self._facts.n_steps
+        starts = [self._starts(retraining) for retraining in (first, second)]
         a, b = (grid.reshape(-1) for grid in np.meshgrid(*starts, indexing="ij"))
         ends = [
-            start + (training.n_steps if training else 0)
-            for start, training in zip((a, b), (first, second), strict=True)
+            start + (retraining.n_steps if retraining else 0)
+            for start, retraining in zip((a, b), (first, second), strict=True)
         ]
         events = np.sort(np.stack([a, ends[0], b, ends[1]]), axis=0)
         edges = np.concatenate([np.zeros((1, len(a)), np.int64), events, np.full((1, len(a)), n_steps)])
@@ -166,53 +154,49 @@ class Bounds:
             ]
             bounds += tables[own[0], own[1], begin, end]
         known = tuple(
-            None if training is None or training.tenant in self._running_tenants else training
-            for training in (first, second)
+            None if retraining is None or retraining.tenant in self._facts.running_tenants else retraining
+            for retraining in (first, second)
         )
-        return BoundedSchedules(tuple(pair), (known[0], known[1]), (a, b), bounds)
+        return BoundedSchedules(self._facts.actors, (known[0], known[1]), (a, b), bounds)
 
-    @property
-    def _running_tenants(self) -> set[int]:
-        return {training.tenant for training, _ in self._terms.running}
-
-    def _starts(self, training: Training | None) -> NDArray[np.int64]:
-        if training is None:
+    def _starts(self, retraining: Retraining | None) -> Int64s:
+        if retraining is None:
             # Never started: at the window's end, for no steps.
-            return np.array([self._terms.n_steps], dtype=np.int64)
-        if training.tenant in self._running_tenants:
+            return np.array([self._facts.n_steps], dtype=np.int64)
+        if retraining.tenant in self._facts.running_tenants:
             return np.zeros(1, dtype=np.int64)
-        return np.arange(self._terms.n_steps - training.n_steps + 1, dtype=np.int64)
+        return np.arange(self._facts.n_steps - retraining.n_steps + 1, dtype=np.int64)
 
-    def _stage_tables(self, first: Training | None, second: Training | None) -> FloatArray:
+    def _stage_tables(self, first: Retraining | None, second: Retraining | None) -> Floats:
         """The interval tables by the state of the first and of the second: waiting, running, done."""
-        n_steps = self._terms.n_steps
+        n_steps = self._facts.n_steps
         tables = np.zeros((3, 3, n_steps + 1, n_steps + 1))
         for i in range(3 if first else 1):
             for j in range(3 if second else 1):
                 tables[i, j] = self._table(self._stage((), ((first, i), (second, j))))
         return tables
 
-    def _stage(self, relaxed: Container[int], states: Sequence[tuple[Training | None, int]]) -> Stage:
-        levels: list[int | None] = [None if tenant in relaxed else 0 for tenant in range(len(self._terms.gains))]
+    def _stage(self, relaxed: Container[int], states: Sequence[tuple[Retraining | None, int]]) -> Stage:
+        levels: list[int | None] = [None if tenant in relaxed else 0 for tenant in range(len(self._facts.gains))]
         busy = []
-        for training, state in states:
-            if training is not None and state == 1:
-                busy.append(training.profile)
-            if training is not None and state == 2:
-                levels[training.tenant] = training.level
+        for retraining, state in states:
+            if retraining is not None and state == 1:
+                busy.append(retraining.profile)
+            if retraining is not None and state == 2:
+                levels[retraining.tenant] = retraining.level
         return Stage(tuple(levels), tuple(sorted(busy)))
 
-    def _table(self, stage: Stage) -> FloatArray:
+    def _table(self, stage: Stage) -> Floats:
         if stage not in self._tables:
-            earned = self._terms.earned_at_levels(stage.levels)
+            earned = self._facts.earned_at_levels(stage.levels)
             starts, longest = self._reach(stage)
-            self._tables[stage] = self._program.interval_values(stage.busy, earned, starts, longest)
+            self._tables[stage] = self._paths.interval_values(stage.busy, earned, starts, longest)
         return self._tables[stage]
 
     def _reach(self, stage: Stage) -> tuple[range, int]:
         """Where a stretch of the stage can begin, and how long it can be."""
-        n_steps = self._terms.n_steps
-        ways = [[way for way in self._ways(tenant) if way is not None] for tenant in self.actors()]
+        n_steps = self._facts.n_steps
+        ways = [[way for way in self._facts.courses[tenant] if way is not None] for tenant in self._facts.actors]
         if not stage.busy and not any(stage.levels):
             return range(1), n_steps
         longest = [max(way.n_steps for own in ways for way in own if way.profile == name) for name in stage.busy]

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from executor.mig import GpuModel, Layout, Placement
-from planner.engines.fixed import Fixed, FixedLayouts, Occupied, Room
-from planner.engines.physical.held_sets import Entries, HeldSets, IntArray
-from planner.engines.placed_schedule import Terms
-from planner.problem import FloatArray
+from planner.engines.arrays import Floats, Int64s
+from planner.engines.fixed import FixedLayout, FixedLayouts, Room
+from planner.engines.physical.held_sets import Entries, Held, HeldSets
+from planner.engines.schedule import PlacedSchedule, WindowFacts
 
 
 @dataclass(frozen=True)
@@ -29,103 +29,95 @@ class HeldChoices:
         index: Which of them each layout is, ``(n_layouts,)``.
         row: The layout that each held set is, or is worth as much as; −1 where it is not allowed, ``(n_held_sets,)``.
         free: By layout of the held sets, the placements left to retrainings, in the order of its room's.
-        initial: The initial held set; ``None`` without an initial state.
     """
 
     layouts: FixedLayouts[Placement]
     held_sets: HeldSets
-    index: IntArray
-    row: IntArray
+    index: Int64s
+    row: Int64s
     free: tuple[tuple[Placement, ...], ...]
-    initial: Entries | None
 
-    def occupied(self, found: Fixed[Placement]) -> Occupied[Placement]:
+    def placed(self, found: FixedLayout[Placement]) -> PlacedSchedule[Placement]:
         """The retrainings where they sit beside the held set, which may differ from its room in where it lies."""
-        own = self.free[self.held_sets.layout[self.index[found.layout]]]
-        listed = self.layouts.rooms[self.layouts.room[found.layout]].tokens.values()
+        layout, placed = found
+        own = self.free[self.held_sets.layout[self.index[layout]]]
+        listed = self.layouts.rooms[self.layouts.room[layout]].tokens.values()
         place = dict(zip((token for tokens in listed for token in tokens), own, strict=True))
-        return tuple((training, place[token]) for training, token in found.occupied)
+        return tuple((retraining, place[token]) for retraining, token in placed)
 
-    def held(self, terms: Terms, layout: int) -> tuple[tuple[int, Entries], ...]:
-        """(step, what is held from there on): the window's start, then the epoch if there is one."""
-        chosen = self.held_sets.entries(int(self.index[layout]))
-        if self.initial is None:
+    def held(self, layout: int) -> Held:
+        """The window's start, then the epoch if there is one."""
+        facts, chosen = self.layouts.facts, self.held_sets.entries(int(self.index[layout]))
+        initial = facts.initial_held
+        if initial is None:
             return ((0, chosen),)
-        if terms.first_step == terms.n_steps or chosen == self.initial:
-            return ((0, self.initial),)
-        return ((0, self.initial), (terms.first_step, chosen))
+        if facts.first_step == facts.n_steps or chosen == initial:
+            return ((0, initial),)
+        return ((0, initial), (facts.first_step, chosen))
 
 
-def held_choices(terms: Terms, among: Sequence[int] | None = None) -> HeldChoices:
+def held_choices(facts: WindowFacts, among: Sequence[int] | None = None) -> HeldChoices:
     """The held sets of the problem, or those ``among`` them; of those that earn and leave the same, the first."""
-    held_sets, initial = HeldSets.of(terms.problem), _initial(terms)
-    index = _allowed(terms, held_sets, initial)
+    held_sets, initial = HeldSets.of(facts.problem), facts.initial_held
+    index = _allowed(facts, held_sets, initial)
     if among is not None:
         index = index[np.isin(index, among)]
-    columns = held_sets.columns(terms.gains)[index]
-    kept = columns if initial is None else held_sets.columns(terms.gains, initial)[index]
+    columns = held_sets.columns(facts.gains)[index]
+    kept = columns if initial is None else held_sets.columns(facts.gains, initial)[index]
     patterns = [np.unique(kept[:, m] << 32 | columns[:, m], return_inverse=True) for m in range(columns.shape[1])]
-    borders = _borders(terms)
-    rooms, room_of_layout, free = _rooms(terms, held_sets.layouts, borders, initial)
+    borders = _borders(facts)
+    rooms, room_of_layout, free = _rooms(facts, held_sets.layouts, borders, initial)
     rows = [*(inverse.reshape(-1) for _, inverse in patterns), room_of_layout[held_sets.layout[index]]]
     distinct, first, inverse = np.unique(np.column_stack(rows), axis=0, return_index=True, return_inverse=True)
     row = np.full(len(held_sets), -1, dtype=np.int64)
     row[index] = inverse.reshape(-1)
     layouts = FixedLayouts(
-        n_steps=terms.n_steps,
+        facts=facts,
         borders=borders,
-        choices=terms.choices,
-        by_end=tuple(_by_end(terms, m, codes >> 32, codes & 0xFFFFFFFF) for m, (codes, _) in enumerate(patterns)),
+        by_end=tuple(_by_end(facts, m, codes >> 32, codes & 0xFFFFFFFF) for m, (codes, _) in enumerate(patterns)),
         holdings=distinct[:, :-1],
         room=distinct[:, -1],
         rooms=rooms,
     )
-    return HeldChoices(layouts, held_sets, index[first], row, free, initial)
+    return HeldChoices(layouts, held_sets, index[first], row, free)
 
 
-def _initial(terms: Terms) -> Entries | None:
-    if terms.is_free:
-        return None
-    names = terms.problem.tenant_names
-    return frozenset((item.placement, names.index(item.tenant)) for item in terms.state.held)
-
-
-def _allowed(terms: Terms, held_sets: HeldSets, initial: Entries | None) -> IntArray:
+def _allowed(facts: WindowFacts, held_sets: HeldSets, initial: Entries | None) -> Int64s:
     """The held sets that fit beside the retrainings in progress; the initial one alone if none may follow it."""
-    if initial is not None and terms.first_step == terms.n_steps:
+    if initial is not None and facts.first_step == facts.n_steps:
         found = [index for index in range(len(held_sets)) if held_sets.entries(index) == initial]
         return np.array(found, dtype=np.int64)
-    busy = [placement for training, placement in terms.running if training.end_step > terms.first_step]
-    fits = np.array([terms.problem.gpu.fits((*layout, *busy)) for layout in held_sets.layouts])
+    busy = [placement for retraining, placement in facts.running if retraining.end_step > facts.first_step]
+    fits = np.array([facts.problem.gpu.fits((*layout, *busy)) for layout in held_sets.layouts])
     return np.flatnonzero(fits[held_sets.layout])
 
 
-def _borders(terms: Terms) -> tuple[int, ...]:
-    ends = {training.end_step for training, _ in terms.running}
-    first = set() if terms.is_free else {terms.first_step}
-    return tuple(step for step in sorted({0} | ends | first) if step < terms.n_steps)
+def _borders(facts: WindowFacts) -> tuple[int, ...]:
+    ends = {retraining.end_step for retraining, _ in facts.running}
+    first = set() if facts.is_free else {facts.first_step}
+    return tuple(step for step in sorted({0} | ends | first) if step < facts.n_steps)
 
 
 def _rooms(
-    terms: Terms, layouts: Sequence[Layout], borders: tuple[int, ...], initial: Entries | None
-) -> tuple[tuple[Room[Placement], ...], IntArray, tuple[tuple[Placement, ...], ...]]:
+    facts: WindowFacts, layouts: Sequence[Layout], borders: tuple[int, ...], initial: Entries | None
+) -> tuple[tuple[Room[Placement], ...], Int64s, tuple[tuple[Placement, ...], ...]]:
     """The rooms that differ; by layout, which of them it leaves, and its own placements in the room's order."""
-    retrains_on = {training.profile for choices in terms.choices for training in choices if training is not None}
-    names = [name for name in terms.problem.profile_names if name in retrains_on]
-    tokens = terms.problem.gpu.placements(names)
+    retrains_on = {retraining.profile for choices in facts.choices for retraining in choices if retraining is not None}
+    names = [name for name in facts.problem.profile_names if name in retrains_on]
+    tokens = facts.problem.gpu.placements(names)
     own: list[tuple[Placement, ...]] = []
     rooms: list[Room[Placement]] = []
     number: dict[object, int] = {}
     room_of: list[int] = []
     for layout in layouts:
-        bases = [_base(terms, layout, begin, initial) for begin in borders]
-        free = {token: tuple(terms.problem.gpu.fits((*base, token)) for base in bases) for token in tokens}
+        bases = [_base(facts, layout, begin, initial) for begin in borders]
+        free = {token: tuple(facts.problem.gpu.fits((*base, token)) for base in bases) for token in tokens}
         ever = {token: stretches for token, stretches in free.items() if any(stretches)}
-        key = (_shape(ever), layout.multiset(terms.problem.profile_names))
+        key = (_shape(ever), layout.multiset(facts.problem.profile_names))
         if key not in number:
             number[key] = len(rooms)
             by_profile = {name: tuple(t for t in ever if t.profile.name == name) for name in names}
-            rooms.append(Room(by_profile, _fits(terms.problem.gpu, bases)))
+            rooms.append(Room(by_profile, _fits(facts.problem.gpu, bases)))
         room_of.append(number[key])
         own.append(tuple(ever))
     return tuple(rooms), np.array(room_of, dtype=np.int64), tuple(own)
@@ -138,12 +130,12 @@ def _shape(free: Mapping[Placement, tuple[bool, ...]]) -> tuple[object, ...]:
     return tuple((t.profile.name, rank[t.start], rank[t.end - 1], stretches) for t, stretches in free.items())
 
 
-def _base(terms: Terms, layout: Layout, begin: int, initial: Entries | None) -> tuple[Placement, ...]:
+def _base(facts: WindowFacts, layout: Layout, begin: int, initial: Entries | None) -> tuple[Placement, ...]:
     """What is taken in the stretch that begins at ``begin``: the held set and the retrainings in progress."""
     held = layout.placements
-    if initial is not None and begin < terms.first_step:
+    if initial is not None and begin < facts.first_step:
         held = tuple(placement for placement, _ in initial)
-    return (*held, *(placement for training, placement in terms.running if begin < training.end_step))
+    return (*held, *(placement for retraining, placement in facts.running if begin < retraining.end_step))
 
 
 def _fits(gpu: GpuModel, bases: Sequence[tuple[Placement, ...]]) -> Callable[[int, tuple[Placement, ...]], bool]:
@@ -158,25 +150,15 @@ def _fits(gpu: GpuModel, bases: Sequence[tuple[Placement, ...]]) -> Callable[[in
     return fits
 
 
-def _by_end(terms: Terms, m: int, kept: IntArray, held: IntArray) -> FloatArray:
+def _by_end(facts: WindowFacts, m: int, kept: Int64s, held: Int64s) -> Floats:
     """See :class:`FixedLayouts`, for pairs of columns: what is kept through the epoch, and what is held after it."""
-    steady, first = terms.gains[m].steady, terms.first_step
-    warm = first if terms.is_free else min(first + int(terms.warm_steps[m]), terms.n_steps)
-    gains = np.concatenate([_fixed(terms, m, len(held)), steady[:, first:warm, kept], steady[:, warm:, held]], axis=1)
-    for training, _ in terms.running:
-        if training.tenant == m:
-            gains[0, training.end_step :] = gains[training.level, training.end_step :]
+    steady, first = facts.gains[m].steady, facts.first_step
+    warm = first if facts.is_free else min(first + int(facts.warm_steps[m]), facts.n_steps)
+    initial = steady[:, np.arange(first), facts.initial_columns[:, m]]
+    parts = [np.repeat(initial[:, :, None], len(held), axis=2), steady[:, first:warm, kept], steady[:, warm:, held]]
+    gains = np.concatenate(parts, axis=1)
+    for retraining, _ in facts.running:
+        if retraining.tenant == m:
+            gains[0, retraining.end_step :] = gains[retraining.level, retraining.end_step :]
     earned = np.concatenate([np.zeros_like(gains[:, :1]), np.cumsum(gains, axis=1)], axis=1)
     return np.ascontiguousarray(np.moveaxis(earned[:1] + earned[:, -1:] - earned, 1, 2))
-
-
-def _fixed(terms: Terms, m: int, n_columns: int) -> FloatArray:
-    """Gains of tenant m by level while the initial set is held, ``(n_levels, first_step, n_columns)``."""
-    names, table = terms.problem.profile_names, terms.gains[m]
-    own = [item for item in terms.state.held if item.tenant == terms.problem.tenant_names[m]]
-    columns = []
-    for step in range(terms.first_step):
-        serving = [item.placement.profile.name for item in own if item.serve_step <= step]
-        columns.append(table.column[tuple(serving.count(name) for name in names)])
-    gains = table.steady[:, np.arange(terms.first_step), columns] if columns else table.steady[:, :0, 0]
-    return np.repeat(gains[:, :, None], n_columns, axis=2)

@@ -1,52 +1,34 @@
-"""Engine ``greedy``, ``physical``: retrain as the best plan with one held set does, and hold the best sets around that.
+"""Engine ``greedy``, ``physical``: the retrainings of the best static plan, and the best held sets around them.
 
-When, where and how each retraining runs is taken from ``static``; what inference holds around them is then
-the exact best, with every epoch and pre-initialisation. So the plan is never worse than that of ``static``.
+When, where and how each retraining runs is taken from ``static``. What inference holds around them is the exact
+best, with every epoch and pre-initialisation, so the plan is never worse than that of ``static``.
 
-Where ``static`` has none there is a simpler schedule: one placement is set aside; the required
-retrainings run in it back to back, as soon as the held set may change.
+Where ``static`` has no plan, one placement is set aside, and the required retrainings run in it back to back
+as soon as the held set may change.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from executor.mig import Placement
 from planner.budget import Budget
-from planner.engines.answer import relaxed_bound, without_plan
+from planner.engines.answer import relaxed_bound, require_model, without_plan
 from planner.engines.fixed import StaticSearch
 from planner.engines.physical.fixed import held_choices
-from planner.engines.physical.floor import with_held
-from planner.engines.physical.nodes import PlacedNodes, placed_nodes
-from planner.engines.physical.path import Program
+from planner.engines.physical.nodes import placed_nodes
+from planner.engines.physical.path import HeldSetPath
 from planner.engines.physical.path_kernel import load_kernel
-from planner.engines.physical.plan import held_sets
-from planner.engines.placed_schedule import Schedule, Terms, Training
-from planner.errors import EngineError
+from planner.engines.physical.plan import held_along, with_held
+from planner.engines.schedule import Incumbent, PlacedSchedule, WindowFacts, best_of
 from planner.feasibility import infeasibility
 from planner.plan import MigPlan, Status
-from planner.problem import Problem, Reconfiguration
+from planner.problem import Problem, Reconfiguration, Retraining
 
 ENGINE = "greedy"
-
-
-@dataclass(frozen=True)
-class PlacedSchedule:
-    """When, on which profile and where every retraining runs, and what the best plan with them is worth.
-
-    Attributes:
-        value: Goodput in requests.
-        schedule: The retrainings that start in the window.
-        places: Their placements, in the same order.
-    """
-
-    value: float
-    schedule: Schedule
-    places: tuple[Placement, ...]
 
 
 def solve_physical_greedy(problem: Problem, budget: Budget | None = None, initial: MigPlan | None = None) -> MigPlan:
@@ -61,71 +43,54 @@ def solve_physical_greedy(problem: Problem, budget: Budget | None = None, initia
         EngineError: The problem is not ``physical``.
     """
     del budget, initial
-    if problem.reconfiguration is not Reconfiguration.PHYSICAL:
-        raise EngineError(
-            f"engine {ENGINE!r} on placements answers physical problems; this one is {problem.reconfiguration}"
-        )
+    require_model(problem, Reconfiguration.PHYSICAL, ENGINE)
     load_kernel()
     started_s = time.perf_counter()
     reason = infeasibility(problem)
     if reason is not None:
-        return replace(without_plan(problem, Status.INFEASIBLE, ENGINE, started_s), infeasibility=reason)
-    terms = Terms.of(problem)
-    nodes = placed_nodes(problem, terms.gains)
-    program, bound = _program(terms, nodes), relaxed_bound(problem, terms.gains)
-    chosen = static_schedule(terms) or greedy_schedule(terms, program)
+        return without_plan(problem, Status.INFEASIBLE, ENGINE, started_s, infeasibility=reason)
+    facts = WindowFacts.of(problem)
+    nodes, bound = placed_nodes(facts), relaxed_bound(facts)
+    paths = HeldSetPath(facts, nodes)
+    chosen = static_schedule(facts) or greedy_schedule(facts, paths)
     if chosen is None:
         return without_plan(problem, Status.TIMEOUT, ENGINE, started_s, bound)
-    held = held_sets(nodes, program.path(chosen.schedule, chosen.places))
-    return with_held(terms, held, tuple(zip(chosen.schedule, chosen.places, strict=True)), bound, ENGINE, started_s)
+    held = held_along(paths.path(chosen.answer), nodes)
+    return with_held(facts, held, chosen.answer, bound, ENGINE, started_s)
 
 
-def _program(terms: Terms, nodes: PlacedNodes) -> Program[Placement]:
-    names, held = terms.problem.tenant_names, terms.state.held
-    initial = -1 if terms.is_free else nodes.index((item.placement, names.index(item.tenant)) for item in held)
-    running = [placement for _, placement in terms.running]
-    return Program(terms, nodes.graph, nodes.compatible, running, initial)
-
-
-def static_schedule(terms: Terms) -> PlacedSchedule | None:
+def static_schedule(facts: WindowFacts) -> Incumbent[PlacedSchedule[Placement]] | None:
     """The retrainings of the best plan with one held set, and what that plan is worth; ``None`` if there is none."""
-    choices = held_choices(terms)
+    choices = held_choices(facts)
     found = StaticSearch(choices.layouts).run()
-    if found is None:
-        return None
-    occupied = choices.occupied(found)
-    return PlacedSchedule(found.value, tuple(run for run, _ in occupied), tuple(place for _, place in occupied))
+    return None if found is None else Incumbent(found.value, choices.placed(found.answer))
 
 
-def greedy_schedule(terms: Terms, program: Program[Placement]) -> PlacedSchedule | None:
+def greedy_schedule(facts: WindowFacts, paths: HeldSetPath[Placement]) -> Incumbent[PlacedSchedule[Placement]] | None:
     """The best schedule back to back in one place, by what steady held sets earn; ``None`` if none fits the window."""
-    best: PlacedSchedule | None = None
-    for schedule, places in _candidates(terms):
-        value = program.value(schedule, places, is_steady=True)
-        if not np.isneginf(value) and (best is None or value > best.value):
-            best = PlacedSchedule(value, schedule, places)
-    return best
+    found = [Incumbent(paths.value(placed, is_steady=True), placed) for placed in _candidates(facts)]
+    return best_of(one for one in found if not np.isneginf(one.value))
 
 
-def _candidates(terms: Terms) -> Iterator[tuple[Schedule, tuple[Placement, ...]]]:
-    required = [choices for choices in terms.choices if None not in choices]
+def _candidates(facts: WindowFacts) -> Iterator[PlacedSchedule[Placement]]:
+    required = [choices for choices in facts.choices if None not in choices]
     if not required:
-        yield (), ()
+        yield ()
         return
-    names = [name for name in terms.problem.profile_names if all(_on(name, choices) for choices in required)]
-    for placement in terms.problem.gpu.placements(names):
+    names = [name for name in facts.problem.profile_names if all(_on(name, choices) for choices in required)]
+    for placement in facts.problem.gpu.placements(names):
         ways = [min(_on(placement.profile.name, choices), key=_shortness) for choices in required]
-        start, schedule = terms.first_step, []
+        start, placed = facts.first_step, []
         for way in ways:
-            schedule.append(way.at(start))
+            placed.append((way.at(start), placement))
             start += way.n_steps
-        if start <= terms.n_steps:
-            yield tuple(schedule), (placement,) * len(schedule)
+        if start <= facts.n_steps:
+            yield tuple(placed)
 
 
-def _on(name: str, choices: tuple[Training | None, ...]) -> list[Training]:
-    return [training for training in choices if training is not None and training.profile == name]
+def _on(name: str, choices: tuple[Retraining | None, ...]) -> list[Retraining]:
+    return [retraining for retraining in choices if retraining is not None and retraining.profile == name]
 
 
-def _shortness(training: Training) -> tuple[int, int]:
-    return training.n_steps, training.level
+def _shortness(retraining: Retraining) -> tuple[int, int]:
+    return retraining.n_steps, retraining.level

@@ -1,53 +1,121 @@
-"""``physical``: every set of (placement, tenant) that inference can hold, as arrays over all of them at once.
+"""``physical``: sets of (placement, tenant) that inference can hold, as arrays over all of them at once.
 
-Unlike :class:`planner.engines.physical.nodes.PlacedNodes` these are whole held sets only: each gives every
-tenant an instance as large as its ``min_profile`` (rule 4). 3,782 for two tenants on an A100 with five profiles.
+A *held set* gives every tenant an instance as large as its ``min_profile`` (rule 4). There are 3,782 for two
+tenants on an A100 with five profiles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from executor.mig import Layout, Placement
+from executor.mig import GpuModel, Layout, Placement, Profile
 from planner.counts import COUNT_BITS, large_enough_profiles
-from planner.engines.physical.layouts import layout_table
+from planner.engines.arrays import Bools, Int64s
 from planner.problem import GainTable, Problem
 
 Entries = frozenset[tuple[Placement, int]]
-"""A held set: (placement, tenant index)."""
+"""A set of (placement, tenant index)."""
 
-IntArray = NDArray[np.int64]
+Held = Sequence[tuple[int, Entries]]
+"""(step, what is held from there on): the window's start, then every epoch."""
+
+
+@dataclass(frozen=True)
+class LayoutTable:
+    """All layouts of some profiles of a GPU, by number of placements.
+
+    Attributes:
+        layouts: The layouts, the empty one first.
+        index: Where a layout stands in ``layouts``.
+        without: By layout and entry, the index of the layout without that entry.
+        memory: Occupied memory slices as a bit mask, ``(n_layouts,)``.
+        compute: Occupied compute slices, ``(n_layouts,)``.
+    """
+
+    layouts: tuple[Layout, ...]
+    index: Mapping[Layout, int]
+    without: tuple[tuple[int, ...], ...]
+    memory: Int64s
+    compute: Int64s
+
+    def counts(self, profile_names: Sequence[str]) -> Int64s:
+        """How often each layout holds each profile, ``(n_layouts, n_profiles)``."""
+        rows = [layout.multiset(profile_names) for layout in self.layouts]
+        return np.array(rows, dtype=np.int64).reshape(len(rows), len(profile_names))
+
+    def fits_beside(self, gpu: GpuModel, busy: Sequence[Placement]) -> Bools:
+        """Whether each layout is still one with the ``busy`` placements added, ``(n_layouts,)``."""
+        if not gpu.fits(busy):
+            return np.zeros(len(self.layouts), dtype=np.bool_)
+        memory = 0
+        for placement in busy:
+            memory |= memory_mask(placement)
+        compute = sum(placement.profile.compute_slices for placement in busy)
+        fits = ((self.memory & memory) == 0) & (self.compute + compute <= gpu.compute_slices)
+        profiles: set[Profile] = {placement.profile for placement in busy}
+        for profile in profiles:
+            n_busy = sum(placement.profile == profile for placement in busy)
+            fits &= self.counts([profile.name])[:, 0] + n_busy <= profile.max_instances
+        return np.asarray(fits, dtype=np.bool_)
+
+
+def memory_mask(placement: Placement) -> int:
+    """The memory slices that a placement occupies, one bit each."""
+    return ((1 << placement.profile.memory_slices) - 1) << placement.start
+
+
+def layout_table(gpu: GpuModel, profile_names: tuple[str, ...]) -> LayoutTable:
+    """The table of all layouts of ``profile_names``; kept for the next problem on the same GPU."""
+    geometry = tuple((name, gpu.profile(name).starts, gpu.profile(name).max_instances) for name in profile_names)
+    return _layout_table(gpu, profile_names, geometry)
+
+
+@lru_cache(maxsize=16)
+def _layout_table(
+    gpu: GpuModel,
+    profile_names: tuple[str, ...],
+    geometry: tuple[tuple[str, tuple[int, ...], int], ...],  # noqa: ARG001 (profiles compare without it: part of the key)
+) -> LayoutTable:
+    layouts = gpu.layouts(profile_names)
+    index = {layout: number for number, layout in enumerate(layouts)}
+    without = tuple(
+        tuple(index[Layout(layout.placements[:entry] + layout.placements[entry + 1 :])] for entry in range(len(layout)))
+        for layout in layouts
+    )
+    memory = [sum(memory_mask(placement) for placement in layout) for layout in layouts]
+    compute = [sum(placement.profile.compute_slices for placement in layout) for layout in layouts]
+    return LayoutTable(layouts, index, without, np.array(memory, dtype=np.int64), np.array(compute, dtype=np.int64))
 
 
 @dataclass(frozen=True)
 class HeldSets:
-    """All held sets of a problem, by layout, then owners.
+    """Sets of (placement, tenant), by layout, then owners.
 
     Attributes:
         problem: What they are held for.
-        layouts: The layouts of the serving profiles.
+        table: The layouts of the serving profiles.
         layout: Index into ``layouts``, ``(n,)``.
         owners: Tenant index of each of the layout's placements, −1 beyond its end, ``(n, most)``.
     """
 
     problem: Problem
-    layouts: tuple[Layout, ...]
-    layout: IntArray
-    owners: IntArray
+    table: LayoutTable
+    layout: Int64s
+    owners: Int64s
 
     @classmethod
     def of(cls, problem: Problem) -> HeldSets:
-        """All held sets that keep rules 1, 2 and 4 when nothing else is on the GPU."""
+        """All held sets: those that keep rules 1, 2 and 4 when nothing else is on the GPU."""
         serving = {name for tenant in problem.tenants for name in tenant.capability_rps}
-        layouts = layout_table(problem.gpu, tuple(name for name in problem.profile_names if name in serving)).layouts
-        most = max(map(len, layouts))
+        table = layout_table(problem.gpu, tuple(name for name in problem.profile_names if name in serving))
+        most = len(table.layouts[-1])
         numbers, owners = [np.zeros(0, dtype=np.int64)], [np.zeros((0, most), dtype=np.int64)]
-        by_names: dict[tuple[str, ...], IntArray] = {}
-        for number, layout in enumerate(layouts):
+        by_names: dict[tuple[str, ...], Int64s] = {}
+        for number, layout in enumerate(table.layouts):
             if len(layout) >= len(problem.tenants):
                 names = tuple(placement.profile.name for placement in layout.placements)
                 own = by_names.get(names)
@@ -55,33 +123,47 @@ class HeldSets:
                     own = by_names[names] = _owners(problem, names)
                 numbers.append(np.full(len(own), number, dtype=np.int64))
                 owners.append(np.pad(own, ((0, 0), (0, most - len(layout))), constant_values=-1))
-        return cls(problem, layouts, np.concatenate(numbers), np.concatenate(owners))
+        return cls(problem, table, np.concatenate(numbers), np.concatenate(owners))
 
     def __len__(self) -> int:
         return len(self.layout)
 
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """The layouts of the serving profiles."""
+        return self.table.layouts
+
     def entries(self, index: int) -> Entries:
-        """The held set numbered ``index``."""
+        """The set numbered ``index``."""
         placements = self.layouts[self.layout[index]].placements
         return frozenset(zip(placements, map(int, self.owners[index]), strict=False))
 
     def index(self, entries: Entries) -> int | None:
-        """The number of a held set; ``None`` if it is none of them."""
-        ordered = sorted(entries, key=lambda entry: entry[0].sort_key)
-        layout = Layout(tuple(placement for placement, _ in ordered))
-        if layout not in self.layouts:
+        """The number of a set; ``None`` if it is none of them."""
+        try:
+            layout, owners = self.row(entries)
+        except KeyError:
             return None
-        owners = np.pad([tenant for _, tenant in ordered], (0, self.owners.shape[1] - len(layout)), constant_values=-1)
-        same = (self.layout == self.layouts.index(layout)) & np.all(self.owners == owners, axis=1)
-        found = np.flatnonzero(same)
+        found = np.flatnonzero((self.layout == layout) & np.all(self.owners == owners, axis=1))
         return int(found[0]) if len(found) else None
 
-    def columns(self, tables: Sequence[GainTable], kept_from: Entries | None = None) -> IntArray:
+    def row(self, entries: Entries) -> tuple[int, Int64s]:
+        """A set's layout and owners, as they stand in the arrays.
+
+        Raises:
+            KeyError: Its placements are no layout of the serving profiles.
+        """
+        ordered = sorted(entries, key=lambda entry: entry[0].sort_key)
+        layout = self.table.index[Layout(tuple(placement for placement, _ in ordered))]
+        n_beyond = self.owners.shape[1] - len(ordered)
+        return layout, np.array([tenant for _, tenant in ordered] + [-1] * n_beyond, dtype=np.int64)
+
+    def columns(self, tables: Sequence[GainTable], kept_from: Entries | None = None) -> Int64s:
         """Each tenant's column of its gain table, ``(n, n_tenants)``.
 
         Args:
             tables: The gain tables.
-            kept_from: Count only what is also in this held set; everything by default.
+            kept_from: Count only what is also in this set; everything by default.
         """
         counted = self.owners >= 0 if kept_from is None else self._is_in(kept_from)
         names = self.problem.profile_names
@@ -97,13 +179,13 @@ class HeldSets:
     def _multiset(self, key: int) -> tuple[int, ...]:
         return tuple(key >> (COUNT_BITS * p) & ((1 << COUNT_BITS) - 1) for p in range(len(self.problem.profile_names)))
 
-    def _is_in(self, entries: Entries) -> NDArray[np.bool_]:
+    def _is_in(self, entries: Entries) -> Bools:
         """Whether each owned placement is one of ``entries``, ``(n, most)``."""
         tenant_of = dict(entries)
         wanted = self._by_entry(lambda placement: tenant_of.get(placement, -2))
         return np.asarray((wanted == self.owners) & (self.owners >= 0), dtype=np.bool_)
 
-    def _by_entry(self, value: Callable[[Placement], int]) -> IntArray:
+    def _by_entry(self, value: Callable[[Placement], int]) -> Int64s:
         """``value`` of each placement, 0 beyond a layout's end, ``(n, most)``."""
         by_layout = np.zeros((len(self.layouts), self.owners.shape[1]), dtype=np.int64)
         for number, layout in enumerate(self.layouts):
@@ -111,7 +193,7 @@ class HeldSets:
         return np.asarray(by_layout[self.layout], dtype=np.int64)
 
 
-def _owners(problem: Problem, names: Sequence[str]) -> IntArray:
+def _owners(problem: Problem, names: Sequence[str]) -> Int64s:
     """Every way to give instances of these profiles to tenants that keeps rules 2 and 4, ``(n, len(names))``."""
     enough = [{profile.name for profile in large_enough_profiles(problem, tenant)} for tenant in problem.tenants]
     owners = np.zeros((1, 0), dtype=np.int64)

@@ -1,30 +1,26 @@
 """``physical``: the best plan for one schedule of retrainings, on placements or on counts.
 
-The same compiled program (``placed_kernel``) answers both: on :class:`PlacedNodes` it gives the
-plan, on :class:`CountedNodes` an upper bound of it in a fraction of the time.
+One compiled loop (``path_kernel``) answers both. On :class:`PlacedNodes` it gives the plan, on
+:class:`CountedNodes` an upper bound of it in a fraction of the time.
 
-What is restricted on large problems: one epoch a step is considered as long as steps × nodes stay
-below ``MAX_NODE_EPOCHS``: three tenants over 2,000 steps, six over 200. Beyond that epochs are
-considered at every k-th step only, and where retrainings start, end, or make others prepare.
-Plans stay exact in value and keep every rule; better ones between those steps may be missed.
+An epoch is considered in every step as long as steps × nodes stay below ``MAX_NODE_EPOCHS``, which three
+tenants reach at 2,000 steps and six at 200. On larger problems epochs are considered only at every k-th step
+and around the starts and ends of retrainings. Plans stay exact in value and keep every rule, but better ones
+between those steps may be missed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.engines.physical.nodes import BoolArray, Graph
+from planner.engines.arrays import Bools, Floats, Int64s, Ints
+from planner.engines.physical.nodes import Nodes
 from planner.engines.physical.path_kernel import longest_path
-from planner.engines.placed_schedule import Schedule, Terms
-from planner.problem import FloatArray
-
-Token = TypeVar("Token")
-"""What a retraining occupies: a placement (placed nodes) or a profile name (counted ones)."""
+from planner.engines.schedule import PlacedSchedule, Schedule, Token, WindowFacts, schedule_of
 
 MAX_NODE_EPOCHS = 60_000_000
 """Steps with an epoch × nodes: a second or two of one thread, and 300 MB while a plan is traced."""
@@ -48,68 +44,55 @@ class Path:
     epochs: tuple[tuple[int, int], ...]
 
 
-class Program(Generic[Token]):
+class HeldSetPath(Generic[Token]):
     """Longest paths over one graph for one problem; keeps what schedules share.
 
     Args:
-        terms: The problem.
-        graph: Placed or counted nodes.
-        compatible: Which nodes can be held beside what retrainings occupy.
-        running: What the retrainings in progress occupy, in the order of ``terms.running``.
-        initial_node: The node of the initial held set; −1 without an initial state.
+        facts: The problem.
+        nodes: Placed or counted nodes.
     """
 
-    def __init__(
-        self,
-        terms: Terms,
-        graph: Graph,
-        compatible: Callable[[Sequence[Token]], BoolArray],
-        running: Sequence[Token],
-        initial_node: int,
-    ) -> None:
-        self._terms = terms
-        self._graph = graph
-        self._compatible = compatible
-        self._running = tuple(running)
-        self._initial_node = initial_node
-        self._lists: dict[frozenset[tuple[Token, ...]], NDArray[np.int32]] = {}
+    def __init__(self, facts: WindowFacts, nodes: Nodes[Token]) -> None:
+        self._facts = facts
+        self.nodes = nodes
+        self._graph = nodes.graph
+        self._running = tuple((run, nodes.token(placement)) for run, placement in facts.running)
+        self._lists: dict[frozenset[tuple[Token, ...]], Ints] = {}
         self._n_listed = 0
 
     def __len__(self) -> int:
         return len(self._graph)
 
-    def value(self, schedule: Schedule, tokens: Sequence[Token], *, is_steady: bool = False) -> float:
-        """The best plan's goodput with the schedule's retrainings on ``tokens``; −inf if there is none.
+    def value(self, placed: PlacedSchedule[Token], *, is_steady: bool = False) -> float:
+        """The best plan's goodput with these retrainings; −inf if there is none.
 
         ``is_steady`` allows one epoch only, as soon as the initial state allows it; none without such a state.
         """
-        return self._run(schedule, tokens, trace=False, is_steady=is_steady).value
+        return self._run(placed, trace=False, is_steady=is_steady).value
 
-    def path(self, schedule: Schedule, tokens: Sequence[Token], *, is_steady: bool = False) -> Path:
+    def path(self, placed: PlacedSchedule[Token]) -> Path:
         """The best plan itself; its value is −inf if there is none."""
-        return self._run(schedule, tokens, trace=True, is_steady=is_steady)
+        return self._run(placed, trace=True, is_steady=False)
 
-    def step_maxima(self, busy: Sequence[Token], earned: FloatArray) -> FloatArray:
+    def step_maxima(self, busy: Sequence[Token], earned: Floats) -> Floats:
         """The most that any held set earns in each step beside ``busy``, ``(n_steps,)``; −inf if there is none.
 
         Before the held set may change it is the initial one's.
         """
-        terms, first = self._terms, self._terms.first_step
+        facts, first = self._facts, self._facts.first_step
         nodes = self._nodes(frozenset([tuple(busy)]))
         nodes = nodes[self._graph.is_held[nodes]]
         if not len(nodes):
-            return np.full(terms.n_steps, -np.inf)
+            return np.full(facts.n_steps, -np.inf)
         gains = np.diff(earned, axis=1)
         totals = sum(gain[:, column[nodes]] for gain, column in zip(gains, self._graph.column, strict=True))
         best = np.asarray(np.max(totals, axis=1), dtype=np.float64)
         if first:
-            may_stay = bool(self._compatible(busy)[self._initial_node] and self._graph.is_held[self._initial_node])
-            best[:first] = np.diff(self._fixed_values(earned, first))[:first] if may_stay else -np.inf
+            may_stay = bool(self.nodes.compatible(busy)[self.nodes.initial] and self._graph.is_held[self.nodes.initial])
+            best[:first] = np.diff(self._fixed_values(earned))[:first] if may_stay else -np.inf
         return best
 
-    def interval_values(
-        self, busy: Sequence[Token], earned: FloatArray, starts: Iterable[int], longest: int
-    ) -> FloatArray:
+    def interval_values(self, busy: Sequence[Token], earned: Floats, starts: Iterable[int], longest: int) -> Floats:
         """What any plan can earn over [s0, s1) at most while exactly ``busy`` is occupied, ``(n + 1, n + 1)``.
 
         Ends are free: what is held at s0 serves at once. An epoch begun before s1 earns no more
@@ -117,18 +100,18 @@ class Program(Generic[Token]):
         steps are taken as they are. 0 for s0 ≥ s1, −inf where nothing can be held, and where s0 is none of
         ``starts`` or s1 − s0 is above ``longest``.
         """
-        terms, n_steps = self._terms, self._terms.n_steps
+        facts, n_steps = self._facts, self._facts.n_steps
         key = frozenset([tuple(busy)])
         hold = _Lists.of([self._nodes(frozenset([()])), self._nodes(key)])
         ones = np.ones(n_steps, dtype=np.int64)
         rows = self._epoch_rows(())
         out = np.full((n_steps + 1, n_steps + 1), -np.inf)
         out[np.tril_indices(n_steps + 1)] = 0.0
-        first = terms.first_step
-        fixed = self._fixed_values(earned, first)
-        may_stay = terms.is_free or bool(self._compatible(busy)[self._initial_node])
+        first = facts.first_step
+        fixed = self._fixed_values(earned)
+        may_stay = facts.is_free or bool(self.nodes.compatible(busy)[self.nodes.initial])
         for start in starts:
-            is_fixed = not terms.is_free and (start < first or start == 0)
+            is_fixed = not facts.is_free and (start < first or start == 0)
             if start < first and not may_stay:
                 continue
             value = fixed[first] - fixed[start] if is_fixed else 0.0
@@ -142,23 +125,23 @@ class Program(Generic[Token]):
                 out[start, start + 1 : first + 1] = fixed[start + 1 : first + 1] - fixed[start]
         return out
 
-    def _run(self, schedule: Schedule, tokens: Sequence[Token], *, trace: bool, is_steady: bool) -> Path:
-        terms, n_steps = self._terms, self._terms.n_steps
-        earned = terms.earned(schedule)
-        segments = self._segments(schedule, tokens)
+    def _run(self, placed: PlacedSchedule[Token], *, trace: bool, is_steady: bool) -> Path:
+        facts, n_steps, schedule = self._facts, self._facts.n_steps, schedule_of(placed)
+        earned = facts.earned(schedule)
+        segments = self._segments(placed)
         value = self._initial_value(segments, earned)
-        if terms.first_step == n_steps or np.isneginf(value):
-            return Path(value, self._initial_node, ())
+        if facts.first_step == n_steps or np.isneginf(value):
+            return Path(value, self.nodes.initial, ())
         lists, hold, epoch = self._step_lists(segments)
         rows = self._epoch_rows(schedule)
         if is_steady:
-            rows = np.where(np.arange(n_steps) == terms.first_step, rows, -1)
+            rows = np.where(np.arange(n_steps) == facts.first_step, rows, -1)
         n_rows = int(rows.max()) + 1
         shape = (n_rows, len(self)) if trace else (0, 0)
         traced = _Trace(
             np.zeros(shape, dtype=np.int32), np.zeros((n_steps + 1, len(self)) if trace else (0, 0), dtype=np.bool_)
         )
-        start = (terms.first_step, not terms.is_free, value)
+        start = (facts.first_step, not facts.is_free, value)
         best, node, last = self._kernel(lists, hold, epoch, rows, earned, start, traced, _NO_BEST)
         if not trace or not n_rows or np.isneginf(best):
             return Path(best, node, ())
@@ -167,16 +150,16 @@ class Program(Generic[Token]):
     def _kernel(
         self,
         lists: _Lists,
-        hold: NDArray[np.int64],
-        epoch: NDArray[np.int64],
-        rows: NDArray[np.int64],
-        earned: FloatArray,
+        hold: Int64s,
+        epoch: Int64s,
+        rows: Int64s,
+        earned: Floats,
         start: tuple[int, bool, float],
         traced: _Trace,
-        best_by_step: FloatArray,
+        best_by_step: Floats,
     ) -> tuple[float, int, int]:
         first_step, is_fixed, value = start
-        graph, terms = self._graph, self._terms
+        graph, facts = self._graph, self._facts
         best, node, last = longest_path(
             graph.removal,
             graph.column,
@@ -187,10 +170,10 @@ class Program(Generic[Token]):
             epoch,
             rows,
             earned,
-            terms.warm_steps,
-            terms.epoch_steps,
+            facts.warm_steps,
+            facts.epoch_steps,
             first_step,
-            self._initial_node if is_fixed else -1,
+            self.nodes.initial if is_fixed else -1,
             value,
             traced.came_from,
             traced.by_epoch,
@@ -203,46 +186,43 @@ class Program(Generic[Token]):
         value: float,
         node: int,
         last_epoch: int,
-        rows: NDArray[np.int64],
+        rows: Int64s,
         traced: _Trace,
     ) -> Path:
         """Walk back from the window's end; epochs that change nothing are none."""
         epochs: list[tuple[int, int]] = []
-        step = self._terms.n_steps
+        step = self._facts.n_steps
         if last_epoch >= 0:
             before = int(traced.came_from[rows[last_epoch], node])
             epochs.append((last_epoch, node))
             step, node = last_epoch, before
-        while step > self._terms.first_step:
+        while step > self._facts.first_step:
             if not traced.by_epoch[step, node]:
                 step -= 1
                 continue
-            step -= self._terms.epoch_steps
+            step -= self._facts.epoch_steps
             before = int(traced.came_from[rows[step], node])
             if before != node:
                 epochs.append((step, node))
             node = before
         return Path(value, node, tuple(reversed(epochs)))
 
-    def _segments(self, schedule: Schedule, tokens: Sequence[Token]) -> list[tuple[int, tuple[Token, ...]]]:
+    def _segments(self, placed: PlacedSchedule[Token]) -> list[tuple[int, tuple[Token, ...]]]:
         """(first step, what is occupied) of every stretch in which that stays the same."""
-        spans = [*zip(schedule, tokens, strict=True)]
-        spans += [(training, token) for (training, _), token in zip(self._terms.running, self._running, strict=True)]
-        borders = {0, *(training.start_step for training, _ in spans), *(training.end_step for training, _ in spans)}
+        spans = [*placed, *self._running]
+        borders = {0, *(step for run, _ in spans for step in (run.start_step, run.end_step))}
         return [
-            (step, tuple(token for training, token in spans if training.start_step <= step < training.end_step))
+            (step, tuple(token for run, token in spans if run.start_step <= step < run.end_step))
             for step in sorted(borders)
-            if step < self._terms.n_steps
+            if step < self._facts.n_steps
         ]
 
-    def _step_lists(
-        self, segments: list[tuple[int, tuple[Token, ...]]]
-    ) -> tuple[_Lists, NDArray[np.int64], NDArray[np.int64]]:
+    def _step_lists(self, segments: list[tuple[int, tuple[Token, ...]]]) -> tuple[_Lists, Int64s, Int64s]:
         """Node lists, and which of them may be held in each step and over [t, t + Ω) of each."""
-        n_steps = self._terms.n_steps
+        n_steps = self._facts.n_steps
         steps = np.arange(n_steps)
         segment = np.searchsorted([first for first, _ in segments], steps, side="right") - 1
-        last = segment[np.minimum(steps + self._terms.epoch_steps, n_steps) - 1]
+        last = segment[np.minimum(steps + self._facts.epoch_steps, n_steps) - 1]
         keys: dict[frozenset[tuple[Token, ...]], int] = {frozenset([()]): 0}
         spans, inverse = np.unique(segment * len(segments) + last, return_inverse=True)
         numbers = []
@@ -254,14 +234,14 @@ class Program(Generic[Token]):
         lists = _Lists.of([self._nodes(key) for key in keys])
         return lists, np.array(own, dtype=np.int64)[segment], np.array(numbers, dtype=np.int64)[inverse.reshape(-1)]
 
-    def _nodes(self, key: frozenset[tuple[Token, ...]]) -> NDArray[np.int32]:
+    def _nodes(self, key: frozenset[tuple[Token, ...]]) -> Ints:
         """The nodes compatible with each of the sets of occupied tokens, ascending."""
         known = self._lists.get(key)
         if known is not None:
             return known
         fits = np.ones(len(self), dtype=np.bool_)
         for busy in key:
-            fits &= self._compatible(busy)
+            fits &= self.nodes.compatible(busy)
         nodes = np.flatnonzero(fits).astype(np.int32)
         self._n_listed += len(nodes)
         if self._n_listed > MAX_LISTED:
@@ -270,45 +250,41 @@ class Program(Generic[Token]):
         self._lists[key] = nodes
         return nodes
 
-    def _initial_value(self, segments: list[tuple[int, tuple[Token, ...]]], earned: FloatArray) -> float:
+    def _initial_value(self, segments: list[tuple[int, tuple[Token, ...]]], earned: Floats) -> float:
         """What the initial held set earns until it may change; −inf if it may not be held so long."""
-        terms = self._terms
-        if terms.is_free or terms.first_step == 0:
+        facts = self._facts
+        if facts.is_free or facts.first_step == 0:
             return 0.0
-        fits = all(self._compatible(busy)[self._initial_node] for first, busy in segments if first < terms.first_step)
-        if not (fits and self._graph.is_held[self._initial_node]):
+        fits = all(
+            self.nodes.compatible(busy)[self.nodes.initial] for first, busy in segments if first < facts.first_step
+        )
+        if not (fits and self._graph.is_held[self.nodes.initial]):
             return -np.inf
-        return float(self._fixed_values(earned, terms.first_step)[terms.first_step])
+        return float(self._fixed_values(earned)[facts.first_step])
 
-    def _fixed_values(self, earned: FloatArray, until: int) -> FloatArray:
-        """What the initial held set, as it warms, earns before each step, ``(n_steps + 1,)``."""
-        terms, problem = self._terms, self._terms.problem
-        out = np.zeros(terms.n_steps + 1)
-        for step in range(until):
+    def _fixed_values(self, earned: Floats) -> Floats:
+        """What the initial held set, as it warms, earns before each step until it may change, ``(n_steps + 1,)``."""
+        first, columns = self._facts.first_step, self._facts.initial_columns
+        out = np.zeros(self._facts.n_steps + 1)
+        for step in range(first):
             gain = 0.0
-            for index, tenant in enumerate(problem.tenants):
-                names = [
-                    item.placement.profile.name
-                    for item in terms.state.held
-                    if item.tenant == tenant.name and item.serve_step <= step
-                ]
-                column = terms.gains[index].column[tuple(names.count(name) for name in problem.profile_names)]
-                gain += earned[index, step + 1, column] - earned[index, step, column]
+            for m, column in enumerate(columns[step]):
+                gain += earned[m, step + 1, column] - earned[m, step, column]
             out[step + 1] = out[step] + gain
-        out[until + 1 :] = out[until]
+        out[first + 1 :] = out[first]
         return out
 
-    def _epoch_rows(self, schedule: Schedule) -> NDArray[np.int64]:
+    def _epoch_rows(self, schedule: Schedule) -> Int64s:
         """Numbers the steps at which an epoch is considered, −1 for the others, ``(n_steps,)``."""
-        terms = self._terms
-        stride = -(-len(self) * terms.n_steps // MAX_NODE_EPOCHS)
-        steps = np.arange(terms.n_steps)
-        considered = (steps - terms.first_step) % stride == 0
-        for training in schedule if stride > 1 else ():
-            for border in (training.start_step, training.end_step):
-                prepared = (border, border - terms.epoch_steps, border + terms.epoch_steps)
-                considered[[step for step in prepared if 0 <= step < terms.n_steps]] = True
-        considered &= steps >= (1 if terms.is_free else terms.first_step)
+        facts = self._facts
+        stride = -(-len(self) * facts.n_steps // MAX_NODE_EPOCHS)
+        steps = np.arange(facts.n_steps)
+        considered = (steps - facts.first_step) % stride == 0
+        for retraining in schedule if stride > 1 else ():
+            for border in (retraining.start_step, retraining.end_step):
+                prepared = (border, border - facts.epoch_steps, border + facts.epoch_steps)
+                considered[[step for step in prepared if 0 <= step < facts.n_steps]] = True
+        considered &= steps >= (1 if facts.is_free else facts.first_step)
         return np.where(considered, np.cumsum(considered) - 1, -1)
 
 
@@ -316,11 +292,11 @@ class Program(Generic[Token]):
 class _Lists:
     """Node lists one after the other; list i is ``nodes[bounds[i]:bounds[i + 1]]``."""
 
-    nodes: NDArray[np.int32]
-    bounds: NDArray[np.int64]
+    nodes: Ints
+    bounds: Int64s
 
     @classmethod
-    def of(cls, lists: Sequence[NDArray[np.int32]]) -> _Lists:
+    def of(cls, lists: Sequence[Ints]) -> _Lists:
         return cls(np.concatenate(lists), np.cumsum([0, *map(len, lists)]))
 
 
@@ -328,8 +304,8 @@ class _Lists:
 class _Trace:
     """Where the kernel notes how values were reached; empty to save the work."""
 
-    came_from: NDArray[np.int32]
-    by_epoch: BoolArray
+    came_from: Ints
+    by_epoch: Bools
 
 
 _NO_TRACE = _Trace(np.zeros((0, 0), dtype=np.int32), np.zeros((0, 0), dtype=np.bool_))

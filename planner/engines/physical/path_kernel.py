@@ -19,40 +19,30 @@ All of it is one function with one signature, compiled once and kept on disk (``
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar, cast
-
-import numba
 import numpy as np
-from numpy.typing import NDArray
 
-_Function = TypeVar("_Function", bound=Callable[..., object])
-
-
-def _compiled(function: _Function) -> _Function:
-    # numba has no types: this is the one place where that shows.
-    return cast("_Function", numba.njit(cache=True, nogil=True)(function))
+from planner.engines.arrays import Bools, Floats, Int64s, Ints, compiled
 
 
-@_compiled
+@compiled
 def longest_path(  # noqa: C901, PLR0912, PLR0915, PLR0917 (one compiled loop; a call inside is a further signature)
-    removal: NDArray[np.int32],
-    column: NDArray[np.int32],
-    is_held: NDArray[np.bool_],
-    lists: NDArray[np.int32],
-    list_bounds: NDArray[np.int64],
-    hold_list: NDArray[np.int64],
-    epoch_list: NDArray[np.int64],
-    epoch_row: NDArray[np.int64],
-    earned: NDArray[np.float64],
-    warm_steps: NDArray[np.int64],
+    removal: Ints,
+    column: Ints,
+    is_held: Bools,
+    lists: Ints,
+    list_bounds: Int64s,
+    hold_list: Int64s,
+    epoch_list: Int64s,
+    epoch_row: Int64s,
+    earned: Floats,
+    warm_steps: Int64s,
     epoch_steps: int,
     first_step: int,
     initial_node: int,
     initial_value: float,
-    came_from: NDArray[np.int32],
-    by_epoch: NDArray[np.bool_],
-    best_by_step: NDArray[np.float64],
+    came_from: Ints,
+    by_epoch: Bools,
+    best_by_step: Floats,
 ) -> tuple[float, int, int]:
     """The best goodput of the window, its last node, and its last epoch if that reaches beyond the window (else −1).
 

@@ -2,6 +2,7 @@
 
 On steps five times as long a round costs a twenty-fifth, and what it finds is nearly right: some
 hundred rounds there and a few dozen on the problem's own steps bring the bound within a percent or two.
+The coarse steps only give prices to begin with: bounds are always taken on the problem's own steps.
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from planner.engines.arrays import Floats
-from planner.engines.physical.alone import PhysicalAlone
-from planner.engines.physical.coarse import coarse_problem, joined, spread
-from planner.engines.placed_schedule import Schedule, Terms, Training
-from planner.engines.prices import Descent, InstancePrices, Lowering
-from planner.problem import PhysicalState
+from planner.engines.physical.alone import TenantSubproblem
+from planner.engines.prices import Descent, InstancePrices, Subgradient
+from planner.engines.schedule import Schedule, WindowFacts
+from planner.problem import GainTable, PhysicalState, Problem, Retraining, TenantTerms
 
 COARSE_ROUNDS = ((5, 250), (2, 80))
 """Steps to a coarse one, and rounds on those."""
@@ -32,34 +32,33 @@ class PhysicalPrices:
     """The lowest bound found so far, its prices, and what they say of single schedules.
 
     Args:
-        terms: The problem.
+        facts: The problem.
         is_over: Whether time is up.
     """
 
-    def __init__(self, terms: Terms, is_over: Callable[[], bool]) -> None:
-        self._terms, self._is_over = terms, is_over
-        self._alone = [PhysicalAlone(terms, m) for m in range(len(terms.gains))]
-        self._dual = InstancePrices(terms.problem, self._alone)
-        self._lowering: Lowering[Training] | None = None
+    def __init__(self, facts: WindowFacts, is_over: Callable[[], bool]) -> None:
+        self._facts, self._is_over = facts, is_over
+        self._alone = [TenantSubproblem(facts, m) for m in range(len(facts.gains))]
+        self._dual = InstancePrices(facts.problem, self._alone)
+        self._subgradient: Subgradient | None = None
 
     @property
     def bound(self) -> float:
         """No plan is worth more."""
-        return np.inf if self._lowering is None else self._lowering.bound
+        return np.inf if self._subgradient is None else self._subgradient.bound
 
     @property
     def prices(self) -> Floats:
         """``(n_steps, n_profiles)``."""
-        return np.zeros(self._dual.shape) if self._lowering is None else self._lowering.multipliers
+        return np.zeros(self._dual.shape) if self._subgradient is None else self._subgradient.prices
 
     def lower(self, value: float, n_rounds: int) -> list[Schedule]:
-        """Lower the bound in ``n_rounds`` rounds towards a plan's ``value``; the schedules met on the way."""
-        if self._lowering is None:
-            self._lowering = Lowering(self._dual, self._first_prices(value), DESCENT)
-        met = self._lowering.run(value, n_rounds, self._is_over)
-        return [tuple(training for training in schedule if training is not None) for schedule in met]
+        """Lower the bound in ``n_rounds`` rounds towards a plan's ``value``; the best schedule in each."""
+        if self._subgradient is None:
+            self._subgradient = Subgradient(self._dual, self._first_prices(value), DESCENT)
+        return self._subgradient.run(value, n_rounds, self._is_over)
 
-    def slacks(self) -> list[dict[Training | None, Floats]]:
+    def slacks(self) -> list[dict[Retraining | None, Floats]]:
         """By tenant and way: how far each start falls short of the tenant's best, ``(n_starts,)``.
 
         ``bound`` less a schedule's slacks bounds the schedule. Ways start at step 0; ``None`` is not to
@@ -68,7 +67,7 @@ class PhysicalPrices:
         self._dual(self.prices)
         found = []
         for alone in self._alone:
-            worths: dict[Training | None, Floats] = dict(zip(alone.ways, alone.worths, strict=True))
+            worths: dict[Retraining | None, Floats] = dict(zip(alone.ways, alone.worths, strict=True))
             if not alone.ways or np.isfinite(alone.unchanged):
                 worths[None] = np.array([alone.unchanged])
             best = max(float(worth.max()) for worth in worths.values())
@@ -81,34 +80,76 @@ class PhysicalPrices:
             n_steps = len(fine) // coarse_steps
             if n_steps < _LEAST_STEPS:
                 continue
-            terms = coarse_terms(self._terms, coarse_steps)
-            dual = InstancePrices(terms.problem, [PhysicalAlone(terms, m) for m in range(len(terms.gains))])
+            facts = coarse_facts(self._facts, coarse_steps)
+            dual = InstancePrices(facts.problem, [TenantSubproblem(facts, m) for m in range(len(facts.gains))])
             rule = DESCENT if fine.any() else Descent()
-            lowering: Lowering[Training] = Lowering(dual, joined(fine, coarse_steps), rule)
-            lowering.run(value, n_rounds, self._is_over)
-            fine = spread(lowering.multipliers, coarse_steps, fine)
+            coarse = Subgradient(dual, _joined(fine, coarse_steps), rule)
+            coarse.run(value, n_rounds, self._is_over)
+            fine = _spread(coarse.prices, coarse_steps, fine)
         return fine
 
 
-def coarse_terms(terms: Terms, coarse_steps: int) -> Terms:
-    """About the same problem on steps ``coarse_steps`` times as long, its initial state moved to whole ones."""
-    problem = terms.problem
-    n_steps = problem.n_steps // coarse_steps
+def coarse_facts(facts: WindowFacts, coarse_steps: int) -> WindowFacts:
+    """About the same problem on steps ``coarse_steps`` times as long; the rest of the window is cut off.
+
+    Durations are rounded up to whole steps; retrainings and the initial state are made to fit in the window.
+    """
+    problem, n_steps = facts.problem, facts.n_steps // coarse_steps
     slowest_s = max(tenant.overhead_s for tenant in problem.tenants)
     longest_s = (n_steps - 2) * coarse_steps * problem.step_s - problem.switching_s - slowest_s
-    initial = _coarse_state(terms, n_steps, coarse_steps)
-    coarse = coarse_problem(problem, terms.gains, coarse_steps, initial, longest_s)
-    assert coarse.gains is not None
-    return Terms(coarse, coarse.gains)
+    gains = tuple(
+        GainTable(table.multisets, _blocks(table.steady, n_steps, coarse_steps).sum(axis=2)) for table in facts.gains
+    )
+    coarse = Problem(
+        gpu=problem.gpu,
+        step_s=problem.step_s * coarse_steps,
+        n_steps=n_steps,
+        reconfiguration=problem.reconfiguration,
+        tenants=tuple(_coarse_tenant(problem, tenant, coarse_steps, longest_s) for tenant in problem.tenants),
+        switch_s=problem.switching_s,
+        initial=_coarse_state(facts, n_steps, coarse_steps),
+        gains=gains,
+    )
+    return WindowFacts(coarse, gains)
 
 
-def _coarse_state(terms: Terms, n_steps: int, coarse_steps: int) -> PhysicalState | None:
-    if terms.is_free:
+def _coarse_tenant(problem: Problem, tenant: TenantTerms, coarse_steps: int, longest_s: float) -> TenantTerms:
+    most_s = max(longest_s, problem.step_s * coarse_steps)
+    options = tuple(
+        replace(option, time_s={name: min(time_s, most_s) for name, time_s in option.time_s.items()})
+        for option in tenant.options
+    )
+    arrivals = _blocks(tenant.arrivals_rps[None, :, None], problem.n_steps // coarse_steps, coarse_steps).mean(axis=2)
+    return replace(tenant, arrivals_rps=arrivals[0, :, 0], options=options)
+
+
+def _coarse_state(facts: WindowFacts, n_steps: int, coarse_steps: int) -> PhysicalState | None:
+    if facts.is_free:
         return None
-    state = terms.state
+    state = facts.state
     first = -(-state.next_epoch_step // coarse_steps)
     held = tuple(replace(item, serve_step=min(item.serve_step // coarse_steps, first)) for item in state.held)
     running = tuple(
         replace(item, end_step=max(1, min(item.end_step // coarse_steps, n_steps))) for item in state.retrainings
     )
     return PhysicalState(held, running, first)
+
+
+def _joined(prices: Floats, coarse_steps: int) -> Floats:
+    """Prices of steps as prices of coarse steps: sums, ``(n, P) → (n // coarse_steps, P)``."""
+    n_steps = len(prices) // coarse_steps
+    return np.asarray(_blocks(prices[None], n_steps, coarse_steps)[0].sum(axis=1))
+
+
+def _spread(coarse: Floats, coarse_steps: int, fine: Floats) -> Floats:
+    """The same back again, in equal parts; ``fine`` is kept for the steps that were cut off."""
+    out = fine.copy()
+    parts = np.repeat(coarse / coarse_steps, coarse_steps, axis=0)
+    out[: len(parts)] = parts
+    return out
+
+
+def _blocks(values: Floats, n_steps: int, coarse_steps: int) -> Floats:
+    """``(k, n, n_columns) → (k, n_steps, coarse_steps, n_columns)``."""
+    n_rows, _, n_columns = values.shape
+    return values[:, : n_steps * coarse_steps].reshape(n_rows, n_steps, coarse_steps, n_columns)

@@ -1,18 +1,18 @@
 """``physical``: the search over schedules of retrainings, by local moves and best bound first.
 
-Prices of instances (``physical_prices``) bound every plan and every schedule, whatever the number of
-tenants and steps. With at most two tenants that retrain, interval tables (``physical_bounds``) bound
-schedules too, and those left are valued best bound first, which proves the best plan.
+Prices of instances (``prices``) bound every plan and every schedule, whatever the number of tenants and steps.
+With at most two tenants that retrain, interval tables (``bounds``) bound schedules too. The schedules left are
+valued best bound first, which proves the best plan.
 
 Schedules are valued on counts first, which is cheap and an upper bound, then on every placement of
-their retrainings. Work is counted, so that the same problem gives the same plan: one unit is a
-schedule valued on counts; on placements it takes as many as there are placed nodes to a counted one.
+their retrainings. Work is counted, so that the same problem gives the same plan. A unit is one schedule
+valued on counts; on placements a schedule takes as many units as there are placed nodes to a counted one.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,22 +22,28 @@ import numpy as np
 
 from executor.mig import Placement
 from planner.budget import Budget
-from planner.engines.effort import Meter
+from planner.engines.arrays import Floats
+from planner.engines.effort import N_THREADS, Meter
 from planner.engines.physical.bounds import MAX_STEPS, BoundedSchedules, Bounds
-from planner.engines.physical.greedy import PlacedSchedule, greedy_schedule, static_schedule
-from planner.engines.physical.moves import SHIFTS, inserted, promising, with_training
-from planner.engines.physical.nodes import CountedNodes, PlacedNodes, counted_nodes, placed_nodes
-from planner.engines.physical.path import Program
+from planner.engines.physical.greedy import greedy_schedule, static_schedule
+from planner.engines.physical.nodes import PlacedNodes, counted_nodes, placed_nodes
+from planner.engines.physical.path import HeldSetPath
 from planner.engines.physical.prices import PhysicalPrices
-from planner.engines.placed_schedule import Schedule, Terms, Training
-from planner.engines.threads import N_THREADS
-from planner.problem import FloatArray
+from planner.engines.schedule import (
+    TOLERANCE,
+    Incumbent,
+    PlacedSchedule,
+    Schedule,
+    WindowFacts,
+    above,
+    on_profiles,
+    schedule_of,
+    with_retraining,
+)
+from planner.problem import Retraining
 
 MAX_BEST_FIRST = 2
 """Tenants that retrain up to which every schedule is bounded and the search can prove its plan best."""
-
-TOLERANCE = 1e-12
-"""Relative; values this close are the same one summed in another order."""
 
 _MOVES = 12
 """Schedules valued for one tenant's turn in the local search, best bound first."""
@@ -49,28 +55,31 @@ _STARTS = 4
 """Schedules from which the local search descends, best first."""
 
 _PRICE_ROUNDS, _MORE_PRICE_ROUNDS = 60, 150
-"""Rounds of the prices with at most two tenants that retrain, where more is proven otherwise, and with more."""
+"""Rounds of the prices: with at most two tenants that retrain, where tables prove more; and with more tenants."""
 
 _FAVOURED = 60
-"""Schedules met by the prices that are valued, the last first."""
+"""How many of the schedules that the prices came across are valued, the last first."""
 
 _FAVOURED_STARTS = 2
 """How many of those the local search goes on from."""
 
 _WORTHWHILE = 1e-5
-"""Share by which the bound has to fall in so many rounds to go on."""
+"""Share by which the bound must fall in these rounds for another turn."""
 
 _PLACES = 4
 """Placements of a schedule that are tried before other schedules have their turn."""
 
 _LOCAL_SHARE = 0.5
-"""Share of the time that is left which the local search may take: the rest is for bounds."""
+"""Share of the remaining time that the local search may take; the rest is for bounds."""
 
 _MOST_PLACES = 3_000
-"""Placements of one schedule that are listed: more than four tenants that retrain at once have."""
+"""Placements of one schedule that are listed; four tenants that retrain at once have fewer."""
 
 _CHUNK = 16
 """Schedules valued side by side."""
+
+_SHIFTS = (-16, -8, -4, -2, -1, 1, 2, 4, 8, 16)
+"""Starts near the present one that are looked at in any case."""
 
 _TO_PLACE = 30
 """Schedules that the local search places, best first; one is usually enough."""
@@ -78,95 +87,79 @@ _TO_PLACE = 30
 
 @dataclass
 class Search:
-    """One search: the programs, what has been valued, and the best placed schedule so far.
+    """One search: the paths, what has been valued, and the best placed schedule so far.
 
     Attributes:
-        terms: The problem.
+        facts: The problem.
         budget: What may be spent.
         begin_s: When the solve began, by ``time.perf_counter``.
     """
 
-    terms: Terms
+    facts: WindowFacts
     budget: Budget
     begin_s: float = field(default_factory=time.perf_counter)
-    best: PlacedSchedule | None = field(default=None, init=False)
+    best: Incumbent[PlacedSchedule[Placement]] | None = field(default=None, init=False)
     bound: float = field(default=np.inf, init=False)
     is_exhausted: bool = field(default=False, init=False)
     meter: Meter = field(init=False)
     _valued: dict[Schedule, float] = field(default_factory=dict, init=False)
     _n_beside: dict[Placement, int] = field(default_factory=dict, init=False)
-    _tried: dict[Schedule, set[tuple[Placement, ...]]] = field(default_factory=dict, init=False)
+    _tried: dict[Schedule, set[PlacedSchedule[Placement]]] = field(default_factory=dict, init=False)
     _share: dict[tuple[int, Placement], float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self.meter = Meter.of(self.budget, self.terms.n_steps, self.begin_s)
+        self.meter = Meter.of(self.budget, self.facts.n_steps, self.begin_s)
 
     @cached_property
     def nodes(self) -> PlacedNodes:
         """The placed nodes."""
-        return placed_nodes(self.terms.problem, self.terms.gains)
+        return placed_nodes(self.facts)
 
     @cached_property
-    def counted_nodes(self) -> CountedNodes:
-        """The counted nodes."""
-        return counted_nodes(self.terms.problem, self.nodes)
+    def placed_paths(self) -> HeldSetPath[Placement]:
+        """The best paths on placements."""
+        return HeldSetPath(self.facts, self.nodes)
 
     @cached_property
-    def initial_node(self) -> int:
-        """The placed node of the initial held set; −1 where there is none."""
-        names, held = self.terms.problem.tenant_names, self.terms.state.held
-        if self.terms.is_free:
-            return -1
-        return self.nodes.index((item.placement, names.index(item.tenant)) for item in held)
-
-    @cached_property
-    def placed(self) -> Program[Placement]:
-        """The program on placements."""
-        running = [placement for _, placement in self.terms.running]
-        return Program(self.terms, self.nodes.graph, self.nodes.compatible, running, self.initial_node)
-
-    @cached_property
-    def counted(self) -> Program[str]:
-        """The program on counts."""
-        nodes, running = self.counted_nodes, [training.profile for training, _ in self.terms.running]
-        initial = -1 if self.terms.is_free else int(nodes.from_placed[self.initial_node])
-        return Program(self.terms, nodes.graph, nodes.compatible, running, initial)
+    def counted_paths(self) -> HeldSetPath[str]:
+        """The best paths on counts."""
+        return HeldSetPath(self.facts, counted_nodes(self.nodes))
 
     @cached_property
     def prices(self) -> PhysicalPrices:
         """The prices of instances."""
-        return PhysicalPrices(self.terms, self.meter.is_late)
+        return PhysicalPrices(self.facts, self.meter.is_late)
 
-    def run(self, seeds: Iterable[Schedule] = (), known: Iterable[tuple[Schedule, tuple[Placement, ...]]] = ()) -> None:
+    def run(self, seeds: Iterable[Schedule] = (), known: Iterable[PlacedSchedule[Placement]] = ()) -> None:
         """Search from ``seeds``; never ends worse than greedy or the ``known`` placed schedules."""
-        for schedule, places in known:
-            self._try(schedule, places)
-        floor = None if self._is_over else static_schedule(self.terms) or greedy_schedule(self.terms, self.placed)
+        for placed in known:
+            self._try(placed)
+        floor = None if self._is_over else static_schedule(self.facts) or greedy_schedule(self.facts, self.placed_paths)
         if floor is not None:
-            self._try(floor.schedule, floor.places)
-        bounds = Bounds(self.terms, self.counted)
+            self._try(floor.answer)
+        bounds = Bounds(self.facts, self.counted_paths)
         with self.meter.share(_LOCAL_SHARE):
             self._local(bounds, tuple(seeds))
         self.bound = bounds.relaxed()
         if self._is_over:
             return
-        if len(bounds.actors()) > MAX_BEST_FIRST or self.terms.n_steps > MAX_STEPS:
+        if len(self.facts.actors) > MAX_BEST_FIRST or self.facts.n_steps > MAX_STEPS:
             self._by_prices(bounds)
         else:
             with ThreadPoolExecutor(N_THREADS) as pool:
                 self._by_tables(bounds, pool)
 
     def _by_prices(self, bounds: Bounds) -> None:
-        """Lower the bound by prices; the schedules that they favour are valued, and improved where they promise most.
+        """Lower the bound by prices, value the schedules that they favour, and improve the best of those.
 
-        Once where work is counted; while there is time, and something new comes of it, where time is.
+        One turn where work is limited. With a time limit, turns go on while they bring something new.
         """
-        movers = self._movers(bounds)
+        movers = self.facts.movers
         while not self._is_over:
             before = self.prices.bound
-            met = self.prices.lower(self._aim, _MORE_PRICE_ROUNDS)
+            favoured = dict.fromkeys(reversed(self.prices.lower(self._aim, _MORE_PRICE_ROUNDS)))
             self.bound = min(self.bound, self.prices.bound)
-            new = [schedule for schedule in dict.fromkeys(reversed(met)) if schedule not in self._valued][:_FAVOURED]
+            new = [schedule for schedule in favoured if schedule not in self._valued][:_FAVOURED]
             for schedule in new:
                 if not self.meter.is_spent:
                     self._value(schedule)
@@ -182,11 +175,11 @@ class Search:
     def _by_tables(self, bounds: Bounds, pool: Executor) -> None:
         """Bound every schedule, and value those whose bound is above the best plan."""
         prices = pool.submit(self.prices.lower, self._aim, _PRICE_ROUNDS)
-        is_complete = bounds.tabulate(bounds.actors(), pool, self.meter.is_late)
+        is_complete = bounds.tabulate(pool, self.meter.is_late)
         prices.result()
         self.bound = min(self.bound, self.prices.bound)
         if is_complete and not self.meter.is_spent:
-            self._best_first(list(bounds.of_pair(bounds.actors())), pool)
+            self._best_first(list(bounds.of_pair()), pool)
 
     def _best_first(self, ways: list[BoundedSchedules], pool: Executor) -> None:
         slacks = self.prices.slacks()
@@ -225,12 +218,11 @@ class Search:
                 return
         self.bound, self.is_exhausted = rest, rest == -np.inf
 
-    def _priced(self, bounded: BoundedSchedules, slacks: list[dict[Training | None, FloatArray]]) -> FloatArray:
+    def _priced(self, bounded: BoundedSchedules, slacks: list[dict[Retraining | None, Floats]]) -> Floats:
         """The schedules' bounds, those by prices where they are lower."""
-        by_prices: FloatArray = np.full(len(bounded.bounds), self.prices.bound)
-        running = {training.tenant for training, _ in self.terms.running}
-        for tenant, way, starts in zip(bounded.tenants, bounded.trainings, bounded.starts, strict=False):
-            if tenant not in running:
+        by_prices: Floats = np.full(len(bounded.bounds), self.prices.bound)
+        for tenant, way, starts in zip(bounded.tenants, bounded.retrainings, bounded.starts, strict=False):
+            if tenant not in self.facts.running_tenants:
                 by_prices = by_prices - slacks[tenant][way][starts if way is not None else 0]
         return np.asarray(np.minimum(bounded.bounds, by_prices))
 
@@ -240,26 +232,23 @@ class Search:
             self._note(schedule, value)
 
     def _local(self, bounds: Bounds, seeds: tuple[Schedule, ...]) -> None:
-        movers = self._movers(bounds)
+        movers = self.facts.movers
         found = list(seeds)
         for order in islice(permutations(movers), _ORDERS):
-            for way in self.terms.choices[order[0]] if order and not self._is_over else ():
-                found += inserted(self.terms, bounds, (), order, way)
-        found += [self.best.schedule] if self.best is not None else []
+            for way in self.facts.choices[order[0]] if order and not self._is_over else ():
+                found += _inserted(self.facts, bounds, (), order, way)
+        found += [schedule_of(self.best.answer)] if self.best is not None else []
         starts = sorted(dict.fromkeys(found), key=lambda schedule: -self._value(schedule))
         for schedule in starts[:_STARTS]:
             self._descend(bounds, schedule, movers)
         self._place_best()
         self._shift_best()
 
-    def _movers(self, bounds: Bounds) -> tuple[int, ...]:
-        return tuple(tenant for tenant in bounds.actors() if self.terms.choices[tenant] != (None,))
-
     def _place_best(self) -> None:
         """Value the best schedules on placements, until one is as good there."""
         ranked = sorted(self._valued.items(), key=lambda pair: -pair[1])
         for rank, (schedule, value) in enumerate(ranked[:_TO_PLACE]):
-            # The best one is placed whatever has been spent: without that the search was for nothing.
+            # The best one is placed whatever has been spent: without a placement the search was for nothing.
             if value <= self._to_beat or (rank > 0 and self._is_over):
                 return
             # Where there is no plan yet, any placement will do.
@@ -271,19 +260,19 @@ class Search:
         n_stuck, turn = 0, 0
         while n_stuck < len(turns) and not self.meter.is_spent:
             best = max(self._moved(bounds, schedule, turns[turn]), key=self._value, default=schedule)
-            if self._value(best) > _above(self._value(schedule)):
+            if self._value(best) > above(self._value(schedule)):
                 schedule, n_stuck, turn = best, 0, 0
             else:
                 n_stuck, turn = n_stuck + 1, (turn + 1) % len(turns)
 
     def _moved(self, bounds: Bounds, schedule: Schedule, tenants: tuple[int, ...]) -> list[Schedule]:
         """The schedule with the retraining of one tenant elsewhere, or with two put in anew, the first one first."""
-        others = tuple(training for training in schedule if training.tenant not in tenants)
+        others = tuple(retraining for retraining in schedule if retraining.tenant not in tenants)
         if len(tenants) == 1:
-            moves = promising(self.terms, bounds, schedule, tenants[0], self._value(schedule))
-            return [with_training(others, training) for training in moves[:_MOVES]]
-        ways = self.terms.choices[tenants[0]]
-        return [found for way in ways for found in inserted(self.terms, bounds, others, tenants, way)]
+            moves = _promising(self.facts, bounds, schedule, tenants[0], self._value(schedule))
+            return [with_retraining(others, retraining) for retraining in moves[:_MOVES]]
+        ways = self.facts.choices[tenants[0]]
+        return [found for way in ways for found in _inserted(self.facts, bounds, others, tenants, way)]
 
     def _value(self, schedule: Schedule) -> float:
         if schedule not in self._valued:
@@ -291,7 +280,7 @@ class Search:
         return self._valued[schedule]
 
     def _counted_value(self, schedule: Schedule) -> float:
-        return self.counted.value(schedule, [training.profile for training in schedule])
+        return self.counted_paths.value(on_profiles(schedule))
 
     def _note(self, schedule: Schedule, value: float) -> None:
         self.meter.n_counted += 1
@@ -307,73 +296,73 @@ class Search:
         if most <= self._to_beat:
             return True
         tried = self._tried.setdefault(schedule, set())
-        for places in [places for places in self._ordered(schedule) if places not in tried]:
+        for placed in [placed for placed in self._ordered(schedule) if placed not in tried]:
             if n_most is not None and len(tried) >= n_most:
                 return False
-            tried.add(places)
-            value = self._try(schedule, places)
-            self._learn(schedule, places, value / most if most > 0 else 1.0)
-            if _above(value) >= most:
+            tried.add(placed)
+            value = self._try(placed)
+            self._learn(placed, value / most if most > 0 else 1.0)
+            if above(value) >= most:
                 return True
             if self._is_over:
                 return False
         return True
 
-    def _ordered(self, schedule: Schedule) -> list[tuple[Placement, ...]]:
-        """Where the schedule's retrainings can sit, the most promising first; of very many, those met first."""
-        singles = ([(place,) for place in self.terms.placements(item)] for item in schedule)
-        by_training = [self._by_promise((item,), own) for item, own in zip(schedule, singles, strict=True)]
-        single = ([place for (place,) in places] for places in by_training)
-        fitting = (places for places in product(*single) if self.terms.can_stand(schedule, places))
-        return self._by_promise(schedule, list(islice(fitting, _MOST_PLACES)))
+    def _ordered(self, schedule: Schedule) -> list[PlacedSchedule[Placement]]:
+        """Ways to place the schedule's retrainings, the most promising first, from a list that is cut short."""
+        own = (self._by_promise(((item, place),) for place in self.facts.placements(item)) for item in schedule)
+        single = ([pair for (pair,) in placed] for placed in own)
+        fitting = (placed for placed in product(*single) if self.facts.can_stand(placed))
+        return self._by_promise(islice(fitting, _MOST_PLACES))
 
-    def _by_promise(self, schedule: Schedule, found: Sequence[tuple[Placement, ...]]) -> list[tuple[Placement, ...]]:
-        return sorted(found, key=lambda places: self._promise(schedule, places), reverse=True)
+    def _by_promise(self, found: Iterable[PlacedSchedule[Placement]]) -> list[PlacedSchedule[Placement]]:
+        return sorted(found, key=self._promise, reverse=True)
 
-    def _promise(self, schedule: Schedule, places: tuple[Placement, ...]) -> tuple[float, int]:
+    def _promise(self, placed: PlacedSchedule[Placement]) -> tuple[float, int]:
         """What comes close to the counts elsewhere comes first, then what leaves the others most room."""
-        pairs = zip(schedule, places, strict=True)
-        shares = (self._share.get((training.tenant, place), 1.0) for training, place in pairs)
-        return sum(shares), sum(map(self._room_beside, places))
+        shares = (self._share.get((retraining.tenant, place), 1.0) for retraining, place in placed)
+        return sum(shares), sum(self._room_beside(place) for _, place in placed)
 
-    def _learn(self, schedule: Schedule, places: tuple[Placement, ...], share: float) -> None:
-        for training, place in zip(schedule, places, strict=True):
-            known = self._share.get((training.tenant, place), 0.0)
-            self._share[training.tenant, place] = max(known, share)
+    def _learn(self, placed: PlacedSchedule[Placement], share: float) -> None:
+        for retraining, place in placed:
+            known = self._share.get((retraining.tenant, place), 0.0)
+            self._share[retraining.tenant, place] = max(known, share)
 
     def _shift_best(self) -> None:
         """Move the best plan's retrainings in time where they are, while that makes it better."""
         is_better = True
         while is_better and self.best is not None:
             now, is_better = self.best, False
-            for index, shift in product(range(len(now.schedule)), SHIFTS):
-                start = now.schedule[index].start_step + shift
-                if not 0 <= start <= self.terms.n_steps - now.schedule[index].n_steps:
+            for index, shift in product(range(len(now.answer)), _SHIFTS):
+                retraining, place = now.answer[index]
+                start = retraining.start_step + shift
+                if not 0 <= start <= self.facts.n_steps - retraining.n_steps:
                     continue
-                moved = (*now.schedule[:index], now.schedule[index].at(start), *now.schedule[index + 1 :])
                 if self.meter.is_spent:
                     return
-                if self._value(moved) <= self._to_beat or not self.terms.can_stand(moved, now.places):
+                moved = (*now.answer[:index], (retraining.at(start), place), *now.answer[index + 1 :])
+                schedule = schedule_of(moved)
+                if self._value(schedule) <= self._to_beat or not self.facts.can_stand(moved):
                     continue
-                if now.places not in self._tried.setdefault(moved, set()):
-                    self._tried[moved].add(now.places)
-                    is_better |= self._try(moved, now.places) > now.value
+                if moved not in self._tried.setdefault(schedule, set()):
+                    self._tried[schedule].add(moved)
+                    is_better |= self._try(moved) > now.value
 
     def _room_beside(self, placement: Placement) -> int:
         if placement not in self._n_beside:
             self._n_beside[placement] = int(self.nodes.compatible([placement]).sum())
         return self._n_beside[placement]
 
-    def _try(self, schedule: Schedule, places: tuple[Placement, ...]) -> float:
+    def _try(self, placed: PlacedSchedule[Placement]) -> float:
         self.meter.n_placed += 1
-        self.meter.spent += -(-len(self.placed) // len(self.counted))
+        self.meter.spent += -(-len(self.placed_paths) // len(self.counted_paths))
         begin_s = time.perf_counter()
-        value = self.placed.value(schedule, places)
+        value = self.placed_paths.value(placed)
         if self.meter.n_placed == 1:
             # The best plan is traced at the end, which takes about twice as long as valuing it.
             self.meter.keep(2 * (time.perf_counter() - begin_s))
         if value > (-np.inf if self.best is None else self.best.value):
-            self.best = PlacedSchedule(value, schedule, places)
+            self.best = Incumbent(value, placed)
         return value
 
     @property
@@ -388,13 +377,50 @@ class Search:
 
     @property
     def _to_beat(self) -> float:
-        return -np.inf if self.best is None else _above(self.best.value)
+        return -np.inf if self.best is None else above(self.best.value)
 
     @property
     def _good_enough(self) -> float:
-        return -np.inf if self.best is None else _above(self.best.value, max(self.budget.rel_gap, TOLERANCE))
+        return -np.inf if self.best is None else above(self.best.value, max(self.budget.rel_gap, TOLERANCE))
 
 
-def _above(value: float, share: float = TOLERANCE) -> float:
-    """A value that is higher by ``share`` of its size."""
-    return value + share * abs(value) if np.isfinite(value) else value
+def _inserted(
+    facts: WindowFacts, bounds: Bounds, others: Schedule, order: tuple[int, ...], first: Retraining | None
+) -> list[Schedule]:
+    """``others`` and, one after the other, the tenants' retrainings where their bounds are highest.
+
+    The first tenant retrains the ``first`` way. Empty if one of them does not fit.
+    """
+    schedule = others
+    for number, tenant in enumerate(order):
+        waiting = order[number + 1 :]
+        options: list[tuple[float, Retraining | None]] = []
+        for way in (first,) if number == 0 else facts.choices[tenant]:
+            by_start = bounds.of_starts(schedule, way, tenant, waiting)
+            start = int(np.argmax(by_start))
+            options.append((float(by_start[start]), way.at(start) if way is not None else None))
+        value, retraining = max(options, key=lambda option: option[0], default=(-np.inf, None))
+        if np.isneginf(value):
+            return []
+        schedule = with_retraining(schedule, retraining)
+    return [schedule]
+
+
+def _promising(
+    facts: WindowFacts, bounds: Bounds, schedule: Schedule, tenant: int, to_beat: float
+) -> list[Retraining | None]:
+    """Other retrainings of the tenant whose bound beats ``to_beat``: the best of each way, and near the present one."""
+    others = tuple(retraining for retraining in schedule if retraining.tenant != tenant)
+    now = next((retraining for retraining in schedule if retraining.tenant == tenant), None)
+    found: list[tuple[float, int, Retraining | None]] = []
+    for way in facts.choices[tenant]:
+        by_start = bounds.of_starts(others, way, tenant, ())
+        picked = [int(np.argmax(by_start))] if len(by_start) else []
+        if now is not None and way is not None and now.at(0) == way:
+            picked += [now.start_step + shift for shift in _SHIFTS if 0 <= now.start_step + shift < len(by_start)]
+        elif now is not None and now.start_step < len(by_start):
+            picked.append(now.start_step)
+        for start in dict.fromkeys(picked):
+            if by_start[start] > to_beat:
+                found.append((float(by_start[start]), len(found), way.at(start) if way is not None else None))
+    return [retraining for _, _, retraining in sorted(found, key=lambda item: (-item[0], item[1]))]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from planner.engines.answer import relaxed_bound
-from planner.engines.physical.floor import with_held
-from planner.engines.placed_schedule import Terms
+from planner.engines.physical.plan import with_held
+from planner.engines.schedule import WindowFacts
 from planner.plan import MigPlan, Status
 from planner.policies.paper.pre_initialisation import fed_back_overhead_s, pre_initialised, served, simple_terms
 from planner.policies.paper.realised import Realised, realised
@@ -56,7 +56,7 @@ class MigratorPaper(Policy):
         """The paper's plan of the window as hardware can carry it out."""
         started_s = time.perf_counter()
         problem = window.problem
-        terms = Terms.of(problem)
+        terms = WindowFacts.of(problem)
         if terms.first_step == terms.n_steps or terms.running:
             return self._fallback(window)
         simple = simple_terms(problem)
@@ -64,7 +64,7 @@ class MigratorPaper(Policy):
         if not ways:
             return self._fallback(window)
         best = max(ways, key=lambda way: served(simple, way.held, way.occupied))
-        bound = relaxed_bound(problem, terms.gains)
+        bound = relaxed_bound(terms)
         answer = with_held(terms, best.held, best.occupied, bound, self.name, started_s)
         if verify(problem, answer).violations:  # what is held before the first change may break a rule already
             return self._fallback(window)
@@ -76,7 +76,7 @@ class MigratorPaper(Policy):
         fed_back = fed_back_overhead_s(window.problem, window.plans) if self.pre_initialises else full
         return list(dict.fromkeys((fed_back, full)))
 
-    def _way(self, window: Window, terms: Terms, overhead_s: Sequence[float]) -> Realised | None:
+    def _way(self, window: Window, terms: WindowFacts, overhead_s: Sequence[float]) -> Realised | None:
         """The program's plan with these Ψ, carried out; ``None`` where there is none or it cannot be."""
         wanted = solve(paper_problem(window.problem, overhead_s), "exact", window.budget)
         found = realised(terms, wanted) if wanted.status.has_plan else None

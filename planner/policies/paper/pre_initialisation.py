@@ -8,13 +8,13 @@ from itertools import combinations
 
 from planner.engines.physical.held_sets import Entries
 from planner.engines.physical.plan import lifetimes, objective
-from planner.engines.placed_schedule import Terms
+from planner.engines.schedule import WindowFacts
 from planner.plan import Lifetime, MigPlan
 from planner.policies.paper.realised import Held, Occupied, busy_in
 from planner.problem import Problem
 
 
-def pre_initialised(terms: Terms, held: Held, occupied: Occupied) -> Held:
+def pre_initialised(terms: WindowFacts, held: Held, occupied: Occupied) -> Held:
     """The same held sets, with new instances created early on idle slices while all that serves goes on.
 
     The new instances of an epoch, or the most capable part of them that has room, are created
@@ -40,18 +40,17 @@ def pre_initialised(terms: Terms, held: Held, occupied: Occupied) -> Held:
     return out
 
 
-def simple_terms(problem: Problem) -> Terms:
+def simple_terms(problem: Problem) -> WindowFacts:
     """The problem's terms with the paper's gains, min(a, C) at the expected arrivals."""
-    return Terms.of(replace(problem, gains=None))
+    return WindowFacts.of(replace(problem, gains=None))
 
 
-def served(terms: Terms, held: Held, occupied: Occupied) -> float:
+def served(terms: WindowFacts, held: Held, occupied: Occupied) -> float:
     """What these are worth by the gain tables of ``terms``, the last held set to the window's end."""
-    schedule, places = (tuple(part) for part in zip(*occupied, strict=True)) if occupied else ((), ())
-    return objective(terms, lifetimes(terms, held, schedule, places))
+    return objective(terms, lifetimes(terms, held, occupied))
 
 
-def _ahead(terms: Terms, occupied: Occupied, before: Entries, step: int, entries: Entries) -> Held:
+def _ahead(terms: WindowFacts, occupied: Occupied, before: Entries, step: int, entries: Entries) -> Held:
     """The epoch with what has room for it created Ω before; empty where nothing has."""
     ahead = step - terms.epoch_steps
     extra = _on_idle_slices(terms, occupied, before, entries - before, ahead)
@@ -61,13 +60,13 @@ def _ahead(terms: Terms, occupied: Occupied, before: Entries, step: int, entries
     return (first,) if entries == first[1] else (first, (step, entries))
 
 
-def _in_two(terms: Terms, occupied: Occupied, before: Entries, step: int, entries: Entries) -> list[Held]:
+def _in_two(terms: WindowFacts, occupied: Occupied, before: Entries, step: int, entries: Entries) -> list[Held]:
     """The epoch with what has room for it created at once and the rest Ω later, where it drops something."""
     extra = _on_idle_slices(terms, occupied, before, entries - before, step) if before - entries else frozenset()
     return [((step, before | extra), (step + terms.epoch_steps, entries))] if extra else []
 
 
-def _on_idle_slices(terms: Terms, occupied: Occupied, held: Entries, new: Entries, ahead: int) -> Entries:
+def _on_idle_slices(terms: WindowFacts, occupied: Occupied, held: Entries, new: Entries, ahead: int) -> Entries:
     """The most capable part of ``new`` that fits beside what is held and retrains in the Ω steps from ``ahead`` on."""
     ordered = sorted(new, key=lambda entry: (*entry[0].sort_key, entry[1]))
     parts = [frozenset(part) for n in range(len(ordered), 0, -1) for part in combinations(ordered, n)]

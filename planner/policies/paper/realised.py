@@ -24,15 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from executor.mig import Placement
-from planner.counts import multiset_of
-from planner.engines.physical.held_sets import Entries, HeldSets, IntArray
-from planner.engines.physical.layouts import LayoutTable, layout_table, memory_mask
-from planner.engines.placed_schedule import Schedule, Terms, Training
+from planner.counts import IntArray, multiset_of
+from planner.engines.physical.held_sets import Entries, HeldSets, LayoutTable, memory_mask
+from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts
 from planner.plan import MigPlan
-from planner.problem import FloatArray
+from planner.problem import FloatArray, Retraining
 
 BoolArray = NDArray[np.bool_]
-Occupied = tuple[tuple[Training, Placement], ...]
+Occupied = PlacedSchedule[Placement]
 Held = tuple[tuple[int, Entries], ...]
 
 MOST_WAYS = 2_000
@@ -57,7 +56,7 @@ class Realised:
     n_planned_changes: int
 
 
-def realised(terms: Terms, plan: MigPlan) -> Realised | None:
+def realised(terms: WindowFacts, plan: MigPlan) -> Realised | None:
     """The `paper` plan as placements over time; ``None`` if no way was found.
 
     Args:
@@ -86,7 +85,7 @@ def busy_in(occupied: Occupied, start_step: int, end_step: int) -> frozenset[fro
     )
 
 
-def _wanted(terms: Terms, plan: MigPlan) -> IntArray:
+def _wanted(terms: WindowFacts, plan: MigPlan) -> IntArray:
     """The columns of the gain tables that the plan asks for, ``(n_steps, n_tenants)``; 0 before its first step."""
     out = np.zeros((terms.n_steps, len(terms.gains)), dtype=np.int64)
     for m, (table, schedule) in enumerate(zip(terms.gains, plan.schedules, strict=True)):
@@ -96,14 +95,14 @@ def _wanted(terms: Terms, plan: MigPlan) -> IntArray:
     return out
 
 
-def _schedule(terms: Terms, plan: MigPlan) -> Schedule:
+def _schedule(terms: WindowFacts, plan: MigPlan) -> Schedule:
     """The plan's retrainings."""
     found = []
     for m, schedule in enumerate(plan.schedules):
         if (run := schedule.retraining) is not None:
             level = 1 + [option.name for option in terms.problem.tenants[m].options].index(run.option)
             start, end = terms.first_step + run.start_step, terms.first_step + run.end_step
-            found.append(Training(m, level, run.profile, start, end))
+            found.append(Retraining(m, level, run.profile, start, end))
     return tuple(found)
 
 
@@ -111,18 +110,16 @@ def _schedule(terms: Terms, plan: MigPlan) -> Schedule:
 class _Ground:
     """All held sets of a problem, and which of them fit beside what."""
 
-    terms: Terms
+    terms: WindowFacts
     sets: HeldSets
     table: LayoutTable
     columns: IntArray
     _fitting: dict[frozenset[Placement], BoolArray] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, terms: Terms) -> _Ground:
-        sets, problem = HeldSets.of(terms.problem), terms.problem
-        serving = {name for tenant in problem.tenants for name in tenant.capability_rps}
-        table = layout_table(problem.gpu, tuple(name for name in problem.profile_names if name in serving))
-        return cls(terms, sets, table, sets.columns(terms.gains))
+    def of(cls, terms: WindowFacts) -> _Ground:
+        sets = HeldSets.of(terms.problem)
+        return cls(terms, sets, sets.table, sets.columns(terms.gains))
 
     def layouts_beside(self, busy: frozenset[Placement]) -> BoolArray:
         """Whether each layout fits beside these retrainings, ``(n_layouts,)``."""
@@ -212,15 +209,16 @@ class _Ground:
         return tuple(map(sum, zip(*own, strict=True)))
 
 
-def _placed(terms: Terms, schedule: Schedule, places: tuple[Placement, ...] = ()) -> Iterator[Occupied]:
+def _placed(terms: WindowFacts, schedule: Schedule, placed: Occupied = ()) -> Iterator[Occupied]:
     """Every way to place the retrainings so that they leave each other alone."""
-    if len(places) == len(schedule):
-        yield tuple(zip(schedule, places, strict=True))
+    if len(placed) == len(schedule):
+        yield placed
         return
-    for place in terms.placements(schedule[len(places)]):
-        chosen = (*places, place)
-        if terms.can_stand(schedule[: len(chosen)], chosen):
-            yield from _placed(terms, schedule, chosen)
+    run = schedule[len(placed)]
+    for place in terms.placements(run):
+        longer = (*placed, (run, place))
+        if terms.can_stand(longer):
+            yield from _placed(terms, schedule, longer)
 
 
 def _walk(ground: _Ground, wanted: IntArray, occupied: Occupied) -> Held | None:

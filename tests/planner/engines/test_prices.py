@@ -8,26 +8,25 @@ import physical_oracle
 import pytest
 from problems import paper_problem, physical_problem
 
-from planner.engines.paper.alone import PaperAlone
-from planner.engines.physical.alone import PhysicalAlone
-from planner.engines.physical.prices import PhysicalPrices, coarse_terms
-from planner.engines.placed_schedule import Terms
-from planner.engines.prices import Descent, InstancePrices, Lowering, certificate
+from planner.engines.paper import alone as paper_alone
+from planner.engines.physical import alone as physical_alone
+from planner.engines.physical.prices import PhysicalPrices, coarse_facts
+from planner.engines.prices import Descent, InstancePrices, Subgradient, certificate
+from planner.engines.schedule import WindowFacts, on_profiles
 from planner.feasibility import infeasibility
-from planner.gains import gain_tables
 
 PAPER_SEEDS = [seed for seed in range(60) if infeasibility(paper_problem(seed)) is None][:30]
 PHYSICAL_SEEDS = [seed for seed in range(60) if infeasibility(physical_problem(seed, 4)) is None][:25]
 
 
 def paper_dual(problem):
-    tables = gain_tables(problem)
-    return InstancePrices(problem, [PaperAlone.of(problem, m, table) for m, table in enumerate(tables)])
+    facts = WindowFacts.of(problem)
+    return InstancePrices(problem, [paper_alone.TenantSubproblem.of(facts, m) for m in range(len(facts.gains))])
 
 
 def physical_dual(problem):
-    terms = Terms.of(problem)
-    return InstancePrices(problem, [PhysicalAlone(terms, m) for m in range(len(problem.tenants))])
+    facts = WindowFacts.of(problem)
+    return InstancePrices(problem, [physical_alone.TenantSubproblem(facts, m) for m in range(len(problem.tenants))])
 
 
 def some_prices(seed, shape):
@@ -78,22 +77,22 @@ def test_one_tenant_alone_without_prices_is_its_best_plan():
 
 
 @pytest.mark.parametrize("seed", PAPER_SEEDS[:10])
-def test_lowering_keeps_the_lowest_bound_it_met(seed):
+def test_a_descent_keeps_the_lowest_bound_it_met(seed):
     dual, best = paper_dual(paper_problem(seed)), paper_oracle.best_objective(paper_problem(seed))
-    lowering = Lowering(dual, np.zeros(dual.shape), Descent())
+    subgradient = Subgradient(dual, np.zeros(dual.shape), Descent())
     if best is None:
         return
     before = dual(np.zeros(dual.shape))[0]
-    lowering.run(best, 60, lambda: False)
-    assert lowering.bound == dual(lowering.multipliers)[0]
-    assert best - 1e-9 * max(1.0, abs(best)) <= lowering.bound <= before
+    subgradient.run(best, 60, lambda: False)
+    assert subgradient.bound == dual(subgradient.prices)[0]
+    assert best - 1e-9 * max(1.0, abs(best)) <= subgradient.bound <= before
 
 
-def test_lowering_stops_when_told():
+def test_a_descent_stops_when_told():
     dual = paper_dual(paper_problem(PAPER_SEEDS[0]))
-    lowering = Lowering(dual, np.zeros(dual.shape), Descent())
-    lowering.run(0.0, 60, lambda: True)
-    assert lowering.n_rounds == 1
+    subgradient = Subgradient(dual, np.zeros(dual.shape), Descent())
+    subgradient.run(0.0, 60, lambda: True)
+    assert subgradient.n_rounds == 1
 
 
 @pytest.mark.parametrize("seed", PHYSICAL_SEEDS[:12])
@@ -105,30 +104,30 @@ def test_a_schedule_is_worth_at_most_the_bound_less_its_slacks(seed):
     from planner.engines.physical.bounds import Bounds
     from planner.engines.physical.search import Search
 
-    search = Search(Terms.of(problem), Budget())
+    search = Search(WindowFacts.of(problem), Budget())
     search.prices.lower(0.0, 20)
     slacks = search.prices.slacks()
-    bounds = Bounds(search.terms, search.counted)
-    for ways in bounds.of_pair(bounds.actors()):
+    bounds = Bounds(search.facts, search.counted_paths)
+    for ways in bounds.of_pair():
         for index in range(len(ways.bounds)):
             schedule = ways.schedule(index)
-            by_tenant = {training.tenant: training for training in schedule}
+            by_tenant = {retraining.tenant: retraining for retraining in schedule}
             bound = search.prices.bound
             for tenant, by_way in enumerate(slacks):
-                training = by_tenant.get(tenant)
-                if training is not None:
-                    bound -= by_way[training.at(0)][training.start_step]
+                retraining = by_tenant.get(tenant)
+                if retraining is not None:
+                    bound -= by_way[retraining.at(0)][retraining.start_step]
                 elif None in by_way:
                     bound -= by_way[None][0]
-            assert search.counted.value(schedule, [item.profile for item in schedule]) <= bound + 1e-6
+            assert search.counted_paths.value(on_profiles(schedule)) <= bound + 1e-6
 
 
 @pytest.mark.parametrize("seed", PHYSICAL_SEEDS[:10])
 def test_coarse_steps_keep_the_window_and_the_arrivals(seed):
-    terms = Terms.of(physical_problem(seed, 6))
-    coarse = coarse_terms(terms, 3)
+    facts = WindowFacts.of(physical_problem(seed, 6))
+    coarse = coarse_facts(facts, 3)
     assert coarse.n_steps == 2
-    for fine, summed in zip(terms.gains, coarse.gains, strict=True):
+    for fine, summed in zip(facts.gains, coarse.gains, strict=True):
         assert summed.steady.sum() == pytest.approx(fine.steady.sum())
 
 
@@ -138,7 +137,7 @@ def test_prices_that_begin_on_coarse_steps_bound_the_fine_problem(seed, monkeypa
     problem = physical_problem(seed, 5)
     if infeasibility(problem) is None:
         best = physical_oracle.best_objective(problem)
-        prices = PhysicalPrices(Terms.of(problem), lambda: False)
+        prices = PhysicalPrices(WindowFacts.of(problem), lambda: False)
         prices.lower(best or 0.0, 5)
         assert is_at_least(prices.bound, best)
 

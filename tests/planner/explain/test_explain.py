@@ -12,12 +12,12 @@ from problems import case_name, paper_problem, physical_problem
 from windows import tenant, window
 
 from planner.course import courses
-from planner.engines.physical.floor import with_held
-from planner.engines.placed_schedule import Terms, Training
+from planner.engines.physical.plan import with_held
+from planner.engines.schedule import WindowFacts
 from planner.errors import ProblemError
 from planner.explain.explain import AFTER, BEFORE, HELD, explain
 from planner.plan import InferenceSpan, Lifetime, MigPlan, RetrainingSpan, Status, TenantSchedule
-from planner.problem import PaperState, Problem
+from planner.problem import PaperState, Problem, Retraining
 from planner.solve import solve
 from planner.verify import verify
 
@@ -97,7 +97,7 @@ def test_exchanging_a_held_set_in_a_physical_plan_changes_goodput_by_the_differe
 
 def with_held_set(problem: Problem, plan: MigPlan, begin: int, end: int, holds: tuple[tuple[str, ...], ...]) -> MigPlan:
     """The plan with another held set over [begin, end)."""
-    terms, names = Terms.of(problem), problem.tenant_names
+    terms, names = WindowFacts.of(problem), problem.tenant_names
     by_step = [
         frozenset(
             (item.placement, names.index(item.owner.tenant))
@@ -114,7 +114,7 @@ def with_held_set(problem: Problem, plan: MigPlan, begin: int, end: int, holds: 
     changes = [(0, by_step[0])]
     changes += [(step - offset, now) for step, now in enumerate(by_step) if step and now != by_step[step - 1]]
     runs = [
-        (Training(names.index(item.owner.tenant), 1 + option_index(problem, item), *where(item)), item.placement)
+        (Retraining(names.index(item.owner.tenant), 1 + option_index(problem, item), *where(item)), item.placement)
         for item in plan.lifetimes
         if item.option is not None
     ]

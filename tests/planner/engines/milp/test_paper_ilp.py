@@ -21,11 +21,11 @@ from planner.engines.milp.paper_ilp import Configs, PaperModel, configurations, 
 from planner.engines.milp.solvers import Solver, ask
 from planner.engines.milp.tight import solve_milp
 from planner.engines.paper.greedy import solve_greedy
-from planner.engines.schedule import RetrainingChoice, TenantDecision, decisions_of, value_of
+from planner.engines.paper.plan import TenantDecision, decisions_of, value_of
 from planner.errors import EngineError
 from planner.gains import gain_tables
 from planner.plan import MigPlan, RetrainingSpan, Status
-from planner.problem import PaperState, Problem, Reconfiguration, RetrainingOption
+from planner.problem import PaperState, Problem, Reconfiguration, Retraining, RetrainingOption
 
 # Small and quick: each takes HiGHS less than a second. They have one to three tenants, an initial state, two options,
 # retrainings that are not required or do not pay, the double-memory 1g, debts of changes, weights and loads of zero.
@@ -95,7 +95,7 @@ def test_a_plan_that_is_given_is_the_one_that_is_read(seed: int) -> None:
 A_1G, A_2G = (1, 0, 0, 0, 0), (0, 1, 0, 0, 0)
 
 
-def held_by_one(held: list[Multiset], retraining: RetrainingChoice | None) -> PaperModel:
+def held_by_one(held: list[Multiset], retraining: Retraining | None) -> PaperModel:
     """One tenant of six steps that retrains for two steps on a 2g, with these decisions as the variables' values."""
     model = model_of(window(tenant()))
     model.start_from((TenantDecision(tuple(held), retraining),))
@@ -104,18 +104,18 @@ def held_by_one(held: list[Multiset], retraining: RetrainingChoice | None) -> Pa
 
 def test_formula_3f_ends_a_retraining_after_its_time() -> None:
     # A step as the paper's text would have it, one longer, breaks the corrected formula.
-    assert held_by_one([A_1G] * 6, RetrainingChoice(0, 1, 1, 3)).program.valid(1e-6)
-    assert not held_by_one([A_1G] * 6, RetrainingChoice(0, 1, 1, 4)).program.valid(1e-6)
+    assert held_by_one([A_1G] * 6, Retraining(0, 1, "2g.10gb", 1, 3)).program.valid(1e-6)
+    assert not held_by_one([A_1G] * 6, Retraining(0, 1, "2g.10gb", 1, 4)).program.valid(1e-6)
 
 
 def test_formula_3f_keeps_a_retraining_until_its_time() -> None:
-    assert not held_by_one([A_1G] * 6, RetrainingChoice(0, 1, 1, 2)).program.valid(1e-6)
+    assert not held_by_one([A_1G] * 6, Retraining(0, 1, "2g.10gb", 1, 2)).program.valid(1e-6)
 
 
 def test_formula_4_wants_the_retraining_started_and_ended_in_the_window() -> None:
     assert not held_by_one([A_1G] * 6, None).program.valid(1e-6)
-    assert held_by_one([A_1G] * 6, RetrainingChoice(0, 1, 4, 6)).program.valid(1e-6)
-    assert not held_by_one([A_1G] * 6, RetrainingChoice(0, 1, 5, 7)).program.valid(1e-6)
+    assert held_by_one([A_1G] * 6, Retraining(0, 1, "2g.10gb", 4, 6)).program.valid(1e-6)
+    assert not held_by_one([A_1G] * 6, Retraining(0, 1, "2g.10gb", 5, 7)).program.valid(1e-6)
 
 
 def test_formula_5b_wants_one_instance_large_enough_not_many_small_ones() -> None:

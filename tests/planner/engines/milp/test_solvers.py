@@ -22,7 +22,7 @@ from planner.budget import Budget
 from planner.engines.milp.solvers import Solver, SolverAnswer, ask, solver_of
 from planner.engines.milp.tight import MilpModel, milp_model, solve_milp
 from planner.engines.paper.greedy import solve_greedy
-from planner.engines.schedule import TenantDecision, decisions_of, value_of
+from planner.engines.paper.plan import TenantDecision, decisions_of, value_of
 from planner.errors import EngineError
 from planner.gains import gain_tables
 from planner.plan import Status

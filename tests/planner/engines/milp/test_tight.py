@@ -16,7 +16,7 @@ from planner.engines.milp import program, tight
 from planner.engines.milp.solvers import SolverAnswer
 from planner.engines.milp.tight import solve_milp
 from planner.engines.paper.greedy import solve_greedy
-from planner.engines.schedule import broken_rule, decisions_of, value_of
+from planner.engines.paper.plan import broken_rule, decisions_of, value_of
 from planner.errors import EngineError
 from planner.gains import gain_tables
 from planner.plan import MigPlan, RetrainingSpan, Status

@@ -11,17 +11,15 @@ from problems import paper_problem
 from windows import tenant, window
 
 from planner.budget import Budget
-from planner.engines.paper.exact import solve_exact
-from planner.engines.paper.exact_many import ManySearch
+from planner.engines.paper.exact import ManySearch, solve_exact
 from planner.engines.paper.greedy import solve_greedy
-from planner.engines.paper.pairs import Found, PairSearch, actors_of
-from planner.engines.paper.states import Joint
-from planner.engines.paper.status_vectors import WAITS, StatusVectors
-from planner.engines.paper.statuses import Statuses, from_prices
-from planner.engines.schedule import RetrainingChoice, choices_of, value_of
+from planner.engines.paper.pairs import PairSearch
+from planner.engines.paper.plan import value_of
+from planner.engines.paper.states import JointStates
+from planner.engines.paper.statuses import WAITS, StatusRelaxation, StatusVectors, from_prices
+from planner.engines.schedule import Incumbent, WindowFacts
 from planner.errors import EngineError
 from planner.feasibility import infeasibility
-from planner.gains import gain_tables
 from planner.plan import Status
 from planner.problem import Problem, Reconfiguration, RetrainingOption
 from planner.verify import verify
@@ -29,32 +27,32 @@ from planner.verify import verify
 SEEDS = [seed for seed in range(400) if infeasibility(paper_problem(seed)) is None]
 
 
-def joint_of(problem: Problem) -> Joint:
-    return Joint(problem, gain_tables(problem))
+def joint_of(problem: Problem) -> JointStates:
+    return JointStates(WindowFacts.of(problem))
 
 
 def ways_of(joint, m):
     """Every retraining of tenant m, and none where it may do without."""
-    problem = joint.problem
-    found = [] if problem.tenants[m].must_retrain else [None]
-    for way in choices_of(problem, problem.tenants[m]):
-        found += [
-            RetrainingChoice(way.option_index, way.profile_index, start, start + way.end_step)
-            for start in range(problem.n_steps - way.end_step + 1)
-        ]
+    found = [None] if None in joint.facts.choices[m] else []
+    for way in joint.facts.ways(m):
+        found += [way.at(start) for start in range(joint.problem.n_steps - way.n_steps + 1)]
     return found
 
 
+def scheduled(retrainings):
+    return tuple(retraining for retraining in retrainings if retraining is not None)
+
+
 def schedules_of(joint):
-    return product(*(ways_of(joint, m) for m in range(len(joint.problem.tenants))))
+    return map(scheduled, product(*(ways_of(joint, m) for m in range(len(joint.problem.tenants)))))
 
 
-def nothing_known(joint):
-    return Found(-np.inf, (None,) * len(joint.problem.tenants), np.inf)
+def nothing_known():
+    return Incumbent(-np.inf, ())
 
 
 def with_actors(n_least, n_most):
-    return [seed for seed in SEEDS if n_least <= len(actors_of(joint_of(paper_problem(seed)))) <= n_most]
+    return [seed for seed in SEEDS if n_least <= len(joint_of(paper_problem(seed)).facts.actors) <= n_most]
 
 
 FEW, THREE = with_actors(1, 2)[:60], with_actors(3, 3)[:12]
@@ -68,11 +66,11 @@ def test_there_are_problems_with_three_tenants_that_retrain():
 def test_the_best_of_all_schedules_is_found(seed):
     joint = joint_of(paper_problem(seed))
     with ThreadPoolExecutor(1) as pool:
-        found = PairSearch(joint, actors_of(joint), pool, nothing_known(joint)).run(lambda: False)
+        found = PairSearch(joint, joint.facts.actors, pool, nothing_known()).run(lambda: False)
     best = max(joint.value(choices) for choices in schedules_of(joint))
     assert found.value == pytest.approx(best, rel=1e-12)
     assert found.bound == found.value
-    assert np.isneginf(best) or joint.value(found.choices) == pytest.approx(best, rel=1e-12)
+    assert np.isneginf(best) or joint.value(found.answer) == pytest.approx(best, rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", THREE)
@@ -82,11 +80,12 @@ def test_a_move_is_the_best_beside_what_is_settled(seed, movers):
     settled = next((c for c in schedules_of(joint) if np.isfinite(joint.value(c))), None)
     if settled is None:
         return
-    known = Found(joint.value(settled), settled, np.inf)
+    known = Incumbent(joint.value(settled), settled)
     with ThreadPoolExecutor(1) as pool:
         found = PairSearch(joint, movers, pool, known).run(lambda: False)
-    options = [ways_of(joint, m) if m in movers else [settled[m]] for m in range(3)]
-    assert found.value == pytest.approx(max(joint.value(choices) for choices in product(*options)), rel=1e-12)
+    own = {retraining.tenant: retraining for retraining in settled}
+    options = [ways_of(joint, m) if m in movers else [own.get(m)] for m in range(3)]
+    assert found.value == pytest.approx(max(joint.value(scheduled(chosen)) for chosen in product(*options)), rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", SEEDS[:40])
@@ -96,12 +95,12 @@ def test_the_best_path_is_worth_what_the_gain_tables_say(seed):
         decisions = joint.path(choices)
         assert (decisions is None) == np.isneginf(joint.value(choices))
         if decisions is not None:
-            assert value_of(joint.problem, joint.tables, decisions) == pytest.approx(joint.value(choices))
+            assert value_of(joint.problem, joint.facts.gains, decisions) == pytest.approx(joint.value(choices))
 
 
 def statuses_of(joint, seed=None, scale=1.0):
     """The relaxation, from random multipliers where a seed is given."""
-    actors = actors_of(joint)
+    actors = joint.facts.actors
     shape = from_prices(
         joint,
         actors,
@@ -109,7 +108,7 @@ def statuses_of(joint, seed=None, scale=1.0):
         [[] for _ in joint.problem.tenants],
     ).shape
     multipliers = None if seed is None else scale * np.random.default_rng(seed).normal(size=shape)
-    return Statuses(joint, actors, multipliers), multipliers
+    return StatusRelaxation(joint, actors, multipliers), multipliers
 
 
 def may_follow(ways, before, after):
@@ -118,15 +117,15 @@ def may_follow(ways, before, after):
         return after[0] in {"waits", "runs"}
     if after == before:
         return True
-    known = {(way.profile_index, way.option_index + 1) for way in ways}
+    known = {(way.profile, way.level) for way in ways}
     return before[0] == "runs" and after[0] == "done" and (before[1], after[1]) in known
 
 
 def best_path(joint, multipliers):
     """The most that a path through statuses and layouts earns net of multipliers, step by step, pair by pair."""
-    problem, actors = joint.problem, actors_of(joint)
-    ways = [choices_of(problem, problem.tenants[m]) for m in actors]
-    vectors = StatusVectors(joint, actors, ways)
+    problem, actors = joint.problem, joint.facts.actors
+    ways = [joint.facts.ways(m) for m in actors]
+    vectors = StatusVectors(joint, actors)
     values = None
     for s in range(problem.n_steps):
         now = {}
@@ -159,14 +158,14 @@ def changed(joint, levels, s):
 def best_paid(joint, a, multipliers):
     """The most that a schedule of an actor is paid."""
     found = []
-    for choice in ways_of(joint, actors_of(joint)[a]):
+    for choice in ways_of(joint, joint.facts.actors[a]):
         paid = multipliers[:, a]
-        n_profiles = len(joint.problem.profile_names)
+        names = joint.problem.profile_names
         found.append(
             0.0
             if choice is None
-            else paid[choice.start_step : choice.end_step, choice.profile_index].sum()
-            + paid[choice.end_step :, n_profiles + choice.option_index].sum()
+            else paid[choice.start_step : choice.end_step, names.index(choice.profile)].sum()
+            + paid[choice.end_step :, len(names) + choice.level - 1].sum()
         )
     return max(found)
 
@@ -175,7 +174,7 @@ def best_paid(joint, a, multipliers):
 def test_the_bound_is_that_of_the_best_path_and_the_best_schedules(seed):
     joint = joint_of(paper_problem(seed))
     statuses, multipliers = statuses_of(joint, seed, 3.0)
-    schedules = sum(best_paid(joint, a, multipliers) for a in range(len(actors_of(joint))))
+    schedules = sum(best_paid(joint, a, multipliers) for a in range(len(joint.facts.actors)))
     bound = statuses.sweep(0.0, -np.inf)
     assert max(joint.value(choices) for choices in schedules_of(joint)) - 1e-9 <= bound
     assert bound <= best_path(joint, multipliers) + schedules + 1e-9
@@ -230,7 +229,7 @@ def test_a_value_beyond_reach_leaves_nothing(seed):
 
 
 def search_of(joint, pool, known, is_over=lambda: False, *, is_timed=False):
-    return ManySearch(joint, statuses_of(joint)[0], actors_of(joint), pool, known, is_over, None, is_timed=is_timed)
+    return ManySearch(joint, statuses_of(joint)[0], joint.facts.actors, pool, known, is_over, None, is_timed=is_timed)
 
 
 @pytest.mark.parametrize("seed", THREE)
@@ -242,7 +241,7 @@ def test_three_tenants_are_proven_even_from_a_poor_start_or_none(seed, is_timed,
     feasible = [(v, c) for v, c in zip(values, schedules_of(joint), strict=True) if np.isfinite(v)]
     if not feasible:
         return
-    known = Found(*min(feasible, key=lambda pair: pair[0]), np.inf) if is_known else nothing_known(joint)
+    known = Incumbent(*min(feasible, key=lambda pair: pair[0])) if is_known else nothing_known()
     with ThreadPoolExecutor(1) as pool:
         found = search_of(joint, pool, known, is_timed=is_timed).run(())
     assert found.value == pytest.approx(max(values), rel=1e-12)
@@ -253,7 +252,7 @@ def test_three_tenants_are_proven_even_from_a_poor_start_or_none(seed, is_timed,
 def test_a_search_that_is_cut_short_leaves_a_valid_bound(n_looks):
     joint = joint_of(wavy(3))
     looks = iter(range(10_000))
-    known = Found(-np.inf, (None,) * 3, np.inf)
+    known = nothing_known()
     with ThreadPoolExecutor(1) as pool:
         cut = search_of(joint, pool, known, lambda: next(looks) >= n_looks, is_timed=True).run(())
     assert cut.value <= solve_exact(joint.problem).objective * (1 + 1e-9) <= cut.bound * (1 + 2e-9)
@@ -267,7 +266,7 @@ def test_an_interrupt_ends_the_sweeps_too():
         yield
 
     with ThreadPoolExecutor(1) as pool, pytest.raises(KeyboardInterrupt):
-        search_of(joint, pool, nothing_known(joint), is_timed=True).run(starts())
+        search_of(joint, pool, nothing_known(), is_timed=True).run(starts())
 
 
 def test_what_goes_wrong_in_a_sweep_is_raised(monkeypatch):
@@ -277,8 +276,8 @@ def test_what_goes_wrong_in_a_sweep_is_raised(monkeypatch):
         raise RuntimeError("no sweep")
 
     with ThreadPoolExecutor(1) as pool:
-        search = search_of(joint, pool, nothing_known(joint))
-        monkeypatch.setattr(Statuses, "sweep", fail)
+        search = search_of(joint, pool, nothing_known())
+        monkeypatch.setattr(StatusRelaxation, "sweep", fail)
         with pytest.raises(RuntimeError, match="no sweep"):
             search.run(())
 
@@ -345,7 +344,7 @@ def test_an_option_that_is_out_of_reach_of_one_profile_is_taken_on_another():
 
 
 def test_six_tenants_share_a_gpu(monkeypatch):
-    monkeypatch.setattr("planner.engines.paper.exact_many._MOST_SWEEPS", 2)
+    monkeypatch.setattr("planner.engines.paper.exact._MOST_SWEEPS", 2)
     problem = wavy(6, 110, capability_rps={"1g.5gb": 40.0, "2g.10gb": 80.0})
     plan = solve_exact(problem, Budget(max_nodes=100))
     assert plan.status.has_plan

@@ -9,22 +9,22 @@ from problems import physical_problem
 from planner.budget import Budget
 from planner.engines.physical.bounds import Bounds
 from planner.engines.physical.search import Search
-from planner.engines.placed_schedule import Terms
+from planner.engines.schedule import WindowFacts, on_profiles
 from planner.feasibility import infeasibility
 
 SEEDS = [seed for seed in range(60) if infeasibility(physical_problem(seed, 6)) is None][:25]
 
 
 def search_of(seed):
-    return Search(Terms.of(physical_problem(seed, 6)), Budget())
+    return Search(WindowFacts.of(physical_problem(seed, 6)), Budget())
 
 
 def counted(search, schedule):
-    return search.counted.value(schedule, [item.profile for item in schedule])
+    return search.counted_paths.value(on_profiles(schedule))
 
 
 def bounded(bounds):
-    for ways in bounds.of_pair(bounds.actors()):
+    for ways in bounds.of_pair():
         for index, bound in enumerate(ways.bounds):
             yield ways.schedule(index), bound
 
@@ -32,28 +32,28 @@ def bounded(bounds):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_schedule_is_worth_more_than_its_bound(seed):
     search = search_of(seed)
-    bounds = Bounds(search.terms, search.counted)
+    bounds = Bounds(search.facts, search.counted_paths)
     assert all(counted(search, schedule) <= bound + 1e-9 for schedule, bound in bounded(bounds))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_relaxed_bound_is_above_every_schedule(seed):
     search = search_of(seed)
-    bounds = Bounds(search.terms, search.counted)
+    bounds = Bounds(search.facts, search.counted_paths)
     assert all(bound <= bounds.relaxed() + 1e-9 for _, bound in bounded(bounds))
 
 
 def both_may_retrain(seed):
-    return all(len(choices) > 1 for choices in Terms.of(physical_problem(seed, 6)).choices)
+    return all(len(choices) > 1 for choices in WindowFacts.of(physical_problem(seed, 6)).choices)
 
 
 @pytest.mark.parametrize("seed", [seed for seed in SEEDS if both_may_retrain(seed)])
 def test_bounds_by_start_leave_change_costs_out(seed):
     search = search_of(seed)
-    bounds = Bounds(search.terms, search.counted)
-    for ways in bounds.of_pair(bounds.actors()):
-        first, second = ways.trainings
+    bounds = Bounds(search.facts, search.counted_paths)
+    for ways in bounds.of_pair():
+        first, second = ways.retrainings
         for start in np.unique(ways.starts[0]):
             others = () if first is None else (first.at(int(start)),)
-            rough = bounds.of_starts(others, second, bounds.actors()[-1], ())
+            rough = bounds.of_starts(others, second, search.facts.actors[-1], ())
             assert np.all(rough >= ways.bounds[ways.starts[0] == start] - 1e-9)

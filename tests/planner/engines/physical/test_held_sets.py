@@ -9,6 +9,7 @@ from windows import tenant, window
 
 from planner.engines.physical.held_sets import HeldSets
 from planner.engines.physical.nodes import placed_nodes
+from planner.engines.schedule import WindowFacts
 from planner.gains import gain_tables
 from planner.problem import Problem, Reconfiguration
 
@@ -24,8 +25,8 @@ def test_two_tenants_on_an_a100_have_3782() -> None:
 
 @pytest.mark.parametrize("problem", [two_tenants(), *(physical_problem(seed) for seed in range(8))])
 def test_they_are_the_nodes_that_give_everybody_enough(problem: Problem) -> None:
-    nodes, held_sets = placed_nodes(problem, gain_tables(problem)), HeldSets.of(problem)
-    wanted = {frozenset(nodes.entries(node)) for node in np.flatnonzero(nodes.graph.is_held)}
+    nodes, held_sets = placed_nodes(WindowFacts.of(problem)), HeldSets.of(problem)
+    wanted = {nodes.sets.entries(node) for node in np.flatnonzero(nodes.graph.is_held)}
     found = [held_sets.entries(index) for index in range(len(held_sets))]
     assert set(found) == wanted
     assert len(found) == len(wanted)

@@ -12,11 +12,12 @@ import pytest
 from executor.catalogue import gpu_model
 from executor.mig import Layout
 from planner.counts import joint_states, serving_multisets
-from planner.engines.physical.nodes import all_nodes, counted_nodes, placed_nodes
-from planner.engines.physical.path import Program
-from planner.engines.placed_schedule import Terms, Training
+from planner.engines.physical.held_sets import HeldSets
+from planner.engines.physical.nodes import counted_nodes, placed_nodes
+from planner.engines.physical.path import HeldSetPath
+from planner.engines.schedule import WindowFacts
 from planner.gains import gain_tables
-from planner.problem import Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.problem import Problem, Reconfiguration, Retraining, RetrainingOption, TenantTerms
 
 
 def problem_of(n_tenants, gpu_name="a100-80gb", n_steps=2):
@@ -31,28 +32,25 @@ def problem_of(n_tenants, gpu_name="a100-80gb", n_steps=2):
 
 @cache
 def nodes_of(n_tenants):
-    problem = problem_of(n_tenants)
-    return placed_nodes(problem, gain_tables(problem))
+    return placed_nodes(WindowFacts.of(problem_of(n_tenants)))
 
 
-@pytest.mark.parametrize(("n_tenants", "n_nodes", "n_held"), [(1, 298, 297), (2, 4377, 3782), (3, 28996, 16758)])
-def test_an_a100_has_as_many_sets_of_placement_and_tenant_as_counted_by_hand(n_tenants, n_nodes, n_held):
-    problem = problem_of(n_tenants)
-    graph = all_nodes(problem, gain_tables(problem)).graph
-    assert (len(graph), graph.is_held.sum()) == (n_nodes, n_held)
+@pytest.mark.parametrize(("n_tenants", "n_sets", "n_held"), [(1, 298, 297), (2, 4377, 3782), (3, 28996, 16758)])
+def test_an_a100_has_as_many_sets_of_placement_and_tenant_as_counted_by_hand(n_tenants, n_sets, n_held):
+    nodes = nodes_of(n_tenants)
+    assert sum(n_tenants ** len(layout) for layout in nodes.sets.layouts) == n_sets
+    assert nodes.graph.is_held.sum() == n_held
 
 
-def test_nodes_that_no_held_set_contains_are_left_out():
-    problem = problem_of(2)
-    every, useful = all_nodes(problem, gain_tables(problem)), nodes_of(2)
-    held = [{every.entries(i) for i in np.flatnonzero(every.graph.is_held)}]
-    parts = {part for entries in held[0] for part in _parts(entries)}
-    assert {useful.entries(i) for i in range(len(useful.graph))} == parts
+def test_the_nodes_are_the_held_sets_and_their_parts():
+    nodes, held_sets = nodes_of(2), HeldSets.of(problem_of(2))
+    parts = {part for index in range(len(held_sets)) for part in _parts(held_sets.entries(index))}
+    assert {nodes.sets.entries(i) for i in range(len(nodes.graph))} == parts
 
 
 def _parts(entries):
     return {
-        tuple(entry for entry, kept in zip(entries, mask, strict=True) if kept)
+        frozenset(entry for entry, kept in zip(entries, mask, strict=True) if kept)
         for mask in product((0, 1), repeat=len(entries))
     }
 
@@ -60,15 +58,15 @@ def _parts(entries):
 def test_a_removal_takes_exactly_one_instance_away():
     nodes = nodes_of(2)
     for node in range(len(nodes.graph)):
-        entries = nodes.entries(node)
-        fewer = [nodes.entries(part) for part in nodes.graph.removal[node] if part >= 0]
-        assert fewer == [entries[:i] + entries[i + 1 :] for i in range(len(entries))]
+        entries = sorted(nodes.sets.entries(node), key=lambda entry: entry[0].sort_key)
+        fewer = [nodes.sets.entries(part) for part in nodes.graph.removal[node] if part >= 0]
+        assert fewer == [frozenset(entries[:i] + entries[i + 1 :]) for i in range(len(entries))]
 
 
 def test_a_node_is_found_by_its_entries():
     nodes = nodes_of(3)
     some = range(0, len(nodes.graph), 97)
-    assert [nodes.index(reversed(nodes.entries(node))) for node in some] == list(some)
+    assert [nodes.sets.index(nodes.sets.entries(node)) for node in some] == list(some)
 
 
 def test_a_part_comes_before_the_whole():
@@ -80,14 +78,14 @@ def test_columns_are_the_tenants_multisets():
     problem, nodes = problem_of(2), nodes_of(2)
     multisets = serving_multisets(problem, problem.tenants[1])
     for node in range(len(nodes.graph)):
-        own = Layout(tuple(place for place, owner in nodes.entries(node) if owner == 1))
+        own = Layout(tuple(place for place, owner in nodes.sets.entries(node) if owner == 1))
         assert multisets[nodes.graph.column[1, node]] == own.multiset(problem.profile_names)
 
 
 def test_compatible_nodes_form_a_layout_with_what_is_busy():
     nodes, gpu = nodes_of(2), gpu_model("a100-80gb")
     busy = [gpu.placement("3g.40gb@4"), gpu.placement("1g.10gb@1")]
-    fits = [gpu.fits([*busy, *(place for place, _ in nodes.entries(i))]) for i in range(len(nodes.graph))]
+    fits = [gpu.fits([*busy, *(place for place, _ in nodes.sets.entries(i))]) for i in range(len(nodes.graph))]
     assert nodes.compatible(busy).tolist() == fits
 
 
@@ -95,9 +93,9 @@ def test_a_profile_is_not_held_more_often_than_the_driver_allows():
     problem = problem_of(1)
     media = replace(problem.tenants[0], capability_rps={"1g.10gb": 10.0, "1g.10gb+me": 10.0})
     problem = replace(problem, tenants=(media,))
-    nodes = placed_nodes(problem, gain_tables(problem))
+    nodes = placed_nodes(WindowFacts.of(problem))
     beside = nodes.compatible([problem.gpu.placement("1g.10gb+me@6")])
-    names = [{place.profile.name for place, _ in nodes.entries(i)} for i in np.flatnonzero(beside)]
+    names = [{place.profile.name for place, _ in nodes.sets.entries(i)} for i in np.flatnonzero(beside)]
     assert set().union(*names) == {"1g.10gb"}
 
 
@@ -108,14 +106,14 @@ def test_nothing_is_compatible_with_placements_that_exclude_each_other():
 
 def test_counted_nodes_are_the_joint_multisets():
     problem = problem_of(2)
-    counted = counted_nodes(problem, nodes_of(2))
+    counted = counted_nodes(nodes_of(2))
     assert counted.graph.is_held.sum() == len(joint_states(problem)) == 146
 
 
 @pytest.mark.parametrize("busy", [(), ("3g.40gb",), ("1g.10gb", "2g.20gb"), ("7g.80gb",), ("4g.40gb", "4g.40gb")])
 def test_what_fits_on_placements_fits_on_counts(busy):
-    problem, nodes, gpu = problem_of(2), nodes_of(2), gpu_model("a100-80gb")
-    counted = counted_nodes(problem, nodes)
+    nodes, gpu = nodes_of(2), gpu_model("a100-80gb")
+    counted = counted_nodes(nodes)
     ways = product(*(gpu.placements([name]) for name in busy))
     placed = np.any([nodes.compatible(way) for way in ways], axis=0)
     by_count = np.zeros(len(counted.graph), dtype=bool)
@@ -144,31 +142,31 @@ def small_problem(seed):
     return Problem(gpu, 1.0, n_steps, Reconfiguration.PHYSICAL, tenants, switch_s=0.0)
 
 
-def best_by_pairs(problem, nodes, training, place):
+def best_by_pairs(problem, nodes, retraining, place):
     """The best goodput with one retraining, by trying every pair of held sets at every step."""
-    gains, terms, n = gain_tables(problem), Terms.of(problem), problem.n_steps
-    sets = [frozenset(nodes.entries(node)) for node in np.flatnonzero(nodes.graph.is_held)]
+    gains, facts, n = gain_tables(problem), WindowFacts.of(problem), problem.n_steps
+    sets = [frozenset(nodes.sets.entries(node)) for node in np.flatnonzero(nodes.graph.is_held)]
 
     def gain(s, held):
         total = 0.0
         for m, table in enumerate(gains):
             names = [p.profile.name for p, owner in held if owner == m]
-            level = 1 if m == training.tenant and s >= training.end_step else 0
+            level = 1 if m == retraining.tenant and s >= retraining.end_step else 0
             total += table.steady[level, s, table.column[tuple(map(names.count, problem.profile_names))]]
         return total
 
     def fits(held, begin, end):
-        is_beside = begin < training.end_step and training.start_step < end
+        is_beside = begin < retraining.end_step and retraining.start_step < end
         return not (is_beside and any(p.overlaps(place) for p, _ in held))
 
     best = {n: dict.fromkeys(sets, 0.0)}
     for t in range(n - 1, -1, -1):
-        end = min(t + terms.epoch_steps, n)
+        end = min(t + facts.epoch_steps, n)
         stay = {held: gain(t, held) + best[t + 1][held] if fits(held, t, t + 1) else -np.inf for held in sets}
         best[t] = dict(stay)
         for old, new in product(sets, sets) if t > 0 else ():
             if fits(new, t, end):
-                serving = [{e for e in new if e in old or s >= t + terms.warm_steps[e[1]]} for s in range(t, end)]
+                serving = [{e for e in new if e in old or s >= t + facts.warm_steps[e[1]]} for s in range(t, end)]
                 value = sum(gain(s, held) for s, held in zip(range(t, end), serving, strict=True)) + best[end][new]
                 best[t][old] = max(best[t][old], value)
     return max(best[0].values())
@@ -177,9 +175,9 @@ def best_by_pairs(problem, nodes, training, place):
 @pytest.mark.parametrize("seed", range(3))
 def test_the_program_finds_the_best_of_all_held_sets_and_epochs(seed):
     problem = small_problem(seed)
-    terms = Terms.of(problem)
-    nodes = placed_nodes(problem, terms.gains)
+    facts = WindowFacts.of(problem)
+    nodes = placed_nodes(facts)
     name = ("1g.6gb", "2g.12gb")[seed % 2]
-    training, place = Training(1, 1, name, 1 + seed, 3 + seed), problem.gpu.placement(f"{name}@2")
-    program = Program(terms, nodes.graph, nodes.compatible, (), -1)
-    assert program.value((training,), (place,)) == pytest.approx(best_by_pairs(problem, nodes, training, place))
+    retraining, place = Retraining(1, 1, name, 1 + seed, 3 + seed), problem.gpu.placement(f"{name}@2")
+    program = HeldSetPath(facts, nodes)
+    assert program.value(((retraining, place),)) == pytest.approx(best_by_pairs(problem, nodes, retraining, place))

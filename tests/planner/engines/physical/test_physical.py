@@ -18,7 +18,7 @@ from planner.engines.physical.greedy import greedy_schedule
 from planner.engines.physical.physical import solve_physical
 from planner.engines.physical.plan import objective
 from planner.engines.physical.search import Search
-from planner.engines.placed_schedule import Terms
+from planner.engines.schedule import WindowFacts
 from planner.errors import EngineError
 from planner.plan import Status
 from planner.problem import (
@@ -36,9 +36,9 @@ A100 = gpu_model("a100-40gb")
 G1, G2, G3, G4 = "1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb"
 
 
-def tenant(name, arrivals, rates, overhead_s=3.0, times=None, **terms):
+def tenant(name, arrivals, rates, overhead_s=3.0, times=None, **facts):
     options = (RetrainingOption("full", times, 0.9),) if times else ()
-    return TenantTerms(name, np.array(arrivals, float), rates, 0.6, overhead_s, G1, options, **terms)
+    return TenantTerms(name, np.array(arrivals, float), rates, 0.6, overhead_s, G1, options, **facts)
 
 
 def window(*tenants, state=None, gpu=A100):
@@ -77,9 +77,9 @@ def test_pre_initialisation_costs_no_request():
     assert solve_physical(problem).objective == pytest.approx(0.6 * (one.arrivals_rps.sum() + two.arrivals_rps.sum()))
 
 
-def locked(**terms):
+def locked(**facts):
     rates = {G1: 20, G3: 60, G4: 80}
-    pair = [tenant(name, [50] * 30, rates, times={G1: 6, G2: 3}, **terms) for name in ("one", "two")]
+    pair = [tenant(name, [50] * 30, rates, times={G1: 6, G2: 3}, **facts) for name in ("one", "two")]
     return window(*pair, state=state_of(("4g.20gb@0", "one", 0), ("3g.20gb@4", "two", 0)))
 
 
@@ -191,16 +191,16 @@ def test_plans_keep_the_rules_and_their_objective_is_what_they_earn(seed, n_tena
 @given(seed=st.integers(0, 10_000))
 def test_what_the_program_promises_is_what_the_lifetimes_earn(seed):
     problem = random_window(seed)
-    search, plan = Search(Terms.of(problem), Budget()), solve_physical(problem)
+    search, plan = Search(WindowFacts.of(problem), Budget()), solve_physical(problem)
     search.run()
-    assert objective(search.terms, plan.lifetimes) == pytest.approx(search.best.value, rel=1e-12)
+    assert objective(search.facts, plan.lifetimes) == pytest.approx(search.best.value, rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_it_is_never_worse_than_greedy_even_with_no_budget(seed):
     problem = random_window(seed)
-    search = Search(Terms.of(problem), Budget(max_nodes=0))
-    floor = greedy_schedule(search.terms, search.placed)
+    search = Search(WindowFacts.of(problem), Budget(max_nodes=0))
+    floor = greedy_schedule(search.facts, search.placed_paths)
     assert solve_physical(problem, Budget(max_nodes=0)).objective >= floor.value * (1 - 1e-12)
 
 

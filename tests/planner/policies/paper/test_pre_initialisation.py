@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 from windows import tenant, window
 
-from planner.engines.physical.floor import with_held
 from planner.engines.physical.held_sets import Entries
-from planner.engines.placed_schedule import Terms, Training
+from planner.engines.physical.plan import with_held
+from planner.engines.schedule import WindowFacts
 from planner.plan import MigPlan
 from planner.policies.paper.pre_initialisation import (
     WarmUps,
@@ -19,7 +19,7 @@ from planner.policies.paper.pre_initialisation import (
     warm_ups,
 )
 from planner.policies.paper.realised import Held, Occupied
-from planner.problem import PhysicalState, Reconfiguration
+from planner.problem import PhysicalState, Reconfiguration, Retraining
 
 N_STEPS = 30
 OMEGA = 3
@@ -27,7 +27,7 @@ OMEGA = 3
 PROBLEM = window(
     *(tenant(name, [90.0] * N_STEPS, overhead_s=0.5) for name in "ab"), model=Reconfiguration.PHYSICAL, switch_s=2.5
 )
-TERMS = Terms.of(PROBLEM)
+TERMS = WindowFacts.of(PROBLEM)
 A, B = 0, 1
 
 
@@ -58,7 +58,7 @@ def test_too_soon_after_the_change_before_it_starts_at_the_epoch_and_the_rest_wa
 
 
 def test_nothing_is_created_ahead_where_something_retrains() -> None:
-    run = Training(A, 1, "2g.10gb", 10 - OMEGA + 1, 10)
+    run = Retraining(A, 1, "2g.10gb", 10 - OMEGA + 1, 10)
     found = pre_initialised(TERMS, ((0, BEFORE), (10, AFTER)), ((run, PROBLEM.gpu.placement("2g.10gb@0")),))
     assert found[1] == (10, BEFORE | entries(a="4g.20gb@0"))
 
@@ -74,7 +74,7 @@ def test_the_most_capable_part_is_created_ahead() -> None:
     assert found[1][1] - before == entries(a="1g.5gb@0", b="2g.10gb@2")
 
 
-RUN = Training(A, 1, "2g.10gb", 10 - OMEGA - 2, 10)
+RUN = Retraining(A, 1, "2g.10gb", 10 - OMEGA - 2, 10)
 LEFT = ((RUN, PROBLEM.gpu.placement("2g.10gb@2")),)
 """A retraining that ends when the epoch of the next two tests comes."""
 
@@ -98,7 +98,7 @@ def test_nothing_is_created_ahead_too_soon_after_a_change_in_two_steps() -> None
 
 
 def test_it_does_not_put_off_the_next_window_s_first_epoch() -> None:
-    run = Training(A, 1, "2g.10gb", N_STEPS - 2 * OMEGA - 4, N_STEPS - 2 * OMEGA + 1)
+    run = Retraining(A, 1, "2g.10gb", N_STEPS - 2 * OMEGA - 4, N_STEPS - 2 * OMEGA + 1)
     held = ((0, SMALL), (run.end_step, LARGE))
     assert pre_initialised(TERMS, held, ((run, LEFT[0][1]),)) == held
 
@@ -106,7 +106,7 @@ def test_it_does_not_put_off_the_next_window_s_first_epoch() -> None:
 def test_a_change_in_two_steps_must_pay() -> None:
     # Kept 1g aside, a serves with its 2g Ω later if the 1g goes on that long: with hardly any requests neither pays.
     tenants = [replace(one, arrivals_rps=np.full(N_STEPS, 1.0)) for one in PROBLEM.tenants]
-    terms = Terms.of(replace(PROBLEM, tenants=tuple(tenants)))
+    terms = WindowFacts.of(replace(PROBLEM, tenants=tuple(tenants)))
     more = LARGE | entries(a="1g.5gb@6")
     held = ((0, SMALL | entries(a="1g.5gb@6")), (10, more))
     assert pre_initialised(terms, held, LEFT) == held
@@ -133,7 +133,7 @@ def test_what_the_window_before_has_left_is_not_started_again() -> None:
 
 def test_a_change_at_the_first_step_is_seen_by_what_was_held_before() -> None:
     problem = window(*PROBLEM.tenants, model=Reconfiguration.PHYSICAL, switch_s=2.5, initial=PhysicalState())
-    plan = with_held(Terms.of(problem), ((0, frozenset()), (0, AFTER)), (), 1e9, "by hand", time.perf_counter())
+    plan = with_held(WindowFacts.of(problem), ((0, frozenset()), (0, AFTER)), (), 1e9, "by hand", time.perf_counter())
     assert warm_ups(plan, plan_of(((0, BEFORE),))) == WarmUps(exposed_steps=2 * OMEGA)
 
 
@@ -148,11 +148,11 @@ def test_who_gives_something_up_beside_it_is_exposed() -> None:
 
 
 def test_a_retraining_of_the_window_before_leaves_its_slices_at_the_first_step() -> None:
-    run = Training(A, 1, "2g.10gb", N_STEPS - OMEGA - 2, N_STEPS)
+    run = Retraining(A, 1, "2g.10gb", N_STEPS - OMEGA - 2, N_STEPS)
     first = plan_of(((0, BEFORE),), ((run, PROBLEM.gpu.placement("2g.10gb@0")),))
     problem = replace(PROBLEM, initial=PhysicalState())
     held = ((0, BEFORE), (0, BEFORE | entries(a="2g.10gb@0")))
-    second = with_held(Terms.of(problem), held, (), 1e9, "by hand", time.perf_counter())
+    second = with_held(WindowFacts.of(problem), held, (), 1e9, "by hand", time.perf_counter())
     assert warm_ups(second, first) == WarmUps(left_steps=OMEGA)
 
 

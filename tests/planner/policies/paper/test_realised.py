@@ -6,10 +6,10 @@ from windows import tenant, window
 
 from executor.mig import Placement
 from planner.engines.physical.held_sets import Entries
-from planner.engines.placed_schedule import Terms, Training
+from planner.engines.schedule import WindowFacts
 from planner.plan import InferenceSpan, MigPlan, RetrainingSpan, Status, TenantSchedule
 from planner.policies.paper.realised import Realised, busy_in, realised
-from planner.problem import HeldInstance, PhysicalState, Problem, Reconfiguration
+from planner.problem import HeldInstance, PhysicalState, Problem, Reconfiguration, Retraining
 
 N_STEPS = 30
 OMEGA = 3
@@ -35,7 +35,7 @@ def paper_plan(a: Spans, b: Spans, *runs: RetrainingSpan | None, n_steps: int = 
 
 
 def realise(problem: Problem, plan: MigPlan) -> Realised:
-    found = realised(Terms.of(problem), plan)
+    found = realised(WindowFacts.of(problem), plan)
     assert found is not None
     return found
 
@@ -121,8 +121,8 @@ def test_the_best_that_fits_stands_for_what_does_not() -> None:
 
 
 def test_what_retrains_together_is_told_moment_by_moment() -> None:
-    first = (Training(0, 1, "2g.10gb", 2, 6), place("2g.10gb@0"))
-    second = (Training(1, 1, "2g.10gb", 4, 8), place("2g.10gb@2"))
+    first = (Retraining(0, 1, "2g.10gb", 2, 6), place("2g.10gb@0"))
+    second = (Retraining(1, 1, "2g.10gb", 4, 8), place("2g.10gb@2"))
     alone, both = frozenset({first[1]}), frozenset({first[1], second[1]})
     assert busy_in((first, second), 3, 6) == {alone, both}
 
@@ -131,4 +131,4 @@ def test_no_way_is_none() -> None:
     # Two 4g to retrain on at once are no layout.
     runs = (RetrainingSpan("4g.20gb", 0, OMEGA + 2, "full"),) * 2
     problem = problem_of(retraining_s={"4g.20gb": 2.0})
-    assert realised(Terms.of(problem), paper_plan([(0, "1g.5gb")], [(0, "1g.5gb")], *runs)) is None
+    assert realised(WindowFacts.of(problem), paper_plan([(0, "1g.5gb")], [(0, "1g.5gb")], *runs)) is None

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from planner.engines.static_starts import Startable, best_starts, free_starts
+from planner.engines.fixed import Startable, best_starts, free_starts
 
 
 def every_pair(first: Startable, second: Startable, together: np.ndarray) -> float:

@@ -1,0 +1,181 @@
+"""``paper`` decisions: what each tenant holds step by step, what that is worth, and the plan that it makes.
+
+Engines decide in these words; objective and feasibility are always recomputed here from the
+decoded decision, never taken from a solver.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from executor.mig import Multiset
+from planner.counts import feasible_multisets, multiset_of, profiles_of, tenant_multisets
+from planner.engines.answer import with_plan
+from planner.engines.schedule import Incumbent, Schedule, may_start
+from planner.plan import InferenceSpan, MigPlan, RetrainingSpan, TenantSchedule
+from planner.problem import GainTable, Problem, Retraining, TenantTerms
+
+
+@dataclass(frozen=True, slots=True)
+class TenantDecision:
+    """All that one tenant holds: ``held[s]`` is its inference's multiset in step s."""
+
+    held: tuple[Multiset, ...]
+    retraining: Retraining | None
+
+
+Decisions = tuple[TenantDecision, ...]
+"""One a tenant, in the problem's order."""
+
+
+def schedule_in(decisions: Sequence[TenantDecision]) -> Schedule:
+    """The retrainings that the decisions start."""
+    return tuple(decision.retraining for decision in decisions if decision.retraining is not None)
+
+
+def running_at(problem: Problem, schedule: Iterable[Retraining | None], step: int) -> Multiset:
+    """The multiset that the retrainings hold in ``step``."""
+    running = (run.profile for run in schedule if run is not None and run.start_step <= step < run.end_step)
+    return multiset_of(problem, tuple(running))
+
+
+def level_at(retraining: Retraining | None, step: int) -> int:
+    """The tenant's level in ``step``: 0 until its retraining has ended."""
+    return retraining.level if retraining is not None and step >= retraining.end_step else 0
+
+
+def initial_multisets(problem: Problem) -> tuple[Multiset | None, ...]:
+    """What each tenant's inference held before the window; all ``None`` when the first layout is free.
+
+    A tenant that an initial state does not name held nothing.
+    """
+    state = problem.paper_initial
+    if state is None:
+        return (None,) * len(problem.tenants)
+    return tuple(multiset_of(problem, state.held.get(name, ())) for name in problem.tenant_names)
+
+
+def value_of(problem: Problem, tables: Sequence[GainTable], decisions: Sequence[TenantDecision]) -> float:
+    """Goodput in requests of the decisions, by the gain tables (rule 5)."""
+    terms = []
+    for table, decision, initial in zip(tables, decisions, initial_multisets(problem), strict=True):
+        assert table.changed is not None
+        before = initial if initial is not None else decision.held[0]
+        for step, multiset in enumerate(decision.held):
+            gains = table.steady if multiset == before else table.changed
+            terms.append(float(gains[level_at(decision.retraining, step), step, table.column[multiset]]))
+            before = multiset
+    return math.fsum(terms)
+
+
+def broken_rule(problem: Problem, decisions: Sequence[TenantDecision]) -> str | None:
+    """The first rule of the model that the decisions break, in a sentence; ``None`` if they keep all."""
+    feasible = set(feasible_multisets(problem.gpu, problem.profile_names))
+    for m, (tenant, decision) in enumerate(zip(problem.tenants, decisions, strict=True)):
+        allowed = set(tenant_multisets(problem, tenant))
+        if len(decision.held) != problem.n_steps or not set(decision.held) <= allowed:
+            return f"rules 2 and 4: {tenant.name} holds what it may not, or not at each of {problem.n_steps} steps"
+        if not may_start(problem, m, decision.retraining):
+            return f"rule 3: {tenant.name} {_as_text(decision.retraining)}"
+    for step, held in enumerate(zip(*(decision.held for decision in decisions), strict=True)):
+        running = running_at(problem, (decision.retraining for decision in decisions), step)
+        total = tuple(map(sum, zip(*held, running, strict=True)))
+        if total not in feasible:
+            return f"rule 1: {', '.join(profiles_of(problem, total))} do not fit together in step {step}"
+    return None
+
+
+def _as_text(retraining: Retraining | None) -> str:
+    if retraining is None:
+        return "does not retrain, which it has to"
+    steps = f"{retraining.start_step}–{retraining.end_step}"
+    return f"cannot retrain on {retraining.profile} over steps {steps} in this problem"
+
+
+def with_decisions(
+    problem: Problem,
+    best: Incumbent[Decisions],
+    bound: float,
+    engine: str,
+    started_s: float,
+    work: tuple[tuple[str, int], ...] = (),
+) -> MigPlan:
+    """The decisions as a plan; ``started_s`` is on ``time.perf_counter``."""
+    schedules = schedules_of(problem, best.answer)
+    return with_plan(problem, best.value, bound, engine, started_s, schedules=schedules, work=work)
+
+
+def schedules_of(problem: Problem, decisions: Sequence[TenantDecision]) -> tuple[TenantSchedule, ...]:
+    """The decisions as a plan's schedules."""
+    return tuple(
+        TenantSchedule(tenant.name, _spans(problem, decision.held), _retraining_span(tenant, decision.retraining))
+        for tenant, decision in zip(problem.tenants, decisions, strict=True)
+    )
+
+
+def _spans(problem: Problem, held: Sequence[Multiset]) -> tuple[InferenceSpan, ...]:
+    spans, first = [], 0
+    for multiset, steps in groupby(held):
+        last = first + len(list(steps))
+        spans.append(InferenceSpan(first, last, profiles_of(problem, multiset)))
+        first = last
+    return tuple(spans)
+
+
+def _retraining_span(tenant: TenantTerms, run: Retraining | None) -> RetrainingSpan | None:
+    if run is None:
+        return None
+    return RetrainingSpan(run.profile, run.start_step, run.end_step, tenant.options[run.level - 1].name)
+
+
+def decisions_of(problem: Problem, plan: MigPlan) -> Decisions | None:
+    """A plan's schedules as decisions for ``problem``; ``None`` unless they are feasible for it.
+
+    Used to start from a plan made before, so anything unfit is passed over, not refused.
+    """
+    found = _read(problem, plan)
+    return None if isinstance(found, str) else found
+
+
+def misfit(problem: Problem, plan: MigPlan) -> str | None:
+    """Why :func:`decisions_of` passes the plan over, in words; ``None`` if it does not."""
+    found = _read(problem, plan)
+    return found if isinstance(found, str) else None
+
+
+def _read(problem: Problem, plan: MigPlan) -> Decisions | str:
+    by_name = {schedule.name: schedule for schedule in plan.schedules}
+    if set(by_name) != set(problem.tenant_names):
+        needed = f"the problem's tenants are {', '.join(problem.tenant_names)}"
+        return f"it schedules {', '.join(by_name) or 'nobody'}; {needed}"
+    decisions = []
+    for m, tenant in enumerate(problem.tenants):
+        decision = _decision(problem, m, by_name[tenant.name])
+        if isinstance(decision, str):
+            return decision
+        decisions.append(decision)
+    return broken_rule(problem, decisions) or tuple(decisions)
+
+
+def _decision(problem: Problem, m: int, schedule: TenantSchedule) -> TenantDecision | str:
+    tenant, retraining = problem.tenants[m], schedule.retraining
+    option_names = [option.name for option in tenant.options]
+    used = {name for span in schedule.inference for name in span.profiles}
+    used |= set() if retraining is None else {retraining.profile}
+    if foreign := used - set(problem.profile_names):
+        return f"it gives {tenant.name} {', '.join(sorted(foreign))}, which the problem has no use for"
+    held: list[Multiset] = []
+    for span in sorted(schedule.inference, key=lambda span: span.from_step):
+        if span.from_step != len(held) or span.to_step > problem.n_steps:
+            return f"its spans of {tenant.name} do not follow each other within steps 0 to {problem.n_steps}"
+        held += [multiset_of(problem, span.profiles)] * (span.to_step - span.from_step)
+    if retraining is None:
+        return TenantDecision(tuple(held), None)
+    if retraining.option not in option_names:
+        return f"it retrains {tenant.name} by {retraining.option!r}, which is none of its options"
+    level = 1 + option_names.index(retraining.option)
+    run = Retraining(m, level, retraining.profile, retraining.start_step, retraining.end_step)
+    return TenantDecision(tuple(held), run)

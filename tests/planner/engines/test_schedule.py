@@ -1,0 +1,68 @@
+"""Schedules: what a tenant may retrain, and which retrainings can stand beside each other and those in progress."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from problems import paper_problem, physical_problem
+from windows import tenant, window
+
+from planner.engines.schedule import Schedule, WindowFacts, choices_of, earliest_schedule, may_start
+
+
+def some_schedule(facts: WindowFacts, seed: int) -> Schedule:
+    rng = np.random.default_rng(seed)
+    ways = [own[int(rng.integers(len(own)))] for own in facts.choices if own]
+    return tuple(way.at(int(rng.integers(facts.n_steps - way.n_steps + 1))) for way in ways if way is not None)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_retrainings_can_stand_where_every_step_holds_a_layout(seed: int) -> None:
+    facts = WindowFacts.of(physical_problem(seed, n_tenants=1 + seed % 4))
+    schedule = some_schedule(facts, seed)
+
+    def fits(places) -> bool:
+        spans = [*zip(schedule, places, strict=True), *facts.running]
+        return all(
+            facts.problem.gpu.fits(place for run, place in spans if run.start_step <= step < run.end_step)
+            for step in range(facts.n_steps)
+        )
+
+    ways = list(product(*map(facts.placements, schedule)))
+    stand = [facts.can_stand(tuple(zip(schedule, places, strict=True))) for places in ways]
+    assert stand == list(map(fits, ways))
+
+
+def test_what_must_retrain_has_no_choice_of_not_retraining() -> None:
+    must, may = tenant("a"), replace(tenant("b"), retraining_required=False)
+    problem = window(must, may, tenant("c", retraining_s={}))
+    assert [None in choices_of(problem, m) for m in range(3)] == [False, True, True]
+    assert choices_of(problem, 2) == (None,)
+
+
+def test_choices_start_at_step_0_and_end_within_the_window() -> None:
+    problem = window(tenant(retraining_s={"1g.5gb": 3.0, "2g.10gb": 2.0, "3g.20gb": 600.0}))
+    assert [(way.profile, way.start_step, way.end_step) for way in choices_of(problem, 0) if way] == [
+        ("1g.5gb", 0, 3),
+        ("2g.10gb", 0, 2),
+    ]
+
+
+def test_a_retraining_may_start_as_long_as_it_ends_in_time() -> None:
+    problem = window(tenant(retraining_s={"1g.5gb": 2.0}))
+    (way,) = choices_of(problem, 0)
+    assert way is not None
+    starts = [start for start in range(-1, problem.n_steps + 1) if may_start(problem, 0, way.at(start))]
+    assert starts == list(range(problem.n_steps - 1))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_earliest_schedule_is_one_of_the_tenants_choices(seed: int) -> None:
+    problem = paper_problem(seed)
+    schedule = earliest_schedule(problem)
+    if schedule is not None:
+        assert list(schedule) == sorted(schedule)
+        assert all(may_start(problem, retraining.tenant, retraining) for retraining in schedule)
