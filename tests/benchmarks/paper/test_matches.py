@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import math
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
 import pytest
 
 from benchmarks.paper import matches
@@ -72,8 +74,8 @@ def test_every_experiment_s_configs_can_be_read(experiment: Experiment, counts: 
 def test_a_segment_has_its_own_piece_of_the_counts(counts: Path) -> None:
     one = replace(ONE, n_segments=N_TWITTER)
     match = matches_of(one, counts)[SEGMENT]
-    setting = assemble(match.config, match.origin)
-    at_s = [int(arrivals.counts.argmax()) for arrivals in setting.arrivals]
+    hindsight = assemble(match.config, match.origin)[1].hindsight
+    at_s = [int(np.bincount(arrival_s.astype(np.int64)).argmax()) for arrival_s in hindsight.arrival_s]
     assert at_s == [100, 200]
 
 
@@ -128,8 +130,8 @@ def test_a_perturbed_table_is_what_is_simulated() -> None:
 def test_with_a_slower_whole_gpu_the_same_requests_come() -> None:
     (match,) = matches_of(replace(ONE, whole_slowdown=1.2))
     (before,) = matches_of(ONE)
-    settings = [assemble(one.config, one.origin) for one in (match, before)]
-    requests = [[arrivals.times_s.tolist() for arrivals in setting.arrivals] for setting in settings]
+    traffics = [assemble(one.config, one.origin)[1] for one in (match, before)]
+    requests = [[own.arrival_s.tolist() for own in traffic.requests(math.inf)] for traffic in traffics]
     assert requests[0] == requests[1]
 
 
@@ -137,7 +139,7 @@ def test_the_errors_of_time_are_as_the_page_says() -> None:
     errors = EstimatesConfig(accuracy_sigma=0.086, time_sigma=0.3, cost_gpu_s=2.0, delay_s=10.0)
     factors = {}
     for match in matches_of(replace(MAIN, policies=("static",))):
-        setting = assemble(match.config, match.origin)
+        setting, _ = assemble(match.config, match.origin)
         for tenant, window in product(setting.tenants, range(2)):
             found = estimate_of(errors, setting.config.seed, setting.gpu, tenant, window).retraining_s["7g.80gb"]
             factors[tenant.name, window] = found / tenant.retraining_time_s["7g.80gb"]
@@ -174,7 +176,7 @@ def test_made_profiles_are_in_the_key_by_their_content_and_not_by_their_folder(
 
 
 def test_one_policy_s_code_is_not_in_another_s_key() -> None:
-    assert len({source_digest(policy) for policy in ("migrator", "ekya", "paris", "whole")}) == 4
+    assert len({source_digest(policy) for policy in ("migrator", "ekya", "paris", "reactive")}) == 4
 
 
 def test_a_policy_without_a_plan_has_a_row_without_numbers() -> None:

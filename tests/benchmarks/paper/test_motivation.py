@@ -27,8 +27,9 @@ from benchmarks.paper.motivation import (
     rows_of_split,
 )
 from executor.catalogue import gpu_model
-from migrator.run.planning import PlannedWindow, Solving, accuracy_at_start, plan_window
+from migrator.run.planning import PlannedWindow, Solving, plan_through
 from migrator.setting import Setting, assemble
+from migrator.traffic import RecordedTraffic
 from planner.problem import Task
 
 GPU = gpu_model("a100-80gb")
@@ -40,14 +41,13 @@ def split_rows() -> list[dict[str, object]]:
 
 
 @pytest.fixture(scope="module")
-def setting_of_figure_3() -> Setting:
+def assembled_figure_3() -> tuple[Setting, RecordedTraffic]:
     return assemble(config_with("copies").model_copy(update={"windows": 1}), "figure-3")
 
 
 def _planned(held: Held) -> PlannedWindow:
-    setting = assemble(config_of_both().model_copy(update={"windows": 1}), "figure-4")
-    accuracies = [accuracy_at_start(tenant, 0, -1) for tenant in setting.tenants]
-    return plan_window(setting, 0, None, accuracies, Solving(policy=held))
+    assembled = assemble(config_of_both().model_copy(update={"windows": 1}), "figure-4")
+    return plan_through(*assembled, 0, Solving(policy=held))[0]
 
 
 @pytest.mark.parametrize(("gpcs", "beside"), [(6, ("1g.10gb",)), (5, ("2g.20gb",)), (5, ()), (6, ())])
@@ -117,8 +117,9 @@ def test_simulating_anew_gives_the_same(split_rows: list[dict[str, object]]) -> 
 
 
 def test_both_tenants_of_figure_4_are_asked_at_one_rate() -> None:
-    rates = assemble(config_of_both().model_copy(update={"windows": 1}), "figure-4").actual_rps(0).mean(axis=0)
-    assert rates[0] == pytest.approx(rates[1], rel=0.02)
+    _, traffic = assemble(config_of_both().model_copy(update={"windows": 1}), "figure-4")
+    n_requests = [len(arrival_s) for arrival_s in traffic.hindsight.arrival_s]
+    assert n_requests[0] == pytest.approx(n_requests[1], rel=0.02)
 
 
 def test_a_row_of_figure_4_has_the_paper_s_number_of_its_window() -> None:
@@ -162,18 +163,20 @@ def test_no_path_of_best_allocations_changes_less(are_best: list[list[bool]]) ->
     assert fewest_changes(np.array(are_best)) == fewest
 
 
-def test_the_histogram_counts_every_second_once(setting_of_figure_3: Setting) -> None:
-    rows, _ = histogram(setting_of_figure_3, "copies")
+def test_the_histogram_counts_every_second_once(assembled_figure_3: tuple[Setting, RecordedTraffic]) -> None:
+    rows, _ = histogram(*assembled_figure_3, "copies")
     assert sum(int(str(row["best_s"])) for row in rows) == 200
 
 
-def test_a_second_in_which_one_is_best_is_one_in_which_it_is_among_the_best(setting_of_figure_3: Setting) -> None:
-    rows: list[dict[str, Any]] = histogram(setting_of_figure_3, "copies")[0]
+def test_a_second_in_which_one_is_best_is_one_in_which_it_is_among_the_best(
+    assembled_figure_3: tuple[Setting, RecordedTraffic],
+) -> None:
+    rows: list[dict[str, Any]] = histogram(*assembled_figure_3, "copies")[0]
     assert all(row["alone_best_s"] <= row["best_s"] <= row["among_best_s"] for row in rows)
 
 
-def test_allocations_share_out_seven_gpcs(setting_of_figure_3: Setting) -> None:
-    rows: list[dict[str, Any]] = histogram(setting_of_figure_3, "copies")[0]
+def test_allocations_share_out_seven_gpcs(assembled_figure_3: tuple[Setting, RecordedTraffic]) -> None:
+    rows: list[dict[str, Any]] = histogram(*assembled_figure_3, "copies")[0]
     names = [(row["inception"].split(" + "), row["resnet50"].split(" + ")) for row in rows]
     sizes = [tuple(sum(GPU.profile(name).compute_slices for name in part) for part in pair) for pair in names]
     assert tuple(sizes) == ALLOCATIONS
