@@ -29,7 +29,7 @@ demo: $(STAMP)
 	@$(BIN)/migrator run configs/quickstart.yaml
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 check: $(STAMP)
 	$(BIN)/ruff check .
