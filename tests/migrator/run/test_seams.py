@@ -328,6 +328,15 @@ def test_a_retraining_that_dies_leaves_the_old_model(with_faults: dict[str, Read
     assert before == [0.6, 0.6]
 
 
+def test_answers_that_jitter_makes_late_at_the_very_end_are_waited_for(tmp_path: Path) -> None:
+    busy = {"tenants.0.arrivals.rate_rps": 5000, "tenants.1.arrivals.scale.factor": 40.0}
+    setting, traffic = setting_of(changed(TINY, {**busy, "simulation.service_jitter": 1.0}))
+    report = report_of(logged(tmp_path / "run", SimulatedRun(setting, traffic), setting))
+    assert report.total is not None
+    assert report.ending == "finished"
+    assert report.total.requests.arrivals == sum(map(len, traffic.hindsight.arrival_s))
+
+
 class RefusingGpu(SimGpu):
     """A GPU whose driver refuses the creation with this number."""
 
