@@ -103,6 +103,7 @@ class Applier:
         self._workers = workers
         self._tenants = tenants
         self._live: dict[Placement, _Live] = {}
+        self._failed_retrainings: set[Owner] = set()
         self._n_started = 0
 
     @property
@@ -140,8 +141,8 @@ class Applier:
 
     @property
     def failed_retrainings(self) -> frozenset[Owner]:
-        """Retrainings whose worker died, and that still hold their instance."""
-        return frozenset(live.owner for live in self._live.values() if not live.is_inference and live.has_failed)
+        """Those whose last retraining died before it was done, whether or not it still holds its instance."""
+        return frozenset(self._failed_retrainings)
 
     def live(self, instance_id: str) -> _Live | None:
         """The instance of that id, if it is in use."""
@@ -184,6 +185,8 @@ class Applier:
     def failed(self, live: _Live) -> None:
         """The instance's worker is gone: one that served is started again, a few times in a row at most."""
         live.servers, live.has_failed = (), True
+        if not live.is_inference and not live.is_over:
+            self._failed_retrainings.add(live.owner)
         if not live.is_inference or live.n_starts >= MAX_STARTS:
             live.is_over = True
             return
@@ -258,6 +261,7 @@ class Applier:
         started = Started(f"{placement}#{self._n_started}", placement, owner, taken_s, promised_s)
         live = _Live(started, instance, doing.window, promised_s)
         self._live[placement] = live
+        self._failed_retrainings.discard(owner)
         doing.started.append(started)
         live.expected_s = self._start(live, n_at_once)
 

@@ -422,6 +422,50 @@ def test_a_retraining_that_died_is_planned_again_when_asked(tmp_path: Path) -> N
     assert failed["failed_s"] < min(event["finish_s"] for event in log.of_kind("finished")) < 30
 
 
+def revised_after(folder: Path, fault: Callable[[list[Happening]], list[Happening]], kind: str) -> ReadLog:
+    """A run of whose first retraining's worker ``fault`` tells, asked once to plan anew after a record of that kind."""
+    setting, traffic = tiny()
+    begun: list[Owner] = []
+
+    def first(owner: Owner, number: int, own: list[Happening]) -> list[Happening]:
+        del number
+        if begun or owner.task is Task.INFERENCE:
+            return own
+        begun.append(owner)
+        return fault(own)
+
+    asked: list[float] = []
+
+    def reason(now_s: float) -> str | None:
+        log = read_log(folder)
+        has_failed = bool(log.of_kind("failed"))
+        is_gone = any(item["task"] == "retraining" for change in log.of_kind("change") for item in change["stopped"])
+        if asked or not has_failed or (kind == "change" and not is_gone):
+            return None
+        asked.append(now_s)
+        return "a test asks"
+
+    return logged(folder, SimulatedRun(setting, traffic, backend=faulty(setting, first), revises=reason), setting)
+
+
+def test_a_retraining_that_died_is_planned_again_also_after_its_instance_is_gone(tmp_path: Path) -> None:
+    def dies(own: list[Happening]) -> list[Happening]:
+        return [own[0], Failed(own[1].at_s - 0.1, own[0].instance_id, "killed")]
+
+    log = revised_after(tmp_path / "run", dies, "change")
+    assert len(log.of_kind("plan_revised")) == 1
+    assert [event["window"] for event in log.of_kind("finished")] == [0, 1]
+
+
+def test_a_retraining_whose_worker_died_when_it_was_done_is_not_planned_again(tmp_path: Path) -> None:
+    def dies(own: list[Happening]) -> list[Happening]:
+        return [*own, Failed(own[1].at_s + 0.1, own[0].instance_id, "killed")]
+
+    log = revised_after(tmp_path / "run", dies, "failed")
+    assert len(log.of_kind("plan_revised")) == 1
+    assert [event["window"] for event in log.of_kind("finished")] == [0, 1]
+
+
 def test_policies_that_know_what_comes_are_refused_with_live_traffic() -> None:
     setting, traffic = tiny()
 
