@@ -425,14 +425,14 @@ class Instances:
         """Serve with the instances that are ready."""
         return until_s, self._queues.advance(requests, self._applier.servers, accuracies, until_s)
 
-    def act(self, now_s: float, note: Note) -> Sequence[Trained | Lost]:
-        """Hear what happened, then make the changes that are due."""
-        found = [item for happening in self._heard for item in self._hear(happening, note)]
+    def act(self, now_s: float, note: Note) -> Iterator[Trained | Lost]:
+        """Tell what happened, then make the changes that are due."""
+        for happening in self._heard:
+            yield from self._hear(happening, note)
         self._heard = []
         # The clock may still be behind: before second 0, workers get ready while no request is served.
         while min(now_s, self.now_s) >= self._due_s() and not self._applier.is_blocked(self._due[0]):
             self._make(self._due.popleft(), note)
-        return found
 
     def revise(self, seen: Opening, forecast_from: Callable[[int], Forecast], reason: str, note: Note) -> bool:
         """Plan the window anew from the next step on; not while a change that is due waits.
