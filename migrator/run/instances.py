@@ -56,7 +56,7 @@ class _Live:
         servers: Those that serve; none until the worker is ready.
         is_over: Whether nothing runs in it any more: its retraining has ended or failed, or its worker was given up.
         has_failed: Whether its worker died since it was last ready.
-        n_starts: Starts of its worker, in a row, that did not get ready.
+        n_starts: Starts of its worker since it was last ready.
     """
 
     started: Started
@@ -177,7 +177,7 @@ class Applier:
 
     def ready(self, live: _Live, happening: Ready) -> None:
         """The instance's worker serves, or trains."""
-        live.n_starts, live.has_failed = 1, False
+        live.n_starts, live.has_failed = 0, False
         live.expected_s = happening.at_s
         if live.is_inference:
             live.servers = _servers_of(self._tenants[live.owner.tenant], live, happening.at_s)

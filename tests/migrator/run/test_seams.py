@@ -320,6 +320,25 @@ def test_who_dies_at_every_start_is_given_up_for_the_window(with_faults: dict[st
     assert max(by_instance.values()) == MAX_STARTS
 
 
+def test_who_served_is_started_as_often_as_who_never_did_before_it_is_given_up(tmp_path: Path) -> None:
+    setting, traffic = tiny()
+    begun: set[str] = set()
+
+    def served_once(owner: Owner, number: int, own: list[Happening]) -> list[Happening]:
+        del number
+        name = own[0].instance_id
+        if owner != Owner("vision", Task.INFERENCE):
+            return own
+        if name in begun:
+            return [Failed(own[0].at_s, name, "out of memory")]
+        begun.add(name)
+        return [*own, Failed(own[0].at_s + 10.0, name, "killed")]
+
+    log = logged(tmp_path / "run", SimulatedRun(setting, traffic, backend=faulty(setting, served_once)), setting)
+    first = [event["kind"] for event in log.events if event.get("instance") == min(begun)]
+    assert first == ["ready", *["failed"] * (1 + MAX_STARTS)]
+
+
 def test_a_retraining_that_dies_leaves_the_old_model(with_faults: dict[str, ReadLog]) -> None:
     log = with_faults["dies_while_retraining"]
     assert not log.of_kind("finished")
