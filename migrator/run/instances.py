@@ -435,13 +435,14 @@ class Instances:
             self._make(self._due.popleft(), note)
 
     def revise(self, seen: Opening, forecast_from: Callable[[int], Forecast], reason: str, note: Note) -> bool:
-        """Plan the window anew from the next step on; not while a change that is due waits.
+        """Plan the window anew from the next step that has not begun; not while a change that is due waits.
 
         A retraining that failed is offered again. The old plan stays in force where there is no new one.
         """
         assert self._planned is not None
         planned, step_s = self._planned, self._setting.config.step_s
-        step = math.ceil((self._queues.now_s - self._plan_s) / step_s - 1e-9)
+        # Not the step that begins now: its changes have been made.
+        step = math.floor((self._queues.now_s - self._plan_s) / step_s + 1e-9) + 1
         from_s = self._plan_s + step * step_s
         is_followed = self._held_up is None and not (self._due and self._due[0].planned_s < from_s)
         if not 0 < step < planned.problem.n_steps or not is_followed:

@@ -414,6 +414,20 @@ def test_the_rest_of_a_window_is_planned_anew_when_asked(tmp_path: Path, moment_
     assert report.total.requests.arrivals == sum(map(len, traffic.hindsight.arrival_s))
 
 
+def test_a_plan_that_is_made_just_after_a_change_begins_after_it(tmp_path: Path) -> None:
+    busy = {"tenants.0.arrivals.rate_rps": 900, "tenants.1.arrivals.scale.factor": 20.0}
+    setting, traffic = setting_of(changed(SMALL, {**busy, "tenants.0.retraining.samples": 12000}))
+
+    def after_each_change(now_s: float) -> str | None:
+        changes = read_log(tmp_path / "run").of_kind("change")
+        return "a change was made" if changes[-1]["planned_s"] == now_s else None
+
+    log = logged(tmp_path / "run", SimulatedRun(setting, traffic, revises=after_each_change), setting)
+    assert log.of_kind("plan_revised")
+    planned_s = [event["planned_s"] for event in log.of_kind("change")]
+    assert planned_s == sorted(set(planned_s))
+
+
 def test_a_retraining_that_died_is_planned_again_when_asked(tmp_path: Path) -> None:
     setting, traffic = tiny()
 
