@@ -56,7 +56,7 @@ class _Live:
         servers: Those that serve; none until the worker is ready.
         is_over: Whether nothing runs in it any more: its retraining has ended or failed, or its worker was given up.
         has_failed: Whether its worker died since it was last ready.
-        n_starts: Starts of its worker, in a row, that did not get ready.
+        n_starts: Starts of its worker since it was last ready.
     """
 
     started: Started
@@ -103,6 +103,7 @@ class Applier:
         self._workers = workers
         self._tenants = tenants
         self._live: dict[Placement, _Live] = {}
+        self._failed_retrainings: set[Owner] = set()
         self._n_started = 0
 
     @property
@@ -140,8 +141,8 @@ class Applier:
 
     @property
     def failed_retrainings(self) -> frozenset[Owner]:
-        """Retrainings whose worker died, and that still hold their instance."""
-        return frozenset(live.owner for live in self._live.values() if not live.is_inference and live.has_failed)
+        """Those whose last retraining died before it was done, whether or not it still holds its instance."""
+        return frozenset(self._failed_retrainings)
 
     def live(self, instance_id: str) -> _Live | None:
         """The instance of that id, if it is in use."""
@@ -176,7 +177,7 @@ class Applier:
 
     def ready(self, live: _Live, happening: Ready) -> None:
         """The instance's worker serves, or trains."""
-        live.n_starts, live.has_failed = 1, False
+        live.n_starts, live.has_failed = 0, False
         live.expected_s = happening.at_s
         if live.is_inference:
             live.servers = _servers_of(self._tenants[live.owner.tenant], live, happening.at_s)
@@ -184,6 +185,8 @@ class Applier:
     def failed(self, live: _Live) -> None:
         """The instance's worker is gone: one that served is started again, a few times in a row at most."""
         live.servers, live.has_failed = (), True
+        if not live.is_inference and not live.is_over:
+            self._failed_retrainings.add(live.owner)
         if not live.is_inference or live.n_starts >= MAX_STARTS:
             live.is_over = True
             return
@@ -258,6 +261,7 @@ class Applier:
         started = Started(f"{placement}#{self._n_started}", placement, owner, taken_s, promised_s)
         live = _Live(started, instance, doing.window, promised_s)
         self._live[placement] = live
+        self._failed_retrainings.discard(owner)
         doing.started.append(started)
         live.expected_s = self._start(live, n_at_once)
 
@@ -421,23 +425,24 @@ class Instances:
         """Serve with the instances that are ready."""
         return until_s, self._queues.advance(requests, self._applier.servers, accuracies, until_s)
 
-    def act(self, now_s: float, note: Note) -> Sequence[Trained | Lost]:
-        """Hear what happened, then make the changes that are due."""
-        found = [item for happening in self._heard for item in self._hear(happening, note)]
+    def act(self, now_s: float, note: Note) -> Iterator[Trained | Lost]:
+        """Tell what happened, then make the changes that are due."""
+        for happening in self._heard:
+            yield from self._hear(happening, note)
         self._heard = []
         # The clock may still be behind: before second 0, workers get ready while no request is served.
         while min(now_s, self.now_s) >= self._due_s() and not self._applier.is_blocked(self._due[0]):
             self._make(self._due.popleft(), note)
-        return found
 
     def revise(self, seen: Opening, forecast_from: Callable[[int], Forecast], reason: str, note: Note) -> bool:
-        """Plan the window anew from the next step on; not while a change that is due waits.
+        """Plan the window anew from the next step that has not begun; not while a change that is due waits.
 
         A retraining that failed is offered again. The old plan stays in force where there is no new one.
         """
         assert self._planned is not None
         planned, step_s = self._planned, self._setting.config.step_s
-        step = math.ceil((self._queues.now_s - self._plan_s) / step_s - 1e-9)
+        # Not the step that begins now: its changes have been made.
+        step = math.floor((self._queues.now_s - self._plan_s) / step_s + 1e-9) + 1
         from_s = self._plan_s + step * step_s
         is_followed = self._held_up is None and not (self._due and self._due[0].planned_s < from_s)
         if not 0 < step < planned.problem.n_steps or not is_followed:

@@ -121,7 +121,9 @@ class Loop:
             self._apply(opening, forecast, planned)
             self._serve_until((window + 1) * window_s, opening)
         longest_s = max(tenant.slo_s for tenant in self._setting.tenants)
-        self._serve_until(n_windows * window_s + longest_s, None)  # by then every request is answered or given up
+        self._serve_until(n_windows * window_s + longest_s, None)  # by then every request is in service or resolved
+        answers_s = [state.busy_until[server] for state in self._sharing.queues for server in state.batches]
+        self._serve_until(max(answers_s, default=0.0), None)  # service jitter may make the last answers late
 
     def _planned(self, window: int) -> tuple[Opening, Forecast, PlannedWindow | None]:
         """What is seen as the window begins, what is expected of it, and what is to be done in it."""

@@ -8,7 +8,7 @@ come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -164,8 +164,11 @@ class Sharing(Protocol):
         """Serve until then, or until what serving alone can tell has happened: how far it came, outcomes by tenant."""
         ...
 
-    def act(self, now_s: float, note: Note) -> Sequence[Trained | Lost]:
-        """Take note of what happened and do what is due, requests being served up to ``now_s``."""
+    def act(self, now_s: float, note: Note) -> Iterable[Trained | Lost]:
+        """Take note of what happened and do what is due, requests being served up to ``now_s``.
+
+        What happened is told before the driver is called, so that it is in the log whatever comes of the calls.
+        """
         ...
 
     def revise(self, seen: Opening, forecast_from: Callable[[int], Forecast], reason: str, note: Note) -> bool:

@@ -98,6 +98,16 @@ def test_no_retraining_loses_its_instance_before_it_is_done(logs, name: str) -> 
 
 
 @pytest.mark.parametrize("name", CASES)
+def test_a_retraining_is_logged_as_finished_before_the_change_that_waited_for_it(logs, name: str) -> None:
+    finished: set[str] = set()
+    for event in logs[name].events:
+        if event["kind"] == "finished":
+            finished.add(event["instance"])
+        elif event["kind"] == "change":
+            assert {item["instance"] for item in event["stopped"] if item["task"] == "retraining"} <= finished
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_every_request_is_accounted_for(logs, name: str) -> None:
     for tenant in accounts(logs[name]).values():
         assert tenant.total.arrivals == pytest.approx(tenant.arrivals.sum())

@@ -320,12 +320,40 @@ def test_who_dies_at_every_start_is_given_up_for_the_window(with_faults: dict[st
     assert max(by_instance.values()) == MAX_STARTS
 
 
+def test_who_served_is_started_as_often_as_who_never_did_before_it_is_given_up(tmp_path: Path) -> None:
+    setting, traffic = tiny()
+    begun: set[str] = set()
+
+    def served_once(owner: Owner, number: int, own: list[Happening]) -> list[Happening]:
+        del number
+        name = own[0].instance_id
+        if owner != Owner("vision", Task.INFERENCE):
+            return own
+        if name in begun:
+            return [Failed(own[0].at_s, name, "out of memory")]
+        begun.add(name)
+        return [*own, Failed(own[0].at_s + 10.0, name, "killed")]
+
+    log = logged(tmp_path / "run", SimulatedRun(setting, traffic, backend=faulty(setting, served_once)), setting)
+    first = [event["kind"] for event in log.events if event.get("instance") == min(begun)]
+    assert first == ["ready", *["failed"] * (1 + MAX_STARTS)]
+
+
 def test_a_retraining_that_dies_leaves_the_old_model(with_faults: dict[str, ReadLog]) -> None:
     log = with_faults["dies_while_retraining"]
     assert not log.of_kind("finished")
     assert {event["task"] for event in log.of_kind("failed")} == {"retraining"}
     before = [event["forecast"]["tenants"]["vision"]["accuracy_before"] for event in log.of_kind("window_started")]
     assert before == [0.6, 0.6]
+
+
+def test_answers_that_jitter_makes_late_at_the_very_end_are_waited_for(tmp_path: Path) -> None:
+    busy = {"tenants.0.arrivals.rate_rps": 5000, "tenants.1.arrivals.scale.factor": 40.0}
+    setting, traffic = setting_of(changed(TINY, {**busy, "simulation.service_jitter": 1.0}))
+    report = report_of(logged(tmp_path / "run", SimulatedRun(setting, traffic), setting))
+    assert report.total is not None
+    assert report.ending == "finished"
+    assert report.total.requests.arrivals == sum(map(len, traffic.hindsight.arrival_s))
 
 
 class RefusingGpu(SimGpu):
@@ -386,6 +414,20 @@ def test_the_rest_of_a_window_is_planned_anew_when_asked(tmp_path: Path, moment_
     assert report.total.requests.arrivals == sum(map(len, traffic.hindsight.arrival_s))
 
 
+def test_a_plan_that_is_made_just_after_a_change_begins_after_it(tmp_path: Path) -> None:
+    busy = {"tenants.0.arrivals.rate_rps": 900, "tenants.1.arrivals.scale.factor": 20.0}
+    setting, traffic = setting_of(changed(SMALL, {**busy, "tenants.0.retraining.samples": 12000}))
+
+    def after_each_change(now_s: float) -> str | None:
+        changes = read_log(tmp_path / "run").of_kind("change")
+        return "a change was made" if changes[-1]["planned_s"] == now_s else None
+
+    log = logged(tmp_path / "run", SimulatedRun(setting, traffic, revises=after_each_change), setting)
+    assert log.of_kind("plan_revised")
+    planned_s = [event["planned_s"] for event in log.of_kind("change")]
+    assert planned_s == sorted(set(planned_s))
+
+
 def test_a_retraining_that_died_is_planned_again_when_asked(tmp_path: Path) -> None:
     setting, traffic = tiny()
 
@@ -411,6 +453,50 @@ def test_a_retraining_that_died_is_planned_again_when_asked(tmp_path: Path) -> N
     (failed,) = log.of_kind("failed")
     assert [event["reason"] for event in log.of_kind("plan_revised")] == ["a retraining died"]
     assert failed["failed_s"] < min(event["finish_s"] for event in log.of_kind("finished")) < 30
+
+
+def revised_after(folder: Path, fault: Callable[[list[Happening]], list[Happening]], kind: str) -> ReadLog:
+    """A run of whose first retraining's worker ``fault`` tells, asked once to plan anew after a record of that kind."""
+    setting, traffic = tiny()
+    begun: list[Owner] = []
+
+    def first(owner: Owner, number: int, own: list[Happening]) -> list[Happening]:
+        del number
+        if begun or owner.task is Task.INFERENCE:
+            return own
+        begun.append(owner)
+        return fault(own)
+
+    asked: list[float] = []
+
+    def reason(now_s: float) -> str | None:
+        log = read_log(folder)
+        has_failed = bool(log.of_kind("failed"))
+        is_gone = any(item["task"] == "retraining" for change in log.of_kind("change") for item in change["stopped"])
+        if asked or not has_failed or (kind == "change" and not is_gone):
+            return None
+        asked.append(now_s)
+        return "a test asks"
+
+    return logged(folder, SimulatedRun(setting, traffic, backend=faulty(setting, first), revises=reason), setting)
+
+
+def test_a_retraining_that_died_is_planned_again_also_after_its_instance_is_gone(tmp_path: Path) -> None:
+    def dies(own: list[Happening]) -> list[Happening]:
+        return [own[0], Failed(own[1].at_s - 0.1, own[0].instance_id, "killed")]
+
+    log = revised_after(tmp_path / "run", dies, "change")
+    assert len(log.of_kind("plan_revised")) == 1
+    assert [event["window"] for event in log.of_kind("finished")] == [0, 1]
+
+
+def test_a_retraining_whose_worker_died_when_it_was_done_is_not_planned_again(tmp_path: Path) -> None:
+    def dies(own: list[Happening]) -> list[Happening]:
+        return [*own, Failed(own[1].at_s + 0.1, own[0].instance_id, "killed")]
+
+    log = revised_after(tmp_path / "run", dies, "failed")
+    assert len(log.of_kind("plan_revised")) == 1
+    assert [event["window"] for event in log.of_kind("finished")] == [0, 1]
 
 
 def test_policies_that_know_what_comes_are_refused_with_live_traffic() -> None:
