@@ -84,6 +84,16 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True)
+class Died:
+    """A worker that was to finish its last batch and died over it, at ``at_s``; ``server_ids`` are its servers."""
+
+    started: Started
+    server_ids: tuple[str, ...]
+    at_s: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeOutcome:
     """What one change did, also where the driver refused a call.
 
@@ -93,6 +103,7 @@ class ChangeOutcome:
         calls: The driver calls that were made.
         started: Who got an instance.
         stopped: Who lost one.
+        died: Whose worker died before it was stopped.
         error: The refusal that ended it early; ``None`` if it was carried out in full.
     """
 
@@ -101,6 +112,7 @@ class ChangeOutcome:
     calls: tuple[DriverCall, ...] = ()
     started: tuple[Started, ...] = ()
     stopped: tuple[Stopped, ...] = ()
+    died: tuple[Died, ...] = ()
     error: GpuError | None = None
 
     @property

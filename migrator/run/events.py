@@ -17,7 +17,7 @@ from migrator.log.runlog import SCHEMA
 from migrator.run.changes import ChangeOutcome, Started, Stopped
 from migrator.run.planning import Opening, PlannedWindow
 from migrator.run.requests import SettledWindow
-from migrator.run.seams import Failed, Ready, Trained
+from migrator.run.seams import Ready, Trained
 from migrator.setting import Setting
 from migrator.traffic import Origin
 from planner.files.plan_file import plan_to_json
@@ -252,9 +252,9 @@ def finished(trained: Trained, accuracy: float) -> Json:
     }
 
 
-def failed(window: int, started: Started, happening: Failed) -> Json:
+def failed(window: int, started: Started, at_s: float, reason: str) -> Json:
     """A worker that is gone."""
-    return {"window": window, **_worker(started), "failed_s": _moment(happening.at_s), "reason": happening.reason}
+    return {"window": window, **_worker(started), "failed_s": _moment(at_s), "reason": reason}
 
 
 def _worker(started: Started) -> dict[str, object]:

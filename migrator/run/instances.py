@@ -20,7 +20,7 @@ from executor.mig import OwnedLayout, Placement
 from executor.transition import OwnedTransition, owned_transition
 from forecaster.forecast import Forecast
 from migrator.run import events
-from migrator.run.changes import Change, ChangeOutcome, DriverCall, Started, Stopped, changes_of
+from migrator.run.changes import Change, ChangeOutcome, Died, DriverCall, Started, Stopped, changes_of
 from migrator.run.planning import (
     Opening,
     PlannedWindow,
@@ -89,6 +89,11 @@ class _Live:
         return self.owner.task is Task.INFERENCE
 
     @property
+    def holds_up(self) -> bool:
+        """Whether a retraining is under way in it, which no change may end."""
+        return not self.is_inference and not self.is_over
+
+    @property
     def has_worker(self) -> bool:
         """Whether a worker is in it, idle ones too: not after a failure after which it was not started again."""
         return not (self.has_failed and self.is_over)
@@ -151,13 +156,11 @@ class Applier:
     def is_blocked(self, change: Change) -> bool:
         """Whether the change would end a retraining that is not done.
 
-        A retraining that takes longer than planned is neither killed nor moved. The whole change waits for it, so that
-        nobody stops serving for instances that cannot be created yet.
+        A retraining that takes longer than planned is neither killed nor moved, until :meth:`give_up`. The whole change
+        waits for it, so that nobody stops serving for instances that cannot be created yet.
         """
         leaving = self._leaving(owned_transition(self.layout, change.layout), change)
-        return any(
-            not self._live[placement].is_inference and not self._live[placement].is_over for placement in leaving
-        )
+        return any(self._live[placement].holds_up for placement in leaving)
 
     def apply(self, change: Change, window: int, busy_until_s: Mapping[str, float], note: Note) -> ChangeOutcome:
         """Carry the change out; the clock then stands behind its last driver call.
@@ -173,7 +176,7 @@ class Applier:
         except GpuError as error:
             doing.error = error
         calls, started, stopped = tuple(doing.calls), tuple(doing.started), tuple(doing.stopped)
-        return ChangeOutcome(change.planned_s, begin_s, calls, started, stopped, doing.error)
+        return ChangeOutcome(change.planned_s, begin_s, calls, started, stopped, tuple(doing.died), doing.error)
 
     def ready(self, live: _Live, happening: Ready) -> None:
         """The instance's worker serves, or trains."""
@@ -192,6 +195,17 @@ class Applier:
             return
         live.n_starts += 1
         live.expected_s = self._start(live, 1)
+
+    def give_up(self, window: int) -> list[_Live]:
+        """Stop the retrainings that began two windows before this one or earlier and are not done.
+
+        A trainer that hangs would hold up every change for ever.
+        """
+        overdue = [live for live in self._live.values() if live.holds_up and live.window < window - 1]
+        for live in overdue:
+            self._workers.stop(live.instance_id)
+            self.failed(live)
+        return overdue
 
     def _expected_s(self, live: _Live, now_s: float) -> float:
         """When it is ready; if it should be by now and is not, after another start from now on."""
@@ -219,8 +233,10 @@ class Applier:
         n_at_once = len(heirs) + len(step.created)
         for live, drained_s in self._close(leaving, begin_s, busy_until_s):
             self._clock.sleep_until(drained_s)
-            if live.has_worker:
-                self._workers.stop(live.instance_id)
+            failure = self._workers.stop(live.instance_id) if live.has_worker else None
+            if failure is not None:
+                server_ids = tuple(server.server_id for server in live.servers)
+                doing.died.append(Died(live.started, server_ids, failure.at_s, failure.reason))
             heir = heirs.get(live.placement)
             if heir is None:
                 self._destroy(live.gpu_instance, doing)
@@ -283,6 +299,7 @@ class _Doing:
     calls: list[DriverCall] = field(default_factory=list)
     started: list[Started] = field(default_factory=list)
     stopped: list[Stopped] = field(default_factory=list)
+    died: list[Died] = field(default_factory=list)
     error: GpuError | None = None
 
 
@@ -409,6 +426,9 @@ class Instances:
             self._bring_up(planned, note)
         self._window_end_s = (opening.window + 1) * config.window_s
         self._opening = opening
+        for live in self._applier.give_up(opening.window):
+            reason = "not done by the end of the window after its own; given up"
+            note("failed", events.failed(opening.window, live.started, self.now_s, reason))
         self._follow(planned, opening.window * config.window_s + planned.plan_from_step * config.step_s)
 
     def wait(self, until_s: float) -> float:
@@ -432,7 +452,7 @@ class Instances:
         self._heard = []
         # The clock may still be behind: before second 0, workers get ready while no request is served.
         while min(now_s, self.now_s) >= self._due_s() and not self._applier.is_blocked(self._due[0]):
-            self._make(self._due.popleft(), note)
+            yield from self._make(self._due.popleft(), note)
 
     def revise(self, seen: Opening, forecast_from: Callable[[int], Forecast], reason: str, note: Note) -> bool:
         """Plan the window anew from the next step that has not begun; not while a change that is due waits.
@@ -499,13 +519,16 @@ class Instances:
         entries = [(placement, owner) for placement, owner in first.layout.entries if owner.task is Task.INFERENCE]
         self._apply(Change(self.now_s, OwnedLayout.of(entries), first.promised_s), 0, note)
 
-    def _make(self, change: Change, note: Note) -> None:
-        """Carry the next change out, and look at the one after it."""
+    def _make(self, change: Change, note: Note) -> Iterator[Lost]:
+        """Carry the next change out, and look at the one after it; what died over its last batch."""
         assert self._opening is not None
         begin_s = self.now_s
         outcome = self._apply(change, self._opening.window, note)
         self._held_up = outcome if begin_s > self._free_s else None
         self._look_ahead()
+        for died in outcome.died:
+            index = self._names.index(died.started.owner.tenant)
+            yield from (Lost(index, self._queues.states[index].in_service(name)) for name in died.server_ids)
 
     def _apply(self, change: Change, window: int, note: Note) -> ChangeOutcome:
         """Carry a change out and log it.
@@ -516,6 +539,8 @@ class Instances:
         outcome = self._applier.apply(change, window, self._queues.busy_until_s, note)
         if not outcome.is_empty:
             note("change", events.change(window, outcome, self._applier.layout))
+        for died in outcome.died:
+            note("failed", events.failed(window, died.started, died.at_s, died.reason))
         if outcome.error is not None:
             raise outcome.error
         return outcome
@@ -538,7 +563,7 @@ class Instances:
                 index = self._names.index(live.owner.tenant)
                 queue = self._queues.states[index]
                 lost = [Lost(index, queue.in_service(server.server_id)) for server in live.servers]
-                note("failed", events.failed(window, live.started, happening))
+                note("failed", events.failed(window, live.started, happening.at_s, happening.reason))
                 self._applier.failed(live)
                 yield from lost
             case _:

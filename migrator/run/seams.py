@@ -69,8 +69,8 @@ class Workers(Protocol):
         """Start the owner's worker now, as one of ``n_at_once`` that start together."""
         ...
 
-    def stop(self, instance_id: str) -> None:
-        """End the worker, which is idle or done; nothing is heard of it any more."""
+    def stop(self, instance_id: str) -> Failed | None:
+        """End the worker; nothing is heard of it any more. How it failed, if it had done so by now and unheard."""
         ...
 
     def happenings(self, until_s: float) -> Sequence[Happening]:

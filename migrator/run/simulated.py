@@ -22,7 +22,7 @@ from migrator.run.instances import Backend, Instances
 from migrator.run.loop import Loop, Reviser, Unseen, View
 from migrator.run.planning import Foresight, Solving, accuracy_at_start, observe, posed
 from migrator.run.requests import Queues
-from migrator.run.seams import Finished, Happening, Ready, Sharing
+from migrator.run.seams import Failed, Finished, Happening, Ready, Sharing
 from migrator.run.shares import Shares
 from migrator.run.turns import Turns
 from migrator.setting import Setting
@@ -91,12 +91,16 @@ class SimWorkers:
             profile = instance.placement.profile.name
             self._expect(Finished(ready_s + tenant.retraining_time_s[profile], instance_id))
 
-    def stop(self, instance_id: str) -> None:
+    def stop(self, instance_id: str) -> Failed | None:
         """Take the worker out of its instance."""
         client = self._clients.pop(instance_id)
         self._gpu.detach(client.gi_id, client.name)
+        own = sorted(item for item in self._to_come if item[2].instance_id == instance_id)
+        unheard = (happening for at_s, _, happening in own if at_s <= self._clock.now_s)
+        failure = next((happening for happening in unheard if isinstance(happening, Failed)), None)
         self._to_come = [item for item in self._to_come if item[2].instance_id != instance_id]
         heapq.heapify(self._to_come)
+        return failure
 
     def happenings(self, until_s: float) -> Sequence[Happening]:
         """What comes first, until ``until_s`` at the latest; the clock then shows when."""

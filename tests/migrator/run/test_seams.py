@@ -77,9 +77,10 @@ class DrawingWorkers:
         self._gpu.attach(instance.gi_id, str(owner))
         self._clients[instance_id] = (instance.gi_id, owner, False)
 
-    def stop(self, instance_id: str) -> None:
+    def stop(self, instance_id: str) -> Failed | None:
         gi_id, owner, _ = self._clients.pop(instance_id)
         self._gpu.detach(gi_id, str(owner))
+        return None
 
     def happenings(self, until_s: float) -> Sequence[Happening]:
         while (self._tick + 1) * TICK_S <= until_s:
@@ -354,6 +355,43 @@ def test_answers_that_jitter_makes_late_at_the_very_end_are_waited_for(tmp_path:
     assert report.total is not None
     assert report.ending == "finished"
     assert report.total.requests.arrivals == sum(map(len, traffic.hindsight.arrival_s))
+
+
+def test_a_trainer_that_hangs_is_given_up_after_the_window_after_its_own(tmp_path: Path) -> None:
+    setting, traffic = setting_of(changed(TINY, {"windows": 4}))
+
+    def hangs(owner: Owner, number: int, own: list[Happening]) -> list[Happening]:
+        del number
+        return own[:1] if owner.task is Task.RETRAINING and own[0].at_s < 30 else own
+
+    log = logged(tmp_path / "run", SimulatedRun(setting, traffic, backend=faulty(setting, hangs)), setting)
+    (failed,) = log.of_kind("failed")
+    assert (failed["failed_s"], failed["reason"][:8]) == (60.0, "not done")
+    assert any(event["finish_s"] > 60 for event in log.of_kind("finished"))
+    assert report_of(log).ending == "finished"
+
+
+def test_answers_die_with_a_server_that_was_to_finish_its_last_batch(tmp_path: Path) -> None:
+    heavy = {"tenants.0.arrivals.rate_rps": 3000, "tenants.1.arrivals.scale.factor": 60.0, "windows": 3}
+    setting, traffic = setting_of(changed(TINY, heavy))
+    sound = logged(tmp_path / "sound", SimulatedRun(setting, traffic), setting)
+    stopped = [item for event in sound.of_kind("change") for item in event["stopped"] if item["task"] == "inference"]
+    victim = next(item for item in stopped if item["drained_s"] > item["end_s"])
+
+    def dies_draining(owner: Owner, number: int, own: list[Happening]) -> list[Happening]:
+        del owner, number
+        moment_s = (victim["end_s"] + victim["drained_s"]) / 2
+        is_victim = own[0].instance_id == victim["instance"]
+        return [*own, Failed(moment_s, victim["instance"], "killed")] if is_victim else own
+
+    log = logged(tmp_path / "run", SimulatedRun(setting, traffic, backend=faulty(setting, dies_draining)), setting)
+    (failed,) = log.of_kind("failed")
+    before, after = report_of(sound).total, report_of(log).total
+    assert failed["instance"] == victim["instance"]
+    assert before is not None
+    assert after is not None
+    assert after.requests.arrivals == before.requests.arrivals
+    assert after.requests.dropped > before.requests.dropped
 
 
 class RefusingGpu(SimGpu):
