@@ -37,11 +37,10 @@ from planner.engines.answer import relaxed_bound
 from planner.engines.fixed import StaticSearch
 from planner.engines.physical.fixed import held_choices
 from planner.engines.physical.held_sets import Entries, HeldSets
-from planner.engines.physical.plan import next_epoch_step, with_held
+from planner.engines.physical.plan import held_in, next_epoch_step, retrainings_in, with_held
 from planner.engines.schedule import WindowFacts
 from planner.engines.static import solve_static_among
 from planner.plan import MigPlan
-from planner.policies.alongside import held_by, initial_held, retrainings_of
 from planner.policies.policy import Batching, Knows, Policy, Traits, Window
 from planner.problem import FloatArray, Problem, TenantTerms
 
@@ -67,7 +66,7 @@ class Paris(Policy):
     def plan(self, window: Window) -> MigPlan:
         """What is held with the best retrainings beside it; the nearest partition that has room for them else."""
         sets = HeldSets.of(window.problem)
-        held = initial_held(WindowFacts.of(window.problem))
+        held = WindowFacts.of(window.problem).initial_held
         number = None if held is None else sets.index(held)
         if number is not None:
             plan = solve_static_among(window.problem, [number])
@@ -97,21 +96,21 @@ class ParisChanging(Policy):
     def plan(self, window: Window) -> MigPlan:
         """The partition beside the retrainings, and the one after them."""
         started_s = time.perf_counter()
-        problem, terms = window.problem, WindowFacts.of(window.problem)
+        problem, facts = window.problem, WindowFacts.of(window.problem)
         ranking = Ranking.of(HeldSets.of(problem), _rates_rps(window))
-        first = _first_plan(problem, ranking.nearest(initial_held(terms)))
+        first = _first_plan(problem, ranking.nearest(facts.initial_held))
         if not first.status.has_plan:
             return first
-        held, occupied = list(held_by(terms, first)), tuple(retrainings_of(problem, first))
-        ends = [run.end_step for run, _ in (*terms.running, *occupied)]
-        step = max([*ends, next_epoch_step(terms, held)])
+        held, placed = list(held_in(facts, first)), retrainings_in(problem, first)
+        ends = [run.end_step for run, _ in (*facts.running, *placed)]
+        step = max([*ends, next_epoch_step(facts, held)])
         if ends and step < problem.n_steps:
             beside = held[-1][1]
             after = ranking.nearest(beside) if window.as_published else ranking.nearest_around(beside)
             last = ranking.sets.entries(next(after))
             held += [(step, last)] if last != beside else []
-        bound = relaxed_bound(terms)
-        return with_held(terms, held, occupied, bound, self.name, started_s)
+        bound = relaxed_bound(facts)
+        return with_held(facts, held, placed, bound, self.name, started_s)
 
 
 @dataclass(frozen=True)

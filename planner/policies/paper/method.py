@@ -10,7 +10,7 @@ from planner.engines.answer import relaxed_bound
 from planner.engines.physical.plan import with_held
 from planner.engines.schedule import WindowFacts
 from planner.plan import MigPlan, Status
-from planner.policies.paper.pre_initialisation import fed_back_overhead_s, pre_initialised, served, simple_terms
+from planner.policies.paper.pre_initialisation import fed_back_overhead_s, pre_initialised, served, simple_facts
 from planner.policies.paper.realised import Realised, realised
 from planner.policies.policy import Batching, Knows, Policy, Traits, Window
 from planner.problem import PaperState, Problem, Reconfiguration, RetrainingOption, TenantTerms
@@ -56,16 +56,16 @@ class MigratorPaper(Policy):
         """The paper's plan of the window as hardware can carry it out."""
         started_s = time.perf_counter()
         problem = window.problem
-        terms = WindowFacts.of(problem)
-        if terms.first_step == terms.n_steps or terms.running:
+        facts = WindowFacts.of(problem)
+        if facts.first_step == facts.n_steps or facts.running:
             return self._fallback(window)
-        simple = simple_terms(problem)
-        ways = [way for overhead_s in self._overheads_s(window) if (way := self._way(window, terms, overhead_s))]
+        simple = simple_facts(problem)
+        ways = [way for overhead_s in self._overheads_s(window) if (way := self._way(window, facts, overhead_s))]
         if not ways:
             return self._fallback(window)
-        best = max(ways, key=lambda way: served(simple, way.held, way.occupied))
-        bound = relaxed_bound(terms)
-        answer = with_held(terms, best.held, best.occupied, bound, self.name, started_s)
+        best = max(ways, key=lambda way: served(simple, way.held, way.placed))
+        bound = relaxed_bound(facts)
+        answer = with_held(facts, best.held, best.placed, bound, self.name, started_s)
         if verify(problem, answer).violations:  # what is held before the first change may break a rule already
             return self._fallback(window)
         return replace(answer, work=(("planned_changes", best.n_planned_changes), ("epochs", len(best.held) - 1)))
@@ -76,13 +76,13 @@ class MigratorPaper(Policy):
         fed_back = fed_back_overhead_s(window.problem, window.plans) if self.pre_initialises else full
         return list(dict.fromkeys((fed_back, full)))
 
-    def _way(self, window: Window, terms: WindowFacts, overhead_s: Sequence[float]) -> Realised | None:
+    def _way(self, window: Window, facts: WindowFacts, overhead_s: Sequence[float]) -> Realised | None:
         """The program's plan with these Ψ, carried out; ``None`` where there is none or it cannot be."""
         wanted = solve(paper_problem(window.problem, overhead_s), "exact", window.budget)
-        found = realised(terms, wanted) if wanted.status.has_plan else None
+        found = realised(facts, wanted) if wanted.status.has_plan else None
         if found is None or not self.pre_initialises:
             return found
-        return replace(found, held=pre_initialised(terms, found.held, found.occupied))
+        return replace(found, held=pre_initialised(facts, found.held, found.placed))
 
     def _fallback(self, window: Window) -> MigPlan:
         """The plan of the first of ``FALLBACKS`` that has one; else the last one's answer."""
