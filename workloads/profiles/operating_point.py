@@ -46,11 +46,6 @@ class OperatingPoint:
     latency: LatencyCurve
     derived: str = ""
 
-    @property
-    def smallest_slo_s(self) -> float:
-        """The shortest SLO that the point meets."""
-        return BATCHES_PER_SLO * self.batch_latency_s
-
 
 def operating_points(
     profiles: ServiceProfiles,

@@ -114,11 +114,6 @@ class WarmUps:
         """All of them."""
         return self.idle_steps + self.left_steps + self.exposed_steps
 
-    @property
-    def hidden_share(self) -> float | None:
-        """The share of warm-up for which no inference instance was given up; ``None`` where nothing warmed up."""
-        return (self.idle_steps + self.left_steps) / self.steps if self.steps else None
-
 
 def warm_ups(plan: MigPlan, before: MigPlan | None = None, tenant: str | None = None) -> WarmUps:
     """The warm-ups of a ``physical`` plan: up to service, or to the instance's end if that comes first.

@@ -117,12 +117,10 @@ def test_instances_that_are_ready_hide_their_start() -> None:
     plans = [plan_of(held) for held in (cold, pre_initialised(FACTS, cold, ()))]
     found = [warm_ups(plan) for plan in plans]
     assert found == [WarmUps(exposed_steps=2 * OMEGA), WarmUps(idle_steps=OMEGA, exposed_steps=OMEGA)]
-    assert [one.hidden_share for one in found] == [0.0, 0.5]
 
 
 def test_a_first_layout_warms_nothing_up() -> None:
-    found = warm_ups(plan_of(((0, BEFORE),)))
-    assert (found, found.hidden_share) == (WarmUps(), None)
+    assert warm_ups(plan_of(((0, BEFORE),))) == WarmUps()
 
 
 def test_what_the_window_before_has_left_is_not_started_again() -> None:
@@ -140,7 +138,6 @@ def test_a_change_at_the_first_step_is_seen_by_what_was_held_before() -> None:
 def test_growing_into_what_a_retraining_has_left_takes_nothing_from_anybody() -> None:
     found = warm_ups(plan_of(((0, SMALL), (10, SMALL | LARGE)), LEFT))
     assert found == WarmUps(left_steps=OMEGA)
-    assert found.hidden_share == 1.0
 
 
 def test_who_gives_something_up_beside_it_is_exposed() -> None:
