@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 from executor.mig import OwnedLayout
 from forecaster.forecast import Forecast
@@ -30,8 +29,8 @@ PIECE_S = 5.0
 """Seconds of the run after which a view is told how far it is."""
 
 
-class View(Protocol):
-    """Somebody who watches a run."""
+class View:
+    """Watches a run; these methods do nothing, and a view overrides those that it needs."""
 
     def planning(self, window: int) -> None:
         """A window's plan is being made."""
@@ -44,22 +43,6 @@ class View(Protocol):
 
     def settled(self, window: int, totals: Totals) -> None:
         """A window is in the log; ``totals`` are its own."""
-
-
-class Unseen:
-    """A view that looks away."""
-
-    def planning(self, window: int) -> None:
-        """Nothing to see."""
-
-    def planned(self, planned: PlannedWindow) -> None:
-        """Nothing to see."""
-
-    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner] | None) -> None:
-        """Nothing to see."""
-
-    def settled(self, window: int, totals: Totals) -> None:
-        """Nothing to see."""
 
 
 Reviser = Callable[[float], str | None]
