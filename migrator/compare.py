@@ -176,7 +176,7 @@ def _with_batches(match: Match, policy: AnyPolicy) -> tuple[Setting, RecordedTra
 def simulated(
     setting: Setting, traffic: RecordedTraffic, policy: AnyPolicy, view: View, fairness: Fairness = Fairness.POLICY_ONLY
 ) -> ReadLog:
-    """The log of the setting's run under the policy, which tells ``view`` of every window.
+    """The log of the setting's run under the policy; ``view`` hears of every window.
 
     Raises:
         InfeasibleError: The policy has no plan for window 0.
@@ -234,7 +234,7 @@ class Standing:
     Attributes:
         policy: Its name.
         total: Requests.
-        account: Where they went; what not knowing the arrivals costs is told only where ``oracle`` took part.
+        account: Where they went; what not knowing the arrivals costs is known only where ``oracle`` took part.
         n_changes: Changes of the layout.
         n_unplanned: Windows without a plan.
         gap_closed: Which share of the goodput between ``static`` and ``oracle`` it gets; ``None`` where one of

@@ -164,7 +164,7 @@ def plan_revised(revised: PlannedWindow, reason: str) -> Json:
 
 
 def _estimate(setting: Setting, tenant: Tenant, window: int) -> Json:
-    """What the plan was told of the tenant's retraining, where that may differ from the truth."""
+    """What the plan assumed of the tenant's retraining, where that may differ from the truth."""
     config = setting.config
     if config.estimates == EstimatesConfig() or not tenant.retrains_in(window):
         return {}

@@ -1,9 +1,8 @@
 """The loop: observe, forecast, plan, apply, report, window after window.
 
 Nothing here knows whether the GPU is simulated, how tenants share it, or what comes. The loop is handed a
-:class:`~migrator.traffic.Traffic`, which tells what has arrived, and a :class:`~migrator.run.seams.Sharing`, which
-tells when something has happened. A window is reported when its last request is resolved, a moment after the next has
-begun.
+:class:`~migrator.traffic.Traffic`, which says what has arrived, and a :class:`~migrator.run.seams.Sharing`, which says
+when something has happened. A window is reported when its last request is resolved, a moment after the next has begun.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from planner.problem import Owner
 from workloads.serving.tally import Totals
 
 PIECE_S = 5.0
-"""Seconds of the run after which a view is told how far it is."""
+"""Seconds of the run after which a view hears how far it is."""
 
 
 class View:

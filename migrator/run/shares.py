@@ -262,7 +262,7 @@ class Shares:
         )
 
     def _share_tenant(self, part: _Part, past_rps: FloatArray) -> ShareTenant:
-        """What the policy is told; the interference is that of the last minute's load and all retrainings to come."""
+        """What the policy knows; the interference is that of the last minute's load and all retrainings to come."""
         load_rps = past_rps[-60:].mean(axis=0)
         equal = max(1, QUANTA // len(self._parts))
         busy = [

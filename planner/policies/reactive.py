@@ -48,7 +48,7 @@ class Reactive(Policy):
         problem = window.problem
         steady = _at_load(problem, window.past_rps[-self.n_seen :].mean(axis=0))
         first = solve(steady, "static", window.budget)
-        if not first.status.has_plan:  # the layout has to change for the retrainings to run at all
+        if not first.status.has_plan:  # no fixed layout leaves room for the retrainings
             first = solve(steady, "greedy", window.budget)
         if not first.status.has_plan:
             return first

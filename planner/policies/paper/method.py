@@ -29,18 +29,18 @@ class MigratorPaper(Policy):
 
     Source: MIGRator, §4.1 (the program, with the corrections of docs/paper-ilp.md) and §4.2 (pre-initialisation).
     Knows: the forecast's mean, estimates of accuracy and retraining time. Batches as given.
-    Taken: one plan a window, free to change in every second at the price R·Ψ/N·C; goodput as min(arrivals, capacity);
-    pre-initialisation found by going through the finished plan; Ψ lowered by what it hid in the last window.
+    Taken: one plan a window, free to change in every second at the price R·Ψ/N·C. Goodput is min(arrivals, capacity).
+    Pre-initialisation is found by going through the finished plan, and lowers Ψ by what it hid in the last window.
     Adaptations: the program is solved to optimality within the budget by the engine ``exact``, not by Gurobi. It
     begins where the layout may first change. Retraining times include start-up as it is physically. Instances stay
     where they are and changes are Ω apart, which the paper's program does not know: see
-    :mod:`planner.policies.paper.realised`. The first of ``FALLBACKS`` that can plans a window where that finds no way,
-    where a retraining is in progress at its start, or where the program has no plan; ``work`` of the plan counts that,
-    as ``fallback_greedy`` and so on.
-    Kind to it, beyond the paper: slices count as unused from a change on, too, where a retraining has just left them,
-    and what the new instances replace then goes on for Ω. A window is planned with the lowered Ψ and with the whole
-    one, and what is worth more by min(a, C) once carried out is taken: after a window with idle slices the next need
-    not have any. Nothing is trimmed from the program's plan: see "The paper's method on hardware" in docs/policies.md.
+    :mod:`planner.policies.paper.realised`. An engine of ``FALLBACKS`` plans a window for which that finds no way, in
+    which a retraining is in progress at the start, or for which the program has no plan. The plan's ``work`` counts
+    that, as ``fallback_greedy`` and so on.
+    Kind to it, beyond the paper: slices that a retraining leaves at a change count as unused from then on, and what the
+    new instances replace goes on for Ω. A window is planned with the lowered Ψ and with the whole one, and the plan is
+    taken that is worth more by min(a, C) once carried out: after a window with idle slices the next need not have any.
+    Nothing is trimmed from the program's plan: see "The paper's method on hardware" in docs/policies.md.
 
     Attributes:
         pre_initialises: Whether new instances are created on unused slices beside what they replace, and Ψ is

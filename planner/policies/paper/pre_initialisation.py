@@ -52,7 +52,7 @@ def served(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement]) ->
 
 
 def _ahead(facts: WindowFacts, placed: PlacedSchedule[Placement], before: Entries, step: int, entries: Entries) -> Held:
-    """The epoch with what has room for it created Ω before; empty where nothing has."""
+    """The epoch with those of its instances that have room created Ω before; empty where none has."""
     ahead = step - facts.epoch_steps
     extra = _on_idle_slices(facts, placed, before, entries - before, ahead)
     if not extra:
@@ -64,7 +64,7 @@ def _ahead(facts: WindowFacts, placed: PlacedSchedule[Placement], before: Entrie
 def _in_two(
     facts: WindowFacts, placed: PlacedSchedule[Placement], before: Entries, step: int, entries: Entries
 ) -> list[Held]:
-    """The epoch with what has room for it created at once and the rest Ω later, where it drops something."""
+    """The epoch, if it drops something, with those of its instances that have room at once, and the rest Ω later."""
     extra = _on_idle_slices(facts, placed, before, entries - before, step) if before - entries else frozenset()
     return [((step, before | extra), (step + facts.epoch_steps, entries))] if extra else []
 
@@ -118,7 +118,7 @@ class WarmUps:
 def warm_ups(plan: MigPlan, before: MigPlan | None = None, tenant: str | None = None) -> WarmUps:
     """The warm-ups of a ``physical`` plan: up to service, or to the instance's end if that comes first.
 
-    A warm-up that goes on in the next window counts here up to that window's start, and no further there.
+    A warm-up that goes on in the next window counts here up to that window's start, and not at all there.
 
     Args:
         plan: What was in force.
@@ -147,9 +147,9 @@ def warm_ups(plan: MigPlan, before: MigPlan | None = None, tenant: str | None = 
 
 
 def fed_back_overhead_s(problem: Problem, plans: Sequence[MigPlan]) -> tuple[float, ...]:
-    """Ψ by tenant: ``overhead_s``, less the share of warm-up on idle slices in the last window that started any of it.
+    """Ψ by tenant: ``overhead_s`` less the share of warm-up on idle slices in the last window that had warm-up.
 
-    The whole ``overhead_s`` where no window has. What a retraining leaves is free only once, so it lowers no Ψ.
+    It is the whole ``overhead_s`` where no window had. What a retraining leaves is free only once, so it lowers no Ψ.
     """
     return tuple(tenant.overhead_s * (1.0 - _last_idle_share(tenant.name, plans)) for tenant in problem.tenants)
 

@@ -2,14 +2,14 @@
 
 A `paper` plan names profiles only, may change in every step, and may move everything in every step. Here
 
-- each retraining starts when the plan says, on a placement that it keeps: of the ways to place all of them, the one
-  beside which what is wanted fits in most steps;
-- the held set changes at epochs, Ω apart: a change that is wanted earlier waits, and then what is wanted *then* is
-  taken. Of the held sets that are wanted and fit beside every retraining up to the next possible epoch, the one that
-  keeps most capability is taken, then the one with most of the new capability on slices that are idle;
-- what fits now, but not beside a retraining that starts before the next possible epoch, waits for that start;
-- where it does not fit at all, the held set that fits and has the highest min(a, C) up to the next possible epoch is
-  taken, once for each change of what is wanted or retrains.
+- each retraining starts when the plan says, on a placement that it keeps. Of the ways to place all of them, the one is
+  taken beside which the wanted set fits in most steps;
+- the held set changes at epochs, Ω apart. A change that is wanted earlier waits, and then what is wanted *then* is
+  taken. Of the wanted held sets that fit beside every retraining up to the next possible epoch, the one that keeps
+  most capability is taken, then the one with most of the new capability on slices that are idle;
+- a set that fits now, but not beside a retraining that starts before the next possible epoch, waits for that start;
+- where no wanted set fits, the held set is taken that fits and has the highest min(a, C) up to the next possible
+  epoch. This is done once for each change of what is wanted or retrains.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _schedule(facts: WindowFacts, plan: MigPlan) -> Schedule:
 
 @dataclass(frozen=True)
 class _Ground:
-    """All held sets of a problem, and which of them fit beside what."""
+    """All held sets of a problem, and which of them fit beside which retrainings."""
 
     facts: WindowFacts
     sets: HeldSets
@@ -184,7 +184,7 @@ class _Ground:
         return [way for _, way in sorted(valid, key=lambda item: -item[0])]
 
     def _n_fitting(self, placed: PlacedSchedule[Placement], wanted: IntArray) -> int | None:
-        """In how many steps what is wanted fits beside the retrainings; ``None`` if at some step nothing does."""
+        """Steps in which the wanted set fits beside the retrainings; ``None`` if in some step no set fits."""
         edges = {run.start_step for run, _ in placed} | {run.end_step for run, _ in placed}
         n_fitting = 0
         for start, end in pairwise(sorted(edges | {self.facts.first_step, self.facts.n_steps})):
@@ -253,7 +253,7 @@ def _walk(ground: _Ground, wanted: IntArray, placed: PlacedSchedule[Placement]) 
 def _candidates(
     ground: _Ground, placed: PlacedSchedule[Placement], wanted: IntArray, step: int, until: int, *, may_stay: bool
 ) -> BoolArray:
-    """The held sets to choose from at an epoch; none where what is wanted waits for a retraining's start."""
+    """The held sets to choose from at an epoch; none if the wanted set waits for a retraining's start."""
     is_wanted = np.all(ground.columns == wanted[step], axis=1)
     is_fine = is_wanted & ground.fitting(placed, step, until)
     waits = may_stay and bool((is_wanted & ground.fitting(placed, step, step + 1)).any())
