@@ -69,7 +69,7 @@ class Score:
         accounts: Where each tenant's requests went; ``forecast`` stays 0.
         n_changes: Changes of the layout after the first, in which an instance was created or destroyed.
         n_unplanned: Windows in which the policy had no plan, so that the old layout was kept.
-        notes: What was not measured, as ``simulated_provenance`` tells it.
+        notes: What was not measured, by ``simulated_provenance``.
         has_partitions: Whether tenants had MIG instances; only then can ``oracle`` tell what a forecast cost.
     """
 

@@ -176,5 +176,5 @@ class Sharing(Protocol):
         ...
 
     def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:
-        """By tenant what could have been served in each second of a window, where instances do not tell it."""
+        """By tenant what could have been served in each second of a window, where instances do not show it."""
         ...

@@ -271,7 +271,7 @@ class Shares:
             if other is not part
         ]
         n_retraining = sum(other.stage in (Stage.WAITING, Stage.RUNNING) for other in self._parts)
-        # To a twentieth, as it is an expectation: so that points are found again.
+        # An expectation, so a twentieth is exact enough, and rounding lets points be found again.
         factor = round(20 * slowdown(part.sensitivity, self._strength, busy, n_retraining)) / 20
         estimate = estimates_in(self._setting, self._window)[part.index]
         return ShareTenant(

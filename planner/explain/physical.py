@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from executor.mig import Placement
+from planner.counts import IntArray
 from planner.course import Course
 from planner.engines.physical.held_sets import Entries, HeldSets
 from planner.engines.physical.plan import held_in
 from planner.engines.schedule import WindowFacts
-from planner.explain.stretch import AFTER, BEFORE, HELD, Candidates, IntArray
+from planner.explain.stretch import AFTER, BEFORE, HELD, Candidates
 from planner.plan import MigPlan
 from planner.problem import FloatArray, GainTable, Problem
 

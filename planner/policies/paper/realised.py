@@ -21,16 +21,14 @@ from functools import cached_property
 from itertools import islice, pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from executor.mig import Placement
 from planner.counts import IntArray, multiset_of
+from planner.engines.arrays import Bools
 from planner.engines.physical.held_sets import Entries, Held, HeldSets, LayoutTable, memory_mask
 from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts
 from planner.plan import MigPlan
 from planner.problem import FloatArray, Retraining
-
-BoolArray = NDArray[np.bool_]
 
 MOST_WAYS = 2_000
 """Ways to place the retrainings that are looked at; all of them for two retrainings."""
@@ -112,20 +110,20 @@ class _Ground:
     sets: HeldSets
     table: LayoutTable
     columns: IntArray
-    _fitting: dict[frozenset[Placement], BoolArray] = field(default_factory=dict)
+    _fitting: dict[frozenset[Placement], Bools] = field(default_factory=dict)
 
     @classmethod
     def of(cls, facts: WindowFacts) -> _Ground:
         sets = HeldSets.of(facts.problem)
         return cls(facts, sets, sets.table, sets.columns(facts.gains))
 
-    def layouts_beside(self, busy: frozenset[Placement]) -> BoolArray:
+    def layouts_beside(self, busy: frozenset[Placement]) -> Bools:
         """Whether each layout fits beside these retrainings, ``(n_layouts,)``."""
         if busy not in self._fitting:
             self._fitting[busy] = self.table.fits_beside(self.facts.problem.gpu, sorted(busy, key=_sort_key))
         return self._fitting[busy]
 
-    def fitting(self, placed: PlacedSchedule[Placement], start_step: int, end_step: int) -> BoolArray:
+    def fitting(self, placed: PlacedSchedule[Placement], start_step: int, end_step: int) -> Bools:
         """Whether each held set fits beside the retrainings all through ``[start_step, end_step)``, ``(n,)``."""
         beside = [self.layouts_beside(busy) for busy in busy_in(placed, start_step, end_step)]
         return np.asarray(np.all(beside, axis=0)[self.sets.layout], dtype=np.bool_)
@@ -155,7 +153,7 @@ class _Ground:
         at, owners = number[self.sets.layout], self.sets.owners
         return np.where(owners >= 0, at * len(rates[0]) + owners, -1), masks[at], rates[at, owners]
 
-    def nearest_to(self, candidates: BoolArray, current: int | None, busy: frozenset[Placement]) -> int:
+    def nearest_to(self, candidates: Bools, current: int | None, busy: frozenset[Placement]) -> int:
         """Of the candidates the one that keeps most of the current one, then has most of the new on idle slices."""
         numbers = np.flatnonzero(candidates)
         if current is None:
@@ -252,7 +250,7 @@ def _walk(ground: _Ground, wanted: IntArray, placed: PlacedSchedule[Placement]) 
 
 def _candidates(
     ground: _Ground, placed: PlacedSchedule[Placement], wanted: IntArray, step: int, until: int, *, may_stay: bool
-) -> BoolArray:
+) -> Bools:
     """The held sets to choose from at an epoch; none if the wanted set waits for a retraining's start."""
     is_wanted = np.all(ground.columns == wanted[step], axis=1)
     is_fine = is_wanted & ground.fitting(placed, step, until)
@@ -262,7 +260,7 @@ def _candidates(
     return _best(ground, placed, step, until)
 
 
-def _best(ground: _Ground, placed: PlacedSchedule[Placement], step: int, until: int) -> BoolArray:
+def _best(ground: _Ground, placed: PlacedSchedule[Placement], step: int, until: int) -> Bools:
     """The held sets that fit up to ``until`` and have the highest min(a, C) of those."""
     fits = ground.fitting(placed, step, until)
     value = np.where(fits, ground.served(placed, step, min(until, ground.facts.n_steps)), -np.inf)
