@@ -45,7 +45,7 @@ class View:
 
 
 Reviser = Callable[[float], str | None]
-"""Asked at every moment of a window, with the second of the run: why to plan its rest anew; ``None`` for no reason."""
+"""Says at a moment of a window, by the second of the run, why to plan its rest anew; ``None`` for no reason."""
 
 
 class Loop:

@@ -75,7 +75,7 @@ class _Part:
 class Shares:
     """Sharing by MPS: the policy decides as a window begins, when a retraining ends, and as often as it asks.
 
-    A retraining that its window's end meets unfinished is given up: the next one has newer data.
+    A retraining that is unfinished at its window's end is given up: the next one has newer data.
     """
 
     kind = "shares"

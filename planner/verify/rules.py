@@ -59,7 +59,7 @@ def _held_at_start(problem: Problem) -> dict[tuple[Placement, str], int]:
 
 
 def violations(problem: Problem, plan: MigPlan, lifetimes: Sequence[Lifetime]) -> Iterator[Violation]:
-    """Every breach of them by a readable plan; one over several steps on end counts once, at the first."""
+    """Every breach by a readable plan; one that lasts several steps counts once, at the first."""
     before: set[tuple[Rule, str | None]] = set()
     for s in range(problem.n_steps):
         alive = [item for item in lifetimes if item.create_step <= s < item.end_step]
