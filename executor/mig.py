@@ -2,8 +2,8 @@
 
 Everything is derived from each profile's possible starts (``nvidia-smi mig -lgipp``); no list of
 configurations is kept anywhere, because the published ones contradict each other. A layout is any
-set of placements that do not overlap in memory slices, whose compute slices fit the GPU, and that
-holds no profile more often than the driver allows; idle slices are allowed.
+set of placements that do not overlap in memory slices, whose compute slices fit the GPU, and that holds no profile more
+often than the driver allows. Idle slices are allowed.
 
 Pure Python on purpose: the command line imports it before anything heavy is needed.
 """

@@ -36,7 +36,6 @@ class SimGpu:
         self._random = random.Random(seed)  # noqa: S311 - ids of a simulation, no secrets
         self._instances: dict[int, GpuInstance] = {}
         self._clients: dict[int, set[str]] = {}
-        self._holder_of_slice: list[int | None] = [None] * model.memory_slices
         self._driver_free_s = clock.now_s
 
     def __repr__(self) -> str:
@@ -52,11 +51,6 @@ class SimGpu:
     def index(self) -> int:
         """The GPU's number."""
         return self._index
-
-    @property
-    def occupancy(self) -> tuple[int | None, ...]:
-        """The holder of each memory slice: a ``gi_id`` or ``None``, ``(memory_slices,)``."""
-        return tuple(self._holder_of_slice)
 
     def instances(self) -> tuple[GpuInstance, ...]:
         """All GPU instances, sorted by placement; takes no time."""
@@ -76,7 +70,6 @@ class SimGpu:
         created = GpuInstance(self._new_gi_id(), Placement(profile, placement.start), self._new_uuid())
         self._instances[created.gi_id] = created
         self._clients[created.gi_id] = set()
-        self._holder_of_slice[placement.start : placement.end] = [created.gi_id] * profile.memory_slices
         self._keep_driver_busy(start_s, profile.create_s)
         return created
 
@@ -94,7 +87,6 @@ class SimGpu:
             clients = ", ".join(sorted(self._clients[gi_id]))
             raise InUseError(f"{prefix}: In use by another client ({placement} is held by {clients})")
         self._keep_driver_busy(start_s, placement.profile.destroy_s)
-        self._holder_of_slice[placement.start : placement.end] = [None] * placement.profile.memory_slices
         del self._instances[gi_id], self._clients[gi_id]
 
     def attach(self, gi_id: int, client: str) -> None:
@@ -146,11 +138,18 @@ class SimGpu:
         )
 
     def _check_room(self, placement: Placement, profile: Profile) -> None:
-        taken = [s for s in range(placement.start, placement.end) if self._holder_of_slice[s] is not None]
         standing = [gpu_instance.placement.profile for gpu_instance in self._instances.values()]
+        first_taken = min(
+            (
+                (max(placement.start, other.placement.start), other.gi_id)
+                for other in self._instances.values()
+                if other.placement.start < placement.end and placement.start < other.placement.end
+            ),
+            default=None,
+        )
         compute_left = self._model.compute_slices - sum(held.compute_slices for held in standing)
-        if taken:
-            reason = f"memory slice {taken[0]} is held by GPU instance ID {self._holder_of_slice[taken[0]]:>2}"
+        if first_taken is not None:
+            reason = f"memory slice {first_taken[0]} is held by GPU instance ID {first_taken[1]:>2}"
         elif profile.compute_slices > compute_left:
             reason = f"{compute_left} compute slices are left"
         elif standing.count(profile) >= profile.max_instances:

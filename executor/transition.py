@@ -54,12 +54,6 @@ class Transition:
         """The driver calls in order; empty where the layouts are equal."""
         return (*map(Destroy, self.destroyed), *map(Create, self.created))
 
-    @property
-    def driver_s(self) -> float:
-        """Seconds that the driver calls take one after the other, by the profiles' times."""
-        destroying_s = sum(placement.profile.destroy_s for placement in self.destroyed)
-        return destroying_s + sum(placement.profile.create_s for placement in self.created)
-
 
 def transition(before: Layout, after: Layout) -> Transition:
     """The transition that leaves every placement of both layouts untouched."""

@@ -217,12 +217,12 @@ def compare(
 ) -> None:
     """Simulate the same requests under several sharing policies, and compare what each answers in time and right."""
     from migrator.commands.compare import compare_command  # noqa: PLC0415
-    from migrator.compare import Terms  # noqa: PLC0415
+    from migrator.compare import Fairness  # noqa: PLC0415
 
     compare_command(
         configs,
         policies=policies,
-        terms=Terms(terms),
+        fairness=Fairness(terms),
         n_segments=segments,
         windows=windows,
         jobs=jobs,

@@ -23,7 +23,7 @@ from migrator.log.account import Account, SecondAccounts, accounts
 from migrator.log.changes import changes_in
 from migrator.log.runlog import ReadLog, RunLog, read_log
 from migrator.provenance import simulated_provenance
-from migrator.run.loop import Unseen, View
+from migrator.run.loop import View
 from migrator.run.planning import PlannedWindow
 from migrator.run.simulated import SimulatedRun
 from migrator.setting import Setting, assemble
@@ -36,7 +36,7 @@ FLOOR, CEILING = "static", "oracle"
 """The policies between which a share of the gap is measured."""
 
 
-class Terms(StrEnum):
+class Fairness(StrEnum):
     """What is compared."""
 
     POLICY_ONLY = "policy-only"
@@ -54,7 +54,7 @@ class Match:
     config: Config
     origin: str
     segment: int
-    terms: Terms = Terms.POLICY_ONLY
+    fairness: Fairness = Fairness.POLICY_ONLY
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Score:
         accounts: Where each tenant's requests went; ``forecast`` stays 0.
         n_changes: Changes of the layout after the first, in which an instance was created or destroyed.
         n_unplanned: Windows in which the policy had no plan, so that the old layout was kept.
-        notes: What was not measured, as ``simulated_provenance`` tells it.
+        notes: What was not measured, by ``simulated_provenance``.
         has_partitions: Whether tenants had MIG instances; only then can ``oracle`` tell what a forecast cost.
     """
 
@@ -90,7 +90,7 @@ class Score:
 
 
 def matches_of(
-    config: Config, origin: str, policies: Sequence[str], n_segments: int, terms: Terms = Terms.POLICY_ONLY
+    config: Config, origin: str, policies: Sequence[str], n_segments: int, fairness: Fairness = Fairness.POLICY_ONLY
 ) -> list[Match]:
     """Every policy on every segment.
 
@@ -111,7 +111,9 @@ def matches_of(
             if number == 0:
                 raise
             raise ConfigError(f"segment {number} of {n_segments}: {error}") from None
-    return [Match(name, segment, origin, number, terms) for number, segment in enumerate(segments) for name in policies]
+    return [
+        Match(name, segment, origin, number, fairness) for number, segment in enumerate(segments) for name in policies
+    ]
 
 
 def _on_segment(config: Config, segment: int) -> Config:
@@ -136,9 +138,9 @@ def score_of(match: Match) -> Score:
         PlannerError: The policy cannot answer.
     """
     policy = policy_of(match.policy)
-    setting, traffic = _on_terms(match, policy)
+    setting, traffic = _with_batches(match, policy)
     seen = _Seen()
-    log = simulated(setting, traffic, policy, seen, match.terms)
+    log = simulated(setting, traffic, policy, seen, match.fairness)
     n_changes = len(log.of_kind("shares")[1:]) + sum(1 for change in changes_in(log)[1:] if change.calls)
     notes = simulated_provenance(setting, traffic)
     if log.header["sharing"] == "shares":
@@ -157,10 +159,10 @@ def score_of(match: Match) -> Score:
     )
 
 
-def _on_terms(match: Match, policy: AnyPolicy) -> tuple[Setting, RecordedTraffic]:
+def _with_batches(match: Match, policy: AnyPolicy) -> tuple[Setting, RecordedTraffic]:
     """The match's setting; where batches are free, with the arrivals that the config's own batches give."""
     setting, traffic = assemble(match.config, match.origin)
-    are_given = match.terms is Terms.AS_PUBLISHED and policy.traits.batching is Batching.GIVEN
+    are_given = match.fairness is Fairness.AS_PUBLISHED and policy.traits.batching is Batching.GIVEN
     if are_given or all(tenant.batch == "auto" for tenant in setting.config.tenants):
         return setting, traffic
     tenants = [
@@ -172,15 +174,15 @@ def _on_terms(match: Match, policy: AnyPolicy) -> tuple[Setting, RecordedTraffic
 
 
 def simulated(
-    setting: Setting, traffic: RecordedTraffic, policy: AnyPolicy, view: View, terms: Terms = Terms.POLICY_ONLY
+    setting: Setting, traffic: RecordedTraffic, policy: AnyPolicy, view: View, fairness: Fairness = Fairness.POLICY_ONLY
 ) -> ReadLog:
-    """The log of the setting's run under the policy, which tells ``view`` of every window.
+    """The log of the setting's run under the policy; ``view`` hears of every window.
 
     Raises:
         InfeasibleError: The policy has no plan for window 0.
         PlannerError: The policy cannot answer.
     """
-    run = SimulatedRun(setting, traffic, policy, view, as_published=terms is Terms.AS_PUBLISHED)
+    run = SimulatedRun(setting, traffic, policy, view, as_published=fairness is Fairness.AS_PUBLISHED)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "run"
         with RunLog(path, config_yaml(setting.config)) as log:
@@ -188,7 +190,7 @@ def simulated(
         return read_log(path)
 
 
-class _Seen(Unseen):
+class _Seen(View):
     """A view that keeps what each window came to."""
 
     def __init__(self) -> None:
@@ -232,7 +234,7 @@ class Standing:
     Attributes:
         policy: Its name.
         total: Requests.
-        account: Where they went; what not knowing the arrivals costs is told only where ``oracle`` took part.
+        account: Where they went; what not knowing the arrivals costs is known only where ``oracle`` took part.
         n_changes: Changes of the layout.
         n_unplanned: Windows without a plan.
         gap_closed: Which share of the goodput between ``static`` and ``oracle`` it gets; ``None`` where one of

@@ -284,7 +284,7 @@ def read_config(path: Path, **overrides: object) -> Config:
     The run's name defaults to the file's stem. Relative file names in it become relative to the file.
 
     Raises:
-        ConfigError: Missing, unreadable or not YAML; an unknown key; a value outside its range.
+        ConfigError: It is missing, unreadable or not YAML, or has an unknown key or a value outside its range.
     """
     data = read_document(path, ConfigError)
     data.setdefault("name", re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")[:100] or "run")

@@ -1,6 +1,6 @@
-"""What the planner is told of a retraining: its accuracy and its time as estimated before it runs.
+"""What the planner knows of a retraining: its accuracy and its time as estimated before it runs.
 
-The truth stays with whoever carries plans out. Errors depend on (seed, tenant, window) alone, so that every
+The truth stays with the workers that carry plans out. Errors depend on (seed, tenant, window) alone, so that every
 policy is misled alike, the clairvoyant one included: it knows arrivals, not the outcome of a training.
 """
 
@@ -58,7 +58,7 @@ def estimate_of(errors: EstimatesConfig, seed: int, gpu: GpuModel, tenant: Tenan
 def profiling_times_s(errors: EstimatesConfig, gpu: GpuModel, tenant: Tenant) -> Mapping[str, float]:
     """Seconds of profiling on an instance of each profile that can hold the tenant's retraining.
 
-    ``cost_gpu_s`` is told in seconds of the whole GPU; an instance has its share of the compute slices.
+    ``cost_gpu_s`` is in seconds of the whole GPU; an instance has its share of the compute slices.
     """
     slices = {name: gpu.profile(name).compute_slices for name in tenant.retraining_time_s}
     return MappingProxyType({name: errors.cost_gpu_s * gpu.compute_slices / n for name, n in slices.items()})

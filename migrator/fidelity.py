@@ -23,7 +23,7 @@ from forecaster.forecast import FloatArray
 from migrator.config import config_yaml
 from migrator.log.record import Record
 from migrator.log.runlog import RunLog, read_log
-from migrator.run.loop import Unseen
+from migrator.run.loop import View
 from migrator.run.planning import PlannedWindow
 from migrator.run.simulated import SimulatedRun, simulated_backend
 from migrator.setting import Setting
@@ -64,11 +64,6 @@ class Promise:
     def goodput_excess(self) -> float:
         """By what share of the achieved goodput the plan promised too much; negative where too little."""
         return (self.expected_goodput - self.achieved_goodput) / max(self.achieved_goodput, 1e-9)
-
-    @property
-    def lost_excess(self) -> float:
-        """By how many requests the plan feared too much loss; negative where too little."""
-        return self.expected_lost - self.achieved_lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +111,7 @@ def measured(
     )
 
 
-class _Promises(Unseen):
+class _Promises(View):
     """A view that keeps the plans as they are made."""
 
     def __init__(self, window_s: float, step_s: float) -> None:

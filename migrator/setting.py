@@ -203,7 +203,7 @@ def _with_factor(entry: TenantConfig, factor: float) -> TenantConfig:
 
 
 def _forecaster(config: Config, origin: str) -> Forecaster | None:
-    """The configured forecaster, its seconds told in steps; ``None`` where arrivals are known.
+    """The configured forecaster, its seconds turned into steps; ``None`` where arrivals are known.
 
     Raises:
         ConfigError: It needs more history than ``forecast.history_s`` gives.

@@ -84,7 +84,7 @@ class Hindsight:
 
 
 class RecordedTraffic:
-    """Requests drawn from traces before the run, each with its luck; a run is shown those up to now."""
+    """Requests drawn from traces before the run, each with its luck; a run sees those up to now."""
 
     def __init__(
         self, tenants: Sequence[Tenant], arrivals: Sequence[Arrivals], loads: Sequence[float], seed: int
@@ -126,7 +126,7 @@ class RecordedTraffic:
     def rate_in(self, second: int) -> FloatArray:
         """Requests of one second of the run, the last one's after its end, ``(n_tenants,)``.
 
-        This is the load on a simulated GPU. It is not for whoever decides: the second may not be over.
+        This is the load on a simulated GPU. Policies must not see it: the second may not be over.
         """
         places = [min(n + second, len(counts) - 1) for counts, n in zip(self._counts, self._history_s, strict=True)]
         return np.array([counts[place] for counts, place in zip(self._counts, places, strict=True)], dtype=np.float64)

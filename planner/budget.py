@@ -1,4 +1,4 @@
-"""How to solve: what an engine may spend, and what only some engines can be told.
+"""How to solve: what an engine may spend, and options that only some engines take.
 
 ``migrator run`` limits work only, so that a run is the same every time; people limit seconds.
 """
@@ -25,7 +25,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """What only some engines can be told; ``None`` leaves a choice to the engine.
+    """Options that only some engines take; ``None`` leaves a choice to the engine.
 
     Attributes:
         solver: ``milp`` and ``paper-ilp``: ``highs``, ``cbc`` or ``gurobi``.

@@ -9,12 +9,11 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.counts import multiset_of
+from planner.counts import IntArray, multiset_of
 from planner.gains import gain_tables
 from planner.plan import Lifetime, MigPlan, TenantSchedule
 from planner.problem import FloatArray, GainTable, Problem, Reconfiguration, RetrainingOption, TenantTerms
 
-IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 

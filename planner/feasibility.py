@@ -1,9 +1,9 @@
-"""Why a problem has no plan, as far as that can be told at once, by counts alone and without its loads.
+"""Why a problem has no plan, as far as counts alone show it, without its loads.
 
 For ``paper`` the answer is exact: per-step feasibility depends on nothing but which retrainings
 run, so a schedule exists iff one exists in which every retraining starts as early as those placed
-before it allow, in some order. For ``physical`` the same counts are a relaxation, beside the
-placements at step 0: what is told is true, and what passes may still be refused by the engine.
+before it allow, in some order. For ``physical`` the same counts are a relaxation, beside the placements at step 0: a
+reason that is given is true, but the engine may still refuse what passes.
 """
 
 from __future__ import annotations

@@ -115,8 +115,8 @@ class Certificate:
         bound = Σ_s max over feasible counts n of prices[s] · n
               + Σ_m max over what m alone could do of (its goodput − prices of all that it holds)
 
-    It holds for any prices; good ones make it low. Source: Lagrangian duality; the hull of feasible
-    counts is what is relaxed.
+    It holds for any prices; good ones make it low. Source: Lagrangian duality, with the hull of feasible counts
+    relaxed.
 
     Attributes:
         profile_names: The columns of ``prices``.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from migrator.compare import Terms
+from migrator.compare import Fairness
 
 WORKLOADS = tuple(f"w{number}" for number in range(1, 17))
 
@@ -48,7 +48,7 @@ class Experiment:
         policies: The first is the reference of differences.
         workloads: Configs by name.
         windows: Windows of each; ``None`` for as many as the config has.
-        terms: What is compared.
+        fairness: What is compared.
         batch: The config's ``batch``; where batches are free it sets the load only.
         changes: Keys of the config that are replaced.
         perturbation: Every profile's latencies are multiplied by factors in [0.8, 1.2] drawn from this seed.
@@ -63,7 +63,7 @@ class Experiment:
     policies: tuple[str, ...] = PAPER
     workloads: tuple[str, ...] = WORKLOADS
     windows: int | None = 2
-    terms: Terms = Terms.POLICY_ONLY
+    fairness: Fairness = Fairness.POLICY_ONLY
     batch: int | Literal["auto"] = "auto"
     changes: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     perturbation: int | None = None
@@ -115,7 +115,7 @@ def _as_published(batch: int, variant: str) -> Experiment:
     return Experiment(
         f"published-{batch}-{variant}",
         f"batch {batch}, {variant} profiles",
-        terms=Terms.AS_PUBLISHED,
+        fairness=Fairness.AS_PUBLISHED,
         batch=batch,
         changes={"profile_variant": variant},
     )

@@ -79,7 +79,7 @@ def matches_of(experiment: Experiment, traces: Path | None = None) -> list[Match
         config = config.model_copy(update={"tenants": tenants})
         for number, segment in enumerate(_segments(experiment, config, traces)):
             found += [
-                Match(policy, segment, f"configs/{name}.yaml", number, experiment.terms)
+                Match(policy, segment, f"configs/{name}.yaml", number, experiment.fairness)
                 for policy in experiment.policies
             ]
     return found
@@ -257,7 +257,7 @@ def key_of(match: Match) -> str:
     Files that the config names lie in the cache and are named by their contents, so that the folder may differ.
     """
     config = config_yaml(match.config).replace(f"{CACHE}/", "")
-    match_parts = (match.policy, match.terms.value, str(match.segment))
+    match_parts = (match.policy, match.fairness.value, str(match.segment))
     parts = (VERSION, versions(), source_digest(match.policy), *match_parts, config)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

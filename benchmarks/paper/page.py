@@ -32,7 +32,7 @@ from benchmarks.paper.statistics import (
     tie,
 )
 from benchmarks.paper.studies import STUDIES
-from migrator.compare import CEILING, FLOOR, Terms
+from migrator.compare import CEILING, FLOOR, Fairness
 from planner.policies.registry import MIG_POLICIES
 
 PAPER_GAIN_PCT = {"ekya": 17, "astraea": 21, "paris": 20}
@@ -174,7 +174,7 @@ class Figures:
             "SLO %": shown(100 * answers["slo"], ".2f"),
             "accuracy %": shown(100 * answers["accuracy"], ".2f"),
         }
-        if one.terms is Terms.POLICY_ONLY and FLOOR in means:
+        if one.fairness is Fairness.POLICY_ONLY and FLOOR in means:
             found[f"over {FLOOR} %"] = shown(100 * (means / means[FLOOR] - 1), "+.1f")
             if CEILING in means:
                 found["gap closed %"] = shown(gap_closed_pct(means), ".0f")

@@ -17,11 +17,11 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.paper.experiments import WORKLOADS
 from benchmarks.paper.matches import ROOT
-from executor.mig import OwnedLayout
 from migrator.compare import simulated
 from migrator.config import Config, read_config
 from migrator.log.account import Account, accounts
 from migrator.parallel import Processes, n_cores
+from migrator.run.loop import View
 from migrator.run.planning import PlannedWindow
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
@@ -29,7 +29,6 @@ from planner.plan import MigPlan
 from planner.policies.paper.pre_initialisation import WarmUps, warm_ups
 from planner.policies.policy import Policy
 from planner.policies.registry import MIG_POLICIES
-from planner.problem import Owner
 from workloads.serving.tally import Totals
 
 Row = Mapping[str, float]
@@ -97,22 +96,16 @@ def gained_points(rows: Mapping[str, Row]) -> float:
     return with_it - without
 
 
-class _Plans:
+class _Plans(View):
     """A view that keeps what was in force, and what came of it."""
 
     def __init__(self) -> None:
         self.plans: list[MigPlan] = []
         self.total = Totals()
 
-    def planning(self, window: int) -> None:
-        """Nothing to keep yet."""
-
     def planned(self, planned: PlannedWindow) -> None:
         """Keep the plan."""
         self.plans.append(planned.plan)
-
-    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner] | None) -> None:
-        """Nothing: windows are added when they are settled."""
 
     def settled(self, window: int, totals: Totals) -> None:  # noqa: ARG002 (they come in order)
         """Add the window."""

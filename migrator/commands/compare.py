@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from migrator.compare import Match, Score, Terms, matches_of, score_of
+from migrator.compare import Fairness, Match, Score, matches_of, score_of
 from migrator.config import read_config
 from migrator.console import output, print_json, progress
 from migrator.errors import MigratorError
@@ -22,7 +22,7 @@ def compare_command(
     config_paths: Sequence[Path],
     *,
     policies: str | None,
-    terms: Terms,
+    fairness: Fairness,
     n_segments: int,
     windows: int | None,
     jobs: int | None,
@@ -46,7 +46,7 @@ def compare_command(
     matches = [
         match
         for path in config_paths
-        for match in matches_of(read_config(path, windows=windows), str(path), specs, n_segments, terms)
+        for match in matches_of(read_config(path, windows=windows), str(path), specs, n_segments, fairness)
     ]
     _require_distinct_names(matches, config_paths)
     scores = _scores(matches, min(jobs or n_cores(), len(matches)))
@@ -54,7 +54,7 @@ def compare_command(
     if out is not None:
         write_output("--out", out, json.dumps(document, indent=2, allow_nan=False))
     if plot is not None:
-        write_output("--plot", plot, comparison_to_html(scores, terms))
+        write_output("--plot", plot, comparison_to_html(scores, fairness))
     if as_json:
         print_json(document)
     else:

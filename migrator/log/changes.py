@@ -1,4 +1,4 @@
-"""What a log tells of instances: the changes of the layout, and the life of every instance that they started."""
+"""What a log says of instances: the changes of the layout, and the life of every instance that they started."""
 
 from __future__ import annotations
 

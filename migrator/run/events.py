@@ -164,7 +164,7 @@ def plan_revised(revised: PlannedWindow, reason: str) -> Json:
 
 
 def _estimate(setting: Setting, tenant: Tenant, window: int) -> Json:
-    """What the plan was told of the tenant's retraining, where that may differ from the truth."""
+    """What the plan assumed of the tenant's retraining, where that may differ from the truth."""
     config = setting.config
     if config.estimates == EstimatesConfig() or not tenant.retrains_in(window):
         return {}
@@ -275,7 +275,7 @@ def _instance(item: Started | Stopped) -> dict[str, object]:
 def window_finished(settled: SettledWindow, served: Mapping[str, Mapping[str, list[float]]]) -> Json:
     """What became of every request that arrived in the window, by tenant and second of arrival.
 
-    ``served`` has by tenant what could have been served in each second, where instances do not tell it.
+    ``served`` has by tenant what could have been served in each second, where instances do not show it.
     """
     by_tenant = {counts.tenant: {**_counts(counts), **served.get(counts.tenant, {})} for counts in settled.counts}
     return {"window": settled.window, "tenants": by_tenant}

@@ -1,7 +1,7 @@
 """MIG instances: a plan's lifetimes become changes of the layout, and an :class:`Applier` carries them out.
 
-The order of one change: workers that end take no new batch; each is left to finish the batch in service; instances are
-destroyed, then created, one driver call after the other; a worker starts in each as soon as it is free. When something
+The order of one change: workers that end take no new batch, but finish the one in service. Instances are destroyed,
+then created, one driver call after the other. A worker starts in each as soon as the instance is free. When something
 serves follows from what its worker says, never from the plan's promise; the difference is logged as ``late_ready_s``.
 """
 
@@ -157,7 +157,7 @@ class Applier:
         """Whether the change would end a retraining that is not done.
 
         A retraining that takes longer than planned is neither killed nor moved, until :meth:`give_up`. The whole change
-        waits for it, so that nobody stops serving for instances that cannot be created yet.
+        waits for it, so that no instance stops serving for one that cannot be created yet.
         """
         leaving = self._leaving(owned_transition(self.layout, change.layout), change)
         return any(self._live[placement].holds_up for placement in leaving)
@@ -165,7 +165,7 @@ class Applier:
     def apply(self, change: Change, window: int, busy_until_s: Mapping[str, float], note: Note) -> ChangeOutcome:
         """Carry the change out; the clock then stands behind its last driver call.
 
-        ``busy_until_s`` tells, by server id, until when a batch is in service. Each driver call is noted before it is
+        ``busy_until_s`` says, by server id, until when a batch is in service. Each driver call is noted before it is
         made and after it. A call that the driver refuses ends the change; what was done before stays done.
         """
         begin_s = self._clock.now_s
@@ -208,7 +208,7 @@ class Applier:
         return overdue
 
     def _expected_s(self, live: _Live, now_s: float) -> float:
-        """When it is ready; if it should be by now and is not, after another start from now on."""
+        """When it is ready; one that should be ready by now and is not takes another start from now on."""
         if live.servers or live.expected_s >= now_s:
             return live.expected_s
         return now_s + self._tenants[live.owner.tenant].worker_start.planned_s(1)
@@ -320,7 +320,7 @@ class _Call:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None and not isinstance(error, GpuError):
-            return  # interrupted: nobody knows what came of the call
+            return  # interrupted: what came of the call is not known
         end_s = self._clock.now_s
         fields = events.outcome(self._doing.window, self._intent, self.gi_id, self._begin_s, end_s, error)
         self._doing.note("outcome", fields)
@@ -478,7 +478,7 @@ class Instances:
         return True
 
     def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:  # noqa: ARG002
-        """Nothing: the log's instances tell it."""
+        """Always ``None``: the log's instances show it."""
         return {}
 
     def _state(self, window: int) -> PhysicalState | None:

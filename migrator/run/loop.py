@@ -1,9 +1,8 @@
 """The loop: observe, forecast, plan, apply, report, window after window.
 
 Nothing here knows whether the GPU is simulated, how tenants share it, or what comes. The loop is handed a
-:class:`~migrator.traffic.Traffic`, which tells what has arrived, and a :class:`~migrator.run.seams.Sharing`, which
-tells when something has happened. A window is reported when its last request is resolved, a moment after the next has
-begun.
+:class:`~migrator.traffic.Traffic`, which says what has arrived, and a :class:`~migrator.run.seams.Sharing`, which says
+when something has happened. A window is reported when its last request is resolved, a moment after the next has begun.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 from executor.mig import OwnedLayout
 from forecaster.forecast import Forecast
@@ -27,11 +25,11 @@ from planner.problem import Owner
 from workloads.serving.tally import Totals
 
 PIECE_S = 5.0
-"""Seconds of the run after which a view is told how far it is."""
+"""Seconds of the run after which a view hears how far it is."""
 
 
-class View(Protocol):
-    """Somebody who watches a run."""
+class View:
+    """Watches a run; these methods do nothing, and a view overrides those that it needs."""
 
     def planning(self, window: int) -> None:
         """A window's plan is being made."""
@@ -46,24 +44,8 @@ class View(Protocol):
         """A window is in the log; ``totals`` are its own."""
 
 
-class Unseen:
-    """A view that looks away."""
-
-    def planning(self, window: int) -> None:
-        """Nothing to see."""
-
-    def planned(self, planned: PlannedWindow) -> None:
-        """Nothing to see."""
-
-    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner] | None) -> None:
-        """Nothing to see."""
-
-    def settled(self, window: int, totals: Totals) -> None:
-        """Nothing to see."""
-
-
 Reviser = Callable[[float], str | None]
-"""Asked at every moment of a window, with the second of the run: why to plan its rest anew; ``None`` for no reason."""
+"""Says at a moment of a window, by the second of the run, why to plan its rest anew; ``None`` for no reason."""
 
 
 class Loop:

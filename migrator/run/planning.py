@@ -129,7 +129,7 @@ def observe(
 
 
 class Foresight:
-    """Who tells of the arrivals to come: the config's forecaster, or hindsight for whoever may know them.
+    """What says which arrivals are to come: the config's forecaster, or hindsight for policies that may know them.
 
     Attributes:
         name: As logs and reports call it.
@@ -153,7 +153,7 @@ class Foresight:
         self.name = HINDSIGHT if setting.forecaster is None or needs_hindsight else setting.forecaster.name
 
     def forecast(self, opening: Opening, from_step: int = 0) -> Forecast:
-        """What planning is told of the window's arrivals from a step on, which ``opening.past_rps`` ends with."""
+        """What planning knows of the window's arrivals from a step on, which ``opening.past_rps`` ends with."""
         config, n_steps = self._setting.config, self._setting.config.n_steps - from_step
         if self._hindsight is not None:
             start_s = config.window_s * opening.window + config.step_s * from_step
@@ -198,8 +198,8 @@ def plan_rest(
 ) -> PlannedWindow:
     """The plan of what is left of a window from ``step`` of its plan on, if the plan was followed so far.
 
-    ``forecast`` is of what is left; ``standing`` is what serves, or starts to, told in steps from there. The result
-    counts its steps from there.
+    ``forecast`` is of what is left, and ``standing`` is what serves, or starts to. Both, and the result, count steps
+    from there.
 
     Raises:
         PlannerError: As :func:`plan_window`.
@@ -389,7 +389,7 @@ def state_of(serving_from_s: Iterable[tuple[Placement, str, float]], start_s: fl
 
 
 def shifted(state: PhysicalState, n_steps: int) -> PhysicalState:
-    """The same state, told in steps from ``n_steps`` later, when nothing was changed meanwhile."""
+    """The same state in steps from ``n_steps`` later, when nothing was changed meanwhile."""
     return PhysicalState(
         held=tuple(HeldInstance(item.placement, item.tenant, max(0, item.serve_step - n_steps)) for item in state.held),
         retrainings=tuple(

@@ -115,7 +115,7 @@ class SettledWindow:
 
 
 class Ledger:
-    """What became of all requests, tallied by window; a window is told apart once it is settled."""
+    """What became of all requests, tallied by window; a window is set apart once it is settled."""
 
     def __init__(self, setting: Setting) -> None:
         self._names = [tenant.name for tenant in setting.tenants]

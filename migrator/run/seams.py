@@ -1,7 +1,7 @@
 """Where simulated and real part, and what the loop knows of either side.
 
 Three seams: :class:`migrator.traffic.Traffic` (what arrives), :class:`Workers` (who serves and trains) and
-:class:`Sharing` (what a policy's answer becomes on the GPU). None of them tells the loop what will be. A worker that
+:class:`Sharing` (what a policy's answer becomes on the GPU). None of them says to the loop what will be. A worker that
 was started is ready when a :class:`Ready` says so, and a retraining ends with a :class:`Finished`; either may never
 come.
 """
@@ -63,20 +63,20 @@ Happening = Ready | Finished | Failed
 
 
 class Workers(Protocol):
-    """The worker processes inside GPU instances: started and stopped, and heard of when something happens to them."""
+    """The worker processes inside GPU instances: started, stopped, and reported on when something happens to them."""
 
     def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int) -> None:
         """Start the owner's worker now, as one of ``n_at_once`` that start together."""
         ...
 
     def stop(self, instance_id: str) -> Failed | None:
-        """End the worker; nothing is heard of it any more. How it failed, if it had done so by now and unheard."""
+        """End the worker; no happening of it follows. The answer is how it failed, if it had by now and unheard."""
         ...
 
     def happenings(self, until_s: float) -> Sequence[Happening]:
         """Wait for the first happenings, until the clock shows ``until_s`` at the latest; all of one moment, in order.
 
-        What happened while nobody waited comes first, with its own time.
+        What happened between two calls comes first, with its own time.
         """
         ...
 
@@ -179,5 +179,5 @@ class Sharing(Protocol):
         ...
 
     def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:
-        """By tenant what could have been served in each second of a window, where instances do not tell it."""
+        """By tenant what could have been served in each second of a window, where instances do not show it."""
         ...

@@ -75,7 +75,7 @@ class _Part:
 class Shares:
     """Sharing by MPS: the policy decides as a window begins, when a retraining ends, and as often as it asks.
 
-    A retraining that its window's end meets unfinished is given up: the next one has newer data.
+    A retraining that is unfinished at its window's end is given up: the next one has newer data.
     """
 
     kind = "shares"
@@ -262,7 +262,7 @@ class Shares:
         )
 
     def _share_tenant(self, part: _Part, past_rps: FloatArray) -> ShareTenant:
-        """What the policy is told; the interference is that of the last minute's load and all retrainings to come."""
+        """What the policy knows; the interference is that of the last minute's load and all retrainings to come."""
         load_rps = past_rps[-60:].mean(axis=0)
         equal = max(1, QUANTA // len(self._parts))
         busy = [
@@ -271,7 +271,7 @@ class Shares:
             if other is not part
         ]
         n_retraining = sum(other.stage in (Stage.WAITING, Stage.RUNNING) for other in self._parts)
-        # To a twentieth, as it is an expectation: so that points are found again.
+        # An expectation, so a twentieth is exact enough, and rounding lets points be found again.
         factor = round(20 * slowdown(part.sensitivity, self._strength, busy, n_retraining)) / 20
         estimate = estimates_in(self._setting, self._window)[part.index]
         return ShareTenant(

@@ -19,7 +19,7 @@ from migrator.estimates import as_carried_out
 from migrator.log.runlog import RunLog
 from migrator.run import events
 from migrator.run.instances import Backend, Instances
-from migrator.run.loop import Loop, Reviser, Unseen, View
+from migrator.run.loop import Loop, Reviser, View
 from migrator.run.planning import Foresight, Solving, accuracy_at_start, observe, posed
 from migrator.run.requests import Queues
 from migrator.run.seams import Failed, Finished, Happening, Ready, Sharing
@@ -199,7 +199,7 @@ class SimulatedRun:
             policy = policy.prepared(true_problems(setting, traffic))
         sharing = _sharing(setting, traffic, policy, as_published, backend or simulated_backend(setting))
         self._header = events.run_started(setting, traffic.origins, foresight.name, policy, sharing.kind)
-        self._loop = Loop(setting, traffic, sharing, foresight, view or Unseen(), revises)
+        self._loop = Loop(setting, traffic, sharing, foresight, view or View(), revises)
         self._loop.prepare()
 
     def carry_out(self, log: RunLog, wall: Mapping[str, object] | None = None) -> None:

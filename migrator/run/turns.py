@@ -1,9 +1,9 @@
 """Turns on one GPU without partitions: one tenant's batch at a time, and training in the gaps.
 
-Batch limits, and the retrainings to be done, are settled when a window begins. A retraining that a window's end meets
-goes on. A newer one of its tenant replaces one that has not begun, else waits behind it. It keeps the training batch
-with which it was set up. Trainers that start together slow each other down as planned, without jitter. What estimating
-costs is trained through first, and estimates are waited for.
+Batch limits, and the retrainings to be done, are settled when a window begins. A retraining goes on after a window's
+end. A newer one of its tenant replaces one that has not begun, else waits behind it. It keeps the training batch with
+which it was set up. Trainers that start together slow each other down as planned, without jitter. What estimating costs
+is trained through first, and estimates are waited for.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Turns:
         """Look up what was measured on the whole GPU.
 
         Raises:
-            ConfigError: Of a tenant's model nothing was, with one process and a batch that it may use.
+            ConfigError: Nothing was measured of a tenant's model with one process and a batch that it may use.
         """
         config = setting.config
         self._setting, self._policy, self._jitter = setting, policy, jitter
@@ -186,10 +186,10 @@ class Turns:
 
 
 def _measured(setting: Setting) -> list[_Measured]:
-    """Of every tenant what was measured on the whole GPU.
+    """What was measured of every tenant on the whole GPU.
 
     Raises:
-        ConfigError: Nothing that it may use was.
+        ConfigError: Nothing that a tenant may use was measured.
     """
     profiles, gpu = service_profiles(setting.config), setting.gpu
     whole = max(gpu.profiles, key=lambda profile: (profile.compute_slices, profile.memory_slices)).name

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from itertools import product
 from typing import TYPE_CHECKING
 
-from migrator.compare import CEILING, FLOOR, LEAST_SEGMENTS, Score, Standing, Terms, standings
+from migrator.compare import CEILING, FLOOR, LEAST_SEGMENTS, Fairness, Score, Standing, standings
 from migrator.errors import MigratorError
 from migrator.views.compare import by_workload, extent
 from migrator.whatif.grid import Choice, Factor, Point, Variation, point_text
@@ -102,9 +102,9 @@ _CLASSES = {
 }
 """By the class of an account: a calm colour for goodput, and those of Okabe and Ito for the losses."""
 
-_TERMS = {
-    Terms.POLICY_ONLY: "Policy only: all have free batching, the same forecaster and the same way of switching.",
-    Terms.AS_PUBLISHED: "As published: each policy with its own batching, forecast and switching.",
+_FAIRNESS = {
+    Fairness.POLICY_ONLY: "Policy only: all have free batching, the same forecaster and the same way of switching.",
+    Fairness.AS_PUBLISHED: "As published: each policy with its own batching, forecast and switching.",
 }
 
 _LEAST_SHARE_PCT = -100.0
@@ -115,8 +115,8 @@ _Groups = Mapping[str, Sequence[Standing]]
 """The standings of all workloads together, if there are several, then those of each, by title."""
 
 
-def comparison_to_html(scores: Sequence[Score], terms: Terms) -> str:
-    """The page of a comparison on these terms; the same for the same scores.
+def comparison_to_html(scores: Sequence[Score], fairness: Fairness) -> str:
+    """The page of a comparison with this fairness; the same for the same scores.
 
     Raises:
         MigratorError: The libraries of the extra are not installed.
@@ -131,7 +131,7 @@ def comparison_to_html(scores: Sequence[Score], terms: Terms) -> str:
             notes.setdefault(note, []).append(score.workload)
     return _page(
         "compare.html.j2",
-        terms=_TERMS[terms],
+        terms=_FAIRNESS[fairness],
         workloads={name: extent(own) for name, own in by_workload(scores).items()},
         notes=notes,
         classes=classes,

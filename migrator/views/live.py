@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from executor.mig import OwnedLayout
+from migrator.run.loop import View
 from migrator.run.planning import PlannedWindow
 from migrator.setting import Setting
 from migrator.views.strips import layout_strip
@@ -18,7 +19,7 @@ from planner.problem import Owner
 from workloads.serving.tally import Totals
 
 
-class RunView:
+class RunView(View):
     """A run's progress: two lines a window and, in a terminal, a line that moves. Close it to remove that line."""
 
     def __init__(self, setting: Setting, console: Console) -> None:

@@ -118,7 +118,7 @@ class Subgradient:
             bound, slope = self._dual(self._at)
             self.n_rounds += 1
             schedules.append(self._dual.schedule)
-            # The first bound is progress: from infinity there is no share of a gap to fall by.
+            # The first bound counts as progress: the gap before it was infinite.
             is_progress = np.isinf(self.bound) or bound < self.bound - _PROGRESS * max(0.0, self.bound - lower)
             self._n_stuck = 0 if is_progress else self._n_stuck + 1
             if bound < self.bound:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from planner.counts import CountSpace, joint_states, multiset_of, profiles_of, tenant_multisets
+from planner.counts import CountSpace, IntArray, joint_states, multiset_of, profiles_of, tenant_multisets
 from planner.course import Course, column_of
-from planner.explain.stretch import AFTER, BEFORE, HELD, Candidates, IntArray
+from planner.explain.stretch import AFTER, BEFORE, HELD, Candidates
 from planner.problem import FloatArray, GainTable, Problem
 
 

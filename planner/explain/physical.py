@@ -8,9 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from executor.mig import Placement
+from planner.counts import IntArray
 from planner.course import Course
 from planner.engines.physical.held_sets import Entries, HeldSets
-from planner.explain.stretch import AFTER, BEFORE, HELD, Candidates, IntArray
+from planner.engines.physical.plan import held_in
+from planner.engines.schedule import WindowFacts
+from planner.explain.stretch import AFTER, BEFORE, HELD, Candidates
 from planner.plan import MigPlan
 from planner.problem import FloatArray, GainTable, Problem
 
@@ -19,7 +22,7 @@ def physical_candidates(
     problem: Problem, plan: MigPlan, tables: Sequence[GainTable], courses: Sequence[Course], step: int
 ) -> Candidates:
     """Every held set that fits beside the retrainings of the steps, see :class:`Candidates`."""
-    stretch = _stretch(problem, plan, step)
+    stretch = _stretch(WindowFacts(problem, tuple(tables)), plan, step)
     held_sets = HeldSets.of(problem)
     rows = _fitting(problem, plan, held_sets, stretch)
     around = {HELD: stretch.held, BEFORE: stretch.before, AFTER: stretch.after}
@@ -60,21 +63,21 @@ class _Stretch:
     fixed_because: str = ""
 
 
-def _stretch(problem: Problem, plan: MigPlan, step: int) -> _Stretch:
-    epochs, state = _epochs(problem, plan), problem.physical_initial
-    begin = max((epoch for epoch in epochs if epoch <= step), default=None)
-    end = min((epoch for epoch in epochs if epoch > step), default=problem.n_steps)
-    held = _held(problem, plan, step)
-    after = _held(problem, plan, end) if end < problem.n_steps else None
-    last_added = end - problem.epoch_steps if end < problem.n_steps else problem.n_steps - 1
-    first_added = 1 if state is None else state.next_epoch_step
-    if begin is not None:
-        first_added = begin + problem.epoch_steps
+def _stretch(facts: WindowFacts, plan: MigPlan, step: int) -> _Stretch:
+    problem, changes = facts.problem, list(held_in(facts, plan))
+    number = max(n for n, (since, _) in enumerate(changes) if since <= step)
+    held = changes[number][1]
+    end, after = changes[number + 1] if number + 1 < len(changes) else (problem.n_steps, None)
+    last_added = end - problem.epoch_steps if after is not None else problem.n_steps - 1
+    if number > 0:
+        begin, before = changes[number][0], changes[number - 1][1]
+        if begin + problem.epoch_steps <= step <= last_added:
+            return _Stretch(step, end, held, held, after)
+        return _Stretch(begin, end, held, before, after)
+    first_added = 1 if facts.is_free else facts.state.next_epoch_step
     if first_added <= step <= last_added:
         return _Stretch(step, end, held, held, after)
-    if begin is not None:
-        return _Stretch(begin, end, held, _initial(problem) if begin == 0 else _held(problem, plan, begin - 1), after)
-    if state is None:
+    if facts.is_free:
         return _Stretch(0, end, held, None, after)
     if first_added <= min(step, last_added):
         return _Stretch(first_added, end, held, held, after)
@@ -82,28 +85,6 @@ def _stretch(problem: Problem, plan: MigPlan, step: int) -> _Stretch:
     if step >= first_added:
         why = f"epochs are at least {problem.epoch_steps} steps apart, and the next one is at step {end}"
     return _Stretch(step, end, held, held, after, why)
-
-
-def _held(problem: Problem, plan: MigPlan, step: int) -> Entries:
-    names = problem.tenant_names
-    alive = [item for item in plan.lifetimes if item.is_inference and item.create_step <= step < item.end_step]
-    return frozenset((item.placement, names.index(item.owner.tenant)) for item in alive)
-
-
-def _initial(problem: Problem) -> Entries | None:
-    state, names = problem.physical_initial, problem.tenant_names
-    if state is None:
-        return None
-    return frozenset((item.placement, names.index(item.tenant)) for item in state.held)
-
-
-def _epochs(problem: Problem, plan: MigPlan) -> list[int]:
-    """The steps at which the plan changes the held set, ascending."""
-    own = [item for item in plan.lifetimes if item.is_inference]
-    steps = sorted({step for item in own for step in (item.create_step, item.end_step) if 0 < step < problem.n_steps})
-    epochs = [step for step in steps if _held(problem, plan, step) != _held(problem, plan, step - 1)]
-    initial = _initial(problem)
-    return [0, *epochs] if initial is not None and _held(problem, plan, 0) != initial else epochs
 
 
 def _fitting(problem: Problem, plan: MigPlan, held_sets: HeldSets, stretch: _Stretch) -> IntArray:

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from planner.counts import IntArray
 from planner.problem import FloatArray
 
 HELD, BEFORE, AFTER = "held", "before", "after"
 """Roles of a layout: held by the plan over the stretch, just before it, just after it."""
-
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,13 +19,13 @@ class Astraea(SharePolicy):
 
     Source: Zhang et al., "Astraea" (ASPLOS '22), as the MIGRator paper describes it (§5.1, §5.2: MPS; "dynamically
     allocates SMs among tasks", "based on the compute intensity"; "could allocate more resources to retraining tasks
-    based on the retraining compute intensity", "not aware of the benefits"); its text is not among ours. Taken from it:
+    based on the retraining compute intensity", "not aware of the benefits"). We do not have its text. Taken from it:
     inference gets what its load needs within the SLO, tasks of more work get more, changes are frequent and cheap.
-    Knows: the last seconds' arrivals, which tell more of the next second than a window's forecast; nothing of accuracy.
-    Adaptations: what inference needs is the least share whose rate carries the expected load with ``headroom``; a
-    retraining needs what ends it in the window. If that is too much, all needs shrink alike; what is left is given in
-    proportion to needs. Processes of every share stand ready (a pool, as the authors' earlier Laius has), so
-    that changes cost nothing: kinder than real, as their memory is not counted.
+    Knows: the last seconds' arrivals, which say more of the next second than a window's forecast; nothing of accuracy.
+    Adaptations: what inference needs is the least share whose rate carries the expected load with ``headroom``. A
+    retraining needs what ends it in the window. If that is too much, all needs shrink alike. What is left is given in
+    proportion to needs. Processes of every share stand ready (a pool, as the authors' earlier Laius has), so that
+    changes cost nothing: kinder than real, as their memory is not counted.
     Parameters: fixed on the first halves of the traces by benchmarks/fit_parameters.py.
 
     Attributes:

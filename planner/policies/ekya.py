@@ -17,12 +17,12 @@ class Ekya(SharePolicy):
 
     Source: Bhardwaj et al., "Ekya" (NSDI '22), as the MIGRator paper describes it (§5.1, §5.2: MPS; "adjusts SM
     allocations for both inference and retraining tasks at the start and end of retraining processes", aware of what
-    retraining gains, not of how arrivals change); its text is not among ours. Taken from it, from memory: the thief,
+    retraining gains, not of how arrivals change). We do not have its text. Taken from it, from memory: the thief,
     which begins with equal shares and lets every task in turn steal a quantum from every other while the estimate for
-    the window grows; micro-profiled accuracies, which here are the estimates that all policies get; MPS.
+    the window grows; micro-profiled accuracies, here the estimates that all policies get, and MPS.
     Knows: as published the mean arrivals of as many seconds as are left, just past; else the forecast's mean.
-    Adaptations: the objective is goodput, not accuracy alone, so that requests that are not served count; thefts are
-    tried by the best gain, of one to four quanta; there is one way to retrain, as configs have it; a retraining may be
+    Adaptations: the objective is goodput, not accuracy alone, so that requests that are not served count. Thefts are
+    tried by the best gain, of one to four quanta. There is one way to retrain, as configs have it. A retraining may be
     left without a share, and then the old model serves on. As published processes restart with their new share, else
     new ones start beside the old.
     """

@@ -21,7 +21,7 @@ from planner.solve import solve
 class FixedInHindsight(Policy):
     """Holds one layout from the first second to the last: the one that the whole run's arrivals favour.
 
-    Source: the usual deployment of MIG, given more than anyone has: the true arrivals of all windows, and the best
+    Source: the usual deployment of MIG, given what no deployment has: the true arrivals of all windows, and the best
     retrainings beside the layout in each. Knows: the run.
 
     Attributes:
@@ -51,10 +51,10 @@ class FixedInHindsight(Policy):
 
 @dataclass(frozen=True)
 class FixedByWindow(Policy):
-    """Changes the layout at the start of a window and then leaves it, retrainings beside it.
+    """Changes the layout at the start of a window and then keeps it; retrainings run beside it.
 
     Source: the obvious thing to do with MIG, whose layouts are slow to change. Knows: the forecast. The layout, and
-    when and where retrainings run beside it, are the best of the kind (engine ``static``).
+    when and where retrainings run beside it, are the best with one change (engine ``static``).
     """
 
     name: str = "window"

@@ -2,13 +2,13 @@
 
 Source: Kim, Choi and Rhu, "PARIS and ELSA: An Elastic Scheduling Algorithm for Reconfigurable Multi-GPU Inference
 Servers" (DAC 2022, arXiv 2202.13481), and what MIGRator (section 5) says of it as a baseline. From memory of the
-publication, not checked against its text: PARIS measures utilisation and latency by partition size and batch size;
-the *knee* of a size is the batch from which on throughput grows little more (80 % of its highest); the distribution
-of batch sizes is cut at the knees, and the size i answers the segment up to its knee; a size gets instances in
-proportion to its segment's probability times the time that a query takes on it, so heavier models get larger
-instances and more of the GPU; ELSA pushes each query to the instance with the smallest predicted completion.
-From MIGRator's text: the partition is static and follows the model's computing intensity, blind to what retraining
-yields; where switching is compared, PARIS reconfigures at the start and at the end of retraining.
+publication, not checked against its text: PARIS measures utilisation and latency by partition size and batch size. The
+*knee* of a size is the batch from which on throughput grows little more (80 % of its highest). The distribution of
+batch sizes is cut at the knees, and the size i answers the segment up to its knee. A size gets instances in proportion
+to its segment's probability times the time that a query takes on it, so heavier models get larger instances and more of
+the GPU. ELSA pushes each query to the instance with the smallest predicted completion. From MIGRator's text: the
+partition is static and follows the model's computing intensity, blind to what retraining yields; where switching is
+compared, PARIS reconfigures at the start and at the end of retraining.
 
 Taken over: compute slices in proportion to rate times time per query, instance sizes by an 80 % knee, ELSA (the
 trait ``pushes``), the config's batch. Adaptations:
@@ -18,9 +18,10 @@ trait ``pushes``), the config's batch. Adaptations:
   all compute slices.
 * Without batch curves there are no batch knees: a tenant's knee is the smallest profile whose capability per
   compute slice is within 80 % of its best one's.
-* Retraining is unknown to PARIS. The GPU is shared out without it; then the partition is taken that falls least
-  short of that and leaves room for the window's retrainings, which run when and where they are worth most beside it.
-  Those that are optional claim no room. Where its instances sit is chosen so that one retraining can be large.
+* Retraining is unknown to PARIS. The GPU is shared out without it. Of the partitions that leave room for the window's
+  retrainings, the one that falls least short of that is taken. The retrainings run when and where they are worth most
+  beside it. Those that are optional claim no room. Where its instances sit is chosen so that one retraining can be
+  large.
 """
 
 from __future__ import annotations
@@ -37,11 +38,10 @@ from planner.engines.answer import relaxed_bound
 from planner.engines.fixed import StaticSearch
 from planner.engines.physical.fixed import held_choices
 from planner.engines.physical.held_sets import Entries, HeldSets
-from planner.engines.physical.plan import next_epoch_step, with_held
+from planner.engines.physical.plan import held_in, next_epoch_step, retrainings_in, with_held
 from planner.engines.schedule import WindowFacts
 from planner.engines.static import solve_static_among
 from planner.plan import MigPlan
-from planner.policies.alongside import held_by, initial_held, retrainings_of
 from planner.policies.policy import Batching, Knows, Policy, Traits, Window
 from planner.problem import FloatArray, Problem, TenantTerms
 
@@ -65,9 +65,9 @@ class Paris(Policy):
     traits: Traits = TRAITS
 
     def plan(self, window: Window) -> MigPlan:
-        """What is held with the best retrainings beside it; the nearest partition that has room for them else."""
+        """What is held if it has room for the retrainings, else the nearest partition that has."""
         sets = HeldSets.of(window.problem)
-        held = initial_held(WindowFacts.of(window.problem))
+        held = WindowFacts.of(window.problem).initial_held
         number = None if held is None else sets.index(held)
         if number is not None:
             plan = solve_static_among(window.problem, [number])
@@ -80,14 +80,14 @@ class Paris(Policy):
 class ParisChanging(Policy):
     """Takes a partition by compute demand at each window's start, and another when its last retraining has ended.
 
-    Source and adaptations: see the module; this is the variant of MIGRator's section 5.2, which "only conducts
+    Source and adaptations: see the module. This is the variant of MIGRator's section 5.2, which "only conducts
     reconfiguration at the beginning and at the end of retraining". Knows: the forecast; as published the rates
-    before the window. At the window's start comes the nearest partition that leaves room for the retrainings, when
-    the last one has ended the nearest of all.
+    before the window. At the window's start the nearest partition that leaves room for the retrainings is taken, and
+    the nearest of all when the last retraining has ended.
     Adaptations: with several tenants these are the moments at which the first retraining may start and the last one
-    ends; the slices of those that end earlier stay idle until then. Of partitions equally near the one is taken
-    that keeps most. As published the second change may drop instances that still serve; else it only adds to them
-    (make before break).
+    ends. The slices of those that end earlier stay idle until then. Of partitions equally near, the one that keeps most
+    is taken. As published the second change may drop instances that still serve; else it only adds to them (make before
+    break).
     """
 
     name: str = "paris-changing"
@@ -97,21 +97,21 @@ class ParisChanging(Policy):
     def plan(self, window: Window) -> MigPlan:
         """The partition beside the retrainings, and the one after them."""
         started_s = time.perf_counter()
-        problem, terms = window.problem, WindowFacts.of(window.problem)
+        problem, facts = window.problem, WindowFacts.of(window.problem)
         ranking = Ranking.of(HeldSets.of(problem), _rates_rps(window))
-        first = _first_plan(problem, ranking.nearest(initial_held(terms)))
+        first = _first_plan(problem, ranking.nearest(facts.initial_held))
         if not first.status.has_plan:
             return first
-        held, occupied = list(held_by(terms, first)), tuple(retrainings_of(problem, first))
-        ends = [run.end_step for run, _ in (*terms.running, *occupied)]
-        step = max([*ends, next_epoch_step(terms, held)])
+        held, placed = list(held_in(facts, first)), retrainings_in(problem, first)
+        ends = [run.end_step for run, _ in (*facts.running, *placed)]
+        step = max([*ends, next_epoch_step(facts, held)])
         if ends and step < problem.n_steps:
             beside = held[-1][1]
             after = ranking.nearest(beside) if window.as_published else ranking.nearest_around(beside)
             last = ranking.sets.entries(next(after))
             held += [(step, last)] if last != beside else []
-        bound = relaxed_bound(terms)
-        return with_held(terms, held, occupied, bound, self.name, started_s)
+        bound = relaxed_bound(facts)
+        return with_held(facts, held, placed, bound, self.name, started_s)
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Ranking:
         parts = np.divide(short**2, wanted, out=np.zeros_like(short), where=wanted > 0)
         from_knees = np.abs(by_profile - in_knees).sum(axis=(1, 2))
         keys = np.column_stack([parts.sum(axis=1), from_knees, -_left_to_one(sets)])
-        return cls(sets, keys.round(9))  # what is the same summed in another order has to be a tie
+        return cls(sets, keys.round(9))  # equal sums added in another order have to tie
 
     def nearest(self, held: Entries | None) -> Iterator[int]:
         """All held sets, the nearest first; of those equally near the one that keeps most of ``held``, then the first.
@@ -217,7 +217,7 @@ def _rates_rps(window: Window) -> FloatArray:
 def _first_plan(problem: Problem, ranked: Iterable[int]) -> MigPlan:
     """The plan of the first held set that has one; one without lifetimes if none has.
 
-    What decides is the room that a set leaves, of which there are few: each is tried once, and only then a plan made.
+    The room that a set leaves decides, and there are few different ones. Each is tried once before a plan is made.
     """
     choices = held_choices(WindowFacts.of(problem))
     search, has_room = StaticSearch(choices.layouts), dict[int, bool]()

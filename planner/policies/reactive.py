@@ -9,13 +9,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from executor.mig import Placement
 from planner.engines.answer import relaxed_bound
 from planner.engines.physical.held_sets import Entries, HeldSets
-from planner.engines.physical.plan import with_held
-from planner.engines.schedule import WindowFacts
+from planner.engines.physical.plan import held_in, retrainings_in, with_held
+from planner.engines.schedule import PlacedSchedule, WindowFacts
 from planner.gains import gain_tables
 from planner.plan import MigPlan
-from planner.policies.alongside import Occupied, held_by, retrainings_of
 from planner.policies.policy import Knows, Policy, Window
 from planner.problem import FloatArray, Problem
 from planner.solve import solve
@@ -48,38 +48,44 @@ class Reactive(Policy):
         problem = window.problem
         steady = _at_load(problem, window.past_rps[-self.n_seen :].mean(axis=0))
         first = solve(steady, "static", window.budget)
-        if not first.status.has_plan:  # the layout has to change for the retrainings to run at all
+        if not first.status.has_plan:  # no fixed layout leaves room for the retrainings
             first = solve(steady, "greedy", window.budget)
         if not first.status.has_plan:
             return first
-        terms = WindowFacts.of(problem)
-        occupied = tuple(retrainings_of(problem, first))
-        held = list(held_by(terms, first))
+        facts = WindowFacts.of(problem)
+        placed = retrainings_in(problem, first)
+        held = list(held_in(facts, first))
         arrivals = np.concatenate([window.past_rps, np.array([t.arrivals_rps for t in problem.tenants]).T])
         n_past, sets = len(window.past_rps), HeldSets.of(problem)
-        has_changed = terms.is_free or len(held) > 1
-        step = held[-1][0] + terms.epoch_steps if has_changed else terms.first_step
+        has_changed = facts.is_free or len(held) > 1
+        step = held[-1][0] + facts.epoch_steps if has_changed else facts.first_step
         while step < problem.n_steps:
             seen = arrivals[max(0, n_past + step - self.n_seen) : n_past + step].mean(axis=0)
-            better = self._better(terms, sets, (*terms.running, *occupied), held[-1][1], step, seen)
+            better = self._better(facts, sets, (*facts.running, *placed), held[-1][1], step, seen)
             if better is not None:
                 held.append((step, better))
-            step += terms.epoch_steps if better is not None else 1
-        bound = relaxed_bound(terms)
-        return with_held(terms, held, occupied, bound, self.name, started_s)
+            step += facts.epoch_steps if better is not None else 1
+        bound = relaxed_bound(facts)
+        return with_held(facts, held, placed, bound, self.name, started_s)
 
     def _better(
-        self, terms: WindowFacts, sets: HeldSets, runs: Occupied, held: Entries, step: int, rates_rps: FloatArray
+        self,
+        facts: WindowFacts,
+        sets: HeldSets,
+        runs: PlacedSchedule[Placement],
+        held: Entries,
+        step: int,
+        rates_rps: FloatArray,
     ) -> Entries | None:
         """The best held set at this load from ``step`` on, if it is enough better than the one that is held."""
-        tables = gain_tables(_at_load(terms.problem, rates_rps))
+        tables = gain_tables(_at_load(facts.problem, rates_rps))
         columns, value = sets.columns(tables), np.zeros(len(sets))
         for m, table in enumerate(tables):
             level = max((run.level for run, _ in runs if run.tenant == m and run.end_step <= step), default=0)
             value += table.steady[level, 0][columns[:, m]]
         number = sets.index(held)
         now = -np.inf if number is None else float(value[number])
-        value[~_fits(terms, sets, runs, step)] = -np.inf
+        value[~_fits(facts, sets, runs, step)] = -np.inf
         best = int(value.argmax())
         return sets.entries(best) if value[best] > now + self.threshold * abs(now) else None
 
@@ -93,12 +99,12 @@ def _at_load(problem: Problem, rates_rps: FloatArray) -> Problem:
     return replace(problem, tenants=tenants, gains=None)
 
 
-def _fits(terms: WindowFacts, sets: HeldSets, runs: Occupied, step: int) -> NDArray[np.bool_]:
+def _fits(facts: WindowFacts, sets: HeldSets, runs: PlacedSchedule[Placement], step: int) -> NDArray[np.bool_]:
     """Whether each held set fits beside the retrainings from ``step`` to the window's end, ``(n,)``."""
     edges = sorted({step, *(edge for run, _ in runs for edge in (run.start_step, run.end_step) if edge > step)})
     beside = {
         tuple(place for run, place in runs if run.start_step <= begin < run.end_step)
-        for begin, _ in pairwise([*edges, terms.n_steps + 1])
+        for begin, _ in pairwise([*edges, facts.n_steps + 1])
     }
-    by_layout = [all(terms.problem.gpu.fits((*layout, *busy)) for busy in beside) for layout in sets.layouts]
+    by_layout = [all(facts.problem.gpu.fits((*layout, *busy)) for busy in beside) for layout in sets.layouts]
     return np.array(by_layout)[sets.layout]

@@ -16,15 +16,15 @@ SecondsByBatch = Mapping[int, float]
 class Whole(AnyPolicy):
     """Serves one tenant's batch at a time on the whole GPU, the earliest deadline first, and trains in the gaps.
 
-    Source: none publishes it as a policy of its own; it is the usual way to share an accelerator in time: one batch at
-    a time, as in Clockwork (OSDI '20), in the order of deadlines, as large as what waits; training at low priority. It
-    is there to ask why to use MIG at all.
+    Source: none publishes it as a policy of its own. It is the usual way to share an accelerator in time: one batch at
+    a time, as in Clockwork (OSDI '20), in the order of deadlines, as large as what waits, and training at low priority.
+    It is there to ask why to use MIG at all.
     Knows: the arrivals before the window, for batch limits and the order of retrainings. While serving it knows only
     which requests wait.
     Adaptations: a batch is limited so that a request that just missed one is answered in time after the longest batch
-    of any tenant and its own (MIG policies count two of its own); among these limits those that sustain the most of
-    the mix. A retraining gives way after each step; its batch is as large as the tightest SLO allows beside a batch,
-    so it may lose rate against an instance that trains undisturbed. The order of retrainings is by right answers
+    of any tenant and its own (MIG policies count two of its own). Among these limits those are taken that sustain the
+    most of the mix. A retraining gives way after each step; its batch is as large as the tightest SLO allows beside a
+    batch, so it may lose rate against an instance that trains undisturbed. The order of retrainings is by right answers
     gained for a second of work. Kind to it: all models and training states fit into memory, and changing from one to
     another takes no time.
 

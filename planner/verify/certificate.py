@@ -1,6 +1,6 @@
 """The bound that a plan's prices prove: each tenant, alone on the GPU, does its best and pays for all that it holds.
 
-Both models are one longest path over what inference holds, a multiset k. In a step as any other all of k serves.
+Both models are one longest path over what inference holds, a multiset k. In a step without a change all of k serves.
 A change from k' to k takes ``apart`` steps, and the next comes no sooner: in the first ``warm_up`` of them what
 k' and k have in common serves, then all of k (``paper``: 1 and 0 steps, earning what a changed step does). A
 retraining ends at some step, within a change as well, and its level holds from there on. Given gain tables are

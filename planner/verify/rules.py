@@ -12,7 +12,7 @@ from planner.verify.verification import Rule, Violation
 
 
 def unreadable(problem: Problem, plan: MigPlan) -> Iterator[Violation]:
-    """What keeps the plan from being laid out step by step; nothing if it can be."""
+    """What keeps the plan from being laid out step by step; empty if it can be."""
     names = tuple(schedule.name for schedule in plan.schedules)
     if not plan.status.has_plan:
         yield Violation(Rule.CERTIFICATE, f"the status is {plan.status}: there is no plan to check")
@@ -59,7 +59,7 @@ def _held_at_start(problem: Problem) -> dict[tuple[Placement, str], int]:
 
 
 def violations(problem: Problem, plan: MigPlan, lifetimes: Sequence[Lifetime]) -> Iterator[Violation]:
-    """Every breach of them by a readable plan; one over several steps on end counts once, at the first."""
+    """Every breach by a readable plan; one that lasts several steps counts once, at the first."""
     before: set[tuple[Rule, str | None]] = set()
     for s in range(problem.n_steps):
         alive = [item for item in lifetimes if item.create_step <= s < item.end_step]
@@ -90,7 +90,7 @@ def _step_violations(problem: Problem, alive: Sequence[Lifetime], s: int) -> Ite
 
 
 def _fits(gpu: GpuModel, placements: Sequence[Placement], placed: tuple[Placement, ...] = ()) -> bool:
-    """Whether the placements form a layout with some choice of the starts that are open; quickest largest first."""
+    """Whether the placements form a layout with some choice of the starts that are open."""
     n_idle = gpu.compute_slices - sum(item.profile.compute_slices for item in (*placed, *placements))
     if not placements or n_idle < 0 or not gpu.fits(placed):
         return n_idle >= 0 and gpu.fits(placed)

@@ -65,7 +65,7 @@ class Verification:
 
     @property
     def certified_gap(self) -> float | None:
-        """The same to the certified bound, for which nothing that the engine says is taken on trust."""
+        """The same to the certified bound, which takes nothing that the engine says on trust."""
         return _gap(self.certified_bound, self.objective)
 
 

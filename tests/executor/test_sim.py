@@ -85,15 +85,15 @@ def test_refused_call_takes_no_time() -> None:
 
 @dataclass
 class WatchingClock:
-    """Stands at 0 and notes the GPU's occupancy whenever somebody waits."""
+    """Stands at 0 and notes what the GPU lists whenever a call waits."""
 
     gpu: SimGpu | None = None
-    seen: list[tuple[int | None, ...]] = field(default_factory=list)
+    seen: list[list[int]] = field(default_factory=list)
     now_s: float = 0.0
 
     def sleep_until(self, time_s: float) -> None:  # noqa: ARG002 - a Clock's signature
         if self.gpu is not None:
-            self.seen.append(self.gpu.occupancy)
+            self.seen.append([gpu_instance.gi_id for gpu_instance in self.gpu.instances()])
 
 
 def test_slices_are_held_from_creations_start_to_destructions_end() -> None:
@@ -101,13 +101,7 @@ def test_slices_are_held_from_creations_start_to_destructions_end() -> None:
     clock.gpu = gpu = SimGpu(A100, clock)
     gi_id = gpu.create(A100.placement("7g.40gb@0")).gi_id
     gpu.destroy(gi_id)
-    assert [set(occupancy) for occupancy in clock.seen] == [{None}, {gi_id}, {gi_id}, {gi_id}]
-
-
-def test_occupancy_names_the_holder_of_each_memory_slice() -> None:
-    gpu, _ = a100()
-    gi_id = gpu.create(A100.placement("2g.10gb@4")).gi_id
-    assert gpu.occupancy == (None, None, None, None, gi_id, gi_id, None, None)
+    assert clock.seen == [[], [gi_id], [gi_id], [gi_id]]
 
 
 def test_overlap_is_refused_in_the_drivers_words_naming_the_holder() -> None:
@@ -269,13 +263,6 @@ class SimGpuMachine(RuleBasedStateMachine):
     @invariant()
     def lists_exactly_what_stands(self) -> None:
         assert {g.gi_id: g.placement for g in self.gpu.instances()} == self.standing
-
-    @invariant()
-    def occupies_exactly_the_slices_of_what_stands(self) -> None:
-        expected: list[int | None] = [None] * self.model.memory_slices
-        for gi_id, placement in self.standing.items():
-            expected[placement.start : placement.end] = [gi_id] * placement.profile.memory_slices
-        assert self.gpu.occupancy == tuple(expected)
 
     @invariant()
     def holds_a_layout(self) -> None:

@@ -125,11 +125,6 @@ def test_compute_goes_before_start_among_as_many_memory_slices() -> None:
     assert list(map(str, change.created)) == ["2g.10gb@2", "1g.10gb@0"]
 
 
-def test_driver_time_is_the_sum_over_the_calls() -> None:
-    change = transition(layout("4g.20gb@0 1g.5gb@6"), layout("3g.20gb@0 2g.10gb@4 1g.5gb@6"))
-    assert change.driver_s == pytest.approx(0.21 + 0.20 + 0.17)
-
-
 def test_kept_needs_the_same_owner() -> None:
     change = owned_transition(owned("4g.20gb@0=resnet 1g.5gb@6=bert"), owned("4g.20gb@0=resnet 1g.5gb@6=resnet"))
     assert change.kept == ((A100.placement("4g.20gb@0"), "resnet"),)

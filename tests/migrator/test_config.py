@@ -15,7 +15,7 @@ from migrator.errors import ConfigError
 
 def test_limits_repeated_for_speed_equal_their_origin() -> None:
     assert config_module.MAX_TENANTS == planner.problem.MAX_TENANTS
-    known = (*workloads.traffic.trace_file.shipped_trace_names(), workloads.traffic.servegen.SERVEGEN_TRACE)
+    known = (*workloads.traffic.trace_file.SHIPPED, workloads.traffic.servegen.SERVEGEN_TRACE)
     assert known == config_module.SHIPPED_TRACES
 
 

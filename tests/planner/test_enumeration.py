@@ -25,7 +25,7 @@ Names = tuple[str, ...]
 Joint = tuple[Names, ...]
 """The profiles that each tenant's inference holds, sorted."""
 
-Training = tuple[int, str, int, int] | None
+Retraining = tuple[int, str, int, int] | None
 """Option, profile, first step, end step; ``None``: no retraining."""
 
 SEEDS = range(120)
@@ -35,17 +35,19 @@ TOLERANCE = 1e-6
 def best_of_all(problem: Problem) -> float | None:
     """The largest value of all plans; ``None`` if there is none."""
     holdings = _holdings(problem)
-    ways = [list(_trainings(problem, tenant)) for tenant in problem.tenants]
-    values = [value for trainings in product(*ways) if (value := _best_with(problem, holdings, trainings)) is not None]
+    ways = [list(_retrainings(problem, tenant)) for tenant in problem.tenants]
+    values = [
+        value for retrainings in product(*ways) if (value := _best_with(problem, holdings, retrainings)) is not None
+    ]
     return max(values, default=None)
 
 
 def n_plans(problem: Problem) -> int:
     """How many plans there are."""
     holdings = _holdings(problem)
-    ways = [list(_trainings(problem, tenant)) for tenant in problem.tenants]
+    ways = [list(_retrainings(problem, tenant)) for tenant in problem.tenants]
     return sum(
-        math.prod(len(states) for states in _states(problem, holdings, trainings)) for trainings in product(*ways)
+        math.prod(len(states) for states in _states(problem, holdings, retrainings)) for retrainings in product(*ways)
     )
 
 
@@ -66,7 +68,7 @@ def _holdings(problem: Problem) -> set[tuple[Joint, Names]]:
                 owned = list(zip(layout, owners, strict=True))
                 joint = tuple(tuple(sorted(name for (name, _), owner in owned if owner == m)) for m in tenants)
                 found.add((joint, tuple(sorted(name for (name, _), owner in owned if owner == "retraining"))))
-    return {(joint, training) for joint, training in found if _may_hold(problem, joint)}
+    return {(joint, retraining) for joint, retraining in found if _may_hold(problem, joint)}
 
 
 def _may_hold(problem: Problem, joint: Joint) -> bool:
@@ -80,7 +82,7 @@ def _may_hold(problem: Problem, joint: Joint) -> bool:
     return True
 
 
-def _trainings(problem: Problem, tenant: TenantTerms) -> Iterator[Training]:
+def _retrainings(problem: Problem, tenant: TenantTerms) -> Iterator[Retraining]:
     """Rule 3: every option, profile and start, and none where none is required."""
     if not (tenant.options and tenant.retraining_required):
         yield None
@@ -90,24 +92,28 @@ def _trainings(problem: Problem, tenant: TenantTerms) -> Iterator[Training]:
             yield from ((index, name, start, start + steps) for start in range(problem.n_steps - steps + 1))
 
 
-def _states(problem: Problem, holdings: set[tuple[Joint, Names]], trainings: tuple[Training, ...]) -> list[list[Joint]]:
+def _states(
+    problem: Problem, holdings: set[tuple[Joint, Names]], retrainings: tuple[Retraining, ...]
+) -> list[list[Joint]]:
     """The joint states that are possible in each step beside the retrainings."""
     running = [
-        tuple(sorted(one[1] for one in trainings if one is not None and one[2] <= s < one[3]))
+        tuple(sorted(one[1] for one in retrainings if one is not None and one[2] <= s < one[3]))
         for s in range(problem.n_steps)
     ]
-    return [[joint for joint, training in sorted(holdings) if training == busy] for busy in running]
+    return [[joint for joint, retraining in sorted(holdings) if retraining == busy] for busy in running]
 
 
-def _best_with(problem: Problem, holdings: set[tuple[Joint, Names]], trainings: tuple[Training, ...]) -> float | None:
+def _best_with(
+    problem: Problem, holdings: set[tuple[Joint, Names]], retrainings: tuple[Retraining, ...]
+) -> float | None:
     """The best value of all sequences of joint states: an axis a step, each cell a plan."""
-    states = _states(problem, holdings, trainings)
+    states = _states(problem, holdings, retrainings)
     if not all(states):
         return None
     values = np.zeros([len(found) for found in states])
     for s, found in enumerate(states):
         before = states[s - 1] if s > 0 else [_initial(problem)]
-        gains = np.array([[_goodput(problem, trainings, s, was, now) for now in found] for was in before])
+        gains = np.array([[_goodput(problem, retrainings, s, was, now) for now in found] for was in before])
         values += _on_axes(gains if s > 0 else gains[0], s, problem.n_steps)
     return float(values.max())
 
@@ -125,16 +131,16 @@ def _initial(problem: Problem) -> Joint | None:
     return tuple(tuple(sorted(problem.paper_initial.held.get(name, ()))) for name in problem.tenant_names)
 
 
-def _goodput(problem: Problem, trainings: tuple[Training, ...], s: int, was: Joint | None, now: Joint) -> float:
+def _goodput(problem: Problem, retrainings: tuple[Retraining, ...], s: int, was: Joint | None, now: Joint) -> float:
     """Rule 5 of the ``paper`` model for step s."""
     total = 0.0
     for m, tenant in enumerate(problem.tenants):
         capacity = problem.step_s * sum(tenant.capability_rps[name] for name in now[m])
         if was is not None and was[m] != now[m]:
             capacity -= tenant.overhead_s / problem.step_s / len(now[m]) * capacity
-        training = trainings[m]
-        is_done = training is not None and training[3] <= s
-        accuracy = tenant.options[training[0]].accuracy_after if training and is_done else tenant.accuracy_before
+        retraining = retrainings[m]
+        is_done = retraining is not None and retraining[3] <= s
+        accuracy = tenant.options[retraining[0]].accuracy_after if retraining and is_done else tenant.accuracy_before
         total += tenant.weight * accuracy * min(float(tenant.arrivals_rps[s]) * problem.step_s, capacity)
     return total
 

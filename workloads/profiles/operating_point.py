@@ -1,7 +1,7 @@
 """Operating points: at which batch size and process count a model is served on each profile, given the SLO.
 
-A request that just missed a batch waits for that batch, then for its own; so a point meets the SLO
-when 2 × its batch latency ≤ SLO, and of those the one with the highest rate is taken.
+A request that just missed a batch waits for that batch, then for its own. So a point meets the SLO when 2 × its batch
+latency ≤ SLO, and of those points the one with the highest rate is taken.
 """
 
 from __future__ import annotations
@@ -45,11 +45,6 @@ class OperatingPoint:
     batch_latency_s: float
     latency: LatencyCurve
     derived: str = ""
-
-    @property
-    def smallest_slo_s(self) -> float:
-        """The shortest SLO that the point meets."""
-        return BATCHES_PER_SLO * self.batch_latency_s
 
 
 def operating_points(

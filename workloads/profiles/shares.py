@@ -2,9 +2,9 @@
 
 We know of no published profiles by MPS share for these models. So a share is taken to be as fast as a MIG instance with
 that share of the compute slices (1g 1/7, 2g 2/7, … 7g all), and the speed of one batch linear in between and down to 0.
-Where a larger instance was measured slower than a smaller one, the larger share is as fast as the smaller; what did not
-run on a small instance, for want of memory, runs on its share. MIG's smaller instances have less memory bandwidth too
-(1g an eighth), which MPS would leave them; what neighbours take of it is interference.
+Where a larger instance was measured slower than a smaller one, the larger share is as fast as the smaller. A model that
+lacked memory on a small instance runs on its share. MIG's smaller instances have less memory bandwidth too (1g an
+eighth), which MPS would leave them; what neighbours take of it is interference.
 
 **Interference.** MPS divides the GPU's processors, not its memory, caches and buses; MIG divides all of these. Mudi
 (EuroSys '25, §2.2.1, Figures 3 and 4) measured latency beside other work over latency alone, on an A100 with MPS,

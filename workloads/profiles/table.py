@@ -12,7 +12,7 @@ A table is a CSV file with the columns of ``COLUMNS``:
 A combination without a row was not measured, or did not run: nothing is placed there.
 
 The shipped table has what ParvaGPU and MIGPerf measured on an A100-80GB. Each model has one source: ParvaGPU the four
-models that it has, MIGPerf ViT-B/16 and BERT-base. Rows that nobody measured are computed from measured ones, and say
+models that it has, MIGPerf ViT-B/16 and BERT-base. Rows that were not measured are computed from measured ones, and say
 how in ``derived``, which logs and reports show. MIGPerf has no 4g; its ratio to 3g is that of ParvaGPU's BERT-large,
 the only transformer that was measured on both profiles of this card. ConvNeXt-base was measured by neither and follows
 ViT-B/16 by GFLOPs.

@@ -230,7 +230,7 @@ def take_turns(  # noqa: PLR0917 (compiled code takes arrays by position)
 ) -> tuple[float, float, int, int]:
     """The time reached, until when the GPU is busy, the batches begun, and why the loop ended.
 
-    The reason is the job whose last piece began; or −1: ``until_s`` is reached; or −2: a tenant's factors are used up.
+    The reason is the job whose last piece began, −1 (``until_s`` is reached) or −2 (a tenant's factors are used up).
     After −2 call again with further factors.
 
     Beside the symbols above:

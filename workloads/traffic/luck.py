@@ -1,7 +1,7 @@
 """What chance decides about a tenant's requests, fixed by the run's seed: every policy sees the same.
 
 Batch latencies may vary as measured steps do. Source: MISO's step times on MIG profiles of an A100-40GB
-(``data/README.md``). They are steps of training; nobody published batch by batch how long serving takes on a MIG
+(``data/README.md``). They are steps of training: no source publishes batch by batch how long serving takes on a MIG
 profile, so it is assumed to vary alike.
 """
 

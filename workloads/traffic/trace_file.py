@@ -38,7 +38,7 @@ from workloads.traffic.servegen import SERVEGEN_TRACE
 MAX_SPAN_S = 366 * 86_400
 """Longest trace. A longer one is a wrong unit (milliseconds) or a wrong line."""
 
-_SHIPPED = {
+SHIPPED = {
     "azure-conv": "azure_llm_2023_conv_times.csv.gz",
     "azure-code": "azure_llm_2023_code_times.csv.gz",
     "apollo": "apollo_times.csv.gz",
@@ -48,6 +48,8 @@ _SHIPPED = {
     "disb-inceptionv3": "disb_inceptionv3_times.csv.gz",
     "disb-distilbert": "disb_distilbert_times.csv.gz",
 }
+"""The traces that are shipped: name, and file in ``workloads.data``."""
+
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -59,11 +61,6 @@ class TraceFormat(StrEnum):
     TIMESTAMPS = "timestamps"
 
 
-def shipped_trace_names() -> tuple[str, ...]:
-    """The names of the traces that are shipped."""
-    return tuple(_SHIPPED)
-
-
 @cache
 def shipped_trace(name: str) -> Trace:
     """The shipped trace called ``name``, with the requests' own times (to the millisecond).
@@ -71,9 +68,9 @@ def shipped_trace(name: str) -> Trace:
     Raises:
         TraceError: With the names that are shipped.
     """
-    if name not in _SHIPPED:
-        raise TraceError(f"no trace {name!r} is shipped; there are {', '.join(_SHIPPED)}")
-    raw = (files("workloads.data") / _SHIPPED[name]).read_bytes()
+    if name not in SHIPPED:
+        raise TraceError(f"no trace {name!r} is shipped; there are {', '.join(SHIPPED)}")
+    raw = (files("workloads.data") / SHIPPED[name]).read_bytes()
     return _parse(name, raw, TraceFormat.TIMESTAMPS)
 
 
@@ -86,7 +83,7 @@ def read_trace(path: Path, trace_format: TraceFormat | None = None) -> Trace:
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
-        known = (*_SHIPPED, SERVEGEN_TRACE)
+        known = (*SHIPPED, SERVEGEN_TRACE)
         nearest = get_close_matches(path.name, known, n=1)
         hint = f"; did you mean {nearest[0]}?" if nearest else f"; shipped traces: {', '.join(known)}"
         raise TraceError(f"{path}: no such trace file{hint}") from None
@@ -101,7 +98,7 @@ def find_trace(source: str, folder: Path, trace_format: TraceFormat | None = Non
     Raises:
         TraceError: As :func:`read_trace`.
     """
-    return shipped_trace(source) if source in _SHIPPED else read_trace(folder / source, trace_format)
+    return shipped_trace(source) if source in SHIPPED else read_trace(folder / source, trace_format)
 
 
 def _parse(name: str, raw: bytes, trace_format: TraceFormat | None) -> Trace:

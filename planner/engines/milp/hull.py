@@ -29,10 +29,6 @@ class Facet:
     coefficients: Multiset
     bound: int
 
-    def admits(self, counts: Sequence[int]) -> bool:
-        """Whether the counts satisfy the inequality."""
-        return self.load(counts) <= self.bound
-
     def load(self, counts: Sequence[int]) -> int:
         """The left-hand side."""
         return sum(a * n for a, n in zip(self.coefficients, counts, strict=True))

@@ -93,7 +93,7 @@ def solve_paper_ilp(
         presolve: Whether the solver may presolve.
 
     Raises:
-        EngineError: The problem is not ``paper`` or has gain tables; the configurations do not go with it; the
+        EngineError: The problem is not ``paper`` or has gain tables, the configurations do not go with it, or the
             solver is unknown, missing, without a licence for a program of this size, or failed.
     """
     require_model(problem, Reconfiguration.PAPER, ENGINE)
@@ -489,7 +489,7 @@ def _capability(model: PaperModel, m: int, s: int) -> Expression:
 
 
 def _loss(model: PaperModel, at: tuple[int, int], steady: Expression, changed: pulp.LpVariable) -> Expression:
-    """R · Ψ / N · capability of all that is held: a binary tells each N, and the one that holds bounds the loss."""
+    """R · Ψ / N · capability of all that is held: each N has a binary, and the one that holds bounds the loss."""
     (m, s), problem, variables = at, model.problem, model.variables
     tenant = problem.tenants[m]
     share = tenant.overhead_s / problem.step_s

@@ -1,9 +1,8 @@
 """``paper``: from a problem through a mixed-integer program to a plan, whatever the program and the solver.
 
 What is returned never rests on the solver's arithmetic alone: its solution is rounded, checked
-against the rules, and valued anew; greedy's plan, or the one to start from, stands in when it is
-better or the only one, and is given to the solver as its start. The bound is the solver's, or
-greedy's where that is lower.
+against the rules, and valued anew. Greedy's plan, or the one to start from, is given to the solver as its start, and
+stands in when it is better or the only one. The bound is the solver's, or greedy's where that is lower.
 """
 
 from __future__ import annotations

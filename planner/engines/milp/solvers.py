@@ -211,7 +211,7 @@ def _cbc_options(budget: Budget, *, presolve: bool) -> list[str]:
 def _cbc_answer(program: pulp.LpProblem, log: str, *, rel_gap: float) -> SolverAnswer:
     has_solution = program.sol_status in {pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible}
     nodes = re.search(r"Enumerated nodes:\s+(\d+)", log)
-    stated = re.search(r"Lower bound:\s+(\S+)", log)  # not given of what is optimal at gap 0
+    stated = re.search(r"Lower bound:\s+(\S+)", log)  # absent where the solution is optimal at gap 0
     is_proven = has_solution and stated is None and "Result - Optimal solution found" in log
     bound = None
     if is_proven:

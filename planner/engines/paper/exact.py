@@ -222,7 +222,7 @@ class ManySearch:
         self._most_valued = _MOST_VALUED if most_valued is None else most_valued
         self.n_sweeps = 0
         self._valued: dict[Schedule, float] = {}
-        if np.isfinite(known.value):  # else it stands for nothing known, not for this schedule
+        if np.isfinite(known.value):  # else the value is that of no known schedule
             self._valued[known.answer] = known.value
         self._slack: dict[int, float] = {}
         self._is_awaited, self._is_left = Event(), Event()

@@ -21,13 +21,13 @@ from executor.mig import Placement
 from planner.budget import Budget
 from planner.engines.answer import require_model, without_plan
 from planner.engines.physical.path_kernel import load_kernel
-from planner.engines.physical.plan import held_along, with_held
+from planner.engines.physical.plan import held_along, retrainings_in, with_held
 from planner.engines.physical.search import Search
 from planner.engines.prices import certificate
 from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts, earliest_schedule, may_start, schedule_of
 from planner.feasibility import RULE_RETRAINING, infeasibility
 from planner.plan import Infeasibility, MigPlan, Status
-from planner.problem import Problem, Reconfiguration, Retraining, Task
+from planner.problem import Problem, Reconfiguration
 
 ENGINE = "physical"
 
@@ -52,7 +52,7 @@ def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigP
         return without_plan(problem, Status.INFEASIBLE, ENGINE, begin_s, infeasibility=reason)
     facts = WindowFacts.of(problem)
     search = Search(facts, budget or Budget(), begin_s)
-    known = [] if initial is None else [_known(facts, initial)]
+    known = [] if initial is None else [retrainings_in(problem, initial)]
     seeds = [seed for seed in [earliest_schedule(problem)] if seed is not None and _misfit(problem, seed) is None]
     search.run(seeds, [placed for placed in known if _start_misfit(facts, placed) is None])
     if search.best is not None:
@@ -81,7 +81,7 @@ def _misfit(problem: Problem, schedule: Schedule) -> str | None:
 def misfit(problem: Problem, plan: MigPlan) -> str | None:
     """Why :func:`solve_physical` passes over an earlier plan, in words; ``None`` if it starts from it."""
     facts = WindowFacts.of(problem)
-    return _start_misfit(facts, _known(facts, plan))
+    return _start_misfit(facts, retrainings_in(problem, plan))
 
 
 def _start_misfit(facts: WindowFacts, placed: PlacedSchedule[Placement]) -> str | None:
@@ -89,19 +89,6 @@ def _start_misfit(facts: WindowFacts, placed: PlacedSchedule[Placement]) -> str 
     if found is None and not facts.can_stand(placed):
         return "its retrainings do not fit beside each other and those in progress"
     return found
-
-
-def _known(facts: WindowFacts, plan: MigPlan) -> PlacedSchedule[Placement]:
-    """When and where an earlier plan starts retrainings that this problem knows."""
-    names, found = facts.problem.tenant_names, []
-    for item in plan.lifetimes:
-        if item.owner.task is Task.RETRAINING and item.option is not None and item.owner.tenant in names:
-            tenant = names.index(item.owner.tenant)
-            options = [option.name for option in facts.problem.tenants[tenant].options]
-            if item.option in options:
-                level, name = options.index(item.option) + 1, item.placement.profile.name
-                found.append((Retraining(tenant, level, name, item.create_step, item.end_step), item.placement))
-    return tuple(sorted(found, key=lambda pair: pair[0]))
 
 
 def _with_plan(search: Search, best: PlacedSchedule[Placement], begin_s: float) -> MigPlan:

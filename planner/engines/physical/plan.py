@@ -1,4 +1,4 @@
-"""``physical``: a path over held sets as lifetimes, and what lifetimes are worth.
+"""``physical``: held sets and placed retrainings as lifetimes, read back from them, and what lifetimes are worth.
 
 The objective is recomputed here from the lifetimes alone, step by step, by code that shares nothing
 with the path that found them.
@@ -7,16 +7,16 @@ with the path that found them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from executor.mig import Placement
 from planner.engines.answer import with_plan
-from planner.engines.physical.held_sets import Held
+from planner.engines.physical.held_sets import Entries, Held
 from planner.engines.physical.nodes import PlacedNodes
 from planner.engines.physical.path import Path
 from planner.engines.schedule import PlacedSchedule, WindowFacts
 from planner.plan import Lifetime, MigPlan
-from planner.problem import Owner, Task
+from planner.problem import Owner, Problem, Retraining, Task
 
 
 def held_along(path: Path, nodes: PlacedNodes) -> Held:
@@ -62,6 +62,35 @@ def lifetimes(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement])
     """Everything that the plan holds, by create step, then placement; what never exists in a step is left out."""
     found = [*_inference(facts, held), *_started(facts, placed), *_continued(facts)]
     return tuple(sorted(found, key=lambda item: (item.create_step, item.placement.sort_key)))
+
+
+def held_in(facts: WindowFacts, plan: MigPlan) -> Iterator[tuple[int, Entries]]:
+    """(step, what inference holds from there on) of a plan; begins with the initial state's where there is one."""
+    names = facts.problem.tenant_names
+    inference = [item for item in plan.lifetimes if item.is_inference]
+    last = facts.initial_held
+    if last is not None:
+        yield 0, last
+    edges = {edge for item in inference for edge in (item.create_step, item.end_step) if edge < plan.n_steps}
+    for step in sorted(edges | {0}):
+        alive = (item for item in inference if item.create_step <= step < item.end_step)
+        held = frozenset((item.placement, names.index(item.owner.tenant)) for item in alive)
+        if held != last:
+            yield step, held
+        last = held
+
+
+def retrainings_in(problem: Problem, plan: MigPlan) -> PlacedSchedule[Placement]:
+    """The retrainings that a plan starts, by tenant, without those that this problem does not know."""
+    names, found = problem.tenant_names, []
+    for item in plan.lifetimes:
+        if item.owner.task is Task.RETRAINING and item.option is not None and item.owner.tenant in names:
+            tenant = names.index(item.owner.tenant)
+            options = [option.name for option in problem.tenants[tenant].options]
+            if item.option in options:
+                level, name = options.index(item.option) + 1, item.placement.profile.name
+                found.append((Retraining(tenant, level, name, item.create_step, item.end_step), item.placement))
+    return tuple(sorted(found, key=lambda pair: pair[0]))
 
 
 def next_epoch_step(facts: WindowFacts, held: Held) -> int:

@@ -61,8 +61,8 @@ class PhysicalPrices:
     def slacks(self) -> list[dict[Retraining | None, Floats]]:
         """By tenant and way: how far each start falls short of the tenant's best, ``(n_starts,)``.
 
-        ``bound`` less a schedule's slacks bounds the schedule. Ways start at step 0; ``None`` is not to
-        retrain; a retraining in progress is the only way, with one start.
+        ``bound`` less a schedule's slacks bounds the schedule. Ways start at step 0, and ``None`` is not to retrain. A
+        retraining in progress is the only way, with one start.
         """
         self._dual(self.prices)
         found = []

@@ -10,7 +10,7 @@ from planner.engines.answer import relaxed_bound
 from planner.engines.physical.plan import with_held
 from planner.engines.schedule import WindowFacts
 from planner.plan import MigPlan, Status
-from planner.policies.paper.pre_initialisation import fed_back_overhead_s, pre_initialised, served, simple_terms
+from planner.policies.paper.pre_initialisation import fed_back_overhead_s, pre_initialised, served, simple_facts
 from planner.policies.paper.realised import Realised, realised
 from planner.policies.policy import Batching, Knows, Policy, Traits, Window
 from planner.problem import PaperState, Problem, Reconfiguration, RetrainingOption, TenantTerms
@@ -29,18 +29,18 @@ class MigratorPaper(Policy):
 
     Source: MIGRator, §4.1 (the program, with the corrections of docs/paper-ilp.md) and §4.2 (pre-initialisation).
     Knows: the forecast's mean, estimates of accuracy and retraining time. Batches as given.
-    Taken: one plan a window, free to change in every second at the price R·Ψ/N·C; goodput as min(arrivals, capacity);
-    pre-initialisation found by going through the finished plan; Ψ lowered by what it hid in the last window.
+    Taken: one plan a window, free to change in every second at the price R·Ψ/N·C. Goodput is min(arrivals, capacity).
+    Pre-initialisation is found by going through the finished plan, and lowers Ψ by what it hid in the last window.
     Adaptations: the program is solved to optimality within the budget by the engine ``exact``, not by Gurobi. It
     begins where the layout may first change. Retraining times include start-up as it is physically. Instances stay
     where they are and changes are Ω apart, which the paper's program does not know: see
-    :mod:`planner.policies.paper.realised`. The first of ``FALLBACKS`` that can plans a window where that finds no way,
-    where a retraining is in progress at its start, or where the program has no plan; ``work`` of the plan counts that,
-    as ``fallback_greedy`` and so on.
-    Kind to it, beyond the paper: slices count as unused from a change on, too, where a retraining has just left them,
-    and what the new instances replace then goes on for Ω. A window is planned with the lowered Ψ and with the whole
-    one, and what is worth more by min(a, C) once carried out is taken: after a window with idle slices the next need
-    not have any. Nothing is trimmed from the program's plan: see "The paper's method on hardware" in docs/policies.md.
+    :mod:`planner.policies.paper.realised`. An engine of ``FALLBACKS`` plans a window for which that finds no way, in
+    which a retraining is in progress at the start, or for which the program has no plan. The plan's ``work`` counts
+    that, as ``fallback_greedy`` and so on.
+    Kind to it, beyond the paper: slices that a retraining leaves at a change count as unused from then on, and what the
+    new instances replace goes on for Ω. A window is planned with the lowered Ψ and with the whole one, and the plan is
+    taken that is worth more by min(a, C) once carried out: after a window with idle slices the next need not have any.
+    Nothing is trimmed from the program's plan: see "The paper's method on hardware" in docs/policies.md.
 
     Attributes:
         pre_initialises: Whether new instances are created on unused slices beside what they replace, and Ψ is
@@ -56,16 +56,16 @@ class MigratorPaper(Policy):
         """The paper's plan of the window as hardware can carry it out."""
         started_s = time.perf_counter()
         problem = window.problem
-        terms = WindowFacts.of(problem)
-        if terms.first_step == terms.n_steps or terms.running:
+        facts = WindowFacts.of(problem)
+        if facts.first_step == facts.n_steps or facts.running:
             return self._fallback(window)
-        simple = simple_terms(problem)
-        ways = [way for overhead_s in self._overheads_s(window) if (way := self._way(window, terms, overhead_s))]
+        simple = simple_facts(problem)
+        ways = [way for overhead_s in self._overheads_s(window) if (way := self._way(window, facts, overhead_s))]
         if not ways:
             return self._fallback(window)
-        best = max(ways, key=lambda way: served(simple, way.held, way.occupied))
-        bound = relaxed_bound(terms)
-        answer = with_held(terms, best.held, best.occupied, bound, self.name, started_s)
+        best = max(ways, key=lambda way: served(simple, way.held, way.placed))
+        bound = relaxed_bound(facts)
+        answer = with_held(facts, best.held, best.placed, bound, self.name, started_s)
         if verify(problem, answer).violations:  # what is held before the first change may break a rule already
             return self._fallback(window)
         return replace(answer, work=(("planned_changes", best.n_planned_changes), ("epochs", len(best.held) - 1)))
@@ -76,13 +76,13 @@ class MigratorPaper(Policy):
         fed_back = fed_back_overhead_s(window.problem, window.plans) if self.pre_initialises else full
         return list(dict.fromkeys((fed_back, full)))
 
-    def _way(self, window: Window, terms: WindowFacts, overhead_s: Sequence[float]) -> Realised | None:
+    def _way(self, window: Window, facts: WindowFacts, overhead_s: Sequence[float]) -> Realised | None:
         """The program's plan with these Ψ, carried out; ``None`` where there is none or it cannot be."""
         wanted = solve(paper_problem(window.problem, overhead_s), "exact", window.budget)
-        found = realised(terms, wanted) if wanted.status.has_plan else None
+        found = realised(facts, wanted) if wanted.status.has_plan else None
         if found is None or not self.pre_initialises:
             return found
-        return replace(found, held=pre_initialised(terms, found.held, found.occupied))
+        return replace(found, held=pre_initialised(facts, found.held, found.placed))
 
     def _fallback(self, window: Window) -> MigPlan:
         """The plan of the first of ``FALLBACKS`` that has one; else the last one's answer."""

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from planner.engines.physical.held_sets import Entries
+from executor.mig import Placement
+from planner.engines.physical.held_sets import Entries, Held
 from planner.engines.physical.plan import lifetimes, objective
-from planner.engines.schedule import WindowFacts
+from planner.engines.schedule import PlacedSchedule, WindowFacts
 from planner.plan import Lifetime, MigPlan
-from planner.policies.paper.realised import Held, Occupied, busy_in
+from planner.policies.paper.realised import busy_in
 from planner.problem import Problem
 
 
-def pre_initialised(terms: WindowFacts, held: Held, occupied: Occupied) -> Held:
+def pre_initialised(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement]) -> Held:
     """The same held sets, with new instances created early on idle slices while all that serves goes on.
 
     The new instances of an epoch, or the most capable part of them that has room, are created
@@ -26,58 +27,62 @@ def pre_initialised(terms: WindowFacts, held: Held, occupied: Occupied) -> Held:
       What they replace goes on, and the rest of the epoch follows Ω later. This is done where it is worth more by
       min(a, C) than the whole epoch at once, and where it delays no other epoch.
     """
-    simple = simple_terms(terms.problem)
+    simple = simple_facts(facts.problem)
     out: Held = held[:1]
-    allowed = 1 if terms.is_free else terms.first_step
-    ends = [*(step for step, _ in held[1:]), terms.n_steps][1:]
+    allowed = 1 if facts.is_free else facts.first_step
+    ends = [*(step for step, _ in held[1:]), facts.n_steps][1:]
     for (step, entries), end in zip(held[1:], ends, strict=True):
-        ahead = _ahead(terms, occupied, out[-1][1], step, entries) if step - terms.epoch_steps >= allowed else ()
+        ahead = _ahead(facts, placed, out[-1][1], step, entries) if step - facts.epoch_steps >= allowed else ()
         ways = [ahead or ((step, entries),)]
-        if not ahead and step + 2 * terms.epoch_steps <= end:
-            ways += _in_two(terms, occupied, out[-1][1], step, entries)
-        out = max(((*out, *way) for way in ways), key=lambda one: served(simple, one, occupied))
-        allowed = out[-1][0] + terms.epoch_steps
+        if not ahead and step + 2 * facts.epoch_steps <= end:
+            ways += _in_two(facts, placed, out[-1][1], step, entries)
+        out = max(((*out, *way) for way in ways), key=lambda one: served(simple, one, placed))
+        allowed = out[-1][0] + facts.epoch_steps
     return out
 
 
-def simple_terms(problem: Problem) -> WindowFacts:
-    """The problem's terms with the paper's gains, min(a, C) at the expected arrivals."""
+def simple_facts(problem: Problem) -> WindowFacts:
+    """The problem's facts with the paper's gains, min(a, C) at the expected arrivals."""
     return WindowFacts.of(replace(problem, gains=None))
 
 
-def served(terms: WindowFacts, held: Held, occupied: Occupied) -> float:
-    """What these are worth by the gain tables of ``terms``, the last held set to the window's end."""
-    return objective(terms, lifetimes(terms, held, occupied))
+def served(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement]) -> float:
+    """What these are worth by the gain tables of ``facts``, the last held set to the window's end."""
+    return objective(facts, lifetimes(facts, held, placed))
 
 
-def _ahead(terms: WindowFacts, occupied: Occupied, before: Entries, step: int, entries: Entries) -> Held:
-    """The epoch with what has room for it created Ω before; empty where nothing has."""
-    ahead = step - terms.epoch_steps
-    extra = _on_idle_slices(terms, occupied, before, entries - before, ahead)
+def _ahead(facts: WindowFacts, placed: PlacedSchedule[Placement], before: Entries, step: int, entries: Entries) -> Held:
+    """The epoch with those of its instances that have room created Ω before; empty where none has."""
+    ahead = step - facts.epoch_steps
+    extra = _on_idle_slices(facts, placed, before, entries - before, ahead)
     if not extra:
         return ()
     first = (ahead, before | extra)
     return (first,) if entries == first[1] else (first, (step, entries))
 
 
-def _in_two(terms: WindowFacts, occupied: Occupied, before: Entries, step: int, entries: Entries) -> list[Held]:
-    """The epoch with what has room for it created at once and the rest Ω later, where it drops something."""
-    extra = _on_idle_slices(terms, occupied, before, entries - before, step) if before - entries else frozenset()
-    return [((step, before | extra), (step + terms.epoch_steps, entries))] if extra else []
+def _in_two(
+    facts: WindowFacts, placed: PlacedSchedule[Placement], before: Entries, step: int, entries: Entries
+) -> list[Held]:
+    """The epoch, if it drops something, with those of its instances that have room at once, and the rest Ω later."""
+    extra = _on_idle_slices(facts, placed, before, entries - before, step) if before - entries else frozenset()
+    return [((step, before | extra), (step + facts.epoch_steps, entries))] if extra else []
 
 
-def _on_idle_slices(terms: WindowFacts, occupied: Occupied, held: Entries, new: Entries, ahead: int) -> Entries:
+def _on_idle_slices(
+    facts: WindowFacts, placed: PlacedSchedule[Placement], held: Entries, new: Entries, ahead: int
+) -> Entries:
     """The most capable part of ``new`` that fits beside what is held and retrains in the Ω steps from ``ahead`` on."""
     ordered = sorted(new, key=lambda entry: (*entry[0].sort_key, entry[1]))
     parts = [frozenset(part) for n in range(len(ordered), 0, -1) for part in combinations(ordered, n)]
-    moments = busy_in(occupied, ahead, ahead + terms.epoch_steps)
+    moments = busy_in(placed, ahead, ahead + facts.epoch_steps)
 
     def fits(part: Entries) -> bool:
         places = [place for place, _ in (*held, *part)]
-        return all(terms.problem.gpu.fits((*places, *busy)) for busy in moments)
+        return all(facts.problem.gpu.fits((*places, *busy)) for busy in moments)
 
     def capability_rps(part: Entries) -> float:
-        return sum(terms.problem.tenants[m].capability_rps[place.profile.name] for place, m in part)
+        return sum(facts.problem.tenants[m].capability_rps[place.profile.name] for place, m in part)
 
     return max(filter(fits, parts), key=capability_rps, default=frozenset())
 
@@ -109,16 +114,11 @@ class WarmUps:
         """All of them."""
         return self.idle_steps + self.left_steps + self.exposed_steps
 
-    @property
-    def hidden_share(self) -> float | None:
-        """The share of warm-up for which no inference instance was given up; ``None`` where nothing warmed up."""
-        return (self.idle_steps + self.left_steps) / self.steps if self.steps else None
-
 
 def warm_ups(plan: MigPlan, before: MigPlan | None = None, tenant: str | None = None) -> WarmUps:
     """The warm-ups of a ``physical`` plan: up to service, or to the instance's end if that comes first.
 
-    A warm-up that goes on in the next window counts here up to that window's start, and no further there.
+    A warm-up that goes on in the next window counts here up to that window's start, and not at all there.
 
     Args:
         plan: What was in force.
@@ -147,9 +147,9 @@ def warm_ups(plan: MigPlan, before: MigPlan | None = None, tenant: str | None = 
 
 
 def fed_back_overhead_s(problem: Problem, plans: Sequence[MigPlan]) -> tuple[float, ...]:
-    """Ψ by tenant: ``overhead_s``, less the share of warm-up on idle slices in the last window that started any of it.
+    """Ψ by tenant: ``overhead_s`` less the share of warm-up on idle slices in the last window that had warm-up.
 
-    The whole ``overhead_s`` where no window has. What a retraining leaves is free only once, so it lowers no Ψ.
+    It is the whole ``overhead_s`` where no window had. What a retraining leaves is free only once, so it lowers no Ψ.
     """
     return tuple(tenant.overhead_s * (1.0 - _last_idle_share(tenant.name, plans)) for tenant in problem.tenants)
 

@@ -2,14 +2,14 @@
 
 A `paper` plan names profiles only, may change in every step, and may move everything in every step. Here
 
-- each retraining starts when the plan says, on a placement that it keeps: of the ways to place all of them, the one
-  beside which what is wanted fits in most steps;
-- the held set changes at epochs, Ω apart: a change that is wanted earlier waits, and then what is wanted *then* is
-  taken. Of the held sets that are wanted and fit beside every retraining up to the next possible epoch, the one that
-  keeps most capability is taken, then the one with most of the new capability on slices that are idle;
-- what fits now, but not beside a retraining that starts before the next possible epoch, waits for that start;
-- where it does not fit at all, the held set that fits and has the highest min(a, C) up to the next possible epoch is
-  taken, once for each change of what is wanted or retrains.
+- each retraining starts when the plan says, on a placement that it keeps. Of the ways to place all of them, the one is
+  taken beside which the wanted set fits in most steps;
+- the held set changes at epochs, Ω apart. A change that is wanted earlier waits, and then what is wanted *then* is
+  taken. Of the wanted held sets that fit beside every retraining up to the next possible epoch, the one that keeps
+  most capability is taken, then the one with most of the new capability on slices that are idle;
+- a set that fits now, but not beside a retraining that starts before the next possible epoch, waits for that start;
+- where no wanted set fits, the held set is taken that fits and has the highest min(a, C) up to the next possible
+  epoch. This is done once for each change of what is wanted or retrains.
 """
 
 from __future__ import annotations
@@ -21,18 +21,14 @@ from functools import cached_property
 from itertools import islice, pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from executor.mig import Placement
 from planner.counts import IntArray, multiset_of
-from planner.engines.physical.held_sets import Entries, HeldSets, LayoutTable, memory_mask
+from planner.engines.arrays import Bools
+from planner.engines.physical.held_sets import Entries, Held, HeldSets, LayoutTable, memory_mask
 from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts
 from planner.plan import MigPlan
 from planner.problem import FloatArray, Retraining
-
-BoolArray = NDArray[np.bool_]
-Occupied = PlacedSchedule[Placement]
-Held = tuple[tuple[int, Entries], ...]
 
 MOST_WAYS = 2_000
 """Ways to place the retrainings that are looked at; all of them for two retrainings."""
@@ -47,27 +43,27 @@ class Realised:
 
     Attributes:
         held: (step, what inference holds from there on): the window's start, then every epoch.
-        occupied: The retrainings with their placements.
+        placed: The retrainings with their placements.
         n_planned_changes: Steps after the first in which the plan itself changes some tenant's profiles.
     """
 
     held: Held
-    occupied: Occupied
+    placed: PlacedSchedule[Placement]
     n_planned_changes: int
 
 
-def realised(terms: WindowFacts, plan: MigPlan) -> Realised | None:
+def realised(facts: WindowFacts, plan: MigPlan) -> Realised | None:
     """The `paper` plan as placements over time; ``None`` if no way was found.
 
     Args:
-        terms: Of the ``physical`` problem, without retrainings in progress.
-        plan: A plan of the steps from ``terms.first_step`` on; its retrainings last as long as they do physically.
+        facts: Of the ``physical`` problem, without retrainings in progress.
+        plan: A plan of the steps from ``facts.first_step`` on; its retrainings last as long as they do physically.
     """
-    ground, wanted = _Ground.of(terms), _wanted(terms, plan)
-    for occupied in ground.ways(_schedule(terms, plan), wanted)[:MOST_TRIALS]:
-        held = _walk(ground, wanted, occupied)
+    ground, wanted = _Ground.of(facts), _wanted(facts, plan)
+    for placed in ground.ways(_schedule(facts, plan), wanted)[:MOST_TRIALS]:
+        held = _walk(ground, wanted, placed)
         if held is not None:
-            return Realised(held, occupied, _n_changes(plan))
+            return Realised(held, placed, _n_changes(plan))
     return None
 
 
@@ -75,80 +71,80 @@ def _n_changes(plan: MigPlan) -> int:
     return len({span.from_step for schedule in plan.schedules for span in schedule.inference} - {0})
 
 
-def busy_in(occupied: Occupied, start_step: int, end_step: int) -> frozenset[frozenset[Placement]]:
+def busy_in(placed: PlacedSchedule[Placement], start_step: int, end_step: int) -> frozenset[frozenset[Placement]]:
     """What retrainings hold together at the moments of ``[start_step, end_step)``."""
-    starts = {run.start_step for run, _ in occupied if start_step < run.start_step < end_step}
-    ends = {run.end_step for run, _ in occupied if start_step < run.end_step < end_step}
+    starts = {run.start_step for run, _ in placed if start_step < run.start_step < end_step}
+    ends = {run.end_step for run, _ in placed if start_step < run.end_step < end_step}
     return frozenset(
-        frozenset(place for run, place in occupied if run.start_step <= step < run.end_step)
+        frozenset(place for run, place in placed if run.start_step <= step < run.end_step)
         for step in starts | ends | {start_step}
     )
 
 
-def _wanted(terms: WindowFacts, plan: MigPlan) -> IntArray:
+def _wanted(facts: WindowFacts, plan: MigPlan) -> IntArray:
     """The columns of the gain tables that the plan asks for, ``(n_steps, n_tenants)``; 0 before its first step."""
-    out = np.zeros((terms.n_steps, len(terms.gains)), dtype=np.int64)
-    for m, (table, schedule) in enumerate(zip(terms.gains, plan.schedules, strict=True)):
+    out = np.zeros((facts.n_steps, len(facts.gains)), dtype=np.int64)
+    for m, (table, schedule) in enumerate(zip(facts.gains, plan.schedules, strict=True)):
         for span in schedule.inference:
-            column = table.column[multiset_of(terms.problem, span.profiles)]
-            out[terms.first_step + span.from_step : terms.first_step + span.to_step, m] = column
+            column = table.column[multiset_of(facts.problem, span.profiles)]
+            out[facts.first_step + span.from_step : facts.first_step + span.to_step, m] = column
     return out
 
 
-def _schedule(terms: WindowFacts, plan: MigPlan) -> Schedule:
+def _schedule(facts: WindowFacts, plan: MigPlan) -> Schedule:
     """The plan's retrainings."""
     found = []
     for m, schedule in enumerate(plan.schedules):
         if (run := schedule.retraining) is not None:
-            level = 1 + [option.name for option in terms.problem.tenants[m].options].index(run.option)
-            start, end = terms.first_step + run.start_step, terms.first_step + run.end_step
+            level = 1 + [option.name for option in facts.problem.tenants[m].options].index(run.option)
+            start, end = facts.first_step + run.start_step, facts.first_step + run.end_step
             found.append(Retraining(m, level, run.profile, start, end))
     return tuple(found)
 
 
 @dataclass(frozen=True)
 class _Ground:
-    """All held sets of a problem, and which of them fit beside what."""
+    """All held sets of a problem, and which of them fit beside which retrainings."""
 
-    terms: WindowFacts
+    facts: WindowFacts
     sets: HeldSets
     table: LayoutTable
     columns: IntArray
-    _fitting: dict[frozenset[Placement], BoolArray] = field(default_factory=dict)
+    _fitting: dict[frozenset[Placement], Bools] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, terms: WindowFacts) -> _Ground:
-        sets = HeldSets.of(terms.problem)
-        return cls(terms, sets, sets.table, sets.columns(terms.gains))
+    def of(cls, facts: WindowFacts) -> _Ground:
+        sets = HeldSets.of(facts.problem)
+        return cls(facts, sets, sets.table, sets.columns(facts.gains))
 
-    def layouts_beside(self, busy: frozenset[Placement]) -> BoolArray:
+    def layouts_beside(self, busy: frozenset[Placement]) -> Bools:
         """Whether each layout fits beside these retrainings, ``(n_layouts,)``."""
         if busy not in self._fitting:
-            self._fitting[busy] = self.table.fits_beside(self.terms.problem.gpu, sorted(busy, key=_sort_key))
+            self._fitting[busy] = self.table.fits_beside(self.facts.problem.gpu, sorted(busy, key=_sort_key))
         return self._fitting[busy]
 
-    def fitting(self, occupied: Occupied, start_step: int, end_step: int) -> BoolArray:
+    def fitting(self, placed: PlacedSchedule[Placement], start_step: int, end_step: int) -> Bools:
         """Whether each held set fits beside the retrainings all through ``[start_step, end_step)``, ``(n,)``."""
-        beside = [self.layouts_beside(busy) for busy in busy_in(occupied, start_step, end_step)]
+        beside = [self.layouts_beside(busy) for busy in busy_in(placed, start_step, end_step)]
         return np.asarray(np.all(beside, axis=0)[self.sets.layout], dtype=np.bool_)
 
     @cached_property
     def capacity(self) -> tuple[FloatArray, ...]:
         """C in requests by the columns of each tenant's gain table."""
-        problem = self.terms.problem
+        problem = self.facts.problem
         return tuple(
             problem.step_s
             * np.array(table.multisets)
             @ np.array([tenant.capability_rps.get(name, 0.0) for name in problem.profile_names])
-            for tenant, table in zip(problem.tenants, self.terms.gains, strict=True)
+            for tenant, table in zip(problem.tenants, self.facts.gains, strict=True)
         )
 
     @cached_property
     def parts(self) -> tuple[IntArray, IntArray, FloatArray]:
         """By held set and instance: a code of placement and owner (−1 beyond the end), memory mask, capability."""
         places = sorted({place for layout in self.sets.layouts for place in layout}, key=_sort_key)
-        rates = np.zeros((len(places) + 1, len(self.terms.problem.tenants) + 1))
-        for m, tenant in enumerate(self.terms.problem.tenants):
+        rates = np.zeros((len(places) + 1, len(self.facts.problem.tenants) + 1))
+        for m, tenant in enumerate(self.facts.problem.tenants):
             rates[:-1, m] = [tenant.capability_rps.get(place.profile.name, 0.0) for place in places]
         masks = np.array([*map(memory_mask, places), 0], dtype=np.int64)
         number = np.full((len(self.sets.layouts), self.sets.owners.shape[1]), len(places), dtype=np.int64)
@@ -157,7 +153,7 @@ class _Ground:
         at, owners = number[self.sets.layout], self.sets.owners
         return np.where(owners >= 0, at * len(rates[0]) + owners, -1), masks[at], rates[at, owners]
 
-    def nearest_to(self, candidates: BoolArray, current: int | None, busy: frozenset[Placement]) -> int:
+    def nearest_to(self, candidates: Bools, current: int | None, busy: frozenset[Placement]) -> int:
         """Of the candidates the one that keeps most of the current one, then has most of the new on idle slices."""
         numbers = np.flatnonzero(candidates)
         if current is None:
@@ -169,28 +165,28 @@ class _Ground:
         idle = np.where(~is_kept & (masks[numbers] & taken == 0), rates[numbers], 0.0).sum(axis=1)
         return int(numbers[np.lexsort((-np.round(idle, 6), -np.round(kept, 6)))[0]])
 
-    def served(self, occupied: Occupied, start_step: int, end_step: int) -> FloatArray:
+    def served(self, placed: PlacedSchedule[Placement], start_step: int, end_step: int) -> FloatArray:
         """What each held set is worth in ``[start_step, end_step)`` by min(a, C), at the accuracies then, ``(n,)``."""
-        problem, value = self.terms.problem, np.zeros(len(self.sets))
+        problem, value = self.facts.problem, np.zeros(len(self.sets))
         for m, tenant in enumerate(problem.tenants):
-            level = max((r.level for r, _ in occupied if r.tenant == m and r.end_step <= start_step), default=0)
+            level = max((r.level for r, _ in placed if r.tenant == m and r.end_step <= start_step), default=0)
             arrivals = problem.step_s * tenant.arrivals_rps[start_step:end_step, None]
             own = np.minimum(arrivals, self.capacity[m]).sum(axis=0) * tenant.weight * tenant.accuracies[level]
             value += own[self.columns[:, m]]
         return value
 
-    def ways(self, schedule: Schedule, wanted: IntArray) -> list[Occupied]:
+    def ways(self, schedule: Schedule, wanted: IntArray) -> list[PlacedSchedule[Placement]]:
         """Ways to place the retrainings beside which some held set fits at all times, the best first."""
-        found = ((self._n_fitting(way, wanted), way) for way in islice(_placed(self.terms, schedule), MOST_WAYS))
+        found = ((self._n_fitting(way, wanted), way) for way in islice(_placed(self.facts, schedule), MOST_WAYS))
         valid = [(score, way) for score, way in found if score is not None]
         return [way for _, way in sorted(valid, key=lambda item: -item[0])]
 
-    def _n_fitting(self, occupied: Occupied, wanted: IntArray) -> int | None:
-        """In how many steps what is wanted fits beside the retrainings; ``None`` if at some step nothing does."""
-        edges = {run.start_step for run, _ in occupied} | {run.end_step for run, _ in occupied}
+    def _n_fitting(self, placed: PlacedSchedule[Placement], wanted: IntArray) -> int | None:
+        """Steps in which the wanted set fits beside the retrainings; ``None`` if in some step no set fits."""
+        edges = {run.start_step for run, _ in placed} | {run.end_step for run, _ in placed}
         n_fitting = 0
-        for start, end in pairwise(sorted(edges | {self.terms.first_step, self.terms.n_steps})):
-            (busy,) = busy_in(occupied, start, start + 1)
+        for start, end in pairwise(sorted(edges | {self.facts.first_step, self.facts.n_steps})):
+            (busy,) = busy_in(placed, start, start + 1)
             fits = self.layouts_beside(busy)
             if not fits[self.sets.layout].any():
                 return None
@@ -201,44 +197,46 @@ class _Ground:
 
     @cached_property
     def _counts(self) -> IntArray:
-        return self.table.counts(self.terms.problem.profile_names)
+        return self.table.counts(self.facts.problem.profile_names)
 
     def _total(self, columns: Sequence[int]) -> tuple[int, ...]:
         """The profiles that the tenants hold together."""
-        own = [table.multisets[column] for table, column in zip(self.terms.gains, columns, strict=True)]
+        own = [table.multisets[column] for table, column in zip(self.facts.gains, columns, strict=True)]
         return tuple(map(sum, zip(*own, strict=True)))
 
 
-def _placed(terms: WindowFacts, schedule: Schedule, placed: Occupied = ()) -> Iterator[Occupied]:
+def _placed(
+    facts: WindowFacts, schedule: Schedule, placed: PlacedSchedule[Placement] = ()
+) -> Iterator[PlacedSchedule[Placement]]:
     """Every way to place the retrainings so that they leave each other alone."""
     if len(placed) == len(schedule):
         yield placed
         return
     run = schedule[len(placed)]
-    for place in terms.placements(run):
+    for place in facts.placements(run):
         longer = (*placed, (run, place))
-        if terms.can_stand(longer):
-            yield from _placed(terms, schedule, longer)
+        if facts.can_stand(longer):
+            yield from _placed(facts, schedule, longer)
 
 
-def _walk(ground: _Ground, wanted: IntArray, occupied: Occupied) -> Held | None:
+def _walk(ground: _Ground, wanted: IntArray, placed: PlacedSchedule[Placement]) -> Held | None:
     """The held sets, epoch by epoch; ``None`` if at some step a retraining leaves room for none."""
-    terms = ground.terms
-    initial = frozenset((item.placement, terms.problem.tenant_names.index(item.tenant)) for item in terms.state.held)
-    held: list[tuple[int, Entries]] = [] if terms.is_free else [(0, initial)]
-    current = None if terms.is_free else ground.sets.index(initial)
-    allowed, answered = terms.first_step, None
-    for step in range(terms.first_step, terms.n_steps):
+    facts = ground.facts
+    initial = facts.initial_held
+    held: list[tuple[int, Entries]] = [] if initial is None else [(0, initial)]
+    current = None if initial is None else ground.sets.index(initial)
+    allowed, answered = facts.first_step, None
+    for step in range(facts.first_step, facts.n_steps):
         if step < allowed:
             continue
-        (busy,) = busy_in(occupied, step, step + 1)
+        (busy,) = busy_in(placed, step, step + 1)
         may_stay = current is not None and bool(ground.layouts_beside(busy)[ground.sets.layout[current]])
         asked = (tuple(wanted[step].tolist()), busy)
         if may_stay and (asked == answered or (ground.columns[current] == wanted[step]).all()):
             continue
         # The first held set of a window that starts from nothing is no epoch: the next may follow at once.
-        until = step + (terms.epoch_steps if held else 1)
-        candidates = _candidates(ground, occupied, wanted, step, until, may_stay=may_stay)
+        until = step + (facts.epoch_steps if held else 1)
+        candidates = _candidates(ground, placed, wanted, step, until, may_stay=may_stay)
         if not candidates.any():
             if may_stay:
                 continue
@@ -251,21 +249,21 @@ def _walk(ground: _Ground, wanted: IntArray, occupied: Occupied) -> Held | None:
 
 
 def _candidates(
-    ground: _Ground, occupied: Occupied, wanted: IntArray, step: int, until: int, *, may_stay: bool
-) -> BoolArray:
-    """The held sets to choose from at an epoch; none where what is wanted waits for a retraining's start."""
+    ground: _Ground, placed: PlacedSchedule[Placement], wanted: IntArray, step: int, until: int, *, may_stay: bool
+) -> Bools:
+    """The held sets to choose from at an epoch; none if the wanted set waits for a retraining's start."""
     is_wanted = np.all(ground.columns == wanted[step], axis=1)
-    is_fine = is_wanted & ground.fitting(occupied, step, until)
-    waits = may_stay and bool((is_wanted & ground.fitting(occupied, step, step + 1)).any())
+    is_fine = is_wanted & ground.fitting(placed, step, until)
+    waits = may_stay and bool((is_wanted & ground.fitting(placed, step, step + 1)).any())
     if is_fine.any() or waits:
         return np.asarray(is_fine, dtype=np.bool_)
-    return _best(ground, occupied, step, until)
+    return _best(ground, placed, step, until)
 
 
-def _best(ground: _Ground, occupied: Occupied, step: int, until: int) -> BoolArray:
+def _best(ground: _Ground, placed: PlacedSchedule[Placement], step: int, until: int) -> Bools:
     """The held sets that fit up to ``until`` and have the highest min(a, C) of those."""
-    fits = ground.fitting(occupied, step, until)
-    value = np.where(fits, ground.served(occupied, step, min(until, ground.terms.n_steps)), -np.inf)
+    fits = ground.fitting(placed, step, until)
+    value = np.where(fits, ground.served(placed, step, min(until, ground.facts.n_steps)), -np.inf)
     best = value.max(initial=-np.inf)
     return fits & (value >= best - 1e-9 * abs(best)) if np.isfinite(best) else fits
 

@@ -13,7 +13,7 @@ from benchmarks.paper.experiments import MAIN, Experiment
 from benchmarks.paper.matches import CLASSES, COLUMNS
 from benchmarks.paper.page import Figures, figure_table, page
 from benchmarks.paper.statistics import results_in
-from migrator.compare import Terms
+from migrator.compare import Fairness
 
 DOCUMENT = json.loads(reproduce.RESULTS.read_text("utf-8"))
 STUDIES = DOCUMENT["studies"]["motivation"]
@@ -78,7 +78,7 @@ def test_gains_are_of_means_of_workloads() -> None:
 
 
 def test_published_terms_have_no_gap_to_close() -> None:
-    shown = figures().summary(replace(MAIN, terms=Terms.AS_PUBLISHED))
+    shown = figures().summary(replace(MAIN, fairness=Fairness.AS_PUBLISHED))
     assert not {"gap closed %", "over static %"} & set(shown)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 
-from migrator.compare import Terms, simulated
+from migrator.compare import Fairness, simulated
 from migrator.log.account import Account, SecondAccounts, accounts
 from migrator.log.record import Record
 from migrator.log.runlog import ReadLog
-from migrator.run.loop import Unseen
+from migrator.run.loop import View
 from migrator.run.simulated import AnyPolicy
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
@@ -20,8 +20,8 @@ Assembled = tuple[Setting, RecordedTraffic]
 
 
 def run_of(assembled: Assembled, policy: AnyPolicy, *, as_published: bool = False) -> Run:
-    terms = Terms.AS_PUBLISHED if as_published else Terms.POLICY_ONLY
-    return Run(simulated(*assembled, policy, Unseen(), terms))
+    fairness = Fairness.AS_PUBLISHED if as_published else Fairness.POLICY_ONLY
+    return Run(simulated(*assembled, policy, View(), fairness))
 
 
 @dataclass(frozen=True)

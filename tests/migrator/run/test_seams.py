@@ -21,7 +21,7 @@ from executor.errors import InsufficientResourcesError
 from executor.gpu import GpuInstance
 from executor.mig import Placement
 from executor.sim import SimGpu
-from migrator.compare import Terms, matches_of, score_of
+from migrator.compare import Fairness, matches_of, score_of
 from migrator.config import Config, config_yaml
 from migrator.log.account import accounts
 from migrator.log.report import report_of
@@ -582,7 +582,7 @@ def test_every_policy_runs_in_the_loop_and_its_report_is_what_compare_says(
     total = report_of(read_log(Path("run"))).total
     assert total is not None
     config = Config.model_validate(yaml.safe_load(path.read_text()))
-    (match,) = matches_of(config, "test", [policy], 1, Terms.POLICY_ONLY)
+    (match,) = matches_of(config, "test", [policy], 1, Fairness.POLICY_ONLY)
     assert total.requests == sum(score_of(match).totals, Totals())
 
 

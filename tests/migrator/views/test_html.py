@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from migrator.compare import Score, Terms, standings
+from migrator.compare import Fairness, Score, standings
 from migrator.errors import MigratorError
 from migrator.log.account import Account, SecondAccounts
 from migrator.views import html as compare_plot
@@ -42,8 +42,8 @@ SCORES = (
 )
 
 
-def page(scores: Sequence[Score], terms: Terms = Terms.POLICY_ONLY) -> str:
-    return comparison_to_html(scores, terms)
+def page(scores: Sequence[Score], fairness: Fairness = Fairness.POLICY_ONLY) -> str:
+    return comparison_to_html(scores, fairness)
 
 
 def drawn(text: str, plot: str) -> list[dict[str, Any]]:
@@ -157,7 +157,7 @@ def test_far_below_the_floor_is_told_beside_the_name() -> None:
 
 
 def test_the_page_says_that_it_was_simulated_and_on_what_terms() -> None:
-    found = [page(SCORES[:3], terms) for terms in Terms]
+    found = [page(SCORES[:3], fairness) for fairness in Fairness]
     assert all("<b>Simulated</b>" in one for one in found)
     assert ["Policy only:" in one for one in found] == [True, False]
 

@@ -123,7 +123,7 @@ def test_an_unmet_slo_is_judged_on_the_chosen_rows_alone() -> None:
 
 
 def test_an_slo_of_exactly_two_batches_is_met() -> None:
-    assert operating_points(made(("1g.10gb", 1, 1, 0.25, 4.0)), GPU, "m", 0.5)["1g.10gb"].smallest_slo_s == 0.5
+    assert "1g.10gb" in operating_points(made(("1g.10gb", 1, 1, 0.25, 4.0)), GPU, "m", 0.5)
 
 
 def test_of_equal_rates_the_shorter_batch_wins() -> None:

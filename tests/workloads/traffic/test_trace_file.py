@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workloads.errors import TraceError
-from workloads.traffic.trace_file import TraceFormat, find_trace, read_trace, shipped_trace, shipped_trace_names
+from workloads.traffic.trace_file import SHIPPED, TraceFormat, find_trace, read_trace, shipped_trace
 
 SOURCE = Path(__file__).parents[4] / "shared" / "data" / "traces"
 FOLDERS = {"azure": "azure_llm_2023", "apollo": "apollo_perception", "disb": "disb_real"}
@@ -159,7 +159,7 @@ def test_the_shipped_traces_have_the_published_size(name: str, seconds: int, req
     assert (trace.n_seconds, int(trace.counts.sum())) == (seconds, requests)
 
 
-@pytest.mark.parametrize("name", shipped_trace_names())
+@pytest.mark.parametrize("name", SHIPPED)
 @pytest.mark.skipif(not SOURCE.is_dir(), reason="the project's measured data is not beside this checkout")
 def test_the_shipped_traces_have_the_sources_count_in_every_second(name: str) -> None:
     family, _, stream = name.partition("-")

@@ -45,7 +45,7 @@ def admitted(facets: Sequence[Facet], most: Sequence[int]) -> set[tuple[int, ...
     for n_most in most:
         # A prefix beyond a facet stays beyond it: coefficients and counts are ≥ 0.
         longer = [(*prefix, count) for prefix, count in product(points, range(n_most + 1))]
-        points = [p for p in longer if all(f.admits((*p, *(0,) * (len(most) - len(p)))) for f in facets)]
+        points = [p for p in longer if all(f.load((*p, *(0,) * (len(most) - len(p)))) <= f.bound for f in facets)]
     return set(points)
 
 
@@ -65,7 +65,7 @@ def test_every_feasible_count_satisfies_every_facet(name: str) -> None:
     gpu = gpu_model(name)
     for names in profile_sets(gpu):
         feasible = feasible_multisets(gpu, names)
-        assert all(facet.admits(counts) for facet in hull_facets(gpu, names) for counts in feasible), names
+        assert all(facet.load(counts) <= facet.bound for facet in hull_facets(gpu, names) for counts in feasible), names
 
 
 @pytest.mark.parametrize("name", gpu_model_names())

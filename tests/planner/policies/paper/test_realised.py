@@ -92,8 +92,8 @@ def test_a_retraining_starts_when_the_plan_says_and_has_room() -> None:
     run = RetrainingSpan("2g.10gb", 10, 10 + OMEGA + 2, "full")
     plan = paper_plan([(0, "4g.20gb"), (10, "2g.10gb"), (15, "4g.20gb")], [(0, "3g.20gb")], run)
     found = realise(problem_of(), plan)
-    ((training, where),) = found.occupied
-    assert (training.start_step, training.end_step) == (10, 15)
+    ((retraining, where),) = found.placed
+    assert (retraining.start_step, retraining.end_step) == (10, 15)
     assert all(not where.overlaps(other) for step, entries in found.held if step == 10 for other, _ in entries)
 
 
@@ -101,7 +101,7 @@ def test_a_retraining_sits_where_most_of_what_is_wanted_fits() -> None:
     # Beside a 2g at 0 or 2 there is no room for the 4g.
     run = RetrainingSpan("2g.10gb", 5, 5 + OMEGA + 2, "full")
     plan = paper_plan([(0, "4g.20gb")], [(0, "1g.5gb")], run)
-    assert [str(where) for _, where in realise(problem_of(), plan).occupied] == ["2g.10gb@4"]
+    assert [str(where) for _, where in realise(problem_of(), plan).placed] == ["2g.10gb@4"]
 
 
 def test_a_wish_waits_for_the_retraining_that_is_about_to_start() -> None:

@@ -9,18 +9,17 @@ from problems import physical_problem
 from windows import tenant, window
 
 from executor.mig import Placement
-from planner.engines.physical.plan import with_held
+from planner.engines.physical.plan import held_in, retrainings_in, with_held
 from planner.engines.schedule import WindowFacts
 from planner.plan import MigPlan
-from planner.policies.alongside import held_by, initial_held, retrainings_of
 from planner.problem import HeldInstance, PhysicalState, Problem, Reconfiguration
 from planner.solve import solve
 
 
 def made_again(problem: Problem, plan: MigPlan) -> MigPlan:
-    terms = WindowFacts.of(problem)
-    held, occupied = list(held_by(terms, plan)), tuple(retrainings_of(problem, plan))
-    return with_held(terms, held, occupied, plan.bound or 0.0, plan.engine, 0.0)
+    facts = WindowFacts.of(problem)
+    held, placed = list(held_in(facts, plan)), retrainings_in(problem, plan)
+    return with_held(facts, held, placed, plan.bound or 0.0, plan.engine, 0.0)
 
 
 @pytest.mark.parametrize("engine", ["static", "greedy", "physical"])
@@ -41,12 +40,12 @@ def waiting() -> tuple[Problem, Placement, Placement]:
 
 def test_an_epoch_that_only_drops_is_one() -> None:
     problem, kept, dropped = waiting()
-    terms = WindowFacts.of(problem)
+    facts = WindowFacts.of(problem)
     held = [(0, frozenset({(kept, 0), (dropped, 0)})), (3, frozenset({(kept, 0)}))]
-    assert list(held_by(terms, with_held(terms, held, (), 0.0, "by hand", 0.0))) == held
+    assert list(held_in(facts, with_held(facts, held, (), 0.0, "by hand", 0.0))) == held
 
 
 def test_what_is_held_at_first_is_the_initial_state_s() -> None:
     problem, kept, dropped = waiting()
-    assert initial_held(WindowFacts.of(problem)) == {(kept, 0), (dropped, 0)}
-    assert initial_held(WindowFacts.of(replace(problem, initial=None))) is None
+    assert WindowFacts.of(problem).initial_held == {(kept, 0), (dropped, 0)}
+    assert WindowFacts.of(replace(problem, initial=None)).initial_held is None
