@@ -31,6 +31,13 @@ _HEADINGS = (
 
 _TOTAL = "all"
 
+_SHARINGS = {
+    "instances": "on MIG instances",
+    "shares": "on shares of the processors (MPS), without partitions",
+    "turns": "by turns on the whole GPU, without partitions",
+}
+"""What a policy's answers become on the GPU."""
+
 
 def print_report(report: Report, console: Console) -> None:
     """Print the run's setting, a row for each window and tenant, and totals."""
@@ -56,6 +63,10 @@ def _print_header(report: Report, console: Console) -> None:
         f"[bold]{escape(header['name'])}[/]: {simulated}{header['gpu']}, windows of {header['window_s']:g} s, steps of "
         f"{header['step_s']:g} s, seed {header['seed']}, forecast by {header['forecaster']}"
     )
+    if header.get("policy", "migrator") != "migrator":
+        console.print(f"  policy: {escape(header['policy'])}, {_SHARINGS[header['sharing']]}")
+    if "interference" in header:
+        console.print(f"  interference: {header['interference']:g} of what Mudi measured, see docs/policies.md")
     if header.get("profile_variant", "recorded") != "recorded":
         console.print(f"  service profiles: {escape(header['profile_variant'])}, no longer as recorded")
     if header.get("service_jitter") == "measured":

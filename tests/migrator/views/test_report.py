@@ -34,6 +34,15 @@ def test_a_whole_log_says_nothing_of_its_end(tmp_path: Path) -> None:
     assert "early" not in text_of(records.write(tmp_path / "run", *records.tiny()))
 
 
+def test_another_policy_is_named_with_how_the_gpu_is_shared(call, write_config) -> None:
+    changes = {"windows": 1, "window_s": 30, "tenants.0.retraining.samples": 300, "planner.max_schedules": 4}
+    code, out, _ = call("run", write_config(changes), "--policy", "ekya", "--out", "run")
+    assert code == 0
+    assert "policy: ekya, on shares of the processors (MPS), without partitions" in out
+    assert "interference: 1 of what Mudi measured" in out
+    assert "policy:" not in call("run", write_config(changes), "--out", "ours")[1]
+
+
 def test_damage_ends_the_report_with_2_and_one_line(tmp_path: Path, call) -> None:
     raw = records.write(tmp_path / "run", *records.tiny())
     (tmp_path / "run" / EVENTS_FILE).write_bytes(raw.replace(b'"dropped":[0,1,9]', b'"dropped":[0,1,8]'))
