@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Self
 
 from executor.mig import GpuModel, Placement
 from migrator.compare import Match, Score, score_of
@@ -24,7 +23,7 @@ from planner.counts import feasible_multisets
 from planner.engines.physical.held_sets import HeldSets
 from planner.engines.static import solve_static_among
 from planner.plan import MigPlan
-from planner.policies.policy import Knows, Window
+from planner.policies.policy import Knows, Policy, Window
 from planner.problem import Problem
 
 Names = tuple[str, ...]
@@ -32,7 +31,7 @@ Names = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Held:
+class Held(Policy):
     """Holds the same instances in all windows.
 
     Attributes:
@@ -44,10 +43,6 @@ class Held:
     retraining: Names
     name: str = "held"
     knows: Knows = Knows.FORECAST
-
-    def prepared(self, run: Sequence[Problem]) -> Self:  # noqa: ARG002 (what is held depends on nothing)
-        """The policy unchanged."""
-        return self
 
     def plan(self, window: Window) -> MigPlan:
         """The given instances with each retraining on its own; the engine ``static`` chooses when it starts."""
