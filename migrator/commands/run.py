@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from rich.markup import escape
 
 from migrator.config import config_yaml, read_config
-from migrator.console import output, program, progress
+from migrator.console import output, program, progress, warn
 from migrator.errors import RunFolderError
 from migrator.log.report import report_of
-from migrator.log.runlog import CONFIG_FILE, RunLog, free_run_folder, read_log
+from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, RunLog, free_run_folder, read_log
 from migrator.run import events
 from migrator.run.simulated import SimulatedRun
 from migrator.setting import assemble
@@ -45,10 +46,21 @@ def run_command(
     console = progress()
     with closing(RunView(setting, console)) as view:
         run = SimulatedRun(setting, traffic, chosen, view)
-        with RunLog(folder, config_yaml(setting.config)) as log:
+        with _telling_where(folder), RunLog(folder, config_yaml(setting.config, folder)) as log:
             run.carry_out(log, events.wall())
     print_report(report_of(read_log(folder)), output())
     output().print(f"\nThe run is in [bold]{escape(str(folder))}[/]. To look further:")
     here, last = escape(str(folder)), setting.config.windows - 1
     output().print(f"  {escape(program())} report {here} --json", soft_wrap=True)
     output().print(f"  {escape(program())} plan {here}/{CONFIG_FILE} --window {min(1, last)}", soft_wrap=True)
+
+
+@contextmanager
+def _telling_where(folder: Path) -> Iterator[None]:
+    """Say where the log is, if there is one, when the run is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (folder / EVENTS_FILE).exists():
+            warn(f"the log up to here is in {folder}; {program()} report {folder} shows it")
+        raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import assert_never
 
 from rich import box
@@ -14,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from executor.mig import OwnedLayout, Profile
+from migrator.views.fitted import fitted
 from migrator.views.strips import (
     COLOURS,
     IDLE,
@@ -204,52 +206,60 @@ def _capability_line(arrivals: FloatArray, capability: FloatArray, top: float) -
 
 
 def _print_changes(problem: Problem, plan: MigPlan, console: Console, *, all_changes: bool) -> None:
-    table = _timetable(problem, plan)
+    table = _timetable(problem, plan, console)
     if all_changes or table.row_count <= FEW_CHANGES:
         console.print(table)
     else:
         console.print(f"\n{table.row_count} changes; --changes lists them, --explain STEP says why", style="dim")
 
 
-def _timetable(problem: Problem, plan: MigPlan) -> Table:
-    """A row for each span (``paper``) or for each step at which something changes (``physical``)."""
+def _timetable(problem: Problem, plan: MigPlan, console: Console) -> Table:
+    """A row for each span (``paper``) or for each step at which something changes (``physical``).
+
+    On a narrow console the task (``paper``) or the slices (``physical``) are left out, which the rest tells as well.
+    """
     match problem.reconfiguration:
         case Reconfiguration.PAPER:
-            return _paper_table(plan)
+            return fitted(partial(_paper_table, plan), ("task",), ("task",), console)[0]
         case Reconfiguration.PHYSICAL:
-            return _physical_table(problem, plan)
+            return fitted(partial(_physical_table, problem, plan), ("slices",), ("slices",), console)[0]
         case _:
             assert_never(problem.reconfiguration)
 
 
-def _paper_table(plan: MigPlan) -> Table:
+def _paper_table(plan: MigPlan, shown: Sequence[str]) -> Table:
     """A row for each span: the tenant, its task, the steps, the profiles."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("tenant", "task", "from", "to", "holds"):
-        table.add_column(heading, justify="right" if heading in ("from", "to") else "left")
+    for heading in ("tenant", *shown, "from", "to", "holds"):
+        is_step = heading in ("from", "to")
+        table.add_column(heading, justify="right" if is_step else "left", no_wrap=is_step, overflow="fold")
     for schedule, colour in zip(plan.schedules, COLOURS, strict=False):
         name = escape(schedule.name)
         for span in schedule.inference:
             held = ", ".join(f"{count} × {profile}" for profile, count in Counter(span.profiles).items())
-            table.add_row(name, "inference", str(span.from_step), str(span.to_step), held, style=colour)
+            task = ["inference"][: len(shown)]
+            table.add_row(name, *task, str(span.from_step), str(span.to_step), held, style=colour)
         if (run := schedule.retraining) is not None:
-            task, steps = f"retraining ({escape(run.option)})", (str(run.start_step), str(run.end_step))
-            table.add_row(name, task, *steps, run.profile, style=colour, end_section=True)
+            task = [f"retraining ({escape(run.option)})"][: len(shown)]
+            steps = (str(run.start_step), str(run.end_step))
+            table.add_row(name, *task, *steps, run.profile, style=colour, end_section=True)
     return table
 
 
-def _physical_table(problem: Problem, plan: MigPlan) -> Table:
+def _physical_table(problem: Problem, plan: MigPlan, shown: Sequence[str]) -> Table:
     """A row for each step at which something changes: the slices, what starts, what ends."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("step", "slices", "starts", "ends"):
-        table.add_column(heading, justify="right" if heading == "step" else "left")
+    for heading in ("step", *shown, "starts", "ends"):
+        table.add_column(
+            heading, justify="right" if heading == "step" else "left", no_wrap=heading in ("step", "slices")
+        )
     moments = {item.create_step for item in plan.lifetimes} | {item.end_step for item in plan.lifetimes}
     for step in sorted(moment for moment in moments if moment < plan.n_steps):
         alive = [item for item in plan.lifetimes if item.create_step <= step < item.end_step]
         layout = OwnedLayout.of((item.placement, item.owner) for item in alive)
         table.add_row(
             str(step),
-            layout_strip(layout, problem.tenant_names, problem.gpu.memory_slices),
+            *[layout_strip(layout, problem.tenant_names, problem.gpu.memory_slices)][: len(shown)],
             _by_owner(problem, [item for item in alive if item.create_step == step], _ready),
             _by_owner(problem, [item for item in plan.lifetimes if item.end_step == step], lambda _: ""),
         )
