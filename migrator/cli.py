@@ -79,11 +79,15 @@ def run(
     policy: Annotated[
         str, typer.Option(help="Who decides: a sharing policy's name, or a .py file; see docs/policies.md.")
     ] = "migrator",
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="POLICY", help="Simulate this policy, too, and say what was won over it, e.g. static."),
+    ] = None,
 ) -> None:
     """Run a multi-tenant workload and report its goodput per window."""
     from migrator.commands.run import run_command  # noqa: PLC0415
 
-    run_command(config, windows=windows, seed=seed, out=out, policy=policy)
+    run_command(config, windows=windows, seed=seed, out=out, policy=policy, against=against)
 
 
 @app.command(epilog="Example: [bold]migrator report runs/quickstart --json[/]")

@@ -18,12 +18,13 @@ from executor.mig import OwnedLayout, Profile
 from migrator.views.fitted import fitted
 from migrator.views.strips import (
     COLOURS,
-    IDLE,
-    WARMING,
+    GUTTER,
     Bar,
     TimeScale,
     gantt,
     layout_strip,
+    print_chart,
+    print_line,
     sparkline,
     tenant_letters,
 )
@@ -32,9 +33,6 @@ from planner.explain.explain import HELD, Explanation
 from planner.plan import InferenceSpan, Lifetime, MigPlan, Status
 from planner.problem import FloatArray, Owner, Problem, Reconfiguration, Task
 from planner.verify import TOLERANCE, Verification
-
-_GUTTER = 11
-"""Columns before every line over time."""
 
 FEW_CHANGES = 12
 """Rows up to which a timetable is printed without ``--changes``."""
@@ -153,29 +151,13 @@ def _percent(share: float) -> str:
 
 def _print_over_time(problem: Problem, plan: MigPlan, console: Console) -> None:
     """The chart of what is held, then arrivals and capability of each tenant, on one time scale."""
-    scale = TimeScale.within(plan.n_steps, console.width - _GUTTER)
+    scale = TimeScale.within(plan.n_steps, console.width - GUTTER)
     letters = tenant_letters(problem.tenant_names)
     chart = chart_of(problem, plan, letters)
-    lines = gantt(chart.bars, len(chart.row_names), scale, letters)
     console.print()
-    for name, line in zip(chart.row_names, lines, strict=True):
-        _print_line(console, name, line)
-    _print_line(console, "step", Text(scale.axis(), style="dim"))
-    console.print(_legend(scale))
+    print_chart(console, gantt(chart.bars, len(chart.row_names), scale, letters), chart.row_names, scale, "step")
     for course, letter, colour in zip(courses(problem, plan), letters, COLOURS, strict=False):
         _print_tenant(problem, course, console, scale, f"[bold {colour}]{letter} {escape(course.tenant.name)}[/]")
-
-
-def _legend(scale: TimeScale) -> Text:
-    per_column = scale.n_steps / scale.width
-    column = f"; 1 column = {per_column:.3g} steps" if per_column > 1 else ""
-    return Text(f"  capital: serves, small: retrains, {WARMING} starts up, {IDLE} idle{column}", style="dim")
-
-
-def _print_line(console: Console, name: str, line: Text, *, no_wrap: bool = True) -> None:
-    console.print(
-        Text(f"{name:>{_GUTTER - 1}} ").append_text(line), no_wrap=no_wrap, overflow="crop" if no_wrap else None
-    )
 
 
 def _print_tenant(problem: Problem, course: Course, console: Console, scale: TimeScale, title: str) -> None:
@@ -185,9 +167,9 @@ def _print_tenant(problem: Problem, course: Course, console: Console, scale: Tim
     earned = f"{course.goodput.sum():.2f} requests{'' if share is None else f', {100 * share:.2f} % of arrivals'}"
     console.print(f"\n{title}  {earned}  [dim]█ is {top:.4g} requests/s[/]")
     if course.retraining is not None:
-        _print_line(console, "retrains", Text(_retraining(course, course.retraining)), no_wrap=False)
-    _print_line(console, "arrivals", Text(sparkline(arrivals, top)))
-    _print_line(console, "capability", _capability_line(arrivals, capability, top))
+        print_line(console, "retrains", Text(_retraining(course, course.retraining)), no_wrap=False)
+    print_line(console, "arrivals", Text(sparkline(arrivals, top)))
+    print_line(console, "capability", _capability_line(arrivals, capability, top))
 
 
 def _retraining(course: Course, run: RetrainingCourse) -> str:
