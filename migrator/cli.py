@@ -19,14 +19,15 @@ from planner.solve import PAPER, PHYSICAL, default_engine, engine_names
 
 app = typer.Typer(
     name="migrator",
-    no_args_is_help=True,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Share a MIG GPU among continually retrained models so that goodput is highest.",
     epilog="Start with: [bold]migrator run configs/quickstart.yaml[/]",
 )
-gpu_app = typer.Typer(no_args_is_help=True, help="GPU models and the layouts that they can take.")
+gpu_app = typer.Typer(invoke_without_command=True, help="GPU models and the layouts that they can take.")
 app.add_typer(gpu_app, name="gpu")
 
 _ENGINES_HELP = "; ".join(
@@ -44,15 +45,28 @@ def _print_version(value: bool) -> None:  # typer calls it by position, and by t
         raise typer.Exit
 
 
+@gpu_app.callback()
+def _gpu(context: typer.Context) -> None:
+    _help_without_command(context)
+
+
+def _help_without_command(context: typer.Context) -> None:
+    """Print the help and end, as done: whoever names no command asks what there is."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
 @app.callback()
 def _root(
+    context: typer.Context,
     *,
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - an option of its own, with a callback
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    pass
+    _help_without_command(context)
 
 
 @app.command(epilog="Example: [bold]migrator run configs/quickstart.yaml --windows 2 --out runs/try[/]")
@@ -65,11 +79,15 @@ def run(
     policy: Annotated[
         str, typer.Option(help="Who decides: a sharing policy's name, or a .py file; see docs/policies.md.")
     ] = "migrator",
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="POLICY", help="Simulate this policy, too, and say what was won over it, e.g. static."),
+    ] = None,
 ) -> None:
     """Run a multi-tenant workload and report its goodput per window."""
     from migrator.commands.run import run_command  # noqa: PLC0415
 
-    run_command(config, windows=windows, seed=seed, out=out, policy=policy)
+    run_command(config, windows=windows, seed=seed, out=out, policy=policy, against=against)
 
 
 @app.command(epilog="Example: [bold]migrator report runs/quickstart --json[/]")
@@ -204,7 +222,10 @@ def compare(
     ] = None,
     terms: Annotated[
         Literal["policy-only", "as-published"],
-        typer.Option(help="Compare decisions alone, or policies with their own batching, forecast and switching."),
+        typer.Option(
+            case_sensitive=False,
+            help="Compare decisions alone, or policies with their own batching, forecast and switching.",
+        ),
     ] = "policy-only",
     segments: Annotated[
         int, typer.Option(min=1, max=1000, help="How many pieces of the traces, one after the other.")
@@ -245,12 +266,16 @@ def verify(
     verify_command(plan, problem, as_json=as_json)
 
 
-@gpu_app.command("models", epilog="Example: [bold]migrator gpu models[/]")
-def gpu_models(*, as_json: Json = False) -> None:
+@gpu_app.command("models", epilog="Examples: [bold]migrator gpu models[/]   [bold]migrator gpu models A100-80GB[/]")
+def gpu_models(
+    models: Annotated[list[str] | None, typer.Argument(metavar="[MODEL]…", help="Only these.")] = None,
+    *,
+    as_json: Json = False,
+) -> None:
     """List the GPU models of the catalogue with their profiles."""
     from migrator.commands.gpu import models_command  # noqa: PLC0415
 
-    models_command(as_json=as_json)
+    models_command(models or [], as_json=as_json)
 
 
 @gpu_app.command("layouts", epilog="Example: [bold]migrator gpu layouts a100-40gb[/]")
