@@ -63,3 +63,34 @@ class InvalidArgumentError(PermanentGpuError):
 
     ``nvidia-smi``: ``Invalid Argument``; NVML: ``NVML_ERROR_INVALID_ARGUMENT`` (2).
     """
+
+
+class NoPermissionError(PermanentGpuError):
+    """The driver does not let this user change or list instances.
+
+    ``nvidia-smi``: ``Insufficient Permissions``; NVML: ``NVML_ERROR_NO_PERMISSION`` (4).
+    """
+
+
+class NoGpuError(PermanentGpuError):
+    """There is no driver, no such GPU, or it is not in MIG mode; the message says which, and what to do."""
+
+
+class GpuLostError(PermanentGpuError):
+    """The GPU does not answer any more. NVML: ``NVML_ERROR_GPU_IS_LOST`` (15), ``NVML_ERROR_RESET_REQUIRED`` (16)."""
+
+
+class DriverError(RetryableGpuError):
+    """The driver failed for a reason that it does not name; another attempt may succeed. NVML: 999 and others."""
+
+
+class PartialChangeError(RetryableGpuError):
+    """A call failed half way, and what it had done could not be undone.
+
+    Attributes:
+        standing: The GPU instance that stands although it should not, or without its compute instance.
+    """
+
+    def __init__(self, message: str, standing: object, *, retry_after_s: float = 1.0) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.standing = standing

@@ -16,24 +16,31 @@ from executor.mig import GpuModel, Placement
 
 @dataclass(frozen=True, slots=True)
 class GpuInstance:
-    """A GPU instance with its default compute instance, as it stands on a GPU.
+    """A GPU instance as it stands on a GPU, with its compute instance if it has one.
 
     Attributes:
         gi_id: The driver's id, unique on the GPU while the instance lives and free for others after
             that. It says nothing of the placement.
         placement: Where it sits.
-        uuid: Of the MIG device, for ``CUDA_VISIBLE_DEVICES``; read again after every creation.
+        uuid: Of the MIG device, for ``CUDA_VISIBLE_DEVICES``; read again after every creation. Empty where there is no
+            compute instance: something that was never finished, or is half gone.
     """
 
     gi_id: int
     placement: Placement
     uuid: str
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether a process can run in it."""
+        return bool(self.uuid)
+
 
 class Gpu(Protocol):
     """One GPU in MIG mode.
 
-    A call blocks until the driver has finished. A call that raises has changed nothing.
+    A call blocks until the driver has finished. A call that raises has changed nothing, or has undone what it did;
+    where that failed, too, it raises :class:`~executor.errors.PartialChangeError`, which names what stands.
     """
 
     @property

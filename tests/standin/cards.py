@@ -1,9 +1,10 @@
 """GPUs as drivers describe them, for the stand-in; facts from public sources, never from our own catalogue.
 
 Sources, by figure. Names, ids, placements, memory, SMs and counts: NVIDIA MIG User Guide ("Supported MIG Profiles",
-"Getting Started with MIG"), the ``-lgip`` and ``-lgipp`` dumps in NVIDIA/mig-parted#120 (H200), gpu-operator PR#1242 and
-#1351, bigstack-oss/cubecos#312 (RTX PRO 6000). Profile enumerators: ``nvml.h``. Times: artecs-group/RL_MIG_scheduler
-(A100) and FAR_MIG_scheduler (A30); other cards have the A100's. Spans of Hopper's compute instances: ``-lci`` dumps.
+"Getting Started with MIG"), the ``-lgip`` and ``-lgipp`` dumps in NVIDIA/mig-parted#120 (H200), gpu-operator PR#1242
+and #1351, bigstack-oss/cubecos#312 (RTX PRO 6000). Profile enumerators: ``nvml.h``. Times: for A100s
+artecs-group/RL_MIG_scheduler, for the A30 FAR_MIG_scheduler; other cards have the A100's. Spans of Hopper's compute
+instances: ``-lci`` dumps.
 """
 
 from __future__ import annotations

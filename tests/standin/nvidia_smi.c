@@ -237,6 +237,43 @@ static int query_gpus(const char *fields)
     return OK;
 }
 
+/* The part of -q -x that tells which MIG device is in which instance, and which processes are there. */
+static int query_xml(void)
+{
+    printf("<?xml version=\"1.0\" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM \"nvsmi_device_v12.dtd\">\n<nvidia_smi_log>\n");
+    printf("\t<driver_version>%s</driver_version>\n\t<attached_gpus>%u</attached_gpus>\n", s->driver_version, s->n_gpus);
+    for (unsigned n = 0; n < s->n_gpus; n++) {
+        const struct gpu *g = &s->gpus[n];
+        unsigned number = 0;
+        if (only_gpu >= 0 && n != (unsigned)only_gpu)
+            continue;
+        printf("\t<gpu id=\"%s\">\n\t\t<product_name>%s</product_name>\n\t\t<uuid>%s</uuid>\n", g->bus_id, g->name,
+               g->uuid);
+        printf("\t\t<mig_mode>\n\t\t\t<current_mig>%s</current_mig>\n\t\t\t<pending_mig>%s</pending_mig>\n"
+               "\t\t</mig_mode>\n\t\t<mig_devices>\n",
+               g->mig_current ? "Enabled" : "Disabled", g->mig_pending ? "Enabled" : "Disabled");
+        for (int k = 0; k < MAX_GIS; k++)
+            for (int l = 0; g->gis[k].used && l < MAX_CIS; l++)
+                if (g->gis[k].cis[l].used)
+                    printf("\t\t\t<mig_device>\n\t\t\t\t<index>%u</index>\n\t\t\t\t<gpu_instance_id>%u"
+                           "</gpu_instance_id>\n\t\t\t\t<compute_instance_id>%u</compute_instance_id>\n"
+                           "\t\t\t</mig_device>\n",
+                           number++, g->gis[k].id, g->gis[k].cis[l].id);
+        printf("\t\t</mig_devices>\n\t\t<processes>\n");
+        for (int k = 0; k < MAX_GIS; k++)
+            for (int l = 0; g->gis[k].used && l < MAX_CIS; l++)
+                for (int m = 0; g->gis[k].cis[l].used && m < MAX_PIDS; m++)
+                    if (g->gis[k].cis[l].pids[m] != 0)
+                        printf("\t\t\t<process_info>\n\t\t\t\t<gpu_instance_id>%u</gpu_instance_id>\n\t\t\t\t"
+                               "<compute_instance_id>%u</compute_instance_id>\n\t\t\t\t<pid>%u</pid>\n\t\t\t\t"
+                               "<type>C</type>\n\t\t\t</process_info>\n",
+                               g->gis[k].id, g->gis[k].cis[l].id, g->gis[k].cis[l].pids[m]);
+        printf("\t\t</processes>\n\t</gpu>\n");
+    }
+    printf("</nvidia_smi_log>\n");
+    return OK;
+}
+
 /* --- Changes --- */
 
 static const struct profile *named_profile(const struct gpu *g, const char *name)
@@ -400,6 +437,8 @@ int main(int argc, char **argv)
     for (int k = 1; k < argc; k++) {
         if (strcmp(argv[k], "mig") == 0)
             continue;
+        if (strcmp(argv[k], "-x") == 0)
+            continue;
         if (strncmp(argv[k], "--query-gpu=", 12) == 0)
             query = argv[k] + 12;
         else if (strncmp(argv[k], "--format=", 9) == 0)
@@ -430,6 +469,8 @@ int main(int argc, char **argv)
         code = query_gpus(query);
     else if (verb == NULL)
         code = refuse("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.");
+    else if (strcmp(verb, "-q") == 0)
+        code = query_xml();
     else if (strcmp(verb, "-L") == 0)
         code = list_devices();
     else if (strcmp(verb, "-lgip") == 0)

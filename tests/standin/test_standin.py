@@ -15,7 +15,7 @@ import pynvml
 import pytest
 
 from tests.standin.cards import A30, A100_40, CARDS, H100_80, RTX_PRO_6000, TWO_HALVES, Card
-from tests.standin.conftest import MakeStandIn
+from tests.standin.fixtures import MakeStandIn
 from tests.standin.standin import (
     CREATE_CI,
     CREATE_GI,
