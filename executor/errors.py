@@ -1,5 +1,12 @@
 """The executor's error tree. Whether a driver call may be tried again stands in the type."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from executor.gpu import GpuInstance
+
 
 class ExecutorError(Exception):
     """Any failure of the executor; the message names the value, where it came from and what is allowed."""
@@ -91,6 +98,6 @@ class PartialChangeError(RetryableGpuError):
         standing: The GPU instance that stands although it should not, or without its compute instance.
     """
 
-    def __init__(self, message: str, standing: object, *, retry_after_s: float = 1.0) -> None:
+    def __init__(self, message: str, standing: GpuInstance, *, retry_after_s: float = 1.0) -> None:
         super().__init__(message, retry_after_s=retry_after_s)
         self.standing = standing

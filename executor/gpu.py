@@ -8,6 +8,7 @@ is what an implementation has to pass.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -82,4 +83,19 @@ class Gpu(Protocol):
         Raises:
             InUseError: A client is still there, or the driver says so; try again later.
             InstanceNotFoundError: There is no GPU instance of this id.
+        """
+
+    def make_whole(self, gi_id: int) -> GpuInstance:
+        """The GPU instance with a compute instance made anew, where it had none.
+
+        ``nvidia-smi mig -cci -gi ID``; ``nvmlGpuInstanceCreateComputeInstance``.
+
+        Raises:
+            InstanceNotFoundError: There is no GPU instance of this id.
+        """
+
+    def processes(self) -> Mapping[int, tuple[int, ...]]:
+        """The ids of the processes that compute, by the GPU instance's id; none where they are not real.
+
+        ``nvidia-smi -q -x``; ``nvmlDeviceGetComputeRunningProcesses``.
         """
