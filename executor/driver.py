@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Self
 
-from executor.errors import GpuError, InstanceNotFoundError, InvalidArgumentError, PartialChangeError
-from executor.gpu import GpuInstance
+from executor.errors import GpuError, InstanceNotFoundError, InvalidArgumentError
+from executor.gpu import GpuInstance, PartialChangeError
 from executor.mig import GpuModel, Placement
 
 
@@ -31,6 +31,16 @@ class DriverGpu(ABC):
     def index(self) -> int:
         """The GPU's number, as in ``nvidia-smi -i``."""
         return self._index
+
+    @property
+    @abstractmethod
+    def backend(self) -> str:
+        """By what it is driven."""
+
+    @property
+    @abstractmethod
+    def uuid(self) -> str:
+        """Of the GPU itself: it stays the same when numbers change."""
 
     @property
     @abstractmethod

@@ -1,12 +1,5 @@
 """The executor's error tree. Whether a driver call may be tried again stands in the type."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from executor.gpu import GpuInstance
-
 
 class ExecutorError(Exception):
     """Any failure of the executor; the message names the value, where it came from and what is allowed."""
@@ -91,13 +84,5 @@ class DriverError(RetryableGpuError):
     """The driver failed for a reason that it does not name; another attempt may succeed. NVML: 999 and others."""
 
 
-class PartialChangeError(RetryableGpuError):
-    """A call failed half way, and what it had done could not be undone.
-
-    Attributes:
-        standing: The GPU instance that stands although it should not, or without its compute instance.
-    """
-
-    def __init__(self, message: str, standing: GpuInstance, *, retry_after_s: float = 1.0) -> None:
-        super().__init__(message, retry_after_s=retry_after_s)
-        self.standing = standing
+class TargetNotReachedError(PermanentGpuError):
+    """The GPU stands in part only as it was asked to; the message names what is missing, and why."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from executor.errors import RetryableGpuError
 from executor.mig import GpuModel, Placement
 
 
@@ -37,11 +38,23 @@ class GpuInstance:
         return bool(self.uuid)
 
 
+class PartialChangeError(RetryableGpuError):
+    """A call failed half way, and what it had done could not be undone.
+
+    Attributes:
+        standing: The GPU instance that stands although it should not, or without its compute instance.
+    """
+
+    def __init__(self, message: str, standing: GpuInstance, *, retry_after_s: float = 1.0) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.standing = standing
+
+
 class Gpu(Protocol):
     """One GPU in MIG mode.
 
     A call blocks until the driver has finished. A call that raises has changed nothing, or has undone what it did;
-    where that failed, too, it raises :class:`~executor.errors.PartialChangeError`, which names what stands.
+    where that failed, too, it raises :class:`~PartialChangeError`, which names what stands.
     """
 
     @property

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from executor.clock import Clock
-from executor.errors import GpuError, InstanceNotFoundError, PartialChangeError, RetryableGpuError
-from executor.gpu import Gpu, GpuInstance
+from executor.errors import GpuError, InstanceNotFoundError, RetryableGpuError
+from executor.gpu import Gpu, GpuInstance, PartialChangeError
 from executor.journal import Journal
 from executor.mig import Layout, Placement
 from executor.transition import transition

@@ -92,8 +92,13 @@ class SmiGpu(DriverGpu):
         super().__init__(index)
         self._command = command
         self._timeout_s = timeout_s
-        self._title, self.uuid = self._identity()
+        self._title, self._uuid = self._identity()
         self.model  # noqa: B018 - read once, while nothing depends on it
+
+    @property
+    def uuid(self) -> str:
+        """Of the GPU itself."""
+        return self._uuid
 
     @cached_property
     def model(self) -> GpuModel:

@@ -15,8 +15,8 @@ from executor.errors import (
     InUseError,
     NoGpuError,
     NoPermissionError,
-    PartialChangeError,
 )
+from executor.gpu import PartialChangeError
 from executor.nvml import NvmlGpu
 from executor.smi import SmiGpu
 from tests.standin.cards import A30, A100_40, Card
