@@ -27,7 +27,7 @@ app = typer.Typer(
     help="Share a MIG GPU among continually retrained models so that goodput is highest.",
     epilog="Start with: [bold]migrator run configs/quickstart.yaml[/]",
 )
-gpu_app = typer.Typer(invoke_without_command=True, help="GPU models and the layouts that they can take.")
+gpu_app = typer.Typer(invoke_without_command=True, help="GPU models, and what stands on a real GPU.")
 app.add_typer(gpu_app, name="gpu")
 
 _ENGINES_HELP = "; ".join(
@@ -290,6 +290,86 @@ def gpu_layouts(
     from migrator.commands.gpu import layouts_command  # noqa: PLC0415
 
     layouts_command(model, every=every, profiles=profiles, as_json=as_json)
+
+
+Index = Annotated[int, typer.Option("--index", "-i", min=0, help="Which GPU, as in nvidia-smi -i.")]
+Driver = Annotated[
+    Literal["auto", "nvml", "smi"],
+    typer.Option("--backend", case_sensitive=False, help="How to speak to the driver; auto: NVML, else nvidia-smi."),
+]
+State = Annotated[
+    Path | None,
+    typer.Option("--state", metavar="DIR", help="Where is written which instances are ours. Default: the user's own."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the nvidia-smi commands, and change nothing.")]
+LayoutText = Annotated[str, typer.Argument(metavar="LAYOUT", help="Placements, e.g. 2g.10gb@0,3g.20gb@4.")]
+
+
+@gpu_app.command("list", epilog="Example: [bold]migrator gpu list --index 1[/]")
+def gpu_list(*, index: Index = 0, backend: Driver = "auto", state: State = None, as_json: Json = False) -> None:
+    """List the instances on a real GPU: ours and others', with their processes."""
+    from migrator.commands.mig import Where, list_command  # noqa: PLC0415
+
+    list_command(Where(index, backend, state), as_json=as_json)
+
+
+@gpu_app.command("diff", epilog="Example: [bold]migrator gpu diff 2g.10gb@0,3g.20gb@4[/]")
+def gpu_diff(
+    layout: LayoutText, *, index: Index = 0, backend: Driver = "auto", state: State = None, as_json: Json = False
+) -> None:
+    """Show what would have to change on a real GPU for a layout to stand."""
+    from migrator.commands.mig import Where, diff_command  # noqa: PLC0415
+
+    diff_command(layout, Where(index, backend, state), as_json=as_json)
+
+
+@gpu_app.command("apply", epilog="Example: [bold]migrator gpu apply 2g.10gb@0,3g.20gb@4 --dry-run[/]")
+def gpu_apply(
+    layout: LayoutText,
+    *,
+    index: Index = 0,
+    backend: Driver = "auto",
+    state: State = None,
+    dry_run: DryRun = False,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Take over what others made, too; it may be destroyed.")
+    ] = False,
+) -> None:
+    """Bring a real GPU to a layout: only what differs changes, and others' instances stay."""
+    from migrator.commands.mig import Where, apply_command  # noqa: PLC0415
+
+    apply_command(layout, Where(index, backend, state), dry_run=dry_run, adopt=adopt)
+
+
+@gpu_app.command("clear", epilog="Example: [bold]migrator gpu clear --dry-run[/]")
+def gpu_clear(*, index: Index = 0, backend: Driver = "auto", state: State = None, dry_run: DryRun = False) -> None:
+    """Take away every instance of ours on a real GPU."""
+    from migrator.commands.mig import Where, clear_command  # noqa: PLC0415
+
+    clear_command(Where(index, backend, state), dry_run=dry_run)
+
+
+@gpu_app.command("assert", epilog="Example: [bold]migrator gpu assert 2g.10gb@0,3g.20gb@4[/]")
+def gpu_assert(layout: LayoutText, *, index: Index = 0, backend: Driver = "auto") -> None:
+    """End with 0 if just this layout stands on a real GPU, else with 1 and what differs."""
+    from migrator.commands.mig import Where, assert_command  # noqa: PLC0415
+
+    assert_command(layout, Where(index, backend))
+
+
+@gpu_app.command("export", epilog="Example: [bold]migrator gpu export --format mig-parted > config.yaml[/]")
+def gpu_export(
+    *,
+    index: Index = 0,
+    backend: Driver = "auto",
+    form: Annotated[
+        Literal["mig-parted", "nvidia-smi"], typer.Option("--format", help="mig-parted's file, or commands.")
+    ] = "mig-parted",
+) -> None:
+    """Print what stands on a real GPU for other tools."""
+    from migrator.commands.mig import Where, export_command  # noqa: PLC0415
+
+    export_command(Where(index, backend), form)
 
 
 def main() -> None:
