@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from migrator.config import read_config
-from migrator.console import output, print_json, progress, warn
+from migrator.console import output, print_json, progress, warn, warn_of
 from migrator.errors import InfeasibleError, MigratorError
 from migrator.log.overhead import with_overhead_of_run
 from migrator.outputs import require_writable, write_output
@@ -65,6 +65,7 @@ def plan_config_command(config_path: Path, *, window: int, solving: Solving, sho
         raise MigratorError(f"--window is {window}; {config_path} has windows 0 to {config.windows - 1}")
     _check_step(shown, config.n_steps, config_path)
     setting, traffic = assemble(config, str(config_path))
+    warn_of(setting.warnings)
     with progress().status(f"planning windows 0 to {window}"):
         planned = plan_through(setting, traffic, window, solving)[-1]
     _check_step(shown, planned.problem.n_steps, config_path)

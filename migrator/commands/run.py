@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.markup import escape
 
 from migrator.config import config_yaml, read_config
-from migrator.console import output, program, progress
+from migrator.console import output, program, progress, warn_of
 from migrator.errors import RunFolderError
 from migrator.log.report import report_of
 from migrator.log.runlog import CONFIG_FILE, RunLog, free_run_folder, read_log
@@ -42,6 +42,7 @@ def run_command(
     if folder.exists():
         raise RunFolderError(f"{folder} exists already; give --out another folder, runs are never overwritten")
     setting, traffic = assemble(config, str(config_path))
+    warn_of(setting.warnings)
     console = progress()
     with closing(RunView(setting, console)) as view:
         run = SimulatedRun(setting, traffic, chosen, view)
