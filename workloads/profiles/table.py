@@ -13,9 +13,9 @@ A combination without a row was not measured, or did not run: nothing is placed 
 
 No instance answers more than processes × batch / latency: each process has one batch under way. A row of a file is held
 to that. Beyond a rounding (``WARNED_ABOVE``) it is warned of, and refused above ``REFUSED_ABOVE``, because capability
-would be planned that no simulation, and no GPU, then shows. One far below it says that latency and throughput are not of
-the same thing: of which ones is guessed from the ratio (``_reading``). The shipped rows keep it to 0.002 %:
-one of their two figures was computed from the other.
+would be planned that no simulation, and no GPU, then shows. One far below it says that latency and throughput are not
+of the same thing: of which ones is guessed from the ratio (``_reading``). The shipped rows keep it to 0.002 %: one of
+their two figures was computed from the other.
 
 The shipped table has what ParvaGPU and MIGPerf measured on an A100-80GB. Each model has one source: ParvaGPU the four
 models that it has, MIGPerf ViT-B/16 and BERT-base. Rows that were not measured are computed from measured ones, and say
@@ -194,7 +194,8 @@ def parse_profiles(name: str, text: str) -> ServiceProfiles:
         ProfileTableError: A malformed row; names line, column, value and what is allowed.
     """
     first_line: dict[tuple[str, str, str, int, int], int] = {}
-    rows, doubts = [], []
+    rows: list[ServiceRow] = []
+    doubts: list[str] = []
     for where, cells in _cells(name, text):
         row = _row(where, cells)
         if row.key in first_line:
