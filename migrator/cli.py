@@ -65,11 +65,15 @@ def run(
     policy: Annotated[
         str, typer.Option(help="Who decides: a sharing policy's name, or a .py file; see docs/policies.md.")
     ] = "migrator",
+    time_limit: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Seconds a plan until the best so far is taken; the run is then not repeatable."),
+    ] = None,
 ) -> None:
     """Run a multi-tenant workload and report its goodput per window."""
     from migrator.commands.run import run_command  # noqa: PLC0415
 
-    run_command(config, windows=windows, seed=seed, out=out, policy=policy)
+    run_command(config, windows=windows, seed=seed, out=out, policy=policy, time_limit_s=time_limit)
 
 
 @app.command(epilog="Example: [bold]migrator report runs/quickstart --json[/]")

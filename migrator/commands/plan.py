@@ -6,7 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from migrator.assumed import assumed_in, assumed_in_problem, assumed_to_json
 from migrator.config import read_config
 from migrator.console import output, print_json, progress, warn, warn_of
 from migrator.errors import InfeasibleError, MigratorError
@@ -16,6 +18,7 @@ from migrator.provenance import provenance
 from migrator.run.planning import Solving, plan_through, require_plan
 from migrator.setting import assemble
 from migrator.views.as_json import explanation_to_json
+from migrator.views.assumed import assumed_lines
 from migrator.views.plan import Floor, print_explanation, print_plan
 from planner.budget import Budget
 from planner.explain.explain import explain
@@ -69,7 +72,9 @@ def plan_config_command(config_path: Path, *, window: int, solving: Solving, sho
     with progress().status(f"planning windows 0 to {window}"):
         planned = plan_through(setting, traffic, window, solving)[-1]
     _check_step(shown, planned.problem.n_steps, config_path)
-    _show(planned.problem, planned.plan, shown, provenance(setting, traffic), {})
+    assumed = assumed_to_json(assumed_in(setting))
+    notes = (*provenance(setting, traffic), *_assumed_notes(assumed))
+    _show(planned.problem, planned.plan, shown, notes, {"assumed": assumed})
     require_plan(planned)
 
 
@@ -95,15 +100,16 @@ def plan_problem_command(
     _check_out(shown, problem_path)
     problem = read_problem(problem_path)
     _check_step(shown, problem.n_steps, problem_path)
-    extra: dict[str, object] = {}
-    notes: list[tuple[str, str]] = []
+    assumed = assumed_to_json(assumed_in_problem(problem))
+    extra: dict[str, object] = {"assumed": assumed} if assumed else {}
+    notes = _assumed_notes(assumed)
     if overhead_from is not None:
         problem, measured = with_overhead_of_run(problem, overhead_from)
         own = {name: value for name, value in measured.last_s.items() if name in problem.tenant_names}
         extra["overhead_from"] = {"run": str(overhead_from), "simulated": measured.is_simulated, "overhead_s": own}
         values = ", ".join(f"{name} {value:.2f} s" for name, value in own.items())
         simulated = " (simulated)" if measured.is_simulated else ""
-        notes = [("overhead", f"{values}, measured in {overhead_from}{simulated}")]
+        notes.append(("overhead", f"{values}, measured in {overhead_from}{simulated}"))
     initial = None if warm_start is None else _start(problem, warm_start, solving.engine)
     with progress().status("solving"):
         budget = Budget(time_limit_s=solving.time_limit_s)
@@ -112,6 +118,10 @@ def plan_problem_command(
     if not plan.status.has_plan:
         reason = plan.infeasibility or f"engine {plan.engine} found no plan; that does not prove that there is none"
         raise InfeasibleError(f"{problem_path}: {reason}")
+
+
+def _assumed_notes(assumed: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    return [("assumed", line) for line in assumed_lines(assumed, left_out=("capability",))]
 
 
 def _start(problem: Problem, path: Path, engine: str | None) -> MigPlan:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import closing
 from pathlib import Path
 
 from rich.markup import escape
 
 from migrator.config import config_yaml, read_config
-from migrator.console import output, program, progress, warn_of
-from migrator.errors import RunFolderError
+from migrator.console import output, program, progress, warn, warn_of
+from migrator.errors import MigratorError, RunFolderError
 from migrator.log.report import report_of
-from migrator.log.runlog import CONFIG_FILE, RunLog, free_run_folder, read_log
+from migrator.log.runlog import CONFIG_FILE, ReadLog, RunLog, free_run_folder, read_log
 from migrator.run import events
 from migrator.run.simulated import SimulatedRun
 from migrator.setting import assemble
 from migrator.views.live import RunView
 from migrator.views.report import print_report
+from planner.policies.policy import Policy
 from planner.policies.registry import policy_of
 
 RUNS = Path("runs")
@@ -24,9 +26,15 @@ RUNS = Path("runs")
 
 
 def run_command(
-    config_path: Path, *, windows: int | None, seed: int | None, out: Path | None, policy: str = "migrator"
+    config_path: Path,
+    *,
+    windows: int | None,
+    seed: int | None,
+    out: Path | None,
+    policy: str = "migrator",
+    time_limit_s: float | None = None,
 ) -> None:
-    """Run a config under a policy and print its report.
+    """Run a config under a policy, each plan made within ``time_limit_s``, and print its report.
 
     Nothing is written before the config is checked and window 0 has a plan.
 
@@ -35,9 +43,14 @@ def run_command(
         PolicyError: There is no such policy.
         RunFolderError: The folder exists already.
         InfeasibleError: Window 0 cannot be planned.
+        MigratorError: There is a time limit, but the policy makes no plans.
     """
     config = read_config(config_path, windows=windows, seed=seed)
     chosen = policy_of(policy)
+    if time_limit_s is not None and not math.isfinite(time_limit_s):
+        raise MigratorError(f"--time-limit is {time_limit_s}; a finite number of seconds is needed")
+    if time_limit_s is not None and not isinstance(chosen, Policy):
+        raise MigratorError(f"--time-limit goes with policies that plan windows; {chosen.name} decides as it goes")
     folder = free_run_folder(RUNS, config.name) if out is None else out
     if folder.exists():
         raise RunFolderError(f"{folder} exists already; give --out another folder, runs are never overwritten")
@@ -45,11 +58,27 @@ def run_command(
     warn_of(setting.warnings)
     console = progress()
     with closing(RunView(setting, console)) as view:
-        run = SimulatedRun(setting, traffic, chosen, view)
+        run = SimulatedRun(setting, traffic, chosen, view, time_limit_s=time_limit_s)
         with RunLog(folder, config_yaml(setting.config)) as log:
             run.carry_out(log, events.wall())
-    print_report(report_of(read_log(folder)), output())
+    read = read_log(folder)
+    print_report(report_of(read), output())
+    _warn_of_slow_plans(read)
     output().print(f"\nThe run is in [bold]{escape(str(folder))}[/]. To look further:")
     here, last = escape(str(folder)), setting.config.windows - 1
     output().print(f"  {escape(program())} report {here} --json", soft_wrap=True)
     output().print(f"  {escape(program())} plan {here}/{CONFIG_FILE} --window {min(1, last)}", soft_wrap=True)
+
+
+def _warn_of_slow_plans(log: ReadLog) -> None:
+    """Warn if plans took longer than the time that they were charged; that of window 0 is made before the run."""
+    charged_s = log.header.get("planning_s", 0.0)
+    took_s = {event["window"]: event.get("wall", {}).get("solve_s", 0.0) for event in log.of_kind("window_started")}
+    slow_s = {window: seconds for window, seconds in took_s.items() if window > 0 and seconds > charged_s}
+    if slow_s:
+        slowest = max(slow_s, key=lambda window: slow_s[window])
+        plans = "plan took" if len(slow_s) == 1 else "plans took"
+        warn(
+            f"{len(slow_s)} {plans} longer than the {charged_s:g} s charged (planner.planning_s), up to "
+            f"{slow_s[slowest]:.1f} s in window {slowest}: on this machine they would come later than simulated"
+        )

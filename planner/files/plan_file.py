@@ -81,6 +81,7 @@ class _File(StrictModel):
     work: dict[str, Count] = Field(default_factory=dict)
     # What ``plan --json`` adds on how the plan was made and why; no part of the plan.
     overhead_from: dict[str, object] | None = None
+    assumed: list[dict[str, object]] | None = None
     explain: dict[str, object] | None = None
 
 
