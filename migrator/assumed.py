@@ -18,7 +18,7 @@ from planner.problem import Problem, Reconfiguration
 from workloads.profiles.shares import measured_for, sensitivity_of
 from workloads.tenants import Tenant
 
-RULE = "three times the inference of the same data (MIGRator's rule)"
+RULE = "3 × inference of the same data (MIGRator)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def _of_tenant(setting: Setting, entry: TenantConfig, tenant: Tenant) -> Iterato
         yield Assumed(tenant.name, "slowdown by each other start", start.slowdown_per_other, "", source)
     if tenant.retraining_time_s:
         if entry.retraining_start_s is None:
-            yield Assumed(tenant.name, "retraining start", tenant.trainer_start.base_s, "s", "as the worker start")
+            yield Assumed(tenant.name, "retraining start", tenant.trainer_start.base_s, "s", "as worker start")
         yield Assumed(tenant.name, "retraining time", dict(tenant.retraining_time_s), "s", RULE)
     n_given = len(tenant.accuracy)
     if isinstance(entry.accuracy, list) and n_given < setting.config.windows:

@@ -15,7 +15,7 @@ from migrator.errors import InfeasibleError, MigratorError
 from migrator.log.overhead import with_overhead_of_run
 from migrator.outputs import require_writable, write_output
 from migrator.provenance import provenance
-from migrator.run.planning import Solving, plan_through, require_plan
+from migrator.run.planning import PlannedWindow, Solving, plan_through, require_plan
 from migrator.setting import assemble
 from migrator.views.as_json import explanation_to_json
 from migrator.views.assumed import assumed_lines
@@ -73,8 +73,9 @@ def plan_config_command(config_path: Path, *, window: int, solving: Solving, sho
         planned = plan_through(setting, traffic, window, solving)[-1]
     _check_step(shown, planned.problem.n_steps, config_path)
     assumed = assumed_to_json(assumed_in(setting))
-    notes = (*provenance(setting, traffic), *_assumed_notes(assumed))
-    _show(planned.problem, planned.plan, shown, notes, {"assumed": assumed})
+    notes = (*_beginning(planned), *provenance(setting, traffic), *_assumed_notes(assumed))
+    extra = {"plan_from_step": planned.plan_from_step, "assumed": assumed}
+    _show(planned.problem, planned.plan, shown, notes, extra)
     require_plan(planned)
 
 
@@ -118,6 +119,14 @@ def plan_problem_command(
     if not plan.status.has_plan:
         reason = plan.infeasibility or f"engine {plan.engine} found no plan; that does not prove that there is none"
         raise InfeasibleError(f"{problem_path}: {reason}")
+
+
+def _beginning(planned: PlannedWindow) -> list[tuple[str, str]]:
+    """When the plan begins, if that is not when its window does."""
+    if planned.plan_from_step == 0:
+        return []
+    begins_s = planned.plan_from_step * planned.problem.step_s
+    return [("begins", f"{begins_s:g} s into the window; steps count from there, the old layout serves before")]
 
 
 def _assumed_notes(assumed: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:

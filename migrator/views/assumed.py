@@ -31,4 +31,4 @@ def _value_text(item: Mapping[str, Any]) -> str:
     if not isinstance(value, Mapping):
         return f"{value:.3g}{unit}"
     low, high = min(value.values()), max(value.values())
-    return f"{low:.3g}{unit}" if low == high else f"{low:.3g} to {high:.3g}{unit}"
+    return f"{low:.3g}{unit}" if low == high else f"{low:.3g}–{high:.3g}{unit}"

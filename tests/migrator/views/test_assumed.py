@@ -17,7 +17,7 @@ def test_tenants_with_the_same_figure_and_source_share_a_line() -> None:
 
 
 def test_figures_by_profile_are_told_as_a_range() -> None:
-    assert assumed_lines([item("time", None, {"1g": 9.0, "2g": 4.5})]) == ["time: 4.5 to 9 s; them"]
+    assert assumed_lines([item("time", None, {"1g": 9.0, "2g": 4.5})]) == ["time: 4.5–9 s; them"]
 
 
 def test_a_long_list_is_folded() -> None:
