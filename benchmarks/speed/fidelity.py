@@ -1,8 +1,9 @@
 """How near plans come to what then happens: `python -m benchmarks.speed.fidelity [CONFIG …]`.
 
 Without arguments: the quickstart and the configs of tests/migrator/fidelity, with arrivals known. Everything is
-simulated. Plans are there as their windows begin, except where a config says how long planning takes. One line a window: by how much the plan expected too much goodput (negative: too little), the loss that
-it expected and the one that came, and the first again if workers start exactly when the plan says.
+simulated. Plans are there as their windows begin, except where a config says how long planning takes. One line a
+window: by how much the plan expected too much goodput (negative: too little), the loss that it expected and the one
+that came, and the first again if workers start exactly when the plan says.
 """
 
 from __future__ import annotations
