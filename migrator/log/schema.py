@@ -45,7 +45,7 @@ class _Tenant(_Fields):
 class _Assumed(_Fields):
     tenant: str | None
     what: str
-    value: float | dict[str, float]
+    value: float | Annotated[dict[str, float], Field(min_length=1)]
     unit: str
     source: str
 

@@ -100,7 +100,7 @@ def _of_window(header: Record, started: Record, known: Mapping[str, SecondAccoun
     sums = {
         name: _sums(header, started, name, promise, known[name])
         for name, promise in started["expected"].items()
-        if promise["goodput"] is not None
+        if None not in (promise["goodput"], promise["in_time"])
     }
     everybody = _surprise(window, None, sum(sums.values(), _Sums()))
     alone = [_surprise(window, name, own) for name, own in sums.items()] if len(sums) > 1 else []
