@@ -47,11 +47,10 @@ class Assumed:
 def assumed_in(setting: Setting, sharing: str = "instances") -> tuple[Assumed, ...]:
     """Everything that was filled in; ``sharing`` is how tenants share the GPU, as the log calls it."""
     pairs = list(zip(setting.config.tenants, setting.tenants, strict=True))
-    found = [item for entry, tenant in pairs for item in _of_tenant(setting, entry, tenant)]
+    found = list(_of_planning(setting)) if sharing == "instances" else []
+    found += [item for entry, tenant in pairs for item in _of_tenant(setting, entry, tenant)]
     if sharing == "shares" and setting.config.simulation.interference > 0:
         found += [item for tenant in setting.tenants for item in _interference(tenant)]
-    if sharing == "instances":
-        found += _of_planning(setting)
     return tuple(found)
 
 
