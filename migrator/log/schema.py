@@ -42,6 +42,14 @@ class _Tenant(_Fields):
     operating_points: dict[str, _OperatingPoint]
 
 
+class _Assumed(_Fields):
+    tenant: str | None
+    what: str
+    value: float | Annotated[dict[str, float], Field(min_length=1)]
+    unit: str
+    source: str
+
+
 class _RunStarted(_Fields):
     name: str
     seed: int
@@ -53,6 +61,10 @@ class _RunStarted(_Fields):
     windows: Count
     forecaster: str
     sharing: Sharing = "instances"
+    assumed: list[_Assumed] = []
+    planning_s: float | None = None
+    repeatable: bool = True
+    time_limit_s: float | None = None
     tenants: list[_Tenant]
 
 
@@ -74,8 +86,16 @@ class _InWindow(_Fields):
     window: Count
 
 
+class _Expected(_Fields):
+    arrivals: float
+    in_time: float | None
+    goodput: float | None
+
+
 class _WindowStarted(_InWindow):
     start_s: float
+    plan_from_step: Count = 0
+    expected: dict[str, _Expected] | None = None
     forecast: _Forecasts
     plan: _Plan | None
 

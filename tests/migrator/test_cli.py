@@ -348,3 +348,17 @@ def test_a_missing_file_is_bad_input(call) -> None:
     assert call("plan", "--problem", "nosuch.json")[0] == 2
     assert call("run", "nosuch.yaml")[0] == 2
     assert call("verify", "nosuch.json", "nosuch.json")[0] == 2
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "whatif", "compare"])
+def test_a_doubtful_service_profile_is_warned_of(call, write_config, command: str) -> None:
+    path = write_config({"windows": 1, "profiles": "mine.csv"})
+    models, names = ("resnet50", "bert-large"), ("1g.10gb", "2g.20gb", "7g.80gb")
+    rows = [f"me,a100-80gb,{model},{name},1,1,10,105" for model in models for name in names]
+    header = "source,gpu,model,profile,batch,processes,latency_ms,throughput_rps"
+    (path.parent / "mine.csv").write_text("\n".join([header, *rows]))
+    more = {"whatif": ("--vary", "slo_ms=x1"), "compare": ("--policies", "equal")}.get(command, ())
+    code, _, told = call(command, path, *more)
+    assert code == 0
+    assert "warning: " in told
+    assert "mine.csv line 2: throughput_rps is 105, 1.05 times the 100 a second" in told
