@@ -17,6 +17,7 @@ from migrator.run.planning import Solving, plan_through, require_plan
 from migrator.setting import assemble
 from migrator.views.as_json import explanation_to_json
 from migrator.views.plan import Floor, print_explanation, print_plan
+from migrator.views.traffic import print_traffic
 from planner.budget import Budget
 from planner.explain.explain import explain
 from planner.files.plan_file import plan_to_json, read_plan
@@ -65,6 +66,7 @@ def plan_config_command(config_path: Path, *, window: int, solving: Solving, sho
         raise MigratorError(f"--window is {window}; {config_path} has windows 0 to {config.windows - 1}")
     _check_step(shown, config.n_steps, config_path)
     setting, traffic = assemble(config, str(config_path))
+    print_traffic(config, setting, traffic, progress())
     with progress().status(f"planning windows 0 to {window}"):
         planned = plan_through(setting, traffic, window, solving)[-1]
     _check_step(shown, planned.problem.n_steps, config_path)

@@ -17,6 +17,7 @@ from migrator.run.simulated import SimulatedRun
 from migrator.setting import assemble
 from migrator.views.live import RunView
 from migrator.views.report import print_report
+from migrator.views.traffic import print_traffic
 from planner.policies.registry import policy_of
 
 RUNS = Path("runs")
@@ -43,6 +44,7 @@ def run_command(
         raise RunFolderError(f"{folder} exists already; give --out another folder, runs are never overwritten")
     setting, traffic = assemble(config, str(config_path))
     console = progress()
+    print_traffic(config, setting, traffic, console)
     with closing(RunView(setting, console)) as view:
         run = SimulatedRun(setting, traffic, chosen, view)
         with RunLog(folder, config_yaml(setting.config)) as log:

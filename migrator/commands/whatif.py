@@ -12,9 +12,11 @@ from migrator.console import output, print_json, progress
 from migrator.errors import InfeasibleError, MigratorError
 from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
+from migrator.setting import assemble
 from migrator.views.as_json import sweep_to_csv, sweep_to_json
 from migrator.views.html import require_plot_extra, sweep_to_html
 from migrator.views.live import GridView
+from migrator.views.traffic import print_traffic
 from migrator.views.whatif import print_sweep
 from migrator.whatif.cases import Case, cases_of, check
 from migrator.whatif.grid import point_text, read_grid
@@ -46,6 +48,7 @@ def whatif_command(
     if known_arrivals:
         config = config.model_copy(update={"forecast": config.forecast.model_copy(update={"method": "known"})})
     cases = cases_of(grid, config, str(config_path), time_limit_s)
+    print_traffic(config, *assemble(config, str(config_path)), progress())
     outcomes = _outcomes(cases, min(jobs or n_cores(), len(cases)))
     sweep = Sweep(config.name, _forecast_name(config), grid, outcomes, _notes(config))
     if out is not None:
