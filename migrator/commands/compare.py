@@ -82,7 +82,7 @@ def _require_distinct_names(matches: Sequence[Match], paths: Sequence[Path]) -> 
 def _print_traffic(matches: Sequence[Match]) -> None:
     """Print what arrives in the first segment of each config, and of which seconds its load is."""
     console = progress()
-    for match in {match.config.name: match for match in reversed(matches) if match.segment == 0}.values():
+    for match in {match.config.name: match for match in matches if match.segment == 0}.values():
         print_load_of_segments(match.config, console)
         print_traffic(match.config, *assemble(match.config, match.origin), console)
 
