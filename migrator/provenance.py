@@ -39,7 +39,7 @@ def simulated_provenance(setting: Setting, traffic: Traffic) -> tuple[tuple[str,
     return notes
 
 
-def scaling_text(method: str, factor: float, smooth_s: int) -> str:
+def scaling_text(method: str, factor: float, smooth_s: int | None) -> str:
     """What scaling does to a trace's requests, in words."""
     match method:
         case "thin" if factor == 1:
@@ -49,7 +49,8 @@ def scaling_text(method: str, factor: float, smooth_s: int) -> str:
         case "copies":
             return f"copies × {factor:.4g}: each copy at a time of its own inside the second"
         case _:
-            return f"{method} × {factor:.4g}: bursts within {smooth_s} s are redrawn"
+            bursts = "bursts" if smooth_s is None else f"bursts within {smooth_s} s"
+            return f"{method} × {factor:.4g}: {bursts} are redrawn"
 
 
 def derived_profiles(derived: Mapping[str, str]) -> str:

@@ -66,10 +66,10 @@ def plan_config_command(config_path: Path, *, window: int, solving: Solving, sho
         raise MigratorError(f"--window is {window}; {config_path} has windows 0 to {config.windows - 1}")
     _check_step(shown, config.n_steps, config_path)
     setting, traffic = assemble(config, str(config_path))
-    print_traffic(config, setting, traffic, progress())
     with progress().status(f"planning windows 0 to {window}"):
         planned = plan_through(setting, traffic, window, solving)[-1]
     _check_step(shown, planned.problem.n_steps, config_path)
+    print_traffic(config, setting, traffic, progress())
     _show(planned.problem, planned.plan, shown, provenance(setting, traffic), {})
     require_plan(planned)
 

@@ -48,8 +48,8 @@ def whatif_command(
     if known_arrivals:
         config = config.model_copy(update={"forecast": config.forecast.model_copy(update={"method": "known"})})
     cases = cases_of(grid, config, str(config_path), time_limit_s)
-    print_traffic(config, *assemble(config, str(config_path)), progress())
     outcomes = _outcomes(cases, min(jobs or n_cores(), len(cases)))
+    print_traffic(config, *assemble(config, str(config_path)), progress())
     sweep = Sweep(config.name, _forecast_name(config), grid, outcomes, _notes(config))
     if out is not None:
         write_output("--out", out, _for_programs(sweep, out.suffix))

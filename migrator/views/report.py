@@ -90,7 +90,7 @@ def _tenant_line(tenant: Mapping[str, Any]) -> str:
 
 
 def _scaling(scale: Mapping[str, Any]) -> str:
-    return scaling_text(scale["method"], scale["factor"], scale["smooth_s"])
+    return scaling_text(scale["method"], scale["factor"], scale.get("smooth_s"))
 
 
 def _add_window(table: Table, window: WindowReport) -> None:
