@@ -16,7 +16,7 @@ from migrator.setting import assemble
 from migrator.views.as_json import sweep_to_csv, sweep_to_json
 from migrator.views.html import require_plot_extra, sweep_to_html
 from migrator.views.live import GridView
-from migrator.views.traffic import print_traffic
+from migrator.views.traffic import print_traffic, trace_notes
 from migrator.views.whatif import print_sweep
 from migrator.whatif.cases import Case, cases_of, check
 from migrator.whatif.grid import point_text, read_grid
@@ -49,8 +49,11 @@ def whatif_command(
         config = config.model_copy(update={"forecast": config.forecast.model_copy(update={"method": "known"})})
     cases = cases_of(grid, config, str(config_path), time_limit_s)
     outcomes = _outcomes(cases, min(jobs or n_cores(), len(cases)))
-    print_traffic(config, *assemble(config, str(config_path)), progress())
-    sweep = Sweep(config.name, _forecast_name(config), grid, outcomes, _notes(config))
+    setting, traffic = assemble(config, str(config_path))
+    print_traffic(config, setting, traffic, progress())
+    sweep = Sweep(
+        config.name, _forecast_name(config), grid, outcomes, (*_notes(config), *trace_notes(setting, traffic))
+    )
     if out is not None:
         write_output("--out", out, _for_programs(sweep, out.suffix))
     if plot is not None:

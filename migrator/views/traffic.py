@@ -20,9 +20,17 @@ def print_traffic(config: Config, setting: Setting, traffic: Traffic, console: C
     """Print what arrives for each tenant; ``config`` is as it was read, before scales were resolved."""
     for line in traffic_lines(config, setting, traffic):
         console.print(escape(line), soft_wrap=not console.is_terminal)
-    for tenant, origin in zip(setting.tenants, traffic.origins, strict=True):
-        for note in origin.notes:
-            warn(f"tenants.{tenant.name}: {_shown(origin.source)}: {note}")
+    for note in trace_notes(setting, traffic):
+        warn(note)
+
+
+def trace_notes(setting: Setting, traffic: Traffic) -> tuple[str, ...]:
+    """What was taken for granted or filled in the tenants' traces, a line each."""
+    return tuple(
+        f"tenants.{tenant.name}: {_shown(origin.source)}: {note}"
+        for tenant, origin in zip(setting.tenants, traffic.origins, strict=True)
+        for note in origin.notes
+    )
 
 
 def traffic_lines(config: Config, setting: Setting, traffic: Traffic) -> Iterator[str]:

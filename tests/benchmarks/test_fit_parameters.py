@@ -11,8 +11,7 @@ import pytest
 from benchmarks import fit_parameters as fit
 from benchmarks.fit_parameters import GRIDS, N_WINDOWS, Grid, Measured, Setting
 from benchmarks.paper.workloads import CONFIGS, workloads
-from migrator.compare import Match
-from migrator.compare import over_each_segment
+from migrator.compare import Match, over_each_segment
 from migrator.config import ForecastConfig, read_config
 from planner.policies.astraea import Astraea
 from planner.policies.reactive import Reactive
