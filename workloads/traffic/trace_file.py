@@ -247,9 +247,9 @@ def _plain_readings(rows: TraceRows) -> str:
     if rows.has_instants:
         return "arrivals.format: timestamps takes each row for a request"
     values = rows.columns(["time"])[:, 0]
-    n, span_s = values.size, int(values.max()) - int(values.min()) + 1
-    as_counts = f"arrivals.format: plain-counts makes {int(values.sum()):,} requests over {n:,} s of them"
-    as_times = f"timestamps {n:,} {_requests(n)} over {span_s:,} s"
+    n, span_s = values.size, np.floor(values.max()) - np.floor(values.min()) + 1
+    as_counts = f"arrivals.format: plain-counts makes {_shown(values.sum())} requests over {n:,} s of them"
+    as_times = f"timestamps {n:,} {_requests(n)} over {_shown(span_s)} s"
     if np.any(np.diff(values) < 0):
         as_times += ", once sorted (arrivals.sort: true)"
     return f"{as_counts}, {as_times}"
@@ -257,24 +257,30 @@ def _plain_readings(rows: TraceRows) -> str:
 
 def _timed_readings(rows: TraceRows) -> str:
     """What the two kinds of file with a time and a number in each row would make of it."""
-    table = rows.columns(["time", None])
-    n = len(table)
-    values = [cells[1] for _, cells in rows.rows()]
+    n = len(rows.columns(["time", None]))
     try:
-        total = sum(map(int, values))
-    except ValueError:
+        counts = rows.columns(["time", "count"])[:, 1]
+        are_whole = bool(np.all(counts == np.floor(counts)))
+    except TraceError:
+        are_whole = False
+    if not are_whole:
         return (
             "its second column holds no whole counts: give requests, not a rate or another quantity; or "
             f"arrivals.format: timestamps takes each row for a request, {n:,} in all"
         )
     return (
-        f"arrivals.format: timestamp-counts takes the second column for counts, {total:,} requests in {n:,} rows; "
-        f"timestamps takes each row for a request, {n:,} in all"
+        "arrivals.format: timestamp-counts takes the second column for counts, "
+        f"{_shown(counts.sum())} requests in {n:,} rows; timestamps takes each row for a request, {n:,} in all"
     )
 
 
 def _requests(n: int) -> str:
     return "request" if n == 1 else "requests"
+
+
+def _shown(whole: float) -> str:
+    """A whole number, with all of its digits unless they are very many."""
+    return f"{whole:,.0f}" if whole < 1e15 else f"{whole:.3g}"
 
 
 # --- counts by row
@@ -296,8 +302,8 @@ def _from_counts(rows: TraceRows, reading: Reading) -> Trace:
     if seconds.max() >= _MILLISECONDS_FROM:
         line = rows.row(int(seconds.argmax()))[0]
         raise TraceError(
-            f"{rows.name} line {line}: second is {seconds.max():.0f}, which is no second; the header timestamp,count "
-            "takes milliseconds of the epoch"
+            f"{rows.name} line {line}: second is {_shown(seconds.max())}, which is no second; the header "
+            "timestamp,count takes milliseconds of the epoch"
         )
     order = _order(rows, seconds, reading.sort, "second", strictly=True)
     places = seconds[order].astype(np.int64)
@@ -551,6 +557,6 @@ def _order(rows: TraceRows, times: FloatArray, sort: bool, column: str, *, stric
 def _check_span(name: str, span_s: float) -> None:
     if span_s >= MAX_SPAN_S:
         raise TraceError(
-            f"{name}: {span_s:.0f} s lie between its first and last line; at most {MAX_SPAN_S} (366 days) are allowed, "
-            "and times are in seconds"
+            f"{name}: {_shown(span_s)} s lie between its first and last line; at most {MAX_SPAN_S} (366 days) are "
+            "allowed, and times are in seconds"
         )

@@ -92,7 +92,7 @@ BAD = {
     "milliseconds among seconds": ("1700000000.5\n1700000000900\n", "at most 31622400"),
     "milliseconds as seconds": (
         "second,count\n1700000000000,1\n",
-        "line 2: second is 1700000000000, which is no second",
+        "line 2: second is 1,700,000,000,000, which is no second",
     ),
     "rows a thousand apart": ("time,requests\n0,1\n1000,1\n", "1,000 apart, which may be seconds or milliseconds"),
     "seconds far apart": ("second,count\n0,1\n99999999,1\n", "at most 31622400"),
