@@ -19,7 +19,7 @@ from forecaster.registry import make_forecaster
 from migrator.config import Config, TenantConfig
 from migrator.errors import ConfigError, ConfigSloError
 from migrator.traffic import RecordedTraffic
-from workloads.errors import UnmetSloError, WorkloadError
+from workloads.errors import TraceError, UnmetSloError, WorkloadError
 from workloads.profiles.operating_point import highest_capability_rps, operating_points
 from workloads.profiles.table import ServiceProfiles, launch_free, read_profiles, shipped_profiles
 from workloads.tenants import Tenant, WindowAccuracy, WorkerStart, default_worker_start, retraining_times_s
@@ -209,7 +209,12 @@ def _factor(config: Config, entry: TenantConfig, most_rps: float, source: Source
         return entry.arrivals.scale.factor
     if config.load is None:
         return 1.0
-    source_rps = mean_rps(source, load_span)
+    try:
+        source_rps = mean_rps(source, load_span)
+    except TraceError as error:
+        if config.n_load_windows == config.windows:
+            raise
+        raise TraceError(f"load is over load_windows = {config.n_load_windows} windows, and {error}") from None
     if source_rps <= 0:
         raise WorkloadError("arrivals: the chosen part of the trace holds no request, so no factor brings it to a load")
     share = entry.load_share / sum(tenant.load_share for tenant in config.tenants)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from migrator.config import Config, read_config, validate_config
+from migrator.errors import ConfigError
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
 from tests.migrator.conftest import SMALL, WriteConfig, changed
@@ -105,3 +106,9 @@ def test_how_a_file_is_read_is_the_configs(tmp_path: Path) -> None:
     given = {"trace": str(trace), "offset_s": 60, "format": "timestamp-counts", "sort": True, "gaps": "zero"}
     _, traffic = assembled({"tenants.1.arrivals": given})
     assert traffic.requests(120.0)[1].arrival_s.size == 119 * 5
+
+
+def test_a_trace_too_short_for_the_loads_windows_is_told_though_the_run_is_cut(write_config: WriteConfig) -> None:
+    path = write_config({**FOLLOWS_LOAD, "windows": 60})
+    with pytest.raises(ConfigError, match="load is over load_windows = 60 windows, and azure-conv: 3600 s from second"):
+        assemble(read_config(path, windows=1), "a.yaml")
