@@ -73,7 +73,7 @@ def _root(
 def run(
     config: Annotated[Path, typer.Argument(help="The config file (YAML); see docs/configuration.md.")],
     *,
-    windows: Annotated[int | None, typer.Option(min=1, help="How many windows, instead of the config's.")] = None,
+    windows: Annotated[int | None, typer.Option(min=1, help="How many of the config's windows, or more.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The seed, instead of the config's.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; it must not exist. Default: runs/NAME.")] = None,
     policy: Annotated[

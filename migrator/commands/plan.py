@@ -20,6 +20,7 @@ from migrator.setting import assemble
 from migrator.views.as_json import explanation_to_json
 from migrator.views.assumed import assumed_lines
 from migrator.views.plan import Floor, print_explanation, print_plan
+from migrator.views.traffic import print_traffic
 from planner.budget import Budget
 from planner.explain.explain import explain
 from planner.files.plan_file import plan_to_json, read_plan
@@ -72,6 +73,7 @@ def plan_config_command(config_path: Path, *, window: int, solving: Solving, sho
     with progress().status(f"planning windows 0 to {window}"):
         planned = plan_through(setting, traffic, window, solving)[-1]
     _check_step(shown, planned.problem.n_steps, config_path)
+    print_traffic(config, setting, traffic, progress())
     assumed = assumed_to_json(assumed_in(setting))
     notes = (*_beginning(planned), *provenance(setting, traffic), *_assumed_notes(assumed))
     extra = {"plan_from_step": planned.plan_from_step, "assumed": assumed}

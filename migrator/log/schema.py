@@ -28,6 +28,7 @@ class _OperatingPoint(_Fields):
 class _Scale(_Fields):
     method: str
     factor: float
+    smooth_s: int | None = None
 
 
 class _Tenant(_Fields):
@@ -37,6 +38,7 @@ class _Tenant(_Fields):
     load: float
     trace: str
     scale: _Scale
+    notes: list[str] = []
     dispersion_before: float
     dispersion_after: float
     operating_points: dict[str, _OperatingPoint]

@@ -100,6 +100,7 @@ def _tenant(tenant: Tenant, origin: Origin) -> Json:
             "factor": origin.scale.factor,
             "smooth_s": origin.scale.smooth_s,
         },
+        **({"notes": list(origin.notes)} if origin.notes else {}),
         "dispersion_before": round(origin.dispersion_before, RATE_DIGITS),
         "dispersion_after": round(origin.dispersion_after, RATE_DIGITS),
         "operating_points": {name: _operating_point(point) for name, point in tenant.operating_points.items()},
