@@ -87,7 +87,8 @@ def misfit(problem: Problem, plan: MigPlan) -> str | None:
 def _start_misfit(facts: WindowFacts, placed: PlacedSchedule[Placement]) -> str | None:
     found = _misfit(facts.problem, schedule_of(placed))
     if found is None and not facts.can_stand(placed):
-        return "its retrainings do not fit beside each other and those in progress"
+        others = ", those in progress and what is not ours" if facts.problem.unavailable else " and those in progress"
+        return f"its retrainings do not fit beside each other{others}"
     return found
 
 
@@ -106,6 +107,6 @@ def _no_schedule(facts: WindowFacts) -> Infeasibility:
     text = (
         f"no start and placement of the retrainings ({', '.join(must) or 'none has to start'}) leaves every tenant an "
         f"instance as large as its min_profile at each of the window's {problem.n_steps} steps, given what is held "
-        "when it opens"
+        f"when it opens{' and which memory slices are not ours' if problem.unavailable else ''}"
     )
     return Infeasibility(None, RULE_RETRAINING, text)
