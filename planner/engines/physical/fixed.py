@@ -13,12 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from executor.mig import Layout, Placement
+from executor.mig import GpuModel, Layout, Placement
 from planner.engines.arrays import Floats, Int64s
 from planner.engines.fixed import FixedLayout, FixedLayouts, Room
 from planner.engines.physical.held_sets import Entries, Held, HeldSets
 from planner.engines.schedule import PlacedSchedule, WindowFacts
-from planner.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -111,12 +110,13 @@ def _rooms(
     retrains_on = {retraining.profile for choices in facts.choices for retraining in choices if retraining is not None}
     names = [name for name in facts.problem.profile_names if name in retrains_on]
     tokens = facts.problem.gpu.placements(names)
+    masks = [facts.problem.unavailable_in(begin, begin + 1) for begin in borders]
     own: list[tuple[Placement, ...]] = []
     rooms: list[Room[Placement]] = []
     number: dict[object, int] = {}
     room_of: list[int] = []
     for layout in layouts:
-        fits = _fits(facts.problem, borders, [_base(facts, layout, begin, initial) for begin in borders])
+        fits = _fits(facts.problem.gpu, [_base(facts, layout, begin, initial) for begin in borders], masks)
         free = {token: tuple(fits(stretch, (token,)) for stretch in range(len(borders))) for token in tokens}
         ever = {token: stretches for token, stretches in free.items() if any(stretches)}
         key = (_shape(ever), layout.multiset(facts.problem.profile_names))
@@ -145,16 +145,16 @@ def _base(facts: WindowFacts, layout: Layout, begin: int, initial: Entries | Non
 
 
 def _fits(
-    problem: Problem, borders: Sequence[int], bases: Sequence[tuple[Placement, ...]]
+    gpu: GpuModel, bases: Sequence[tuple[Placement, ...]], masks: Sequence[int]
 ) -> Callable[[int, tuple[Placement, ...]], bool]:
+    """Whether placements fit beside what is taken in a stretch, and lie on memory slices that are ours in it."""
     known: dict[tuple[int, tuple[Placement, ...]], bool] = {}
-    masks = [problem.unavailable_in(begin, begin + 1) for begin in borders]
 
     def fits(stretch: int, tokens: tuple[Placement, ...]) -> bool:
         key = (stretch, tokens)
         if key not in known:
-            is_ours = not any(token.memory_mask & masks[stretch] for token in tokens)
-            known[key] = is_ours and problem.gpu.fits((*bases[stretch], *tokens))
+            is_ours = not masks[stretch] or not any(token.memory_mask & masks[stretch] for token in tokens)
+            known[key] = is_ours and gpu.fits((*bases[stretch], *tokens))
         return known[key]
 
     return fits
