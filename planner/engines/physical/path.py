@@ -93,14 +93,16 @@ class HeldSetPath(Generic[Token]):
                 columns = zip(gains, self._graph.column, strict=True)
                 best[begin:end] = np.max(sum(gain[begin:end, column[nodes]] for gain, column in columns), axis=1)
         if first:
-            may_stay = self._may_stay(busy) and bool(self._graph.is_held[self.nodes.initial])
-            best[:first] = np.diff(self._fixed_values(earned))[:first] if may_stay else -np.inf
+            may_stay = self._may_stay(busy) & self._graph.is_held[self.nodes.initial]
+            best[:first] = np.where(may_stay, np.diff(self._fixed_values(earned))[:first], -np.inf)
         return best
 
-    def _may_stay(self, busy: Sequence[Token]) -> bool:
-        """Whether the initial set can be held beside ``busy`` until it may change."""
-        mask = self._facts.problem.unavailable_in(0, self._facts.first_step)
-        return bool(self.nodes.compatible(busy, mask)[self.nodes.initial])
+    def _may_stay(self, busy: Sequence[Token]) -> Bools:
+        """Whether the initial set can be held beside ``busy`` in each step until it may change, ``(first_step,)``."""
+        out = np.ones(self._facts.n_steps, dtype=np.bool_)
+        for begin, end, mask in self._facts.problem.unavailable_spans if self._facts.first_step else ():
+            out[begin:end] = self.nodes.compatible(busy, mask)[self.nodes.initial]
+        return out[: self._facts.first_step]
 
     def interval_values(self, busy: Sequence[Token], earned: Floats, starts: Iterable[int], longest: int) -> Floats:
         """What any plan can earn over [s0, s1) at most while exactly ``busy`` is occupied, ``(n + 1, n + 1)``.
@@ -122,12 +124,14 @@ class HeldSetPath(Generic[Token]):
         out[np.tril_indices(n_steps + 1)] = 0.0
         first = facts.first_step
         fixed = self._fixed_values(earned)
-        may_stay = facts.is_free or self._may_stay(busy)
+        may_stay = self._may_stay(busy)
         # Those of the stretches between changes continue the ones before them.
         borders = [begin for begin, _, _ in facts.problem.unavailable_spans[1:]]
         for start in sorted({*starts, *borders}, reverse=True):
             is_fixed = not facts.is_free and (start < first or start == 0)
-            if start < first and not may_stay:
+            if start < first and not may_stay[start:].all():
+                stays_to = start + int(np.argmin(may_stay[start:]))
+                out[start, start + 1 : stays_to + 1] = fixed[start + 1 : stays_to + 1] - fixed[start]
                 continue
             value = fixed[first] - fixed[start] if is_fixed else 0.0
             end = min(n_steps, max(start, first) + longest)
