@@ -141,11 +141,22 @@ class HeldSetPath(Generic[Token]):
             until = np.ascontiguousarray(earned[:, : cut + 1])
             begin = (max(start, first), is_fixed, value)
             self._kernel(holds[border], ones[:cut], ones[:cut], rows[:cut], until, begin, _NO_TRACE, best)
+            if is_fixed and not self._may_hold_on(holds[border]):
+                # An epoch changes it at once, and may reach beyond s1: until it is over, ends are free.
+                n = min(cut, first + facts.epoch_steps - 1)
+                free, until = np.full(n + 1, -np.inf), np.ascontiguousarray(earned[:, : n + 1])
+                self._kernel(holds[border], ones[:n], ones[:n], rows[:n], until, (first, False, 0.0), _NO_TRACE, free)
+                best[: n + 1] = value + free
             out[start, start + 1 : cut + 1] = best[start + 1 :]
             out[start, cut + 1 : end + 1] = best[cut] + out[cut, cut + 1 : end + 1]
             if is_fixed:
                 out[start, start + 1 : first + 1] = fixed[start + 1 : first + 1] - fixed[start]
         return out
+
+    def _may_hold_on(self, hold: _Lists) -> bool:
+        """Whether the initial set is one of the second list, and keeps rule 4."""
+        initial, second = self.nodes.initial, hold.nodes[hold.bounds[1] : hold.bounds[2]]
+        return bool(self._graph.is_held[initial] and (second == initial).any())
 
     def _run(self, placed: PlacedSchedule[Token], *, trace: bool, is_steady: bool) -> Path:
         facts, n_steps, schedule = self._facts, self._facts.n_steps, schedule_of(placed)
