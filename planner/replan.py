@@ -8,6 +8,7 @@ import numpy as np
 
 from planner.plan import Lifetime, MigPlan, Status
 from planner.problem import GainTable, HeldInstance, PhysicalState, Problem, RunningRetraining, TenantTerms
+from planner.unavailable import unavailable_within
 
 
 def remaining_problem(problem: Problem, plan: MigPlan, step: int) -> Problem:
@@ -26,6 +27,7 @@ def remaining_problem(problem: Problem, plan: MigPlan, step: int) -> Problem:
         # The rest of the window keeps the warm-ups that its beginning was planned with.
         switch_s=problem.switching_s,
         initial=state_at(problem, plan, step),
+        unavailable=unavailable_within(problem.unavailable, step, problem.n_steps - step),
         gains=None if gains is None else tuple(_left(table, o, step) for table, o in zip(gains, orders, strict=True)),
     )
 

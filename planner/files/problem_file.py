@@ -28,6 +28,7 @@ from planner.problem import (
     RunningRetraining,
     TenantTerms,
 )
+from planner.unavailable import Unavailable
 
 SCHEMA = 1
 """The version of the format that this module reads and writes."""
@@ -58,6 +59,12 @@ class _Tenant(StrictModel):
     weight: Number = 1.0
 
 
+class _Unavailable(StrictModel):
+    memory_slices: list[Count]
+    from_step: Count = 0
+    to_step: Count | None = None
+
+
 class _File(StrictModel):
     schema_: Count = Field(alias="schema")
     gpu: Text
@@ -67,6 +74,7 @@ class _File(StrictModel):
     tenants: list[_Tenant]
     switch_s: Number | None = None
     initial: dict[str, object] | None = None
+    unavailable: list[_Unavailable] = Field(default_factory=list)
 
 
 class _PhysicalInitial(StrictModel):
@@ -117,6 +125,9 @@ def _problem(content: _File, origin: str) -> Problem:
         tenants=tuple(_tenant(tenant, index) for index, tenant in enumerate(content.tenants)),
         switch_s=content.switch_s,
         initial=None if content.initial is None else _initial(content.initial, model, gpu, origin),
+        unavailable=tuple(
+            Unavailable(tuple(item.memory_slices), item.from_step, item.to_step) for item in content.unavailable
+        ),
     )
 
 
@@ -188,6 +199,8 @@ def problem_to_json(problem: Problem) -> dict[str, object]:
         document["switch_s"] = problem.switch_s
     if problem.initial is not None:
         document["initial"] = _initial_to_json(problem.initial)
+    if problem.unavailable:
+        document["unavailable"] = [_unavailable_to_json(item) for item in problem.unavailable]
     document["tenants"] = [_tenant_to_json(tenant) for tenant in problem.tenants]
     return document
 
@@ -200,6 +213,11 @@ def _initial_to_json(state: InitialState) -> dict[str, object]:
         "retrainings": [[str(item.placement), item.tenant, item.end_step] for item in state.retrainings],
         "next_epoch_step": state.next_epoch_step,
     }
+
+
+def _unavailable_to_json(item: Unavailable) -> dict[str, object]:
+    document: dict[str, object] = {"memory_slices": list(item.memory_slices), "from_step": item.from_step}
+    return document if item.to_step is None else {**document, "to_step": item.to_step}
 
 
 def _tenant_to_json(tenant: TenantTerms) -> dict[str, object]:

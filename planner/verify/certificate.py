@@ -3,7 +3,8 @@
 Both models are one longest path over what inference holds, a multiset k. In a step without a change all of k serves.
 A change from k' to k takes ``apart`` steps, and the next comes no sooner: in the first ``warm_up`` of them what
 k' and k have in common serves, then all of k (``paper``: 1 and 0 steps, earning what a changed step does). A
-retraining ends at some step, within a change as well, and its level holds from there on. Given gain tables are
+retraining ends at some step, within a change as well, and its level holds from there on. Memory slices that are not
+ours are free alone, and missing where prices pay for what fits. Given gain tables are
 taken to be monotone, as :class:`~planner.problem.GainTable` says.
 """
 
@@ -26,7 +27,16 @@ def certified_bound(problem: Problem, certificate: Certificate) -> float:
     # More than rounding takes from sums along a path.
     size = problem.most_goodput + len(problem.tenants) * (np.abs(prices) @ fitting.T).max(axis=1).sum()
     rounding = np.finfo(np.float64).eps * problem.n_steps**2 * size
-    return float((prices @ fitting.T).max(axis=1).sum() + alone + rounding)
+    return float(_dearest(problem, prices, fitting) + alone + rounding)
+
+
+def _dearest(problem: Problem, prices: FloatArray, fitting: NDArray[np.int64]) -> float:
+    """The sum over steps of the price of the dearest counts that fit the memory slices that are ours."""
+    worth = prices @ fitting.T
+    for begin, end, mask in problem.unavailable_spans if problem.unavailable else ():
+        left = set(problem.gpu.multisets(problem.profile_names, mask))
+        worth[begin:end, [tuple(counts) not in left for counts in fitting.tolist()]] = -np.inf
+    return float(worth.max(axis=1).sum())
 
 
 def _best_alone(problem: Problem, m: int, prices: FloatArray, fitting: NDArray[np.int64]) -> float:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from problems import paper_problem, physical_problem
+from problems import paper_problem, physical_problem, with_unavailable
 
 from planner.errors import ProblemError
 from planner.files.problem_file import problem_to_json, read_problem
 from planner.problem import PaperState, PhysicalState, Problem
+from planner.unavailable import Unavailable
 
 EXAMPLE = """
 {"schema": 1, "gpu": "a100-40gb", "step_s": 1.0, "n_steps": 3, "reconfiguration": "paper",
@@ -192,6 +193,40 @@ def test_a_missing_key_is_named(tmp_path: Path, keys: tuple[str | int, ...], par
 def test_a_misspelt_key_is_told_before_the_missing_one(tmp_path: Path) -> None:
     path = written(tmp_path, EXAMPLE.replace("min_profile", "min_profiles"))
     assert "unknown key tenants[0].min_profiles (did you mean min_profile?); known: name, " in message_of(path)
+
+
+def test_slices_that_are_not_ours_are_read(tmp_path: Path) -> None:
+    items = [{"memory_slices": [4, 5], "from_step": 1, "to_step": 2}, {"memory_slices": [7]}]
+    problem = read_problem(changed(tmp_path, "unavailable", value=items))
+    assert problem.unavailable == (Unavailable((4, 5), 1, 2), Unavailable((7,)))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_slices_that_are_not_ours_survive_writing_and_reading(tmp_path: Path, seed: int) -> None:
+    problem = with_unavailable(paper_problem(seed), seed)
+    again = read_problem(written(tmp_path, json.dumps(problem_to_json(problem))))
+    assert again.unavailable == problem.unavailable
+
+
+@pytest.mark.parametrize(
+    ("item", "part"),
+    [
+        (
+            {"memory_slices": [4], "until": 2},
+            "unknown key unavailable[0].until; known: memory_slices, from_step, to_step",
+        ),
+        ({"from_step": 1}, ": unavailable[0].memory_slices is missing"),
+        ({"memory_slices": 4}, ": unavailable[0].memory_slices is 4; a valid list is needed"),
+        ({"memory_slices": [1.0]}, ": unavailable[0].memory_slices[0] is 1.0; a valid integer is needed"),
+        ({"memory_slices": [8]}, ": unavailable[0].memory_slices[0] is 8; a100-40gb has memory slices 0 to 7"),
+        ({"memory_slices": [1], "to_step": 4}, ": unavailable[0].to_step is 4; 1 to n_steps (3) is allowed"),
+        ("4-7", ": unavailable[0] is '4-7'; "),
+    ],
+)
+def test_slices_that_are_not_ours_are_refused_in_one_line(tmp_path: Path, item: object, part: str) -> None:
+    message = message_of(changed(tmp_path, "unavailable", value=[item]))
+    assert part in message
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from executor.mig import Placement, Variant
 from planner.errors import ProblemError
 from planner.plan import InferenceSpan, MigPlan, RetrainingSpan, Status
 from planner.problem import GainTable, PaperState, Problem, Reconfiguration
+from planner.unavailable import Unavailable
 from planner.verify import Rule, verify
 from planner.verify.holdings import ANYWHERE
 from planner.verify.rules import _fits
@@ -213,3 +214,22 @@ def test_a_paper_gain_table_without_changed_steps_is_refused():
     problem, plan = paper_case()
     with pytest.raises(ProblemError, match="changed"):
         verify(replace(problem, gains=(table(problem, 5.0, None),) * 2), plan)
+
+
+@pytest.mark.parametrize(
+    # A 1g, a 2g and a 3g, in some order, fill slices 0 to 6 or leave slice 3 or 7 free.
+    ("slices", "rules"),
+    [((3,), set()), ((7,), set()), ((6,), {Rule.LAYOUT}), ((3, 7), {Rule.LAYOUT}), ((0, 1, 2, 3), {Rule.LAYOUT})],
+)
+def test_profiles_that_do_not_fit_beside_what_is_not_ours_break_rule_1(slices, rules):
+    problem, plan = paper_case()
+    assert broken_rules(replace(problem, unavailable=(Unavailable(slices, 2, 3),)), plan) == rules
+
+
+def test_a_paper_placement_may_differ_from_step_to_step():
+    problem, plan = paper_case()
+    spans = (InferenceSpan(0, 4, ("2g.10gb",)),)
+    plan = replace(plan, schedules=(replace(plan.schedules[0], inference=spans), plan.schedules[1]))
+    # The 3g sits on the other half of the GPU in each of these.
+    items = (Unavailable((0,), 0, 1), Unavailable((2,), 1, 2), Unavailable((3,), 2))
+    assert broken_rules(replace(problem, unavailable=items), plan) == set()
