@@ -237,12 +237,21 @@ def verify(
     plan: Annotated[Path, typer.Argument(help="A plan, as written by plan --problem --json or --out.")],
     problem: Annotated[Path, typer.Argument(help="The problem file that it answers.")],
     *,
+    trust_bound: Annotated[
+        bool, typer.Option("--trust-bound", help="Take the bound that a plan claims without a proof.")
+    ] = False,
+    max_gap: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, metavar="G", help="Fail beyond this proven gap (with --trust-bound: claimed gap); 0.01 is 1 %."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check a plan against every rule and recompute its goodput, with code that no engine uses."""
-    from migrator.commands.verify import verify_command  # noqa: PLC0415
+    from migrator.commands.verify import Demands, verify_command  # noqa: PLC0415
 
-    verify_command(plan, problem, as_json=as_json)
+    verify_command(plan, problem, demands=Demands(trust_bound, max_gap), as_json=as_json)
 
 
 @gpu_app.command("models", epilog="Example: [bold]migrator gpu models[/]")

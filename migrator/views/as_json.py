@@ -127,10 +127,12 @@ def explanation_to_json(found: Explanation) -> Json:
 
 
 def verification_to_json(found: Verification) -> Json:
-    """The check of a plan: every broken rule, the recomputed goodput, the gaps."""
+    """The check of a plan: every broken rule, the recomputed goodput, what is proven and what is claimed."""
+    proven, claimed = ("proven_bound", "proven_gap"), ("claimed_bound", "claimed_gap")
     return {
         "valid": found.is_valid,
-        **_picked(found, "objective", "claimed_objective", "bound", "gap", "certified_bound", "certified_gap"),
+        **_picked(found, "objective", "claimed_objective", *proven, *claimed),
+        "claim_proven": found.is_claim_proven,
         "violations": [_picked(item, "rule", "tenant", "step", "message") for item in found.violations],
     }
 

@@ -225,21 +225,21 @@ def test_the_gap_is_that_to_the_recomputed_bound(case):
     problem, plan = case()
     bound = certified_bound(problem, priced(problem))
     found = verify(problem, replace(plan, certificate=priced(problem)))
-    assert (found.violations, found.certified_bound) == ((), bound)
-    assert found.certified_gap == pytest.approx((bound - plan.objective) / bound)
+    assert (found.violations, found.proven_bound) == ((), bound)
+    assert found.proven_gap == pytest.approx((bound - plan.objective) / bound)
 
 
 def test_without_a_certificate_nothing_is_certified():
     found = verify(*paper_case())
-    assert (found.certified_bound, found.certified_gap) == (None, None)
+    assert (found.proven_bound, found.proven_gap) == (None, None)
 
 
-def test_without_an_objective_there_is_no_certified_gap():
+def test_without_an_objective_there_is_no_proven_gap():
     problem, plan = paper_case()
     tables = [GainTable(((0, 0, 0),), np.zeros((n_levels, 4, 1)), np.zeros((n_levels, 4, 1))) for n_levels in (2, 1)]
     problem = replace(problem, gains=tuple(tables))
     found = verify(problem, replace(plan, certificate=priced(problem)))
-    assert (found.objective, found.certified_bound, found.certified_gap) == (None, None, None)
+    assert (found.objective, found.proven_bound, found.proven_gap) == (None, None, None)
 
 
 def test_a_tenant_that_cannot_retrain_in_time_has_no_bound():
@@ -247,7 +247,7 @@ def test_a_tenant_that_cannot_retrain_in_time_has_no_bound():
     endless = replace(problem.tenants[0], options=(RetrainingOption("full", {"1g.5gb": 5.0}, 0.8),))
     problem = replace(problem, tenants=(endless, problem.tenants[1]))
     assert certified_bound(problem, priced(problem)) == -inf
-    assert verify(problem, replace(plan, certificate=priced(problem))).certified_bound is None
+    assert verify(problem, replace(plan, certificate=priced(problem))).proven_bound is None
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -283,4 +283,4 @@ def test_a_certificate_that_does_not_fit_is_a_violation(names, prices, part):
     found = verify(problem, replace(plan, certificate=Certificate(names, prices)))
     assert [item.rule for item in found.violations] == [Rule.CERTIFICATE]
     assert part in found.violations[0].message
-    assert found.certified_bound is None
+    assert found.proven_bound is None
