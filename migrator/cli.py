@@ -124,6 +124,9 @@ def plan(
         bool, typer.Option("--floors/--no-floors", help="Compare the plan with those of static and greedy.")
     ] = True,
     out: Annotated[Path | None, typer.Option(help="Also write the plan as JSON to this file.")] = None,
+    problem_out: Annotated[
+        Path | None, typer.Option(help="Also write the problem that was posed, for verify, to this JSON file.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Solve one window offline and show its plan, without any GPU."""
@@ -135,7 +138,7 @@ def plan(
         raise typer.BadParameter("give either a CONFIG or --problem FILE")
     options = EngineOptions(solver=solver, configs=configs)
     solving = Solving(engine=engine, options=options, time_limit_s=time_limit)
-    shown = Shown(out, as_json, explain, changes, floors)
+    shown = Shown(out, problem_out, as_json, explain, changes, floors)
     if problem is not None:
         if window is not None:
             raise typer.BadParameter("--window goes with a CONFIG; a problem file holds one window")
@@ -232,11 +235,19 @@ def compare(
     )
 
 
-@app.command(epilog="Example: [bold]migrator verify plan.json problem.json[/]")
+@app.command(
+    epilog="Examples: [bold]migrator verify plan.json problem.json --max-gap 0.01[/]   "
+    "[bold]migrator verify runs/quickstart --trust-bound[/]"
+)
 def verify(
-    plan: Annotated[Path, typer.Argument(help="A plan, as written by plan --problem --json or --out.")],
-    problem: Annotated[Path, typer.Argument(help="The problem file that it answers.")],
+    plan: Annotated[
+        Path, typer.Argument(metavar="PLAN|RUN", help="A plan, as written by plan --json or --out; or a run's folder.")
+    ],
+    problem: Annotated[
+        Path | None, typer.Argument(help="The problem file that the plan answers; plan --problem-out writes one.")
+    ] = None,
     *,
+    window: Annotated[int | None, typer.Option(min=0, help="Of a run: only this window's plan.")] = None,
     trust_bound: Annotated[
         bool, typer.Option("--trust-bound", help="Take the bound that a plan claims without a proof.")
     ] = False,
@@ -248,10 +259,18 @@ def verify(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check a plan against every rule and recompute its goodput, with code that no engine uses."""
-    from migrator.commands.verify import Demands, verify_command  # noqa: PLC0415
+    """Check a plan, or those of a run, against every rule and recompute goodput, with code that no engine uses."""
+    if (problem is None) is not plan.is_dir():
+        raise typer.BadParameter("give a PLAN and the PROBLEM that it answers, or a RUN's folder alone")
+    from migrator.commands.verify import Demands, verify_command, verify_run_command  # noqa: PLC0415
 
-    verify_command(plan, problem, demands=Demands(trust_bound, max_gap), as_json=as_json)
+    demands = Demands(trust_bound, max_gap)
+    if problem is None:
+        verify_run_command(plan, window=window, demands=demands, as_json=as_json)
+    elif window is not None:
+        raise typer.BadParameter("--window goes with a RUN; a plan file holds one window")
+    else:
+        verify_command(plan, problem, demands=demands, as_json=as_json)
 
 
 @gpu_app.command("models", epilog="Example: [bold]migrator gpu models[/]")

@@ -159,11 +159,14 @@ def _table(
 ) -> GainTable:
     """The table of a tenant from requests served, ``(n_steps, n_multisets)``; times weight and accuracy by level."""
     worth = tenant.weight * np.array(tenant.accuracies)[:, None, None]
-    steady, changed = served
+    steady, changed = served if steady_served is None else (steady_served, served[1])
+    is_paper = problem.reconfiguration is Reconfiguration.PAPER
     return GainTable(
         multisets=serving_multisets(problem, tenant),
-        steady=worth * (steady if steady_served is None else steady_served),
-        changed=worth * changed if problem.reconfiguration is Reconfiguration.PAPER else None,
+        steady=worth * steady,
+        changed=worth * changed if is_paper else None,
+        in_time=steady,
+        in_time_changed=changed if is_paper else None,
     )
 
 

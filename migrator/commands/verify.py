@@ -1,15 +1,20 @@
-"""``migrator verify``: an independent check of a plan file against its problem file."""
+"""``migrator verify``: an independent check of a plan file against its problem file, or of the plans of a run."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.markup import escape
 
-from migrator.console import output, print_json
+from migrator.config import read_config
+from migrator.console import output, print_json, progress
 from migrator.errors import MigratorError
-from migrator.views.as_json import verification_to_json
+from migrator.log.runlog import CONFIG_FILE, read_log
+from migrator.run.reposing import RunCheck
+from migrator.setting import assemble
+from migrator.views.as_json import checked_window_to_json, verification_to_json
 from planner.files.plan_file import read_plan
 from planner.files.problem_file import read_problem
 from planner.verify import verify
@@ -63,6 +68,43 @@ def verify_command(plan_path: Path, problem_path: Path, *, demands: Demands, as_
     shortfall = demands.shortfall(found)
     if shortfall is not None:
         raise MigratorError(f"{plan_path}: {shortfall}")
+
+
+def verify_run_command(folder: Path, *, window: int | None, demands: Demands, as_json: bool) -> None:
+    """Pose the windows of a run anew from its folder, and check the plans in its log against them.
+
+    Raises:
+        LogError: No run, or a damaged log.
+        ConfigError: The run's config cannot be used any more: a trace file is gone, for example.
+        MigratorError: No such window, a plan that is invalid or not what was demanded, or a window that cannot be
+            posed anew; ends with exit code 2.
+    """
+    log = read_log(folder)
+    windows = [record["window"] for record in log.of_kind("window_started")]
+    if window is not None and window not in windows:
+        raise MigratorError(f"--window is {window}; the log of {folder} has {_numbers(windows)}")
+    config_path = folder / CONFIG_FILE
+    with progress().status("posing the run's windows anew"):
+        setting, traffic = assemble(read_config(config_path), str(config_path))
+        checked = list(RunCheck(log, setting, traffic).windows(window))
+    if as_json:
+        print_json({"run": str(folder), "windows": [checked_window_to_json(item) for item in checked]})
+    for item in () if as_json else checked:
+        name = f"window {item.window} of {folder}"
+        if item.verification is None:
+            output().print(f"{escape(name)} was not checked: {escape(item.reason)}", soft_wrap=True)
+        else:
+            print_verification(name, item.verification)
+    if not any(item.is_planned for item in checked):
+        raise MigratorError(f"{folder}: holds no plan to check; {checked[0].reason if checked else 'no window began'}")
+    for item in checked:
+        shortfall = item.reason if item.verification is None else demands.shortfall(item.verification)
+        if item.is_planned and shortfall:
+            raise MigratorError(f"{folder}: window {item.window}: {shortfall}")
+
+
+def _numbers(windows: Sequence[int]) -> str:
+    return f"windows {windows[0]} to {windows[-1]}" if windows else "no window"
 
 
 def print_verification(name: str, found: Verification) -> None:

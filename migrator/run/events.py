@@ -21,6 +21,7 @@ from migrator.run.seams import Ready, Trained
 from migrator.setting import Setting
 from migrator.traffic import Origin
 from planner.files.plan_file import plan_to_json
+from planner.files.problem_file import state_to_json
 from planner.plan import MigPlan
 from planner.policies.policy import AnyPolicy
 from planner.problem import Owner
@@ -112,6 +113,7 @@ def window_started(
 ) -> Json:
     """A window's queues, forecast and plan, before any of it is carried out."""
     low, high = 0, len(forecast.quantile_levels) - 1
+    initial = None if planned is None else planned.problem.initial
     by_tenant = {
         tenant.name: {
             "accuracy_before": opening.accuracies[index],
@@ -134,6 +136,7 @@ def window_started(
             "tenants": by_tenant,
         },
         "plan_from_step": 0 if planned is None else planned.plan_from_step,
+        "initial": None if initial is None else state_to_json(initial),
         "plan": None if planned is None else _plan(planned.plan),
         "violations": [] if planned is None else _violations(planned),
         "rejected_plan": None if planned is None or planned.rejected is None else _plan(planned.rejected),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # a command needs one kind of these values, and should not wa
     from executor.mig import GpuModel
     from migrator.compare import Score, Standing
     from migrator.log.report import Figures, Report, WindowReport
+    from migrator.run.reposing import CheckedWindow
     from migrator.whatif.grid import Choice as GridChoice
     from migrator.whatif.grid import Point
     from migrator.whatif.sweep import Outcome, Sweep, TenantOutcome
@@ -135,6 +136,13 @@ def verification_to_json(found: Verification) -> Json:
         "claim_proven": found.is_claim_proven,
         "violations": [_picked(item, "rule", "tenant", "step", "message") for item in found.violations],
     }
+
+
+def checked_window_to_json(item: CheckedWindow) -> Json:
+    """A window of a run that was checked; without a check, ``valid`` is null and ``reason`` says why."""
+    if item.verification is None:
+        return {"window": item.window, "valid": None, "reason": item.reason}
+    return {"window": item.window, **verification_to_json(item.verification)}
 
 
 def gpu_to_json(model: GpuModel) -> Json:

@@ -24,7 +24,9 @@ def certified_bound(problem: Problem, certificate: Certificate) -> float:
     fitting = np.array(problem.gpu.multisets(problem.profile_names))
     alone = sum(_best_alone(problem, m, prices, fitting) for m in range(len(problem.tenants)))
     # More than rounding takes from sums along a path.
-    size = problem.most_goodput + len(problem.tenants) * (np.abs(prices) @ fitting.T).max(axis=1).sum()
+    tables = [values for table in problem.gains or () for values in (table.steady, table.changed) if values is not None]
+    most_goodput = problem.most_goodput + sum(float(np.abs(values).max(axis=(0, 2)).sum()) for values in tables)
+    size = most_goodput + len(problem.tenants) * (np.abs(prices) @ fitting.T).max(axis=1).sum()
     rounding = np.finfo(np.float64).eps * problem.n_steps**2 * size
     return float((prices @ fitting.T).max(axis=1).sum() + alone + rounding)
 

@@ -79,7 +79,8 @@ def gains_of(
     capacity = step_s * np.where(counts, counts * rates, 0.0).sum(axis=1)
     # The N instances change one after the other, and each is away for Ψ seconds: Ψ/step/N of the capacity.
     lost = is_paper * tenant.overhead_s / step_s / np.maximum(counts.sum(axis=1), 1) * capacity
-    arrivals, worth = step_s * tenant.arrivals_rps[steps, None], tenant.weight * np.array(tenant.accuracies)[:, None, None]
+    arrivals = step_s * tenant.arrivals_rps[steps, None]
+    worth = tenant.weight * np.array(tenant.accuracies)[:, None, None]
     return worth * np.minimum(arrivals, capacity), worth * np.minimum(arrivals, capacity - lost)
 
 

@@ -257,3 +257,23 @@ def test_a_name_that_a_terminal_would_act_on_is_refused(call: Call, tmp_path: Pa
         "",
         f"error: {path}: tenants[0].name is 'a\\x1b[31m'; printable text is needed\n",
     )
+
+
+def test_the_problem_of_a_configs_window_can_be_written_and_verified(call: Call, tmp_path: Path, write_config) -> None:
+    plan, problem = tmp_path / "plan.json", tmp_path / "problem.json"
+    asked = ("--window", 1, "--out", plan, "--problem-out", problem)
+    assert call("plan", write_config(), *asked)[0] == 0
+    assert call("verify", plan, problem, "--trust-bound")[0] == 0
+
+
+def test_a_written_problem_has_the_same_plan(call: Call, tmp_path: Path, write_config) -> None:
+    plan, problem = tmp_path / "plan.json", tmp_path / "problem.json"
+    call("plan", write_config(), "--engine", "greedy", "--out", plan, "--problem-out", problem)
+    again = json.loads(call("plan", "--problem", problem, "--engine", "greedy", "--json")[1])
+    assert again["lifetimes"] == json.loads(plan.read_text())["lifetimes"]
+
+
+def test_plan_and_problem_are_not_written_to_one_file(call: Call, tmp_path: Path, problem: Path) -> None:
+    path = tmp_path / "both.json"
+    code, _, err = call("plan", "--problem", problem, "--out", path, "--problem-out", path)
+    assert (code, "--problem-out" in err, path.exists()) == (2, True, False)

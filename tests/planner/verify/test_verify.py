@@ -254,7 +254,13 @@ def test_the_memory_of_a_check_grows_no_faster_than_the_steps():
 
 @pytest.mark.parametrize(
     ("claimed", "proven", "is_proven"),
-    [(110.0, 110.0, True), (120.0, 110.0, True), (110.0 - 1e-5, 110.0, True), (109.9, 110.0, False), (110.0, None, False)],
+    [
+        (110.0, 110.0, True),
+        (120.0, 110.0, True),
+        (110.0 - 1e-5, 110.0, True),
+        (109.9, 110.0, False),
+        (110.0, None, False),
+    ],
 )
 def test_a_claimed_bound_is_proven_where_the_certificate_reaches_as_low(claimed, proven, is_proven):
     assert Verification((), 100.0, claimed, 100.0, proven).is_claim_proven is is_proven
