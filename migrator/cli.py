@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from migrator import __version__
 from migrator.console import complain
 from migrator.errors import ExitCode, MigratorError, exit_code_of
 from planner.solve import PAPER, PHYSICAL, default_engine, engine_names
@@ -24,7 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Share a MIG GPU among continually retrained models so that goodput is highest.",
-    epilog="Start with: [bold]migrator run configs/quickstart.yaml[/]",
+    epilog="Start with: [bold]migrator init quickstart[/], then [bold]migrator run quickstart.yaml[/]. "
+    "Pages that this help names are printed by [bold]migrator docs PAGE[/].",
 )
 gpu_app = typer.Typer(no_args_is_help=True, help="GPU models and the layouts that they can take.")
 app.add_typer(gpu_app, name="gpu")
@@ -38,9 +40,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program ins
 
 def _print_version(value: bool) -> None:  # typer calls it by position, and by this name
     if value:
-        from importlib.metadata import version  # noqa: PLC0415 - rarely needed
-
-        typer.echo(f"migrator {version('migrator')}")
+        typer.echo(f"migrator {__version__}")
         raise typer.Exit
 
 
@@ -55,7 +55,21 @@ def _root(
     pass
 
 
-@app.command(epilog="Example: [bold]migrator run configs/quickstart.yaml --windows 2 --out runs/try[/]")
+@app.command(epilog="Examples: [bold]migrator init quickstart[/]   [bold]migrator init my-traces try[/]")
+def init(
+    example: Annotated[
+        str,
+        typer.Argument(help="quickstart, w1 to w16 (the paper's workloads), my-traces, or problem (a problem file)."),
+    ] = "quickstart",
+    folder: Annotated[Path, typer.Argument(help="Where to; made if it is not there.")] = Path(),
+) -> None:
+    """Write a commented example config, and the files that it reads, to begin with."""
+    from migrator.commands.init import init_command  # noqa: PLC0415
+
+    init_command(example, folder)
+
+
+@app.command(epilog="Example: [bold]migrator run quickstart.yaml --windows 2 --out runs/try[/]")
 def run(
     config: Annotated[Path, typer.Argument(help="The config file (YAML); see docs/configuration.md.")],
     *,
@@ -85,7 +99,7 @@ def report(
 
 
 @app.command(
-    epilog="Examples: [bold]migrator plan configs/quickstart.yaml --window 1[/]   "
+    epilog="Examples: [bold]migrator plan quickstart.yaml --window 1[/]   "
     "[bold]migrator plan --problem problem.json --explain 40[/]   "
     "[bold]migrator plan --problem problem.json --engine milp --solver cbc --json[/]"
 )
@@ -150,8 +164,8 @@ def plan(
 
 
 @app.command(
-    epilog="Examples: [bold]migrator whatif configs/quickstart.yaml --vary load=0.5,0.7,0.9 --vary slo_ms=x0.5,x1[/]   "
-    "[bold]migrator whatif configs/quickstart.yaml --vary engine=physical,greedy --vary window=0,1 --plot grid.html[/]"
+    epilog="Examples: [bold]migrator whatif quickstart.yaml --vary load=0.5,0.7,0.9 --vary slo_ms=x0.5,x1[/]   "
+    "[bold]migrator whatif quickstart.yaml --vary engine=physical,greedy --vary window=0,1 --plot grid.html[/]"
 )
 def whatif(
     config: Annotated[Path, typer.Argument(help="The config file (YAML); see docs/configuration.md.")],
@@ -192,8 +206,8 @@ def whatif(
 
 
 @app.command(
-    epilog="Examples: [bold]migrator compare configs/quickstart.yaml[/]   "
-    "[bold]migrator compare configs/w1.yaml configs/w2.yaml --policies migrator,static --windows 2 --segments 3[/]"
+    epilog="Examples: [bold]migrator compare quickstart.yaml[/]   "
+    "[bold]migrator compare w1.yaml w2.yaml --policies migrator,static --windows 2 --segments 3[/]"
 )
 def compare(
     configs: Annotated[list[Path], typer.Argument(help="Config files (YAML); see docs/configuration.md.")],
@@ -271,6 +285,18 @@ def verify(
         raise typer.BadParameter("--window goes with a RUN; a plan file holds one window")
     else:
         verify_command(plan, problem, demands=demands, as_json=as_json)
+
+
+@app.command(epilog="Example: [bold]migrator docs configuration[/]")
+def docs(
+    page: Annotated[
+        str | None, typer.Argument(help="A page's name, such as configuration for docs/configuration.md.")
+    ] = None,
+) -> None:
+    """Print a page of the documentation, or say which there are."""
+    from migrator.commands.docs import docs_command  # noqa: PLC0415
+
+    docs_command(page)
 
 
 @gpu_app.command("models", epilog="Example: [bold]migrator gpu models[/]")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 
 import numpy as np
 from numpy.typing import NDArray
 
 from executor.mig import OwnedLayout, Placement
 from forecaster.forecast import Forecast
+from migrator import __version__
 from migrator.config import EstimatesConfig
 from migrator.estimates import estimate_of
 from migrator.log.runlog import SCHEMA
@@ -41,7 +41,7 @@ TIME_DIGITS = 6
 
 def wall() -> Json:
     """When and with which version a run was started: wall-clock facts, left out of comparisons."""
-    return {"started_at": datetime.now(UTC).isoformat(timespec="seconds"), "version": version("migrator")}
+    return {"started_at": datetime.now(UTC).isoformat(timespec="seconds"), "version": __version__}
 
 
 def run_started(setting: Setting, origins: Sequence[Origin], forecaster: str, policy: AnyPolicy, sharing: str) -> Json:
