@@ -61,10 +61,11 @@ def _held_at_start(problem: Problem) -> dict[tuple[Placement, str], int]:
 def violations(problem: Problem, plan: MigPlan, lifetimes: Sequence[Lifetime]) -> Iterator[Violation]:
     """Every breach by a readable plan; one that lasts several steps counts once, at the first."""
     before: set[tuple[Rule, str | None]] = set()
-    for s, _, alive in stretches(problem.n_steps, lifetimes):
-        broken = list(_step_violations(problem, alive, s))
-        yield from (one for one in broken if (one.rule, one.tenant) not in before)
-        before = {(one.rule, one.tenant) for one in broken}
+    for start, end, alive in stretches(problem.n_steps, lifetimes):
+        for s in range(start, end):
+            broken = list(_step_violations(problem, alive, s))
+            yield from (one for one in broken if (one.rule, one.tenant) not in before)
+            before = {(one.rule, one.tenant) for one in broken}
     for tenant in problem.tenants:
         yield from _retraining_violations(problem, tenant, lifetimes)
     if problem.reconfiguration is Reconfiguration.PHYSICAL:
