@@ -52,12 +52,14 @@ class _RunStarted(_Fields):
     step_s: Annotated[float, Field(gt=0)]
     windows: Count
     forecaster: str
+    knows: Literal["forecast", "past", "window", "run"] = "forecast"
     sharing: Sharing = "instances"
     tenants: list[_Tenant]
 
 
 class _Forecast(_Fields):
     mean_rps: list[float]
+    accuracy_before: float | None = None
 
 
 class _Forecasts(_Fields):
@@ -77,6 +79,8 @@ class _InWindow(_Fields):
 class _WindowStarted(_InWindow):
     start_s: float
     forecast: _Forecasts
+    plan_from_step: Count = 0
+    initial: dict[str, object] | None = None
     plan: _Plan | None
 
 

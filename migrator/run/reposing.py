@@ -79,13 +79,13 @@ class RunCheck:
         """The problem that the window posed, or why it cannot be told."""
         if self._misfit is not None:
             return self._misfit
-        window, from_step = int(record["window"]), int(record["plan_from_step"])
-        state = self._state(record)
-        if isinstance(state, str):
-            return state
+        told = {name: item for name, item in record["forecast"]["tenants"].items() if "accuracy_before" in item}
+        if "initial" not in record or not {tenant.name for tenant in self._setting.tenants} <= told.keys():
+            return "the log does not say what the window began with; an earlier version wrote it"
+        window, from_step = int(record["window"]), int(record.get("plan_from_step", 0))
+        state = self._state(record, from_step)
         if from_step != (0 if state is None else self._setting.config.planning_steps):
             return f"it was planned from step {from_step} on, which {CONFIG_FILE} does not say"
-        told = record["forecast"]["tenants"]
         accuracies = [float(told[tenant.name]["accuracy_before"]) for tenant in self._setting.tenants]
         opening = observe(self._setting, self._traffic, window, accuracies)
         forecast = self._foresight.forecast(opening)
@@ -95,21 +95,21 @@ class RunCheck:
                 return f"the forecast of {tenant.name} made anew is not the log's: its trace or the program has changed"
         return posed(self._setting, window, state, accuracies, forecast)
 
-    def _state(self, record: Record) -> PhysicalState | str | None:
-        if "initial" not in record:
-            return "the log does not say what the window began with; an earlier version wrote it"
+    def _state(self, record: Record, from_step: int) -> PhysicalState | None:
+        """What the window began with, in steps from its start."""
         if record["initial"] is None:
             return None
         origin = f"{self._log.folder / EVENTS_FILE}: window {record['window']}"
         state = state_of_json(record["initial"], Reconfiguration.PHYSICAL, self._setting.gpu, origin)
         assert isinstance(state, PhysicalState)
-        return later(state, int(record["plan_from_step"]))
+        return later(state, from_step)
 
 
 def _misfit(header: Mapping[str, Any], setting: Setting) -> str | None:
     """What of the config is not what the run was made with; ``None`` if all is, as far as the log says."""
     config = setting.config
-    of_config = {"seed": config.seed, "gpu": setting.gpu.name, "window_s": config.window_s, "step_s": config.step_s}
+    of_config = {"seed": config.seed, "gpu": setting.gpu.name, "windows": config.windows}
+    of_config |= {"window_s": config.window_s, "step_s": config.step_s}
     for key, value in of_config.items():
         if header[key] != value:
             return f"{CONFIG_FILE} has {key} {value}; the run was made with {header[key]}"

@@ -90,6 +90,7 @@ def test_a_forecast_that_comes_out_otherwise_is_told(run: Path) -> None:
     ("changes", "part"),
     [
         ({"seed": 4}, "config.yaml has seed 4; the run was made with 3"),
+        ({"windows": 3}, "config.yaml has windows 3; the run was made with 2"),
         ({"tenants.0.name": "sight"}, "config.yaml has other tenants"),
         ({"tenants.0.slo_ms": 60}, "the service profiles of vision are not those"),
     ],
