@@ -18,6 +18,9 @@ from planner.files.strict import Number, StrictModel, Text
 from planner.gains import gain_tables, make_monotone
 from planner.problem import MOST_NUMBER, FloatArray, GainTable, Problem, Reconfiguration, TenantTerms
 
+ROUNDING = 1e-9
+"""Share by which a table may miss what it has to keep; of requests below one."""
+
 
 class GainEntry(StrictModel):
     """``tenants.gains`` of a problem file."""
@@ -25,6 +28,7 @@ class GainEntry(StrictModel):
     multisets: list[list[Text]]
     in_time: list[list[Number]]
     in_time_changed: list[list[Number]] | None = None
+    arrived: list[Number] | None = None
 
 
 def gains_to_json(problem: Problem, index: int) -> dict[str, object]:
@@ -44,6 +48,8 @@ def gains_to_json(problem: Problem, index: int) -> dict[str, object]:
     }
     if table.in_time_changed is not None:
         document["in_time_changed"] = table.in_time_changed.tolist()
+    if table.arrived is not None:
+        document["arrived"] = table.arrived.tolist()
     return document
 
 
@@ -73,15 +79,27 @@ def _table(problem: Problem, index: int, entry: GainEntry) -> GainTable:
     in_time = _array(problem, entry.in_time, multisets, f"{where}.in_time")
     if (in_time < 0).any():
         raise ProblemError(f"{where}.in_time holds {in_time.min():g}; numbers ≥ 0 are needed")
-    if (in_time < make_monotone(multisets, in_time)).any():
+    if _is_above(make_monotone(multisets, in_time), in_time):
         raise ProblemError(f"{where}.in_time is lower for a multiset than for a part of it")
     changed = None
     if entry.in_time_changed is not None:
         changed = _array(problem, entry.in_time_changed, multisets, f"{where}.in_time_changed")
-        if (changed > in_time).any():
+        if _is_above(changed, in_time):
             raise ProblemError(f"{where}.in_time_changed is above in_time; a change serves no more")
     worth = _worth(problem.tenants[index])
-    return GainTable(multisets, worth * in_time, None if changed is None else worth * changed, in_time, changed)
+    return GainTable(
+        multisets=multisets,
+        steady=worth * in_time,
+        changed=None if changed is None else worth * changed,
+        in_time=in_time,
+        in_time_changed=changed,
+        arrived=None if entry.arrived is None else _arrived(problem, entry.arrived, f"{where}.arrived"),
+    )
+
+
+def _is_above(values: FloatArray, limits: FloatArray) -> bool:
+    """Whether a value is above its limit by more than rounding, which sums in another order leave in what we write."""
+    return bool((values > limits + ROUNDING * np.maximum(1.0, np.abs(limits))).any())
 
 
 def _worth(tenant: TenantTerms) -> FloatArray:
@@ -102,6 +120,15 @@ def _multisets(problem: Problem, rows: Sequence[Sequence[str]], where: str) -> t
         if multiset in multisets[:index]:
             raise ProblemError(f"{where}[{index}] is {list(rows[index])}, which is given twice")
     return multisets
+
+
+def _arrived(problem: Problem, values: Sequence[float], where: str) -> FloatArray:
+    if len(values) != problem.n_steps:
+        raise ProblemError(f"{where} has {len(values)} numbers; n_steps is {problem.n_steps}")
+    arrived = np.array(values, dtype=np.float64)
+    if not ((arrived >= 0) & (arrived <= MOST_NUMBER)).all():
+        raise ProblemError(f"{where} holds a number that is not from 0 to {MOST_NUMBER:g}")
+    return arrived
 
 
 def _array(problem: Problem, rows: Sequence[Sequence[float]], multisets: Sequence[Multiset], where: str) -> FloatArray:

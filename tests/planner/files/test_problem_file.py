@@ -239,6 +239,7 @@ def test_gain_tables_survive_writing_and_reading_bit_by_bit(tmp_path: Path, make
     for table, read in zip(problem.gains, again.gains, strict=True):
         assert read.multisets == table.multisets
         assert np.array_equal(read.steady, table.steady)
+        assert np.array_equal(read.arrived, table.arrived)
         assert (read.changed is None and table.changed is None) or np.array_equal(read.changed, table.changed)
 
 
@@ -282,6 +283,8 @@ GAINS: dict[str, Any] = {
         ({"in_time": [[0, 40, None]] * 3}, "in_time[0][2] is None"),
         ({"in_time_changed": [[0, 41, 70]] * 3}, "in_time_changed is above in_time"),
         ({"in_time_changed": None}, "in_time_changed is missing; a paper problem needs it"),
+        ({"arrived": [1, 2]}, "arrived has 2 numbers; n_steps is 3"),
+        ({"arrived": [1, 2, -3]}, "arrived holds a number that is not from 0 to 1e+09"),
         ({"served": []}, "unknown key tenants[0].gains.served"),
     ],
 )
