@@ -175,15 +175,23 @@ class GainTable:
             whole step, ``(n_levels, n_steps, n_multisets)``; never lower for a superset.
         changed: The same in a step where the multiset has just changed (``paper`` only: the
             step's capacity is reduced by the overhead, and may be negative), else ``None``.
+        in_time: T, the requests that are served in time: what ``steady`` is before weight and accuracy,
+            ``(n_steps, n_multisets)``; ≥ 0, never lower for a superset.
+        in_time_changed: The same for ``changed``: never above ``in_time``, and negative where a change takes longer
+            than its step, as goodput is.
+        arrived: A, the mean arrivals that ``in_time`` is a part of, ``(n_steps,)``; ``None`` stands for the tenant's.
     """
 
     multisets: tuple[Multiset, ...]
     steady: FloatArray
     changed: FloatArray | None = None
+    in_time: FloatArray | None = None
+    in_time_changed: FloatArray | None = None
+    arrived: FloatArray | None = None
     column: Mapping[Multiset, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for table in (self.steady, self.changed):
+        for table in (self.steady, self.changed, self.in_time, self.in_time_changed, self.arrived):
             if table is not None:
                 table.setflags(write=False)
         columns = {multiset: index for index, multiset in enumerate(self.multisets)}
@@ -405,7 +413,9 @@ def with_measured_overhead(problem: Problem, measured_s: Mapping[str, float]) ->
         raise ProblemError(f"measured overhead: {unknown[0]!r} is no tenant; there are {', '.join(names)}")
     overheads_s = {tenant.name: tenant.overhead_s for tenant in problem.tenants} | dict(measured_s)
     tenants = tuple(replace(tenant, overhead_s=overheads_s[tenant.name]) for tenant in problem.tenants)
-    gains = None if problem.gains is None else tuple(replace(table, changed=None) for table in problem.gains)
+    gains = None
+    if problem.gains is not None:
+        gains = tuple(replace(table, changed=None, in_time_changed=None) for table in problem.gains)
     return replace(problem, tenants=tenants, gains=gains)
 
 

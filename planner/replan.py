@@ -55,7 +55,12 @@ def _tenant_at(tenant: TenantTerms, levels: list[int], step: int) -> TenantTerms
 
 
 def _left(table: GainTable, levels: list[int], step: int) -> GainTable:
-    return GainTable(table.multisets, np.ascontiguousarray(table.steady[levels, step:]))
+    return GainTable(
+        table.multisets,
+        np.ascontiguousarray(table.steady[levels, step:]),
+        in_time=None if table.in_time is None else table.in_time[step:].copy(),
+        arrived=None if table.arrived is None else table.arrived[step:].copy(),
+    )
 
 
 def state_at(problem: Problem, plan: MigPlan, step: int) -> PhysicalState:

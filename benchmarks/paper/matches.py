@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.paper.experiments import AT_ONCE, Experiment
+from migrator import __version__
 from migrator.compare import CEILING, Match, over_each_segment, score_of
 from migrator.config import Config, TenantConfig, config_yaml, read_config
 from migrator.errors import InfeasibleError
@@ -249,8 +250,8 @@ def results_of(matches: Sequence[Match]) -> Iterator[Json]:
 @cache
 def versions() -> str:
     """Of Python, of us, and of the libraries that compute results."""
-    known = ", ".join(f"{name} {version(name)}" for name in ("migrator", "numpy", "numba", "highspy"))
-    return f"Python {platform.python_version()}, {known}"
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba", "highspy"))
+    return f"Python {platform.python_version()}, migrator {__version__}, {libraries}"
 
 
 def key_of(match: Match) -> str:

@@ -24,7 +24,7 @@ from migrator.views.traffic import print_traffic
 from planner.budget import Budget
 from planner.explain.explain import explain
 from planner.files.plan_file import plan_to_json, read_plan
-from planner.files.problem_file import read_problem
+from planner.files.problem_file import problem_text, read_problem
 from planner.plan import MigPlan
 from planner.problem import Problem
 from planner.solve import solve, start_misfit
@@ -40,6 +40,7 @@ class Shown:
 
     Attributes:
         out: File to write it to as JSON.
+        problem_out: File to write the problem to that it answers.
         as_json: Print JSON instead of tables.
         explain_step: Step of which the layout is to be explained.
         changes: Print the whole timetable.
@@ -47,6 +48,7 @@ class Shown:
     """
 
     out: Path | None = None
+    problem_out: Path | None = None
     as_json: bool = False
     explain_step: int | None = None
     changes: bool = False
@@ -147,6 +149,8 @@ def _start(problem: Problem, path: Path, engine: str | None) -> MigPlan:
 def _check_out(shown: Shown, origin: Path) -> None:
     if shown.out is not None:
         require_writable("--out", shown.out, origin)
+    if shown.problem_out is not None:
+        require_writable("--problem-out", shown.problem_out, origin, *([shown.out] if shown.out else []))
 
 
 def _check_step(shown: Shown, n_steps: int, origin: Path) -> None:
@@ -162,6 +166,8 @@ def _show(
     extra: Mapping[str, object],
 ) -> None:
     """Write, print and explain the plan as asked; ``extra`` are more fields of its JSON."""
+    if shown.problem_out is not None:
+        write_output("--problem-out", shown.problem_out, problem_text(problem))
     if shown.out is not None:
         write_output("--out", shown.out, json.dumps(plan_to_json(plan), indent=2, allow_nan=False))
     has_plan = plan.status.has_plan

@@ -62,6 +62,7 @@ class _RunStarted(_Fields):
     step_s: Annotated[float, Field(gt=0)]
     windows: Count
     forecaster: str
+    knows: Literal["forecast", "past", "window", "run"] = "forecast"
     sharing: Sharing = "instances"
     assumed: list[_Assumed] = []
     planning_s: float | None = None
@@ -72,6 +73,7 @@ class _RunStarted(_Fields):
 
 class _Forecast(_Fields):
     mean_rps: list[float]
+    accuracy_before: float | None = None
 
 
 class _Forecasts(_Fields):
@@ -99,6 +101,7 @@ class _WindowStarted(_InWindow):
     plan_from_step: Count = 0
     expected: dict[str, _Expected] | None = None
     forecast: _Forecasts
+    initial: dict[str, object] | None = None
     plan: _Plan | None
 
 

@@ -406,6 +406,17 @@ def shifted(state: PhysicalState, n_steps: int) -> PhysicalState:
     )
 
 
+def later(state: PhysicalState, n_steps: int) -> PhysicalState:
+    """The state in steps from ``n_steps`` earlier: what :func:`shifted` by as many steps makes into ``state``."""
+    return PhysicalState(
+        held=tuple(HeldInstance(item.placement, item.tenant, item.serve_step + n_steps) for item in state.held),
+        retrainings=tuple(
+            RunningRetraining(item.placement, item.tenant, item.end_step + n_steps) for item in state.retrainings
+        ),
+        next_epoch_step=state.next_epoch_step + n_steps,
+    )
+
+
 def kept_plan(problem: Problem, plan: MigPlan) -> MigPlan:
     """The plan that changes nothing: what a failed solve, or a plan that breaks a rule, leaves in force."""
     state = problem.physical_initial or PhysicalState()

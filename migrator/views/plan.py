@@ -127,9 +127,9 @@ def _checked(verification: Verification) -> str:
     if not verification.is_valid:
         n = len(verification.violations)
         return f"[bold red]breaks {n} rule{'s' if n != 1 else ''}[/]"
-    if verification.certified_gap is None:
+    if verification.proven_gap is None:
         return "valid by every rule; the bound is the engine's word"
-    return f"valid by every rule; its certificate proves a gap of {_percent(verification.certified_gap)}"
+    return f"valid by every rule; its certificate proves a gap of {_percent(verification.proven_gap)}"
 
 
 def _standing(floor: Floor, objective: float) -> str:

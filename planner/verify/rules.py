@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from executor.mig import GpuModel, Placement
 from planner.plan import Lifetime, MigPlan, TenantSchedule
 from planner.problem import Owner, Problem, Reconfiguration, Task, TenantTerms
-from planner.verify.holdings import ANYWHERE, continues, initial_state
+from planner.verify.holdings import ANYWHERE, continues, initial_state, stretches
 from planner.verify.verification import Rule, Violation
 
 
@@ -61,11 +61,11 @@ def _held_at_start(problem: Problem) -> dict[tuple[Placement, str], int]:
 def violations(problem: Problem, plan: MigPlan, lifetimes: Sequence[Lifetime]) -> Iterator[Violation]:
     """Every breach by a readable plan; one that lasts several steps counts once, at the first."""
     before: set[tuple[Rule, str | None]] = set()
-    for s in range(problem.n_steps):
-        alive = [item for item in lifetimes if item.create_step <= s < item.end_step]
-        broken = list(_step_violations(problem, alive, s))
-        yield from (one for one in broken if (one.rule, one.tenant) not in before)
-        before = {(one.rule, one.tenant) for one in broken}
+    for start, end, alive in stretches(problem.n_steps, lifetimes):
+        for s in range(start, end):
+            broken = list(_step_violations(problem, alive, s))
+            yield from (one for one in broken if (one.rule, one.tenant) not in before)
+            before = {(one.rule, one.tenant) for one in broken}
     for tenant in problem.tenants:
         yield from _retraining_violations(problem, tenant, lifetimes)
     if problem.reconfiguration is Reconfiguration.PHYSICAL:

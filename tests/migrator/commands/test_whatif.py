@@ -91,7 +91,7 @@ def test_without_plotly_a_plot_is_refused_naming_the_extra(call, write_config, m
     monkeypatch.setitem(sys.modules, "plotly", None)
     code, out, err = call("whatif", write_config(SHORT), "--vary", "load=x1", "--plot", "grid.html")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "migrator[plot]" in err
+    assert "migrator-mig[plot]" in err
 
 
 def test_help_names_every_key_with_an_example(call) -> None:
