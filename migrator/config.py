@@ -135,6 +135,13 @@ class AccuracyConfig(Section):
     after: Fraction
 
 
+class FloorConfig(Section):
+    """The least share of requests to be answered in time, over each window or in each step."""
+
+    share: Annotated[float, Field(gt=0, le=1)]
+    per: Literal["window", "step"] = "window"
+
+
 class TenantConfig(Section):
     """One model with its traffic."""
 
@@ -152,6 +159,13 @@ class TenantConfig(Section):
     load_share: Positive = 1.0
     worker_start_s: NonNegative | None = None
     retraining_start_s: NonNegative | None = None
+    min_slo_attainment: Annotated[float, Field(gt=0, le=1)] | FloorConfig | None = None
+
+    @property
+    def floor(self) -> FloorConfig | None:
+        """The floor of in-time answers, if there is one."""
+        given = self.min_slo_attainment
+        return FloorConfig(share=given) if isinstance(given, float) else given
 
     @property
     def accuracies(self) -> list[AccuracyConfig]:
@@ -314,6 +328,7 @@ def validate_config(data: Mapping[Any, Any], origin: str) -> Config:
 def _is_branch_tag(part: str) -> bool:
     return part.startswith(("constrained-", "list[", "literal[", "function-")) or part in {
         "AccuracyConfig",
+        "FloorConfig",
         "int",
         "float",
         "str",

@@ -30,6 +30,11 @@ class _Scale(_Fields):
     factor: float
 
 
+class _Floor(_Fields):
+    share: float
+    per: Literal["window", "step"]
+
+
 class _Tenant(_Fields):
     name: str
     model: str
@@ -40,6 +45,7 @@ class _Tenant(_Fields):
     dispersion_before: float
     dispersion_after: float
     operating_points: dict[str, _OperatingPoint]
+    min_slo_attainment: _Floor | None = None
 
 
 class _RunStarted(_Fields):
@@ -74,10 +80,16 @@ class _InWindow(_Fields):
     window: Count
 
 
+class _InTime(_Fields):
+    promised: float | None
+    missed: str | None
+
+
 class _WindowStarted(_InWindow):
     start_s: float
     forecast: _Forecasts
     plan: _Plan | None
+    in_time: dict[str, _InTime] | None = None
 
 
 class _Intent(_InWindow):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from executor.mig import OwnedLayout, Placement
 from forecaster.forecast import Forecast
-from migrator.config import EstimatesConfig
+from migrator.config import EstimatesConfig, FloorConfig
 from migrator.estimates import estimate_of
 from migrator.log.runlog import SCHEMA
 from migrator.run.changes import ChangeOutcome, Started, Stopped
@@ -20,6 +20,7 @@ from migrator.run.requests import SettledWindow
 from migrator.run.seams import Ready, Trained
 from migrator.setting import Setting
 from migrator.traffic import Origin
+from planner.attainment import attainments
 from planner.files.plan_file import plan_to_json
 from planner.plan import MigPlan
 from planner.policies.policy import AnyPolicy
@@ -66,11 +67,18 @@ def run_started(setting: Setting, origins: Sequence[Origin], forecaster: str, po
         "profile_variant": config.profile_variant,
         **({"service_jitter": jitter} if jitter == "measured" else {}),
         **({"interference": config.simulation.interference} if sharing == "shares" else {}),
-        "tenants": [_tenant(tenant, origin) for tenant, origin in zip(setting.tenants, origins, strict=True)],
+        "tenants": [
+            _tenant(tenant, origin) | _floor(entry.floor)
+            for tenant, origin, entry in zip(setting.tenants, origins, config.tenants, strict=True)
+        ],
     }
 
 
-def _tenant(tenant: Tenant, origin: Origin) -> Json:
+def _floor(floor: FloorConfig | None) -> dict[str, object]:
+    return {} if floor is None else {"min_slo_attainment": floor.model_dump()}
+
+
+def _tenant(tenant: Tenant, origin: Origin) -> dict[str, object]:
     return {
         "name": tenant.name,
         "model": tenant.model,
@@ -137,6 +145,18 @@ def window_started(
         "plan": None if planned is None else _plan(planned.plan),
         "violations": [] if planned is None else _violations(planned),
         "rejected_plan": None if planned is None or planned.rejected is None else _plan(planned.rejected),
+        **({"in_time": _in_time(planned)} if planned is not None and planned.problem.has_floors else {}),
+    }
+
+
+def _in_time(planned: PlannedWindow) -> Json:
+    """What the plan promises each tenant in time, over the steps that it covers, and what it lacks of a floor."""
+    return {
+        one.tenant: {
+            "promised": None if one.share is None else round(one.share, TIME_DIGITS),
+            "missed": None if one.is_met else str(one),
+        }
+        for one in attainments(planned.problem, planned.plan)
     }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -18,9 +19,11 @@ from planner.errors import ProblemError
 from planner.files.strict import Count, Number, StrictModel, Text, placement_of, read_document, validated
 from planner.problem import (
     SHORT_OPTION,
+    AttainmentFloor,
     HeldInstance,
     InitialState,
     PaperState,
+    Per,
     PhysicalState,
     Problem,
     Reconfiguration,
@@ -44,6 +47,12 @@ class _Option(StrictModel):
     accuracy_after: Number
 
 
+class _Floor(StrictModel):
+    share: Number
+    per: Literal["window", "step"] = "window"
+    due: Number = 0.0
+
+
 class _Tenant(StrictModel):
     name: Text
     arrivals_rps: list[Number]
@@ -56,6 +65,7 @@ class _Tenant(StrictModel):
     retraining_required: bool = Field(default=True, strict=True)
     retraining_start_s: Number | None = None
     weight: Number = 1.0
+    min_slo_attainment: Number | _Floor | None = None
 
 
 class _File(StrictModel):
@@ -132,7 +142,18 @@ def _tenant(content: _Tenant, index: int) -> TenantTerms:
         retraining_required=content.retraining_required,
         weight=content.weight,
         retraining_start_s=content.retraining_start_s,
+        min_slo_attainment=_floor(content.min_slo_attainment),
     )
+
+
+def _floor(content: float | _Floor | None) -> AttainmentFloor | None:
+    match content:
+        case None:
+            return None
+        case _Floor(share=share, per=per, due=due):
+            return AttainmentFloor(share, Per(per), due)
+        case share:
+            return AttainmentFloor(share)
 
 
 def _options(content: _Tenant, where: str) -> tuple[RetrainingOption, ...]:
@@ -215,6 +236,11 @@ def _tenant_to_json(tenant: TenantTerms) -> dict[str, object]:
     }
     if tenant.retraining_start_s is not None:
         document["retraining_start_s"] = tenant.retraining_start_s
+    floor = tenant.min_slo_attainment
+    if floor is not None:
+        document["min_slo_attainment"] = {"share": floor.share, "per": floor.per.value}
+        if floor.due:
+            document["min_slo_attainment"] = {"share": floor.share, "per": floor.per.value, "due": floor.due}
     return document
 
 

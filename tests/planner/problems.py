@@ -7,14 +7,17 @@ not pay, smallest profiles that hardly fit, and some that no plan can meet.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from executor.catalogue import gpu_model
 from executor.mig import GpuModel, Placement, Variant
 from planner.problem import (
+    AttainmentFloor,
     HeldInstance,
     PaperState,
+    Per,
     PhysicalState,
     Problem,
     Reconfiguration,
@@ -46,6 +49,20 @@ def short_paper_problem(seed: int) -> Problem:
     tenants = tuple(_tenant(rng, gpu, index, n_tenants, step_s, n_steps) for index in range(n_tenants))
     initial = _paper_state(rng, gpu, tenants) if rng.random() < 1 / 2 else None
     return Problem(gpu, step_s, n_steps, Reconfiguration.PAPER, tenants, initial=initial)
+
+
+def with_floors(problem: Problem, seed: int, per: str) -> Problem:
+    """The same problem with a floor for one tenant or more: ``step``, ``window``, or ``mixed``."""
+    rng = np.random.default_rng([seed, 4])
+    kinds = {"step": [Per.STEP], "window": [Per.WINDOW], "mixed": [Per.STEP, Per.WINDOW]}[per]
+    first = int(rng.integers(len(problem.tenants)))
+    tenants = []
+    for index, tenant in enumerate(problem.tenants):
+        floor = AttainmentFloor(
+            float(rng.choice([0.15, 0.3, 0.5, 0.7, 0.95, 1.0])), kinds[int(rng.integers(len(kinds)))]
+        )
+        tenants.append(_with(tenant, min_slo_attainment=floor if index == first or rng.random() < 0.4 else None))
+    return replace(problem, tenants=tuple(tenants))
 
 
 def _steps(rng: np.random.Generator) -> tuple[float, int]:
