@@ -141,6 +141,15 @@ class FloorConfig(Section):
     share: Annotated[float, Field(gt=0, le=1)]
     per: Literal["window", "step"] = "window"
 
+    @model_validator(mode="before")
+    @classmethod
+    def _share_alone(cls, data: object) -> object:
+        if isinstance(data, (int, float)) and not isinstance(data, bool):
+            return {"share": data}
+        if not isinstance(data, (Mapping, FloorConfig)):
+            raise ValueError("a number above 0 and at most 1, or {share, per}, is needed")
+        return data
+
 
 class TenantConfig(Section):
     """One model with its traffic."""
@@ -159,13 +168,7 @@ class TenantConfig(Section):
     load_share: Positive = 1.0
     worker_start_s: NonNegative | None = None
     retraining_start_s: NonNegative | None = None
-    min_slo_attainment: Annotated[float, Field(gt=0, le=1)] | FloorConfig | None = None
-
-    @property
-    def floor(self) -> FloorConfig | None:
-        """The floor of in-time answers, if there is one."""
-        given = self.min_slo_attainment
-        return FloorConfig(share=given) if isinstance(given, float) else given
+    min_slo_attainment: FloorConfig | None = None
 
     @property
     def accuracies(self) -> list[AccuracyConfig]:
@@ -328,7 +331,6 @@ def validate_config(data: Mapping[Any, Any], origin: str) -> Config:
 def _is_branch_tag(part: str) -> bool:
     return part.startswith(("constrained-", "list[", "literal[", "function-")) or part in {
         "AccuracyConfig",
-        "FloorConfig",
         "int",
         "float",
         "str",

@@ -72,7 +72,7 @@ class Promise:
     Attributes:
         floor_pct: The least share of requests in time that is asked for.
         per: ``window`` or ``step``.
-        promised_pct: The share that the plan expects, over the steps that it covers; ``None`` without arrivals.
+        promised_pct: The share that the plan expects, over the steps that it covers; ``None`` without arrivals or plan.
         missed: What the plan lacks of the floor, in words; ``None`` if it keeps it.
     """
 
@@ -87,7 +87,7 @@ class WindowReport:
     """One window; ``tenants`` is empty and ``total`` ``None`` when the run ended before it was settled (void).
 
     Where tenants have no instances there is no plan: its status, expected goodput and gap are ``None``. ``promised`` is
-    by tenant with a floor of in-time answers, and empty without floors or without a plan.
+    by tenant with a floor of in-time answers.
     """
 
     window: int
@@ -185,13 +185,13 @@ def report_of(log: ReadLog) -> Report:
 
 
 def _promised(header: Record, started: Record) -> Mapping[str, Promise]:
-    floors = {tenant["name"]: tenant.get("min_slo_attainment") for tenant in header["tenants"]}
-    promised = {}
-    for name, said in (started.get("in_time") or {}).items():
-        if floor := floors.get(name):
-            share = said["promised"]
+    said, promised = started.get("in_time") or {}, {}
+    for tenant in header["tenants"]:
+        if floor := tenant.get("min_slo_attainment"):
+            own = said.get(tenant["name"], {})
+            share = own.get("promised")
             promised_pct = None if share is None else 100 * share
-            promised[name] = Promise(100 * floor["share"], floor["per"], promised_pct, said["missed"])
+            promised[tenant["name"]] = Promise(100 * floor["share"], floor["per"], promised_pct, own.get("missed"))
     return promised
 
 

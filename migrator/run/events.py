@@ -68,7 +68,7 @@ def run_started(setting: Setting, origins: Sequence[Origin], forecaster: str, po
         **({"service_jitter": jitter} if jitter == "measured" else {}),
         **({"interference": config.simulation.interference} if sharing == "shares" else {}),
         "tenants": [
-            _tenant(tenant, origin) | _floor(entry.floor)
+            _tenant(tenant, origin) | _floor(entry.min_slo_attainment)
             for tenant, origin, entry in zip(setting.tenants, origins, config.tenants, strict=True)
         ],
     }

@@ -295,7 +295,7 @@ def estimates_in(setting: Setting, window: int) -> list[Estimate]:
 def _window_terms(
     setting: Setting, window: int, accuracy_before: Sequence[float], estimates: Sequence[Estimate]
 ) -> list[WindowTerms]:
-    floors = [_floor(entry.floor) for entry in setting.config.tenants]
+    floors = [_floor(entry.min_slo_attainment) for entry in setting.config.tenants]
     return [
         WindowTerms(before, estimate.accuracy_after, tenant.retrains_in(window), floor)
         for tenant, before, estimate, floor in zip(setting.tenants, accuracy_before, estimates, floors, strict=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
@@ -52,6 +52,12 @@ class _Floor(StrictModel):
     per: Literal["window", "step"] = "window"
     due: Number = 0.0
 
+    @model_validator(mode="before")
+    @classmethod
+    def _share_alone(cls, content: object) -> object:
+        is_number = isinstance(content, (int, float)) and not isinstance(content, bool)
+        return {"share": content} if is_number else content
+
 
 class _Tenant(StrictModel):
     name: Text
@@ -65,7 +71,7 @@ class _Tenant(StrictModel):
     retraining_required: bool = Field(default=True, strict=True)
     retraining_start_s: Number | None = None
     weight: Number = 1.0
-    min_slo_attainment: Number | _Floor | None = None
+    min_slo_attainment: _Floor | None = None
 
 
 class _File(StrictModel):
@@ -146,14 +152,8 @@ def _tenant(content: _Tenant, index: int) -> TenantTerms:
     )
 
 
-def _floor(content: float | _Floor | None) -> AttainmentFloor | None:
-    match content:
-        case None:
-            return None
-        case _Floor(share=share, per=per, due=due):
-            return AttainmentFloor(share, Per(per), due)
-        case share:
-            return AttainmentFloor(share)
+def _floor(content: _Floor | None) -> AttainmentFloor | None:
+    return None if content is None else AttainmentFloor(content.share, Per(content.per), content.due)
 
 
 def _options(content: _Tenant, where: str) -> tuple[RetrainingOption, ...]:
