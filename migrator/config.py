@@ -147,7 +147,8 @@ class FloorConfig(Section):
         if isinstance(data, (int, float)) and not isinstance(data, bool):
             return {"share": data}
         if not isinstance(data, (Mapping, FloorConfig)):
-            raise ValueError("a number above 0 and at most 1, or {share, per}, is needed")
+            # Pydantic makes a message of ValueError alone.
+            raise ValueError("a number above 0 and at most 1, or {share, per}, is needed")  # noqa: TRY004
         return data
 
 

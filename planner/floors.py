@@ -68,6 +68,7 @@ def solve_with_floors(
     budget: Budget,
     initial: MigPlan | None = None,
     *,
+    name: str,
     takes_gains: bool = True,
     must_meet: bool = True,
 ) -> MigPlan:
@@ -78,6 +79,7 @@ def solve_with_floors(
         engine: Solves problems without.
         budget: For all its solves together.
         initial: A plan of an earlier solve, to start from.
+        name: The engine's.
         takes_gains: Whether the engine takes gain tables. Otherwise it is asked once, without floors, and its plan
             is returned if it happens to keep them.
         must_meet: Whether a plan that breaks a floor is none. Otherwise the one that lacks fewest requests is
@@ -87,7 +89,7 @@ def solve_with_floors(
     Without a plan the status is ``infeasible`` where that is proven, else ``timeout`` with what is ``missed``.
     """
     started_s = time.perf_counter()
-    search = _Search(problem, engine, budget, initial, is_soft=not must_meet)
+    search = _Search(problem, engine, budget, initial, name=name, is_soft=not must_meet)
     reason = infeasibility(problem) or floor_out_of_reach(problem)
     if reason is not None and (must_meet or reason.rule != RULE_FLOOR):
         search.give_up(reason, asks=takes_gains)
@@ -147,8 +149,9 @@ class _Search:
     """One problem with floors: its solves, the best plan, and the lowest bound with the answer that gave it."""
 
     def __init__(
-        self, problem: Problem, engine: Engine, budget: Budget, initial: MigPlan | None, *, is_soft: bool
+        self, problem: Problem, engine: Engine, budget: Budget, initial: MigPlan | None, *, name: str, is_soft: bool
     ) -> None:
+        self._name = name
         self._problem, self._engine, self._initial, self._is_soft = problem, engine, initial, is_soft
         self._tables = gain_tables(problem)
         floors = [(m, tenant.min_slo_attainment) for m, tenant in enumerate(problem.tenants)]
@@ -345,11 +348,7 @@ class _Search:
         return Infeasibility(tenant.name, RULE_FLOOR, text)
 
     def _empty(self, reason: Infeasibility | None) -> MigPlan:
-        return _without(self._problem, self._engine_name, reason)
-
-    @property
-    def _engine_name(self) -> str:
-        return self._best.plan.engine if self._best is not None else "floors"
+        return _without(self._problem, self._name, reason)
 
     def _posed(
         self,

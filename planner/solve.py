@@ -156,6 +156,7 @@ def solve(
             engine_of,
             budget or Budget(),
             initial,
+            name=entry.name,
             takes_gains=entry.takes_gains,
             must_meet=must_meet_floors,
         )

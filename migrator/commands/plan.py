@@ -154,6 +154,8 @@ def _show(
     print_plan(problem, plan, verification, output(), floors=floors, notes=notes, all_changes=shown.changes)
     if explanation is not None:
         print_explanation(explanation, output())
+        if problem.has_floors:
+            output().print("Some of these layouts may miss a floor of in-time answers, which comes before goodput.")
 
 
 def _floors(problem: Problem, plan: MigPlan) -> tuple[Floor, ...]:

@@ -95,6 +95,11 @@ def test_a_plan_under_a_floor_can_be_verified_as_printed(tmp_path: Path, call: C
     assert call("verify", plan, path)[0] == 0
 
 
+def test_an_explanation_says_that_other_layouts_may_miss_a_floor(tmp_path: Path, call: Call) -> None:
+    _, out, _ = call("plan", "--problem", floored(tmp_path, PHYSICAL, 0.9), "--explain", 1)
+    assert "may miss a floor of in-time answers" in out
+
+
 def test_verify_refuses_a_plan_that_misses_a_floor(tmp_path: Path, call: Call) -> None:
     busy = {**PAPER, "tenants": [{**PAPER["tenants"][0], "arrivals_rps": [630] * 6}]}
     plain, plan = written(tmp_path / "plain.json", busy), tmp_path / "plan.json"
