@@ -191,7 +191,7 @@ class _Search:
                 self._solve({}, 1.0)
             return
         self._search_multipliers()
-        if not (self._is_over or self._is_soft):
+        if not (self._is_over or self._is_soft or self._purse.is_empty):
             # Whoever keeps its share in each step keeps it over the window: not the best way, but one.
             self._record(self._engine(self._posed({}, as_steps=True), self._purse.slice(SHARE), None), None)
             if not self._is_over:
@@ -335,6 +335,8 @@ class _Search:
         assert arrived is not None
         due = f" with {floor.due:+.6g} requests due from before" if floor.due else ""
         text = f"no plan answers {100 * floor.share:.6g} % of its requests in time over the window{due}"
+        if self._purse.is_empty:
+            return Infeasibility(tenant.name, RULE_FLOOR, text)
         plan = self._engine(self._posed({m: 1.0}, counts_goodput=False), self._purse.slice(SHARE), None)
         self._work["solves"] += 1
         total = float(arrived.sum())

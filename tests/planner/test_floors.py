@@ -14,7 +14,7 @@ from problems import physical_problem, short_paper_problem, with_floors
 from executor.catalogue import gpu_model
 from planner.attainment import attainments
 from planner.budget import Budget
-from planner.gains import gain_tables
+from planner.gains import carry_over_gains, gain_tables
 from planner.plan import MigPlan, Status
 from planner.problem import (
     AttainmentFloor,
@@ -296,3 +296,29 @@ def test_the_checker_names_tenant_step_and_share_of_a_missed_floor():
 def test_a_floor_that_does_not_bind_leaves_the_plan_as_it_is():
     problem = two_tenants(None, AttainmentFloor(0.2, Per.STEP))
     assert solve(problem).lifetimes == solve(without_floors(problem)).lifetimes
+
+
+def with_carried_queues(model: str, per: str, seed: int) -> Problem:
+    """The problem with gain tables of two sample paths, on which what waits is served later."""
+    problem, rng = problem_of(model, per, seed), np.random.default_rng(seed)
+    paths = [t.arrivals_rps * rng.uniform(0.5, 1.5, (2, problem.n_steps)) for t in problem.tenants]
+    slack_s = [dict.fromkeys(problem.gpu.profile_names, 0.2) for _ in problem.tenants]
+    return replace(problem, gains=carry_over_gains(problem, paths, slack_s))
+
+
+@pytest.mark.parametrize("key", FLOORED[::3], ids=str)
+def test_plans_on_sample_paths_keep_their_floors(key):
+    problem = with_carried_queues(*key)
+    plan = solve(problem)
+    if plan.status.has_plan:
+        found = verify(problem, plan)
+        assert found.violations == ()
+        assert found.certified_bound >= plan.objective - near(plan.objective)
+
+
+@pytest.mark.parametrize("key", FLOORED[::3], ids=str)
+def test_no_floor_is_called_out_of_reach_that_a_plan_without_it_keeps(key):
+    problem = with_carried_queues(*key)
+    free = solve(without_floors(problem))
+    if free.status.has_plan and all(one.is_met for one in attainments(problem, free)):
+        assert solve(problem).status.has_plan
