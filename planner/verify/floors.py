@@ -101,9 +101,12 @@ def _least(problem: Problem, m: int) -> FloatArray:
     assert floor is not None
     least = floor.share * _arrived(problem, m) - FLOOR_TOLERANCE
     if problem.physical_initial is not None:
-        for step in range(min(problem.n_steps, state.next_epoch_step + problem.warm_up_steps(tenant))):
-            found, _ = _in_time(problem, m, [counts_at_start(problem, tenant, step) or ()])
-            least[step] = least[step] if found[step, 0] >= least[step] else -np.inf
+        steps = range(min(problem.n_steps, state.next_epoch_step + problem.warm_up_steps(tenant)))
+        found = [counts_at_start(problem, tenant, step) or () for step in steps]
+        multisets = sorted(set(found))
+        settled, _ = _in_time(problem, m, multisets)
+        would_do = [settled[step, multisets.index(found[step])] >= least[step] for step in steps]
+        least[: len(steps)] = np.where(would_do, least[: len(steps)], -np.inf)
     return np.asarray(least, dtype=np.float64)
 
 
