@@ -9,8 +9,8 @@ there is none. What is barred is closed upwards, as T is monotone, so tables sta
 **Per window.** A multiplier λ_m ≥ 0 adds λ_m · T to m's gains. What the engine then finds at most, less λ_m times what
 the floor asks for, bounds all plans that keep the floors (Lagrangian duality). λ is searched by cutting planes: every
 plan found is worth goodput + Σ λ_m · (T − asked) for all λ, and the next λ is where the highest of these lines is
-lowest. The best plan that keeps all floors is kept, and the lowest bound. Plans that no λ makes best are not found,
-so a gap may remain. Source: Kelley, "The cutting-plane method for solving convex programs", 1960.
+lowest. The best plan that keeps all floors is kept, and the lowest bound. Plans that no λ makes best are found only in
+part (``_Search._splice``), so a gap may remain. Source: Kelley, "The cutting-plane method for solving convex programs", 1960.
 
 Work limits are divided over the solves by fixed shares, so that the same problem gives the same plan.
 """
@@ -57,6 +57,12 @@ GROWTH = 50.0
 
 CLOSED = 1e-9
 """Relative distance between the bound and what the cutting planes leave, at which λ is settled."""
+
+WORTH_SPLICING = 2e-3
+"""Relative gap above which plans are looked for that are strict in some steps only."""
+
+SPLICES = 3
+"""Solves for those once it is settled whether to be strict early or late."""
 
 UNPROVEN = 1e-6
 """Share of the most goodput, or of the requests asked for, within which nothing is called proven infeasible."""
@@ -165,6 +171,7 @@ class _Search:
         self._bounded: tuple[MigPlan, dict[int, float]] | None = None
         self._free_bound: float | None = None
         self._cuts: list[tuple[float, list[float]]] = []
+        self._seen: list[tuple[dict[int, float], _Found]] = []
         self._work: Counter[str] = Counter()
         self._end: MigPlan | None = None
 
@@ -191,6 +198,7 @@ class _Search:
                 self._solve({}, 1.0)
             return
         self._search_multipliers()
+        self._splice()
         if not (self._is_over or self._is_soft or self._purse.is_empty):
             # Whoever keeps its share in each step keeps it over the window: not the best way, but one.
             self._record(self._engine(self._posed({}, as_steps=True), self._purse.slice(SHARE), None), None)
@@ -271,6 +279,8 @@ class _Search:
         if found is not None and not any(one.missed_steps for one in found.attained):
             gaps = [(found.attained[m].in_time or 0.0) - asked for m, asked in self._asked.items()]
             self._cuts.append((found.goodput, gaps))
+            if multipliers is not None:
+                self._seen.append((multipliers, found))
         too_low = self._least - UNPROVEN * max(1.0, self._problem.most_goodput)
         if not (self._is_met or self._is_soft) and self._bound < too_low:
             self._end = self._empty(self._reason())
@@ -296,6 +306,36 @@ class _Search:
                 is_short = (found.attained[m].in_time or 0.0) < asked - slack(asked)
                 if is_short and multipliers[at] >= highest[m] * (1 - 1e-9):
                     highest[m] = min(self._most, GROWTH * highest[m])
+
+    def _splice(self) -> None:
+        """Mix the best plan that keeps the floors with the nearest that does not, which no constant λ does.
+
+        Multipliers are those of the one up to a step and those of the other from there on. Bounds gain nothing by it.
+        """
+        strict = max((one for one in self._seen if one[1].is_met), key=lambda one: one[1].rank, default=None)
+        loose = max((one for one in self._seen if not one[1].is_met), key=lambda one: one[1].rank, default=None)
+        if strict is None or loose is None or self._bound - strict[1].goodput <= WORTH_SPLICING * abs(self._bound):
+            return
+
+        def spliced(n_strict: int, *, is_early: bool) -> _Found | None:
+            steps = np.arange(self._problem.n_steps)
+            is_strict = steps < n_strict if is_early else steps >= self._problem.n_steps - n_strict
+            # At the multipliers themselves both plans may be worth the same.
+            mixed = {m: np.where(is_strict, 2 * strict[0].get(m, 0.0), loose[0].get(m, 0.0) / 2) for m in self._asked}
+            plan = self._engine(self._posed(mixed), self._purse.slice(SHARE), None)
+            return self._record(plan, None)
+
+        half = self._problem.n_steps // 2
+        low, high = 0, self._problem.n_steps
+        ways = [(spliced(half, is_early=is_early), is_early) for is_early in (True, False)]
+        found, is_early = max(ways, key=lambda way: (-np.inf, -np.inf) if way[0] is None else way[0].rank)
+        n_strict = half
+        for _ in range(SPLICES):
+            low, high = (low, n_strict) if found is not None and found.is_met else (n_strict, high)
+            n_strict = (low + high) // 2
+            if self._purse.is_empty or n_strict in (low, high):
+                return
+            found = spliced(n_strict, is_early=is_early)
 
     def _prove(self) -> None:
         """Ask for in-time answers alone, in the proportion that bounded most; too few prove that there is no plan."""
@@ -354,7 +394,7 @@ class _Search:
 
     def _posed(
         self,
-        multipliers: Mapping[int, float],
+        multipliers: Mapping[int, float | FloatArray],
         *,
         counts_goodput: bool = True,
         as_steps: bool = False,
@@ -424,14 +464,15 @@ def _worthless(table: GainTable) -> GainTable:
     return replace(table, steady=np.zeros_like(table.steady), changed=changed)
 
 
-def _with_multiplier(table: GainTable, multiplier: float) -> GainTable:
-    """Gains with so much for each request in time; without what only floors are measured by."""
+def _with_multiplier(table: GainTable, multiplier: float | FloatArray) -> GainTable:
+    """Gains with so much for each request in time, in all steps or by step; without what floors are measured by."""
     bare = replace(table, in_time=None, in_time_changed=None)
-    if not multiplier or table.in_time is None:
+    if not np.any(multiplier) or table.in_time is None:
         return bare
-    steady, changed = table.steady + multiplier * table.in_time, table.changed
+    by_step = np.reshape(multiplier, (-1, 1))
+    steady, changed = table.steady + by_step * table.in_time, table.changed
     if changed is not None and table.in_time_changed is not None:
-        changed = changed + multiplier * table.in_time_changed
+        changed = changed + by_step * table.in_time_changed
     return replace(bare, steady=steady, changed=changed)
 
 

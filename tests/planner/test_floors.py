@@ -167,6 +167,13 @@ def test_a_floor_per_window_is_kept_over_the_window():
     assert shares(two_tenants(None, AttainmentFloor(0.4)))[1] >= 0.4 - 1e-9
 
 
+@pytest.mark.parametrize("model", Reconfiguration)
+def test_a_floor_per_window_may_be_kept_by_some_steps_alone(model):
+    # Loads that never change leave nothing between two layouts but to change from one to the other on the way.
+    problem = two_tenants(None, AttainmentFloor(0.4), model=model)
+    assert 0.4 - 1e-9 <= shares(problem)[1] < 0.55
+
+
 def test_a_step_that_cannot_be_kept_is_named_with_the_share_that_can():
     plan = solve(two_tenants(None, AttainmentFloor(0.95, Per.STEP)))
     assert "step 0; its best reachable share is 90 %" in str(plan.infeasibility)
