@@ -10,7 +10,8 @@ there is none. What is barred is closed upwards, as T is monotone, so tables sta
 the floor asks for, bounds all plans that keep the floors (Lagrangian duality). λ is searched by cutting planes: every
 plan found is worth goodput + Σ λ_m · (T − asked) for all λ, and the next λ is where the highest of these lines is
 lowest. The best plan that keeps all floors is kept, and the lowest bound. Plans that no λ makes best are found only in
-part (``_Search._splice``), so a gap may remain. Source: Kelley, "The cutting-plane method for solving convex programs", 1960.
+part (``_Search._splice``), so a gap may remain.
+Source: Kelley, "The cutting-plane method for solving convex programs", 1960.
 
 Work limits are divided over the solves by fixed shares, so that the same problem gives the same plan.
 """
