@@ -138,6 +138,23 @@ class AccuracyConfig(Section):
     after: Fraction
 
 
+class FloorConfig(Section):
+    """The least share of requests to be answered in time, over each window or in each step."""
+
+    share: Annotated[float, Field(gt=0, le=1)]
+    per: Literal["window", "step"] = "window"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _share_alone(cls, data: object) -> object:
+        if isinstance(data, (int, float)) and not isinstance(data, bool):
+            return {"share": data}
+        if not isinstance(data, (Mapping, FloorConfig)):
+            # Pydantic makes a message of ValueError alone.
+            raise ValueError("a number above 0 and at most 1, or {share, per}, is needed")  # noqa: TRY004
+        return data
+
+
 class TenantConfig(Section):
     """One model with its traffic."""
 
@@ -155,6 +172,7 @@ class TenantConfig(Section):
     load_share: Positive = 1.0
     worker_start_s: NonNegative | None = None
     retraining_start_s: NonNegative | None = None
+    min_slo_attainment: FloorConfig | None = None
 
     @property
     def accuracies(self) -> list[AccuracyConfig]:

@@ -14,6 +14,7 @@ from forecaster.forecast import Forecast
 from planner.gains import carry_over_gains
 from planner.problem import (
     DRAIN_S,
+    AttainmentFloor,
     FloatArray,
     InitialState,
     Problem,
@@ -34,11 +35,13 @@ class WindowTerms:
         accuracy_before: Share of correct answers at the window's start.
         accuracy_after: The same once this window's retraining has ended.
         retrains: Whether the window asks for a retraining at all.
+        floor: Of in-time answers, over the steps that the plan covers.
     """
 
     accuracy_before: float
     accuracy_after: float
     retrains: bool
+    floor: AttainmentFloor | None = None
 
 
 def window_problem(
@@ -120,4 +123,5 @@ def _tenant_terms(
         options=options,
         weight=tenant.weight,
         retraining_start_s=tenant.retraining_overhead_s(gpu),
+        min_slo_attainment=window.floor,
     )

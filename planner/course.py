@@ -50,6 +50,8 @@ class Course:
         capability_rps: Requests a second that what serves can answer in time, ``(n_steps,)``; in a step
             that pays for a change, what that leaves, at least 0.
         goodput: Expected goodput in requests, weight included, ``(n_steps,)``.
+        in_time: Requests that are expected to be answered in time, ``(n_steps,)``; ``None`` where the problem's
+            gain tables do not say.
     """
 
     tenant: TenantTerms
@@ -60,6 +62,7 @@ class Course:
     level: IntArray
     capability_rps: FloatArray
     goodput: FloatArray
+    in_time: FloatArray | None = None
 
     def share(self, step_s: float) -> float | None:
         """Expected goodput over what it would be if every answer were in time and right; ``None`` without arrivals."""
@@ -108,6 +111,7 @@ def _course(problem: Problem, plan: MigPlan, m: int, table: GainTable) -> Course
         level=level,
         capability_rps=_capability(problem, tenant, serving, has_changed),
         goodput=_goodput(problem, table, serving, has_changed, level),
+        in_time=_in_time(problem, table, serving, has_changed),
     )
 
 
@@ -161,3 +165,11 @@ def _goodput(
     at = (level, np.arange(problem.n_steps), column_of(problem, table, serving))
     steady = table.steady[at]
     return steady if table.changed is None else np.where(has_changed, table.changed[at], steady)
+
+
+def _in_time(problem: Problem, table: GainTable, serving: IntArray, has_changed: BoolArray) -> FloatArray | None:
+    if table.in_time is None:
+        return None
+    at = (np.arange(problem.n_steps), column_of(problem, table, serving))
+    settled = table.in_time[at]
+    return settled if table.in_time_changed is None else np.where(has_changed, table.in_time_changed[at], settled)

@@ -11,15 +11,37 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
+import numpy as np
+
 from executor.mig import Multiset
-from planner.counts import feasible_multisets, large_enough_profiles, unit_multiset
+from planner.attainment import least_by_step, required, served_at_start, slack
+from planner.counts import (
+    IntArray,
+    feasible_multisets,
+    joint_states,
+    large_enough_profiles,
+    tenant_multisets,
+    unit_multiset,
+)
+from planner.gains import gain_tables
 from planner.plan import Infeasibility
-from planner.problem import PhysicalState, Problem, Reconfiguration, Retraining, RetrainingOption, TenantTerms
+from planner.problem import (
+    FloatArray,
+    GainTable,
+    Per,
+    PhysicalState,
+    Problem,
+    Reconfiguration,
+    Retraining,
+    RetrainingOption,
+    TenantTerms,
+)
 from planner.unavailable import slices_text
 
 RULE_LAYOUT = "rule 1"
 RULE_RETRAINING = "rule 3"
 RULE_MIN_PROFILE = "rule 4"
+RULE_FLOOR = "min_slo_attainment"
 
 MAX_TRIALS = 50_000
 """Placements of a retraining that the search for a schedule tries before it gives up without an answer."""
@@ -319,3 +341,88 @@ def _retrainings_together(problem: Problem) -> Infeasibility | None:
         )
         return Infeasibility(tenant.name, RULE_RETRAINING, text)
     return None
+
+
+_CHUNK = 1024
+"""Steps for which layouts are looked at together."""
+
+
+def floor_out_of_reach(problem: Problem) -> Infeasibility | None:
+    """The first floor of in-time answers that no layout allows, whatever came before it; ``None`` if none is known.
+
+    Per step with the best reachable share, beside the floors of the tenants before it; per window with the sum of the
+    best that each step could have.
+    """
+    tables, states = gain_tables(problem), joint_states(problem)
+    if not len(states):
+        return None
+    for m, (tenant, table) in enumerate(zip(problem.tenants, tables, strict=True)):
+        floor = tenant.min_slo_attainment
+        if floor is not None and floor.per is Per.WINDOW:
+            reason = _window_out_of_reach(problem, tenant, table, np.unique(states[:, m]))
+            if reason is not None:
+                return reason
+    for begin in range(0, problem.n_steps, _CHUNK):
+        reason = _step_out_of_reach(problem, tables, states, slice(begin, begin + _CHUNK))
+        if reason is not None:
+            return reason
+    return None
+
+
+def _in_time(problem: Problem, tenant: TenantTerms, table: GainTable) -> FloatArray:
+    """T by what the tenant may hold, ``(n_steps, n_multisets)``."""
+    assert table.in_time is not None
+    return table.in_time[:, [table.column[multiset] for multiset in tenant_multisets(problem, tenant)]]
+
+
+def _window_out_of_reach(
+    problem: Problem, tenant: TenantTerms, table: GainTable, holdings: IntArray
+) -> Infeasibility | None:
+    floor, arrived = tenant.min_slo_attainment, table.arrived
+    assert floor is not None
+    assert arrived is not None
+    most = _in_time(problem, tenant, table)[:, holdings].max(axis=1)
+    before = served_at_start(problem, tenant, table)
+    if before is not None:
+        most[: len(before)] = before
+    asked, total = required(floor, table), float(arrived.sum())
+    if float(most.sum()) >= asked - slack(asked):
+        return None
+    share = f"its best reachable share is at most {_percent(float(most.sum()), total)}"
+    due = f" with {floor.due:+.6g} requests due from before" if floor.due else ""
+    text = f"no plan answers {100 * floor.share:.6g} % of its requests in time over the window{due}; {share}"
+    return Infeasibility(tenant.name, RULE_FLOOR, text)
+
+
+def _step_out_of_reach(
+    problem: Problem, tables: Sequence[GainTable], states: IntArray, steps: slice
+) -> Infeasibility | None:
+    allowed = np.ones((len(range(problem.n_steps)[steps]), len(states)), dtype=np.bool_)
+    before: list[str] = []
+    for m, (tenant, table) in enumerate(zip(problem.tenants, tables, strict=True)):
+        floor = tenant.min_slo_attainment
+        if floor is None or floor.per is not Per.STEP:
+            continue
+        least = least_by_step(problem, tenant, table)
+        start = served_at_start(problem, tenant, table)
+        # What was held when the window opened need be none of these layouts.
+        least[: 0 if start is None else len(start)] = -np.inf
+        served = _in_time(problem, tenant, table)[steps][:, states[:, m]]
+        reached = np.where(allowed, served, -np.inf).max(axis=1)
+        short = np.flatnonzero(reached < least[steps])
+        if len(short):
+            assert table.arrived is not None
+            step = int(short[0]) + steps.start
+            beside = f" beside the floors of {', '.join(before)}" if before else ""
+            text = (
+                f"no layout of {problem.gpu.name} answers {100 * floor.share:.6g} % of its requests in time in step "
+                f"{step}{beside}; its best reachable share is {_percent(float(reached[short[0]]), table.arrived[step])}"
+            )
+            return Infeasibility(tenant.name, RULE_FLOOR, text)
+        allowed &= served >= least[steps, None]
+        before.append(tenant.name)
+    return None
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.6g} %"

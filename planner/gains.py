@@ -20,6 +20,7 @@ could earn twice for one request: a larger multiset serves it at once, a smaller
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 from executor.mig import Multiset
 from planner.counts import serving_multisets
 from planner.errors import ProblemError
-from planner.problem import FloatArray, GainTable, Problem, Reconfiguration, TenantTerms
+from planner.problem import FLOOR_TOLERANCE, FloatArray, GainTable, Problem, Reconfiguration, TenantTerms
 
 
 def gain_tables(problem: Problem) -> tuple[GainTable, ...]:
@@ -175,8 +176,10 @@ def _table(
 def _checked(problem: Problem, tenant: TenantTerms, table: GainTable) -> GainTable:
     """``table`` if it fits the problem, with ``changed`` if ``paper`` needs it."""
     where = f"tenants.{tenant.name}: gains"
-    shape = (len(tenant.accuracies), problem.n_steps, len(table.multisets))
-    for name, values in (("steady", table.steady), ("changed", table.changed)):
+    by_level = (len(tenant.accuracies), problem.n_steps, len(table.multisets))
+    shapes = {"steady": by_level, "changed": by_level, "in_time": by_level[1:], "in_time_changed": by_level[1:]}
+    for name, shape in (shapes | {"arrived": by_level[1:2]}).items():
+        values = getattr(table, name)
         if values is not None and values.shape != shape:
             raise ProblemError(f"{where}.{name} has shape {values.shape}; {shape} is needed")
         if values is not None and not np.isfinite(values).all():
@@ -184,13 +187,31 @@ def _checked(problem: Problem, tenant: TenantTerms, table: GainTable) -> GainTab
     lacking = [multiset for multiset in serving_multisets(problem, tenant) if multiset not in table.column]
     if lacking:
         raise ProblemError(f"{where} lack the multiset {lacking[0]} of {', '.join(problem.profile_names)}")
+    if tenant.min_slo_attainment is not None:
+        _check_in_time(where, table)
+    arrived = tenant.arrivals_rps * problem.step_s if table.arrived is None else table.arrived
     if problem.reconfiguration is Reconfiguration.PHYSICAL:
-        return table
-    changed = table.changed
-    if changed is None:
-        requests = _requests(problem, tenant, tenant.arrivals_rps[None, :])
-        simple = _table(problem, tenant, requests)
-        columns = [simple.column[multiset] for multiset in table.multisets]
-        assert simple.changed is not None
-        changed = simple.changed[:, :, columns]
-    return GainTable(table.multisets, table.steady, np.minimum(changed, table.steady))
+        return replace(table, arrived=arrived)
+    simple = _table(problem, tenant, _requests(problem, tenant, tenant.arrivals_rps[None, :]))
+    columns = [simple.column[multiset] for multiset in table.multisets]
+    assert simple.changed is not None
+    assert simple.in_time_changed is not None
+    changed = simple.changed[:, :, columns] if table.changed is None else table.changed
+    owed = simple.in_time_changed[:, columns] if table.in_time_changed is None else table.in_time_changed
+    return replace(
+        table,
+        changed=np.minimum(changed, table.steady),
+        in_time_changed=None if table.in_time is None else np.minimum(owed, table.in_time),
+        arrived=arrived,
+    )
+
+
+def _check_in_time(where: str, table: GainTable) -> None:
+    """Whether the table says what a floor needs, in a way that what is closed upwards stays so."""
+    if table.in_time is None:
+        raise ProblemError(f"{where} lack in_time, which min_slo_attainment is measured by")
+    if (table.in_time < -FLOOR_TOLERANCE).any():
+        raise ProblemError(f"{where}.in_time holds {table.in_time.min():g}; numbers ≥ 0 are needed")
+    most = make_monotone(table.multisets, table.in_time)
+    if (table.in_time < most - FLOOR_TOLERANCE * np.maximum(1.0, most)).any():
+        raise ProblemError(f"{where}.in_time is lower for a multiset than for a part of it")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from executor.mig import Placement
-from planner.problem import Owner, Reconfiguration, Task
+from planner.problem import Owner, Per, Reconfiguration, Task, TenantTerms
 
 OPTIMAL_GAP = 1e-9
 """A plan whose relative gap is at most this counts as optimal."""
@@ -118,13 +118,19 @@ class Certificate:
     It holds for any prices; good ones make it low. Source: Lagrangian duality, with the hull of feasible counts
     relaxed.
 
+    Floors of in-time answers: per step, what a tenant alone could do keeps them too, or pays more than it can win. Per
+    window, a multiplier λ_m ≥ 0 of requests for each in time is added to its goodput, and λ_m times what its floor asks
+    for is taken off the bound. That holds for any multipliers, as no plan that keeps the floor loses by it.
+
     Attributes:
         profile_names: The columns of ``prices``.
         prices: Requests per instance held through a step, ``(n_steps, n_profiles)``, read-only.
+        multipliers: (tenant, λ) of tenants with a floor per window, in the problem's order; 0 for others.
     """
 
     profile_names: tuple[str, ...]
     prices: NDArray[np.float64]
+    multipliers: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         prices = np.array(self.prices, dtype=np.float64)
@@ -141,6 +147,21 @@ class Certificate:
             return f"the certificate's prices have shape {self.prices.shape}; {shape} is needed"
         if not (np.abs(self.prices) <= LARGEST_PRICE).all():
             return f"the certificate's prices are not all finite and from {-LARGEST_PRICE:g} to {LARGEST_PRICE:g}"
+        return None
+
+    def multiplier_misfit(self, tenants: Sequence[TenantTerms]) -> str | None:
+        """Why its multipliers do not go with these tenants' floors; ``None`` if they do."""
+        floors = {tenant.name: tenant.min_slo_attainment for tenant in tenants}
+        for name, value in self.multipliers:
+            floor = floors.get(name)
+            if floor is None or floor.per is not Per.WINDOW:
+                return f"the certificate has a multiplier for {name}, which is no tenant with a floor per window"
+            if [other for other, _ in self.multipliers].count(name) > 1:
+                return f"the certificate has two multipliers for {name}; one is allowed"
+            if not 0 <= value <= LARGEST_PRICE:
+                return (
+                    f"the certificate's multiplier of {name} is {value}; a number from 0 to {LARGEST_PRICE:g} is needed"
+                )
         return None
 
 
@@ -164,6 +185,8 @@ class MigPlan:
         work: What the engine did (schedules, nodes …), for reports and work budgets.
         certificate: Dual values from which ``planner.verify`` recomputes a bound; it may lie above ``bound``,
             which a search can lower further. ``None`` where the engine has none.
+        missed: What this plan, or without one the nearest that was found, lacks of floors of in-time answers; a
+            sentence for each.
     """
 
     status: Status
@@ -179,6 +202,7 @@ class MigPlan:
     infeasibility: Infeasibility | None = None
     work: tuple[tuple[str, int], ...] = ()
     certificate: Certificate | None = field(default=None, compare=False)
+    missed: tuple[str, ...] = ()
 
     @property
     def gap(self) -> float | None:

@@ -10,6 +10,9 @@ a[m, s]      requests that tenant m brings in step s = ``arrivals_rps[s] · step
 c[m, p]      requests a second that one instance of p serves for m within its SLO
 RT           ``time_s[p]`` of a retraining option; d = max(1, ⌈RT/step_s − 1e-9⌉) steps
 level        0: the accuracy is ``accuracy_before``; k ≥ 1: that after option k − 1
+T[m, s, k]   requests of step s that are expected to be answered in time if multiset k serves
+A[m, s]      requests of step s that are expected at all
+q            least share of them that a floor asks for: ``AttainmentFloor.share``
 ===========  ==========================================================================
 
 All values are frozen and their arrays read-only. A ``Problem`` that exists is well formed:
@@ -118,6 +121,37 @@ class Retraining:
         return replace(self, start_step=start_step, end_step=start_step + self.n_steps)
 
 
+class Per(StrEnum):
+    """Over what a floor of in-time answers holds."""
+
+    WINDOW = "window"
+    STEP = "step"
+
+
+FLOOR_TOLERANCE = 1e-9
+"""Requests by which a floor may be missed: rounding. Per window, the same share of what it asks for above one."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttainmentFloor:
+    """The least share of a tenant's requests that a plan has to answer in time, whatever that costs in goodput.
+
+    Attributes:
+        share: q, above 0 and at most 1.
+        per: ``window``: Σ_s T ≥ q · Σ_s A over the problem's steps. ``step``: T ≥ q · A in each step that binds
+            (``planner.floors``).
+        due: ``window``: requests that are owed from before the problem's first step, on top of q · Σ A; below 0
+            where more than the share was answered. Planning again inside a window gives it.
+    """
+
+    share: float
+    per: Per = Per.WINDOW
+    due: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{100 * self.share:.10g} % in time per {self.per}"
+
+
 @dataclass(frozen=True, eq=False)
 class TenantTerms:
     """What the planner knows of one tenant in this window; equal only to itself, as arrays have no one equality.
@@ -134,6 +168,7 @@ class TenantTerms:
         retraining_required: Whether exactly one option must run, also when it does not pay.
         weight: Factor on the tenant's goodput.
         retraining_start_s: Start-up of a retraining worker; ``None`` stands for ``overhead_s``.
+        min_slo_attainment: The floor of its in-time answers; ``None`` for none.
     """
 
     name: str
@@ -146,6 +181,7 @@ class TenantTerms:
     retraining_required: bool = True
     weight: float = 1.0
     retraining_start_s: float | None = None
+    min_slo_attainment: AttainmentFloor | None = None
 
     def __post_init__(self) -> None:
         arrivals = np.array(self.arrivals_rps, dtype=np.float64)
@@ -176,10 +212,12 @@ class GainTable:
         changed: The same in a step where the multiset has just changed (``paper`` only: the
             step's capacity is reduced by the overhead, and may be negative), else ``None``.
         in_time: T, the requests that are served in time: what ``steady`` is before weight and accuracy,
-            ``(n_steps, n_multisets)``; ≥ 0, never lower for a superset.
+            ``(n_steps, n_multisets)``; ≥ 0, never lower for a superset. Needed where the tenant has a floor.
         in_time_changed: The same for ``changed``: never above ``in_time``, and negative where a change takes longer
             than its step, as goodput is.
         arrived: A, the mean arrivals that ``in_time`` is a part of, ``(n_steps,)``; ``None`` stands for the tenant's.
+        barred: Where the multiset is below a floor per step, settled and just changed, ``(n_steps, n_multisets)``
+            each; there ``steady`` and ``changed`` lack more than a plan can make up for (``planner.floors``).
     """
 
     multisets: tuple[Multiset, ...]
@@ -188,6 +226,7 @@ class GainTable:
     in_time: FloatArray | None = None
     in_time_changed: FloatArray | None = None
     arrived: FloatArray | None = None
+    barred: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None
     column: Mapping[Multiset, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -353,6 +392,11 @@ class Problem:
         return steps_of(self.switching_s + (tenant.overhead_s if start_s is None else start_s), self.step_s)
 
     @property
+    def has_floors(self) -> bool:
+        """Whether some tenant has a floor of in-time answers."""
+        return any(tenant.min_slo_attainment is not None for tenant in self.tenants)
+
+    @property
     def epoch_steps(self) -> int:
         """Ω of the ``physical`` model: least number of steps between two epochs, max over the tenants."""
         return max(map(self.warm_up_steps, self.tenants))
@@ -419,6 +463,13 @@ def with_measured_overhead(problem: Problem, measured_s: Mapping[str, float]) ->
     return replace(problem, tenants=tenants, gains=gains)
 
 
+def without_floors(problem: Problem) -> Problem:
+    """The problem as it would be without floors of in-time answers."""
+    if not problem.has_floors:
+        return problem
+    return replace(problem, tenants=tuple(replace(tenant, min_slo_attainment=None) for tenant in problem.tenants))
+
+
 def _check_problem(problem: Problem) -> None:
     if problem.n_steps < 1:
         raise ProblemError(f"n_steps is {problem.n_steps}; at least 1 is needed")
@@ -457,6 +508,15 @@ def _check_tenant(problem: Problem, tenant: TenantTerms) -> None:
     _check_number(f"{where}.weight", tenant.weight, least=0.0)
     if tenant.retraining_start_s is not None:
         _check_number(f"{where}.retraining_start_s", tenant.retraining_start_s, least=0.0)
+    if tenant.min_slo_attainment is not None:
+        _check_floor(f"{where}.min_slo_attainment", tenant.min_slo_attainment)
+
+
+def _check_floor(where: str, floor: AttainmentFloor) -> None:
+    # Forms of the files: a share alone, or with what it holds over.
+    _check_number(where, floor.share, least=0.0, most=1.0, above=True)
+    if not math.isfinite(floor.due) or (floor.due and floor.per is Per.STEP):
+        raise ProblemError(f"{where}.due is {floor.due}; a finite number is needed, and 0 with per: step")
 
 
 def _check_options(gpu: GpuModel, where: str, options: tuple[RetrainingOption, ...]) -> None:

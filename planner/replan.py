@@ -6,8 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 
+from planner.course import courses
+from planner.gains import gain_tables
 from planner.plan import Lifetime, MigPlan, Status
-from planner.problem import GainTable, HeldInstance, PhysicalState, Problem, RunningRetraining, TenantTerms
+from planner.problem import (
+    AttainmentFloor,
+    GainTable,
+    HeldInstance,
+    Per,
+    PhysicalState,
+    Problem,
+    RunningRetraining,
+    TenantTerms,
+)
 from planner.unavailable import unavailable_within
 
 
@@ -16,14 +27,19 @@ def remaining_problem(problem: Problem, plan: MigPlan, step: int) -> Problem:
 
     A retraining that has ended is no longer offered: its accuracy is the one before. One in progress
     comes first among its tenant's options, as the initial state's are option 0. Arrivals and gain tables
-    are the old forecast's; a new one replaces them. ``step`` is from 1 to n_steps − 1.
+    are the old forecast's; a new one replaces them. ``step`` is from 1 to n_steps − 1. A floor of in-time answers per
+    window is that of the rest and of what the steps before owe it, as the plan expected them.
     """
     orders = [_levels_left(tenant, plan, step) for tenant in problem.tenants]
+    floors = _floors_left(problem, plan, step) if problem.has_floors else (None,) * len(orders)
     gains = problem.gains
     return replace(
         problem,
         n_steps=problem.n_steps - step,
-        tenants=tuple(_tenant_at(tenant, order, step) for tenant, order in zip(problem.tenants, orders, strict=True)),
+        tenants=tuple(
+            replace(_tenant_at(tenant, order, step), min_slo_attainment=floor)
+            for tenant, order, floor in zip(problem.tenants, orders, floors, strict=True)
+        ),
         # The rest of the window keeps the warm-ups that its beginning was planned with.
         switch_s=problem.switching_s,
         initial=state_at(problem, plan, step),
@@ -52,6 +68,20 @@ def _tenant_at(tenant: TenantTerms, levels: list[int], step: int) -> TenantTerms
         accuracy_before=tenant.accuracies[levels[0]],
         options=tuple(tenant.options[level - 1] for level in levels[1:]),
     )
+
+
+def _floors_left(problem: Problem, plan: MigPlan, step: int) -> tuple[AttainmentFloor | None, ...]:
+    """Each tenant's floor from ``step`` on; one per window with what it owes by then on top."""
+    found: list[AttainmentFloor | None] = []
+    for tenant, table, course in zip(problem.tenants, gain_tables(problem), courses(problem, plan), strict=True):
+        floor = tenant.min_slo_attainment
+        if floor is not None and floor.per is Per.WINDOW:
+            assert table.arrived is not None
+            assert course.in_time is not None
+            owed = floor.share * float(table.arrived[:step].sum()) - float(course.in_time[:step].sum())
+            floor = replace(floor, due=floor.due + owed)
+        found.append(floor)
+    return tuple(found)
 
 
 def _left(table: GainTable, levels: list[int], step: int) -> GainTable:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from executor.names import spelled_as
@@ -30,7 +31,8 @@ class _Entry:
     """An engine by name and model.
 
     ``takes`` names the fields of ``EngineOptions`` that mean something to it; ``misfit`` says why it cannot start
-    from a plan, and is ``None`` for an engine that starts from none.
+    from a plan, and is ``None`` for an engine that starts from none. ``takes_gains`` says whether it solves problems
+    with gain tables of their own, into which floors of in-time answers are put.
     """
 
     name: str
@@ -38,6 +40,7 @@ class _Entry:
     load: Callable[[], Engine]
     takes: tuple[str, ...] = ()
     misfit: Callable[[Problem, MigPlan], str | None] | None = None
+    takes_gains: bool = True
 
 
 def _exact() -> Engine:
@@ -97,7 +100,7 @@ def _physical_misfit(problem: Problem, plan: MigPlan) -> str | None:
 _ENGINES = (
     _Entry("exact", PAPER, _exact, misfit=_paper_misfit),
     _Entry("milp", PAPER, _milp, takes=("solver",), misfit=_paper_misfit),
-    _Entry("paper-ilp", PAPER, _paper_ilp, takes=("solver", "configs"), misfit=_paper_misfit),
+    _Entry("paper-ilp", PAPER, _paper_ilp, takes=("solver", "configs"), misfit=_paper_misfit, takes_gains=False),
     _Entry("greedy", PAPER, _greedy, misfit=_paper_misfit),
     _Entry("static", PAPER, _static),
     _Entry("physical", PHYSICAL, _physical, misfit=_physical_misfit),
@@ -123,6 +126,7 @@ def solve(
     initial: MigPlan | None = None,
     *,
     options: EngineOptions | None = None,
+    must_meet_floors: bool = True,
 ) -> MigPlan:
     """A plan for ``problem``, or the status that says why there is none.
 
@@ -132,6 +136,8 @@ def solve(
         budget: What may be spent; no limits if ``None``.
         initial: A plan of an earlier solve of a like problem, to start from; never required.
         options: What only some engines know, such as a solver; an engine refuses what it does not take.
+        must_meet_floors: Whether a plan that misses a floor of in-time answers is none. Otherwise the plan that lacks
+            least is returned where none was found that keeps all, and its ``missed`` says what it lacks.
 
     Raises:
         EngineError: Unknown engine, one of the other model, an option that it does not take, or a
@@ -142,6 +148,19 @@ def solve(
     if foreign:
         takes = ", ".join(entry.takes) or "no options"
         raise EngineError(f"engine {entry.name!r} does not take {', '.join(foreign)}; it takes {takes}")
+    if problem.has_floors:
+        from planner.floors import solve_with_floors  # noqa: PLC0415 (numpy is heavy)
+
+        engine_of = partial(entry.load(), **chosen.given)
+        return solve_with_floors(
+            problem,
+            engine_of,
+            budget or Budget(),
+            initial,
+            name=entry.name,
+            takes_gains=entry.takes_gains,
+            must_meet=must_meet_floors,
+        )
     return entry.load()(problem, budget or Budget(), initial, **chosen.given)
 
 

@@ -15,12 +15,13 @@ from migrator.errors import InfeasibleError, MigratorError
 from migrator.log.overhead import with_overhead_of_run
 from migrator.outputs import require_writable, write_output
 from migrator.provenance import provenance
-from migrator.run.planning import PlannedWindow, Solving, plan_through, require_plan
+from migrator.run.planning import PlannedWindow, Solving, none_found, plan_through, require_plan
 from migrator.setting import assemble
-from migrator.views.as_json import explanation_to_json
+from migrator.views.as_json import explanation_to_json, promised_to_json
 from migrator.views.assumed import assumed_lines
 from migrator.views.plan import Floor, print_explanation, print_plan
 from migrator.views.traffic import print_traffic
+from planner.attainment import attainments
 from planner.budget import Budget
 from planner.explain.explain import explain
 from planner.files.plan_file import plan_to_json, read_plan
@@ -121,8 +122,7 @@ def plan_problem_command(
         plan = solve(problem, engine=solving.engine, budget=budget, initial=initial, options=solving.options)
     _show(problem, plan, shown, notes, extra)
     if not plan.status.has_plan:
-        reason = plan.infeasibility or f"engine {plan.engine} found no plan; that does not prove that there is none"
-        raise InfeasibleError(f"{problem_path}: {reason}")
+        raise InfeasibleError(f"{problem_path}: {plan.infeasibility or none_found(plan)}")
 
 
 def _beginning(planned: PlannedWindow) -> list[tuple[str, str]]:
@@ -174,13 +174,16 @@ def _show(
     explanation = explain(problem, plan, shown.explain_step) if shown.explain_step is not None and has_plan else None
     if shown.as_json:
         explained = {} if explanation is None else {"explain": explanation_to_json(explanation)}
-        print_json({**plan_to_json(plan), **extra, **explained})
+        promised = {"in_time": promised_to_json(attainments(problem, plan))} if has_plan and problem.has_floors else {}
+        print_json({**plan_to_json(plan), **promised, **extra, **explained})
         return
     verification = verify(problem, plan) if has_plan else None
     floors = _floors(problem, plan) if shown.floors and has_plan else ()
     print_plan(problem, plan, verification, output(), floors=floors, notes=notes, all_changes=shown.changes)
     if explanation is not None:
         print_explanation(explanation, output())
+        if problem.has_floors:
+            output().print("Some of these layouts may miss a floor of in-time answers, which comes before goodput.")
 
 
 def _floors(problem: Problem, plan: MigPlan) -> tuple[Floor, ...]:

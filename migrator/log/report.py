@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import accumulate
 
 from migrator.log.changes import INFERENCE, RETRAINING, Instance, LayoutChange, changes_in
@@ -67,10 +67,28 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
+class Promise:
+    """What a plan promises a tenant that has a floor of in-time answers.
+
+    Attributes:
+        floor_pct: The least share of requests in time that is asked for.
+        per: ``window`` or ``step``.
+        promised_pct: The share that the plan expects, over the steps that it covers; ``None`` without arrivals or plan.
+        missed: What the plan lacks of the floor, in words; ``None`` if it keeps it.
+    """
+
+    floor_pct: float
+    per: str
+    promised_pct: float | None
+    missed: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class WindowReport:
     """One window; ``tenants`` is empty and ``total`` ``None`` when the run ended before it was settled (void).
 
-    Where tenants have no instances there is no plan: its status, expected goodput and gap are ``None``.
+    Where tenants have no instances there is no plan: its status, expected goodput and gap are ``None``. ``promised`` is
+    by tenant with a floor of in-time answers.
     """
 
     window: int
@@ -79,6 +97,7 @@ class WindowReport:
     gap: float | None
     tenants: Mapping[str, Figures]
     total: Figures | None
+    promised: Mapping[str, Promise] = field(default_factory=dict)
 
     @property
     def is_void(self) -> bool:
@@ -153,6 +172,7 @@ def report_of(log: ReadLog) -> Report:
                 gap=plan.get("gap"),
                 tenants={name: _figures([part]) for name, part in own.items()},
                 total=_figures(own.values()) if own else None,
+                promised=_promised(log.header, started),
             )
         )
     every = [part for own_parts in parts.values() for part in own_parts]
@@ -166,6 +186,17 @@ def report_of(log: ReadLog) -> Report:
         open_call=_open_call(log),
         surprises=surprises(log),
     )
+
+
+def _promised(header: Record, started: Record) -> Mapping[str, Promise]:
+    said, promised = started.get("in_time") or {}, {}
+    for tenant in header["tenants"]:
+        if floor := tenant.get("min_slo_attainment"):
+            own = said.get(tenant["name"], {})
+            share = own.get("promised")
+            promised_pct = None if share is None else 100 * share
+            promised[tenant["name"]] = Promise(100 * floor["share"], floor["per"], promised_pct, own.get("missed"))
+    return promised
 
 
 def _ending(log: ReadLog) -> str:

@@ -31,6 +31,11 @@ class _Scale(_Fields):
     smooth_s: int | None = None
 
 
+class _Floor(_Fields):
+    share: float
+    per: Literal["window", "step"]
+
+
 class _Tenant(_Fields):
     name: str
     model: str
@@ -42,6 +47,7 @@ class _Tenant(_Fields):
     dispersion_before: float
     dispersion_after: float
     operating_points: dict[str, _OperatingPoint]
+    min_slo_attainment: _Floor | None = None
 
 
 class _Assumed(_Fields):
@@ -96,6 +102,11 @@ class _Expected(_Fields):
     goodput: float | None
 
 
+class _InTime(_Fields):
+    promised: float | None
+    missed: str | None
+
+
 class _WindowStarted(_InWindow):
     start_s: float
     plan_from_step: Count = 0
@@ -103,6 +114,7 @@ class _WindowStarted(_InWindow):
     forecast: _Forecasts
     initial: dict[str, object] | None = None
     plan: _Plan | None
+    in_time: dict[str, _InTime] | None = None
 
 
 class _Intent(_InWindow):

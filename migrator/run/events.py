@@ -13,7 +13,7 @@ from executor.mig import OwnedLayout, Placement
 from forecaster.forecast import Forecast
 from migrator import __version__
 from migrator.assumed import assumed_in, assumed_to_json
-from migrator.config import EstimatesConfig
+from migrator.config import EstimatesConfig, FloorConfig
 from migrator.estimates import estimate_of
 from migrator.log.runlog import SCHEMA
 from migrator.run.changes import ChangeOutcome, Started, Stopped
@@ -22,6 +22,7 @@ from migrator.run.requests import SettledWindow
 from migrator.run.seams import Ready, Trained
 from migrator.setting import Setting
 from migrator.traffic import Origin
+from planner.attainment import attainments
 from planner.course import Course, courses
 from planner.files.plan_file import plan_to_json
 from planner.files.problem_file import state_to_json
@@ -80,8 +81,15 @@ def run_started(
         **({"planning_s": config.planning_s} if sharing == "instances" else {}),
         **({"time_limit_s": time_limit_s, "repeatable": False} if time_limit_s is not None else {}),
         "assumed": assumed_to_json(assumed_in(setting, sharing)),
-        "tenants": [_tenant(tenant, origin) for tenant, origin in zip(setting.tenants, origins, strict=True)],
+        "tenants": [
+            _tenant(tenant, origin) | _floor(entry.min_slo_attainment)
+            for tenant, origin, entry in zip(setting.tenants, origins, config.tenants, strict=True)
+        ],
     }
+
+
+def _floor(floor: FloorConfig | None) -> dict[str, object]:
+    return {} if floor is None else {"min_slo_attainment": floor.model_dump()}
 
 
 def _without_folder(name: str) -> str:
@@ -89,7 +97,7 @@ def _without_folder(name: str) -> str:
     return Path(name).name
 
 
-def _tenant(tenant: Tenant, origin: Origin) -> Json:
+def _tenant(tenant: Tenant, origin: Origin) -> dict[str, object]:
     return {
         "name": tenant.name,
         "model": tenant.model,
@@ -160,6 +168,18 @@ def window_started(
         "plan": None if planned is None else _plan(planned.plan),
         "violations": [] if planned is None else _violations(planned),
         "rejected_plan": None if planned is None or planned.rejected is None else _plan(planned.rejected),
+        **({"in_time": _in_time(planned)} if planned is not None and planned.problem.has_floors else {}),
+    }
+
+
+def _in_time(planned: PlannedWindow) -> Json:
+    """What the plan promises each tenant in time, over the steps that it covers, and what it lacks of a floor."""
+    return {
+        one.tenant: {
+            "promised": None if one.share is None else round(one.share, TIME_DIGITS),
+            "missed": None if one.is_met else str(one),
+        }
+        for one in attainments(planned.problem, planned.plan)
     }
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from executor.mig import Placement
 from forecaster.forecast import FloatArray, Forecast
 from forecaster.registry import HINDSIGHT, known
+from migrator.config import FloorConfig
 from migrator.errors import ConfigError, InfeasibleError
 from migrator.estimates import Estimate, as_estimated, estimate_of
 from migrator.setting import Setting
@@ -25,10 +26,12 @@ from planner.build import WindowTerms, window_problem, with_forecast
 from planner.plan import Lifetime, MigPlan, Status
 from planner.policies.policy import Policy, Window
 from planner.problem import (
+    AttainmentFloor,
     HeldInstance,
     InitialState,
     Owner,
     PaperState,
+    Per,
     PhysicalState,
     Problem,
     Reconfiguration,
@@ -53,6 +56,8 @@ class Solving:
         time_limit_s: Wall seconds, beside the config's limit of work; ``None`` for no limit.
         policy: Answers instead of an engine, if given.
         as_published: Whether the policy forecasts and switches as its source does.
+        must_meet_floors: Whether an engine's plan that misses a floor of in-time answers is none. A run takes the one
+            that lacks least.
     """
 
     reconfiguration: Reconfiguration = Reconfiguration.PHYSICAL
@@ -61,6 +66,7 @@ class Solving:
     time_limit_s: float | None = None
     policy: Policy | None = None
     as_published: bool = False
+    must_meet_floors: bool = True
 
 
 @dataclass(frozen=True)
@@ -182,7 +188,7 @@ def plan_window(
     Raises:
         PlannerError: The parts do not make a problem, or the solver failed.
     """
-    how = solving or Solving()
+    how = solving or Solving(must_meet_floors=False)
     plan_from_step = 0 if state is None else setting.config.planning_steps
     problem = posed(setting, opening.window, state, opening.accuracies, forecast, how.reconfiguration)
     return _checked(problem, _answer(setting, opening, problem, how), opening.window, plan_from_step, forecast)
@@ -223,15 +229,16 @@ def without_retrainings(planned: PlannedWindow, owners: Container[Owner]) -> Pla
 def _answer(setting: Setting, opening: Opening, problem: Problem, how: Solving) -> MigPlan:
     budget = Budget(max_nodes=setting.config.planner.max_schedules, time_limit_s=how.time_limit_s)
     if how.policy is None:
-        return solve(problem, engine=how.engine, budget=budget, options=how.options)
+        meets = how.must_meet_floors
+        return solve(problem, engine=how.engine, budget=budget, options=how.options, must_meet_floors=meets)
     window = Window(opening.window, problem, budget, opening.past_rps, opening.plans, how.as_published)
     return how.policy.plan(window)
 
 
 def _checked(problem: Problem, plan: MigPlan, window: int, from_step: int, forecast: Forecast) -> PlannedWindow:
-    """The plan if it keeps every rule; else the one that changes nothing."""
+    """The plan if it keeps every rule, floors of in-time answers aside; else the one that changes nothing."""
     verification = verify(problem, plan) if plan.status.has_plan else None
-    rejected = plan if verification is not None and verification.violations else None
+    rejected = plan if verification is not None and verification.broken_rules else None
     if verification is None or rejected is not None:
         plan = kept_plan(problem, plan)
     return PlannedWindow(window, from_step, forecast, problem, plan, verification, rejected)
@@ -293,10 +300,15 @@ def estimates_in(setting: Setting, window: int) -> list[Estimate]:
 def _window_terms(
     setting: Setting, window: int, accuracy_before: Sequence[float], estimates: Sequence[Estimate]
 ) -> list[WindowTerms]:
+    floors = [_floor(entry.min_slo_attainment) for entry in setting.config.tenants]
     return [
-        WindowTerms(before, estimate.accuracy_after, tenant.retrains_in(window))
-        for tenant, before, estimate in zip(setting.tenants, accuracy_before, estimates, strict=True)
+        WindowTerms(before, estimate.accuracy_after, tenant.retrains_in(window), floor)
+        for tenant, before, estimate, floor in zip(setting.tenants, accuracy_before, estimates, floors, strict=True)
     ]
+
+
+def _floor(config: FloorConfig | None) -> AttainmentFloor | None:
+    return None if config is None else AttainmentFloor(config.share, Per(config.per))
 
 
 def _from_step(forecast: Forecast, step: int) -> Forecast:
@@ -358,11 +370,25 @@ def require_plan(planned: PlannedWindow) -> None:
     if planned.is_planned:
         return
     if planned.rejected is not None and planned.verification is not None:
-        raise InfeasibleError(f"window {planned.window}: the plan breaks a rule: {planned.verification.violations[0]}")
+        broken = planned.verification.broken_rules[0]
+        raise InfeasibleError(f"window {planned.window}: the plan breaks a rule: {broken}")
     reason = planned.plan.infeasibility
+    if reason is None and planned.plan.missed:
+        raise InfeasibleError(f"window {planned.window}: {none_found(planned.plan)}")
     if reason is None:
         raise InfeasibleError(f"window {planned.window}: no plan within the budget ({planned.plan.status})")
     raise InfeasibleError(f"window {planned.window}: {reason}")
+
+
+def none_found(plan: MigPlan) -> str:
+    """Why an answer without plan and without a reason is none, in words."""
+    if not plan.missed:
+        return f"engine {plan.engine} found no plan; that does not prove that there is none"
+    nearest = "; ".join(plan.missed)
+    return (
+        f"engine {plan.engine} found no plan that keeps every floor of in-time answers, which does not prove that "
+        f"there is none; the nearest: {nearest}"
+    )
 
 
 def state_after(plan: MigPlan) -> PhysicalState:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # a command needs one kind of these values, and should not wa
     from migrator.whatif.grid import Choice as GridChoice
     from migrator.whatif.grid import Point
     from migrator.whatif.sweep import Outcome, Sweep, TenantOutcome
+    from planner.attainment import Attainment
     from planner.explain.explain import Choice, Explanation
     from planner.verify import Verification
     from workloads.serving.tally import Totals
@@ -61,7 +62,8 @@ def _surprise(item: Surprise) -> Json:
 
 def _window(window: WindowReport) -> Json:
     plan = {"status": window.plan_status, **_picked(window, "expected_goodput", "gap")}
-    return {"window": window.window, "void": window.is_void, "plan": plan, **_figures_of_all(window)}
+    promised = {"promised": {name: asdict(one) for name, one in window.promised.items()}} if window.promised else {}
+    return {"window": window.window, "void": window.is_void, "plan": plan, **promised, **_figures_of_all(window)}
 
 
 def _figures_of_all(part: Report | WindowReport) -> Json:
@@ -123,6 +125,17 @@ def _totals(totals: Totals) -> Json:
 
 def _changes(item: Score | Standing) -> Json:
     return {"changes": item.n_changes, "windows_without_plan": item.n_unplanned}
+
+
+def promised_to_json(attained: Sequence[Attainment]) -> Json:
+    """By tenant the share of in-time answers that a plan promises, and its floor."""
+    return {
+        one.tenant: {
+            "promised": one.share,
+            "floor": None if one.floor is None else {"share": one.floor.share, "per": one.floor.per.value},
+        }
+        for one in attained
+    }
 
 
 def explanation_to_json(found: Explanation) -> Json:

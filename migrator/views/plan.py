@@ -29,6 +29,7 @@ from migrator.views.strips import (
     sparkline,
     tenant_letters,
 )
+from planner.attainment import Attainment, attainments
 from planner.course import Course, RetrainingCourse, courses
 from planner.explain.explain import HELD, Explanation
 from planner.plan import InferenceSpan, Lifetime, MigPlan, Status
@@ -104,6 +105,8 @@ def _figures(
     if plan.bound is not None and plan.gap is not None:
         proof = "proven best" if plan.status is Status.OPTIMAL else f"gap {_percent(plan.gap)}"
         table.add_row("bound", f"{plan.bound:.2f}, which no plan exceeds: {proof}")
+    if problem.has_floors:
+        table.add_row("in time", ", ".join(map(_promised, attainments(problem, plan))))
     table.add_row("solved", f"in {plan.solve_s:.2f} s{_work(plan)}")
     if verification is not None:
         table.add_row("checked", _checked(verification))
@@ -116,6 +119,12 @@ def _figures(
     for word, text in notes:
         table.add_row(word, escape(text))
     return table
+
+
+def _promised(attained: Attainment) -> str:
+    share = "–" if attained.share is None else f"{100 * attained.share:.2f} %"
+    floor = "" if attained.floor is None else f" (floor {100 * attained.floor.share:g} % per {attained.floor.per})"
+    return f"{escape(attained.tenant)} {share}{floor}"
 
 
 def _work(plan: MigPlan) -> str:

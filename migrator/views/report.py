@@ -56,6 +56,7 @@ def print_report(report: Report, console: Console) -> None:
         console.print(left_out_text(left_out), style="dim")
     for line in surprise_lines(report.surprises):
         console.print(f"[bold red]far from its plan:[/] {escape(line)}")
+    _print_floors(report, console)
     _print_start_ups(report, console)
     _print_ending(report, console)
 
@@ -150,6 +151,31 @@ def _cells(figures: Figures, shown: Sequence[str]) -> list[str]:
 
 def _number(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _print_floors(report: Report, console: Console) -> None:
+    """Print what was promised and what was achieved in time, if any tenant has a floor, and what was missed."""
+    if not any(window.promised for window in report.windows):
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    for heading in ("window", "tenant", "in time: floor %", "promised %", "achieved %"):
+        table.add_column(heading, justify="left" if heading == "tenant" else "right", overflow="fold")
+    missed = []
+    for window in report.windows:
+        for name, promise in window.promised.items():
+            figures = window.tenants.get(name)
+            achieved_pct = None if figures is None else figures.requests.slo_attainment_pct
+            floor = f"{promise.floor_pct:g} / {promise.per}"
+            cells = (_number(promise.promised_pct, 2), _number(achieved_pct, 2))
+            table.add_row(str(window.window), escape(name), floor, *cells)
+            if promise.missed is not None:
+                missed.append(f"Window {window.window}: no plan was found that keeps the floor: {promise.missed}.")
+            if achieved_pct is not None and achieved_pct < promise.floor_pct:
+                short = promise.floor_pct - achieved_pct
+                missed.append(f"Window {window.window}: {name} ended {short:.2f} points short of its floor.")
+    console.print(table)
+    for line in missed:
+        console.print(escape(line))
 
 
 def _print_start_ups(report: Report, console: Console) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from migrator.assumed import Assumed, assumed_in
 from migrator.errors import ConfigSloError
-from migrator.run.planning import plan_through
+from migrator.run.planning import none_found, plan_through
 from migrator.setting import assemble
 from migrator.whatif.cases import Case
 from migrator.whatif.grid import Grid, Point
@@ -150,9 +150,10 @@ def outcome_of(case: Case) -> Outcome:
         tenants = tuple(_tenant_outcomes(problem, plan))
         return replace(outcome, goodput=plan.objective, bound=plan.bound, gap=plan.gap, tenants=tenants)
     if planned.verification is not None:
-        reason = f"the plan breaks a rule: {planned.verification.violations[0]}"
+        reason = f"the plan breaks a rule: {planned.verification.broken_rules[0]}"
         return replace(outcome, status="invalid", reason=reason)
-    return replace(outcome, reason=str(plan.infeasibility or "no plan within the budget"))
+    found_none = none_found(plan) if plan.missed else "no plan within the budget"
+    return replace(outcome, reason=str(plan.infeasibility or found_none))
 
 
 def _tenant_outcomes(problem: Problem, plan: MigPlan) -> Iterator[TenantOutcome]:

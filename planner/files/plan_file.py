@@ -62,6 +62,7 @@ class _Lifetime(StrictModel):
 class _Certificate(StrictModel):
     profiles: list[Text]
     prices: list[list[Number]]
+    multipliers: dict[str, Number] = Field(default_factory=dict)
 
 
 class _File(StrictModel):
@@ -78,11 +79,13 @@ class _File(StrictModel):
     next_epoch_step: Count = 0
     reason: _Reason | None = None
     certificate: _Certificate | None = None
+    missed: list[Text] = Field(default_factory=list)
     work: dict[str, Count] = Field(default_factory=dict)
     # What ``plan --json`` adds on how the plan was made and why; no part of the plan.
     overhead_from: dict[str, object] | None = None
     assumed: list[dict[str, object]] | None = None
     plan_from_step: Count | None = None
+    in_time: dict[str, object] | None = None
     explain: dict[str, object] | None = None
 
 
@@ -90,7 +93,8 @@ def plan_to_json(plan: MigPlan) -> dict[str, object]:
     """The plan in the answer format, of JSON values only; :func:`plan_of` reads it back.
 
     A plan that exists has ``tenants`` (``paper``) or ``lifetimes`` and ``next_epoch_step``
-    (``physical``); an infeasible one has ``reason``. A ``certificate`` is there if the engine gives one.
+    (``physical``); an infeasible one has ``reason``. A ``certificate`` is there if the engine gives one, and ``missed``
+    where a floor of in-time answers is.
     """
     document: dict[str, object] = {
         "status": plan.status.value,
@@ -112,7 +116,10 @@ def plan_to_json(plan: MigPlan) -> dict[str, object]:
         document["next_epoch_step"] = plan.next_epoch_step
     if plan.certificate is not None:
         names, prices = plan.certificate.profile_names, plan.certificate.prices
-        document["certificate"] = {"profiles": list(names), "prices": prices.tolist()}
+        multipliers = {"multipliers": dict(plan.certificate.multipliers)} if plan.certificate.multipliers else {}
+        document["certificate"] = {"profiles": list(names), "prices": prices.tolist(), **multipliers}
+    if plan.missed:
+        document["missed"] = list(plan.missed)
     return document
 
 
@@ -186,6 +193,7 @@ def _plan(content: _File, problem: Problem) -> MigPlan:
         infeasibility=None if content.reason is None else Infeasibility(**content.reason.model_dump()),
         work=tuple(content.work.items()),
         certificate=_certificate(content, problem),
+        missed=tuple(content.missed),
     )
     if content.gap is not None and (plan.gap is None or abs(content.gap - plan.gap) > GAP_TOLERANCE):
         raise PlanFileError(f"gap is {content.gap}; objective and bound make it {plan.gap}")
@@ -200,8 +208,10 @@ def _certificate(content: _File, problem: Problem) -> Certificate | None:
     for step, row in enumerate(item.prices):
         if len(row) != len(item.profiles):
             raise PlanFileError(f"certificate.prices[{step}] has {len(row)} numbers; profiles has {len(item.profiles)}")
-    certificate = Certificate(tuple(item.profiles), np.array(item.prices).reshape(len(item.prices), len(item.profiles)))
+    prices = np.array(item.prices).reshape(len(item.prices), len(item.profiles))
+    certificate = Certificate(tuple(item.profiles), prices, tuple(item.multipliers.items()))
     message = certificate.misfit(problem.gpu.profile_names, content.n_steps)
+    message = message or certificate.multiplier_misfit(problem.tenants)
     if message is not None:
         raise PlanFileError(message)
     return certificate

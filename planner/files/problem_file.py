@@ -10,9 +10,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
@@ -22,9 +23,11 @@ from planner.files.gain_table import GainEntry, gains_of, gains_to_json
 from planner.files.strict import Count, Number, StrictModel, Text, placement_of, read_document, validated
 from planner.problem import (
     SHORT_OPTION,
+    AttainmentFloor,
     HeldInstance,
     InitialState,
     PaperState,
+    Per,
     PhysicalState,
     Problem,
     Reconfiguration,
@@ -49,6 +52,18 @@ class _Option(StrictModel):
     accuracy_after: Number
 
 
+class _Floor(StrictModel):
+    share: Number
+    per: Literal["window", "step"] = "window"
+    due: Number = 0.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _share_alone(cls, content: object) -> object:
+        is_number = isinstance(content, (int, float)) and not isinstance(content, bool)
+        return {"share": content} if is_number else content
+
+
 class _Tenant(StrictModel):
     name: Text
     arrivals_rps: list[Number]
@@ -62,6 +77,7 @@ class _Tenant(StrictModel):
     retraining_start_s: Number | None = None
     weight: Number = 1.0
     gains: GainEntry | None = None
+    min_slo_attainment: _Floor | None = None
 
 
 class _Unavailable(StrictModel):
@@ -149,7 +165,12 @@ def _tenant(content: _Tenant, index: int) -> TenantTerms:
         retraining_required=content.retraining_required,
         weight=content.weight,
         retraining_start_s=content.retraining_start_s,
+        min_slo_attainment=_floor(content.min_slo_attainment),
     )
+
+
+def _floor(content: _Floor | None) -> AttainmentFloor | None:
+    return None if content is None else AttainmentFloor(content.share, Per(content.per), content.due)
 
 
 def _options(content: _Tenant, where: str) -> tuple[RetrainingOption, ...]:
@@ -274,6 +295,11 @@ def _tenant_to_json(tenant: TenantTerms) -> dict[str, object]:
     }
     if tenant.retraining_start_s is not None:
         document["retraining_start_s"] = tenant.retraining_start_s
+    floor = tenant.min_slo_attainment
+    if floor is not None:
+        document["min_slo_attainment"] = {"share": floor.share, "per": floor.per.value}
+        if floor.due:
+            document["min_slo_attainment"] = {"share": floor.share, "per": floor.per.value, "due": floor.due}
     return document
 
 

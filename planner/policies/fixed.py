@@ -61,8 +61,8 @@ class FixedByWindow(Policy):
     knows: Knows = Knows.FORECAST
 
     def plan(self, window: Window) -> MigPlan:
-        """The best plan with at most one change, at the window's start."""
-        return solve(window.problem, "static", window.budget)
+        """The best plan with at most one change, at the window's start; floors of in-time answers as ``migrator``."""
+        return solve(window.problem, "static", window.budget, must_meet_floors=False)
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ class Migrator(Policy):
     knows: Knows = Knows.FORECAST
 
     def plan(self, window: Window) -> MigPlan:
-        """The best plan within the budget."""
-        return solve(window.problem, "physical", window.budget)
+        """The best plan within the budget; if none keeps the floors of in-time answers, the one that lacks least."""
+        return solve(window.problem, "physical", window.budget, must_meet_floors=False)
 
 
 @dataclass(frozen=True)

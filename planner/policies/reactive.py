@@ -17,7 +17,7 @@ from planner.engines.schedule import PlacedSchedule, WindowFacts
 from planner.gains import gain_tables
 from planner.plan import MigPlan
 from planner.policies.policy import Knows, Policy, Window
-from planner.problem import FloatArray, Problem
+from planner.problem import FloatArray, Problem, without_floors
 from planner.solve import solve
 
 
@@ -45,7 +45,7 @@ class Reactive(Policy):
     def plan(self, window: Window) -> MigPlan:
         """What it does in the window, decision after decision."""
         started_s = time.perf_counter()
-        problem = window.problem
+        problem = without_floors(window.problem)
         steady = _at_load(problem, window.past_rps[-self.n_seen :].mean(axis=0))
         first = solve(steady, "static", window.budget)
         if not first.status.has_plan:  # no fixed layout leaves room for the retrainings

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from planner.plan import OPTIMAL_GAP, MigPlan, Status
 from planner.problem import Problem
 from planner.verify.certificate import certified_bound
+from planner.verify.floors import floor_violations
 from planner.verify.holdings import lifetimes_of, objective_of
 from planner.verify.rules import unreadable, violations
 from planner.verify.verification import TOLERANCE, Rule, Verification, Violation
@@ -30,8 +31,10 @@ def verify(problem: Problem, plan: MigPlan) -> Verification:
         return Verification(tuple(found), plan.objective, plan.bound)
     lifetimes = list(lifetimes_of(problem, plan))
     objective, certificate = objective_of(problem, lifetimes), plan.certificate
-    found = [*violations(problem, plan, lifetimes), *_wrong_claims(plan, objective)]
+    found = [*violations(problem, plan, lifetimes), *floor_violations(problem, lifetimes)]
+    found += _wrong_claims(plan, objective)
     misfit = certificate.misfit(problem.gpu.profile_names, problem.n_steps) if certificate else None
+    misfit = misfit or (certificate.multiplier_misfit(problem.tenants) if certificate else None)
     found += [Violation(Rule.CERTIFICATE, misfit)] if misfit else []
     bound = certified_bound(problem, certificate) if certificate and not misfit else math.nan
     return Verification(tuple(found), plan.objective, plan.bound, objective, bound if math.isfinite(bound) else None)

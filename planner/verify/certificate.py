@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from planner.plan import Certificate
 from planner.problem import FloatArray, Problem, Reconfiguration, TenantTerms
+from planner.verify.floors import with_floor
 from planner.verify.holdings import counts_at_start, gains_of, initial_state
 
 
@@ -23,11 +24,13 @@ def certified_bound(problem: Problem, certificate: Certificate) -> float:
     given = dict(zip(certificate.profile_names, certificate.prices.T, strict=True))
     prices = np.stack([given.get(name, np.zeros(problem.n_steps)) for name in problem.profile_names], axis=1)
     fitting = np.array(problem.gpu.multisets(problem.profile_names))
-    alone = sum(_best_alone(problem, m, prices, fitting) for m in range(len(problem.tenants)))
+    found = [_best_alone(problem, m, prices, fitting, certificate) for m in range(len(problem.tenants))]
+    alone = sum(best for best, _ in found)
     # More than rounding takes from sums along a path.
     tables = [values for table in problem.gains or () for values in (table.steady, table.changed) if values is not None]
     most_goodput = problem.most_goodput + sum(float(np.abs(values).max(axis=(0, 2)).sum()) for values in tables)
     size = most_goodput + len(problem.tenants) * (np.abs(prices) @ fitting.T).max(axis=1).sum()
+    size += sum(size_of for _, size_of in found)
     rounding = np.finfo(np.float64).eps * problem.n_steps**2 * size
     return float(_dearest(problem, prices, fitting) + alone + rounding)
 
@@ -41,13 +44,16 @@ def _dearest(problem: Problem, prices: FloatArray, fitting: NDArray[np.int64]) -
     return float(worth.max(axis=1).sum())
 
 
-def _best_alone(problem: Problem, m: int, prices: FloatArray, fitting: NDArray[np.int64]) -> float:
-    """The most that tenant m can earn less what it pays."""
+def _best_alone(
+    problem: Problem, m: int, prices: FloatArray, fitting: NDArray[np.int64], certificate: Certificate
+) -> tuple[float, float]:
+    """The most that tenant m can earn less what it pays, under its floor; and the size of what a floor adds."""
     tenant, n_steps, state = problem.tenants[m], problem.n_steps, initial_state(problem)
     foreign = [name not in tenant.capability_rps for name in problem.profile_names]
     counts = fitting[~fitting[:, foreign].any(axis=1)]
     index = {tuple(multiset): k for k, multiset in enumerate(counts.tolist())}
-    settled, changed = gains_of(problem, m, list(index))
+    gains = gains_of(problem, m, list(index))
+    settled, changed, asked, size = with_floor(problem, m, list(index), certificate, gains)
     # Until the first epoch what is held at the start stays, and serves as far as it is ready; without such a
     # start any multiset may be the first. One that may not serve the tenant counts as empty: it has to change.
     start = counts_at_start(problem, tenant, state.next_epoch_step)
@@ -86,7 +92,8 @@ def _best_alone(problem: Problem, m: int, prices: FloatArray, fitting: NDArray[n
             value[1:, end] = np.maximum(value[1:, end], best)
     trained = np.maximum(value[1:, n_steps], value[0, n_steps] - costs[:, n_steps, None]).max(initial=-np.inf)
     is_running = any(run.tenant == tenant.name for run in state.retrainings)
-    return float(trained if tenant.must_retrain or is_running else max(trained, value[0, n_steps].max()))
+    best = trained if tenant.must_retrain or is_running else max(trained, value[0, n_steps].max())
+    return float(best) - asked, size
 
 
 def _most_ahead(values: FloatArray, first: int, last: int) -> FloatArray:

@@ -66,7 +66,7 @@ def gains_of(
     Weight · accuracy · min(a, C) in requests, or what the problem's table says: ``(n_levels, n_steps, n_multisets)``
     each, of the steps asked for, NaN where there is none.
     """
-    tenant, step_s, is_paper = problem.tenants[m], problem.step_s, problem.reconfiguration is Reconfiguration.PAPER
+    tenant, is_paper = problem.tenants[m], problem.reconfiguration is Reconfiguration.PAPER
     if problem.gains is not None:
         table = problem.gains[m]
         changed = table.changed if is_paper else table.steady
@@ -75,13 +75,22 @@ def gains_of(
         columns = [table.column.get(multiset, -1) for multiset in multisets]
         lacking = np.where(np.array(columns) < 0, math.nan, 0.0)
         return table.steady[:, steps][..., columns] + lacking, changed[:, steps][..., columns] + lacking
+    worth = tenant.weight * np.array(tenant.accuracies)[:, None, None]
+    settled, just_changed = served_of(problem, m, multisets, steps)
+    return worth * settled, worth * just_changed
+
+
+def served_of(
+    problem: Problem, m: int, multisets: Sequence[Multiset], steps: slice = EVERY_STEP
+) -> tuple[FloatArray, FloatArray]:
+    """min(a, C) of tenant m in requests, settled and just changed: ``(n_steps, n_multisets)`` each, of ``steps``."""
+    tenant, step_s, is_paper = problem.tenants[m], problem.step_s, problem.reconfiguration is Reconfiguration.PAPER
     counts, rates = np.array(multisets), [tenant.capability_rps.get(name, math.nan) for name in problem.profile_names]
     capacity = step_s * np.where(counts, counts * rates, 0.0).sum(axis=1)
     # The N instances change one after the other, and each is away for Ψ seconds: Ψ/step/N of the capacity.
     lost = is_paper * tenant.overhead_s / step_s / np.maximum(counts.sum(axis=1), 1) * capacity
     arrivals = step_s * tenant.arrivals_rps[steps, None]
-    worth = tenant.weight * np.array(tenant.accuracies)[:, None, None]
-    return worth * np.minimum(arrivals, capacity), worth * np.minimum(arrivals, capacity - lost)
+    return np.minimum(arrivals, capacity), np.minimum(arrivals, capacity - lost)
 
 
 def stretches(n_steps: int, lifetimes: Sequence[Lifetime]) -> Iterator[tuple[int, int, list[Lifetime]]]:

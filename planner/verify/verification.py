@@ -14,6 +14,7 @@ class Rule(StrEnum):
     RETRAINING = "rule 3"
     MIN_PROFILE = "rule 4"
     OBJECTIVE = "rule 5"
+    FLOOR = "min_slo_attainment"
     EPOCHS = "epochs"
     WARM_UP = "warm-up"
     SHAPE = "shape"
@@ -61,6 +62,11 @@ class Verification:
     def is_valid(self) -> bool:
         """Whether all rules hold and the plan's claims about itself agree with the recomputed objective."""
         return not self.violations
+
+    @property
+    def broken_rules(self) -> tuple[Violation, ...]:
+        """The violations without missed floors of in-time answers: a plan that misses one can still be carried out."""
+        return tuple(item for item in self.violations if item.rule is not Rule.FLOOR)
 
     @property
     def claimed_gap(self) -> float | None:

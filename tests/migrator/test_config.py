@@ -9,7 +9,7 @@ import planner.problem
 import workloads.traffic.servegen
 import workloads.traffic.trace_file
 from migrator import config as config_module
-from migrator.config import Config, config_yaml, read_config, validate_config
+from migrator.config import Config, FloorConfig, config_yaml, read_config, validate_config
 from migrator.errors import ConfigError
 from planner.budget import planning_time_s
 
@@ -76,6 +76,27 @@ def test_trace_files_are_relative_to_the_config(write_config, tmp_path: Path) ->
 def test_quickstart_is_valid() -> None:
     quickstart = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
     assert read_config(quickstart).load == 0.7
+
+
+@pytest.mark.parametrize(
+    ("given", "floor"),
+    [
+        (0.99, FloorConfig(share=0.99)),
+        (1, FloorConfig(share=1.0)),
+        ({"share": 0.9, "per": "step"}, FloorConfig(share=0.9, per="step")),
+    ],
+)
+def test_a_floor_of_in_time_answers_has_a_short_and_a_long_form(write_config, given, floor) -> None:
+    assert read_config(write_config({"tenants.0.min_slo_attainment": given})).tenants[0].min_slo_attainment == floor
+
+
+@pytest.mark.parametrize(
+    "given", [0, -0.1, 1.5, "0.9", True, {"per": "step"}, {"share": 2}, {"share": 0.9, "per": "s"}]
+)
+def test_a_floor_that_cannot_be_is_refused_with_its_key(write_config, given) -> None:
+    with pytest.raises(ConfigError, match=r"tenants\.0\.min_slo_attainment") as caught:
+        read_config(write_config({"tenants.0.min_slo_attainment": given}))
+    assert "\n" not in str(caught.value)
 
 
 ALLOWED_SERVICE_JITTER = "simulation.service_jitter: a number from 0 to 10, or 'measured', is needed"

@@ -36,7 +36,7 @@ _LAYOUTS: dict[tuple[str, Names, frozenset[int]], frozenset[Names]] = {}
 
 
 def best_objective(problem: Problem) -> float | None:
-    """Goodput in requests of the best plan; ``None`` if there is no plan."""
+    """Goodput in requests of the best plan that keeps all floors; ``None`` if there is no plan."""
     fitting = fitting_multisets(problem.gpu, problem.profile_names)
     left = [
         fitting_multisets(problem.gpu, problem.profile_names, _not_ours(problem, s)) for s in range(problem.n_steps)
@@ -46,12 +46,61 @@ def best_objective(problem: Problem) -> float | None:
     if not held:
         return None
     start = (WAITING,) * len(problem.tenants)
+    if _per_window(problem):
+        return _best_with_shares(problem, held, left, start)
     best: dict[tuple[Progress, ...], NDArray[np.float64]] = {}
     for s in range(problem.n_steps):
         best = _after_step(problem, held, left[s], s, best, start)
     finals = [value.max() for progress, value in best.items() if _may_end(problem, progress)]
     value = max(finals, default=-math.inf)
     return None if math.isinf(value) else float(value)
+
+
+def _per_window(problem: Problem) -> list[int]:
+    floors = [tenant.min_slo_attainment for tenant in problem.tenants]
+    return [m for m, floor in enumerate(floors) if floor is not None and floor.per == "window"]
+
+
+def _best_with_shares(
+    problem: Problem, held: list[tuple[Names, ...]], left: list[frozenset[Names]], start: tuple[Progress, ...]
+) -> float | None:
+    """The same with floors per window: every (value, in time by floored tenant) that no other one dominates."""
+    floored = _per_window(problem)
+    fronts: dict[tuple[tuple[Progress, ...], int], NDArray[np.float64]] = {(start, -1): np.zeros((1, 1 + len(floored)))}
+    for s in range(problem.n_steps):
+        after: dict[tuple[tuple[Progress, ...], int], list[NDArray[np.float64]]] = {}
+        for (waiting, before), front in fronts.items():
+            choices = [_ways_to_go_on(problem, t, one, s) for t, one in zip(problem.tenants, waiting, strict=True)]
+            for during in product(*choices):
+                busy = [one.profile for one in during if one.state == "running"]
+                levels = tuple(1 + one.option if one.state == "done" else 0 for one in during)
+                gains = _gains(problem, held, s, levels)[max(before, 0)]
+                in_time = [_in_time(problem, held, s, m)[max(before, 0)] for m in floored]
+                ended = tuple(_one_step_on(one) for one in during)
+                for now, joint in enumerate(held):
+                    if np.isfinite(gains[now]) and tuple(sorted([*sum(joint, ()), *busy])) in left[s]:
+                        more = front + np.array([gains[now], *(served[now] for served in in_time)])
+                        after.setdefault((ended, now), []).append(more)
+        fronts = {key: _undominated(np.concatenate(found)) for key, found in after.items()}
+    asked = []
+    for m in floored:
+        floor = problem.tenants[m].min_slo_attainment
+        assert floor is not None
+        asked.append(floor.share * problem.tenants[m].arrivals_rps.sum() * problem.step_s + floor.due)
+    values = [
+        label[0]
+        for (progress, _), front in fronts.items()
+        if _may_end(problem, progress)
+        for label in front
+        if all(got >= need - 1e-9 * max(1.0, need) for got, need in zip(label[1:], asked, strict=True))
+    ]
+    return max(values, default=None)
+
+
+def _undominated(labels: NDArray[np.float64]) -> NDArray[np.float64]:
+    labels = np.unique(labels, axis=0)
+    kept = [label for label in labels if not ((labels >= label).all(axis=1) & (labels > label).any(axis=1)).any()]
+    return np.array(kept)
 
 
 def _not_ours(problem: Problem, s: int) -> frozenset[int]:
@@ -142,7 +191,20 @@ def _gains(problem: Problem, held: list[tuple[Names, ...]], s: int, levels: tupl
         changed = np.array([_goodput(problem, tenant, s, names, levels[m], 1) for names in now])
         same = np.array([[was is None or was == names for names in now] for was in before])
         total += np.where(same, steady[None, :], changed[None, :])
+        floor = tenant.min_slo_attainment
+        if floor is not None and floor.per == "step":
+            asked = floor.share * tenant.arrivals_rps[s] * problem.step_s
+            total = np.where(_in_time(problem, held, s, m) >= asked - 1e-9, total, -math.inf)
     return total
+
+
+def _in_time(problem: Problem, held: list[tuple[Names, ...]], s: int, m: int) -> NDArray[np.float64]:
+    """Requests of tenant m in time, as in :func:`_gains`."""
+    tenant, now = problem.tenants[m], [joint[m] for joint in held]
+    before = [None if problem.paper_initial is None else _initial(problem, tenant)] if s == 0 else now
+    served = [[_served(problem, tenant, s, names, changed) for names in now] for changed in (0, 1)]
+    same = np.array([[was is None or was == names for names in now] for was in before])
+    return np.where(same, np.array(served[0])[None, :], np.array(served[1])[None, :])
 
 
 def _initial(problem: Problem, tenant: TenantTerms) -> Names:
@@ -151,12 +213,16 @@ def _initial(problem: Problem, tenant: TenantTerms) -> Names:
 
 
 def _goodput(problem: Problem, tenant: TenantTerms, s: int, names: Names, level: int, changed: int) -> float:
-    """Rule 5 in requests: C − R·(Ψ/step/N)·C, at most what arrives, times accuracy and weight."""
+    """Rule 5 in requests: what is served, times accuracy and weight."""
+    accuracy = tenant.accuracy_before if level == 0 else tenant.options[level - 1].accuracy_after
+    return float(tenant.weight * accuracy * _served(problem, tenant, s, names, changed))
+
+
+def _served(problem: Problem, tenant: TenantTerms, s: int, names: Names, changed: int) -> float:
+    """C − R·(Ψ/step/N)·C, at most what arrives."""
     arrivals = tenant.arrivals_rps[s] * problem.step_s
     capacity = problem.step_s * sum(tenant.capability_rps[name] for name in names)
-    served = min(arrivals, capacity - changed * (tenant.overhead_s / problem.step_s / len(names)) * capacity)
-    accuracy = tenant.accuracy_before if level == 0 else tenant.options[level - 1].accuracy_after
-    return float(tenant.weight * accuracy * served)
+    return float(min(arrivals, capacity - changed * (tenant.overhead_s / problem.step_s / len(names)) * capacity))
 
 
 def _ways_to_go_on(problem: Problem, tenant: TenantTerms, progress: Progress, s: int) -> list[Progress]:

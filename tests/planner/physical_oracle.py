@@ -41,19 +41,69 @@ class State(NamedTuple):
     progress: tuple[Progress, ...]
 
 
+Label = tuple[float, ...]
+"""Goodput so far, then the requests in time of each tenant with a floor per window."""
+
+
 def best_objective(problem: Problem) -> float | None:
-    """Goodput in requests of the best plan; ``None`` if there is no plan."""
+    """Goodput in requests of the best plan that keeps all floors; ``None`` if there is no plan."""
     held_sets = HeldSets(problem)
-    best: dict[State, float] = {_before(problem): 0.0}
+    floors = [(m, tenant, tenant.min_slo_attainment) for m, tenant in enumerate(problem.tenants)]
+    asked = [
+        (m, floor.share * sum(tenant.arrivals_rps) * problem.step_s + floor.due)
+        for m, tenant, floor in floors
+        if floor is not None and floor.per == "window"
+    ]
+    best: dict[State, set[Label]] = {_before(problem): {(0.0,) * (1 + len(asked))}}
     for s in range(problem.n_steps):
-        after: dict[State, float] = {}
-        for state, value in best.items():
+        after: dict[State, set[Label]] = {}
+        for state, labels in best.items():
             for state_now, gain in _ways_to_go_on(problem, held_sets, state, s):
-                if value + gain > after.get(state_now, -math.inf):
-                    after[state_now] = value + gain
-        best = after
-    finals = [value for state, value in best.items() if _may_end(problem, state)]
+                served = [_in_time(problem, m, state_now.held, state_now.warming, s) for m in range(len(floors))]
+                if all(_keeps_step(problem, m, served[m], s) for m in range(len(floors))):
+                    gains = (gain, *(served[m] for m, _ in asked))
+                    more = {tuple(map(sum, zip(label, gains, strict=True))) for label in labels}
+                    after[state_now] = after.get(state_now, set()) | more
+        best = {state: _undominated(labels) for state, labels in after.items()}
+    finals = [
+        label[0]
+        for state, labels in best.items()
+        if _may_end(problem, state)
+        for label in labels
+        if all(got >= need - 1e-9 * max(1.0, need) for got, (_, need) in zip(label[1:], asked, strict=True))
+    ]
     return max(finals, default=None)
+
+
+def _undominated(labels: set[Label]) -> set[Label]:
+    def beats(one: Label, other: Label) -> bool:
+        return one != other and all(a >= b for a, b in zip(one, other, strict=True))
+
+    return {label for label in labels if not any(beats(other, label) for other in labels)}
+
+
+def _keeps_step(problem: Problem, m: int, served: float, s: int) -> bool:
+    """Whether tenant m's floor per step, if it has one and binds, is kept in step s."""
+    tenant = problem.tenants[m]
+    floor, state = tenant.min_slo_attainment, problem.physical_initial
+    if floor is None or floor.per != "step":
+        return True
+    asked = floor.share * float(tenant.arrivals_rps[s]) * problem.step_s - 1e-9
+    if state is not None and s < state.next_epoch_step + _warm_up(problem, tenant):
+        # Nothing new can serve yet: what was held does not bind where even all of it is too little.
+        held = frozenset((_place(item.placement), m) for item in state.held if item.tenant == tenant.name)
+        warming = frozenset((_place(item.placement), item.serve_step) for item in state.held)
+        if _in_time(problem, m, held, warming, s) < asked:
+            return True
+    return served >= asked
+
+
+def _in_time(problem: Problem, m: int, held: Held, warm: frozenset[tuple[Place, int]], s: int) -> float:
+    """Requests of tenant m that are served in time in step s."""
+    tenant, warming = problem.tenants[m], {place for place, serve in warm if serve > s}
+    serving = [place[0] for place, owner in held if owner == m and place not in warming]
+    capacity = problem.step_s * sum(tenant.capability_rps[name] for name in serving)
+    return min(float(tenant.arrivals_rps[s]) * problem.step_s, capacity)
 
 
 def _steps(problem: Problem, duration_s: float) -> int:
@@ -212,14 +262,10 @@ def _goodput(
     problem: Problem, held: Held, warm: frozenset[tuple[Place, int]], levels: tuple[int, ...], s: int
 ) -> float:
     """Rule 5: what serves at step s, that is, what is held and does not warm."""
-    warming = {place for place, serve in warm if serve > s}
-    total = 0.0
-    for m, tenant in enumerate(problem.tenants):
-        serving = [place[0] for place, owner in held if owner == m and place not in warming]
-        capacity = problem.step_s * sum(tenant.capability_rps[name] for name in serving)
-        accuracy = tenant.accuracies[levels[m]]
-        total += tenant.weight * accuracy * min(float(tenant.arrivals_rps[s]) * problem.step_s, capacity)
-    return total
+    return sum(
+        tenant.weight * tenant.accuracies[levels[m]] * _in_time(problem, m, held, warm, s)
+        for m, tenant in enumerate(problem.tenants)
+    )
 
 
 def _may_end(problem: Problem, state: State) -> bool:

@@ -14,8 +14,10 @@ import numpy as np
 from executor.catalogue import gpu_model
 from executor.mig import GpuModel, Placement, Variant
 from planner.problem import (
+    AttainmentFloor,
     HeldInstance,
     PaperState,
+    Per,
     PhysicalState,
     Problem,
     Reconfiguration,
@@ -61,6 +63,20 @@ def with_unavailable(problem: Problem, seed: int) -> Problem:
         to_step = int(rng.integers(from_step + 1, problem.n_steps + 1)) if rng.random() < 0.7 else None
         items.append(Unavailable(tuple(range(first, first + size)), from_step, to_step))
     return replace(problem, unavailable=tuple(items))
+
+
+def with_floors(problem: Problem, seed: int, per: str) -> Problem:
+    """The same problem with a floor for one tenant or more: ``step``, ``window``, or ``mixed``."""
+    rng = np.random.default_rng([seed, 4])
+    kinds = {"step": [Per.STEP], "window": [Per.WINDOW], "mixed": [Per.STEP, Per.WINDOW]}[per]
+    first = int(rng.integers(len(problem.tenants)))
+    tenants = []
+    for index, tenant in enumerate(problem.tenants):
+        floor = AttainmentFloor(
+            float(rng.choice([0.15, 0.3, 0.5, 0.7, 0.95, 1.0])), kinds[int(rng.integers(len(kinds)))]
+        )
+        tenants.append(_with(tenant, min_slo_attainment=floor if index == first or rng.random() < 0.4 else None))
+    return replace(problem, tenants=tuple(tenants))
 
 
 def _steps(rng: np.random.Generator) -> tuple[float, int]:

@@ -99,7 +99,7 @@ def test_no_bound_is_below_the_best_plan(kind, seed, engine):
     best, plan = oracle(kind, seed), plan_of(kind, seed, engine)
     if best is not None:
         assert plan.bound >= best - slack(best)
-        certified = checked(kind, seed, engine).certified_bound if plan.status.has_plan else None
+        certified = checked(kind, seed, engine).proven_bound if plan.status.has_plan else None
         assert certified is None or certified >= best - slack(best)
 
 

@@ -32,6 +32,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pulp
 
 from executor.mig import Multiset
@@ -118,7 +119,8 @@ class MilpModel:
             variable.setInitialValue(0.0)
         for m, decision in enumerate(decisions):
             for variable in self._decided(m, decision):
-                variable.setInitialValue(1.0)
+                # A start below a floor is none that the program allows; the solver passes over it.
+                variable.setInitialValue(1.0, check=False)
 
     def _decided(self, m: int, decision: TenantDecision) -> Iterator[pulp.LpVariable]:
         """The variables of tenant m that are 1 in its decision."""
@@ -149,7 +151,7 @@ def _largest(variables: Sequence[pulp.LpVariable]) -> int:
 
 def milp_model(problem: Problem, tables: Sequence[GainTable]) -> MilpModel:
     """The tight formulation of a ``paper`` problem with these gain tables (which have ``changed``)."""
-    largest = max(float(abs(t).max()) for table in tables for t in (table.steady, table.changed) if t is not None)
+    largest = max(map(_largest_gain, tables))
     scale = OBJECTIVE_SCALE / largest if largest > 0 else 1.0
     multisets = [tenant_multisets(problem, tenant) for tenant in problem.tenants]
     model = MilpModel(problem, tables, multisets, scale, pulp.LpProblem("goodput", pulp.LpMinimize))
@@ -161,6 +163,16 @@ def milp_model(problem: Problem, tables: Sequence[GainTable]) -> MilpModel:
         _add_layout(model, step)
     model.program.setObjective(pulp.LpAffineExpression(model.objective))
     return model
+
+
+def _largest_gain(table: GainTable) -> float:
+    """Of what is not barred."""
+    found = 0.0
+    for number, gains in enumerate((table.steady, table.changed)):
+        if gains is not None:
+            kept = gains if table.barred is None else np.where(table.barred[number], 0.0, gains)
+            found = max(found, float(abs(kept).max()))
+    return found
 
 
 def _add_starts(model: MilpModel, m: int) -> None:
@@ -216,11 +228,14 @@ def _add_gains(
     table = model.tables[m]
     column = table.column[multiset]
     assert table.changed is not None
-    stay = model.program.add_variable(f"s_{m}_{level}_{k}_{step}", 0.0, 1.0)
-    new = model.program.add_variable(f"n_{m}_{level}_{k}_{step}", 0.0, 1.0)
-    model.objective.append((stay, -model.scale * float(table.steady[level, step, column])))
-    model.objective.append((new, -model.scale * float(table.changed[level, step, column])))
-    return stay, new
+    variables = []
+    for number, (letter, gains) in enumerate((("s", table.steady), ("n", table.changed))):
+        # Below a floor of in-time answers: penalties would leave a solver no digits for the rest.
+        is_barred = table.barred is not None and bool(table.barred[number][step, column])
+        variable = model.program.add_variable(f"{letter}_{m}_{level}_{k}_{step}", 0.0, 0.0 if is_barred else 1.0)
+        model.objective.append((variable, 0.0 if is_barred else -model.scale * float(gains[level, step, column])))
+        variables.append(variable)
+    return variables[0], variables[1]
 
 
 def _add_layout(model: MilpModel, step: int) -> None:

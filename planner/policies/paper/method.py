@@ -13,7 +13,14 @@ from planner.plan import MigPlan, Status
 from planner.policies.paper.pre_initialisation import fed_back_overhead_s, pre_initialised, served, simple_facts
 from planner.policies.paper.realised import Realised, realised
 from planner.policies.policy import Batching, Knows, Policy, Traits, Window
-from planner.problem import PaperState, Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.problem import (
+    PaperState,
+    Problem,
+    Reconfiguration,
+    RetrainingOption,
+    TenantTerms,
+    without_floors,
+)
 from planner.solve import solve
 from planner.unavailable import unavailable_within
 from planner.verify import verify
@@ -56,7 +63,8 @@ class MigratorPaper(Policy):
     def plan(self, window: Window) -> MigPlan:
         """The paper's plan of the window as hardware can carry it out."""
         started_s = time.perf_counter()
-        problem = window.problem
+        problem = without_floors(window.problem)
+        window = replace(window, problem=problem)
         facts = WindowFacts.of(problem)
         if facts.first_step == facts.n_steps or facts.running:
             return self._fallback(window)

@@ -43,6 +43,72 @@ def problem(tmp_path: Path) -> Path:
     return written(tmp_path / "problem.json", PAPER)
 
 
+def floored(folder: Path, model: dict[str, Any], floor: object) -> Path:
+    tenant = {**model["tenants"][0], "min_slo_attainment": floor}
+    return written(folder / "floored.json", {**model, "tenants": [tenant]})
+
+
+@pytest.mark.parametrize("model", [PAPER, PHYSICAL], ids=["paper", "physical"])
+def test_a_floor_per_step_out_of_reach_ends_with_3_and_names_tenant_step_and_share(
+    tmp_path: Path, call: Call, model: dict[str, Any]
+) -> None:
+    many = {**model, "tenants": [{**model["tenants"][0], "arrivals_rps": [200, 200, 630, 200, 200, 200]}]}
+    code, _, err = call("plan", "--problem", floored(tmp_path, many, {"share": 0.9, "per": "step"}))
+    assert code == 3
+    # Seven 1g serve 315 of 630.
+    assert "tenant resnet50: " in err
+    assert "90 % of its requests in time in step 2; its best reachable share is 50 %" in err
+
+
+def test_a_floor_per_window_out_of_reach_ends_with_3_and_names_tenant_and_share(tmp_path: Path, call: Call) -> None:
+    many = {**PHYSICAL, "tenants": [{**PHYSICAL["tenants"][0], "arrivals_rps": [630] * 6, "retraining_s": {}}]}
+    code, _, err = call("plan", "--problem", floored(tmp_path, many, 0.9))
+    assert code == 3
+    assert "tenant resnet50: no plan answers 90 % of its requests in time over the window; its best reachable" in err
+    assert "share is 50 %" in err
+
+
+def test_a_floor_that_was_not_met_but_not_disproven_says_so(tmp_path: Path, call: Call) -> None:
+    # paper-ilp knows no floors; its plan serves what is worth most.
+    slow = {**PAPER, "tenants": [{**PAPER["tenants"][0], "overhead_s": 5.0}]}
+    path = floored(tmp_path, slow, {"share": 1.0, "per": "step"})
+    code, out, err = call("plan", "--problem", path, "--engine", "paper-ilp", "--json")
+    assert (code, json.loads(out)["status"]) == (3, "timeout")
+    assert "which does not prove that there is none; the nearest: resnet50: " in err
+
+
+def test_json_tells_promised_shares(tmp_path: Path, call: Call) -> None:
+    _, out, _ = call("plan", "--problem", floored(tmp_path, PHYSICAL, 0.9), "--json")
+    found = json.loads(out)["in_time"]["resnet50"]
+    assert found["floor"] == {"share": 0.9, "per": "window"}
+    assert 0.9 <= found["promised"] <= 1
+
+
+def test_a_plan_without_floors_has_no_promised_shares(problem: Path, call: Call) -> None:
+    assert "in_time" not in json.loads(call("plan", "--problem", problem, "--json")[1])
+
+
+def test_a_plan_under_a_floor_can_be_verified_as_printed(tmp_path: Path, call: Call) -> None:
+    path = floored(tmp_path, PHYSICAL, 0.95)
+    plan = tmp_path / "plan.json"
+    plan.write_text(call("plan", "--problem", path, "--json")[1], "utf-8")
+    assert call("verify", plan, path)[0] == 0
+
+
+def test_an_explanation_says_that_other_layouts_may_miss_a_floor(tmp_path: Path, call: Call) -> None:
+    _, out, _ = call("plan", "--problem", floored(tmp_path, PHYSICAL, 0.9), "--explain", 1)
+    assert "may miss a floor of in-time answers" in out
+
+
+def test_verify_refuses_a_plan_that_misses_a_floor(tmp_path: Path, call: Call) -> None:
+    busy = {**PAPER, "tenants": [{**PAPER["tenants"][0], "arrivals_rps": [630] * 6}]}
+    plain, plan = written(tmp_path / "plain.json", busy), tmp_path / "plan.json"
+    assert call("plan", "--problem", plain, "--out", plan)[0] == 0
+    code, out, _ = call("verify", plan, floored(tmp_path, busy, 0.9))
+    assert code == 2
+    assert "min_slo_attainment: resnet50: " in out
+
+
 @pytest.fixture
 def physical(tmp_path: Path) -> Path:
     return written(tmp_path / "physical.json", PHYSICAL)

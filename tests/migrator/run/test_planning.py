@@ -83,6 +83,14 @@ def test_the_windows_before_the_last_are_planned_as_a_run_does_it() -> None:
     assert otherwise[1].problem.initial == as_run[1].problem.initial
 
 
+def test_only_the_window_that_is_asked_about_has_to_keep_its_floors() -> None:
+    floor = {"tenants.0.arrivals.rate_rps": 30_000, "tenants.0.min_slo_attainment": {"share": 0.9, "per": "step"}}
+    config = validate_config(changed(SMALL, {"window_s": 30, **floor}), "small.yaml")
+    before, asked = plan_through(*assemble(config, "small.yaml"), 1, Solving())
+    assert (before.is_planned, bool(before.plan.missed)) == (True, True)
+    assert asked.plan.status is Status.INFEASIBLE
+
+
 def test_a_paper_window_starts_from_the_profiles_held() -> None:
     first, second = plan_through(*assembled(), 1, PAPER)
     assert second.problem.paper_initial is not None

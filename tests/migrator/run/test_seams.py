@@ -453,6 +453,31 @@ def test_the_rest_of_a_window_is_planned_anew_when_asked(tmp_path: Path, moment_
     assert report.total.requests.arrivals == sum(map(len, traffic.hindsight.arrival_s))
 
 
+def test_the_rest_of_a_window_is_planned_anew_under_its_floors(tmp_path: Path) -> None:
+    floors = {"tenants.0.min_slo_attainment": 0.9, "tenants.1.min_slo_attainment": {"share": 0.9, "per": "step"}}
+    setting, traffic = setting_of(changed(SMALL, {"window_s": 30, "tenants.0.retraining.samples": 300, **floors}))
+    log = logged(tmp_path / "run", SimulatedRun(setting, traffic, revises=revised_once_at(11.3)), setting)
+    (revised,) = log.of_kind("plan_revised")
+    assert revised["plan"]["status"] in ("optimal", "feasible")
+    assert revised["violations"] == []
+
+
+def test_a_log_holds_floors_and_what_was_promised(tmp_path: Path) -> None:
+    setting, traffic = setting_of(changed(SMALL, {"windows": 1, "tenants.0.min_slo_attainment": 0.9}))
+    log = logged(tmp_path / "run", SimulatedRun(setting, traffic), setting)
+    tenants = {tenant["name"]: tenant.get("min_slo_attainment") for tenant in log.header["tenants"]}
+    (started,) = log.of_kind("window_started")
+    assert tenants == {"vision": {"share": 0.9, "per": "window"}, "language": None}
+    assert started["in_time"]["vision"]["promised"] >= 0.9
+    assert started["in_time"]["vision"]["missed"] is None
+
+
+def test_a_log_without_floors_says_nothing_of_them(tmp_path: Path) -> None:
+    setting, traffic = setting_of(changed(SMALL, {"windows": 1}))
+    log = logged(tmp_path / "run", SimulatedRun(setting, traffic), setting)
+    assert "in_time" not in log.of_kind("window_started")[0]
+
+
 def test_a_plan_that_is_made_just_after_a_change_begins_after_it(tmp_path: Path) -> None:
     busy = {"tenants.0.arrivals.rate_rps": 900, "tenants.1.arrivals.scale.factor": 20.0}
     setting, traffic = setting_of(changed(SMALL, {**busy, "tenants.0.retraining.samples": 12000}))

@@ -56,6 +56,35 @@ def test_no_number_is_broken_on_a_narrow_terminal(call, write_config, width: int
     assert {str(report.total.requests.arrivals), f"{report.total.requests.goodput_pct:.2f}"} <= set(words)
 
 
+def test_promised_and_achieved_shares_stand_beside_each_floor(call, write_config) -> None:
+    changes = {"windows": 1, "tenants.0.min_slo_attainment": 0.9, "tenants.1.min_slo_attainment": 0.2}
+    code, out, _ = call("run", write_config(changes), "--out", "run")
+    rows = [line.split() for line in out.splitlines() if "/ window" in line]
+    assert code == 0
+    assert [(row[1], row[2]) for row in rows] == [("vision", "90"), ("language", "20")]
+    assert all(float(cell) >= float(row[2]) for row in rows for cell in row[-2:])
+
+
+def test_a_floor_that_no_plan_keeps_is_told_and_stops_nothing(call, write_config) -> None:
+    changes = {
+        "windows": 1,
+        "tenants.0.arrivals.rate_rps": 30_000,
+        "tenants.0.min_slo_attainment": {"share": 0.9, "per": "step"},
+    }
+    code, out, _ = call("run", write_config(changes), "--out", "run")
+    assert code == 0
+    assert "Window 0: no plan was found that keeps the floor: vision: 60 steps below 90 % in time" in out
+    assert "Window 0: vision ended " in out
+
+
+def test_a_policy_without_plans_is_measured_against_the_floor(call, write_config) -> None:
+    changes = {"windows": 1, "window_s": 30, "tenants.0.retraining.samples": 300, "tenants.0.min_slo_attainment": 0.5}
+    code, out, _ = call("run", write_config(changes), "--policy", "whole", "--out", "run")
+    row = next(line.split() for line in out.splitlines() if "/ window" in line)
+    assert code == 0
+    assert row[-2] == "–"
+
+
 def test_damage_ends_the_report_with_2_and_one_line(tmp_path: Path, call) -> None:
     raw = records.write(tmp_path / "run", *records.tiny())
     (tmp_path / "run" / EVENTS_FILE).write_bytes(raw.replace(b'"dropped":[0,1,9]', b'"dropped":[0,1,8]'))

@@ -13,7 +13,7 @@ from plans import paper_case, physical_case
 from planner.errors import PlanFileError
 from planner.files.plan_file import plan_of, plan_to_json, read_plan
 from planner.plan import Certificate, Infeasibility, MigPlan, Status
-from planner.problem import Problem
+from planner.problem import AttainmentFloor, Problem
 
 CASES = [pytest.param(*case()[:2], id=case.__name__) for case in (paper_case, physical_case)]
 
@@ -33,6 +33,35 @@ def refused(document: dict[str, object], problem: Problem) -> str:
         plan_of(document, problem, "plan.json")
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+def floored(problem: Problem, plan: MigPlan) -> tuple[Problem, MigPlan]:
+    """The case with a floor per window for its first tenant, and a certificate with that one's multiplier."""
+    first = replace(problem.tenants[0], min_slo_attainment=AttainmentFloor(0.5))
+    prices = np.zeros((problem.n_steps, 1))
+    certificate = Certificate(problem.profile_names[:1], prices, ((first.name, 0.25),))
+    changed = replace(problem, tenants=(first, *problem.tenants[1:]))
+    return changed, replace(plan, certificate=certificate, missed=("a: too few",))
+
+
+@pytest.mark.parametrize(("problem", "plan"), CASES)
+def test_multipliers_and_missed_floors_survive_writing_and_reading(problem: Problem, plan: MigPlan) -> None:
+    problem, plan = floored(problem, plan)
+    again = plan_of(json.loads(json.dumps(plan_to_json(plan))), problem, "plan.json")
+    assert (again.certificate.multipliers, again.missed) == (plan.certificate.multipliers, plan.missed)
+
+
+def test_a_multiplier_for_a_tenant_without_a_floor_is_refused() -> None:
+    problem, plan = paper_case()[:2]
+    document = json.loads(json.dumps(plan_to_json(floored(problem, plan)[1])))
+    assert "which is no tenant with a floor per window" in refused(document, problem)
+
+
+def test_a_negative_multiplier_is_refused() -> None:
+    problem, plan = floored(*paper_case()[:2])
+    document = json.loads(json.dumps(plan_to_json(plan)))
+    document["certificate"]["multipliers"] = {problem.tenants[0].name: -1.0}
+    assert "a number from 0 to" in refused(document, problem)
 
 
 @pytest.mark.parametrize(("problem", "plan"), CASES)

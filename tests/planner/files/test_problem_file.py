@@ -16,7 +16,7 @@ from problems import paper_problem, physical_problem, with_unavailable
 from planner.errors import ProblemError
 from planner.files.problem_file import problem_text, problem_to_json, read_problem
 from planner.gains import expected_gains
-from planner.problem import PaperState, PhysicalState, Problem
+from planner.problem import AttainmentFloor, PaperState, Per, PhysicalState, Problem
 from planner.solve import solve
 from planner.unavailable import Unavailable
 from planner.verify import verify
@@ -58,6 +58,45 @@ def test_the_example_of_the_design_is_read(tmp_path: Path) -> None:
     terms = read_problem(written(tmp_path, EXAMPLE)).tenants[0]
     assert terms.arrivals_rps.tolist() == [221, 246, 218]
     assert (terms.accuracies, terms.options[0].name) == ((0.62, 0.86), "full")
+
+
+@pytest.mark.parametrize(
+    ("written_as", "read_as"),
+    [
+        (0.99, AttainmentFloor(0.99)),
+        (1, AttainmentFloor(1.0)),
+        ({"share": 0.5}, AttainmentFloor(0.5)),
+        ({"share": 0.5, "per": "step"}, AttainmentFloor(0.5, Per.STEP)),
+        ({"share": 0.5, "per": "window", "due": -3.5}, AttainmentFloor(0.5, Per.WINDOW, -3.5)),
+    ],
+)
+def test_a_floor_of_in_time_answers_has_a_short_and_a_long_form(tmp_path: Path, written_as, read_as) -> None:
+    problem = read_problem(changed(tmp_path, "tenants", 0, "min_slo_attainment", value=written_as))
+    assert problem.tenants[0].min_slo_attainment == read_as
+
+
+def test_floors_survive_writing_and_reading(tmp_path: Path) -> None:
+    floored = changed(tmp_path, "tenants", 0, "min_slo_attainment", value={"share": 0.5, "per": "window", "due": 2.0})
+    document = problem_to_json(read_problem(floored))
+    again = read_problem(written(tmp_path, json.dumps(document), "again.json"))
+    assert again.tenants[0].min_slo_attainment == AttainmentFloor(0.5, Per.WINDOW, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("floor", "said"),
+    [
+        (0, "min_slo_attainment is 0.0; a finite number > 0 and ≤ 1 is needed"),
+        (1.01, "min_slo_attainment is 1.01; a finite number > 0 and ≤ 1 is needed"),
+        ({"share": 0.5, "per": "hour"}, "per"),
+        ({"per": "step"}, "share is missing"),
+        ({"share": 0.5, "per": "step", "due": 1}, "min_slo_attainment.due is 1.0"),
+        ("0.9", "min_slo_attainment"),
+    ],
+)
+def test_a_floor_that_cannot_be_is_refused_in_one_line(tmp_path: Path, floor, said: str) -> None:
+    message = message_of(changed(tmp_path, "tenants", 0, "min_slo_attainment", value=floor))
+    assert said in message
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize("name", ["p.yaml", "p.yml", "p.txt", "p"])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from windows import tenant, window
 
+from planner.attainment import attainments
 from planner.baselines import policy as former
 from planner.budget import Budget
 from planner.engines.static import best_held_set, solve_static_among
@@ -17,7 +18,7 @@ from planner.policies import policy as present
 from planner.policies.policy import Batching, Knows, Policy, Traits, Window
 from planner.policies.reactive import Reactive
 from planner.policies.registry import MIG_POLICIES, POLICIES, PolicyError, policy_of
-from planner.problem import HeldInstance, PhysicalState, Problem, Reconfiguration, Task
+from planner.problem import AttainmentFloor, HeldInstance, Per, PhysicalState, Problem, Reconfiguration, Task
 from planner.replan import state_at
 from planner.solve import solve
 from planner.unavailable import Unavailable
@@ -59,6 +60,28 @@ def held(problem: Problem, plan: MigPlan, step: int) -> dict[str, list[str]]:
     serving = [item for item in plan.lifetimes if item.is_inference and item.create_step <= step < item.end_step]
     names = problem.tenant_names
     return {n: sorted(i.placement.profile.name for i in serving if i.owner.tenant == n) for n in names}
+
+
+KEEP_FLOORS = ("migrator", "oracle", "window")
+
+
+def floored(problem: Problem) -> Problem:
+    """The same problem, where a has a floor that nothing keeps."""
+    floor = AttainmentFloor(1.0, Per.STEP)
+    return replace(problem, tenants=(replace(problem.tenants[0], min_slo_attainment=floor), *problem.tenants[1:]))
+
+
+@pytest.mark.parametrize("name", sorted(set(MIG_POLICIES) - set(KEEP_FLOORS)))
+def test_a_policy_that_knows_no_floors_ignores_them(name: str) -> None:
+    problem = problem_of(1)
+    assert answered(name, floored(problem)).lifetimes == answered(name, problem).lifetimes
+
+
+@pytest.mark.parametrize("name", KEEP_FLOORS)
+def test_a_policy_that_keeps_floors_comes_as_near_as_it_can(name: str) -> None:
+    problem = floored(problem_of(1))
+    free, plan = answered(name, problem_of(1)), answered(name, problem)
+    assert attainments(problem, plan)[0].in_time > attainments(problem, free)[0].in_time
 
 
 @pytest.mark.parametrize("name", MIG_POLICIES)
