@@ -15,6 +15,7 @@ import typer
 
 from migrator.console import complain
 from migrator.errors import ExitCode, MigratorError, exit_code_of
+from planner.errors import PolicyError
 from planner.solve import PAPER, PHYSICAL, default_engine, engine_names
 
 app = typer.Typer(
@@ -270,7 +271,7 @@ def gpu_layouts(
 def main() -> None:
     """Run the command line; every error ends in one line and its exit code, never in a traceback.
 
-    ``MIGRATOR_TRACEBACK=1`` shows the traceback of unforeseen errors, for bug reports.
+    ``MIGRATOR_TRACEBACK=1`` shows the traceback of unforeseen errors, for bug reports, and of a policy's own.
     """
     try:
         code = app(standalone_mode=False) or 0  # a command returns nothing; --version and --help their code
@@ -301,6 +302,8 @@ def _report(error: BaseException) -> int:
         # The reader has left: what is still in the buffer goes nowhere, without another complaint.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.DONE
+    elif isinstance(error, PolicyError) and error.__cause__ is not None and os.environ.get("MIGRATOR_TRACEBACK"):
+        raise error
     elif isinstance(error, MigratorError) or code is not ExitCode.FAILED:
         complain(str(error))
     elif isinstance(error, OSError):

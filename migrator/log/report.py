@@ -69,7 +69,8 @@ class Figures:
 class WindowReport:
     """One window; ``tenants`` is empty and ``total`` ``None`` when the run ended before it was settled (void).
 
-    Where tenants have no instances there is no plan: its status, expected goodput and gap are ``None``.
+    Where tenants have no instances there is no plan: its status, expected goodput and gap are ``None``. ``violation``
+    is the first rule that the policy's own plan breaks, which was not carried out then.
     """
 
     window: int
@@ -78,6 +79,7 @@ class WindowReport:
     gap: float | None
     tenants: Mapping[str, Figures]
     total: Figures | None
+    violation: str | None = None
 
     @property
     def is_void(self) -> bool:
@@ -150,6 +152,7 @@ def report_of(log: ReadLog) -> Report:
                 gap=plan.get("gap"),
                 tenants={name: _figures([part]) for name, part in own.items()},
                 total=_figures(own.values()) if own else None,
+                violation=next(iter(started.get("violations", ())), None),
             )
         )
     every = [part for own_parts in parts.values() for part in own_parts]

@@ -78,6 +78,7 @@ class _WindowStarted(_InWindow):
     start_s: float
     forecast: _Forecasts
     plan: _Plan | None
+    violations: list[str] = []
 
 
 class _Intent(_InWindow):

@@ -54,6 +54,8 @@ def report_to_json(report: Report) -> Json:
 
 def _window(window: WindowReport) -> Json:
     plan = {"status": window.plan_status, **_picked(window, "expected_goodput", "gap")}
+    if window.violation is not None:
+        plan["violation"] = window.violation
     return {"window": window.window, "void": window.is_void, "plan": plan, **_figures_of_all(window)}
 
 
