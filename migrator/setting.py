@@ -26,7 +26,8 @@ from workloads.tenants import Tenant, WindowAccuracy, WorkerStart, default_worke
 from workloads.traffic.arrivals import PoissonSource, Source, Span, mean_rps
 from workloads.traffic.scaling import Arrivals, Scale, ScaleMethod, scaled_arrivals
 from workloads.traffic.servegen import RATE_WINDOW_S, SERVEGEN_TRACE, servegen_piece
-from workloads.traffic.trace_file import TraceFormat, find_trace
+from workloads.traffic.trace_file import TraceFormat
+from workloads.traffic.trace_store import trace_once
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ def _source(config: Config, entry: TenantConfig) -> tuple[Source, Span]:
     if entry.arrivals.trace == SERVEGEN_TRACE:
         return servegen_piece(span, config.seed, margin_s=max(RATE_WINDOW_S, entry.arrivals.scale.smooth_s))
     trace_format = None if entry.arrivals.format is None else TraceFormat(entry.arrivals.format)
-    return find_trace(entry.arrivals.trace, Path(), trace_format), span
+    return trace_once(entry.arrivals.trace, Path(), trace_format), span
 
 
 def _span(config: Config, entry: TenantConfig) -> Span:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from migrator.compare import Fairness, Match, Score, matches_of, score_of
@@ -16,6 +17,7 @@ from migrator.views.as_json import comparison_to_json
 from migrator.views.compare import print_comparison
 from migrator.views.html import comparison_to_html, require_plot_extra
 from planner.policies.registry import POLICIES, policy_of
+from workloads.traffic.trace_store import keep_traces, kept_traces
 
 
 def compare_command(
@@ -80,7 +82,8 @@ def _scores(matches: Sequence[Match], n_processes: int) -> tuple[Score, ...]:
     """What came of the matches, in their order, whichever was done first."""
     scores: dict[int, Score] = {}
     console = progress()
-    with Processes(n_processes) as processes, console.status(f"simulating 0 of {len(matches)}") as status:
+    prepare = partial(keep_traces, kept_traces())
+    with Processes(n_processes, prepare) as processes, console.status(f"simulating 0 of {len(matches)}") as status:
         for index, score in processes.each(score_of, matches):
             scores[index] = score
             status.update(f"simulating {len(scores)} of {len(matches)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from forecaster.registry import HINDSIGHT
@@ -20,6 +21,7 @@ from migrator.whatif.cases import Case, cases_of, check
 from migrator.whatif.grid import point_text, read_grid
 from migrator.whatif.sweep import Outcome, Sweep, outcome_of
 from workloads.traffic.servegen import SERVEGEN_LABEL, SERVEGEN_TRACE
+from workloads.traffic.trace_store import keep_traces, kept_traces
 
 
 def whatif_command(
@@ -63,7 +65,8 @@ def _outcomes(cases: Sequence[Case], n_processes: int) -> tuple[Outcome, ...]:
     """The outcomes of the cases, in their order."""
     different = list({case.config.model_dump_json(): case for case in reversed(cases)}.values())[::-1]
     outcomes: dict[int, Outcome] = {}
-    with Processes(n_processes) as processes, GridView(len(cases), n_processes, progress()) as view:
+    prepare = partial(keep_traces, kept_traces())
+    with Processes(n_processes, prepare) as processes, GridView(len(cases), n_processes, progress()) as view:
         for n_done, _ in enumerate(processes.each(check, different), start=1):
             view.checking(n_done, len(different))
         view.checked()
