@@ -34,6 +34,15 @@ _ENGINES_HELP = "; ".join(
     f"{model}: {', '.join(engine_names(model))} (default {default_engine(model)})" for model in (PAPER, PHYSICAL)
 )
 
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a key of the config by its dotted path, e.g. tenants.NAME.slo_ms=100; may be given several times.",
+    ),
+]
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program instead of tables.")]
 
 
@@ -66,11 +75,12 @@ def run(
     policy: Annotated[
         str, typer.Option(help="Who decides: a sharing policy's name, or a .py file; see docs/policies.md.")
     ] = "migrator",
+    assignments: Assignments = None,
 ) -> None:
     """Run a multi-tenant workload and report its goodput per window."""
     from migrator.commands.run import run_command  # noqa: PLC0415
 
-    run_command(config, windows=windows, seed=seed, out=out, policy=policy)
+    run_command(config, windows=windows, seed=seed, out=out, policy=policy, assignments=assignments or ())
 
 
 @app.command(epilog="Example: [bold]migrator report runs/quickstart --json[/]")
@@ -125,6 +135,7 @@ def plan(
         bool, typer.Option("--floors/--no-floors", help="Compare the plan with those of static and greedy.")
     ] = True,
     out: Annotated[Path | None, typer.Option(help="Also write the plan as JSON to this file.")] = None,
+    assignments: Assignments = None,
     as_json: Json = False,
 ) -> None:
     """Solve one window offline and show its plan, without any GPU."""
@@ -140,11 +151,13 @@ def plan(
     if problem is not None:
         if window is not None:
             raise typer.BadParameter("--window goes with a CONFIG; a problem file holds one window")
+        if assignments:
+            raise typer.BadParameter("--set goes with a CONFIG; a problem file is changed itself")
         plan_problem_command(problem, warm_start=warm_start, overhead_from=overhead_from, solving=solving, shown=shown)
     elif config is not None:
         if warm_start is not None or overhead_from is not None:
             raise typer.BadParameter("--warm-start and --overhead-from go with --problem; a config has its own")
-        plan_config_command(config, window=window or 0, solving=solving, shown=shown)
+        plan_config_command(config, window=window or 0, solving=solving, shown=shown, assignments=assignments or ())
 
 
 @app.command(
@@ -172,6 +185,7 @@ def whatif(
     jobs: Annotated[int | None, typer.Option(min=1, help="How many processes. Default: one a core.")] = None,
     out: Annotated[Path | None, typer.Option(help="Also write the results to this file, .json or .csv.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Also draw them in this HTML file; needs the extra plot.")] = None,
+    assignments: Assignments = None,
     as_json: Json = False,
 ) -> None:
     """Plan one window under every combination of changes and compare what is expected of the plans."""
@@ -185,6 +199,7 @@ def whatif(
         jobs=jobs,
         out=out,
         plot=plot,
+        assignments=assignments or (),
         as_json=as_json,
     )
 
@@ -210,7 +225,18 @@ def compare(
     segments: Annotated[
         int, typer.Option(min=1, max=1000, help="How many pieces of the traces, one after the other.")
     ] = 1,
+    stride: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Seconds from the begin of a segment to the next. Default: one begins where one ends."
+        ),
+    ] = None,
     windows: Annotated[int | None, typer.Option(min=1, help="Windows a segment, instead of the config's.")] = None,
+    load: Annotated[float | None, typer.Option(help="The load, instead of the config's.")] = None,
+    profiles: Annotated[
+        Path | None, typer.Option(help="A table of service profiles (CSV), instead of the config's.")
+    ] = None,
+    assignments: Assignments = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="How many processes. Default: one a core.")] = None,
     out: Annotated[Path | None, typer.Option(help="Also write the results to this JSON file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Also draw them in this HTML file; needs the extra plot.")] = None,
@@ -225,7 +251,11 @@ def compare(
         policies=policies,
         fairness=Fairness(terms),
         n_segments=segments,
+        stride_s=stride,
         windows=windows,
+        load=load,
+        profiles=profiles,
+        assignments=assignments or (),
         jobs=jobs,
         out=out,
         plot=plot,

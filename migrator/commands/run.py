@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -24,7 +25,13 @@ RUNS = Path("runs")
 
 
 def run_command(
-    config_path: Path, *, windows: int | None, seed: int | None, out: Path | None, policy: str = "migrator"
+    config_path: Path,
+    *,
+    windows: int | None,
+    seed: int | None,
+    out: Path | None,
+    policy: str = "migrator",
+    assignments: Sequence[str] = (),
 ) -> None:
     """Run a config under a policy and print its report.
 
@@ -36,7 +43,7 @@ def run_command(
         RunFolderError: The folder exists already.
         InfeasibleError: Window 0 cannot be planned.
     """
-    config = read_config(config_path, windows=windows, seed=seed)
+    config = read_config(config_path, assignments, windows=windows, seed=seed)
     chosen = policy_of(policy)
     folder = free_run_folder(RUNS, config.name) if out is None else out
     if folder.exists():

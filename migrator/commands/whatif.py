@@ -33,6 +33,7 @@ def whatif_command(
     jobs: int | None,
     out: Path | None,
     plot: Path | None,
+    assignments: Sequence[str] = (),
     as_json: bool,
 ) -> None:
     """Print the expected goodput of the config's window at every point, and write it to files where asked.
@@ -44,7 +45,7 @@ def whatif_command(
     """
     grid = read_grid(vary)
     _check_files(config_path, out, plot)
-    config = read_config(config_path)
+    config = read_config(config_path, assignments)
     if known_arrivals:
         config = config.model_copy(update={"forecast": config.forecast.model_copy(update={"method": "known"})})
     cases = cases_of(grid, config, str(config_path), time_limit_s)

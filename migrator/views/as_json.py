@@ -74,7 +74,7 @@ def _figures(figures: Figures) -> Json:
     )
 
 
-def comparison_to_json(scores: Sequence[Score], n_segments: int) -> Json:
+def comparison_to_json(scores: Sequence[Score], n_segments: int, stride_s: int | None = None) -> Json:
     """Every score, and the standings by workload and over all of them."""
     from migrator.compare import standings  # noqa: PLC0415 - as the imports for types
     from migrator.views.compare import by_workload  # noqa: PLC0415
@@ -84,6 +84,8 @@ def comparison_to_json(scores: Sequence[Score], n_segments: int) -> Json:
         "schema": 1,
         "simulated": True,
         "segments": n_segments,
+        **({} if stride_s is None else {"stride_s": stride_s}),
+        "setup": {score.workload: dict(score.setup) for score in scores},
         "workloads": {name: [_standing(item) for item in found] for name, found in workloads.items()},
         "not_measured": {score.workload: score.notes for score in scores},
         "overall": [_standing(item) for item in standings(scores)],
@@ -92,6 +94,7 @@ def comparison_to_json(scores: Sequence[Score], n_segments: int) -> Json:
                 **_picked(score, "policy", "workload", "segment"),
                 "windows": [_totals(window) for window in score.totals],
                 **_changes(score),
+                **({"refusals": list(score.refusals)} if score.refusals else {}),
             }
             for score in scores
         ],

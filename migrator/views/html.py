@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from migrator.compare import CEILING, FLOOR, LEAST_SEGMENTS, Fairness, Score, Standing, standings
 from migrator.errors import MigratorError
-from migrator.views.compare import by_workload, extent
+from migrator.views.compare import by_workload, extent, setup_text
 from migrator.whatif.grid import Choice, Factor, Point, Variation, point_text
 from migrator.whatif.sweep import Outcome, Sweep
 
@@ -115,7 +115,7 @@ _Groups = Mapping[str, Sequence[Standing]]
 """The standings of all workloads together, if there are several, then those of each, by title."""
 
 
-def comparison_to_html(scores: Sequence[Score], fairness: Fairness) -> str:
+def comparison_to_html(scores: Sequence[Score], fairness: Fairness, stride_s: int | None = None) -> str:
     """The page of a comparison with this fairness; the same for the same scores.
 
     Raises:
@@ -132,7 +132,8 @@ def comparison_to_html(scores: Sequence[Score], fairness: Fairness) -> str:
     return _page(
         "compare.html.j2",
         terms=_FAIRNESS[fairness],
-        workloads={name: extent(own) for name, own in by_workload(scores).items()},
+        workloads={name: (extent(own, stride_s), setup_text(own)) for name, own in by_workload(scores).items()},
+        refusals=[(score.workload, score.segment, score.policy, text) for score in scores for text in score.refusals],
         notes=notes,
         classes=classes,
         account=_account_figure(groups, tuple(classes)),

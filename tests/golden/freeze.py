@@ -272,6 +272,7 @@ def quickstart() -> Json:
 def _compared(config: str, terms: str, windows: int) -> Json:
     path = f"configs/{config}.yaml"
     found: Json = json.loads(call("compare", path, "--windows", windows, "--terms", terms, "--jobs", 1, "--json"))
+    del found["setup"]  # says on what it was simulated, and is no figure
     return found
 
 
