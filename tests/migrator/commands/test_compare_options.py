@@ -18,6 +18,7 @@ LOADED = {
     "tenants.0.arrivals": {"trace": "azure-conv", "offset_s": 100},
     "tenants.1.arrivals": {"trace": "azure-conv", "offset_s": 700},
 }
+WITH_FACTOR = {"trace": "azure-conv", "offset_s": 700, "scale": {"factor": 2.0}}
 CHEAP = ["--policies", "equal", "--jobs", 1]
 
 
@@ -44,7 +45,7 @@ def test_a_load_and_a_set_load_are_the_same(call, write_config) -> None:
 
 
 def test_a_load_that_moves_no_tenant_is_refused(call, write_config) -> None:
-    factors = {f"tenants.{index}.arrivals.scale": {"factor": 2.0} for index in (0, 1)}
+    factors = {f"tenants.{index}.arrivals": WITH_FACTOR for index in (0, 1)}
     code, _, err = call("compare", write_config(LOADED | factors), "--load", 0.5, *CHEAP)
     assert code == 2
     assert "--load 0.5: " in err
@@ -52,7 +53,7 @@ def test_a_load_that_moves_no_tenant_is_refused(call, write_config) -> None:
 
 
 def test_tenants_that_a_load_does_not_move_are_told(call, write_config) -> None:
-    config = write_config(LOADED | {"tenants.1.arrivals.scale": {"factor": 2.0}})
+    config = write_config(LOADED | {"tenants.1.arrivals": WITH_FACTOR})
     code, _, err = call("compare", config, "--load", 0.5, *CHEAP)
     assert code == 0
     assert "warning: --load 0.5 does not move language" in err
