@@ -162,6 +162,7 @@ def plan(
 
 @app.command(
     epilog="Examples: [bold]migrator whatif configs/quickstart.yaml --vary load=0.5,0.7,0.9 --vary slo_ms=x0.5,x1[/]   "
+    "[bold]migrator whatif configs/quickstart.yaml --find max:load --keep 'slo_attainment>=0.9'[/]   "
     "[bold]migrator whatif configs/quickstart.yaml --vary engine=physical,greedy --vary window=0,1 --plot grid.html[/]"
 )
 def whatif(
@@ -174,6 +175,21 @@ def whatif(
             help="May be given several times; all combinations are planned. KEY: gpu, tenants, slo_ms, load, batch, "
             "overhead_s, step_s, window, model or engine; for one tenant: TENANT.slo_ms, .load, .batch, .overhead_s. "
             "A value x1.5 is a factor. See docs/whatif.md.",
+        ),
+    ] = None,
+    find: Annotated[
+        str | None,
+        typer.Option(
+            metavar="max:KEY|min:KEY",
+            help="Find the last value that keeps what --keep asks for: max:load, min:slo_ms, max:overhead_s, also of "
+            "one tenant (max:NAME.load) or in a range (max:load=0.2..2), or min:gpu.",
+        ),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="What a plan has to promise, e.g. 'goodput>=0.8' or 'slo_attainment:NAME>=0.99'; with --find.",
         ),
     ] = None,
     known_arrivals: Annotated[
@@ -194,6 +210,8 @@ def whatif(
     whatif_command(
         config,
         vary=vary or [],
+        find=find,
+        keep=keep or (),
         known_arrivals=known_arrivals,
         time_limit_s=time_limit,
         jobs=jobs,

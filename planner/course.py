@@ -61,6 +61,18 @@ class Course:
     capability_rps: FloatArray
     goodput: FloatArray
 
+    @property
+    def in_time(self) -> FloatArray | None:
+        """Expected requests answered in time, right or wrong, by the step of their arrival, ``(n_steps,)``.
+
+        What the gain table serves, before weight and accuracy. ``None`` where they are 0, as its goodput does not
+        tell then.
+        """
+        worth = self.tenant.weight * np.array(self.tenant.accuracies)[self.level]
+        if not ((worth > 0) | (self.tenant.arrivals_rps == 0)).all():
+            return None
+        return self.goodput / np.where(worth > 0, worth, 1.0)
+
     def share(self, step_s: float) -> float | None:
         """Expected goodput over what it would be if every answer were in time and right; ``None`` without arrivals."""
         most = self.tenant.weight * float(self.tenant.arrivals_rps.sum()) * step_s

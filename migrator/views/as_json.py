@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # a command needs one kind of these values, and should not wa
     from migrator.log.report import Figures, Report, WindowReport
     from migrator.whatif.grid import Choice as GridChoice
     from migrator.whatif.grid import Point
+    from migrator.whatif.search import Found
     from migrator.whatif.sweep import Outcome, Sweep, TenantOutcome
     from planner.explain.explain import Choice, Explanation
     from planner.verify import Verification
@@ -150,11 +151,13 @@ def gpu_to_json(model: GpuModel) -> Json:
     }
 
 
-def sweep_to_json(sweep: Sweep) -> Json:
-    """A grid of plans; docs/whatif.md describes it."""
+def sweep_to_json(sweep: Sweep, found: Found | None = None) -> Json:
+    """A grid of plans, and what was found in it; docs/whatif.md describes it."""
     return {
         "schema": 1,
         **_picked(sweep, "name", "forecast", "notes"),
+        "basis": "planned",
+        **({} if found is None else {"find": _find(found)}),
         "vary": [
             {"key": variation.name, "values": [_plain(choice) for choice in variation.choices]}
             for variation in sweep.grid.variations
@@ -163,16 +166,45 @@ def sweep_to_json(sweep: Sweep) -> Json:
             {
                 "values": _values(outcome.point),
                 **_outcome(outcome),
+                **_verdict(found, index),
                 "tenants": {tenant.name: _tenant(tenant) for tenant in outcome.tenants},
             }
-            for outcome in sweep.outcomes
+            for index, outcome in enumerate(sweep.outcomes)
         ],
     }
 
 
-def sweep_to_csv(sweep: Sweep) -> str:
+def _find(found: Found) -> Json:
+    """What was looked for, and what came of it."""
+
+    def plain(choice: GridChoice | None) -> str | int | float | None:
+        return None if choice is None else _plain(choice)
+
+    return {
+        "direction": found.search.direction,
+        "key": found.search.name,
+        "keep": list(map(str, found.conditions)),
+        **{name: plain(getattr(found, name)) for name in ("holds", "breaks", "fails")},
+        **{name: list(map(_plain, getattr(found, name))) for name in ("again", "not_shown", "unmeasured")},
+    }
+
+
+def _verdict(found: Found | None, index: int) -> Json:
+    if found is None:
+        return {}
+    outcome = found.outcomes[index]
+    conditions = {
+        str(condition): {"value": condition.value(outcome), "verdict": condition.verdict(outcome).value}
+        for condition in found.conditions
+    }
+    return {"verdict": found.verdicts[index].value, "conditions": conditions}
+
+
+def sweep_to_csv(sweep: Sweep, found: Found | None = None) -> str:
     """A heading and a line for each point: its values, then its figures, then each tenant's."""
     rows = [_row(outcome) for outcome in sweep.outcomes]
+    if found is not None:
+        rows = [row | {"verdict": verdict.value} for row, verdict in zip(rows, found.verdicts, strict=True)]
     text = io.StringIO()
     writer = csv.DictWriter(text, dict.fromkeys(name for row in rows for name in row), lineterminator="\n")
     writer.writeheader()
@@ -190,7 +222,7 @@ def _values(point: Point) -> Json:
 
 
 def _outcome(outcome: Outcome) -> Json:
-    figures = ("arrivals", "goodput", "goodput_pct", "bound", "gap", "solve_s")
+    figures = ("arrivals", "goodput", "goodput_pct", "slo_attainment_pct", "bound", "gap", "solve_s")
     return _picked(outcome, "status", "model", "engine", *figures, "reason")
 
 

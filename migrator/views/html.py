@@ -333,6 +333,7 @@ def _policies(groups: _Groups) -> list[str]:
 
 _MEASURES: tuple[tuple[str, Callable[[Outcome], float | None]], ...] = (
     ("goodput, % of arrivals", lambda outcome: outcome.goodput_pct),
+    ("planned in time, % of arrivals", lambda outcome: outcome.slo_attainment_pct),
     ("gap, %", lambda outcome: None if outcome.gap is None else 100 * outcome.gap),
     ("solve time, s", lambda outcome: None if outcome.goodput is None else outcome.solve_s),
 )
@@ -476,10 +477,13 @@ def _outcome_text(outcome: Outcome) -> str:
         lines.append(escape(outcome.reason))
     if outcome.goodput is not None and outcome.goodput_pct is not None:
         lines.append(f"goodput {outcome.goodput:.0f} requests, {outcome.goodput_pct:.2f} % of {outcome.arrivals:.0f}")
+    if outcome.slo_attainment_pct is not None:
+        lines.append(f"planned in time {outcome.slo_attainment_pct:.2f} %")
     if outcome.gap is not None:
         lines.append(f"gap {100 * outcome.gap:.3f} %, solved in {outcome.solve_s:.2f} s")
     for tenant in outcome.tenants:
         share = "–" if tenant.goodput_pct is None else f"{tenant.goodput_pct:.2f} %"
+        share += "" if tenant.slo_attainment_pct is None else f", in time {tenant.slo_attainment_pct:.2f} %"
         run = tenant.retraining
         retrains = "" if run is None else f", retrains on {run.where}, steps {run.start_step}–{run.end_step}"
         lines.append(f"{escape(tenant.name)}: {share}{escape(retrains)}")

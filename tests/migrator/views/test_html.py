@@ -200,9 +200,9 @@ def figure(found: Sweep) -> list[dict[str, Any]]:
 def test_the_page_has_the_first_key_along_x_and_a_line_for_each_of_the_seconds() -> None:
     marks = figure(sweep("load=0.7,0.5", "slo_ms=x1,x2"))
     lines = [mark for mark in marks if mark["name"] != "no plan"]
-    assert [(mark["name"], mark["mode"]) for mark in lines] == [("x1", "lines+markers")] * 3 + [
+    assert [(mark["name"], mark["mode"]) for mark in lines] == [("x1", "lines+markers")] * 4 + [
         ("x2", "lines+markers")
-    ] * 3
+    ] * 4
     assert {tuple(mark["x"]) for mark in lines} == {(0.5, 0.7)}
     assert lines[0]["y"] == [50.5, None]  # goodput, %
     assert lines[1]["y"] == [20.0, None]  # gap, %
