@@ -205,8 +205,9 @@ def test_the_page_has_the_first_key_along_x_and_a_line_for_each_of_the_seconds()
     ] * 4
     assert {tuple(mark["x"]) for mark in lines} == {(0.5, 0.7)}
     assert lines[0]["y"] == [50.5, None]  # goodput, %
-    assert lines[1]["y"] == [20.0, None]  # gap, %
-    assert lines[2]["y"] == [1.5, None]  # solve time
+    assert lines[1]["y"] == [61.5, None]  # planned in time, %
+    assert lines[2]["y"] == [20.0, None]  # gap, %
+    assert lines[3]["y"] == [1.5, None]  # solve time
 
 
 def test_the_page_marks_where_there_is_no_plan_and_says_why() -> None:
