@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from executor.mig import OwnedLayout, Profile
+from migrator.views.palette import SHORT
 from migrator.views.strips import (
     COLOURS,
     IDLE,
@@ -196,10 +197,10 @@ def _retraining(course: Course, run: RetrainingCourse) -> str:
 
 
 def _capability_line(arrivals: FloatArray, capability: FloatArray, top: float) -> Text:
-    """The sparkline of capability, red where it is below the arrivals."""
+    """The sparkline of capability, in another colour where it is below the arrivals."""
     line = Text()
     for char, is_short in zip(sparkline(capability, top), capability < arrivals, strict=True):
-        line.append(char, style="red" if is_short else "")
+        line.append(char, style=SHORT if is_short else "")
     return line
 
 

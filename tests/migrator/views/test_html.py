@@ -17,6 +17,7 @@ from migrator.errors import MigratorError
 from migrator.log.account import Account, SecondAccounts
 from migrator.views import html as compare_plot
 from migrator.views.html import comparison_to_html, sweep_to_html
+from migrator.views.palette import LOSSES
 from migrator.whatif.sweep import Sweep
 from tests.migrator.views.sweeps import sweep
 from workloads.serving.tally import Totals
@@ -61,9 +62,8 @@ def marks(scores: Sequence[Score], plot: str) -> list[dict[str, Any]]:
 # --- where the arrivals go
 
 
-def test_every_class_of_an_account_has_a_colour_of_its_own() -> None:
-    assert tuple(compare_plot._CLASSES) == CLASSES
-    assert len({item.colour for item in compare_plot._CLASSES.values()}) == len(CLASSES)
+def test_every_class_of_an_account_has_a_colour_and_a_meaning() -> None:
+    assert tuple(compare_plot._CLASSES) == tuple(LOSSES) == CLASSES
 
 
 def test_there_is_a_panel_for_all_workloads_then_one_for_each() -> None:
@@ -90,7 +90,7 @@ def test_bars_are_the_shares_of_the_standings() -> None:
 
 def test_a_class_has_one_colour_in_all_panels_and_one_place_in_the_legend() -> None:
     found = [mark for mark in marks(SCORES, "account") if mark["name"] == "wrong old"]
-    assert {mark["marker"]["color"] for mark in found} == {compare_plot._CLASSES["wrong_old"].colour}
+    assert {mark["marker"]["color"] for mark in found} == {LOSSES["wrong_old"]}
     assert [mark["showlegend"] for mark in found] == [True, False, False]
 
 
