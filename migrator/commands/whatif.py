@@ -154,7 +154,10 @@ def _found(search: Search, conditions: Sequence[Condition], asked: _Asked, n_pro
 
 
 def _unmeasured(point: Point, reason: str) -> Outcome:
-    return Outcome(point, UNMEASURED, Reconfiguration.PHYSICAL.value, "", reason=reason)
+    # Without its name the reason is the same for all of them, and told once.
+    name = next(choice.text for choice in point if choice.key == "gpu")
+    shared = reason.replace(f"for the GPU model {name!r}", "for this GPU model")
+    return Outcome(point, UNMEASURED, Reconfiguration.PHYSICAL.value, "", reason=shared)
 
 
 def _for_programs(sweep: Sweep, found: Found | None, suffix: str) -> str:

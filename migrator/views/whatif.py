@@ -12,7 +12,7 @@ from rich.table import Table
 
 from migrator.whatif.conditions import Verdict
 from migrator.whatif.grid import Choice, point_text
-from migrator.whatif.search import Found
+from migrator.whatif.search import UNMEASURED, Found
 from migrator.whatif.sweep import Outcome, PlannedRetraining, Sweep, TenantOutcome
 
 _BOUNDLESS = 10_000
@@ -145,7 +145,7 @@ def _table(sweep: Sweep, n_tenant_cells: int, found: Found | None) -> Table:
     for index, outcome in enumerate(sweep.outcomes):
         cells = _cells(outcome, names, n_tenant_cells)
         if found is not None:
-            cells.insert(len(outcome.point), found.verdicts[index].value)
+            cells.insert(len(outcome.point), "–" if outcome.status == UNMEASURED else found.verdicts[index].value)
         table.add_row(*cells, style="bold" if outcome is best else None)
     return table
 

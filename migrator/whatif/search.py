@@ -189,10 +189,13 @@ def read_search(text: str, config: Config) -> Search:
 
 
 def by_size() -> tuple[GpuModel, ...]:
-    """The catalogued GPU models from the smallest to the largest: by compute slices, then by memory."""
+    """The catalogued GPU models from the smallest to the largest: by compute slices, then by memory.
 
-    def size(model: GpuModel) -> tuple[int, float, str]:
-        return model.compute_slices, max(profile.memory_gib or 0.0 for profile in model.profiles), model.name
+    The memory is the nominal one, which every model's name ends with; usable memory is not known of all.
+    """
+
+    def size(model: GpuModel) -> tuple[int, int, str]:
+        return model.compute_slices, int(model.name.rpartition("-")[2].removesuffix("gb")), model.name
 
     return tuple(sorted(map(gpu_model, gpu_model_names()), key=size))
 

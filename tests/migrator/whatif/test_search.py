@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from executor.catalogue import gpu_model_names
 from migrator.config import Config, validate_config
 from migrator.errors import GridError
 from migrator.whatif.conditions import Verdict, read_conditions
@@ -50,8 +51,10 @@ def test_a_range_may_be_given_and_goes_from_the_easy_end_to_the_hard_one(text: s
 
 
 def test_gpu_models_go_by_compute_slices_then_by_memory() -> None:
-    sizes = [(model.compute_slices, max(item.memory_gib or 0 for item in model.profiles)) for model in by_size()]
+    sizes = [(model.compute_slices, int(model.name.split("-")[-1][:-2])) for model in by_size()]
     assert sizes == sorted(sizes)
+    assert by_size()[0].name == "a30-24gb"
+    assert {model.name for model in by_size()} == set(gpu_model_names())
     assert texts(read_search("min:gpu", config())) == [model.name for model in by_size()]
 
 
