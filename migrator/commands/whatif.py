@@ -20,7 +20,7 @@ from migrator.views.live import GridView
 from migrator.views.whatif import print_sweep
 from migrator.whatif.cases import Case, cases_of, check, misfit
 from migrator.whatif.conditions import Condition, read_conditions
-from migrator.whatif.grid import Choice, Grid, Point, Variation, point_text, read_grid
+from migrator.whatif.grid import Choice, Grid, Point, Variation, point_text, read_grid, shown
 from migrator.whatif.search import N_HALVINGS, UNMEASURED, Found, Search, read_search
 from migrator.whatif.search import find as search_for
 from migrator.whatif.sweep import Outcome, Sweep, outcome_of
@@ -51,7 +51,7 @@ def whatif_command(
         InfeasibleError: No point has a plan, or keeps what is to be kept; the table is printed (and written) first.
     """
     if keep and find is None:
-        raise GridError(f"--keep {keep[0]}: what is to be found? --find is missing, such as --find max:load")
+        raise GridError(f"--keep {shown(keep[0])}: what is to be found? --find is missing, such as --find max:load")
     grid = read_grid(vary) if vary or find is None else Grid(())
     _check_files(config_path, out, plot)
     config = read_config(config_path, assignments)

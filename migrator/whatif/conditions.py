@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Literal
 
 from migrator.errors import GridError
+from migrator.whatif.grid import shown
 from migrator.whatif.sweep import Outcome
 from planner.plan import OPTIMAL_GAP, Status
 
@@ -102,19 +103,19 @@ def read_conditions(texts: Sequence[str], tenant_names: Sequence[str]) -> tuple[
 
 
 def _read(text: str, tenant_names: Sequence[str]) -> Condition:
-    shown = text if len(text) <= 60 else f"{text[:59]}…"
+    option = f"--keep {shown(text)}"
     parts = _TEXT.fullmatch(text)
     if parts is None:
-        raise GridError(f"--keep {shown}: METRIC>=SHARE or METRIC<=SHARE is needed, such as 'goodput:NAME>=0.8'")
+        raise GridError(f"{option}: METRIC>=SHARE or METRIC<=SHARE is needed, such as 'goodput:NAME>=0.8'")
     metric, tenant, sign, number, percent = parts.groups()
     if metric not in METRICS:
-        raise GridError(f"--keep {shown}: {metric} is no metric; those are {', '.join(METRICS)}")
+        raise GridError(f"{option}: {metric} is no metric; those are {', '.join(METRICS)}")
     if tenant is not None and tenant not in tenant_names:
-        raise GridError(f"--keep {shown}: {tenant} is no tenant; those are {', '.join(tenant_names)}")
+        raise GridError(f"{option}: {tenant} is no tenant; those are {', '.join(tenant_names)}")
     try:
         share = float(number) / (100 if percent else 1)
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:
-        raise GridError(f"--keep {shown}: a share from 0 to 1 is needed, such as 0.8 or 80%")
+        raise GridError(f"{option}: a share from 0 to 1 is needed, such as 0.8 or 80%")
     return Condition(metric, tenant, ">=" if sign == ">=" else "<=", share)

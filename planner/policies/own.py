@@ -51,8 +51,12 @@ class _Origin:
         return PolicyError(": ".join([place, *([", ".join(named)] if named else []), what]))
 
     @contextmanager
-    def answers(self, doing: str = "", window: int | None = None, limit_s: float | None = None) -> Iterator[None]:
+    def answers(
+        self, doing: str = "", window: int | None = None, limit_s: float | None = None, line: int | None = None
+    ) -> Iterator[None]:
         """What is raised in the context is the file's own error; ``doing`` begins what is said of it.
+
+        ``line`` is named where none of the file was under way, as when a method takes other arguments.
 
         Raises:
             PolicyError: Naming the last line of the file that was under way.
@@ -62,10 +66,10 @@ class _Origin:
                 yield
         except _TooLong as error:
             what = f"no answer within {limit_s:g} s; a policy that needs more sets limit_s"
-            raise self.error(what, self._line(error.__traceback__), window) from None
+            raise self.error(what, self._line(error.__traceback__) or line, window) from None
         except (Exception, SystemExit) as error:
-            line = error.lineno if isinstance(error, SyntaxError) else self._line(error.__traceback__)
-            raise self.error(f"{doing}{type(error).__name__}: {_text(error)}", line, window) from error
+            own = error.lineno if isinstance(error, SyntaxError) else self._line(error.__traceback__)
+            raise self.error(f"{doing}{type(error).__name__}: {_text(error)}", own or line, window) from error
 
     def _line(self, trace: TracebackType | None) -> int | None:
         """The file's own innermost line of a traceback."""
@@ -139,6 +143,12 @@ def policy_in(named: str) -> Policy | SharePolicy | Whole:
     if not isinstance(limit_s, (int, float)) or not 0 < limit_s <= threading.TIMEOUT_MAX:
         raise origin.error(f"limit_s is {limit_s!r}; seconds > 0 are needed")
     if isinstance(policy, SharePolicy):
+        with origin.answers("cannot be used: "):
+            switching, period_s = getattr(policy, "switching", None), getattr(policy, "period_s", None)
+        if not isinstance(switching, Switching):
+            raise origin.error(f"switching is {switching!r}; a Switching is needed")
+        if period_s is not None and (not isinstance(period_s, int) or period_s < 1):
+            raise origin.error(f"period_s is {period_s!r}; None, or whole seconds ≥ 1, are needed")
         return OwnShares(policy, origin, limit_s)
     if not callable(getattr(policy, "plan", None)):
         raise origin.error("POLICY() needs plan, a method that takes a Window")
@@ -188,7 +198,7 @@ class _Own:
             PolicyError: It raises something, takes too long, or answers what cannot be used.
         """
         asked = getattr(self.own, method)
-        with self.origin.answers(f"{method}() raised ", window, self.limit_s):
+        with self.origin.answers(f"{method}() raised ", window, self.limit_s, _line_of(asked)):
             answer = asked(argument)
         try:
             return check(answer)

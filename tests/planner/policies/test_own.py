@@ -206,3 +206,23 @@ def test_shares_are_checked_as_plans_are(tmp_path: Path, answer: str, message: s
     with pytest.raises(PolicyError) as refusal:
         policy.shares(now)
     assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("found", "instead", "message"),
+    [
+        ("Switching.POOL", "'pool'", "halves: switching is 'pool'; a Switching is needed"),
+        ("POOL, None", "POOL, 0", "halves: period_s is 0; None, or whole seconds ≥ 1, are needed"),
+    ],
+)
+def test_what_a_share_policy_says_of_itself_is_checked(tmp_path: Path, found: str, instead: str, message: str) -> None:
+    path = tmp_path / "halves.py"
+    path.write_text(SHARES.replace(found, instead), "utf-8")
+    with pytest.raises(PolicyError, match=message):
+        policy_of(str(path))
+
+
+def test_a_method_that_takes_other_arguments_is_named_by_its_line(tmp_path: Path) -> None:
+    policy = own(tmp_path, HEAD.replace("def plan(self, window)", "def plan(self)") + "        return plan\n")
+    with pytest.raises(PolicyError, match=r"line 9: own, window 0: plan\(\) raised TypeError"):
+        policy.plan(Window(0, problem_of(), Budget(), np.ones((5, 2))))
