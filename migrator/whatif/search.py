@@ -175,7 +175,8 @@ def read_search(text: str, config: Config) -> Search:
     if tenant and tenant not in (names := [entry.name for entry in config.tenants]):
         raise GridError(f"--find {shown(text)}: {shown(tenant)} is no tenant; those are {', '.join(names)}")
     default = (findable.low, findable.high)
-    if key == "load" and config.load is not None and not tenant:
+    moves = config.load is not None and any(entry.arrivals.scale.factor is None for entry in config.tenants)
+    if key == "load" and moves and not tenant:
         default = _LOADS
     low_text, dots, high_text = ends.partition("..") if has_range else (default[0], "..", default[1])
     if not dots:
@@ -183,6 +184,8 @@ def read_search(text: str, config: Config) -> Search:
     low, high = (choice_of("--find", key, tenant or None, end.strip()) for end in (low_text, high_text))
     if type(low.value) is not type(high.value) or not _number(low) < _number(high):
         raise GridError(f"--find {shown(text)}: LOW has to be below HIGH, both values or both factors")
+    if key == "load" and not isinstance(low.value, Factor) and not (moves and not tenant):
+        raise GridError(f"--find {shown(text)}: no tenant's traffic follows a load here; factors such as x0.5..x2 do")
     width = (_number(high) - _number(low)) / (N_VALUES - 1)
     grid = [_with(low, _number(low) + place * width) for place in range(N_VALUES)]
     return Search(findable.direction, tuple(grid if findable.direction == "max" else reversed(grid)))

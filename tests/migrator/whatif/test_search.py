@@ -33,6 +33,14 @@ def test_without_a_load_in_the_config_factors_on_the_arrivals_are_tried() -> Non
     assert texts(read_search("max:load", config())) == [f"x{0.25 * k:g}" for k in range(1, 13)]
 
 
+def test_where_every_tenant_has_a_factor_a_load_would_move_none_and_is_refused() -> None:
+    fixed = {f"tenants.{index}.arrivals": {"rate_rps": 9, "scale": {"factor": 2.0}} for index in (0, 1)}
+    found = validate_config(changed(SMALL, {"load": 0.7, **fixed}), "small.yaml")
+    assert texts(read_search("max:load", found))[0] == "x0.25"
+    with pytest.raises(GridError, match="no tenant's traffic follows a load here"):
+        read_search("max:load=0.1..2", found)
+
+
 @pytest.mark.parametrize(
     ("text", "first", "last"),
     [
@@ -70,6 +78,7 @@ BAD = [
     ("max:load=2..1", "LOW has to be below HIGH"),
     ("max:load=x1..2", "LOW has to be below HIGH, both values or both factors"),
     ("max:load=0..1", "--find load=0: a load > 0"),
+    ("max:vision.load=0.1..1", "factors such as x0.5..x2 do"),
     ("max:load=a..b", "--find load=a: a load > 0"),
 ]
 
