@@ -16,6 +16,7 @@ import typer
 from migrator import __version__
 from migrator.console import complain
 from migrator.errors import ExitCode, MigratorError, exit_code_of
+from planner.errors import PolicyError
 from planner.solve import PAPER, PHYSICAL, default_engine, engine_names
 
 app = typer.Typer(
@@ -35,6 +36,15 @@ app.add_typer(gpu_app, name="gpu")
 _ENGINES_HELP = "; ".join(
     f"{model}: {', '.join(engine_names(model))} (default {default_engine(model)})" for model in (PAPER, PHYSICAL)
 )
+
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a key of the config by its dotted path, e.g. tenants.NAME.slo_ms=100; may be given several times.",
+    ),
+]
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program instead of tables.")]
 
@@ -101,11 +111,21 @@ def run(
         float | None,
         typer.Option(min=0.0, help="Seconds a plan until the best so far is taken; the run is then not repeatable."),
     ] = None,
+    assignments: Assignments = None,
 ) -> None:
     """Run a multi-tenant workload and report its goodput per window."""
     from migrator.commands.run import run_command  # noqa: PLC0415
 
-    run_command(config, windows=windows, seed=seed, out=out, policy=policy, against=against, time_limit_s=time_limit)
+    run_command(
+        config,
+        windows=windows,
+        seed=seed,
+        out=out,
+        policy=policy,
+        against=against,
+        time_limit_s=time_limit,
+        assignments=assignments or (),
+    )
 
 
 @app.command(epilog="Example: [bold]migrator report runs/quickstart --json[/]")
@@ -163,6 +183,7 @@ def plan(
     problem_out: Annotated[
         Path | None, typer.Option(help="Also write the problem that was posed, for verify, to this JSON file.")
     ] = None,
+    assignments: Assignments = None,
     as_json: Json = False,
 ) -> None:
     """Solve one window offline and show its plan, without any GPU."""
@@ -178,15 +199,18 @@ def plan(
     if problem is not None:
         if window is not None:
             raise typer.BadParameter("--window goes with a CONFIG; a problem file holds one window")
+        if assignments:
+            raise typer.BadParameter("--set goes with a CONFIG; a problem file is changed itself")
         plan_problem_command(problem, warm_start=warm_start, overhead_from=overhead_from, solving=solving, shown=shown)
     elif config is not None:
         if warm_start is not None or overhead_from is not None:
             raise typer.BadParameter("--warm-start and --overhead-from go with --problem; a config has its own")
-        plan_config_command(config, window=window or 0, solving=solving, shown=shown)
+        plan_config_command(config, window=window or 0, solving=solving, shown=shown, assignments=assignments or ())
 
 
 @app.command(
     epilog="Examples: [bold]migrator whatif quickstart.yaml --vary load=0.5,0.7,0.9 --vary slo_ms=x0.5,x1[/]   "
+    "[bold]migrator whatif quickstart.yaml --find max:load --keep 'slo_attainment>=0.9'[/]   "
     "[bold]migrator whatif quickstart.yaml --vary engine=physical,greedy --vary window=0,1 --plot grid.html[/]"
 )
 def whatif(
@@ -201,6 +225,21 @@ def whatif(
             "A value x1.5 is a factor. See docs/whatif.md.",
         ),
     ] = None,
+    find: Annotated[
+        str | None,
+        typer.Option(
+            metavar="max:KEY|min:KEY",
+            help="Find the last value that keeps what --keep asks for: max:load, min:slo_ms, max:overhead_s, also of "
+            "one tenant (max:NAME.load) or in a range (max:load=0.2..2), or min:gpu.",
+        ),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="What a plan has to promise, e.g. 'goodput>=0.8' or 'slo_attainment:NAME>=0.99'; with --find.",
+        ),
+    ] = None,
     known_arrivals: Annotated[
         bool, typer.Option("--known-arrivals", help="Plan with the true arrivals (hindsight) instead of a forecast.")
     ] = False,
@@ -210,6 +249,7 @@ def whatif(
     jobs: Annotated[int | None, typer.Option(min=1, help="How many processes. Default: one a core.")] = None,
     out: Annotated[Path | None, typer.Option(help="Also write the results to this file, .json or .csv.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Also draw them in this HTML file; needs the extra plot.")] = None,
+    assignments: Assignments = None,
     as_json: Json = False,
 ) -> None:
     """Plan one window under every combination of changes and compare what is expected of the plans."""
@@ -218,11 +258,14 @@ def whatif(
     whatif_command(
         config,
         vary=vary or [],
+        find=find,
+        keep=keep or (),
         known_arrivals=known_arrivals,
         time_limit_s=time_limit,
         jobs=jobs,
         out=out,
         plot=plot,
+        assignments=assignments or (),
         as_json=as_json,
     )
 
@@ -251,7 +294,18 @@ def compare(
     segments: Annotated[
         int, typer.Option(min=1, max=1000, help="How many pieces of the traces, one after the other.")
     ] = 1,
+    stride: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Seconds from the begin of a segment to the next. Default: one begins where one ends."
+        ),
+    ] = None,
     windows: Annotated[int | None, typer.Option(min=1, help="Windows a segment, instead of the config's.")] = None,
+    load: Annotated[float | None, typer.Option(help="The load, instead of the config's.")] = None,
+    profiles: Annotated[
+        Path | None, typer.Option(help="A table of service profiles (CSV), instead of the config's.")
+    ] = None,
+    assignments: Assignments = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="How many processes. Default: one a core.")] = None,
     out: Annotated[Path | None, typer.Option(help="Also write the results to this JSON file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Also draw them in this HTML file; needs the extra plot.")] = None,
@@ -266,7 +320,11 @@ def compare(
         policies=policies,
         fairness=Fairness(terms),
         n_segments=segments,
+        stride_s=stride,
         windows=windows,
+        load=load,
+        profiles=profiles,
+        assignments=assignments or (),
         jobs=jobs,
         out=out,
         plot=plot,
@@ -433,7 +491,7 @@ def gpu_export(
 def main() -> None:
     """Run the command line; every error ends in one line and its exit code, never in a traceback.
 
-    ``MIGRATOR_TRACEBACK=1`` shows the traceback of unforeseen errors, for bug reports.
+    ``MIGRATOR_TRACEBACK=1`` shows the traceback of unforeseen errors, for bug reports, and of a policy's own.
     """
     try:
         code = app(standalone_mode=False) or 0  # a command returns nothing; --version and --help their code
@@ -464,6 +522,8 @@ def _report(error: BaseException) -> int:
         # The reader has left: what is still in the buffer goes nowhere, without another complaint.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.DONE
+    elif isinstance(error, PolicyError) and error.__cause__ is not None and os.environ.get("MIGRATOR_TRACEBACK"):
+        raise error
     elif isinstance(error, MigratorError) or code is not ExitCode.FAILED:
         complain(str(error))
     elif isinstance(error, OSError):

@@ -70,11 +70,13 @@ class Score:
         totals: Requests of all tenants by window.
         accounts: Where each tenant's requests went; ``forecast`` stays 0.
         n_changes: Changes of the layout after the first, in which an instance was created or destroyed.
-        n_unplanned: Windows in which the policy had no plan, so that the old layout was kept.
+        n_unplanned: Windows in which the policy had no plan, or one that was refused, so that the old layout was kept.
         notes: What was not measured, by ``simulated_provenance``.
         has_partitions: Whether tenants had MIG instances; only then can ``oracle`` tell what a forecast cost.
         assumed: What was neither given nor measured.
         surprises: Windows that came out far from their plans.
+        setup: On what it was simulated: GPU, service profiles and more, (kind, text) each, the same for every policy.
+        refusals: Windows whose plan was refused, each with the first rule that it breaks.
     """
 
     policy: str
@@ -88,6 +90,8 @@ class Score:
     has_partitions: bool = True
     assumed: tuple[Assumed, ...] = ()
     surprises: tuple[Surprise, ...] = ()
+    setup: tuple[tuple[str, str], ...] = ()
+    refusals: tuple[str, ...] = ()
 
     @property
     def total(self) -> Totals:
@@ -96,13 +100,26 @@ class Score:
 
 
 def matches_of(
-    config: Config, origin: str, policies: Sequence[str], n_segments: int, fairness: Fairness = Fairness.POLICY_ONLY
+    config: Config,
+    origin: str,
+    policies: Sequence[str],
+    n_segments: int,
+    fairness: Fairness = Fairness.POLICY_ONLY,
+    stride_s: int | None = None,
 ) -> list[Match]:
-    """Every policy on every segment. ``load_over`` says whether each of them is brought to the load, or all together.
+    """Every policy on every segment; segments begin ``stride_s`` seconds apart, by default one where another ends.
+
+    ``load_over`` says whether each of them is brought to the load, or all together.
 
     Raises:
-        ConfigError: A segment does not lie within the traces, or tenants without a trace have but one piece.
+        ConfigError: A segment does not lie within the traces, or tenants without a trace have but one piece, or
+            segments overlap, so that they would be no samples of their own.
     """
+    length_s = round(config.windows * config.window_s)
+    if stride_s is not None and stride_s < length_s:
+        raise ConfigError(
+            f"{origin}: --stride {stride_s}: segments of {length_s} s would overlap; at least {length_s} is needed"
+        )
     for tenant in config.tenants if n_segments > 1 else ():
         if tenant.arrivals.trace is None or tenant.arrivals.loop:
             raise ConfigError(
@@ -112,7 +129,7 @@ def matches_of(
     # A resolved config has the factors that its own windows give.
     is_over_run = config.load_over == "run"
     scaled = assemble(config, origin)[0].config if is_over_run else over_each_segment(config)
-    segments = [_on_segment(scaled, segment) for segment in range(n_segments)]
+    segments = [_on_segment(scaled, segment * (stride_s or length_s)) for segment in range(n_segments)]
     for number, segment in enumerate(segments):
         try:
             assemble(segment, origin)
@@ -130,11 +147,10 @@ def over_each_segment(config: Config) -> Config:
     return config.model_copy(update={"load_over": "segment", "load_windows": None})
 
 
-def _on_segment(config: Config, segment: int) -> Config:
-    """The config with every trace begun ``segment`` runs later."""
-    if segment == 0:
+def _on_segment(config: Config, later_s: int) -> Config:
+    """The config with every trace begun so many seconds later."""
+    if later_s == 0:
         return config
-    later_s = segment * round(config.windows * config.window_s)
     history_s = math.ceil(config.forecast.history_s)
     tenants = []
     for tenant in config.tenants:
@@ -172,6 +188,20 @@ def score_of(match: Match) -> Score:
         has_partitions=log.header["sharing"] == "instances",
         assumed=assumed_in(setting, log.header["sharing"]),
         surprises=surprises(log),
+        setup=_setup(setting),
+        refusals=tuple(f"window {window}: {violation}" for window, violation in seen.refusals),
+    )
+
+
+def _setup(setting: Setting) -> tuple[tuple[str, str], ...]:
+    """On what the setting is simulated, whatever the policy."""
+    config = setting.config
+    load = "each tenant's own scale" if config.load is None else f"{config.load:g}"
+    return (
+        ("GPU", f"{setting.gpu.name}, simulated"),
+        ("service profiles", f"{setting.profiles_name}, {config.profile_variant}"),
+        ("load", load),
+        ("interference without partitions", f"{config.simulation.interference:g} of what Mudi measured"),
     )
 
 
@@ -212,10 +242,13 @@ class _Seen(View):
     def __init__(self) -> None:
         self.totals: list[Totals] = []
         self.n_unplanned = 0
+        self.refusals: list[tuple[int, str]] = []
 
     def planned(self, planned: PlannedWindow) -> None:
-        """Count a window without a plan."""
+        """Count a window without a plan, and keep why one was refused."""
         self.n_unplanned += not planned.is_planned
+        if planned.rejected is not None and planned.verification is not None:
+            self.refusals.append((planned.window, str(planned.verification.violations[0])))
 
     def settled(self, window: int, totals: Totals) -> None:  # noqa: ARG002 (they come in order)
         """Keep the window."""

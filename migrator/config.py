@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -28,6 +28,7 @@ from pydantic import (
 
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
+from migrator.assignments import assigned
 from migrator.errors import ConfigError
 from planner.budget import planning_time_s
 from planner.files.strict import Text, read_document, without_classes
@@ -315,22 +316,24 @@ class Config(Section):
         return math.ceil((self.planning_s + self.estimates.delay_s) / self.step_s - 1e-9)
 
 
-def read_config(path: Path, **overrides: object) -> Config:
+def read_config(path: Path, assignments: Sequence[str] = (), **overrides: object) -> Config:
     """The validated config in ``path``; ``overrides`` replace top-level keys when not ``None``.
 
     Other ``windows`` only cut or extend the run: ``load_windows`` keeps what the file says of them.
+    ``assignments`` change keys by their dotted path, as ``--set`` does.
     The run's name defaults to the file's stem. Relative file names in it become relative to the file.
 
     Raises:
         ConfigError: It is missing, unreadable or not YAML, or has an unknown key or a value outside its range.
     """
-    data = read_document(path, ConfigError)
+    data = assigned(read_document(path, ConfigError), assignments)
     data.setdefault("name", re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")[:100] or "run")
     own_windows = data.get("windows", Config.model_fields["windows"].default)
     if overrides.get("windows") is not None and isinstance(own_windows, int):
         data.setdefault("load_windows", own_windows)
     data.update({key: value for key, value in overrides.items() if value is not None})
-    return _with_absolute_paths(validate_config(data, str(path)), path.parent)
+    origin = f"{path} with {', '.join(assignments)}" if assignments else str(path)
+    return _with_absolute_paths(validate_config(data, origin), path.parent)
 
 
 def validate_config(data: Mapping[Any, Any], origin: str) -> Config:

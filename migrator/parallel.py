@@ -35,12 +35,13 @@ class Processes:
     would delay an interrupt.
     """
 
-    def __init__(self, n_processes: int) -> None:
+    def __init__(self, n_processes: int, prepare: Callable[[], None] | None = None) -> None:
+        """``prepare`` is called first in each process."""
         self._n_processes = n_processes
         self._others = set(multiprocessing.active_children())
         # Spawned, not forked: compiled kernels and their threads do not survive a fork.
         context = multiprocessing.get_context("spawn")
-        self._executor = ProcessPoolExecutor(n_processes, context, initializer=_end_with_parent)
+        self._executor = ProcessPoolExecutor(n_processes, context, initializer=_begin, initargs=(prepare,))
 
     def __enter__(self) -> Self:
         return self
@@ -92,6 +93,12 @@ def _interrupts_put_off() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
     if put_off:
         raise KeyboardInterrupt
+
+
+def _begin(prepare: Callable[[], None] | None) -> None:
+    _end_with_parent()
+    if prepare is not None:
+        prepare()
 
 
 def _end_with_parent() -> None:

@@ -28,7 +28,8 @@ from workloads.traffic.arrivals import PoissonSource, Source, Span, mean_rps
 from workloads.traffic.gaps import Gaps
 from workloads.traffic.scaling import Arrivals, Scale, ScaleMethod, method_of, scaled_arrivals
 from workloads.traffic.servegen import RATE_WINDOW_S, SERVEGEN_TRACE, servegen_piece
-from workloads.traffic.trace_file import Reading, TraceFormat, find_trace
+from workloads.traffic.trace_file import Reading, TraceFormat
+from workloads.traffic.trace_store import trace_once
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ def _source(config: Config, entry: TenantConfig) -> tuple[Source, Span, Span]:
         sort=given.sort,
         gaps=None if given.gaps is None else Gaps(given.gaps),
     )
-    return find_trace(given.trace, Path(), reading), span, load_span
+    return trace_once(given.trace, Path(), reading), span, load_span
 
 
 def _span(config: Config, entry: TenantConfig) -> Span:

@@ -15,3 +15,7 @@ class PlanFileError(PlannerError, ValueError):
 
 class EngineError(PlannerError):
     """An engine cannot take this problem, or its solver is missing or failed."""
+
+
+class PolicyError(PlannerError):
+    """There is no such policy, its file cannot be used, or what it answers cannot; names file, line and window."""

@@ -38,6 +38,7 @@ from benchmarks.paper.statistics import (
     tie,
 )
 from migrator.compare import CEILING
+from migrator.views.palette import LOSSES, POLICIES, UNKNOWN_POLICY
 
 WIDTH_IN = 8.0
 """Of every plot; 768 px in a browser."""
@@ -73,7 +74,7 @@ class Style:
     """How a policy is drawn.
 
     Attributes:
-        colour: Okabe and Ito's, which the colour-blind tell apart; darker kin where these are used up.
+        colour: The policy's on every page, by ``migrator.views.palette``.
         marker: Tells apart policies whose colours are close.
         line: The same.
     """
@@ -85,23 +86,23 @@ class Style:
 
 STYLES: Mapping[str, Style] = MappingProxyType(
     {
-        "migrator": Style("#0072B2", "o"),
-        "migrator-paper": Style("#56B4E9", "s"),
-        "migrator-paper-cold": Style("#2F6F94", "p", "--"),
-        "ekya": Style("#D55E00", "^"),
-        "astraea": Style("#E69F00", "v"),
-        "paris": Style("#009E73", "D"),
-        "paris-changing": Style("#00664A", "d", "--"),
-        "whole": Style("#CC79A7", "P"),
-        "reactive": Style("#8A7A00", ">"),
-        "window": Style("#882255", "<"),
-        "equal": Style("#6B4C2A", "h"),
-        "static": Style("#7F7F7F", "X", "--"),
-        "oracle": Style("#000000", "*", ":"),
+        "migrator": Style(POLICIES["migrator"], "o"),
+        "migrator-paper": Style(POLICIES["migrator-paper"], "s"),
+        "migrator-paper-cold": Style(POLICIES["migrator-paper-cold"], "p", "--"),
+        "ekya": Style(POLICIES["ekya"], "^"),
+        "astraea": Style(POLICIES["astraea"], "v"),
+        "paris": Style(POLICIES["paris"], "D"),
+        "paris-changing": Style(POLICIES["paris-changing"], "d", "--"),
+        "whole": Style(POLICIES["whole"], "P"),
+        "reactive": Style(POLICIES["reactive"], ">"),
+        "window": Style(POLICIES["window"], "<"),
+        "equal": Style(POLICIES["equal"], "h"),
+        "static": Style(POLICIES["static"], "X", "--"),
+        "oracle": Style(POLICIES["oracle"], "*", ":"),
     }
 )
 
-_UNKNOWN = Style("#555555", "H", "-.")
+_UNKNOWN = Style(UNKNOWN_POLICY, "H", "-.")
 """Of a policy that has no look of its own yet."""
 
 
@@ -177,19 +178,6 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
     return [found[place] for place in range(len(values))]
 
 
-_CLASS_COLOURS: Mapping[str, str] = MappingProxyType(
-    {
-        "goodput": "#C9D6DF",
-        "wrong_old": "#E69F00",
-        "wrong_new": "#F0E442",
-        "capacity": "#D55E00",
-        "reconfiguration": "#0072B2",
-        "forecast": "#CC79A7",
-        "queueing": "#009E73",
-    }
-)
-"""Those of the plots of ``migrator compare``."""
-
 _LEAST_SHOWN_PCT = 3.0
 """Narrower parts of a bar have no room for their number."""
 
@@ -205,7 +193,7 @@ def account(plot: Plot, section: Section, results: Results) -> Figure:
     for place, shares in enumerate(shares_pct.to_dict("records")):
         start_pct = 0.0
         for key, share_pct in shares.items():
-            colour = _CLASS_COLOURS[str(key)]
+            colour = LOSSES[str(key)]
             axes.barh(place, share_pct, 0.74, left=start_pct, color=colour, edgecolor="white", linewidth=0.5)
             if share_pct >= _LEAST_SHOWN_PCT:
                 middle = start_pct + share_pct / 2
@@ -215,7 +203,7 @@ def account(plot: Plot, section: Section, results: Results) -> Figure:
     name_rows(axes, list(labels(rows).values()))
     axes.set_xlim(0, 100)
     axes.set_xlabel(plot.axis)
-    parts = [Patch(color=_CLASS_COLOURS[key], label=key.replace("_", " ")) for key in CLASSES]
+    parts = [Patch(color=LOSSES[key], label=key.replace("_", " ")) for key in CLASSES]
     axes.legend(handles=parts, loc="lower left", bbox_to_anchor=(-0.28, 1.0), ncols=len(parts), **_LEGEND)
     return figure
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from migrator.compare import Fairness, Match, Score, matches_of, score_of
-from migrator.config import read_config
-from migrator.console import output, print_json, progress, warn_of
+from migrator.config import Config, read_config
+from migrator.console import output, print_json, progress, warn, warn_of
 from migrator.errors import MigratorError
 from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
@@ -18,6 +19,7 @@ from migrator.views.compare import print_comparison
 from migrator.views.html import comparison_to_html, require_plot_extra
 from migrator.views.traffic import print_load_of_segments, print_traffic
 from planner.policies.registry import POLICIES, policy_of
+from workloads.traffic.trace_store import keep_traces, kept_traces
 
 
 def compare_command(
@@ -26,7 +28,11 @@ def compare_command(
     policies: str | None,
     fairness: Fairness,
     n_segments: int,
+    stride_s: int | None = None,
     windows: int | None,
+    load: float | None = None,
+    profiles: Path | None = None,
+    assignments: Sequence[str] = (),
     jobs: int | None,
     out: Path | None,
     plot: Path | None,
@@ -45,23 +51,30 @@ def compare_command(
     if plot is not None:
         require_writable("--plot", plot, *config_paths, *([] if out is None else [out]))
         require_plot_extra()
-    configs = {path: read_config(path, windows=windows) for path in config_paths}
-    matches = [
-        match for path in config_paths for match in matches_of(configs[path], str(path), specs, n_segments, fairness)
-    ]
+    if stride_s is not None and n_segments == 1:
+        raise MigratorError(f"--stride {stride_s} is between segments; give --segments as well")
+    table = None if profiles is None else str(profiles.resolve())
+    matches: list[Match] = []
+    warnings: list[str] = []
+    for path in config_paths:
+        config = read_config(path, assignments, windows=windows, load=load, profiles=table)
+        if load is not None:
+            _require_followers(config, path, load)
+        matches += matches_of(config, str(path), specs, n_segments, fairness, stride_s)
+        warnings += service_profiles(config).warnings
     _require_distinct_names(matches, config_paths)
-    warn_of(dict.fromkeys(warning for config in configs.values() for warning in service_profiles(config).warnings))
+    warn_of(dict.fromkeys(warnings))
     _print_traffic(matches)
     scores = _scores(matches, min(jobs or n_cores(), len(matches)))
-    document = comparison_to_json(scores, n_segments)
+    document = comparison_to_json(scores, n_segments, stride_s)
     if out is not None:
         write_output("--out", out, json.dumps(document, indent=2, allow_nan=False))
     if plot is not None:
-        write_output("--plot", plot, comparison_to_html(scores, fairness))
+        write_output("--plot", plot, comparison_to_html(scores, fairness, stride_s))
     if as_json:
         print_json(document)
     else:
-        print_comparison(scores, output())
+        print_comparison(scores, output(), stride_s)
 
 
 def _specs(policies: str | None) -> list[str]:
@@ -71,6 +84,15 @@ def _specs(policies: str | None) -> list[str]:
         if names.count(name) > 1:
             raise MigratorError(f"--policies: {spec!r}: the policy {name!r} is given twice")
     return specs
+
+
+def _require_followers(config: Config, path: Path, load: float) -> None:
+    """Refuse a load that moves nobody, and tell of whom it does not move."""
+    own = [tenant.name for tenant in config.tenants if tenant.arrivals.scale.factor is not None]
+    if len(own) == len(config.tenants):
+        raise MigratorError(f"--load {load:g}: {path} gives every tenant a scale.factor, so that no load moves them")
+    if own:
+        warn(f"--load {load:g} does not move {', '.join(own)} of {path}, with a scale.factor of its own")
 
 
 def _require_distinct_names(matches: Sequence[Match], paths: Sequence[Path]) -> None:
@@ -91,7 +113,8 @@ def _scores(matches: Sequence[Match], n_processes: int) -> tuple[Score, ...]:
     """What came of the matches, in their order, whichever was done first."""
     scores: dict[int, Score] = {}
     console = progress()
-    with Processes(n_processes) as processes, console.status(f"simulating 0 of {len(matches)}") as status:
+    prepare = partial(keep_traces, kept_traces())
+    with Processes(n_processes, prepare) as processes, console.status(f"simulating 0 of {len(matches)}") as status:
         for index, score in processes.each(score_of, matches):
             scores[index] = score
             status.update(f"simulating {len(scores)} of {len(matches)}")

@@ -56,7 +56,9 @@ class Shown:
     floors: bool = True
 
 
-def plan_config_command(config_path: Path, *, window: int, solving: Solving, shown: Shown) -> None:
+def plan_config_command(
+    config_path: Path, *, window: int, solving: Solving, shown: Shown, assignments: Sequence[str] = ()
+) -> None:
     """Print the plan of ``window``, if every plan before it is carried out as promised.
 
     With ``Solving()`` it is the plan that a run of the config makes.
@@ -67,7 +69,7 @@ def plan_config_command(config_path: Path, *, window: int, solving: Solving, sho
         InfeasibleError: The window has no plan.
     """
     _check_out(shown, config_path)
-    config = read_config(config_path)
+    config = read_config(config_path, assignments)
     if window >= config.windows:
         raise MigratorError(f"--window is {window}; {config_path} has windows 0 to {config.windows - 1}")
     _check_step(shown, config.n_steps, config_path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -39,6 +39,7 @@ def run_command(
     policy: str = "migrator",
     against: str | None = None,
     time_limit_s: float | None = None,
+    assignments: Sequence[str] = (),
 ) -> None:
     """Run a config under a policy and print its report; with ``against``, what it won over that policy, too.
 
@@ -53,7 +54,7 @@ def run_command(
         InfeasibleError: Window 0 cannot be planned.
         MigratorError: There is a time limit, but the policy makes no plans.
     """
-    config = read_config(config_path, windows=windows, seed=seed)
+    config = read_config(config_path, assignments, windows=windows, seed=seed)
     chosen = policy_of(policy)
     rival = None if against is None else policy_of(against)
     if time_limit_s is not None and not math.isfinite(time_limit_s):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from forecaster.registry import HINDSIGHT
 from migrator.config import Config, read_config
 from migrator.console import output, print_json, progress, warn_of
-from migrator.errors import InfeasibleError, MigratorError
+from migrator.errors import ConfigError, GridError, InfeasibleError, MigratorError
 from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
 from migrator.setting import assemble, service_profiles
@@ -18,10 +20,15 @@ from migrator.views.html import require_plot_extra, sweep_to_html
 from migrator.views.live import GridView
 from migrator.views.traffic import print_traffic, trace_notes
 from migrator.views.whatif import print_sweep
-from migrator.whatif.cases import Case, cases_of, check
-from migrator.whatif.grid import point_text, read_grid
+from migrator.whatif.cases import Case, cases_of, check, misfit
+from migrator.whatif.conditions import Condition, read_conditions
+from migrator.whatif.grid import Choice, Grid, Point, Variation, point_text, read_grid, shown
+from migrator.whatif.search import N_HALVINGS, UNMEASURED, Found, Search, read_search
+from migrator.whatif.search import find as search_for
 from migrator.whatif.sweep import Outcome, Sweep, outcome_of
+from planner.problem import Reconfiguration
 from workloads.traffic.servegen import SERVEGEN_LABEL, SERVEGEN_TRACE
+from workloads.traffic.trace_store import keep_traces, kept_traces
 
 
 def whatif_command(
@@ -33,44 +40,63 @@ def whatif_command(
     jobs: int | None,
     out: Path | None,
     plot: Path | None,
+    assignments: Sequence[str] = (),
+    find: str | None = None,
+    keep: Sequence[str] = (),
     as_json: bool,
 ) -> None:
     """Print the expected goodput of the config's window at every point, and write it to files where asked.
 
     Raises:
-        GridError: A choice cannot be used; nothing is solved then.
+        GridError: A choice cannot be used, or what is to be found or kept; nothing is solved then.
         ConfigError: The config cannot be used, as it is or at some point; nothing is solved then.
-        InfeasibleError: No point has a plan; the table is printed (and written) first.
+        InfeasibleError: No point has a plan, or keeps what is to be kept; the table is printed (and written) first.
     """
-    grid = read_grid(vary)
+    if keep and find is None:
+        raise GridError(f"--keep {shown(keep[0])}: what is to be found? --find is missing, such as --find max:load")
+    grid = read_grid(vary) if vary or find is None else Grid(())
     _check_files(config_path, out, plot)
-    config = read_config(config_path)
+    config = read_config(config_path, assignments)
     if known_arrivals:
         config = config.model_copy(update={"forecast": config.forecast.model_copy(update={"method": "known"})})
-    cases = cases_of(grid, config, str(config_path), time_limit_s)
     warn_of(service_profiles(config).warnings)
-    outcomes = _outcomes(cases, min(jobs or n_cores(), len(cases)))
+    found = None
+    if find is None:
+        cases = cases_of(grid, config, str(config_path), time_limit_s)
+        outcomes = _outcomes(cases, min(jobs or n_cores(), len(cases)))
+    else:
+        found = _found(
+            read_search(find, config),
+            read_conditions(keep, [tenant.name for tenant in config.tenants]),
+            _Asked(grid, config, str(config_path), time_limit_s),
+            jobs or n_cores(),
+        )
+        outcomes, grid = found.outcomes, Grid((Variation(found.choices), *grid.variations))
     setting, traffic = assemble(config, str(config_path))
     print_traffic(config, setting, traffic, progress())
-    sweep = Sweep(
-        config.name, _forecast_name(config), grid, outcomes, (*_notes(config), *trace_notes(setting, traffic))
-    )
+    notes = (*_notes(config), *trace_notes(setting, traffic))
+    sweep = Sweep(config.name, _forecast_name(config), grid, outcomes, notes)
     if out is not None:
-        write_output("--out", out, _for_programs(sweep, out.suffix))
+        write_output("--out", out, _for_programs(sweep, found, out.suffix))
     if plot is not None:
         write_output("--plot", plot, sweep_to_html(sweep))
     if as_json:
-        print_json(sweep_to_json(sweep))
+        print_json(sweep_to_json(sweep, found))
     else:
-        print_sweep(sweep, output())
-    _require_a_plan(sweep)
+        print_sweep(sweep, output(), found)
+    if found is None:
+        _require_a_plan(sweep)
+    elif found.holds is None:
+        kept = " and ".join(map(str, found.conditions))
+        raise InfeasibleError(f"--find {find}: none up to the first that does not hold keeps {kept}")
 
 
 def _outcomes(cases: Sequence[Case], n_processes: int) -> tuple[Outcome, ...]:
     """The outcomes of the cases, in their order."""
     different = list({case.config.model_dump_json(): case for case in reversed(cases)}.values())[::-1]
     outcomes: dict[int, Outcome] = {}
-    with Processes(n_processes) as processes, GridView(len(cases), n_processes, progress()) as view:
+    prepare = partial(keep_traces, kept_traces())
+    with Processes(n_processes, prepare) as processes, GridView(len(cases), n_processes, progress()) as view:
         for n_done, _ in enumerate(processes.each(check, different), start=1):
             view.checking(n_done, len(different))
         view.checked()
@@ -80,8 +106,70 @@ def _outcomes(cases: Sequence[Case], n_processes: int) -> tuple[Outcome, ...]:
     return tuple(outcomes[index] for index in range(len(cases)))
 
 
-def _for_programs(sweep: Sweep, suffix: str) -> str:
-    return sweep_to_csv(sweep) if suffix == ".csv" else json.dumps(sweep_to_json(sweep), indent=2, allow_nan=False)
+@dataclass(frozen=True)
+class _Asked:
+    """What a search is about.
+
+    Attributes:
+        fixed: What else is changed: keys with one value each.
+        config: The config.
+        origin: Its file.
+        time_limit_s: For each solve.
+    """
+
+    fixed: Grid
+    config: Config
+    origin: str
+    time_limit_s: float | None
+
+    def cases(self, choices: Sequence[Choice]) -> tuple[Case, ...]:
+        """A case for each choice."""
+        grid = Grid((Variation(tuple(choices)), *self.fixed.variations))
+        return cases_of(grid, self.config, self.origin, self.time_limit_s)
+
+
+def _found(search: Search, conditions: Sequence[Condition], asked: _Asked, n_processes: int) -> Found:
+    """What the search comes to; GPU models on which not everything was measured are left out, others are refused."""
+    for variation in asked.fixed.variations:
+        if len(variation.choices) > 1 or variation.name == search.name:
+            raise GridError(
+                f"--vary {variation.name}: beside --find {search.name} another key, with one value, is needed"
+            )
+    cases = asked.cases(search.choices)
+    n_processes = min(n_processes, len(cases))
+    prepare = partial(keep_traces, kept_traces())
+    n_points = len(cases) + (0 if search.is_of_models else N_HALVINGS)
+    with Processes(n_processes, prepare) as processes, GridView(n_points, n_processes, progress()) as view:
+        reasons = dict(processes.each(misfit, cases))
+        refused = {cases[index].point: reason for index, reason in reasons.items() if reason is not None}
+        if refused and (not search.is_of_models or len(refused) == len(cases)):
+            first = cases[min(index for index, reason in reasons.items() if reason is not None)]
+            raise ConfigError(f"{first.origin}: {refused[first.point]}")
+        view.checked()
+
+        def planned(choices: Sequence[Choice]) -> list[Outcome]:
+            outcomes = {}
+            usable = [case for case in asked.cases(choices) if case.point not in refused]
+            for index, outcome in processes.each(outcome_of, usable):
+                outcomes[usable[index].point] = outcome
+                view.planned(outcome)
+            every = [case.point for case in asked.cases(choices)]
+            return [outcomes.get(point) or _unmeasured(point, refused[point]) for point in every]
+
+        return search_for(search, conditions, planned)
+
+
+def _unmeasured(point: Point, reason: str) -> Outcome:
+    # Without its name the reason is the same for all of them, and told once.
+    name = next(choice.text for choice in point if choice.key == "gpu")
+    shared = reason.replace(f"for the GPU model {name!r}", "for this GPU model")
+    return Outcome(point, UNMEASURED, Reconfiguration.PHYSICAL.value, "", reason=shared)
+
+
+def _for_programs(sweep: Sweep, found: Found | None, suffix: str) -> str:
+    if suffix == ".csv":
+        return sweep_to_csv(sweep, found)
+    return json.dumps(sweep_to_json(sweep, found), indent=2, allow_nan=False)
 
 
 def _forecast_name(config: Config) -> str:

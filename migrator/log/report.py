@@ -88,7 +88,8 @@ class WindowReport:
     """One window; ``tenants`` is empty and ``total`` ``None`` when the run ended before it was settled (void).
 
     Where tenants have no instances there is no plan: its status, expected goodput and gap are ``None``. ``promised`` is
-    by tenant with a floor of in-time answers.
+    by tenant with a floor of in-time answers. ``violation`` is the first rule that the policy's own plan breaks, which
+    was not carried out then.
     """
 
     window: int
@@ -98,6 +99,7 @@ class WindowReport:
     tenants: Mapping[str, Figures]
     total: Figures | None
     promised: Mapping[str, Promise] = field(default_factory=dict)
+    violation: str | None = None
 
     @property
     def is_void(self) -> bool:
@@ -173,6 +175,7 @@ def report_of(log: ReadLog) -> Report:
                 tenants={name: _figures([part]) for name, part in own.items()},
                 total=_figures(own.values()) if own else None,
                 promised=_promised(log.header, started),
+                violation=next(iter(started.get("violations", ())), None),
             )
         )
     every = [part for own_parts in parts.values() for part in own_parts]

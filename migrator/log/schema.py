@@ -115,6 +115,7 @@ class _WindowStarted(_InWindow):
     initial: dict[str, object] | None = None
     plan: _Plan | None
     in_time: dict[str, _InTime] | None = None
+    violations: list[str] = []
 
 
 class _Intent(_InWindow):

@@ -192,15 +192,12 @@ def _expected(planned: PlannedWindow) -> Json | None:
 
 
 def _promise(course: Course, step_s: float) -> Json:
-    """Requests that come, are answered in time, and right as well; the latter ``None`` where they weigh nothing."""
+    """Requests that come, are answered in time, and right as well; ``None`` where gain tables or weight do not tell."""
     tenant = course.tenant
     arrivals = {"arrivals": round(float(tenant.arrivals_rps.sum()) * step_s, RATE_DIGITS)}
-    accuracy = np.array(tenant.accuracies)[course.level]
-    if tenant.weight == 0 or not accuracy.all():
-        return {**arrivals, "in_time": None, "goodput": None}
-    goodput = course.goodput / tenant.weight
-    in_time, right = float((goodput / accuracy).sum()), float(goodput.sum())
-    return {**arrivals, "in_time": round(in_time, RATE_DIGITS), "goodput": round(right, RATE_DIGITS)}
+    in_time = None if course.in_time is None else round(float(course.in_time.sum()), RATE_DIGITS)
+    right = None if tenant.weight == 0 else round(float(course.goodput.sum()) / tenant.weight, RATE_DIGITS)
+    return {**arrivals, "in_time": in_time, "goodput": right}
 
 
 def _queue(state: QueueState) -> Json:

@@ -406,12 +406,14 @@ class Instances:
         """The window's plan, from what stands.
 
         Raises:
-            InfeasibleError: Window 0 has no plan, so there is no layout to keep.
+            InfeasibleError: Window 0 has no plan, so there is no layout to keep. Where it has one that breaks a rule,
+                a fixed layout takes its place.
             PlannerError: The policy cannot answer.
         """
         planned = plan_window(self._setting, opening, forecast, self._state(opening.window), self._solving)
         if opening.window == 0:
-            require_plan(planned)
+            if not planned.plan.lifetimes:
+                require_plan(planned)
             # The first layout goes up before second 0; the clock starts early enough for all of it.
             backend = self._open_backend(-planned.problem.epoch_steps * self._setting.config.step_s)
             self._workers = backend.workers

@@ -79,7 +79,8 @@ class PlannedWindow:
             the old layout serves.
         forecast: Of the whole window.
         problem: Of the steps from ``plan_from_step`` on.
-        plan: The plan in force; one that changes nothing where the solve gave none.
+        plan: The plan in force; one that changes nothing where the solve gave none. Where nothing stands yet, as in
+            window 0, and the solve's plan was refused: one fixed layout.
         verification: What the independent checker says of the solve's plan; ``None`` where there is none.
         rejected: The solve's plan where the checker refused it; it is not carried out.
     """
@@ -236,11 +237,16 @@ def _answer(setting: Setting, opening: Opening, problem: Problem, how: Solving) 
 
 
 def _checked(problem: Problem, plan: MigPlan, window: int, from_step: int, forecast: Forecast) -> PlannedWindow:
-    """The plan if it keeps every rule, floors of in-time answers aside; else the one that changes nothing."""
+    """The plan if it keeps every rule, floors of in-time answers aside.
+
+    Else the one that changes nothing, or where nothing stands, a fixed layout.
+    """
     verification = verify(problem, plan) if plan.status.has_plan else None
     rejected = plan if verification is not None and verification.broken_rules else None
     if verification is None or rejected is not None:
         plan = kept_plan(problem, plan)
+    if rejected is not None and problem.initial is None:
+        plan = replace(plan, lifetimes=_fixed_layout(problem))
     return PlannedWindow(window, from_step, forecast, problem, plan, verification, rejected)
 
 
@@ -441,6 +447,15 @@ def later(state: PhysicalState, n_steps: int) -> PhysicalState:
         ),
         next_epoch_step=state.next_epoch_step + n_steps,
     )
+
+
+def _fixed_layout(problem: Problem) -> tuple[Lifetime, ...]:
+    """One layout for the whole of a ``physical`` window in which nothing stands yet: engine ``static``'s.
+
+    No retraining runs beside it. Empty where the tenants do not fit, and in ``paper``, whose plans nobody carries out.
+    """
+    tenants = tuple(replace(tenant, retraining_required=False) for tenant in problem.tenants)
+    return tuple(item for item in solve(replace(problem, tenants=tenants), "static").lifetimes if item.is_inference)
 
 
 def kept_plan(problem: Problem, plan: MigPlan) -> MigPlan:

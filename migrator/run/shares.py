@@ -259,6 +259,7 @@ class Shares:
             past_rps=past_rps,
             shares=dict(self._shares),
             as_published=self._as_published,
+            window=self._window,
         )
 
     def _share_tenant(self, part: _Part, past_rps: FloatArray) -> ShareTenant:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # a command needs one kind of these values, and should not wa
     from migrator.run.reposing import CheckedWindow
     from migrator.whatif.grid import Choice as GridChoice
     from migrator.whatif.grid import Point
+    from migrator.whatif.search import Found
     from migrator.whatif.sweep import Outcome, Sweep, TenantOutcome
     from planner.attainment import Attainment
     from planner.explain.explain import Choice, Explanation
@@ -62,6 +63,8 @@ def _surprise(item: Surprise) -> Json:
 
 def _window(window: WindowReport) -> Json:
     plan = {"status": window.plan_status, **_picked(window, "expected_goodput", "gap")}
+    if window.violation is not None:
+        plan["violation"] = window.violation
     promised = {"promised": {name: asdict(one) for name, one in window.promised.items()}} if window.promised else {}
     return {"window": window.window, "void": window.is_void, "plan": plan, **promised, **_figures_of_all(window)}
 
@@ -81,7 +84,7 @@ def _figures(figures: Figures) -> Json:
     )
 
 
-def comparison_to_json(scores: Sequence[Score], n_segments: int) -> Json:
+def comparison_to_json(scores: Sequence[Score], n_segments: int, stride_s: int | None = None) -> Json:
     """Every score, and the standings by workload and over all of them."""
     from migrator.assumed import assumed_to_json  # noqa: PLC0415 - as the imports for types
     from migrator.compare import standings  # noqa: PLC0415
@@ -92,6 +95,8 @@ def comparison_to_json(scores: Sequence[Score], n_segments: int) -> Json:
         "schema": 1,
         "simulated": True,
         "segments": n_segments,
+        **({} if stride_s is None else {"stride_s": stride_s}),
+        "setup": {score.workload: dict(score.setup) for score in scores},
         "workloads": {name: [_standing(item) for item in found] for name, found in workloads.items()},
         "not_measured": {score.workload: score.notes for score in scores},
         "assumed": {name: assumed_to_json(assumed_by_all(own)) for name, own in by_workload(scores).items()},
@@ -102,6 +107,7 @@ def comparison_to_json(scores: Sequence[Score], n_segments: int) -> Json:
                 "surprises": [_surprise(item) for item in score.surprises],
                 "windows": [_totals(window) for window in score.totals],
                 **_changes(score),
+                **({"refusals": list(score.refusals)} if score.refusals else {}),
             }
             for score in scores
         ],
@@ -177,12 +183,14 @@ def gpu_to_json(model: GpuModel) -> Json:
     }
 
 
-def sweep_to_json(sweep: Sweep) -> Json:
-    """A grid of plans; docs/whatif.md describes it."""
+def sweep_to_json(sweep: Sweep, found: Found | None = None) -> Json:
+    """A grid of plans, and what was found in it; docs/whatif.md describes it."""
     return {
         "schema": 1,
         **_picked(sweep, "name", "forecast", "notes"),
         "assumed": [item.to_json() for item in sweep.assumed],
+        "basis": "planned",
+        **({} if found is None else {"find": _find(found)}),
         "vary": [
             {"key": variation.name, "values": [_plain(choice) for choice in variation.choices]}
             for variation in sweep.grid.variations
@@ -191,16 +199,45 @@ def sweep_to_json(sweep: Sweep) -> Json:
             {
                 "values": _values(outcome.point),
                 **_outcome(outcome),
+                **_verdict(found, index),
                 "tenants": {tenant.name: _tenant(tenant) for tenant in outcome.tenants},
             }
-            for outcome in sweep.outcomes
+            for index, outcome in enumerate(sweep.outcomes)
         ],
     }
 
 
-def sweep_to_csv(sweep: Sweep) -> str:
+def _find(found: Found) -> Json:
+    """What was looked for, and what came of it."""
+
+    def plain(choice: GridChoice | None) -> str | int | float | None:
+        return None if choice is None else _plain(choice)
+
+    return {
+        "direction": found.search.direction,
+        "key": found.search.name,
+        "keep": list(map(str, found.conditions)),
+        **{name: plain(getattr(found, name)) for name in ("holds", "breaks", "fails")},
+        **{name: list(map(_plain, getattr(found, name))) for name in ("again", "not_shown", "unmeasured")},
+    }
+
+
+def _verdict(found: Found | None, index: int) -> Json:
+    if found is None:
+        return {}
+    outcome = found.outcomes[index]
+    conditions = {
+        str(condition): {"value": condition.value(outcome), "verdict": condition.verdict(outcome).value}
+        for condition in found.conditions
+    }
+    return {"verdict": found.verdicts[index].value, "conditions": conditions}
+
+
+def sweep_to_csv(sweep: Sweep, found: Found | None = None) -> str:
     """A heading and a line for each point: its values, then its figures, then each tenant's."""
     rows = [_row(outcome) for outcome in sweep.outcomes]
+    if found is not None:
+        rows = [row | {"verdict": verdict.value} for row, verdict in zip(rows, found.verdicts, strict=True)]
     text = io.StringIO()
     writer = csv.DictWriter(text, dict.fromkeys(name for row in rows for name in row), lineterminator="\n")
     writer.writeheader()
@@ -218,7 +255,7 @@ def _values(point: Point) -> Json:
 
 
 def _outcome(outcome: Outcome) -> Json:
-    figures = ("arrivals", "goodput", "goodput_pct", "bound", "gap", "solve_s")
+    figures = ("arrivals", "goodput", "goodput_pct", "slo_attainment_pct", "bound", "gap", "solve_s")
     return _picked(outcome, "status", "model", "engine", *figures, "reason")
 
 

@@ -49,27 +49,30 @@ def far_from_plans(scores: Sequence[Score]) -> list[str]:
     return lines
 
 
-def extent(scores: Sequence[Score]) -> str:
+def extent(scores: Sequence[Score], stride_s: int | None = None) -> str:
     """How much was simulated: segments, windows and requests, which are the same for every policy."""
     first = scores[0]
     n_segments, n_windows = len({(score.workload, score.segment) for score in scores}), len(first.totals)
     segments = "one segment" if n_segments == 1 else f"{n_segments} segments"
+    segments += "" if stride_s is None else f", {stride_s} s from one begin to the next,"
     windows = "1 window" if n_windows == 1 else f"{n_windows} windows"
     n_requests = sum(score.total.arrivals for score in scores if score.policy == first.policy)
     return f"{segments} of {windows}, {n_requests:,} requests"
 
 
-def print_comparison(scores: Sequence[Score], console: Console) -> None:
+def setup_text(scores: Sequence[Score]) -> str:
+    """On what a workload was simulated, in a line; empty where scores do not say."""
+    return "; ".join(f"{kind}: {text}" for kind, text in scores[0].setup)
+
+
+def print_comparison(scores: Sequence[Score], console: Console, stride_s: int | None = None) -> None:
     """Print a table for each workload, then one over all of them if there are several."""
     workloads = by_workload(scores)
     for name, own in workloads.items():
-        _print_table(name, own, console)
+        _print_table(name, own, console, stride_s)
     if len(workloads) > 1:
-        _print_table(
-            f"all {len(workloads)} workloads",
-            [replace(score, notes=(), assumed=(), surprises=()) for score in scores],
-            console,
-        )
+        every = [replace(score, notes=(), assumed=(), surprises=(), setup=(), refusals=()) for score in scores]
+        _print_table(f"all {len(workloads)} workloads", every, console, stride_s)
     console.print(
         "Simulated. Goodput: in time and correct, of all arrivals. "
         f"Gap closed: of what lies between {FLOOR} (best fixed layout in hindsight) and {CEILING} (arrivals known). "
@@ -80,9 +83,11 @@ def print_comparison(scores: Sequence[Score], console: Console) -> None:
     )
 
 
-def _print_table(title: str, scores: Sequence[Score], console: Console) -> None:
+def _print_table(title: str, scores: Sequence[Score], console: Console, stride_s: int | None) -> None:
     found = standings(scores)
-    console.print(f"[bold]{escape(title)}[/]: {extent(scores)}")
+    console.print(f"[bold]{escape(title)}[/]: {extent(scores, stride_s)}")
+    if setup := setup_text(scores):
+        console.print(f"  {escape(setup)}", style="dim", soft_wrap=True)
     for kind, text in dict.fromkeys(note for score in scores for note in score.notes):
         console.print(f"  {kind}: {escape(text)}", style="dim", soft_wrap=True)
     for line in assumed_lines(assumed_to_json(assumed_by_all(scores)), left_out=("capability",)):
@@ -104,6 +109,10 @@ def _print_table(title: str, scores: Sequence[Score], console: Console) -> None:
         if item.n_unplanned:
             windows = "1 window" if item.n_unplanned == 1 else f"{item.n_unplanned} windows"
             console.print(f"  {escape(item.policy)}: no plan in {windows}; the layout before was kept")
+    for score in scores:
+        for refusal in score.refusals:
+            place = f"segment {score.segment}, {refusal}" if score.segment else refusal
+            console.print(f"  {escape(score.policy)}: its plan was refused: {escape(place)}", soft_wrap=True)
 
 
 def _accounts(found: Sequence[Standing]) -> Table:

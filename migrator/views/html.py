@@ -15,18 +15,16 @@ from typing import TYPE_CHECKING
 
 from migrator.compare import CEILING, FLOOR, LEAST_SEGMENTS, Fairness, Score, Standing, standings
 from migrator.errors import MigratorError
-from migrator.views.compare import assumed_by_all, by_workload, extent, far_from_plans
+from migrator.views.compare import assumed_by_all, by_workload, extent, far_from_plans, setup_text
+from migrator.views.palette import ALL_WORKLOADS, LOSSES, VALUES, policy_looks
 from migrator.whatif.grid import Choice, Factor, Point, Variation, point_text
 from migrator.whatif.sweep import Outcome, Sweep
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C8C8C")
-"""Those of Okabe and Ito, which colour-blind people can tell apart, and a grey."""
-
-_PATTERNS = ("", "/", "x")
-"""For more policies than there are colours."""
+_PATTERNS = ("", "/", "x", ".")
+"""For policies from files beyond the colours that they have."""
 
 _SYMBOLS = ("circle-open", "square-open", "diamond-open", "triangle-up-open", "cross-open")
 """Open, so that marks on top of each other are seen; they differ also for readers who see no colours."""
@@ -85,22 +83,16 @@ def _page(template: str, **parts: object) -> str:
 # --- a comparison of policies
 
 
-@dataclass(frozen=True, slots=True)
-class _Class:
-    colour: str
-    meaning: str
-
-
 _CLASSES = {
-    "goodput": _Class("#C9D6DF", "in time and right"),
-    "wrong_old": _Class("#E69F00", "in time, wrong, by the model of the window's beginning"),
-    "wrong_new": _Class("#F0E442", "in time, wrong, by the model retrained in the window"),
-    "capacity": _Class("#D55E00", "missed, beyond what serving and changing instances could have answered"),
-    "reconfiguration": _Class("#0072B2", "missed, of what instances could have answered while they start or stop"),
-    "forecast": _Class("#CC79A7", f"missed, but answered by {CEILING}, which knows the arrivals"),
-    "queueing": _Class("#009E73", "missed otherwise: bursts, waits for a batch"),
+    "goodput": "in time and right",
+    "wrong_old": "in time, wrong, by the model of the window's beginning",
+    "wrong_new": "in time, wrong, by the model retrained in the window",
+    "capacity": "missed, beyond what serving and changing instances could have answered",
+    "reconfiguration": "missed, of what instances could have answered while they start or stop",
+    "forecast": f"missed, but answered by {CEILING}, which knows the arrivals",
+    "queueing": "missed otherwise: bursts, waits for a batch",
 }
-"""By the class of an account: a calm colour for goodput, and those of Okabe and Ito for the losses."""
+"""What each class of an account means."""
 
 _FAIRNESS = {
     Fairness.POLICY_ONLY: "Policy only: all have free batching, the same forecaster and the same way of switching.",
@@ -115,7 +107,7 @@ _Groups = Mapping[str, Sequence[Standing]]
 """The standings of all workloads together, if there are several, then those of each, by title."""
 
 
-def comparison_to_html(scores: Sequence[Score], fairness: Fairness) -> str:
+def comparison_to_html(scores: Sequence[Score], fairness: Fairness, stride_s: int | None = None) -> str:
     """The page of a comparison with this fairness; the same for the same scores.
 
     Raises:
@@ -132,7 +124,8 @@ def comparison_to_html(scores: Sequence[Score], fairness: Fairness) -> str:
     return _page(
         "compare.html.j2",
         terms=_FAIRNESS[fairness],
-        workloads={name: extent(own) for name, own in by_workload(scores).items()},
+        workloads={name: (extent(own, stride_s), setup_text(own)) for name, own in by_workload(scores).items()},
+        refusals=[(score.workload, score.segment, score.policy, text) for score in scores for text in score.refusals],
         notes=notes,
         assumed=assumed_by_all(scores),
         far_from_plans=far_from_plans(scores),
@@ -195,7 +188,7 @@ def _add_class(figure: Figure, row: int, title: str, found: Sequence[Standing], 
         name=label,
         legendgroup=name,
         showlegend=row == 1,
-        marker={"color": _CLASSES[name].colour},
+        marker={"color": LOSSES[name]},
         text=[f"{share:.1f}" for share in shares_pct],
         textposition="inside",
         insidetextanchor="middle",
@@ -215,14 +208,13 @@ def _goodput_figure(groups: _Groups) -> Figure:
 
     figure = Figure()
     names = _policies(groups)
-    for index, name in enumerate(names):
+    for name, (colour, pattern) in policy_looks(names).items():
         own = [(title, item) for title, found in groups.items() for item in found if item.policy == name]
-        turn, place = divmod(index, len(_COLOURS))
         figure.add_bar(
             x=[escape(title) for title, _ in own],
             y=[item.total.goodput_pct for _, item in own],
             name=escape(name),
-            marker={"color": _COLOURS[place], "pattern": {"shape": _PATTERNS[turn % len(_PATTERNS)]}},
+            marker={"color": colour, "pattern": {"shape": _PATTERNS[pattern % len(_PATTERNS)]}},
             hovertext=[_standing_text(title, item, groups[title][0].policy) for title, item in own],
             hoverinfo="text",
         )
@@ -256,7 +248,7 @@ def _gap_figure(groups: _Groups) -> Figure | None:
     first = next(iter(groups))
     overall, each = ([gap for gap in gaps if (gap[0] == first) is is_first] for is_first in (True, False))
     figure = Figure()
-    figure.add_bar(orientation="h", name=escape(first), marker={"color": "#8FB0C7"}, **_gap_marks(overall))
+    figure.add_bar(orientation="h", name=escape(first), marker={"color": ALL_WORKLOADS}, **_gap_marks(overall))
     if each:
         circle = {"color": "#222222", "symbol": "circle-open", "size": 8}
         figure.add_scatter(mode="markers", name="each workload", marker=circle, **_gap_marks(each))
@@ -334,6 +326,7 @@ def _policies(groups: _Groups) -> list[str]:
 
 _MEASURES: tuple[tuple[str, Callable[[Outcome], float | None]], ...] = (
     ("goodput, % of arrivals", lambda outcome: outcome.goodput_pct),
+    ("planned in time, % of arrivals", lambda outcome: outcome.slo_attainment_pct),
     ("gap, %", lambda outcome: None if outcome.gap is None else 100 * outcome.gap),
     ("solve time, s", lambda outcome: None if outcome.goodput is None else outcome.solve_s),
 )
@@ -422,7 +415,7 @@ def _add_lines(figure: Figure, column: int, outcomes: Sequence[Outcome], roles: 
         own = [outcome for outcome in outcomes if choice is None or choice in outcome.point]
         if roles.is_numeric:
             own.sort(key=roles.position)
-        colour, symbol = _COLOURS[index % len(_COLOURS)], _SYMBOLS[index % len(_SYMBOLS)]
+        colour, symbol = VALUES[index % len(VALUES)], _SYMBOLS[index % len(_SYMBOLS)]
         for row, (_, measure) in enumerate(_MEASURES, start=1):
             figure.add_scatter(
                 row=row,
@@ -477,10 +470,13 @@ def _outcome_text(outcome: Outcome) -> str:
         lines.append(escape(outcome.reason))
     if outcome.goodput is not None and outcome.goodput_pct is not None:
         lines.append(f"goodput {outcome.goodput:.0f} requests, {outcome.goodput_pct:.2f} % of {outcome.arrivals:.0f}")
+    if outcome.slo_attainment_pct is not None:
+        lines.append(f"planned in time {outcome.slo_attainment_pct:.2f} %")
     if outcome.gap is not None:
         lines.append(f"gap {100 * outcome.gap:.3f} %, solved in {outcome.solve_s:.2f} s")
     for tenant in outcome.tenants:
         share = "–" if tenant.goodput_pct is None else f"{tenant.goodput_pct:.2f} %"
+        share += "" if tenant.slo_attainment_pct is None else f", in time {tenant.slo_attainment_pct:.2f} %"
         run = tenant.retraining
         retrains = "" if run is None else f", retrains on {run.where}, steps {run.start_step}–{run.end_step}"
         lines.append(f"{escape(tenant.name)}: {share}{escape(retrains)}")

@@ -85,7 +85,8 @@ def _promise(planned: PlannedWindow) -> str:
         reason = str(plan.infeasibility or "none within the budget")
         return f"no plan: {escape(reason)}; the old layout stays"
     if planned.rejected is not None:
-        return f"the plan breaks a rule ({escape(str(planned.verification.violations[0]))}); the old layout stays"
+        instead = "the old layout stays" if planned.problem.initial else "one fixed layout is held instead"
+        return f"the plan breaks a rule ({escape(str(planned.verification.violations[0]))}); {instead}"
     most = planned.problem.most_goodput
     share = ""
     if plan.objective is not None and most > 0:

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from executor.mig import OwnedLayout, Profile, memory_slices_in
 from migrator.views.fitted import fitted
+from migrator.views.palette import SHORT
 from migrator.views.strips import (
     COLOURS,
     GUTTER,
@@ -194,10 +195,10 @@ def _retraining(course: Course, run: RetrainingCourse) -> str:
 
 
 def _capability_line(arrivals: FloatArray, capability: FloatArray, top: float) -> Text:
-    """The sparkline of capability, red where it is below the arrivals."""
+    """The sparkline of capability, in another colour where it is below the arrivals."""
     line = Text()
     for char, is_short in zip(sparkline(capability, top), capability < arrivals, strict=True):
-        line.append(char, style="red" if is_short else "")
+        line.append(char, style=SHORT if is_short else "")
     return line
 
 

@@ -213,9 +213,15 @@ def _print_ending(report: Report, console: Console) -> None:
         case _:
             call = f" while the driver was asked to {escape(report.open_call)}" if report.open_call else ""
             console.print(f"The log ends early{call}{void}.")
-    unplanned = [str(window.window) for window in report.windows if window.plan_status in ("infeasible", "timeout")]
+    without = [window for window in report.windows if window.plan_status in ("infeasible", "timeout")]
+    unplanned = [str(window.window) for window in without if window.violation is None]
     if unplanned:
         console.print(f"No plan for window {', '.join(unplanned)}: the layout before it was kept.")
+    for window in without:
+        if window.violation is not None:
+            instead = "the layout before it was kept" if window.window else "one fixed layout was held, none retrained"
+            broken = f"the plan of {escape(report.header['policy'])} breaks a rule: {escape(window.violation)}"
+            console.print(f"Window {window.window}: {broken}; {instead}.")
     late_s = 0.0 if report.total is None else report.total.late_ready_s
     if late_s > 0:
         console.print(f"Instances were ready {late_s:.1f} s later than planned, summed.")

@@ -19,9 +19,10 @@ from rich.console import Console
 from rich.text import Text
 
 from executor.mig import OwnedLayout
+from migrator.views.palette import TENANTS
 from planner.problem import FloatArray, Owner, Task
 
-COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
+COLOURS = TENANTS
 """By tenant index; a problem has no more tenants than colours."""
 
 IDLE = "·"

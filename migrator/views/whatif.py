@@ -12,15 +12,17 @@ from rich.table import Table
 
 from migrator.assumed import assumed_to_json
 from migrator.views.assumed import assumed_lines
-from migrator.whatif.grid import point_text
+from migrator.whatif.conditions import Verdict
+from migrator.whatif.grid import Choice, point_text
+from migrator.whatif.search import UNMEASURED, Found
 from migrator.whatif.sweep import Outcome, PlannedRetraining, Sweep, TenantOutcome
 
 _BOUNDLESS = 10_000
 """Columns of a console on which every table fits, to measure a table's own width."""
 
 
-def print_sweep(sweep: Sweep, console: Console) -> None:
-    """Print a row for each point, the best one bold, and below the table why points have no plan."""
+def print_sweep(sweep: Sweep, console: Console, found: Found | None = None) -> None:
+    """Print a row for each point, the best one bold, below the table why points have no plan, and what was found."""
     console.print(
         f"[bold]{escape(sweep.name)}[/]: expected goodput of plans, nothing was run; arrivals: {escape(sweep.forecast)}"
     )
@@ -28,14 +30,72 @@ def print_sweep(sweep: Sweep, console: Console) -> None:
         console.print(f"  {escape(note)}")
     for line in assumed_lines(assumed_to_json(sweep.assumed)):
         console.print(f"  assumed: {escape(line)}", style="dim")
-    _print_table(sweep, console)
+    _print_table(sweep, console, found)
     for line in _reasons(sweep):
         console.print(f"  {escape(line)}")
     console.print(
-        "goodput: requests in time and correct, and their share of the expected arrivals; gap: to what no plan exceeds;"
-        " solve: with all processes at work; retrains: where, and in which steps.",
+        "planned, nothing was simulated. goodput: requests in time and correct, and their share of the expected "
+        "arrivals; SLO %: requests in time, of the same; gap: to what no plan exceeds; "
+        "solve: with all processes at work; retrains: where, and in which steps.",
         style="dim",
     )
+    if found is not None:
+        console.print()
+        for line in answer_lines(found):
+            console.print(escape(line), style="bold")
+        console.print(_STANDS_ON, style="dim")
+
+
+_STANDS_ON = (
+    "holds: a plan was found that promises it. fails: on goodput of all, no plan can; on SLO attainment or one tenant, "
+    "the plan of most goodput, proven best, does not (another one might). not shown: the plan does not, and is not "
+    "proven best."
+)
+
+
+def answer_lines(found: Found) -> Iterator[str]:
+    """What was found, in sentences."""
+    search, kept = found.search, " and ".join(map(str, found.conditions))
+    if search.is_of_models:
+        yield f"The smallest GPU that keeps {kept}: {_text(found.holds) or 'none of those measured'}"
+        smaller = found.choices[: found.choices.index(found.holds)] if found.holds else found.choices
+        judged = zip(found.choices, found.verdicts, strict=True)
+        told = [f"{choice.text} {verdict}" for choice, verdict in judged if choice in smaller]
+        told = [text for text in told if text.split()[0] not in {choice.text for choice in found.unmeasured}]
+        if told:
+            yield f"  smaller ones: {', '.join(told)}"
+        if found.unmeasured:
+            yield f"  nothing is said of {', '.join(map(_text, found.unmeasured))}: no service profiles, see above"
+        return
+    yield from _limit_lines(found, kept)
+
+
+def _limit_lines(found: Found, kept: str) -> Iterator[str]:
+    """Both ends of what was found of a number, and what else there is to know."""
+    name = found.search.name
+    most, least = ("largest", "smallest") if found.search.direction == "max" else ("smallest", "largest")
+    if found.holds is None:
+        yield f"No {name} keeps {kept} up to the first that does not, the {least} tried"
+    else:
+        yield f"The {most} {name} that keeps {kept}: {_text(found.holds)}"
+    if found.breaks is None:
+        yield f"  every value keeps it up to the {most} tried, so that the limit lies beyond"
+    else:
+        verdict = found.verdicts[found.choices.index(found.breaks)]
+        gap = found.outcomes[found.choices.index(found.breaks)].gap
+        within = "" if gap is None else f" (its plan is proven within {100 * gap:.2f} % only)"
+        shown = "fails" if verdict is Verdict.FAILS else f"not shown to fail{within}"
+        yield f"  the {least} that does not: {_text(found.breaks)}, {shown}"
+    if found.fails not in (None, found.breaks):
+        yield f"  the {least} that is shown to fail: {_text(found.fails)}"
+    if found.not_shown:
+        yield f"  not shown: {', '.join(map(_text, found.not_shown))}; a larger planner.max_schedules may prove more"
+    if found.again:
+        yield f"  beyond that it holds again at {', '.join(map(_text, found.again))}: it is no simple limit"
+
+
+def _text(choice: Choice | None) -> str:
+    return "" if choice is None else choice.text
 
 
 def _reasons(sweep: Sweep) -> Iterator[str]:
@@ -53,36 +113,52 @@ def _reasons(sweep: Sweep) -> Iterator[str]:
         yield f"{point_text(outcome.point)}{others}: {status}: {reason}"
 
 
-def _print_table(sweep: Sweep, console: Console) -> None:
-    """Print the widest table that fits: with tenants and retrainings, with tenants, or with neither."""
+def _print_table(sweep: Sweep, console: Console, found: Found | None) -> None:
+    """Print the widest table that fits: with tenants, SLO and retrainings, with fewer of them, or with none."""
     boundless = console.options.update(width=_BOUNDLESS)
-    for n_tenant_cells in (2, 1, 0):
-        table = _table(sweep, n_tenant_cells)
+    for n_tenant_cells in (3, 2, 1, 0):
+        table = _table(sweep, n_tenant_cells, found)
         if console.measure(table, options=boundless).maximum <= console.width:
             break
     console.print(table)
-    if n_tenant_cells < 2 and any(outcome.tenants for outcome in sweep.outcomes):
-        left_out = "retrainings are" if n_tenant_cells == 1 else "tenants and retrainings are"
-        console.print(f"{left_out} left out for want of width; --json and --out have them", style="dim")
+    if n_tenant_cells < 3 and any(outcome.tenants for outcome in sweep.outcomes):
+        left_out = ("tenants and retrainings", "tenants' SLO % and retrainings", "retrainings")[n_tenant_cells]
+        console.print(f"{left_out} are left out for want of width; --json and --out have them", style="dim")
 
 
-def _table(sweep: Sweep, n_tenant_cells: int) -> Table:
+def _table(sweep: Sweep, n_tenant_cells: int, found: Found | None) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for variation in sweep.grid.variations:
-        table.add_column(escape(variation.name), justify="right", overflow="fold")
+        choice = variation.choices[0]
+        heading = choice.key if choice.tenant is None else f"{choice.tenant}.\n{choice.key}"
+        table.add_column(escape(heading), justify="right", overflow="fold")
+    if found is not None:
+        table.add_column("keeps it")
     table.add_column("status", overflow="fold")
-    for heading in ("goodput", "%", "gap %", "solve s"):
+    for heading in ("goodput", "\n%", "SLO\n%", "gap\n%", "solve\ns"):
         table.add_column(heading, justify="right", overflow="fold")
     names = _tenant_names(sweep)
     for name in names:
         if n_tenant_cells > 0:
             table.add_column(f"{escape(name)}\n%", justify="right")
         if n_tenant_cells > 1:
+            table.add_column("SLO\n%", justify="right")
+        if n_tenant_cells > 2:
             table.add_column("\nretrains")
-    best = sweep.best
-    for outcome in sweep.outcomes:
-        table.add_row(*_cells(outcome, names, n_tenant_cells), style="bold" if outcome is best else None)
+    best = _best(sweep, found)
+    for index, outcome in enumerate(sweep.outcomes):
+        cells = _cells(outcome, names, n_tenant_cells)
+        if found is not None:
+            cells.insert(len(outcome.point), "–" if outcome.status == UNMEASURED else found.verdicts[index].value)
+        table.add_row(*cells, style="bold" if outcome is best else None)
     return table
+
+
+def _best(sweep: Sweep, found: Found | None) -> Outcome | None:
+    """The outcome that stands out: what was found, or else the one with the most goodput."""
+    if found is None:
+        return sweep.best
+    return next((item for item in found.outcomes if found.holds is not None and found.holds in item.point), None)
 
 
 def _tenant_names(sweep: Sweep) -> tuple[str, ...]:
@@ -97,6 +173,7 @@ def _cells(outcome: Outcome, tenant_names: tuple[str, ...], n_tenant_cells: int)
         outcome.status,
         _number(outcome.goodput, 0),
         _number(outcome.goodput_pct, 2),
+        _number(outcome.slo_attainment_pct, 2),
         _number(None if outcome.gap is None else 100 * outcome.gap, 3),
         _number(outcome.solve_s, 2),
     ]
@@ -107,8 +184,9 @@ def _cells(outcome: Outcome, tenant_names: tuple[str, ...], n_tenant_cells: int)
 
 def _tenant_cells(tenant: TenantOutcome | None) -> list[str]:
     if tenant is None:
-        return ["", ""]
-    return [_number(tenant.goodput_pct, 2), "–" if tenant.retraining is None else _retraining_text(tenant.retraining)]
+        return ["", "", ""]
+    retrains = "–" if tenant.retraining is None else _retraining_text(tenant.retraining)
+    return [_number(tenant.goodput_pct, 2), _number(tenant.slo_attainment_pct, 2), retrains]
 
 
 def _retraining_text(retraining: PlannedRetraining) -> str:

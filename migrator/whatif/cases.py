@@ -15,7 +15,7 @@ from typing import Any
 
 from executor.catalogue import gpu_model
 from migrator.config import Config, validate_config
-from migrator.errors import ConfigSloError, GridError
+from migrator.errors import ConfigError, ConfigSloError, GridError
 from migrator.run.planning import Solving
 from migrator.setting import assemble
 from migrator.whatif.grid import Choice, Factor, Grid, Point, point_text
@@ -81,6 +81,15 @@ def check(case: Case) -> None:
     """
     with suppress(ConfigSloError):
         assemble(case.config, case.origin)
+
+
+def misfit(case: Case) -> str | None:
+    """Why a case cannot be put together, as :func:`check` says; ``None`` if it can."""
+    try:
+        check(case)
+    except ConfigError as error:
+        return str(error).removeprefix(f"{case.origin}: ")
+    return None
 
 
 def _check_tenants(grid: Grid, config: Config, origin: str) -> None:

@@ -24,6 +24,13 @@ MAX_POINTS = 10_000
 """A larger grid is a slip; at a tenth of a second each this one takes a quarter of an hour."""
 
 
+MAX_VALUES = 1_000
+"""Values of one key; more are a slip as well."""
+
+_LONGEST_SHOWN = 60
+"""Characters of an argument that a message shows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Factor:
     """A multiple of what the config gives."""
@@ -172,23 +179,41 @@ def read_grid(arguments: Sequence[str]) -> Grid:
     return Grid(variations)
 
 
+def shown(text: str) -> str:
+    """The text, cut where it is too long for a message."""
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
+
+
 def _read_variation(argument: str) -> Variation:
     name, equals, texts = argument.partition("=")
     tenant, _, key = name.strip().rpartition(".")
     if not equals or key not in _KEYS:
         nearest = get_close_matches(key, _KEYS, n=1)
         hint = f"; did you mean {nearest[0]}?" if nearest and equals else ""
-        raise GridError(f"--vary {argument}: KEY=V1,V2 is needed, KEY one of {', '.join(_KEYS)}{hint}")
+        raise GridError(f"--vary {shown(argument)}: KEY=V1,V2 is needed, KEY one of {', '.join(_KEYS)}{hint}")
     if tenant and not _KEYS[key].of_tenant:
         of_tenants = ", ".join(name for name, entry in _KEYS.items() if entry.of_tenant)
-        raise GridError(f"--vary {name}: {key} is no key of a single tenant; those are {of_tenants}")
+        raise GridError(f"--vary {shown(name)}: {key} is no key of a single tenant; those are {of_tenants}")
+    n_values = texts.count(",") + 1
+    if n_values > MAX_VALUES:
+        raise GridError(f"--vary {shown(name)}: {n_values} values are given; at most {MAX_VALUES} are allowed")
     choices: list[Choice] = []
     for text in map(str.strip, texts.split(",")):
-        try:
-            choice = Choice(key, tenant or None, _KEYS[key].read(text))
-        except ValidationError:
-            raise GridError(f"--vary {name}={text}: {_KEYS[key].allowed} is needed") from None
+        choice = choice_of("--vary", key, tenant or None, text)
         if choice in choices:
-            raise GridError(f"--vary {name}={texts}: {choice.value} is given twice")
+            raise GridError(f"--vary {shown(argument)}: {choice.text} is given twice")
         choices.append(choice)
     return Variation(tuple(choices))
+
+
+def choice_of(option: str, key: str, tenant: str | None, text: str) -> Choice:
+    """The value that the text gives to the key.
+
+    Raises:
+        GridError: It is none that the key takes; begins with the option.
+    """
+    try:
+        return Choice(key, tenant, _KEYS[key].read(text))
+    except ValidationError:
+        name = key if tenant is None else f"{tenant}.{key}"
+        raise GridError(f"{option} {shown(f'{name}={text}')}: {_KEYS[key].allowed} is needed") from None

@@ -11,7 +11,7 @@ from migrator.run.planning import none_found, plan_through
 from migrator.setting import assemble
 from migrator.whatif.cases import Case
 from migrator.whatif.grid import Grid, Point
-from planner.course import courses
+from planner.course import Course, courses
 from planner.errors import PlannerError
 from planner.plan import MigPlan, Status
 from planner.problem import Problem, Task
@@ -38,6 +38,7 @@ class TenantOutcome:
         goodput: Expected requests in time and answered correctly; ``None`` where its weight is 0.
         goodput_pct: Goodput of arrivals; ``None`` without arrivals, or where its weight is 0.
         retraining: The one that the plan starts, if any.
+        slo_attainment_pct: Requests that the plan expects in time, of arrivals; ``None`` where that cannot be told.
     """
 
     name: str
@@ -45,6 +46,7 @@ class TenantOutcome:
     goodput: float | None
     goodput_pct: float | None
     retraining: PlannedRetraining | None
+    slo_attainment_pct: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Outcome:
     Attributes:
         point: Where in the grid.
         status: The plan's (``optimal``, ``feasible``, ``timeout``, ``infeasible``), ``invalid`` where the plan
-            breaks a rule, ``failed`` where the engine cannot answer.
+            breaks a rule, ``failed`` where the engine cannot answer, ``unmeasured`` without service profiles.
         model: The cost model.
         engine: Who planned.
         arrivals: Expected requests times their tenants' weights; ``None`` where no profile meets an SLO.
@@ -65,6 +67,8 @@ class Outcome:
         tenants: In the config's order; empty without a plan.
         reason: Why there is no plan.
         assumed: What was neither given nor measured.
+        slo_attainment_pct: Requests that the plan expects in time, of all expected ones whatever their weight; ``None``
+            where that cannot be told.
     """
 
     point: Point
@@ -79,6 +83,7 @@ class Outcome:
     tenants: tuple[TenantOutcome, ...] = ()
     reason: str | None = None
     assumed: tuple[Assumed, ...] = ()
+    slo_attainment_pct: float | None = None
 
     @property
     def goodput_pct(self) -> float | None:
@@ -148,7 +153,14 @@ def outcome_of(case: Case) -> Outcome:
     )
     if planned.is_planned:
         tenants = tuple(_tenant_outcomes(problem, plan))
-        return replace(outcome, goodput=plan.objective, bound=plan.bound, gap=plan.gap, tenants=tenants)
+        return replace(
+            outcome,
+            goodput=plan.objective,
+            bound=plan.bound,
+            gap=plan.gap,
+            tenants=tenants,
+            slo_attainment_pct=_attainment_pct(tenants),
+        )
     if planned.verification is not None:
         reason = f"the plan breaks a rule: {planned.verification.broken_rules[0]}"
         return replace(outcome, status="invalid", reason=reason)
@@ -163,7 +175,23 @@ def _tenant_outcomes(problem: Problem, plan: MigPlan) -> Iterator[TenantOutcome]
         arrivals = float(tenant.arrivals_rps.sum()) * problem.step_s
         goodput = float(course.goodput.sum()) / tenant.weight if tenant.weight > 0 else None
         share = None if goodput is None or arrivals == 0 else 100 * goodput / arrivals
-        yield TenantOutcome(tenant.name, arrivals, goodput, share, retrainings.get(tenant.name))
+        yield TenantOutcome(
+            tenant.name, arrivals, goodput, share, retrainings.get(tenant.name), _in_time_pct(course, arrivals)
+        )
+
+
+def _in_time_pct(course: Course, arrivals: float) -> float | None:
+    """At most 100: gain tables are means over sample paths, which may bring more than the forecast's mean."""
+    if course.in_time is None or arrivals == 0:
+        return None
+    return min(100.0, max(0.0, 100 * float(course.in_time.sum()) / arrivals))
+
+
+def _attainment_pct(tenants: Iterable[TenantOutcome]) -> float | None:
+    """All tenants' requests in time, of all their arrivals."""
+    busy = [(tenant.arrivals, tenant.slo_attainment_pct) for tenant in tenants if tenant.arrivals > 0]
+    known = [arrivals * share for arrivals, share in busy if share is not None]
+    return sum(known) / sum(arrivals for arrivals, _ in busy) if busy and len(known) == len(busy) else None
 
 
 def _retrainings(plan: MigPlan) -> Mapping[str, PlannedRetraining]:

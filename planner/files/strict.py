@@ -62,6 +62,18 @@ def read_document(path: Path, error: type[Exception]) -> dict[str, object]:
     return document
 
 
+def value_in(text: str) -> object:
+    """What a YAML file holds where it says ``text``.
+
+    Raises:
+        ValueError: It does not parse.
+    """
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
+    except (LookupError, TypeError, ValueError, yaml.YAMLError, RecursionError) as reason:
+        raise ValueError(f"is no YAML: {' '.join(str(reason).split())}") from None
+
+
 def validated(
     model: type[ModelT], document: object, origin: str, error: type[PlannerError], *, below: str = ""
 ) -> ModelT:

@@ -92,6 +92,7 @@ class Moment:
         past_rps: Those of the seconds before now, oldest first, ``(n_past, n_tenants)``.
         shares: In force; empty before the first decision.
         as_published: As in :class:`planner.policies.policy.Window`.
+        window: Its number.
     """
 
     left_s: float
@@ -100,6 +101,7 @@ class Moment:
     past_rps: FloatArray
     shares: Shares
     as_published: bool
+    window: int = 0
 
 
 class SharePolicy(AnyPolicy):

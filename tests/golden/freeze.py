@@ -243,7 +243,7 @@ def _at_once(config: str, folder: str) -> Path:
     return path
 
 
-ADDED = ("assumed", "plan_from_step", "planning_s", "surprises")
+ADDED = ("assumed", "plan_from_step", "planning_s", "setup", "surprises")
 """What reports and plans came to say after they were written down here; other tests hold it."""
 
 

@@ -25,8 +25,8 @@ def solves_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Has every plan say that it took so many seconds."""
 
     def set_to(seconds: float) -> None:
-        def slow(problem: Problem, *options: Any) -> MigPlan:
-            return replace(solve(problem, *options), solve_s=seconds)
+        def slow(problem: Problem, *options: Any, **named: Any) -> MigPlan:
+            return replace(solve(problem, *options, **named), solve_s=seconds)
 
         monkeypatch.setattr("planner.policies.ours.solve", slow)
 
@@ -57,9 +57,9 @@ def test_the_first_plan_is_made_before_the_run_and_charged_nothing(call, write_c
 def test_a_time_limit_is_the_planner_s_and_marks_the_log(call, write_config, monkeypatch) -> None:
     budgets: list[Budget] = []
 
-    def seen(problem: Problem, engine: str, budget: Budget) -> MigPlan:
+    def seen(problem: Problem, engine: str, budget: Budget, **named: Any) -> MigPlan:
         budgets.append(budget)
-        return solve(problem, engine, budget)
+        return solve(problem, engine, budget, **named)
 
     monkeypatch.setattr("planner.policies.ours.solve", seen)
     code, out, _ = call("run", write_config(SHORT), "--time-limit", 5)

@@ -104,6 +104,79 @@ def test_help_names_every_key_with_an_example(call) -> None:
     assert set(_KEYS) <= words
 
 
+LOADED = {
+    **SHORT,
+    "load": 0.3,
+    "planner.max_schedules": 2000,
+    "tenants.0.arrivals": {"trace": "azure-conv", "offset_s": 100},
+    "tenants.1.arrivals": {"trace": "azure-conv", "offset_s": 700},
+}
+
+
+def test_a_search_prints_both_ends_and_what_they_stand_on(call, write_config) -> None:
+    asked = ["--find", "max:load=0.2..2.4", "--keep", "goodput>=0.6"]
+    code, out, err = call("whatif", write_config(LOADED), *asked, "--jobs", 1)
+    assert (code, err.splitlines()[0]) == (0, "planning 18 points in one process")
+    told = " ".join(out.split())
+    assert "The largest load that keeps goodput>=0.6: " in told
+    assert "the smallest that does not: " in told
+    assert "planned, nothing was simulated" in told
+    assert "holds: a plan was found that promises it." in told
+
+
+def test_a_search_as_json_has_a_verdict_for_every_value(call, write_config) -> None:
+    asked = ["--find", "max:load=0.2..2.4", "--keep", "goodput>=0.6", "--keep", "slo_attainment:vision>=10%"]
+    found = json.loads(call("whatif", write_config(LOADED), *asked, "--jobs", 1, "--json")[1])
+    assert found["basis"] == "planned"
+    assert found["find"]["keep"] == ["goodput>=0.6", "slo_attainment:vision>=0.1"]
+    verdicts = {result["values"]["load"]: result["verdict"] for result in found["results"]}
+    assert verdicts[found["find"]["holds"]] == "holds"
+    assert verdicts[found["find"]["breaks"]] in ("fails", "not shown")
+    first = found["results"][0]["conditions"]
+    assert {name: one["verdict"] for name, one in first.items()} == dict.fromkeys(found["find"]["keep"], "holds")
+    assert first["goodput>=0.6"]["value"] == pytest.approx(found["results"][0]["goodput_pct"] / 100)
+
+
+def test_the_smallest_gpu_is_one_of_those_with_profiles(call, write_config) -> None:
+    asked = ["--find", "min:gpu", "--keep", "goodput>=0.2", "--jobs", 1]
+    code, out, _ = call("whatif", write_config(SHORT), *asked)
+    told = " ".join(out.split())
+    assert code == 0
+    assert "The smallest GPU that keeps goodput>=0.2: a100-80gb" in told
+    assert "nothing is said of a30-24gb, " in told
+    assert "gpu=a30-24gb and 6 more: unmeasured: tenants.vision: the shipped table has no service profiles" in told
+
+
+def test_a_search_that_finds_nothing_ends_with_3(call, write_config) -> None:
+    asked = ["--find", "min:gpu", "--keep", "goodput>=0.999", "--jobs", 1]
+    code, out, err = call("whatif", write_config(SHORT), *asked)
+    assert code == 3
+    assert "none of those measured" in out
+    assert "goodput>=0.999" in err
+
+
+BAD_SEARCHES = [
+    (["--find", "max:load"], "--find needs at least one --keep"),
+    (["--keep", "goodput>=0.5"], "--find is missing"),
+    (["--find", "max:sharing", "--keep", "goodput>=0.5"], "--find max:sharing: max:load, min:slo_ms"),
+    (["--find", "max:load", "--keep", "goodput>0.5"], "--keep goodput>0.5: METRIC>=SHARE"),
+    (
+        ["--find", "max:load", "--keep", "goodput>=0.5", "--vary", "window=0,1"],
+        "another key, with one value, is needed",
+    ),
+    (["--find", "max:load", "--keep", "goodput>=0.5", "--vary", "load=x2"], "another key, with one value, is needed"),
+    (["--vary", "load=" + ",".join(f"x{n}" for n in range(1, 12_001))], "12000 values are given; at most 1000 are"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD_SEARCHES, ids=[message for _, message in BAD_SEARCHES])
+def test_what_is_wrong_with_a_search_is_one_line(call, write_config, arguments: list[str], message: str) -> None:
+    code, out, err = call("whatif", write_config(SHORT), *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+    assert len(err) < 300
+
+
 def test_an_interrupt_ends_it_with_130_and_leaves_no_process(write_config) -> None:
     config = write_config({"windows": 50})
     command = [sys.executable, "-m", "migrator", "whatif", str(config), "--vary", "window=46,47,48,49", "--jobs", "2"]

@@ -268,15 +268,41 @@ def test_a_plan_that_breaks_a_rule_is_kept_in_the_log_and_not_carried_out(call, 
     assert second["rejected_plan"]["status"] in ("optimal", "feasible")
     assert second["plan"]["status"] == "timeout"
     assert not [item for event in log.of_kind("change") if event["window"] == 1 for item in event["started"]]
-    assert "No plan for window 1" in out
+    assert "Window 1: the plan of migrator breaks a rule: rule 5" in out
+    assert "the layout before it was kept" in " ".join(out.split())
     assert "breaks a rule" in err
 
 
-def test_a_first_plan_that_breaks_a_rule_ends_with_3(call, write_config, monkeypatch) -> None:
+def broken_solve(monkeypatch) -> None:
     for module in ("migrator.run.planning", "planner.policies.ours"):
         monkeypatch.setattr(f"{module}.solve", lambda *a, **o: replace(solve(*a, **o), objective=1.0))
-    for command in (["run", write_config()], ["plan", write_config()]):
-        code, _, err = call(*command)
-        assert code == 3
-        assert "breaks a rule: rule 5" in err
-    assert not Path("runs").exists()
+
+
+def test_a_first_plan_that_breaks_a_rule_gives_way_to_a_fixed_layout(call, write_config, monkeypatch) -> None:
+    broken_solve(monkeypatch)
+    code, out, err = call("run", write_config())
+    log = read_log(Path("runs/small"))
+    first = log.of_kind("window_started")[0]
+    (change,) = log.of_kind("change")
+    assert (code, {(tenant, task) for _, tenant, task in change["layout"]}) == (
+        0,
+        {("vision", "inference"), ("language", "inference")},
+    )
+    assert first["rejected_plan"]["objective"] == 1.0
+    assert "Window 0: the plan of migrator breaks a rule: rule 5" in out
+    assert "one fixed layout was held, none retrained" in " ".join(out.split())
+    assert "one fixed layout is held instead" in err
+
+
+def test_a_report_as_json_names_the_rule_that_a_refused_plan_breaks(call, write_config, monkeypatch) -> None:
+    broken_solve(monkeypatch)
+    call("run", write_config())
+    report = json.loads(call("report", "runs/small", "--json")[1])
+    assert [window["plan"]["violation"].split(":")[0] for window in report["windows"]] == ["rule 5", "rule 5"]
+
+
+def test_a_config_whose_plan_breaks_a_rule_ends_with_3(call, write_config, monkeypatch) -> None:
+    broken_solve(monkeypatch)
+    code, _, err = call("plan", write_config())
+    assert code == 3
+    assert "breaks a rule: rule 5" in err

@@ -21,9 +21,10 @@ def planned(point: Point, goodput: float) -> Outcome:
         gap=0.2,
         solve_s=1.5,
         tenants=(
-            TenantOutcome("a", 150.0, goodput - 10.0, 100 * (goodput - 10) / 150, retraining),
-            TenantOutcome("b", 50.0, 10.0, 20.0, None),
+            TenantOutcome("a", 150.0, goodput - 10.0, 100 * (goodput - 10) / 150, retraining, 71.0),
+            TenantOutcome("b", 50.0, 10.0, 20.0, None, 33.0),
         ),
+        slo_attainment_pct=61.5,
     )
 
 

@@ -42,7 +42,7 @@ def test_json_holds_numbers_as_numbers_and_factors_as_typed() -> None:
 def test_csv_has_a_line_a_point_with_its_values_first() -> None:
     lines = sweep_to_csv(sweep("load=0.5,x2", "a.slo_ms=x1")).splitlines()
     assert lines[0].startswith(
-        "load,a.slo_ms,status,model,engine,arrivals,goodput,goodput_pct,bound,gap,solve_s,reason,"
+        "load,a.slo_ms,status,model,engine,arrivals,goodput,goodput_pct,slo_attainment_pct,bound,gap,solve_s,reason,"
     )
     planless, some = csv.DictReader(lines)
     assert (planless["load"], planless["goodput"], planless["a.retraining"]) == ("0.5", "", "")

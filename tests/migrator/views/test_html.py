@@ -19,6 +19,7 @@ from migrator.log.account import Account, SecondAccounts
 from migrator.log.surprise import Surprise
 from migrator.views import html as compare_plot
 from migrator.views.html import comparison_to_html, sweep_to_html
+from migrator.views.palette import LOSSES
 from migrator.whatif.sweep import Sweep
 from tests.migrator.views.sweeps import sweep
 from workloads.serving.tally import Totals
@@ -63,9 +64,8 @@ def marks(scores: Sequence[Score], plot: str) -> list[dict[str, Any]]:
 # --- where the arrivals go
 
 
-def test_every_class_of_an_account_has_a_colour_of_its_own() -> None:
-    assert tuple(compare_plot._CLASSES) == CLASSES
-    assert len({item.colour for item in compare_plot._CLASSES.values()}) == len(CLASSES)
+def test_every_class_of_an_account_has_a_colour_and_a_meaning() -> None:
+    assert tuple(compare_plot._CLASSES) == tuple(LOSSES) == CLASSES
 
 
 def test_there_is_a_panel_for_all_workloads_then_one_for_each() -> None:
@@ -92,7 +92,7 @@ def test_bars_are_the_shares_of_the_standings() -> None:
 
 def test_a_class_has_one_colour_in_all_panels_and_one_place_in_the_legend() -> None:
     found = [mark for mark in marks(SCORES, "account") if mark["name"] == "wrong old"]
-    assert {mark["marker"]["color"] for mark in found} == {compare_plot._CLASSES["wrong_old"].colour}
+    assert {mark["marker"]["color"] for mark in found} == {LOSSES["wrong_old"]}
     assert [mark["showlegend"] for mark in found] == [True, False, False]
 
 
@@ -188,7 +188,7 @@ def test_the_page_needs_no_network_and_is_the_same_again() -> None:
 
 def test_without_plotly_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "plotly", None)
-    with pytest.raises(MigratorError, match=r"migrator\[plot\]"):
+    with pytest.raises(MigratorError, match=r"migrator-mig\[plot\]"):
         page(SCORES)
 
 
@@ -202,13 +202,14 @@ def figure(found: Sweep) -> list[dict[str, Any]]:
 def test_the_page_has_the_first_key_along_x_and_a_line_for_each_of_the_seconds() -> None:
     marks = figure(sweep("load=0.7,0.5", "slo_ms=x1,x2"))
     lines = [mark for mark in marks if mark["name"] != "no plan"]
-    assert [(mark["name"], mark["mode"]) for mark in lines] == [("x1", "lines+markers")] * 3 + [
+    assert [(mark["name"], mark["mode"]) for mark in lines] == [("x1", "lines+markers")] * 4 + [
         ("x2", "lines+markers")
-    ] * 3
+    ] * 4
     assert {tuple(mark["x"]) for mark in lines} == {(0.5, 0.7)}
     assert lines[0]["y"] == [50.5, None]  # goodput, %
-    assert lines[1]["y"] == [20.0, None]  # gap, %
-    assert lines[2]["y"] == [1.5, None]  # solve time
+    assert lines[1]["y"] == [61.5, None]  # planned in time, %
+    assert lines[2]["y"] == [20.0, None]  # gap, %
+    assert lines[3]["y"] == [1.5, None]  # solve time
 
 
 def test_the_page_marks_where_there_is_no_plan_and_says_why() -> None:

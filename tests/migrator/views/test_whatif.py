@@ -6,9 +6,14 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from migrator.views.whatif import print_sweep
+from migrator.config import validate_config
+from migrator.views.whatif import answer_lines, print_sweep
+from migrator.whatif.conditions import Condition, Verdict
+from migrator.whatif.grid import Grid, Variation
+from migrator.whatif.search import Found, by_size, read_search
 from migrator.whatif.sweep import Sweep
-from tests.migrator.views.sweeps import REASON, sweep
+from tests.migrator.conftest import SMALL
+from tests.migrator.views.sweeps import REASON, planned, sweep
 
 
 def text(found: Sweep, width: int) -> str:
@@ -27,12 +32,15 @@ def test_the_table_has_every_figure() -> None:
         "feasible",
         "100",
         "50.00",
+        "61.50",
         "20.000",
         "1.50",
         "60.00",
+        "71.00",
         "2g.10gb@2",
         "3–9",
         "20.00",
+        "33.00",
         "–",
     ]
 
@@ -64,4 +72,76 @@ def test_tenants_that_some_points_lack_leave_cells_empty() -> None:
         for line in text(replace(found, outcomes=(found.outcomes[0], fewer, found.outcomes[2])), 140).splitlines()
         if line.strip().startswith("2")
     )
-    assert row.split()[-3:] == ["60.00", "2g.10gb@2", "3–9"]
+    assert row.split()[-4:] == ["60.00", "71.00", "2g.10gb@2", "3–9"]
+
+
+KEEP = (Condition("goodput", None, ">=", 0.5),)
+
+
+def found(search: str, *verdicts: str, gap: float = 0.2) -> Found:
+    """A search over as many values as there are verdicts, with plans that are not proven best."""
+    config = validate_config({**SMALL, "load": 0.7}, "small.yaml")
+    choices = read_search(search, config).choices[: len(verdicts)]
+    outcomes = tuple(replace(planned((choice,), 100.0), gap=gap) for choice in choices)
+    return Found(read_search(search, config), KEEP, outcomes, tuple(map(Verdict, verdicts)))
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "lines"),
+    [
+        (
+            ["holds", "holds", "fails"],
+            ["The largest load that keeps goodput>=0.5: 0.2", "  the smallest that does not: 0.3, fails"],
+        ),
+        (
+            ["holds", "not shown", "fails"],
+            [
+                "The largest load that keeps goodput>=0.5: 0.1",
+                "  the smallest that does not: 0.2, not shown to fail (its plan is proven within 20.00 % only)",
+                "  the smallest that is shown to fail: 0.3",
+                "  not shown: 0.2; a larger planner.max_schedules may prove more",
+            ],
+        ),
+        (
+            ["holds", "fails", "holds"],
+            [
+                "The largest load that keeps goodput>=0.5: 0.1",
+                "  the smallest that does not: 0.2, fails",
+                "  beyond that it holds again at 0.3: it is no simple limit",
+            ],
+        ),
+        (
+            ["fails", "fails"],
+            [
+                "No load keeps goodput>=0.5 up to the first that does not, the smallest tried",
+                "  the smallest that does not: 0.1, fails",
+            ],
+        ),
+        (
+            ["holds", "holds"],
+            [
+                "The largest load that keeps goodput>=0.5: 0.2",
+                "  every value keeps it up to the largest tried, so that the limit lies beyond",
+            ],
+        ),
+    ],
+)
+def test_an_answer_says_both_ends_and_what_is_not_shown(verdicts: list[str], lines: list[str]) -> None:
+    assert list(answer_lines(found("max:load", *verdicts))) == lines
+
+
+def test_the_answer_for_gpus_names_the_smaller_ones_that_do_not() -> None:
+    names = [model.name for model in by_size()]
+    first, *rest = answer_lines(found("min:gpu", "fails", "not shown", "holds"))
+    assert first == f"The smallest GPU that keeps goodput>=0.5: {names[2]}"
+    assert rest == [f"  smaller ones: {names[0]} fails, {names[1]} not shown"]
+
+
+def test_a_search_s_table_says_of_every_value_whether_it_keeps() -> None:
+    answer = found("max:load", "holds", "fails")
+    grid = Grid((Variation(answer.choices),))
+    console = Console(file=io.StringIO(), width=140)
+    print_sweep(Sweep("a name", "ewma", grid, answer.outcomes), console, answer)
+    assert isinstance(console.file, io.StringIO)
+    rows = [line.split()[:2] for line in console.file.getvalue().splitlines() if "feasible" in line]
+    assert rows == [["0.1", "holds"], ["0.2", "fails"]]

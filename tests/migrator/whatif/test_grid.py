@@ -73,6 +73,7 @@ BAD = [
     (["engine=magic"], "one of "),
     (["load=x1,x1.0"], "x1 is given twice"),
     (["a.load=x1", "a.load=x2"], "--vary a.load is given 2 times"),
+    (["load=" + ",".join(f"x{n}" for n in range(1, 12_001))], "--vary load: 12000 values are given; at most 1000"),
     ([f"window={','.join(map(str, range(101)))}", f"tenants={','.join(map(str, range(1, 101)))}"], "10100 points"),
 ]
 
@@ -83,3 +84,10 @@ def test_what_cannot_be_varied_is_refused_with_what_is_allowed(arguments: list[s
         read_grid(arguments)
     assert message in str(refusal.value)
     assert "--vary" in str(refusal.value)
+
+
+@pytest.mark.parametrize("argument", ["x" * 99_999, "load=" + "9" * 99_999, "y" * 99_999 + ".gpu=a30-24gb"])
+def test_a_long_argument_is_not_repeated_in_full(argument: str) -> None:
+    with pytest.raises(GridError) as refusal:
+        read_grid([argument])
+    assert len(str(refusal.value)) < 300

@@ -125,3 +125,29 @@ def test_the_best_is_the_first_with_the_highest_share() -> None:
     planless = replace(some, goodput=None)
     assert best_of([planless, low, high, replace(high)]) is high
     assert best_of([planless]) is None
+
+
+def test_the_planned_slo_attainment_is_the_goodput_before_accuracy() -> None:
+    accuracy = {"before": 0.5, "after": 0.5}
+    found = outcome("engine=greedy", changes={"tenants.0.accuracy": accuracy, "tenants.1.accuracy": accuracy})
+    for tenant in found.tenants:
+        assert tenant.goodput_pct is not None
+        assert tenant.slo_attainment_pct == pytest.approx(min(100.0, 2 * tenant.goodput_pct))
+
+
+def test_the_planned_slo_attainment_lies_between_goodput_and_all() -> None:
+    found = outcome("engine=greedy", "load=x8", "model=physical")
+    in_time = [tenant.arrivals * (tenant.slo_attainment_pct or 0.0) for tenant in found.tenants]
+    assert found.slo_attainment_pct == pytest.approx(sum(in_time) / sum(tenant.arrivals for tenant in found.tenants))
+    for tenant in found.tenants:
+        assert tenant.goodput_pct is not None
+        assert tenant.slo_attainment_pct is not None
+        assert tenant.goodput_pct < tenant.slo_attainment_pct <= 100.0
+
+
+def test_where_no_answer_is_right_they_are_planned_in_time_all_the_same() -> None:
+    never = {"before": 0.0, "after": 0.0}
+    _, tenant = outcome("engine=greedy", changes={"tenants.1.accuracy": never}).tenants
+    assert tenant.goodput_pct == 0
+    assert tenant.slo_attainment_pct is not None
+    assert tenant.slo_attainment_pct > 0

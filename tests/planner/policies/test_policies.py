@@ -13,11 +13,12 @@ from planner.attainment import attainments
 from planner.baselines import policy as former
 from planner.budget import Budget
 from planner.engines.static import best_held_set, solve_static_among
+from planner.errors import PolicyError
 from planner.plan import MigPlan
 from planner.policies import policy as present
 from planner.policies.policy import Batching, Knows, Policy, Traits, Window
 from planner.policies.reactive import Reactive
-from planner.policies.registry import MIG_POLICIES, POLICIES, PolicyError, policy_of
+from planner.policies.registry import MIG_POLICIES, POLICIES, policy_of
 from planner.problem import AttainmentFloor, HeldInstance, Per, PhysicalState, Problem, Reconfiguration, Task
 from planner.replan import state_at
 from planner.solve import solve

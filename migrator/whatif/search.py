@@ -1,0 +1,239 @@
+"""``--find max:load``: the last value that keeps what is asked, and the first that does not.
+
+A grid of twelve values from the easy end to the hard one, then the interval in which the conditions are first broken is
+halved again and again. For ``min:gpu`` the catalogue is the grid, in order of size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from executor.catalogue import gpu_model, gpu_model_names
+from executor.mig import GpuModel
+from migrator.config import Config
+from migrator.errors import GridError
+from migrator.whatif.conditions import Condition, Verdict, verdict_of
+from migrator.whatif.grid import Choice, Factor, choice_of, shown
+from migrator.whatif.sweep import Outcome
+
+N_VALUES = 12
+"""Of the grid."""
+
+N_HALVINGS = 6
+"""The interval is then a sixty-fourth of the grid's."""
+
+UNMEASURED = "unmeasured"
+"""The status of a GPU model without service profiles: nothing is said of it."""
+
+Planned = Callable[[Sequence[Choice]], Sequence[Outcome]]
+"""Plans the window with each of these choices; outcomes in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Findable:
+    """A key that can be looked for.
+
+    Attributes:
+        direction: Which end is the hard one.
+        low: The least value of the grid by default, as typed.
+        high: The greatest.
+    """
+
+    direction: Literal["max", "min"]
+    low: str
+    high: str
+
+
+_FINDABLE = {
+    "load": _Findable("max", "x0.25", "x3"),
+    "slo_ms": _Findable("min", "x0.1", "x1.2"),
+    "overhead_s": _Findable("max", "x0.25", "x3"),
+}
+
+_LOADS = ("0.1", "1.2")
+"""The grid's ends where the config has a load: at 1 the tenants, one after the other, would fill the GPU."""
+
+_ALLOWED = (
+    "max:load, min:slo_ms, max:overhead_s, each also of one tenant (max:NAME.load) or in a range (=LOW..HIGH), "
+    "and min:gpu"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is looked for.
+
+    Attributes:
+        direction: ``max`` or ``min``: of the values that keep the conditions.
+        choices: The grid, from the easy end to the hard one; GPU models from the smallest to the largest.
+    """
+
+    direction: Literal["max", "min"]
+    choices: tuple[Choice, ...]
+
+    @property
+    def name(self) -> str:
+        """The key, after the tenant's name if it has one."""
+        return self.choices[0].name
+
+    @property
+    def is_of_models(self) -> bool:
+        """Whether GPU models are tried, between which there is nothing."""
+        return self.choices[0].key == "gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What came of a search.
+
+    Attributes:
+        search: What was looked for.
+        conditions: What was to be kept.
+        outcomes: Of everything that was planned, in the order of the search.
+        verdicts: Of each.
+    """
+
+    search: Search
+    conditions: tuple[Condition, ...]
+    outcomes: tuple[Outcome, ...]
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """What was planned with, in the order of the search."""
+        return tuple(_choice_in(outcome, self.search.name) for outcome in self.outcomes)
+
+    @property
+    def holds(self) -> Choice | None:
+        """The answer: the last value before the first that does not hold; of GPU models the smallest that holds."""
+        if self.search.is_of_models:
+            return next((one for one, verdict in self._judged if verdict is Verdict.HOLDS), None)
+        return self.choices[self._n_held - 1] if self._n_held else None
+
+    @property
+    def breaks(self) -> Choice | None:
+        """The first value that does not hold, or is not shown to; ``None`` where all hold."""
+        return self.choices[self._n_held] if self._n_held < len(self.choices) else None
+
+    @property
+    def fails(self) -> Choice | None:
+        """The first value that fails."""
+        return next((choice for choice, verdict in self._judged if verdict is Verdict.FAILS), None)
+
+    @property
+    def again(self) -> tuple[Choice, ...]:
+        """Values behind the first that does not hold which hold all the same."""
+        rest = self._judged[self._n_held :]
+        return tuple(choice for choice, verdict in rest if verdict is Verdict.HOLDS and choice != self.holds)
+
+    @property
+    def not_shown(self) -> tuple[Choice, ...]:
+        """Values of which nothing is shown, those apart that were not measured."""
+        judged = zip(self._judged, self.outcomes, strict=True)
+        return tuple(
+            choice
+            for (choice, verdict), outcome in judged
+            if verdict is Verdict.NOT_SHOWN and outcome.status != UNMEASURED
+        )
+
+    @property
+    def unmeasured(self) -> tuple[Choice, ...]:
+        """GPU models without service profiles."""
+        judged = zip(self.choices, self.outcomes, strict=True)
+        return tuple(choice for choice, outcome in judged if outcome.status == UNMEASURED)
+
+    @property
+    def _judged(self) -> tuple[tuple[Choice, Verdict], ...]:
+        return tuple(zip(self.choices, self.verdicts, strict=True))
+
+    @property
+    def _n_held(self) -> int:
+        """How many hold before the first that does not."""
+        return next((n for n, one in enumerate(self.verdicts) if one is not Verdict.HOLDS), len(self.verdicts))
+
+
+def _choice_in(outcome: Outcome, name: str) -> Choice:
+    return next(choice for choice in outcome.point if choice.name == name)
+
+
+def read_search(text: str, config: Config) -> Search:
+    """What ``--find`` asks for.
+
+    Raises:
+        GridError: It is nothing that can be found, or its range is none.
+    """
+    direction, colon, rest = text.partition(":")
+    name, has_range, ends = rest.partition("=")
+    tenant, _, key = name.rpartition(".")
+    if key == "gpu" and not tenant and direction == "min" and not has_range:
+        return Search("min", tuple(Choice("gpu", None, model.name) for model in by_size()))
+    findable = _FINDABLE.get(key)
+    if not colon or findable is None or direction != findable.direction:
+        raise GridError(f"--find {shown(text)}: {_ALLOWED} can be found")
+    if tenant and tenant not in (names := [entry.name for entry in config.tenants]):
+        raise GridError(f"--find {shown(text)}: {shown(tenant)} is no tenant; those are {', '.join(names)}")
+    default = (findable.low, findable.high)
+    moves = config.load is not None and any(entry.arrivals.scale.factor is None for entry in config.tenants)
+    if key == "load" and moves and not tenant:
+        default = _LOADS
+    low_text, dots, high_text = ends.partition("..") if has_range else (default[0], "..", default[1])
+    if not dots:
+        raise GridError(f"--find {shown(text)}: a range LOW..HIGH is needed behind =")
+    low, high = (choice_of("--find", key, tenant or None, end.strip()) for end in (low_text, high_text))
+    if type(low.value) is not type(high.value) or not _number(low) < _number(high):
+        raise GridError(f"--find {shown(text)}: LOW has to be below HIGH, both values or both factors")
+    if key == "load" and not isinstance(low.value, Factor) and not (moves and not tenant):
+        raise GridError(f"--find {shown(text)}: no tenant's traffic follows a load here; factors such as x0.5..x2 do")
+    width = (_number(high) - _number(low)) / (N_VALUES - 1)
+    grid = [_with(low, _number(low) + place * width) for place in range(N_VALUES)]
+    return Search(findable.direction, tuple(grid if findable.direction == "max" else reversed(grid)))
+
+
+def by_size() -> tuple[GpuModel, ...]:
+    """The catalogued GPU models from the smallest to the largest: by compute slices, then by memory.
+
+    The memory is the nominal one, which every model's name ends with; usable memory is not known of all.
+    """
+
+    def size(model: GpuModel) -> tuple[int, int, str]:
+        return model.compute_slices, int(model.name.rpartition("-")[2].removesuffix("gb")), model.name
+
+    return tuple(sorted(map(gpu_model, gpu_model_names()), key=size))
+
+
+def find(search: Search, conditions: Sequence[Condition], planned: Planned) -> Found:
+    """What came of the search; ``planned`` is asked for the grid at once, then for one value after the other."""
+    outcomes = dict(zip(search.choices, planned(search.choices), strict=True))
+    order = list(search.choices)
+    verdicts = [verdict_of(conditions, outcomes[choice]) for choice in order]
+    first = next((place for place, one in enumerate(verdicts) if one is not Verdict.HOLDS), 0)
+    if first > 0 and not search.is_of_models:
+        held, broken = order[first - 1], order[first]
+        for _ in range(N_HALVINGS):
+            middle = _with(held, (_number(held) + _number(broken)) / 2)
+            if middle in (held, broken):
+                break
+            (outcomes[middle],) = planned([middle])
+            if verdict_of(conditions, outcomes[middle]) is Verdict.HOLDS:
+                held = middle
+            else:
+                broken = middle
+        order = sorted(outcomes, key=_number, reverse=search.direction == "min")
+    found = tuple(outcomes[choice] for choice in order)
+    return Found(search, tuple(conditions), found, tuple(verdict_of(conditions, outcome) for outcome in found))
+
+
+def _number(choice: Choice) -> float:
+    value = choice.value
+    if isinstance(value, Factor):
+        return value.by
+    assert isinstance(value, (int, float))
+    return value
+
+
+def _with(choice: Choice, number: float) -> Choice:
+    """The choice with another number, to four digits."""
+    rounded = float(f"{number:.4g}")
+    return replace(choice, value=Factor(rounded) if isinstance(choice.value, Factor) else rounded)

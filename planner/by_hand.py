@@ -1,0 +1,80 @@
+"""A plan from lifetimes that somebody else decided on: what they are worth, and all else that a plan says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from executor.mig import Placement
+from planner.errors import ProblemError
+from planner.plan import Lifetime, MigPlan, status_of
+from planner.problem import Owner, Problem, Reconfiguration, Task, TenantTerms
+from planner.verify.holdings import initial_state, objective_of
+
+
+def inference(
+    problem: Problem, tenant: TenantTerms, placement: Placement, create_step: int = 0, end_step: int | None = None
+) -> Lifetime:
+    """An instance that the tenant's inference holds from ``create_step``, to the window's end by default.
+
+    It serves when it is warm: at once where the first layout is free, from when it was promised where it stands
+    already, else Ω[m] steps after its creation.
+    """
+    serve_step = create_step + problem.warm_up_steps(tenant)
+    if create_step == 0:
+        held = {(item.placement, item.tenant): item.serve_step for item in initial_state(problem).held}
+        serve_step = held.get((placement, tenant.name), serve_step) if problem.initial else 0
+    owner = Owner(tenant.name, Task.INFERENCE)
+    return Lifetime(placement, owner, create_step, serve_step, problem.n_steps if end_step is None else end_step)
+
+
+def retraining(
+    problem: Problem, tenant: TenantTerms, placement: Placement, create_step: int = 0, option: str | None = None
+) -> Lifetime:
+    """A retraining that holds the placement from ``create_step`` for as long as it takes; by default the first option.
+
+    Raises:
+        ProblemError: The tenant has no such option, or it cannot run on the profile.
+    """
+    profile_name = placement.profile.name
+    fitting = [item for item in tenant.options if option in (None, item.name) and profile_name in item.time_s]
+    if not fitting:
+        offered = "; ".join(f"{item.name} on {', '.join(item.time_s)}" for item in tenant.options) or "none"
+        wanted = "retraining" if option is None else f"retraining {option!r}"
+        raise ProblemError(f"tenant {tenant.name}: no {wanted} on {profile_name}; offered: {offered}")
+    chosen = fitting[0]
+    end_step = create_step + problem.occupied_steps(tenant, chosen, profile_name)
+    serve_step = create_step + problem.retraining_warm_up_steps(tenant)
+    owner = Owner(tenant.name, Task.RETRAINING)
+    return Lifetime(placement, owner, create_step, serve_step, end_step, chosen.name)
+
+
+def plan_of(problem: Problem, lifetimes: Iterable[Lifetime], maker: str) -> MigPlan:
+    """The ``physical`` plan that consists of these lifetimes; ``maker`` is who answers for it.
+
+    Its objective is what they are worth, or 0 where that is undefined, its bound what no plan can exceed: every request
+    answered in time and right. Whether they keep the rules is for ``planner.verify.verify`` to say.
+    """
+    items = tuple(sorted(lifetimes, key=lambda item: (item.create_step, item.placement.sort_key)))
+    objective = objective_of(problem, items) or 0.0
+    bound = max(objective, problem.most_goodput)
+    return MigPlan(
+        status=status_of(objective, bound),
+        objective=objective,
+        bound=bound,
+        solve_s=0.0,
+        engine=maker,
+        reconfiguration=Reconfiguration.PHYSICAL,
+        n_steps=problem.n_steps,
+        lifetimes=items,
+        next_epoch_step=_next_epoch_step(problem, [item for item in items if item.is_inference]),
+    )
+
+
+def _next_epoch_step(problem: Problem, inference: Sequence[Lifetime]) -> int:
+    """First step at which a following window may change the held set, counted from this window's start."""
+    state = initial_state(problem)
+    epochs = {step for item in inference for step in (item.create_step, item.end_step) if 0 < step < problem.n_steps}
+    at_start = {(item.placement, item.owner.tenant) for item in inference if item.create_step == 0}
+    if problem.initial is not None and at_start != {(item.placement, item.tenant) for item in state.held}:
+        epochs.add(0)
+    return max([state.next_epoch_step, *(step + problem.epoch_steps for step in epochs)])

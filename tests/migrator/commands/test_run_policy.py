@@ -1,0 +1,82 @@
+"""``migrator run --policy FILE``: a policy of one's own, and what is said when it goes wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migrator.log.runlog import read_log
+
+ROOT = Path(__file__).parents[3]
+QUICKSTART = ROOT / "configs" / "quickstart.yaml"
+
+OWN = """from planner.policies.policy import Knows
+from planner.solve import solve
+
+class POLICY:
+    name, knows = "own", Knows.FORECAST
+
+    def plan(self, window):
+        if window.number == {window}:
+            {answer}
+        return solve(window.problem, "greedy")
+"""
+
+
+def documented(number: int) -> str:
+    """One of the policies of docs/policies.md."""
+    text = (ROOT / "docs" / "policies.md").read_text("utf-8")
+    return text.split("```python\n")[number].split("```")[0]
+
+
+def own(folder: Path, window: int, answer: str) -> Path:
+    path = folder / "own.py"
+    path.write_text(OWN.format(window=window, answer=answer), "utf-8")
+    return path
+
+
+def test_the_documented_plan_by_hand_is_carried_out_with_its_retrainings_and_epochs(call, tmp_path: Path) -> None:
+    path = tmp_path / "by_hand.py"
+    path.write_text(documented(2), "utf-8")
+    code, out, _ = call("run", QUICKSTART, "--windows", 2, "--policy", path, "--out", "run")
+    log = read_log(Path("run"))
+    assert code == 0
+    assert "policy: by-hand" in out
+    assert [event["violations"] for event in log.of_kind("window_started")] == [[], []]
+    assert [(event["window"], event["tenant"]) for event in log.of_kind("finished")] == [
+        (window, tenant) for window in (0, 1) for tenant in ("vision", "language")
+    ]
+    spare = [(place, task) for event in log.of_kind("change") for place, _, task in event["layout"] if place[-1] == "2"]
+    assert set(spare) == {("2g.20gb@2", "retraining"), ("2g.20gb@2", "inference")}
+
+
+@pytest.mark.parametrize("window", [0, 1])
+def test_what_a_policy_raises_is_one_line_and_ends_with_2(call, write_config, tmp_path: Path, window: int) -> None:
+    path = own(tmp_path, window, "window.problem.nothing")
+    code, out, err = call("run", write_config(), "--policy", path)
+    line = (
+        f"policy {path}, line 9: own, window {window}: plan() raised AttributeError: 'Problem' object has no attribute"
+    )
+    assert (code, out) == (2, "")
+    assert line in err.splitlines()[-1]
+    assert "Traceback" not in err
+
+
+def test_a_comparison_names_the_policy_s_error_as_a_run_does(call, write_config, tmp_path: Path) -> None:
+    path = own(tmp_path, 1, "return 3")
+    code, out, err = call("compare", write_config(), "--policies", f"equal,{path}", "--jobs", 1)
+    assert (code, out) == (2, "")
+    assert err.endswith(f"error: policy {path}, line 7: own, window 1: plan() returned a int; a MigPlan is needed\n")
+
+
+def test_the_traceback_of_a_policy_s_error_is_shown_on_demand(write_config, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("MIGRATOR_TRACEBACK", "1")
+    from migrator import cli
+
+    monkeypatch.setattr(
+        "sys.argv", ["migrator", "run", str(write_config()), "--policy", str(own(tmp_path, 0, "1 / 0"))]
+    )
+    with pytest.raises(cli.PolicyError) as raised:
+        cli.main()
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)

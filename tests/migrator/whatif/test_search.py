@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from executor.catalogue import gpu_model_names
+from migrator.config import Config, validate_config
+from migrator.errors import GridError
+from migrator.whatif.conditions import Verdict, read_conditions
+from migrator.whatif.grid import Choice, Factor
+from migrator.whatif.search import N_HALVINGS, N_VALUES, UNMEASURED, Found, Search, by_size, find, read_search
+from migrator.whatif.sweep import Outcome
+from tests.migrator.conftest import SMALL, changed
+
+CONDITIONS = read_conditions(["goodput>=0.5"], [])
+
+
+def config(**changes: Any) -> Config:
+    return validate_config(changed(SMALL, changes), "small.yaml")
+
+
+def texts(search: Search) -> list[str]:
+    return [choice.text for choice in search.choices]
+
+
+def test_a_load_is_tried_from_a_tenth_to_above_one() -> None:
+    assert texts(read_search("max:load", config(load=0.7))) == [f"{0.1 * k:.4g}" for k in range(1, 13)]
+
+
+def test_without_a_load_in_the_config_factors_on_the_arrivals_are_tried() -> None:
+    assert texts(read_search("max:load", config())) == [f"x{0.25 * k:g}" for k in range(1, 13)]
+
+
+def test_where_every_tenant_has_a_factor_a_load_would_move_none_and_is_refused() -> None:
+    fixed = {f"tenants.{index}.arrivals": {"rate_rps": 9, "scale": {"factor": 2.0}} for index in (0, 1)}
+    found = validate_config(changed(SMALL, {"load": 0.7, **fixed}), "small.yaml")
+    assert texts(read_search("max:load", found))[0] == "x0.25"
+    with pytest.raises(GridError, match="no tenant's traffic follows a load here"):
+        read_search("max:load=0.1..2", found)
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("max:load=0.2..2.4", 0.2, 2.4),
+        ("max:vision.load", Factor(0.25), Factor(3.0)),
+        ("max:language.load=x1..x12", Factor(1.0), Factor(12.0)),
+        ("min:slo_ms", Factor(1.2), Factor(0.1)),
+        ("min:vision.slo_ms=50..160", 160.0, 50.0),
+        ("max:overhead_s=0..11", 0.0, 11.0),
+    ],
+)
+def test_a_range_may_be_given_and_goes_from_the_easy_end_to_the_hard_one(text: str, first: Any, last: Any) -> None:
+    search = read_search(text, config(load=0.7))
+    assert len(search.choices) == N_VALUES
+    assert (search.choices[0].value, search.choices[-1].value) == (first, last)
+
+
+def test_gpu_models_go_by_compute_slices_then_by_memory() -> None:
+    sizes = [(model.compute_slices, int(model.name.split("-")[-1][:-2])) for model in by_size()]
+    assert sizes == sorted(sizes)
+    assert by_size()[0].name == "a30-24gb"
+    assert {model.name for model in by_size()} == set(gpu_model_names())
+    assert texts(read_search("min:gpu", config())) == [model.name for model in by_size()]
+
+
+BAD = [
+    ("load", "max:load, min:slo_ms"),
+    ("most:load", "can be found"),
+    ("min:load", "can be found"),
+    ("max:gpu", "can be found"),
+    ("min:gpu=1..2", "can be found"),
+    ("max:batch", "can be found"),
+    ("max:visoin.load", "visoin is no tenant; those are vision, language"),
+    ("max:load=0.5", "a range LOW..HIGH is needed"),
+    ("max:load=2..1", "LOW has to be below HIGH"),
+    ("max:load=x1..2", "LOW has to be below HIGH, both values or both factors"),
+    ("max:load=0..1", "--find load=0: a load > 0"),
+    ("max:vision.load=0.1..1", "factors such as x0.5..x2 do"),
+    ("max:load=a..b", "--find load=a: a load > 0"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), BAD, ids=[text for text, _ in BAD])
+def test_what_cannot_be_found_is_one_line(text: str, message: str) -> None:
+    with pytest.raises(GridError, match="--find") as refusal:
+        read_search(text, config(load=0.7))
+    assert message in str(refusal.value)
+
+
+def outcome(choice: Choice, goodput: float, *, proven: bool = True) -> Outcome:
+    bound, gap = (goodput, 0.0) if proven else (1.0, 1.0 - goodput)
+    status = "optimal" if proven else "feasible"
+    return Outcome((choice,), status, "physical", "physical", 1.0, goodput, bound, gap)
+
+
+def number(choice: Choice) -> float:
+    return choice.value.by if isinstance(choice.value, Factor) else float(choice.value)
+
+
+def searched(text: str, goodput: Callable[[float], float], proven: Callable[[float], bool] = lambda _: True) -> Found:
+    """What is found where the plan of each value has this goodput; 0.5 is to be kept."""
+
+    def planned(choices: Sequence[Choice]) -> list[Outcome]:
+        return [outcome(one, goodput(number(one)), proven=proven(number(one))) for one in choices]
+
+    return find(read_search(text, config(load=0.7)), CONDITIONS, planned)
+
+
+def test_the_first_failing_interval_is_halved_to_both_its_ends() -> None:
+    found = searched("max:load", lambda load: 1.0 if load <= 0.567 else 0.2)
+    assert found.holds is not None
+    assert found.breaks is not None
+    low, high = number(found.holds), number(found.breaks)
+    assert low <= 0.567 < high
+    assert high - low == pytest.approx(0.1 / 2**N_HALVINGS, abs=2e-4)
+    assert found.fails == found.breaks
+    assert (len(found.outcomes), found.again, found.not_shown) == (N_VALUES + N_HALVINGS, (), ())
+    assert [number(choice) for choice in found.choices] == sorted(number(choice) for choice in found.choices)
+
+
+def test_for_a_minimum_the_hard_end_is_the_low_one() -> None:
+    found = searched("min:slo_ms=10..120", lambda slo_ms: 1.0 if slo_ms >= 33 else 0.2)
+    assert found.holds is not None
+    assert found.breaks is not None
+    assert number(found.breaks) < 33 <= number(found.holds)
+
+
+def test_values_that_hold_again_are_told() -> None:
+    found = searched("max:load", lambda load: 0.2 if 0.45 < load < 0.85 else 1.0)
+    assert found.holds is not None
+    assert number(found.holds) <= 0.45
+    assert [choice.text for choice in found.again] == ["0.9", "1", "1.1", "1.2"]
+
+
+def test_what_is_not_shown_is_no_failure() -> None:
+    found = searched("max:load", lambda load: 1.0 if load <= 0.5 else 0.2, lambda load: load > 0.85)
+    assert found.breaks is not None
+    assert found.verdicts[found.choices.index(found.breaks)] is Verdict.NOT_SHOWN
+    assert found.fails is not None
+    assert found.fails.text == "0.9"
+    assert set(found.not_shown) >= {found.breaks}
+
+
+def test_where_all_hold_there_is_no_other_end() -> None:
+    found = searched("max:load", lambda _: 1.0)
+    assert (found.holds, found.breaks, len(found.outcomes)) == (found.choices[-1], None, N_VALUES)
+
+
+def test_where_the_easiest_fails_nothing_is_halved() -> None:
+    found = searched("max:load", lambda load: 1.0 if load > 1.15 else 0.2)
+    assert (found.holds, found.breaks, len(found.outcomes)) == (None, found.choices[0], N_VALUES)
+    assert [choice.text for choice in found.again] == ["1.2"]
+
+
+def test_the_smallest_gpu_that_keeps_is_found_and_what_was_not_measured_is_no_failure() -> None:
+    names = [model.name for model in by_size()]
+
+    def planned(choices: Sequence[Choice]) -> list[Outcome]:
+        unmeasured = Outcome((choices[0],), UNMEASURED, "physical", "", reason="no service profiles")
+        return [unmeasured, *(outcome(one, 0.9 if one.text in names[3:] else 0.1) for one in choices[1:])]
+
+    found = find(read_search("min:gpu", config()), CONDITIONS, planned)
+    assert found.holds is not None
+    assert found.holds.text == names[3]
+    assert [choice.text for choice in found.unmeasured] == names[:1]
+    assert found.not_shown == ()
