@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from executor.input_file import read_input
 from migrator.errors import LogError, RunFolderError
 from migrator.log.integrity import check_records
 from migrator.log.record import ALTERED, Record, line_of, object_in, record_in
@@ -26,6 +27,9 @@ SCHEMA = 2
 
 TIME_DIGITS = 6
 """``at_s`` is logged to the microsecond."""
+
+MOST_BYTES = 4 * 2**30
+"""Size of the largest log that is read; a window of two tenants takes about 50 KiB."""
 
 EVENTS_FILE = "events.jsonl"
 CONFIG_FILE = "config.yaml"
@@ -139,7 +143,7 @@ def read_log(folder: Path) -> ReadLog:
     """
     path = folder / EVENTS_FILE
     try:
-        raw = path.read_bytes()
+        raw = read_input(path, MOST_BYTES)
     except FileNotFoundError:
         raise LogError(f"{folder} is no run: it holds no {EVENTS_FILE}") from None
     except OSError as error:

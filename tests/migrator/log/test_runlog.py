@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from pathlib import Path
 
@@ -122,3 +123,9 @@ def test_free_folder_counts_up(tmp_path: Path) -> None:
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo-2").mkdir()
     assert free_run_folder(tmp_path, "demo") == tmp_path / "demo-3"
+
+
+def test_a_pipe_in_the_place_of_a_log_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / EVENTS_FILE)
+    with pytest.raises(LogError, match="cannot be read: it is a pipe; a file is needed"):
+        read_log(tmp_path)
