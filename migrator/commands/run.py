@@ -5,13 +5,11 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from rich.markup import escape
-
 from migrator.config import config_yaml, read_config
-from migrator.console import output, program, progress
+from migrator.console import escape, output, program, progress
 from migrator.errors import RunFolderError
 from migrator.log.report import report_of
-from migrator.log.runlog import CONFIG_FILE, RunLog, free_run_folder, read_log
+from migrator.log.runlog import CONFIG_FILE, RunLog, new_run_log, read_log
 from migrator.run import events
 from migrator.run.simulated import SimulatedRun
 from migrator.setting import assemble
@@ -38,14 +36,15 @@ def run_command(
     """
     config = read_config(config_path, windows=windows, seed=seed)
     chosen = policy_of(policy)
-    folder = free_run_folder(RUNS, config.name) if out is None else out
-    if folder.exists():
-        raise RunFolderError(f"{folder} exists already; give --out another folder, runs are never overwritten")
+    if out is not None and out.exists():
+        raise RunFolderError(f"{out} exists already; give --out another folder, runs are never overwritten")
     setting, traffic = assemble(config, str(config_path))
     console = progress()
     with closing(RunView(setting, console)) as view:
         run = SimulatedRun(setting, traffic, chosen, view)
-        with RunLog(folder, config_yaml(setting.config)) as log:
+        resolved = config_yaml(setting.config)
+        with new_run_log(RUNS, config.name, resolved) if out is None else RunLog(out, resolved) as log:
+            folder = log.folder
             run.carry_out(log, events.wall())
     print_report(report_of(read_log(folder)), output())
     output().print(f"\nThe run is in [bold]{escape(str(folder))}[/]. To look further:")

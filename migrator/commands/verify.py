@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.markup import escape
-
-from migrator.console import output, print_json
+from migrator.console import escape, output, print_json
 from migrator.errors import MigratorError
 from migrator.views.as_json import verification_to_json
 from planner.files.plan_file import read_plan

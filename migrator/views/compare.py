@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from migrator.compare import CEILING, FLOOR, LEAST_SEGMENTS, Difference, Score, Standing, standings
+from migrator.console import escape
 
 _HEADINGS = ("goodput %", "SLO %", "accuracy %", "gap closed %", f"over {FLOOR} %", "changes")
 

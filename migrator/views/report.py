@@ -7,9 +7,9 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from migrator.console import escape
 from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
 from migrator.provenance import MEASURED_JITTER, derived_profiles
 
@@ -60,8 +60,9 @@ def _print_header(report: Report, console: Console) -> None:
     header = report.header
     simulated = "[bold yellow]simulated[/] " if header["simulated"] else ""
     console.print(
-        f"[bold]{escape(header['name'])}[/]: {simulated}{header['gpu']}, windows of {header['window_s']:g} s, steps of "
-        f"{header['step_s']:g} s, seed {header['seed']}, forecast by {header['forecaster']}"
+        f"[bold]{escape(header['name'])}[/]: {simulated}{escape(header['gpu'])}, windows of "
+        f"{header['window_s']:g} s, steps of {header['step_s']:g} s, seed {header['seed']}, "
+        f"forecast by {escape(header['forecaster'])}"
     )
     if header.get("policy", "migrator") != "migrator":
         console.print(f"  policy: {escape(header['policy'])}, {_SHARINGS[header['sharing']]}")
@@ -82,8 +83,8 @@ def _tenant_line(tenant: Mapping[str, Any]) -> str:
     scale = tenant["scale"]
     return (
         f"[bold]{escape(tenant['name'])}[/]: {escape(tenant['model'])}, SLO {tenant['slo_ms']:g} ms, load "
-        f"{tenant['load']:.2f}, trace {escape(tenant['trace'])} scaled by {scale['method']} × {scale['factor']:.4g} "
-        f"(variance/mean {tenant['dispersion_before']:.2f} → {tenant['dispersion_after']:.2f})"
+        f"{tenant['load']:.2f}, trace {escape(tenant['trace'])} scaled by {escape(scale['method'])} × "
+        f"{scale['factor']:.4g} (variance/mean {tenant['dispersion_before']:.2f} → {tenant['dispersion_after']:.2f})"
     )
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from migrator.console import escape
 from migrator.whatif.grid import point_text
 from migrator.whatif.sweep import Outcome, PlannedRetraining, Sweep, TenantOutcome
 

@@ -103,7 +103,11 @@ def test_help_names_every_key_with_an_example(call) -> None:
     assert set(_KEYS) <= words
 
 
-def test_an_interrupt_ends_it_with_130_and_leaves_no_process(write_config) -> None:
+@pytest.mark.parametrize("to_all", [True, False], ids=["to-all", "to-the-parent"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_an_interrupt_ends_it_with_its_code_and_leaves_no_process(
+    write_config, number: signal.Signals, code: int, to_all: bool
+) -> None:
     config = write_config({"windows": 50})
     command = [sys.executable, "-m", "migrator", "whatif", str(config), "--vary", "window=46,47,48,49", "--jobs", "2"]
     process = subprocess.Popen(
@@ -111,8 +115,9 @@ def test_an_interrupt_ends_it_with_130_and_leaves_no_process(write_config) -> No
     )
     assert process.stderr is not None
     assert process.stderr.readline() == "planning 4 points in 2 processes\n"
-    os.killpg(process.pid, signal.SIGINT)
+    (os.killpg if to_all else os.kill)(process.pid, number)
     # The pipes are closed when the last process that holds them has ended.
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (130, "")
+    assert (process.returncode, out) == (code, "")
+    assert "want of memory" not in err
     assert "Traceback" not in err
