@@ -128,7 +128,8 @@ def _account(log: ReadLog, tenant: Record, instances: Sequence[Instance]) -> Sec
     is_new = np.zeros(len(starts_s), dtype=np.bool_)
     for event in log.of_kind("finished"):
         if event["tenant"] == name:
-            is_new |= (starts_s >= event["finish_s"]) & (starts_s < (event["window"] + 1) * window_s)
+            first, end = np.searchsorted(starts_s, [event["finish_s"], (event["window"] + 1) * window_s])
+            is_new[first:end] = True
     return second_accounts(counts("arrivals"), counts("in_time"), counts("correct"), serving, changing, is_new)
 
 
@@ -140,10 +141,13 @@ def _could_serve(tenant: Record, instances: Iterable[Instance], starts_s: FloatA
     serving, changing = np.zeros(len(starts_s)), np.zeros(len(starts_s))
     for item in instances:
         rate_rps = tenant["operating_points"][item.profile]["rate_rps"]
+        # Only the seconds of its life: a run has many instances, and each of them has few seconds.
+        life = slice(*np.searchsorted(starts_s, [item.begin_s - 1, max(item.end_s, item.gone_s, item.up_s)]))
+        own_s = starts_s[life]
         for ready_s, until_s in item.served:
-            serving += rate_rps * _overlap(starts_s, ready_s, until_s)
-        changing += rate_rps * (
-            _overlap(starts_s, item.begin_s, item.up_s) + _overlap(starts_s, item.end_s, item.gone_s)
+            serving[life] += rate_rps * _overlap(own_s, ready_s, until_s)
+        changing[life] += rate_rps * (
+            _overlap(own_s, item.begin_s, item.up_s) + _overlap(own_s, item.end_s, item.gone_s)
         )
     return serving, changing
 

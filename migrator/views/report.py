@@ -65,7 +65,7 @@ def _print_header(report: Report, console: Console) -> None:
         f"forecast by {escape(header['forecaster'])}"
     )
     if header.get("policy", "migrator") != "migrator":
-        console.print(f"  policy: {escape(header['policy'])}, {_SHARINGS[header['sharing']]}")
+        console.print(f"  policy: {escape(header['policy'])}, {_SHARINGS[header.get('sharing', 'instances')]}")
     if "interference" in header:
         console.print(f"  interference: {header['interference']:g} of what Mudi measured, see docs/policies.md")
     if header.get("profile_variant", "recorded") != "recorded":
