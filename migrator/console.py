@@ -95,7 +95,9 @@ def warn(message: str) -> None:
 def _print_line(heading: str, message: str) -> None:
     """Print the message in one line: line breaks become spaces, control characters their escape sequences."""
     line = printable(" ".join(message.split()))
-    shown = line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
+    # What is too long is most often a name, and what is wrong with it stands behind it.
+    half = LONGEST_LINE // 2
+    shown = line if len(line) <= LONGEST_LINE else f"{line[:half]} … {line[-half:]}"
     console = _Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
     with suppress(OSError):  # where standard error is full or gone, there is nobody to tell
         console.print(f"{heading} {markup.escape(shown)}")

@@ -73,5 +73,7 @@ def test_an_encoding_of_few_characters_gets_like_ones() -> None:
 
 
 def test_a_long_complaint_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    complain("x" * 100_000)
-    assert len(capsys.readouterr().err) < 2100
+    complain("x" * 100_000 + ": what is wrong")
+    err = capsys.readouterr().err
+    assert len(err) < 2100
+    assert err.endswith(": what is wrong\n")
