@@ -207,7 +207,7 @@ def of_arguments(random: Random, cwd: Path, _: Originals) -> list[str]:
 
 
 _FILES = ("pipe.csv", "/dev/zero", "/dev/full", "loop.csv", "folder", "nosuch", "bomb.csv.gz", "config.yaml", "x/y/z")
-_OUTPUTS = ("out", "out.json", "pipe.csv", "/dev/full", "/dev/null", "folder", "x/y", "config.yaml", "")
+_OUTPUTS = ("out", "out.json", "pipe.csv", "/dev/full", "/dev/null", "folder", "x/y", "problem.json", "")
 _COMMANDS: tuple[tuple[list[str], tuple[str, ...]], ...] = (
     (["run", "config.yaml"], ("", "--seed", "--policy")),
     (["run", "--windows", "1", "config.yaml"], ("", "--seed", "--policy")),

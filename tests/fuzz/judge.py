@@ -155,7 +155,7 @@ def _noting_writes() -> Iterator[list[str]]:
 
 def _may_write(path: str, root: Path) -> bool:
     temporary = f"{tempfile.gettempdir()}/"
-    allowed = (f"{root}/cwd/out", f"{root}/cwd/runs/", f"{root}/cwd/.migrator-", "/dev/", "/proc/self/fd")
+    allowed = (f"{root}/cwd/out", f"{root}/cwd/runs/", f"{root}/cwd/.migrator-", f"{root}/cwd/pipe.csv", "/dev/", "/proc/self/fd")
     in_temporary = path.startswith(temporary) and not path.startswith(f"{root}/")
     return path.startswith(allowed) or in_temporary or "__pycache__" in path
 
