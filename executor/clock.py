@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Protocol
 
 
@@ -38,6 +39,28 @@ class VirtualClock:
             ValueError: ``time_s`` is not finite; the clock could never go on.
         """
         self._now_s = max(self._now_s, _finite(time_s))
+
+
+class WallClock:
+    """The machine's own clock, which runs whether anybody waits or not; its zero is when it was made."""
+
+    def __init__(self) -> None:
+        self._zero_s = time.monotonic()
+
+    @property
+    def now_s(self) -> float:
+        """Seconds since it was made; never falls."""
+        return time.monotonic() - self._zero_s
+
+    def sleep_until(self, time_s: float) -> None:
+        """Sleep until then; immediately back if that is past.
+
+        Raises:
+            ValueError: ``time_s`` is not finite.
+        """
+        left_s = _finite(time_s) - self.now_s
+        if left_s > 0:
+            time.sleep(left_s)
 
 
 def _finite(time_s: float) -> float:

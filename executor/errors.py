@@ -63,3 +63,26 @@ class InvalidArgumentError(PermanentGpuError):
 
     ``nvidia-smi``: ``Invalid Argument``; NVML: ``NVML_ERROR_INVALID_ARGUMENT`` (2).
     """
+
+
+class NoPermissionError(PermanentGpuError):
+    """The driver does not let this user change or list instances.
+
+    ``nvidia-smi``: ``Insufficient Permissions``; NVML: ``NVML_ERROR_NO_PERMISSION`` (4).
+    """
+
+
+class NoGpuError(PermanentGpuError):
+    """There is no driver, no such GPU, or it is not in MIG mode; the message says which, and what to do."""
+
+
+class GpuLostError(PermanentGpuError):
+    """The GPU does not answer any more. NVML: ``NVML_ERROR_GPU_IS_LOST`` (15), ``NVML_ERROR_RESET_REQUIRED`` (16)."""
+
+
+class DriverError(RetryableGpuError):
+    """The driver failed for a reason that it does not name; another attempt may succeed. NVML: 999 and others."""
+
+
+class TargetNotReachedError(PermanentGpuError):
+    """The GPU stands in part only as it was asked to; the message names what is missing, and why."""

@@ -8,32 +8,53 @@ is what an implementation has to pass.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from executor.errors import RetryableGpuError
 from executor.mig import GpuModel, Placement
 
 
 @dataclass(frozen=True, slots=True)
 class GpuInstance:
-    """A GPU instance with its default compute instance, as it stands on a GPU.
+    """A GPU instance as it stands on a GPU, with its compute instance if it has one.
 
     Attributes:
         gi_id: The driver's id, unique on the GPU while the instance lives and free for others after
             that. It says nothing of the placement.
         placement: Where it sits.
-        uuid: Of the MIG device, for ``CUDA_VISIBLE_DEVICES``; read again after every creation.
+        uuid: Of the MIG device, for ``CUDA_VISIBLE_DEVICES``; read again after every creation. Empty where there is no
+            compute instance: something that was never finished, or is half gone.
     """
 
     gi_id: int
     placement: Placement
     uuid: str
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether a process can run in it."""
+        return bool(self.uuid)
+
+
+class PartialChangeError(RetryableGpuError):
+    """A call failed half way, and what it had done could not be undone.
+
+    Attributes:
+        standing: The GPU instance that stands although it should not, or without its compute instance.
+    """
+
+    def __init__(self, message: str, standing: GpuInstance, *, retry_after_s: float = 1.0) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.standing = standing
+
 
 class Gpu(Protocol):
     """One GPU in MIG mode.
 
-    A call blocks until the driver has finished. A call that raises has changed nothing.
+    A call blocks until the driver has finished. A call that raises has changed nothing, or has undone what it did;
+    where that failed, too, it raises :class:`~PartialChangeError`, which names what stands.
     """
 
     @property
@@ -75,4 +96,19 @@ class Gpu(Protocol):
         Raises:
             InUseError: A client is still there, or the driver says so; try again later.
             InstanceNotFoundError: There is no GPU instance of this id.
+        """
+
+    def make_whole(self, gi_id: int) -> GpuInstance:
+        """The GPU instance with a compute instance made anew, where it had none.
+
+        ``nvidia-smi mig -cci -gi ID``; ``nvmlGpuInstanceCreateComputeInstance``.
+
+        Raises:
+            InstanceNotFoundError: There is no GPU instance of this id.
+        """
+
+    def processes(self) -> Mapping[int, tuple[int, ...]]:
+        """The ids of the processes that compute, by the GPU instance's id; none where they are not real.
+
+        ``nvidia-smi -q -x``; ``nvmlDeviceGetComputeRunningProcesses``.
         """

@@ -89,6 +89,18 @@ class SimGpu:
         self._keep_driver_busy(start_s, placement.profile.destroy_s)
         del self._instances[gi_id], self._clients[gi_id]
 
+    def make_whole(self, gi_id: int) -> GpuInstance:
+        """The GPU instance as it is: a simulated one always has its compute instance.
+
+        Raises:
+            InstanceNotFoundError: There is no GPU instance of this id.
+        """
+        return self._found(gi_id, f"there is no GPU instance ID {gi_id:>2} on GPU {self._index:>2}")
+
+    def processes(self) -> dict[int, tuple[int, ...]]:
+        """None: clients of a simulated GPU are no processes."""
+        return {}
+
     def attach(self, gi_id: int, client: str) -> None:
         """The process called ``client`` runs in the GPU instance, which cannot be destroyed meanwhile.
 

@@ -22,14 +22,15 @@ from planner.solve import PAPER, PHYSICAL, default_engine, engine_names
 
 app = typer.Typer(
     name="migrator",
-    no_args_is_help=True,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Share a MIG GPU among continually retrained models so that goodput is highest.",
     epilog="Start with: [bold]migrator run configs/quickstart.yaml[/]",
 )
-gpu_app = typer.Typer(no_args_is_help=True, help="GPU models and the layouts that they can take.")
+gpu_app = typer.Typer(invoke_without_command=True, help="GPU models, and what stands on a real GPU.")
 app.add_typer(gpu_app, name="gpu")
 
 _ENGINES_HELP = "; ".join(
@@ -47,15 +48,28 @@ def _print_version(value: bool) -> None:  # typer calls it by position, and by t
         raise typer.Exit
 
 
+@gpu_app.callback()
+def _gpu(context: typer.Context) -> None:
+    _help_without_command(context)
+
+
+def _help_without_command(context: typer.Context) -> None:
+    """Print the help and end, as done: whoever names no command asks what there is."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
 @app.callback()
 def _root(
+    context: typer.Context,
     *,
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - an option of its own, with a callback
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    pass
+    _help_without_command(context)
 
 
 @app.command(epilog="Example: [bold]migrator run configs/quickstart.yaml --windows 2 --out runs/try[/]")
@@ -68,11 +82,15 @@ def run(
     policy: Annotated[
         str, typer.Option(help="Who decides: a sharing policy's name, or a .py file; see docs/policies.md.")
     ] = "migrator",
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="POLICY", help="Simulate this policy, too, and say what was won over it, e.g. static."),
+    ] = None,
 ) -> None:
     """Run a multi-tenant workload and report its goodput per window."""
     from migrator.commands.run import run_command  # noqa: PLC0415
 
-    run_command(config, windows=windows, seed=seed, out=out, policy=policy)
+    run_command(config, windows=windows, seed=seed, out=out, policy=policy, against=against)
 
 
 @app.command(epilog="Example: [bold]migrator report runs/quickstart --json[/]")
@@ -207,7 +225,10 @@ def compare(
     ] = None,
     terms: Annotated[
         Literal["policy-only", "as-published"],
-        typer.Option(help="Compare decisions alone, or policies with their own batching, forecast and switching."),
+        typer.Option(
+            case_sensitive=False,
+            help="Compare decisions alone, or policies with their own batching, forecast and switching.",
+        ),
     ] = "policy-only",
     segments: Annotated[
         int, typer.Option(min=1, max=1000, help="How many pieces of the traces, one after the other.")
@@ -248,12 +269,16 @@ def verify(
     verify_command(plan, problem, as_json=as_json)
 
 
-@gpu_app.command("models", epilog="Example: [bold]migrator gpu models[/]")
-def gpu_models(*, as_json: Json = False) -> None:
+@gpu_app.command("models", epilog="Examples: [bold]migrator gpu models[/]   [bold]migrator gpu models A100-80GB[/]")
+def gpu_models(
+    models: Annotated[list[str] | None, typer.Argument(metavar="[MODEL]…", help="Only these.")] = None,
+    *,
+    as_json: Json = False,
+) -> None:
     """List the GPU models of the catalogue with their profiles."""
     from migrator.commands.gpu import models_command  # noqa: PLC0415
 
-    models_command(as_json=as_json)
+    models_command(models or [], as_json=as_json)
 
 
 @gpu_app.command("layouts", epilog="Example: [bold]migrator gpu layouts a100-40gb[/]")
@@ -268,6 +293,86 @@ def gpu_layouts(
     from migrator.commands.gpu import layouts_command  # noqa: PLC0415
 
     layouts_command(model, every=every, profiles=profiles, as_json=as_json)
+
+
+Index = Annotated[int, typer.Option("--index", "-i", min=0, help="Which GPU, as in nvidia-smi -i.")]
+Driver = Annotated[
+    Literal["auto", "nvml", "smi"],
+    typer.Option("--backend", case_sensitive=False, help="How to speak to the driver; auto: NVML, else nvidia-smi."),
+]
+State = Annotated[
+    Path | None,
+    typer.Option("--state", metavar="DIR", help="Where is written which instances are ours. Default: the user's own."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the nvidia-smi commands, and change nothing.")]
+LayoutText = Annotated[str, typer.Argument(metavar="LAYOUT", help="Placements, e.g. 2g.10gb@0,3g.20gb@4.")]
+
+
+@gpu_app.command("list", epilog="Example: [bold]migrator gpu list --index 1[/]")
+def gpu_list(*, index: Index = 0, backend: Driver = "auto", state: State = None, as_json: Json = False) -> None:
+    """List the instances on a real GPU: ours and others', with their processes."""
+    from migrator.commands.mig import Where, list_command  # noqa: PLC0415
+
+    list_command(Where(index, backend, state), as_json=as_json)
+
+
+@gpu_app.command("diff", epilog="Example: [bold]migrator gpu diff 2g.10gb@0,3g.20gb@4[/]")
+def gpu_diff(
+    layout: LayoutText, *, index: Index = 0, backend: Driver = "auto", state: State = None, as_json: Json = False
+) -> None:
+    """Show what would have to change on a real GPU for a layout to stand."""
+    from migrator.commands.mig import Where, diff_command  # noqa: PLC0415
+
+    diff_command(layout, Where(index, backend, state), as_json=as_json)
+
+
+@gpu_app.command("apply", epilog="Example: [bold]migrator gpu apply 2g.10gb@0,3g.20gb@4 --dry-run[/]")
+def gpu_apply(
+    layout: LayoutText,
+    *,
+    index: Index = 0,
+    backend: Driver = "auto",
+    state: State = None,
+    dry_run: DryRun = False,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Take over what others made, too; it may be destroyed.")
+    ] = False,
+) -> None:
+    """Bring a real GPU to a layout: only what differs changes, and others' instances stay."""
+    from migrator.commands.mig import Where, apply_command  # noqa: PLC0415
+
+    apply_command(layout, Where(index, backend, state), dry_run=dry_run, adopt=adopt)
+
+
+@gpu_app.command("clear", epilog="Example: [bold]migrator gpu clear --dry-run[/]")
+def gpu_clear(*, index: Index = 0, backend: Driver = "auto", state: State = None, dry_run: DryRun = False) -> None:
+    """Take away every instance of ours on a real GPU."""
+    from migrator.commands.mig import Where, clear_command  # noqa: PLC0415
+
+    clear_command(Where(index, backend, state), dry_run=dry_run)
+
+
+@gpu_app.command("assert", epilog="Example: [bold]migrator gpu assert 2g.10gb@0,3g.20gb@4[/]")
+def gpu_assert(layout: LayoutText, *, index: Index = 0, backend: Driver = "auto") -> None:
+    """End with 0 if just this layout stands on a real GPU, else with 1 and what differs."""
+    from migrator.commands.mig import Where, assert_command  # noqa: PLC0415
+
+    assert_command(layout, Where(index, backend))
+
+
+@gpu_app.command("export", epilog="Example: [bold]migrator gpu export --format mig-parted > config.yaml[/]")
+def gpu_export(
+    *,
+    index: Index = 0,
+    backend: Driver = "auto",
+    form: Annotated[
+        Literal["mig-parted", "nvidia-smi"], typer.Option("--format", help="mig-parted's file, or commands.")
+    ] = "mig-parted",
+) -> None:
+    """Print what stands on a real GPU for other tools."""
+    from migrator.commands.mig import Where, export_command  # noqa: PLC0415
+
+    export_command(Where(index, backend), form)
 
 
 def main() -> None:

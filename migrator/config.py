@@ -90,10 +90,9 @@ class GpuConfig(Section):
     @classmethod
     def _model_is_catalogued(cls, name: str) -> str:
         try:
-            gpu_model(name)
+            return gpu_model(name).name
         except ExecutorError as error:
             raise ValueError(str(error)) from None
-        return name
 
 
 class ScaleConfig(Section):
@@ -339,6 +338,19 @@ def _with_absolute_paths(config: Config, folder: Path) -> Config:
     return config.model_copy(update=update)
 
 
-def config_yaml(config: Config) -> str:
-    """The config as YAML, every default written out."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+def config_yaml(config: Config, folder: Path | None = None) -> str:
+    """The config as YAML, every default written out.
+
+    File names are relative to ``folder``, where it is to lie; as they are without one.
+    """
+
+    def relative(text: str) -> str:
+        return text if folder is None or text in SHIPPED_TRACES else os.path.relpath(text, folder.resolve())
+
+    data = config.model_dump(mode="json")
+    for tenant in data["tenants"]:
+        if tenant["arrivals"]["trace"] is not None:
+            tenant["arrivals"]["trace"] = relative(tenant["arrivals"]["trace"])
+    if data["profiles"] is not None:
+        data["profiles"] = relative(data["profiles"])
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)

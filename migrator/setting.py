@@ -14,6 +14,7 @@ from typing import assert_never
 
 from executor.catalogue import gpu_model
 from executor.mig import GpuModel
+from executor.names import spelled_as
 from forecaster.forecast import Forecaster
 from forecaster.registry import make_forecaster
 from migrator.config import Config, TenantConfig
@@ -74,7 +75,7 @@ def assemble(config: Config, origin: str) -> tuple[Setting, RecordedTraffic]:
     parts = []
     for tenant in config.tenants:
         with _naming(f"{origin}: tenants.{tenant.name}"):
-            parts.append(_tenant_setting(config, tenant, gpu, profiles, origin))
+            parts.append(_tenant_setting(config, _as_known(tenant, gpu, profiles), gpu, profiles, origin))
     tenants = tuple(part.tenant for part in parts)
     setting = Setting(
         config=config.model_copy(update={"tenants": [part.config for part in parts]}),
@@ -85,6 +86,14 @@ def assemble(config: Config, origin: str) -> tuple[Setting, RecordedTraffic]:
     )
     arrivals, loads = [part.arrivals for part in parts], [part.load for part in parts]
     return setting, RecordedTraffic(tenants, arrivals, loads, config.seed)
+
+
+def _as_known(entry: TenantConfig, gpu: GpuModel, profiles: ServiceProfiles) -> TenantConfig:
+    """The entry with its model and profile spelled as the table and the GPU spell them."""
+    spelled = {"model": spelled_as(entry.model, profiles.models(gpu.name))}
+    if entry.min_profile is not None:
+        spelled["min_profile"] = spelled_as(entry.min_profile, gpu.profile_names)
+    return entry.model_copy(update=spelled)
 
 
 def service_profiles(config: Config) -> ServiceProfiles:

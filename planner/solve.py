@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from executor.names import spelled_as
 from planner.budget import Budget, EngineOptions
 from planner.errors import EngineError
 
@@ -159,7 +160,7 @@ def start_misfit(problem: Problem, plan: MigPlan, engine: str | None = None) -> 
 
 
 def _entry(model: str, engine: str | None) -> _Entry:
-    name = default_engine(model) if engine is None else engine
+    name = default_engine(model) if engine is None else spelled_as(engine, engine_names())
     if name not in engine_names():
         raise EngineError(f"unknown engine {name!r}; known: {', '.join(engine_names())}")
     if name not in engine_names(model):

@@ -14,6 +14,7 @@ from typing import Any
 
 from executor.errors import UnknownGpuModelError
 from executor.mig import GpuModel, Profile, Variant
+from executor.names import spelled_as
 
 _SUFFIX = ".toml"
 
@@ -24,18 +25,23 @@ def gpu_model_names() -> tuple[str, ...]:
     return tuple(sorted(e.name.removesuffix(_SUFFIX) for e in entries if e.name.endswith(_SUFFIX)))
 
 
-@cache
 def gpu_model(name: str) -> GpuModel:
-    """The catalogued GPU model called ``name``, e.g. ``a100-80gb``.
+    """The catalogued GPU model called ``name``, e.g. ``a100-80gb``, whatever the case of its letters.
 
     Raises:
         UnknownGpuModelError: With the names that are known, nearest first.
     """
     known = gpu_model_names()
-    if name not in known:
-        nearest = get_close_matches(name, known, n=1)
+    spelled = spelled_as(name, known)
+    if spelled not in known:
+        nearest = get_close_matches(name.casefold(), known, n=1)
         hint = f" (did you mean {nearest[0]}?)" if nearest else ""
         raise UnknownGpuModelError(f"unknown GPU model {name!r}{hint}; known: {', '.join(known)}")
+    return _read(spelled)
+
+
+@cache
+def _read(name: str) -> GpuModel:
     return _parse(tomllib.loads((files(__package__) / f"{name}{_SUFFIX}").read_text("utf-8")))
 
 

@@ -2,47 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
+from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from executor.catalogue import gpu_model, gpu_model_names
 from executor.mig import GpuModel, Layout
+from executor.names import spelled_as
 from migrator.console import output, print_json
 from migrator.errors import MigratorError
 from migrator.views.as_json import gpu_to_json
+from migrator.views.fitted import fitted, left_out_text
+
+_FIGURES = ("id", "kind", "compute", "memory", "GiB", "SMs", "most", "starts")
+_DISPENSABLE = ("kind", "SMs", "id", "most", "GiB", "starts")
+"""A profile's figures, and those that a narrower terminal does without, the first named first."""
 
 
-def models_command(*, as_json: bool) -> None:
-    """Print every GPU model with its slices and profiles; unknown figures show as ``?``."""
-    models = [gpu_model(name) for name in gpu_model_names()]
+def models_command(named: Sequence[str], *, as_json: bool) -> None:
+    """Print the named GPU models, or all, with their slices and profiles; unknown figures show as ``?``.
+
+    Raises:
+        UnknownGpuModelError: One of them is not catalogued.
+    """
+    models = [gpu_model(name) for name in named or gpu_model_names()]
     if as_json:
         print_json({"models": [gpu_to_json(model) for model in models]})
         return
     for model in models:
-        output().print(_profile_table(model))
-        for note in model.notes:
-            output().print(f"  note: {note}", style="dim")
+        _print_profiles(model, output())
 
 
 def layouts_command(model_name: str, *, every: bool, profiles: str | None, as_json: bool) -> None:
     """Print a GPU model's maximal layouts, or all of them, as text or JSON."""
     model = gpu_model(model_name)
-    names = None if profiles is None else [name.strip() for name in profiles.split(",") if name.strip()]
+    names = None if profiles is None else _profile_names(model, profiles)
     if names == []:
         raise MigratorError(f"--profiles names none; {model.name} has {', '.join(model.profile_names)}")
     layouts = model.layouts(names) if every else model.maximal_layouts(names)
     n_multisets = len({layout.multiset(model.profile_names) for layout in layouts})
-    kind = "layouts" if every else "maximal layouts"
     if as_json:
+        kind = "layouts" if every else "maximal layouts"
         listed = [[str(placement) for placement in layout] for layout in layouts]
         print_json({"gpu": model.name, "kind": kind, "n_multisets": n_multisets, "layouts": listed})
         return
-    table = Table(title=f"{model.title}: {len(layouts)} {kind}, {n_multisets} multisets", title_justify="left")
+    kind = _counted(len(layouts), "layout" if every else "maximal layout")
+    table = Table(title=f"{model.title}: {kind}, {_counted(n_multisets, 'multiset')}", title_justify="left")
     table.add_column("#", justify="right")
     table.add_column("memory slices")
     table.add_column("placements")
     for number, layout in enumerate(layouts, start=1):
         table.add_row(str(number), memory_strip(layout, model.memory_slices), str(layout))
     output().print(table)
+
+
+def _profile_names(model: GpuModel, profiles: str) -> list[str]:
+    return [spelled_as(name.strip(), model.profile_names) for name in profiles.split(",") if name.strip()]
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
 def memory_strip(layout: Layout, memory_slices: int) -> str:
@@ -54,21 +76,31 @@ def memory_strip(layout: Layout, memory_slices: int) -> str:
     return "".join(strip)
 
 
-def _profile_table(model: GpuModel) -> Table:
+def _print_profiles(model: GpuModel, console: Console) -> None:
+    table, left_out = fitted(partial(_profile_table, model), _FIGURES, _DISPENSABLE, console)
+    console.print(table)
+    if left_out:
+        console.print(left_out_text(left_out), style="dim")
+    for note in model.notes:
+        console.print(f"  note: {note}", style="dim")
+
+
+def _profile_table(model: GpuModel, shown: Sequence[str]) -> Table:
     title = f"{model.name}  {model.title}: {model.compute_slices} compute, {model.memory_slices} memory slices"
-    table = Table(title=title, title_justify="left")
-    for heading in ("profile", "id", "kind", "compute", "memory", "GiB", "SMs", "most", "starts"):
-        table.add_column(heading, justify="left" if heading in ("profile", "kind", "starts") else "right")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("profile", no_wrap=True)
+    for heading in shown:
+        table.add_column(heading, justify="left" if heading in ("kind", "starts") else "right", no_wrap=True)
     for profile in model.profiles:
-        table.add_row(
-            profile.name,
-            str(profile.gi_profile_id),
-            profile.variant.value,
-            str(profile.compute_slices),
-            str(profile.memory_slices),
-            "?" if profile.memory_gib is None else f"{profile.memory_gib:g}",
-            "?" if profile.sm_count is None else str(profile.sm_count),
-            str(profile.max_instances),
-            " ".join(map(str, profile.starts)),
-        )
+        cells = {
+            "id": str(profile.gi_profile_id),
+            "kind": profile.variant.value,
+            "compute": str(profile.compute_slices),
+            "memory": str(profile.memory_slices),
+            "GiB": "?" if profile.memory_gib is None else f"{profile.memory_gib:g}",
+            "SMs": "?" if profile.sm_count is None else str(profile.sm_count),
+            "most": str(profile.max_instances),
+            "starts": " ".join(map(str, profile.starts)),
+        }
+        table.add_row(profile.name, *(cells[heading] for heading in shown))
     return table

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,12 +63,17 @@ def run_started(setting: Setting, origins: Sequence[Origin], forecaster: str, po
         "knows": policy.knows.value,
         "sharing": sharing,
         "forecaster": forecaster,
-        "profiles": setting.profiles_name,
+        "profiles": _without_folder(setting.profiles_name),
         "profile_variant": config.profile_variant,
         **({"service_jitter": jitter} if jitter == "measured" else {}),
         **({"interference": config.simulation.interference} if sharing == "shares" else {}),
         "tenants": [_tenant(tenant, origin) for tenant, origin in zip(setting.tenants, origins, strict=True)],
     }
+
+
+def _without_folder(name: str) -> str:
+    """The name of a table or trace; where that is a file, its name alone: logs are shown to others."""
+    return Path(name).name
 
 
 def _tenant(tenant: Tenant, origin: Origin) -> Json:
@@ -76,7 +82,7 @@ def _tenant(tenant: Tenant, origin: Origin) -> Json:
         "model": tenant.model,
         "slo_ms": tenant.slo_s * 1000,
         "load": round(origin.load, RATE_DIGITS),
-        "trace": origin.source,
+        "trace": _without_folder(origin.source),
         "scale": {
             "method": origin.scale.method.value,
             "factor": origin.scale.factor,

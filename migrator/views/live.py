@@ -44,7 +44,7 @@ class RunView(View):
 
     def planning(self, window: int) -> None:
         """Show that the solver works."""
-        self._progress.update(self._task, description=f"window {window + 1}/{self._windows}: planning")
+        self._progress.update(self._task, description=f"window {window} (last {self._windows - 1}): planning")
 
     def planned(self, planned: PlannedWindow) -> None:
         """Print what the plan promises."""
@@ -58,7 +58,7 @@ class RunView(View):
         self._progress.update(
             self._task,
             completed=now_s,
-            description=f"window {window + 1}/{self._windows}, second {second:3.0f}",
+            description=f"window {window} (last {self._windows - 1}), second {second:3.0f}",
             strip=strip,
             goodput=f"goodput {_goodput(totals)}",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import assert_never
 
 from rich import box
@@ -14,14 +15,16 @@ from rich.text import Text
 
 from executor.mig import OwnedLayout, Profile
 from migrator.console import escape
+from migrator.views.fitted import fitted
 from migrator.views.strips import (
     COLOURS,
-    IDLE,
-    WARMING,
+    GUTTER,
     Bar,
     TimeScale,
     gantt,
     layout_strip,
+    print_chart,
+    print_line,
     sparkline,
     tenant_letters,
 )
@@ -30,9 +33,6 @@ from planner.explain.explain import HELD, Explanation
 from planner.plan import InferenceSpan, Lifetime, MigPlan, Status
 from planner.problem import FloatArray, Owner, Problem, Reconfiguration, Task
 from planner.verify import TOLERANCE, Verification
-
-_GUTTER = 11
-"""Columns before every line over time."""
 
 FEW_CHANGES = 12
 """Rows up to which a timetable is printed without ``--changes``."""
@@ -151,29 +151,13 @@ def _percent(share: float) -> str:
 
 def _print_over_time(problem: Problem, plan: MigPlan, console: Console) -> None:
     """The chart of what is held, then arrivals and capability of each tenant, on one time scale."""
-    scale = TimeScale.within(plan.n_steps, console.width - _GUTTER)
+    scale = TimeScale.within(plan.n_steps, console.width - GUTTER)
     letters = tenant_letters(problem.tenant_names)
     chart = chart_of(problem, plan, letters)
-    lines = gantt(chart.bars, len(chart.row_names), scale, letters)
     console.print()
-    for name, line in zip(chart.row_names, lines, strict=True):
-        _print_line(console, name, line)
-    _print_line(console, "step", Text(scale.axis(), style="dim"))
-    console.print(_legend(scale))
+    print_chart(console, gantt(chart.bars, len(chart.row_names), scale, letters), chart.row_names, scale, "step")
     for course, letter, colour in zip(courses(problem, plan), letters, COLOURS, strict=False):
         _print_tenant(problem, course, console, scale, f"[bold {colour}]{letter} {escape(course.tenant.name)}[/]")
-
-
-def _legend(scale: TimeScale) -> Text:
-    per_column = scale.n_steps / scale.width
-    column = f"; 1 column = {per_column:.3g} steps" if per_column > 1 else ""
-    return Text(f"  capital: serves, small: retrains, {WARMING} starts up, {IDLE} idle{column}", style="dim")
-
-
-def _print_line(console: Console, name: str, line: Text, *, no_wrap: bool = True) -> None:
-    console.print(
-        Text(f"{name:>{_GUTTER - 1}} ").append_text(line), no_wrap=no_wrap, overflow="crop" if no_wrap else None
-    )
 
 
 def _print_tenant(problem: Problem, course: Course, console: Console, scale: TimeScale, title: str) -> None:
@@ -183,9 +167,9 @@ def _print_tenant(problem: Problem, course: Course, console: Console, scale: Tim
     earned = f"{course.goodput.sum():.2f} requests{'' if share is None else f', {100 * share:.2f} % of arrivals'}"
     console.print(f"\n{title}  {earned}  [dim]█ is {top:.4g} requests/s[/]")
     if course.retraining is not None:
-        _print_line(console, "retrains", Text(_retraining(course, course.retraining)), no_wrap=False)
-    _print_line(console, "arrivals", Text(sparkline(arrivals, top)))
-    _print_line(console, "capability", _capability_line(arrivals, capability, top))
+        print_line(console, "retrains", Text(_retraining(course, course.retraining)), no_wrap=False)
+    print_line(console, "arrivals", Text(sparkline(arrivals, top)))
+    print_line(console, "capability", _capability_line(arrivals, capability, top))
 
 
 def _retraining(course: Course, run: RetrainingCourse) -> str:
@@ -204,52 +188,60 @@ def _capability_line(arrivals: FloatArray, capability: FloatArray, top: float) -
 
 
 def _print_changes(problem: Problem, plan: MigPlan, console: Console, *, all_changes: bool) -> None:
-    table = _timetable(problem, plan)
+    table = _timetable(problem, plan, console)
     if all_changes or table.row_count <= FEW_CHANGES:
         console.print(table)
     else:
         console.print(f"\n{table.row_count} changes; --changes lists them, --explain STEP says why", style="dim")
 
 
-def _timetable(problem: Problem, plan: MigPlan) -> Table:
-    """A row for each span (``paper``) or for each step at which something changes (``physical``)."""
+def _timetable(problem: Problem, plan: MigPlan, console: Console) -> Table:
+    """A row for each span (``paper``) or for each step at which something changes (``physical``).
+
+    On a narrow console the task (``paper``) or the slices (``physical``) are left out, which the rest tells as well.
+    """
     match problem.reconfiguration:
         case Reconfiguration.PAPER:
-            return _paper_table(plan)
+            return fitted(partial(_paper_table, plan), ("task",), ("task",), console)[0]
         case Reconfiguration.PHYSICAL:
-            return _physical_table(problem, plan)
+            return fitted(partial(_physical_table, problem, plan), ("slices",), ("slices",), console)[0]
         case _:
             assert_never(problem.reconfiguration)
 
 
-def _paper_table(plan: MigPlan) -> Table:
+def _paper_table(plan: MigPlan, shown: Sequence[str]) -> Table:
     """A row for each span: the tenant, its task, the steps, the profiles."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("tenant", "task", "from", "to", "holds"):
-        table.add_column(heading, justify="right" if heading in ("from", "to") else "left")
+    for heading in ("tenant", *shown, "from", "to", "holds"):
+        is_step = heading in ("from", "to")
+        table.add_column(heading, justify="right" if is_step else "left", no_wrap=is_step, overflow="fold")
     for schedule, colour in zip(plan.schedules, COLOURS, strict=False):
         name = escape(schedule.name)
         for span in schedule.inference:
             held = ", ".join(f"{count} × {profile}" for profile, count in Counter(span.profiles).items())
-            table.add_row(name, "inference", str(span.from_step), str(span.to_step), held, style=colour)
+            task = ["inference"][: len(shown)]
+            table.add_row(name, *task, str(span.from_step), str(span.to_step), held, style=colour)
         if (run := schedule.retraining) is not None:
-            task, steps = f"retraining ({escape(run.option)})", (str(run.start_step), str(run.end_step))
-            table.add_row(name, task, *steps, run.profile, style=colour, end_section=True)
+            task = [f"retraining ({escape(run.option)})"][: len(shown)]
+            steps = (str(run.start_step), str(run.end_step))
+            table.add_row(name, *task, *steps, run.profile, style=colour, end_section=True)
     return table
 
 
-def _physical_table(problem: Problem, plan: MigPlan) -> Table:
+def _physical_table(problem: Problem, plan: MigPlan, shown: Sequence[str]) -> Table:
     """A row for each step at which something changes: the slices, what starts, what ends."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("step", "slices", "starts", "ends"):
-        table.add_column(heading, justify="right" if heading == "step" else "left")
+    for heading in ("step", *shown, "starts", "ends"):
+        table.add_column(
+            heading, justify="right" if heading == "step" else "left", no_wrap=heading in ("step", "slices")
+        )
     moments = {item.create_step for item in plan.lifetimes} | {item.end_step for item in plan.lifetimes}
     for step in sorted(moment for moment in moments if moment < plan.n_steps):
         alive = [item for item in plan.lifetimes if item.create_step <= step < item.end_step]
         layout = OwnedLayout.of((item.placement, item.owner) for item in alive)
         table.add_row(
             str(step),
-            layout_strip(layout, problem.tenant_names, problem.gpu.memory_slices),
+            *[layout_strip(layout, problem.tenant_names, problem.gpu.memory_slices)][: len(shown)],
             _by_owner(problem, [item for item in alive if item.create_step == step], _ready),
             _by_owner(problem, [item for item in plan.lifetimes if item.end_step == step], lambda _: ""),
         )

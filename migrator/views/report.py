@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rich import box
@@ -12,22 +13,27 @@ from rich.table import Table
 from migrator.console import escape
 from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
 from migrator.provenance import MEASURED_JITTER, derived_profiles
+from migrator.views.fitted import fitted, left_out_text
 
-_HEADINGS = (
-    "win-\ndow",
-    "tenant",
-    "arrivals",
-    "fore-\ncast\nerr %",
-    "in\ntime\n%",
-    "accu-\nracy\n%",
-    "good-\nput\n%",
-    "p50\nms",
-    "p99\nms",
-    "recon-\nfigu-\nred",
-    "out-\nage\ns",
-    "capa-\ncity\nlost s",
-)
-"""Narrow enough for a terminal of 80 columns."""
+_HEADINGS = {
+    "arrivals": "arrivals",
+    "forecast error": "fore-\ncast\nerr %",
+    "in time": "in\ntime\n%",
+    "accuracy": "accu-\nracy\n%",
+    "goodput": "good-\nput\n%",
+    "p50": "p50\nms",
+    "p99": "p99\nms",
+    "reconfigured": "recon-\nfigu-\nred",
+    "outage": "out-\nage\ns",
+    "capacity lost": "capa-\ncity\nlost s",
+}
+"""Figures by name, and their headings, narrow enough for a terminal of 80 columns."""
+
+_DISPENSABLE = ("capacity lost", "p50", "forecast error", "reconfigured", "outage", "accuracy", "p99", "arrivals")
+"""Figures that a narrower terminal does without, the first named first."""
+
+_LEAST_NAME = 6
+"""Columns below which a tenant's name is not folded."""
 
 _TOTAL = "all"
 
@@ -42,16 +48,10 @@ _SHARINGS = {
 def print_report(report: Report, console: Console) -> None:
     """Print the run's setting, a row for each window and tenant, and totals."""
     _print_header(report, console)
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
-    for heading in _HEADINGS:
-        table.add_column(heading, justify="left" if heading == "tenant" else "right", overflow="fold")
-    for window in report.windows:
-        _add_window(table, window)
-    for name, figures in report.tenants.items():
-        table.add_row(_TOTAL, escape(name), *_cells(figures))
-    if report.total is not None:
-        table.add_row(_TOTAL, _TOTAL, *_cells(report.total), style="bold")
+    table, left_out = fitted(partial(_table, report), tuple(_HEADINGS), _DISPENSABLE, console)
     console.print(table)
+    if left_out:
+        console.print(left_out_text(left_out), style="dim")
     _print_start_ups(report, console)
     _print_ending(report, console)
 
@@ -88,30 +88,47 @@ def _tenant_line(tenant: Mapping[str, Any]) -> str:
     )
 
 
-def _add_window(table: Table, window: WindowReport) -> None:
+def _table(report: Report, shown: Sequence[str]) -> Table:
+    """A row for each window and tenant, then totals, with the figures named in ``shown``."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
+    table.add_column("win-\ndow", justify="right", no_wrap=True)
+    table.add_column("tenant", overflow="fold", min_width=_LEAST_NAME)
+    for name in shown:
+        table.add_column(_HEADINGS[name], justify="right", no_wrap=True)
+    for window in report.windows:
+        _add_window(table, window, shown)
+    for name, figures in report.tenants.items():
+        table.add_row(_TOTAL, escape(name), *_cells(figures, shown))
+    if report.total is not None:
+        table.add_row(_TOTAL, _TOTAL, *_cells(report.total, shown), style="bold")
+    return table
+
+
+def _add_window(table: Table, window: WindowReport, shown: Sequence[str]) -> None:
     if window.total is None:
-        table.add_row(str(window.window), "void", *[""] * (len(_HEADINGS) - 2), style="dim", end_section=True)
+        table.add_row(str(window.window), "void", *[""] * len(shown), style="dim", end_section=True)
         return
     last = len(window.tenants) - 1
     for index, (name, figures) in enumerate(window.tenants.items()):
         number = str(window.window) if index == 0 else ""
-        table.add_row(number, escape(name), *_cells(figures), end_section=index == last)
+        table.add_row(number, escape(name), *_cells(figures, shown), end_section=index == last)
 
 
-def _cells(figures: Figures) -> list[str]:
+def _cells(figures: Figures, shown: Sequence[str]) -> list[str]:
     requests = figures.requests
-    return [
-        str(requests.arrivals),
-        _number(figures.forecast_error_pct, 1),
-        _number(requests.slo_attainment_pct, 2),
-        _number(requests.accuracy_pct, 2),
-        _number(requests.goodput_pct, 2),
-        _number(figures.p50_ms, 0),
-        _number(figures.p99_ms, 0),
-        str(figures.reconfigurations),
-        _number(figures.outage_s, 1),
-        _number(figures.capacity_lost_s, 1),
-    ]
+    cells = {
+        "arrivals": str(requests.arrivals),
+        "forecast error": _number(figures.forecast_error_pct, 1),
+        "in time": _number(requests.slo_attainment_pct, 2),
+        "accuracy": _number(requests.accuracy_pct, 2),
+        "goodput": _number(requests.goodput_pct, 2),
+        "p50": _number(figures.p50_ms, 0),
+        "p99": _number(figures.p99_ms, 0),
+        "reconfigured": str(figures.reconfigurations),
+        "outage": _number(figures.outage_s, 1),
+        "capacity lost": _number(figures.capacity_lost_s, 1),
+    }
+    return [cells[name] for name in shown]
 
 
 def _number(value: float | None, digits: int) -> str:
@@ -122,13 +139,20 @@ def _print_start_ups(report: Report, console: Console) -> None:
     """Print the mean seconds of a start-up by phase, if any change was made."""
     if not report.start_ups:
         return
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-    table.add_column("start-up, mean s (count)")
-    for phase in PHASES:
-        table.add_column(phase.replace("_", "\n"), justify="right")
-    for name, phases in report.start_ups.items():
-        table.add_row(escape(name), *(_phase(phases[phase]) for phase in PHASES))
+    table, left_out = fitted(partial(_start_up_table, report), PHASES, PHASES, console)
     console.print(table)
+    if left_out:
+        console.print(left_out_text(left_out), style="dim")
+
+
+def _start_up_table(report: Report, phases: Sequence[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("start-up,\nmean s (count)", overflow="fold", min_width=_LEAST_NAME)
+    for phase in phases:
+        table.add_column(phase.replace("_", "\n"), justify="right", no_wrap=True)
+    for name, measured in report.start_ups.items():
+        table.add_row(escape(name), *(_phase(measured[phase]) for phase in phases))
+    return table
 
 
 def _phase(phase: Phase) -> str:

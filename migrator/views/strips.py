@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, product
 from string import ascii_uppercase
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
 from rich.text import Text
 
 from executor.mig import OwnedLayout
@@ -28,6 +30,9 @@ WARMING = "░"
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 """The levels of a sparkline; the first, a blank, is for 0 alone."""
+
+GUTTER = 11
+"""Columns before every line over time."""
 
 _TICK_COLUMNS = 8
 """Columns between two numbers of an axis, at least."""
@@ -206,3 +211,22 @@ def _line(chars: Sequence[str], styles: Sequence[str]) -> Text:
     for style, run in groupby(zip(chars, styles, strict=True), key=lambda cell: cell[1]):
         line.append("".join(char for char, _ in run), style=style)
     return line
+
+
+def print_chart(
+    console: Console, lines: Sequence[Text], row_names: Sequence[str], scale: TimeScale, unit: Literal["step", "second"]
+) -> None:
+    """Print the lines of :func:`gantt` with their names, an axis and what the characters mean."""
+    for name, line in zip(row_names, lines, strict=True):
+        print_line(console, name, line)
+    print_line(console, unit, Text(scale.axis(), style="dim"))
+    per_column = scale.n_steps / scale.width
+    column = f"; 1 column = {per_column:.3g} {unit}s" if per_column > 1 else ""
+    console.print(f"  capital: serves, small: retrains, {WARMING} starts up, {IDLE} idle{column}", style="dim")
+
+
+def print_line(console: Console, name: str, line: Text, *, no_wrap: bool = True) -> None:
+    """Print one line over time behind its name; cut at the console's width, or wrapped."""
+    console.print(
+        Text(f"{name:>{GUTTER - 1}} ").append_text(line), no_wrap=no_wrap, overflow="crop" if no_wrap else None
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
+from executor.names import spelled_as
 from planner.errors import PlannerError
 from planner.plan import MigPlan
 from planner.policies.astraea import Astraea
@@ -56,16 +57,17 @@ class PolicyError(PlannerError):
 
 
 def policy_of(named: str) -> Policy | SharePolicy | Whole:
-    """The policy of that name, or the ``POLICY`` of the Python file that is named.
+    """The policy of that name, in whatever case, or the ``POLICY`` of the Python file that is named.
 
     Raises:
         PolicyError: One line with the name and what is allowed.
     """
     if named.endswith(".py"):
         return _from_file(named)
-    if named not in POLICIES:
+    name = spelled_as(named, POLICIES)
+    if name not in POLICIES:
         raise PolicyError(f"policy {named!r}: known are {', '.join(POLICIES)}, or a file that ends in .py")
-    return POLICIES[named]()
+    return POLICIES[name]()
 
 
 def _from_file(named: str) -> Policy | SharePolicy | Whole:

@@ -35,6 +35,10 @@ def most_at_once(model: GpuModel, profile: Profile) -> int:
     return min(n_fitting, model.compute_slices // profile.compute_slices)
 
 
+def test_a_model_is_found_whatever_the_case_of_its_name() -> None:
+    assert gpu_model("A100-80GB") is gpu_model("a100-80gb")
+
+
 def is_ascending(values: list[float]) -> bool:
     return all(smaller < larger for smaller, larger in pairwise(values))
 

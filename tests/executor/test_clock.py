@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from executor.clock import Clock, VirtualClock
+from executor.clock import Clock, VirtualClock, WallClock
 
 
 def test_virtual_clock_starts_where_it_is_told_to() -> None:
@@ -48,3 +48,23 @@ def test_sleeping_until_no_finite_time_is_refused(time_s: float) -> None:
 def test_starting_at_no_finite_time_is_refused() -> None:
     with pytest.raises(ValueError, match="finite"):
         VirtualClock(math.nan)
+
+
+def test_a_wall_clock_runs_by_itself_and_never_falls() -> None:
+    clock = WallClock()
+    assert 0 <= clock.now_s <= clock.now_s
+
+
+def test_a_wall_clock_does_not_wait_for_what_is_past() -> None:
+    clock = WallClock()
+    clock.sleep_until(-1.0)
+    with pytest.raises(ValueError, match="finite"):
+        clock.sleep_until(float("nan"))
+
+
+def test_a_wall_clock_sleeps_for_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("time.sleep", slept.append)
+    clock = WallClock()
+    clock.sleep_until(1000.0)
+    assert 990 < slept[0] <= 1000

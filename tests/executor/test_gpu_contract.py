@@ -8,6 +8,7 @@ import pytest
 
 from executor.catalogue import gpu_model
 from executor.clock import VirtualClock
+from executor.driver import DriverGpu
 from executor.errors import (
     GpuError,
     InstanceNotFoundError,
@@ -17,8 +18,12 @@ from executor.errors import (
 )
 from executor.gpu import Gpu, GpuInstance
 from executor.mig import GpuModel, Layout, Placement
+from executor.nvml import NvmlGpu
 from executor.sim import SimGpu
+from executor.smi import SmiGpu
 from executor.transition import Destroy, transition
+from tests.standin.cards import CARDS, Card
+from tests.standin.fixtures import MakeStandIn
 
 
 @dataclass(frozen=True)
@@ -41,18 +46,46 @@ def sim_bench(model_name: str) -> Bench:
     return Bench(gpu, client_in)
 
 
+def sim_maker(model_name: str) -> Callable[[pytest.FixtureRequest], Bench]:
+    return lambda _: sim_bench(model_name)
+
+
+def driver_maker(kind: type[NvmlGpu | SmiGpu], card: Card) -> Callable[[pytest.FixtureRequest], Bench]:
+    def make(request: pytest.FixtureRequest) -> Bench:
+        make_standin: MakeStandIn = request.getfixturevalue("make_standin")
+        standin = make_standin(card)
+        gpu = kind()
+
+        @contextmanager
+        def client_in(gpu_instance: GpuInstance) -> Iterator[None]:
+            standin.attach(gpu_instance.gi_id, 4711)
+            yield
+            standin.detach(gpu_instance.gi_id, 4711)
+
+        return Bench(gpu, client_in)
+
+    return make
+
+
 BENCHES = [
-    pytest.param(lambda: sim_bench("a100-40gb"), id="sim-a100-40gb"),
-    pytest.param(lambda: sim_bench("h100-80gb"), id="sim-h100-80gb"),
-    pytest.param(lambda: sim_bench("a30-24gb"), id="sim-a30-24gb"),
-    pytest.param(lambda: sim_bench("rtx-pro-6000-96gb"), id="sim-rtx-pro-6000-96gb"),
+    pytest.param(sim_maker("a100-40gb"), id="sim-a100-40gb"),
+    pytest.param(sim_maker("h100-80gb"), id="sim-h100-80gb"),
+    pytest.param(sim_maker("a30-24gb"), id="sim-a30-24gb"),
+    pytest.param(sim_maker("rtx-pro-6000-96gb"), id="sim-rtx-pro-6000-96gb"),
+    *(
+        pytest.param(driver_maker(kind, card), id=f"{kind.backend}-{card.name}")
+        for kind in (NvmlGpu, SmiGpu)
+        for card in CARDS
+    ),
 ]
 
 
 @pytest.fixture(params=BENCHES)
-def bench(request: pytest.FixtureRequest) -> Bench:
-    made: Bench = request.param()
-    return made
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    made: Bench = request.param(request)
+    yield made
+    if isinstance(made.gpu, DriverGpu):
+        made.gpu.close()
 
 
 @pytest.fixture

@@ -155,9 +155,9 @@ def _noting_writes() -> Iterator[list[str]]:
 
 def _may_write(path: str, root: Path) -> bool:
     temporary = f"{tempfile.gettempdir()}/"
-    allowed = (f"{root}/cwd/out", f"{root}/cwd/runs/", f"{root}/cwd/.migrator-", f"{root}/cwd/pipe.csv", "/dev/", "/proc/self/fd")
+    own = tuple(f"{root}/cwd/{name}" for name in ("out", "runs/", ".migrator-", "pipe.csv"))
     in_temporary = path.startswith(temporary) and not path.startswith(f"{root}/")
-    return path.startswith(allowed) or in_temporary or "__pycache__" in path
+    return path.startswith((*own, "/dev/", "/proc/self/fd")) or in_temporary or "__pycache__" in path
 
 
 def _files(root: Path) -> dict[str, tuple[int, int]]:

@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+
+from executor.catalogue import gpu_model, gpu_model_names
 
 PROBLEM = {
     "schema": 1,
@@ -61,9 +64,11 @@ def test_every_command_has_help_with_an_example(call, command: list[str]) -> Non
         assert "Example" in out or "Start with" in out
 
 
-def test_without_arguments_help_is_shown(call) -> None:
-    _, out, err = call()
-    assert "Usage" in out + err
+@pytest.mark.parametrize("command", [[], ["gpu"], ["-h"], ["gpu", "-h"], ["run", "-h"]])
+def test_help_is_no_error(call, command: list[str]) -> None:
+    code, out, err = call(*command)
+    assert (code, err) == (0, "")
+    assert "Usage" in out
 
 
 @pytest.mark.parametrize(
@@ -88,6 +93,19 @@ def test_models_are_listed_with_unknowns_marked(call) -> None:
     _, out, _ = call("gpu", "models")
     assert "b200-180gb" in out
     assert "?" in out
+
+
+def test_models_can_be_named_in_any_case(call) -> None:
+    _, out, _ = call("gpu", "models", "A100-80GB", "a30-24gb", "--json")
+    assert [model["name"] for model in json.loads(out)["models"]] == ["a100-80gb", "a30-24gb"]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_profile_names_are_never_cut(call, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setattr("migrator.commands.gpu.output", lambda: Console(file=sys.stdout, width=width))
+    _, out, _ = call("gpu", "models")
+    assert "…" not in out
+    assert {name for model in gpu_model_names() for name in gpu_model(model).profile_names} <= set(out.split())
 
 
 def test_models_as_json_hold_null_for_unknown(call) -> None:
@@ -286,11 +304,46 @@ def test_a_reader_that_leaves_is_no_error(command: str, reader: str) -> None:
 
 
 def test_an_interrupt_is_told(call, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*, as_json: bool) -> None:  # noqa: ARG001
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("migrator.commands.gpu.models_command", interrupted)
     assert call("gpu", "models") == (130, "", "error: interrupted\n")
+
+
+def test_an_interrupted_run_says_where_its_log_is(call, write_config, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("migrator.views.live.RunView.settled", interrupted)
+    code, out, err = call("run", write_config())
+    assert (code, out) == (130, "")
+    assert "warning: the log up to here is in runs/small; " in err
+    assert "The run was interrupted" in call("report", "runs/small")[1]
+
+
+def test_names_are_matched_without_case(call, write_config) -> None:
+    changes = {
+        "gpu.model": "A100-80GB",
+        "tenants.0.model": "ResNet50",
+        "tenants.0.min_profile": "1G.10GB",
+        "windows": 1,
+    }
+    assert call("run", write_config(changes), "--policy", "Equal", "--out", "loud")[0] == 0
+    changes = {"tenants.0.min_profile": "1g.10gb", "windows": 1}
+    assert call("run", write_config(changes), "--policy", "equal", "--out", "quiet")[0] == 0
+    assert call("report", "loud", "--json")[1] == call("report", "quiet", "--json")[1]
+
+
+def test_a_run_s_files_name_no_folder_of_this_machine(call, write_config, tmp_path: Path) -> None:
+    rows = "\n".join(f"{second},20" for second in range(400))
+    (tmp_path / "my.csv").write_text(f"second,count\n{rows}\n")
+    changes = {"windows": 1, "tenants.1.arrivals": {"trace": "my.csv", "scale": {"factor": 1.0}}}
+    assert call("run", write_config(changes))[0] == 0
+    folder = tmp_path / "cwd" / "runs" / "small"
+    assert not [file.name for file in folder.iterdir() if str(tmp_path) in file.read_text()]
+    assert "../../../my.csv" in (folder / "config.yaml").read_text()
+    assert call("plan", folder / "config.yaml", "--no-floors")[0] == 0
 
 
 def test_a_missing_file_is_bad_input(call) -> None:

@@ -43,6 +43,7 @@ import numpy as np
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
 from executor.input_file import read_input
+from executor.names import spelled_as
 from workloads.errors import ProfileTableError
 
 COLUMNS = ("source", "gpu", "model", "profile", "batch", "processes", "latency_ms", "throughput_rps")
@@ -222,12 +223,12 @@ def _row(where: _Where, cells: dict[str, str]) -> ServiceRow:
     for column in ("source", "model"):
         if not cells[column]:
             raise ProfileTableError(f"{where}: {column} is empty; a name is needed")
-    _check_profile(where, cells["gpu"], cells["profile"])
+    gpu, profile = _gpu_and_profile(where, cells["gpu"], cells["profile"])
     return ServiceRow(
         source=cells["source"],
-        gpu=cells["gpu"],
+        gpu=gpu,
         model=cells["model"],
-        profile=cells["profile"],
+        profile=profile,
         batch=_count(where, "batch", cells["batch"]),
         processes=_count(where, "processes", cells["processes"]),
         latency_s=_positive(where, "latency_ms", cells["latency_ms"]) / 1000,
@@ -236,13 +237,14 @@ def _row(where: _Where, cells: dict[str, str]) -> ServiceRow:
     )
 
 
-def _check_profile(where: _Where, gpu: str, profile: str) -> None:
+def _gpu_and_profile(where: _Where, gpu: str, profile: str) -> tuple[str, str]:
+    """Both names as the catalogue spells them."""
     try:
         model = gpu_model(gpu)
     except ExecutorError as error:
         raise ProfileTableError(f"{where}: gpu: {error}") from None
     try:
-        model.profile(profile)
+        return model.name, model.profile(spelled_as(profile, model.profile_names)).name
     except ExecutorError as error:
         raise ProfileTableError(f"{where}: profile: {error}") from None
 

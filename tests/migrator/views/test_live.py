@@ -51,7 +51,7 @@ def test_in_a_terminal_a_run_has_a_line_with_window_second_layout_and_goodput() 
     view.reached(75.0, TOTALS, layout)
     view.close()
     (task,) = view._progress.tasks
-    assert (task.description, task.fields["goodput"]) == ("window 2/2, second  15", "goodput 75.00 %")
+    assert (task.description, task.fields["goodput"]) == ("window 1 (last 1), second  15", "goodput 75.00 %")
     assert "AA" in task.fields["strip"]
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from io import StringIO
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from migrator.log.report import report_of
-from migrator.log.runlog import EVENTS_FILE, log_in
+from migrator.log.runlog import EVENTS_FILE, log_in, read_log
 from migrator.views.report import print_report
 from tests.migrator.log import records
 
@@ -41,6 +42,18 @@ def test_another_policy_is_named_with_how_the_gpu_is_shared(call, write_config) 
     assert "policy: ekya, on shares of the processors (MPS), without partitions" in out
     assert "interference: 1 of what Mudi measured" in out
     assert "policy:" not in call("run", write_config(changes), "--out", "ours")[1]
+
+
+@pytest.mark.parametrize("width", [40, 48, 56, 64, 72, 80])
+def test_no_number_is_broken_on_a_narrow_terminal(call, write_config, width: int) -> None:
+    assert call("run", write_config({"windows": 1}), "--out", "run")[0] == 0
+    report = report_of(read_log(Path("run")))
+    out = StringIO()
+    print_report(report, Console(file=out, width=width))
+    assert report.total is not None
+    assert "…" not in out.getvalue()
+    words = out.getvalue().split()
+    assert {str(report.total.requests.arrivals), f"{report.total.requests.goodput_pct:.2f}"} <= set(words)
 
 
 def test_damage_ends_the_report_with_2_and_one_line(tmp_path: Path, call) -> None:

@@ -1,0 +1,138 @@
+"""A GPU model from what its driver says: names, sizes and starts are read, never looked up.
+
+The shipped catalogue gives only what a driver does not tell, the times of its calls, and the name under which service
+profiles know the card.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from executor.catalogue import gpu_model, gpu_model_names
+from executor.mig import GpuModel, Profile, Variant
+
+
+@dataclass(frozen=True, slots=True)
+class DriverProfile:
+    """A GPU instance profile in a driver's words.
+
+    Attributes:
+        name: Short name, without ``MIG``.
+        gi_profile_id: Its id.
+        compute_slices: Slices of an instance; ``sliceCount``.
+        max_instances: How many fit on an empty GPU; ``instanceCount``.
+        sm_count: Streaming multiprocessors.
+        memory_gib: Usable memory.
+        starts: Possible starts, ascending.
+        memory_slices: Size of a placement.
+    """
+
+    name: str
+    gi_profile_id: int
+    compute_slices: int
+    max_instances: int
+    sm_count: int
+    memory_gib: float
+    starts: tuple[int, ...]
+    memory_slices: int
+
+
+def discovered_model(title: str, profiles: Sequence[DriverProfile]) -> GpuModel:
+    """The GPU that its driver calls ``title`` and describes by ``profiles``.
+
+    It has the catalogue's name if the catalogue has a GPU with the same profile names and placements and a like title,
+    else a name made of its title.
+    """
+    known = _catalogued(title, profiles)
+    times = {} if known is None else {profile.name: profile for profile in known.profiles}
+    return GpuModel(
+        name=known.name if known is not None else _slug(title),
+        title=title,
+        compute_slices=max((item.compute_slices for item in profiles), default=0),
+        memory_slices=max((start + item.memory_slices for item in profiles for start in item.starts), default=0),
+        profiles=tuple(
+            Profile(
+                name=item.name,
+                compute_slices=item.compute_slices,
+                memory_slices=item.memory_slices,
+                starts=item.starts,
+                gi_profile_id=item.gi_profile_id,
+                max_instances=item.max_instances,
+                variant=_variant(item, profiles),
+                memory_gib=round(item.memory_gib, 2),
+                sm_count=item.sm_count,
+                **({} if item.name not in times else _times(times[item.name])),
+            )
+            for item in sorted(profiles, key=lambda item: (item.compute_slices, item.memory_slices, item.name))
+        ),
+        notes=("discovered from the driver",),
+    )
+
+
+def disagreements(model: GpuModel) -> tuple[str, ...]:
+    """Where a discovered model differs from the catalogue's of its name, a line each; empty where nothing does.
+
+    Memory, SMs and counts may differ by driver and card; profiles that only one of both knows are named, too.
+    """
+    if model.name not in gpu_model_names():
+        return (f"{model.title} is not in the catalogue: the driver's word alone counts",)
+    known = {profile.name: profile for profile in gpu_model(model.name).profiles}
+    found = {profile.name: profile for profile in model.profiles}
+    lines = [f"{name}: only the driver knows it" for name in found if name not in known]
+    lines += [f"{name}: only the catalogue knows it" for name in known if name not in found]
+    for name, profile in found.items():
+        for field in ("gi_profile_id", "compute_slices", "memory_slices", "starts", "max_instances", "sm_count"):
+            ours, theirs = getattr(known.get(name, profile), field), getattr(profile, field)
+            if ours is not None and ours != theirs:
+                lines.append(f"{name}: {field} is {theirs} by the driver, {ours} in the catalogue")
+    return tuple(lines)
+
+
+def _times(profile: Profile) -> dict[str, float]:
+    return {"create_s": profile.create_s, "destroy_s": profile.destroy_s}
+
+
+def _catalogued(title: str, profiles: Sequence[DriverProfile]) -> GpuModel | None:
+    """The catalogue's GPU of this chip with these standard profiles at these starts; of several the most alike.
+
+    Cards of different chips share profile names and placements: an A100 and an H100 of 80 GB do.
+    """
+    placed = {(item.name, item.starts, item.memory_slices) for item in profiles}
+    alike = [
+        model
+        for model in map(gpu_model, gpu_model_names())
+        if {(p.name, p.starts, p.memory_slices) for p in map(model.profile, model.standard_profile_names)} <= placed
+        and _chip(model.title) in _words(title)
+    ]
+    return max(alike, key=lambda model: len(_words(title) & _words(model.title)), default=None)
+
+
+def _chip(title: str) -> str:
+    """``NVIDIA A100 80GB`` is an a100."""
+    return title.split()[1].lower()
+
+
+def _words(title: str) -> set[str]:
+    """``NVIDIA A100-SXM4-80GB`` has a100, sxm4, 80gb."""
+    return set(re.findall(r"[a-z]*\d+[a-z]*|[a-z]+", title.lower()))
+
+
+def _slug(title: str) -> str:
+    return "-".join(re.findall(r"[a-z0-9]+", title.lower().removeprefix("nvidia ")))
+
+
+def _variant(own: DriverProfile, profiles: Sequence[DriverProfile]) -> Variant:
+    _, _, suffix = own.name.replace("-me", "+-me").partition("+")
+    match suffix:
+        case "":
+            smaller = (p for p in profiles if p.compute_slices == own.compute_slices and not re.search("[+-]", p.name))
+            is_standard = own.memory_slices == min(item.memory_slices for item in smaller)
+            return Variant.STANDARD if is_standard else Variant.DOUBLE_MEMORY
+        case "gfx":
+            return Variant.GRAPHICS
+        case "-me":
+            return Variant.NO_MEDIA
+        case _:
+            return Variant.MEDIA

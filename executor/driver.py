@@ -1,0 +1,161 @@
+"""What every real GPU has in common, however its driver is called: half-done calls are undone, or told.
+
+A driver may make the GPU instance and fail at the compute instance, or destroy the one and refuse the other, or
+complain about what it has done. So after each failure the truth is read again, and only that decides.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Self
+
+from executor.errors import GpuError, InstanceNotFoundError, InvalidArgumentError
+from executor.gpu import GpuInstance, PartialChangeError
+from executor.mig import GpuModel, Placement
+
+
+class DriverGpu(ABC):
+    """A ``Gpu`` over a driver's calls; a context that lets go of the driver at its end."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def index(self) -> int:
+        """The GPU's number, as in ``nvidia-smi -i``."""
+        return self._index
+
+    @property
+    @abstractmethod
+    def backend(self) -> str:
+        """By what it is driven."""
+
+    @property
+    @abstractmethod
+    def uuid(self) -> str:
+        """Of the GPU itself: it stays the same when numbers change."""
+
+    @property
+    @abstractmethod
+    def model(self) -> GpuModel:
+        """What the driver says that the GPU can be cut into."""
+
+    @abstractmethod
+    def instances(self) -> tuple[GpuInstance, ...]:
+        """All GPU instances that stand on the GPU, ours or not, sorted by placement.
+
+        Raises:
+            GpuError: The driver does not answer.
+        """
+
+    @abstractmethod
+    def processes(self) -> dict[int, tuple[int, ...]]:
+        """The processes that compute, by the GPU instance's id.
+
+        Raises:
+            GpuError: The driver does not answer.
+        """
+
+    def create(self, placement: Placement) -> GpuInstance:
+        """The GPU instance now standing at ``placement``, with its default compute instance.
+
+        Raises:
+            GpuError: As the driver says; nothing stands that did not before.
+            PartialChangeError: Something stands all the same.
+        """
+        if placement not in self._own_placements:
+            raise InvalidArgumentError(
+                f"Unable to create a GPU instance on GPU {self._index:>2} using profile "
+                f"{placement.profile.gi_profile_id}: Invalid Argument ({self.model.name} has no placement {placement})"
+            )
+        own = self.model.placement(str(placement))
+        before = {item.gi_id for item in self.instances()}
+        try:
+            self._create(own)
+        except GpuError as error:
+            self._undo_creation(own, before, error)
+            raise
+        return next(item for item in self.instances() if item.placement == own)
+
+    def destroy(self, gi_id: int) -> None:
+        """The GPU instance and its compute instances are gone.
+
+        Raises:
+            InUseError: A client is still there, or the driver says so; nothing has changed.
+            InstanceNotFoundError: There is no GPU instance of this id.
+            PartialChangeError: It stands without its compute instance; destroying it again may succeed.
+        """
+        before = self._standing(gi_id)
+        try:
+            self._destroy(gi_id)
+        except GpuError as error:
+            left = self._found(gi_id)
+            if left is None:
+                return  # the driver complained, and did it
+            if left != before:
+                message = f"{error}; {left.placement} stands without its compute instance"
+                raise PartialChangeError(message, left) from error
+            raise
+
+    def make_whole(self, gi_id: int) -> GpuInstance:
+        """The GPU instance with a compute instance made anew, where it had none.
+
+        Raises:
+            InstanceNotFoundError: There is no GPU instance of this id.
+            GpuError: As the driver says; nothing has changed.
+        """
+        if not self._standing(gi_id).is_whole:
+            self._create_compute(gi_id)
+        return self._standing(gi_id)
+
+    def close(self) -> None:  # noqa: B027 - a driver that holds nothing has nothing to let go
+        """Let go of the driver."""
+
+    @abstractmethod
+    def _create(self, placement: Placement) -> None:
+        """Make the GPU instance, then its compute instance."""
+
+    @abstractmethod
+    def _destroy(self, gi_id: int) -> None:
+        """Destroy the compute instances, then the GPU instance."""
+
+    @abstractmethod
+    def _create_compute(self, gi_id: int) -> None:
+        """Make the compute instance that takes the whole GPU instance."""
+
+    @cached_property
+    def _own_placements(self) -> frozenset[Placement]:
+        return frozenset(self.model.placements(self.model.profile_names))
+
+    def _found(self, gi_id: int) -> GpuInstance | None:
+        return next((item for item in self.instances() if item.gi_id == gi_id), None)
+
+    def _standing(self, gi_id: int) -> GpuInstance:
+        found = self._found(gi_id)
+        if found is None:
+            raise InstanceNotFoundError(f"there is no GPU instance ID {gi_id:>2} on GPU {self._index:>2}: Not Found")
+        return found
+
+    def _undo_creation(self, placement: Placement, before: set[int], error: GpuError) -> None:
+        """Take away what a creation that failed has left behind.
+
+        Raises:
+            PartialChangeError: It would not go.
+        """
+        left = next((i for i in self.instances() if i.gi_id not in before and i.placement == placement), None)
+        if left is None:
+            return
+        try:
+            self.destroy(left.gi_id)
+        except GpuError as second:
+            still = self._found(left.gi_id)
+            if still is not None:
+                message = f"{error}; {placement} stands all the same, and cannot be taken away: {second}"
+                raise PartialChangeError(message, still) from error

@@ -1,0 +1,250 @@
+"""A real GPU through NVML (``nvidia-ml-py``).
+
+One session a process, opened once and used by one caller at a time: opening one and walking MIG devices takes seconds
+on a node where others do it, too. GPU instances are enumerated first, because one without a compute instance shows no
+MIG device. The UUIDs are then read by walking the MIG devices: they are never predicted, and ids come again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from threading import RLock
+from typing import Any
+
+import pynvml
+
+from executor.discovery import DriverProfile, discovered_model
+from executor.driver import DriverGpu
+from executor.errors import (
+    DriverError,
+    GpuError,
+    GpuLostError,
+    InstanceNotFoundError,
+    InsufficientResourcesError,
+    InUseError,
+    InvalidArgumentError,
+    NoGpuError,
+    NoPermissionError,
+)
+from executor.gpu import GpuInstance
+from executor.mig import GpuModel, Placement, Profile
+
+_SESSION = RLock()
+"""NVML calls of this process, one at a time."""
+
+_ERRORS: dict[int, type[GpuError]] = {
+    pynvml.NVML_ERROR_INVALID_ARGUMENT: InvalidArgumentError,
+    pynvml.NVML_ERROR_NO_PERMISSION: NoPermissionError,
+    pynvml.NVML_ERROR_NOT_FOUND: InstanceNotFoundError,
+    pynvml.NVML_ERROR_GPU_IS_LOST: GpuLostError,
+    pynvml.NVML_ERROR_RESET_REQUIRED: GpuLostError,
+    pynvml.NVML_ERROR_IN_USE: InUseError,
+    pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES: InsufficientResourcesError,
+}
+"""What is none of these may succeed at another attempt: :class:`~executor.errors.DriverError`."""
+
+
+class NvmlGpu(DriverGpu):
+    """One GPU in MIG mode, driven by NVML; a context that ends the session when it ends.
+
+    Attributes:
+        backend: Always ``nvml``.
+    """
+
+    backend = "nvml"
+
+    def __init__(self, index: int = 0) -> None:
+        """Open the session and look at the GPU.
+
+        Raises:
+            NoGpuError: No driver, no such GPU, or its MIG mode is off.
+            NoPermissionError: The driver does not tell placements to this user.
+        """
+        super().__init__(index)
+        with _driver("Unable to open NVML"):
+            try:
+                pynvml.nvmlInit()
+            except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded) as error:
+                raise NoGpuError(f"NVML cannot be opened: {error}; install NVIDIA's driver, or load it") from None
+        try:
+            self._device = self._opened_device()
+            self.model  # noqa: B018 - read once, while nothing depends on it
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the session."""
+        with _SESSION:
+            pynvml.nvmlShutdown()
+
+    @cached_property
+    def uuid(self) -> str:
+        """Of the GPU itself."""
+        with _driver("Unable to read the GPU's UUID"):
+            return str(pynvml.nvmlDeviceGetUUID(self._device))
+
+    @cached_property
+    def model(self) -> GpuModel:
+        """What the driver says that the GPU can be cut into."""
+        with _driver(f"Unable to read the profiles of GPU {self._index:>2}"):
+            title = pynvml.nvmlDeviceGetName(self._device)
+            return discovered_model(title, tuple(self._profiles()))
+
+    def instances(self) -> tuple[GpuInstance, ...]:
+        """All GPU instances that stand on the GPU, ours or not, sorted by placement.
+
+        Raises:
+            GpuError: The driver does not answer.
+        """
+        with _driver(f"Unable to list the GPU instances of GPU {self._index:>2}"):
+            uuids = self._uuids()
+            found = [
+                GpuInstance(info.id, Placement(profile, info.placement.start), uuids.get(info.id, ""))
+                for profile in self.model.profiles
+                for info in map(pynvml.nvmlGpuInstanceGetInfo, self._handles(profile))
+            ]
+        return tuple(sorted(found, key=lambda item: item.placement.sort_key))
+
+    def processes(self) -> dict[int, tuple[int, ...]]:
+        """The processes that compute, by the GPU instance's id."""
+        with _driver(f"Unable to list the processes of GPU {self._index:>2}"):
+            running = pynvml.nvmlDeviceGetComputeRunningProcesses(self._device)
+        found: dict[int, tuple[int, ...]] = {}
+        for process in running:
+            found[process.gpuInstanceId] = (*found.get(process.gpuInstanceId, ()), process.pid)
+        return found
+
+    def _create(self, placement: Placement) -> None:
+        profile = placement.profile
+        where = ctypes.byref(pynvml.c_nvmlGpuInstancePlacement_t(placement.start, profile.memory_slices))
+        what = f"Unable to create a GPU instance on GPU {self._index:>2} using profile {profile.gi_profile_id}"
+        with _driver(f"{what} ({placement})"):
+            gi = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(self._device, profile.gi_profile_id, where)
+            pynvml.nvmlGpuInstanceCreateComputeInstance(gi, _whole_profile(gi, profile))
+
+    def _destroy(self, gi_id: int) -> None:
+        with _driver(f"Unable to destroy GPU instance ID {gi_id:>2} from GPU {self._index:>2}"):
+            gi = pynvml.nvmlDeviceGetGpuInstanceById(self._device, gi_id)
+            for ci in _compute_instances(gi):
+                pynvml.nvmlComputeInstanceDestroy(ci)
+            pynvml.nvmlGpuInstanceDestroy(gi)
+
+    def _create_compute(self, gi_id: int) -> None:
+        with _driver(f"Unable to create a compute instance in GPU instance ID {gi_id:>2}"):
+            gi = pynvml.nvmlDeviceGetGpuInstanceById(self._device, gi_id)
+            profile = self._standing(gi_id).placement.profile
+            pynvml.nvmlGpuInstanceCreateComputeInstance(gi, _whole_profile(gi, profile))
+
+    def _opened_device(self) -> Any:
+        with _driver(f"Unable to open GPU {self._index:>2}"):
+            n_gpus = pynvml.nvmlDeviceGetCount()
+            if not 0 <= self._index < n_gpus:
+                raise NoGpuError(f"there is no GPU {self._index}; the driver has {n_gpus}, counted from 0")
+            device = pynvml.nvmlDeviceGetHandleByIndex(self._index)
+            try:
+                current, _ = pynvml.nvmlDeviceGetMigMode(device)
+            except pynvml.NVMLError_NotSupported:
+                current = None
+            if current != pynvml.NVML_DEVICE_MIG_ENABLE:
+                can = "cannot be cut by MIG" if current is None else "is not in MIG mode; as root: nvidia-smi -i"
+                hint = "" if current is None else f" {self._index} -mig 1"
+                raise NoGpuError(f"GPU {self._index} ({pynvml.nvmlDeviceGetName(device)}) {can}{hint}")
+            return device
+
+    def _profiles(self) -> Iterator[DriverProfile]:
+        """Every profile that the driver knows; the loop runs to the module's own count, which grows."""
+        for enumerator in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
+            try:
+                info = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(self._device, enumerator, version=2)
+            except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_InvalidArgument):
+                continue
+            name = _text(info.name).removeprefix("MIG ")
+            starts, size = self._placements(info.id)
+            yield DriverProfile(
+                name=name,
+                gi_profile_id=info.id,
+                compute_slices=info.sliceCount,
+                max_instances=info.instanceCount,
+                sm_count=info.multiprocessorCount,
+                memory_gib=info.memorySizeMB / 1024,
+                starts=starts,
+                memory_slices=size,
+            )
+
+    def _placements(self, profile_id: int) -> tuple[tuple[int, ...], int]:
+        count = ctypes.c_uint(0)
+        pynvml.nvmlDeviceGetGpuInstancePossiblePlacements(self._device, profile_id, None, ctypes.byref(count))
+        found = (pynvml.c_nvmlGpuInstancePlacement_t * count.value)()
+        pynvml.nvmlDeviceGetGpuInstancePossiblePlacements(self._device, profile_id, found, ctypes.byref(count))
+        return tuple(sorted(item.start for item in found)), found[0].size
+
+    def _handles(self, profile: Profile) -> Sequence[Any]:
+        room = (pynvml.c_nvmlGpuInstance_t * max(1, profile.max_instances))()
+        count = ctypes.c_uint(0)
+        pynvml.nvmlDeviceGetGpuInstances(self._device, profile.gi_profile_id, room, ctypes.byref(count))
+        return [room[k] for k in range(count.value)]
+
+    def _uuids(self) -> dict[int, str]:
+        """By GPU instance, the UUID of its first MIG device."""
+        found: dict[int, str] = {}
+        for number in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(self._device)):
+            try:
+                device = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(self._device, number)
+                found.setdefault(pynvml.nvmlDeviceGetGpuInstanceId(device), str(pynvml.nvmlDeviceGetUUID(device)))
+            except (pynvml.NVMLError_NotFound, pynvml.NVMLError_InvalidArgument):
+                continue  # numbers have gaps, and a device may go while we look
+        return found
+
+
+def _whole_profile(gi: Any, profile: Profile) -> int:
+    """The id of the compute-instance profile that takes the whole GPU instance.
+
+    Of those with all its slices, the one with the most SMs: on Hopper a double-memory 1g has one of its own.
+    """
+    found: list[tuple[int, int]] = []
+    for enumerator in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
+        try:
+            info = pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(
+                gi, enumerator, pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED, version=2
+            )
+        except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_InvalidArgument):
+            continue
+        if info.sliceCount == profile.compute_slices:
+            found.append((info.multiprocessorCount, info.id))
+    if not found:
+        raise DriverError(f"the driver offers no compute instance for the whole of a {profile}")
+    return max(found)[1]
+
+
+def _compute_instances(gi: Any) -> list[Any]:
+    found = []
+    for enumerator in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
+        try:
+            info = pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(
+                gi, enumerator, pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED, version=2
+            )
+        except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_InvalidArgument):
+            continue
+        room = (pynvml.c_nvmlComputeInstance_t * max(1, info.instanceCount))()
+        count = ctypes.c_uint(0)
+        pynvml.nvmlGpuInstanceGetComputeInstances(gi, info.id, room, ctypes.byref(count))
+        found += [room[k] for k in range(count.value)]
+    return found
+
+
+@contextmanager
+def _driver(what: str) -> Iterator[None]:
+    """The session is ours alone, and NVML's errors are the executor's, in one line that says what was tried."""
+    with _SESSION:
+        try:
+            yield
+        except pynvml.NVMLError as error:
+            raise _ERRORS.get(error.value, DriverError)(f"{what}: {error}") from error
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value

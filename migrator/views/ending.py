@@ -1,0 +1,108 @@
+"""How a run ends in a terminal: its layout over time, and what it won over another policy on the same requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+
+from executor.catalogue import gpu_model
+from migrator.console import escape
+from migrator.log.account import Account, accounts
+from migrator.log.changes import RETRAINING, Instance, changes_in
+from migrator.log.runlog import ReadLog
+from migrator.views.strips import GUTTER, Bar, TimeScale, gantt, print_chart, tenant_letters
+
+_CAUSES = {
+    "wrong_old": "wrong answers of models not yet retrained",
+    "wrong_new": "wrong answers of retrained models",
+    "capacity": "requests beyond what the instances could serve",
+    "reconfiguration": "requests missed while instances changed",
+    "queueing": "requests that waited too long in a burst or for a batch",
+    "forecast": "requests missed for not knowing the arrivals",
+}
+"""The classes of an account that are not goodput, in words."""
+
+_WHAT_IT_IS = {
+    "static": "the best layout that never changes, chosen in hindsight",
+    "oracle": "plans that know the arrivals",
+}
+"""What a rival that needs a word is."""
+
+_LEAST_POINTS = 0.1
+"""Points of the arrivals below which a class is not worth a word."""
+
+
+def print_layout_over_time(log: ReadLog, console: Console) -> None:
+    """Print what every memory slice did in every second of the run; nothing where tenants had no instances."""
+    windows = log.of_kind("window_finished")
+    if log.sharing != "instances" or not windows:
+        return
+    n_rows, n_seconds = log.header["memory_slices"], len(windows) * round(log.header["window_s"])
+    names = [tenant["name"] for tenant in log.header["tenants"]]
+    letters, scale = tenant_letters(names), TimeScale.within(n_seconds, console.width - GUTTER)
+    lines = gantt(tuple(_bars(log, names, n_seconds)), n_rows, scale, letters)
+    meanings = ", ".join(f"{letter}: {escape(name)}" for letter, name in zip(letters, names, strict=True))
+    console.print(f"\nThe layout over time, {meanings}")
+    print_chart(console, lines, [f"slice {row}" for row in range(n_rows)], scale, "second")
+
+
+def _bars(log: ReadLog, names: list[str], n_seconds: int) -> Iterator[Bar]:
+    gpu = gpu_model(log.header["gpu"])
+    for item in (item for change in changes_in(log) for item in change.started):
+        placement = gpu.placement(item.placement)
+        create, serve, end = (round(min(max(0.0, at_s), n_seconds)) for at_s in _moments(item))
+        yield Bar(
+            first_row=placement.start,
+            end_row=placement.end,
+            create_step=create,
+            serve_step=serve,
+            end_step=end,
+            tenant=names.index(item.tenant),
+            is_retraining=item.task == RETRAINING,
+            label=placement.profile.name.partition(".")[0],
+        )
+
+
+def _moments(item: Instance) -> tuple[float, float, float]:
+    """When it takes its slices, serves or trains, and is gone; one that never was ready serves never."""
+    return item.begin_s, item.gone_s if item.ready is None else item.up_s, item.gone_s
+
+
+def print_against(log: ReadLog, rival: ReadLog, console: Console) -> None:
+    """Print what the run's policy won over the rival's, what it lost and why; both logs are of the same requests."""
+    own, other = _account(log), _account(rival)
+    if not own.arrivals:
+        return
+    gained = own.goodput - other.goodput
+    relative = f" ({100 * gained / other.goodput:+.1f} %)" if other.goodput else ""
+    name = str(rival.header["policy"])
+    what = f", {_WHAT_IT_IS[name]}," if name in _WHAT_IT_IS else ""
+    console.print(
+        f"\n[bold]{'Won' if gained >= 0 else 'Lost'}[/] against {escape(name)}{what} on the same {own.arrivals:,.0f} "
+        f"requests: {100 * own.shares['goodput']:.1f} % were answered in time and right, {name} has "
+        f"{100 * other.shares['goodput']:.1f} %: {abs(gained):,.0f} {'more' if gained >= 0 else 'fewer'}"
+        f"{relative}{_where_from(own, other)}."
+    )
+    lost = [f"{100 * share:.1f} % {_CAUSES[cause]}" for cause, share in _lost(own) if 100 * share >= _LEAST_POINTS]
+    console.print(f"[bold]Lost[/] all the same: {'; '.join(lost) if lost else 'next to nothing'}. Simulated.")
+
+
+def _account(log: ReadLog) -> Account:
+    return sum((own.total for own in accounts(log).values()), Account())
+
+
+def _lost(account: Account) -> list[tuple[str, float]]:
+    """The classes that are not goodput, the largest first."""
+    found = [(cause, share) for cause, share in account.shares.items() if cause != "goodput"]
+    return sorted(found, key=lambda item: -item[1])
+
+
+def _where_from(own: Account, other: Account) -> str:
+    """The class that changed most for the better, and the one that changed most for the worse."""
+    points = {cause: 100 * (own.shares[cause] - other.shares[cause]) for cause in _CAUSES}
+    least, most = min(points, key=lambda cause: points[cause]), max(points, key=lambda cause: points[cause])
+    fewer = f"{-points[least]:.1f} points fewer {_CAUSES[least]}" if points[least] <= -_LEAST_POINTS else ""
+    more = f"{points[most]:.1f} points more {_CAUSES[most]}" if points[most] >= _LEAST_POINTS else ""
+    said = " against ".join(filter(None, (fewer, more)))
+    return f"; {said}" if said else ""

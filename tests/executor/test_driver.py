@@ -1,0 +1,246 @@
+"""Real GPUs by both doors, NVML and nvidia-smi, on a driver that refuses, half-does and lies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from executor.driver import DriverGpu
+from executor.errors import (
+    DriverError,
+    GpuError,
+    GpuLostError,
+    InstanceNotFoundError,
+    InUseError,
+    NoGpuError,
+    NoPermissionError,
+)
+from executor.gpu import PartialChangeError
+from executor.nvml import NvmlGpu
+from executor.smi import SmiGpu
+from tests.standin.cards import A30, A100_40, Card
+from tests.standin.fixtures import MakeStandIn
+from tests.standin.standin import CREATE_CI, CREATE_GI, DESTROY_GI, READ, UNKNOWN, StandIn
+
+KINDS = (NvmlGpu, SmiGpu)
+Opened = Callable[..., tuple[StandIn, DriverGpu]]
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.backend)
+def opened(request: pytest.FixtureRequest, make_standin: MakeStandIn) -> Iterator[Opened]:
+    """Makes a driver and opens its first GPU."""
+    made: list[DriverGpu] = []
+
+    def open_on(*cards: Card, index: int = 0) -> tuple[StandIn, DriverGpu]:
+        standin = make_standin(*(cards or (A100_40,)))
+        made.append(request.param(index))
+        return standin, made[-1]
+
+    yield open_on
+    for gpu in made:
+        gpu.close()
+
+
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.backend)
+
+
+def at(gpu: DriverGpu, text: str):  # type: ignore[no-untyped-def]
+    return gpu.model.placement(text)
+
+
+def test_a_compute_instance_that_fails_takes_its_gpu_instance_along(opened: Opened) -> None:
+    standin, gpu = opened()
+    standin.fail(CREATE_CI, UNKNOWN, count=1)
+    with pytest.raises(DriverError):
+        gpu.create(at(gpu, "3g.20gb@4"))
+    assert standin.standing() == ()
+
+
+def test_a_creation_that_failed_after_its_effect_is_undone(opened: Opened) -> None:
+    standin, gpu = opened()
+    standin.fail(CREATE_GI, UNKNOWN, count=1, after_effect=True)
+    with pytest.raises(DriverError):
+        gpu.create(at(gpu, "3g.20gb@4"))
+    assert standin.standing() == ()
+
+
+def test_what_cannot_be_undone_is_named(opened: Opened) -> None:
+    standin, gpu = opened()
+    standin.fail(CREATE_CI, UNKNOWN, count=1)
+    standin.fail(DESTROY_GI, UNKNOWN, count=1)
+    with pytest.raises(PartialChangeError) as error:
+        gpu.create(at(gpu, "3g.20gb@4"))
+    assert error.value.standing == gpu.instances()[0]
+    assert not gpu.instances()[0].is_whole
+
+
+def test_a_destruction_that_stops_half_way_says_what_stands(opened: Opened) -> None:
+    standin, gpu = opened()
+    created = gpu.create(at(gpu, "1g.5gb@2"))
+    standin.make_stubborn(created.gi_id, 1)
+    with pytest.raises(PartialChangeError, match=r"1g\.5gb@2 stands without its compute instance"):
+        gpu.destroy(created.gi_id)
+    assert [item.is_whole for item in gpu.instances()] == [False]
+
+
+def test_a_destruction_that_stopped_half_way_can_go_on(opened: Opened) -> None:
+    standin, gpu = opened()
+    created = gpu.create(at(gpu, "1g.5gb@2"))
+    standin.make_stubborn(created.gi_id, 1)
+    with pytest.raises(PartialChangeError):
+        gpu.destroy(created.gi_id)
+    gpu.destroy(created.gi_id)
+    assert gpu.instances() == ()
+
+
+def test_what_will_not_go_can_be_made_whole_again(opened: Opened) -> None:
+    standin, gpu = opened()
+    created = gpu.create(at(gpu, "1g.5gb@2"))
+    standin.make_stubborn(created.gi_id, 1)
+    with pytest.raises(PartialChangeError):
+        gpu.destroy(created.gi_id)
+    again = gpu.make_whole(created.gi_id)
+    assert again.is_whole
+    assert again.uuid != created.uuid
+    assert gpu.make_whole(created.gi_id) == again
+
+
+def test_a_driver_that_complains_about_what_it_did_is_believed_by_its_deeds(opened: Opened) -> None:
+    standin, gpu = opened()
+    created = gpu.create(at(gpu, "1g.5gb@2"))
+    standin.fail(DESTROY_GI, UNKNOWN, count=1, after_effect=True)
+    gpu.destroy(created.gi_id)
+    assert standin.standing() == ()
+
+
+def test_others_instances_are_listed_and_orphans_are_not_whole(opened: Opened) -> None:
+    standin, gpu = opened()
+    standin.put("2g.10gb", 0)
+    standin.put("3g.20gb", 4, with_ci=False)
+    assert [(str(item.placement), item.is_whole) for item in gpu.instances()] == [
+        ("2g.10gb@0", True),
+        ("3g.20gb@4", False),
+    ]
+
+
+def test_each_instance_has_its_own_uuid(opened: Opened) -> None:
+    standin, gpu = opened()
+    for start in (6, 0, 3):
+        standin.put("1g.5gb", start)
+    assert [(item.placement.start, item.gi_id, (item.uuid,)) for item in gpu.instances()] == [
+        (item.start, item.gi_id, item.uuids) for item in standin.standing()
+    ]
+
+
+def test_processes_are_told_by_instance(opened: Opened) -> None:
+    standin, gpu = opened()
+    busy = standin.put("2g.10gb", 0, pids=[41, 42])
+    standin.put("1g.5gb", 6)
+    assert gpu.processes() == {busy.gi_id: (41, 42)}
+
+
+def test_only_the_gpu_that_was_asked_for_is_touched(opened: Opened) -> None:
+    standin, gpu = opened(A100_40, A30, index=1)
+    standin.put("1g.5gb", 0, gpu=0)
+    gpu.create(at(gpu, "2g.12gb@2"))
+    assert [item.profile for item in standin.standing(0)] == ["1g.5gb"]
+    assert [item.profile for item in standin.standing(1)] == ["2g.12gb"]
+
+
+def test_older_drivers_lists_are_read(opened: Opened) -> None:
+    standin, gpu = opened()
+    standin.state.old_lists = 1
+    created = gpu.create(at(gpu, "3g.20gb@4"))
+    assert gpu.instances() == (created,)
+    assert created.is_whole
+
+
+def test_without_the_right_to_change_nothing_changes(opened: Opened) -> None:
+    standin, gpu = opened()
+    standin.state.permitted = 0
+    with pytest.raises(NoPermissionError, match="Insufficient Permissions"):
+        gpu.create(at(gpu, "1g.5gb@0"))
+    assert standin.standing() == ()
+
+
+def test_a_read_that_fails_is_worth_another_attempt(opened: Opened) -> None:
+    standin, gpu = opened()
+    standin.fail(READ, UNKNOWN, count=1)
+    with pytest.raises(DriverError):
+        gpu.instances()
+    assert gpu.instances() == ()
+
+
+def test_a_lost_gpu_is_told(opened: Opened) -> None:
+    standin, gpu = opened()
+    standin.state.gpus[0].lost = 1
+    with pytest.raises(GpuLostError):
+        gpu.instances()
+
+
+def test_an_instance_with_a_process_keeps_its_compute_instance(opened: Opened) -> None:
+    standin, gpu = opened()
+    busy = standin.put("2g.10gb", 0, pids=[41])
+    with pytest.raises(InUseError):
+        gpu.destroy(busy.gi_id)
+    assert standin.standing() == (busy,)
+
+
+def test_an_id_that_nobody_has_is_not_found(opened: Opened) -> None:
+    _, gpu = opened()
+    with pytest.raises(InstanceNotFoundError):
+        gpu.make_whole(3)
+
+
+@every_kind
+def test_a_gpu_that_is_not_there_is_told(make_standin: MakeStandIn, kind: Callable[[int], DriverGpu]) -> None:
+    make_standin(A100_40)
+    with pytest.raises(NoGpuError, match="there is no GPU 1; the driver has 1, counted from 0"):
+        kind(1)
+
+
+@every_kind
+def test_mig_mode_that_is_off_is_told_with_what_to_do(make_standin: MakeStandIn, kind: Callable[[], DriverGpu]) -> None:
+    make_standin(A100_40).state.gpus[0].mig_current = 0
+    with pytest.raises(
+        NoGpuError, match=r"GPU 0 \(NVIDIA A100-SXM4-40GB\) is not in MIG mode; as root: nvidia-smi -i 0"
+    ):
+        kind()
+
+
+@every_kind
+def test_a_driver_that_is_not_loaded_is_told(make_standin: MakeStandIn, kind: Callable[[], DriverGpu]) -> None:
+    make_standin(A100_40).state.driver_loaded = 0
+    with pytest.raises(NoGpuError):
+        kind()
+
+
+@every_kind
+def test_placements_that_the_driver_keeps_to_itself_are_told(
+    make_standin: MakeStandIn, kind: Callable[[], DriverGpu]
+) -> None:
+    make_standin(A100_40).state.permitted = 0
+    with pytest.raises(NoPermissionError):
+        kind()
+
+
+def test_a_machine_without_the_command_is_told() -> None:
+    with pytest.raises(NoGpuError, match="there is no nosuch-smi on this machine; install NVIDIA's driver"):
+        SmiGpu(command="nosuch-smi")
+
+
+def test_a_command_that_never_answers_is_given_up(tmp_path, make_standin: MakeStandIn) -> None:  # type: ignore[no-untyped-def]
+    make_standin(A100_40)
+    (slow := tmp_path / "slow-smi").write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o755)
+    with pytest.raises(DriverError, match=r"no answer in 0\.05 s"):
+        SmiGpu(command=str(slow), timeout_s=0.05)
+
+
+def test_every_error_is_the_executors(opened: Opened) -> None:
+    standin, gpu = opened()
+    for code in (3, 6, 7, 10, 13, 25, 27, 29, 999):
+        standin.fail(CREATE_GI, code, count=1)
+        with pytest.raises(GpuError):
+            gpu.create(at(gpu, "1g.5gb@0"))

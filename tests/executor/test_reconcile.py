@@ -1,0 +1,338 @@
+"""The decision over every pair of layouts, and its effects on drivers that refuse, half-do and die under us."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from itertools import combinations, product
+from pathlib import Path
+
+import pytest
+
+from executor.catalogue import gpu_model
+from executor.clock import VirtualClock
+from executor.driver import DriverGpu
+from executor.gpu import Gpu, GpuInstance
+from executor.journal import Journal
+from executor.mig import GpuModel, Layout, Placement
+from executor.nvml import NvmlGpu
+from executor.reconcile import Decision, Patience, Reconciler, decide
+from executor.sim import SimGpu
+from executor.smi import SmiGpu
+from tests.standin.cards import A30, A100_40
+from tests.standin.fixtures import MakeStandIn
+from tests.standin.standin import CREATE_CI, CREATE_GI, DESTROY_GI, UNKNOWN, StandIn
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes die here, not machines: test_journal.py holds that writes are synced."""
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+QUICK = Patience(n_attempts=4, longest_s=1.0)
+
+
+def standing(layout: Layout, first_id: int = 1) -> tuple[GpuInstance, ...]:
+    return tuple(GpuInstance(first_id + n, placement, f"MIG-{n}") for n, placement in enumerate(layout))
+
+
+def after(decision: Decision) -> set[Placement]:
+    kept = {item.placement for item in (*decision.kept, *decision.repaired)}
+    return kept | set(decision.created)
+
+
+@pytest.mark.parametrize("name", ["a30-24gb", "a100-40gb"])
+def test_every_layout_becomes_every_other_and_what_both_have_is_untouched(name: str) -> None:
+    layouts = gpu_model(name).layouts()
+    for before, target in product(layouts, layouts):
+        decision = decide(standing(before), lambda _: True, target)
+        assert after(decision) == set(target)
+        assert {item.placement for item in decision.kept} == set(before) & set(target)
+
+
+def legal_with_others(model: GpuModel) -> Iterator[tuple[Layout, Layout]]:
+    """Every pair of ours and others' instances that stand beside each other."""
+    layouts = model.layouts()
+    for ours, others in product(layouts, layouts):
+        if model.fits((*ours, *others)) and not set(ours) & set(others):
+            yield ours, others
+
+
+def test_others_are_never_touched_and_stand_in_nobodys_way() -> None:
+    model = gpu_model("a30-24gb")
+    for (ours, others), target in product(legal_with_others(model), model.layouts()):
+        own = standing(ours)
+        decision = decide((*own, *standing(others, 10)), own.__contains__, target)
+        assert set(decision.destroyed) <= set(own)
+        assert model.fits((*after(decision), *others))
+        assert {item.placement for item in decision.blocked} == {
+            wanted for wanted in target if any(wanted.overlaps(other) for other in others)
+        }
+
+
+def test_a_half_instance_that_is_wanted_is_repaired() -> None:
+    half = GpuInstance(3, gpu_model("a30-24gb").placement("2g.12gb@2"), "")
+    decision = decide([half], lambda _: True, Layout((half.placement,)))
+    assert (decision.repaired, decision.kept, decision.created) == ((half,), (), ())
+
+
+Bench = tuple[Gpu, Callable[[], list[tuple[str, int]]], StandIn | None]
+"""A GPU, what really stands on it, and its driver's control side."""
+
+
+def sim() -> Bench:
+    gpu = SimGpu(gpu_model("a100-40gb"), VirtualClock(), seed=2)
+    return gpu, lambda: [(i.placement.profile.name, i.placement.start) for i in gpu.instances()], None
+
+
+@pytest.fixture(params=["nvml", "smi"])
+def driver(request: pytest.FixtureRequest, make_standin: MakeStandIn) -> Iterator[tuple[StandIn, DriverGpu]]:
+    standin = make_standin(A100_40)
+    gpu = {"nvml": NvmlGpu, "smi": SmiGpu}[request.param]()
+    yield standin, gpu
+    gpu.close()
+
+
+@pytest.fixture
+def nvml(make_standin: MakeStandIn) -> Iterator[tuple[StandIn, DriverGpu]]:
+    standin = make_standin(A100_40)
+    with NvmlGpu() as gpu:
+        yield standin, gpu
+
+
+def layout(gpu: Gpu, *texts: str) -> Layout:
+    return gpu.model.layout(map(gpu.model.placement, texts))
+
+
+def names(standin: StandIn) -> list[str]:
+    return [f"{item.profile}@{item.start}" for item in standin.standing()]
+
+
+def test_the_target_stands_and_kept_instances_are_the_same(driver, tmp_path: Path) -> None:
+    standin, gpu = driver
+    with Journal(tmp_path / "journal") as journal:
+        reconciler = Reconciler(gpu, journal, VirtualClock(), QUICK)
+        first = reconciler.apply(layout(gpu, "2g.10gb@0", "1g.5gb@2", "3g.20gb@4"))
+        second = reconciler.apply(layout(gpu, "2g.10gb@0", "2g.10gb@2", "1g.5gb@6"))
+        assert first.is_complete
+        assert second.is_complete
+    assert names(standin) == ["2g.10gb@0", "2g.10gb@2", "1g.5gb@6"]
+    assert second.standing[0] == first.standing[0]
+
+
+def test_applying_twice_does_nothing_more(nvml, tmp_path: Path) -> None:
+    standin, gpu = nvml
+    with Journal(tmp_path / "journal") as journal:
+        reconciler = Reconciler(gpu, journal, VirtualClock(), QUICK)
+        reconciler.apply(layout(gpu, "4g.20gb@0", "3g.20gb@4"))
+        n_calls = standin.state.n_calls
+        assert reconciler.apply(layout(gpu, "4g.20gb@0", "3g.20gb@4")).is_complete
+        assert standin.state.n_calls == n_calls
+
+
+def test_others_instances_block_and_stay(driver, tmp_path: Path) -> None:
+    standin, gpu = driver
+    theirs = standin.put("1g.5gb", 5, pids=[77])
+    with Journal(tmp_path / "journal") as journal:
+        outcome = Reconciler(gpu, journal, VirtualClock(), QUICK).apply(layout(gpu, "4g.20gb@0", "3g.20gb@4"))
+    assert names(standin) == ["4g.20gb@0", "1g.5gb@5"]
+    assert [str(item) for item in outcome.blocked] == [
+        f"3g.20gb@4 is not free: 1g.5gb@5 (GPU instance ID {theirs.gi_id}) is not ours"
+    ]
+
+
+def test_adopted_instances_are_ours(nvml, tmp_path: Path) -> None:
+    standin, gpu = nvml
+    standin.put("1g.5gb", 5)
+    with Journal(tmp_path / "journal") as journal:
+        reconciler = Reconciler(gpu, journal, VirtualClock(), QUICK)
+        assert [str(item.placement) for item in reconciler.adopt()] == ["1g.5gb@5"]
+        assert reconciler.apply(layout(gpu, "3g.20gb@4")).is_complete
+    assert names(standin) == ["3g.20gb@4"]
+
+
+def test_an_instance_in_use_is_waited_for(nvml, tmp_path: Path) -> None:
+    standin, gpu = nvml
+    clock = VirtualClock()
+    with Journal(tmp_path / "journal") as journal:
+        reconciler = Reconciler(gpu, journal, clock, QUICK)
+        made = reconciler.apply(layout(gpu, "1g.5gb@0")).standing[0]
+        standin.make_stubborn(made.gi_id, 2)
+        assert reconciler.apply(layout(gpu, "2g.10gb@0")).is_complete
+    assert names(standin) == ["2g.10gb@0"]
+    assert clock.now_s > 0
+
+
+def test_a_holder_is_named_and_the_rest_is_done(driver, tmp_path: Path) -> None:
+    standin, gpu = driver
+    with Journal(tmp_path / "journal") as journal:
+        reconciler = Reconciler(gpu, journal, VirtualClock(), QUICK)
+        made = reconciler.apply(layout(gpu, "1g.5gb@0", "1g.5gb@6")).standing[0]
+        standin.attach(made.gi_id, 4711)
+        outcome = reconciler.apply(layout(gpu, "2g.10gb@0", "2g.10gb@4"))
+    assert names(standin) == ["1g.5gb@0", "2g.10gb@4"]
+    assert {str(item.placement) for item in outcome.undone} == {"1g.5gb@0", "2g.10gb@0"}
+    assert all("held by process 4711" in str(item) for item in outcome.undone)
+
+
+def test_what_will_not_go_is_made_whole_again(nvml, tmp_path: Path) -> None:
+    standin, gpu = nvml
+    with Journal(tmp_path / "journal") as journal:
+        reconciler = Reconciler(gpu, journal, VirtualClock(), QUICK)
+        made = reconciler.apply(layout(gpu, "1g.5gb@0")).standing[0]
+        standin.make_stubborn(made.gi_id, 99)
+        outcome = reconciler.apply(layout(gpu, "2g.10gb@0"))
+        (left,) = gpu.instances()
+        assert not outcome.is_complete
+        assert left.is_whole
+        assert journal.is_ours(left)
+
+
+def test_a_creation_left_half_is_finished_at_the_next_attempt(nvml, tmp_path: Path) -> None:
+    standin, gpu = nvml
+    standin.fail(CREATE_CI, UNKNOWN, count=1)
+    standin.fail(DESTROY_GI, UNKNOWN, count=1)
+    with Journal(tmp_path / "journal") as journal:
+        assert Reconciler(gpu, journal, VirtualClock(), QUICK).apply(layout(gpu, "3g.20gb@4")).is_complete
+    assert [len(item.uuids) for item in standin.standing()] == [1]
+
+
+class Crash(BaseException):
+    """The process dies here: nothing that follows is run."""
+
+
+class Mortal:
+    """Passes everything on, and dies at a chosen one of the calls that matter, before or after it."""
+
+    def __init__(self, of: object, verbs: tuple[str, ...], fate: Callable[[], None]) -> None:
+        self._of, self._verbs, self._fate = of, verbs, fate
+
+    def __getattr__(self, name: str):  # type: ignore[no-untyped-def]
+        found = getattr(self._of, name)
+        if name not in self._verbs:
+            return found
+
+        def call(*arguments: object, **named: object) -> object:
+            self._fate()
+            answer = found(*arguments, **named)
+            self._fate()
+            return answer
+
+        return call
+
+
+def fate_at(moment: int) -> Callable[[], None]:
+    count = [0]
+
+    def fate() -> None:
+        count[0] += 1
+        if count[0] > moment:
+            raise Crash
+
+    return fate
+
+
+def random_layout(gpu: Gpu, chance: random.Random) -> Layout:
+    return chance.choice(gpu.model.layouts())
+
+
+def crash_and_recover(gpu: Gpu, folder: Path, before: Layout, target: Layout, moment: int) -> bool:
+    """Whether the process lived through its change; afterwards another one has brought the target about."""
+    with Journal(folder) as journal:
+        Reconciler(gpu, journal, VirtualClock(), QUICK).apply(before)
+    with Journal(folder) as journal:
+        fate = fate_at(moment)
+        mortal_gpu = Mortal(gpu, ("create", "destroy", "make_whole"), fate)
+        mortal_journal = Mortal(journal, ("_write",), fate)
+        journal._write = mortal_journal.__getattr__("_write")  # type: ignore[method-assign]
+        try:
+            Reconciler(mortal_gpu, journal, VirtualClock(), QUICK).apply(target)  # type: ignore[arg-type]
+            lived = True
+        except Crash:
+            lived = False
+    with Journal(folder) as journal:
+        reconciler = Reconciler(gpu, journal, VirtualClock(), QUICK)
+        reconciler.settle()
+        assert reconciler.apply(target).is_complete
+        assert all(map(journal.is_ours, (item for item in gpu.instances() if item.placement in target)))
+    return lived
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_after_a_crash_at_any_moment_the_target_is_reached(nvml, tmp_path: Path, seed: int) -> None:
+    standin, gpu = nvml
+    chance = random.Random(seed)
+    theirs = standin.put("1g.5gb", 6)
+    free = [item for item in gpu.model.layouts() if not any(p.overlaps(gpu.model.placement("1g.5gb@6")) for p in item)]
+    before, target = chance.choice(free), chance.choice(free)
+    for moment in range(200):
+        if crash_and_recover(gpu, tmp_path / f"journal-{moment}", before, target, moment):
+            break
+        assert theirs in standin.standing()
+        assert sorted(names(standin)) == sorted([*map(str, target), "1g.5gb@6"])
+        clear(gpu, tmp_path / f"journal-{moment}")
+    else:
+        raise AssertionError("the change never ended")
+
+
+def clear(gpu: Gpu, folder: Path) -> None:
+    with Journal(folder) as journal:
+        Reconciler(gpu, journal, VirtualClock(), QUICK).apply(Layout())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_through_nvidia_smi(make_standin: MakeStandIn, tmp_path: Path, seed: int) -> None:
+    standin = make_standin(A30)
+    gpu = SmiGpu()
+    chance = random.Random(seed)
+    before, target = random_layout(gpu, chance), random_layout(gpu, chance)
+    for moment in range(100):
+        if crash_and_recover(gpu, tmp_path / f"journal-{moment}", before, target, moment):
+            break
+        assert sorted(names(standin)) == sorted(map(str, target))
+        clear(gpu, tmp_path / f"journal-{moment}")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_with_a_tenth_of_the_calls_refused_nothing_is_lost_track_of(nvml, tmp_path: Path, seed: int) -> None:
+    standin, gpu = nvml
+    standin.state.random = seed
+    chance = random.Random(seed)
+    for op, after_effect in ((CREATE_GI, False), (CREATE_GI, True), (CREATE_CI, False), (DESTROY_GI, True)):
+        standin.fail(op, UNKNOWN, per_mille=100, after_effect=after_effect)
+    with Journal(tmp_path / "journal") as journal:
+        reconciler = Reconciler(gpu, journal, VirtualClock(), QUICK)
+        for _ in range(10):
+            reconciler.apply(random_layout(gpu, chance))
+            assert all(map(journal.is_ours, gpu.instances()))
+        standin.heal()
+        assert reconciler.apply(Layout()).is_complete
+    assert standin.standing() == ()
+
+
+def test_a_reboot_leaves_nothing_that_we_believe_in(nvml, tmp_path: Path) -> None:
+    standin, gpu = nvml
+    target = layout(gpu, "4g.20gb@0", "3g.20gb@4")
+    with Journal(tmp_path / "journal") as journal:
+        Reconciler(gpu, journal, VirtualClock(), QUICK).apply(target)
+    standin.reboot()
+    foreign = standin.put("3g.20gb", 4)
+    with Journal(tmp_path / "journal") as journal:
+        reconciler = Reconciler(gpu, journal, VirtualClock(), QUICK)
+        reconciler.settle()
+        outcome = reconciler.apply(target)
+    assert [str(item.placement) for item in outcome.blocked] == ["3g.20gb@4"]
+    assert foreign in standin.standing()
+
+
+def test_layouts_of_a_gpu_with_two_instances_only_work() -> None:
+    pairs = list(combinations(gpu_model("a30-24gb").layouts(["2g.12gb"]), 2))
+    assert all(after(decide(standing(a), lambda _: True, b)) == set(b) for a, b in pairs)
+
+
+def test_a_simulated_gpu_is_reconciled_like_a_real_one(tmp_path: Path) -> None:
+    gpu, really, _ = sim()
+    with Journal(tmp_path / "journal") as journal:
+        assert Reconciler(gpu, journal, VirtualClock(), QUICK).apply(layout(gpu, "3g.20gb@4", "1g.5gb@0")).is_complete
+    assert really() == [("1g.5gb", 0), ("3g.20gb", 4)]
