@@ -12,7 +12,7 @@ help:
 	@echo "make check   ruff, formatting, mypy, import contracts"
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make bench   print the speed figures"
-	@echo "make bench-planner    print the planner's: a quarter of an hour; ARGS=--slow adds general solvers"
+	@echo "make bench-planner    print the planner's: a quarter of an hour; ARGS=--slow adds general solvers, ARGS=--run: what a run is charged"
 	@echo "make reproduce        simulate the paper's evaluation anew, minutes, and write docs/results.md; FULL=1: all of it,"
 	@echo "                      TRACES=FILE: with per-second counts of the Twitter stream"
 	@echo "make clean   remove the virtual environment, caches and runs"

@@ -86,11 +86,15 @@ def run(
         str | None,
         typer.Option(metavar="POLICY", help="Simulate this policy, too, and say what was won over it, e.g. static."),
     ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Seconds a plan until the best so far is taken; the run is then not repeatable."),
+    ] = None,
 ) -> None:
     """Run a multi-tenant workload and report its goodput per window."""
     from migrator.commands.run import run_command  # noqa: PLC0415
 
-    run_command(config, windows=windows, seed=seed, out=out, policy=policy, against=against)
+    run_command(config, windows=windows, seed=seed, out=out, policy=policy, against=against, time_limit_s=time_limit)
 
 
 @app.command(epilog="Example: [bold]migrator report runs/quickstart --json[/]")

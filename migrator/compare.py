@@ -17,11 +17,13 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from migrator.assumed import Assumed, assumed_in
 from migrator.config import Config, config_yaml
 from migrator.errors import ConfigError
 from migrator.log.account import Account, SecondAccounts, accounts
 from migrator.log.changes import changes_in
 from migrator.log.runlog import ReadLog, RunLog, read_log
+from migrator.log.surprise import Surprise, surprises
 from migrator.provenance import simulated_provenance
 from migrator.run.loop import View
 from migrator.run.planning import PlannedWindow
@@ -71,6 +73,8 @@ class Score:
         n_unplanned: Windows in which the policy had no plan, so that the old layout was kept.
         notes: What was not measured, by ``simulated_provenance``.
         has_partitions: Whether tenants had MIG instances; only then can ``oracle`` tell what a forecast cost.
+        assumed: What was neither given nor measured.
+        surprises: Windows that came out far from their plans.
     """
 
     policy: str
@@ -82,6 +86,8 @@ class Score:
     n_unplanned: int
     notes: tuple[tuple[str, str], ...] = ()
     has_partitions: bool = True
+    assumed: tuple[Assumed, ...] = ()
+    surprises: tuple[Surprise, ...] = ()
 
     @property
     def total(self) -> Totals:
@@ -156,6 +162,8 @@ def score_of(match: Match) -> Score:
         n_unplanned=seen.n_unplanned,
         notes=notes,
         has_partitions=log.header["sharing"] == "instances",
+        assumed=assumed_in(setting, log.header["sharing"]),
+        surprises=surprises(log),
     )
 
 

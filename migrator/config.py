@@ -29,6 +29,7 @@ from pydantic import (
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
 from migrator.errors import ConfigError
+from planner.budget import planning_time_s
 from planner.files.strict import Text, as_text, read_document, without_classes
 
 MAX_TENANTS = 6
@@ -174,7 +175,7 @@ class PlannerConfig(Section):
 
     max_schedules: Count = 4000
     switch_s: NonNegative | None = None
-    planning_s: NonNegative = 0.0
+    planning_s: NonNegative | None = None
 
 
 class EstimatesConfig(Section):
@@ -256,14 +257,15 @@ class Config(Section):
             )
         if self.window_s != round(self.window_s):
             raise ValueError(f"window_s is {self.window_s:g}; whole seconds are needed")
-        if math.ceil(self.planner.planning_s / self.step_s - 1e-9) >= self.n_steps:
+        if self.windows > 1 and math.ceil(self.planning_s / self.step_s - 1e-9) >= self.n_steps:
+            given = "is" if self.planner.planning_s is not None else "is not given, so that it is"
             raise ValueError(
-                f"planner.planning_s is {self.planner.planning_s:g}; it must leave a step of window_s to plan"
+                f"planner.planning_s {given} {self.planning_s:g}; it must leave a step of window_s to plan"
             )
-        if self.planning_steps >= self.n_steps:
+        if self.windows > 1 and self.planning_steps >= self.n_steps:
             raise ValueError(
                 f"estimates.delay_s is {self.estimates.delay_s:g}; with planner.planning_s "
-                f"({self.planner.planning_s:g}) it must leave a step of window_s to plan"
+                f"({self.planning_s:g}) it must leave a step of window_s to plan"
             )
         return self
 
@@ -273,9 +275,16 @@ class Config(Section):
         return round(self.window_s / self.step_s)
 
     @property
+    def planning_s(self) -> float:
+        """Seconds that planning a window takes: as given, or what it takes for so many tenants and steps."""
+        if self.planner.planning_s is not None:
+            return self.planner.planning_s
+        return planning_time_s(len(self.tenants), self.n_steps)
+
+    @property
     def planning_steps(self) -> int:
         """Steps from a window's start until its plan is there: estimates are waited for, then planning begins."""
-        return math.ceil((self.planner.planning_s + self.estimates.delay_s) / self.step_s - 1e-9)
+        return math.ceil((self.planning_s + self.estimates.delay_s) / self.step_s - 1e-9)
 
 
 def read_config(path: Path, **overrides: object) -> Config:

@@ -10,7 +10,7 @@ import io
 import json
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,12 @@ def complain(message: str) -> None:
 def warn(message: str) -> None:
     """Print one line on standard error that the user should know; the program goes on."""
     _print_line("[bold yellow]warning:[/]", message)
+
+
+def warn_of(messages: Iterable[str]) -> None:
+    """Warn of each."""
+    for message in messages:
+        warn(message)
 
 
 def _print_line(heading: str, message: str) -> None:

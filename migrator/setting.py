@@ -40,6 +40,7 @@ class Setting:
         tenants: In the config's order, as everywhere.
         forecaster: As configured; ``None`` where the config asks for hindsight.
         profiles_name: Which table the operating points came from.
+        warnings: What is doubtful of the inputs, a sentence each.
     """
 
     config: Config
@@ -47,6 +48,7 @@ class Setting:
     tenants: tuple[Tenant, ...]
     forecaster: Forecaster | None
     profiles_name: str
+    warnings: tuple[str, ...] = ()
 
     @property
     def n_history_steps(self) -> int:
@@ -83,6 +85,7 @@ def assemble(config: Config, origin: str) -> tuple[Setting, RecordedTraffic]:
         tenants=tenants,
         forecaster=_forecaster(config, origin),
         profiles_name=profiles.name,
+        warnings=profiles.warnings,
     )
     arrivals, loads = [part.arrivals for part in parts], [part.load for part in parts]
     return setting, RecordedTraffic(tenants, arrivals, loads, config.seed)

@@ -5,7 +5,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
+
+_SECONDS = (1.0, 6.0, 11.0, 15.0, 16.0, 18.0, 20.0)
+"""What planning a window of 200 steps takes for one, two … tenants; ``planning_time_s`` says of what."""
+
+
+def planning_time_s(n_tenants: int, n_steps: int) -> float:
+    """Seconds that planning a window takes with the default budget of a run: whole ones, at least 1.
+
+    The longest solve of ``python -m benchmarks.speed.planner --run`` on one core, rounded up with room for gain tables
+    and the check of the plan; ``docs/planner.md`` has the figures. In proportion to the steps. Seven tenants are
+    extrapolated.
+    """
+    at_200_steps = _SECONDS[min(n_tenants, len(_SECONDS)) - 1]
+    return float(max(1, math.ceil(at_200_steps * n_steps / 200 - 1e-9)))
 
 
 @dataclass(frozen=True, slots=True)

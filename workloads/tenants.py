@@ -38,6 +38,7 @@ class WorkerStart:
         jitter: Sigma of the lognormal factor around the planned time, ≥ 0; with 0 starts are exact.
         source: Who measured it.
         library_s: The part of ``base_s`` that loads libraries; the rest loads the model.
+        assumed: What of it was not measured for the model: ``times``, ``slowdown``, or both.
 
     Raises:
         WorkloadError: A figure is not a finite number ≥ 0, or ``library_s`` exceeds ``base_s``.
@@ -48,6 +49,7 @@ class WorkerStart:
     jitter: float = 0.0
     source: str = "config"
     library_s: float = 0.0
+    assumed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         keys = ("base_s", "slowdown_per_other", "jitter", "library_s")
@@ -63,7 +65,8 @@ class WorkerStart:
     def lasting(self, base_s: float, source: str) -> WorkerStart:
         """The same start-up with another length, divided into its phases in the same proportion."""
         library_s, _ = self.phases_s(base_s)
-        return replace(self, base_s=base_s, library_s=library_s, source=source)
+        assumed = tuple(what for what in self.assumed if what != "times")
+        return replace(self, base_s=base_s, library_s=library_s, source=source, assumed=assumed)
 
     def phases_s(self, start_s: float) -> tuple[float, float]:
         """``(library load, model load)`` of a start that took ``start_s``: each stretched alike."""
@@ -99,6 +102,7 @@ def _shipped() -> dict[str, WorkerStart]:
             slowdown_per_other=float(row["slowdown_per_other"]),
             source=row["source"],
             library_s=float(row["library_s"]),
+            assumed=tuple(what for what in ("times", "slowdown") if what in row["assumed"]),
         )
         for row in csv.DictReader(text.splitlines())
     }

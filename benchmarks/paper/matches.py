@@ -23,7 +23,7 @@ import grimp
 import numpy as np
 import pandas as pd
 
-from benchmarks.paper.experiments import Experiment
+from benchmarks.paper.experiments import AT_ONCE, Experiment
 from migrator.compare import CEILING, Match, score_of
 from migrator.config import Config, TenantConfig, config_yaml, read_config
 from migrator.errors import InfeasibleError, OutputError
@@ -75,7 +75,8 @@ def matches_of(experiment: Experiment, traces: Path | None = None) -> list[Match
     """
     found = []
     for name in experiment.workloads:
-        config = read_config(ROOT / "configs" / f"{name}.yaml", windows=experiment.windows, **experiment.changes)
+        path, changes = ROOT / "configs" / f"{name}.yaml", {**AT_ONCE, **experiment.changes}
+        config = read_config(path, windows=experiment.windows, **changes)
         tenants = [tenant.model_copy(update={"batch": experiment.batch}) for tenant in config.tenants]
         config = config.model_copy(update={"tenants": tenants})
         for number, segment in enumerate(_segments(experiment, config, traces)):

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from benchmarks.paper.experiments import AT_ONCE
 from benchmarks.paper.held import Held, Names, best_substitute, capability_of, one_of, score_held, substitutes
 from benchmarks.paper.matches import ROOT
 from benchmarks.paper.workloads import BOTH_FIGURE_4, RESNET50_FIGURE_2
@@ -151,7 +152,7 @@ def figure_2() -> Study:
 
 def config_at(load: float | None) -> Config:
     """W7's ResNet-50 with the GPU to itself, at the load given; ``None`` for the config's own."""
-    config = read_config(W7, name="figure-2", load=load)
+    config = read_config(W7, name="figure-2", load=load, **AT_ONCE)
     return config.model_copy(update={"tenants": [tenant for tenant in config.tenants if tenant.name == "resnet50"]})
 
 
@@ -270,7 +271,7 @@ def figure_3() -> Study:
 
 def config_with(method: str) -> Config:
     """W7 with its tenants' traces exchanged, brought to their rates by ``method``."""
-    config = read_config(W7, name="figure-3")
+    config = read_config(W7, name="figure-3", **AT_ONCE)
     tenants = []
     for tenant, other in zip(config.tenants, reversed(config.tenants), strict=True):
         scale = other.arrivals.scale.model_copy(update={"method": method})
@@ -423,7 +424,7 @@ def figure_4() -> Study:
 
 def config_of_both() -> Config:
     """W7 with both tenants asked by ResNet-50's trace, at a rate that either can answer on 1 GPC."""
-    config = read_config(W7, name="figure-4")
+    config = read_config(W7, name="figure-4", **AT_ONCE)
     resnet = next(tenant for tenant in config.tenants if tenant.name == "resnet50")
     setting, _ = assemble(config.model_copy(update={"tenants": [resnet]}), config.name)
     points = setting.tenants[0].operating_points

@@ -1,8 +1,9 @@
 """How near plans come to what then happens: `python -m benchmarks.speed.fidelity [CONFIG …]`.
 
 Without arguments: the quickstart and the configs of tests/migrator/fidelity, with arrivals known. Everything is
-simulated. One line a window: by how much the plan expected too much goodput (negative: too little), the loss that
-it expected and the one that came, and the first again if workers start exactly when the plan says.
+simulated. Plans are there as their windows begin, except where a config says how long planning takes. One line a
+window: by how much the plan expected too much goodput (negative: too little), the loss that it expected and the one
+that came, and the first again if workers start exactly when the plan says.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ def main() -> None:
     print(HEADER)
     for path in [Path(argument) for argument in sys.argv[1:]] or CONFIGS:
         config = read_config(path)
-        config = config.model_copy(update={"forecast": config.forecast.model_copy(update={"method": "known"})})
+        known = config.forecast.model_copy(update={"method": "known"})
+        planner = config.planner.model_copy(update={"planning_s": config.planner.planning_s or 0.0})
+        config = config.model_copy(update={"forecast": known, "planner": planner})
         assembled = assemble(config, str(path))
         for real, punctual in zip(measured(*assembled), measured(*assembled, start_as_planned=True), strict=True):
             total = real.total

@@ -16,6 +16,7 @@ import numpy as np
 
 from executor.catalogue import gpu_model
 from executor.mig import GpuModel, Profile, Variant
+from planner.budget import planning_time_s
 from planner.files.plan_file import plan_of
 from planner.files.problem_file import problem_to_json
 from planner.plan import MigPlan
@@ -302,6 +303,8 @@ class Case:
         is_replan: Whether windows are planned anew midway, warm-started from the rest of their plan.
         is_command: Whether the whole process of ``migrator plan --problem`` is measured.
         n_most: Most problems; slow cases take a few.
+        max_schedules: Work that the engine may do at most; ``None`` for as much as its time allows.
+        training: What retrainings take, as a share of what they take in the other cases.
     """
 
     name: str
@@ -317,13 +320,18 @@ class Case:
     is_replan: bool = False
     is_command: bool = False
     n_most: int = N_RANDOM_PROBLEMS + N_TRACE_PROBLEMS
+    max_schedules: int | None = None
+    training: float = 1.0
 
     @property
     def problem_set(self) -> str:
         """Cases of one problem set share their best known values."""
         memory = "+double-memory" if self.has_double_memory else ""
         midway = " midway" if self.is_replan else ""
-        return f"{self.model} {self.n_tenants} × {self.n_steps} × {self.step_s:g} s {self.gpu}{memory}{midway}"
+        training = "" if self.training == 1.0 else f" training × {self.training:g}"
+        return (
+            f"{self.model} {self.n_tenants} × {self.n_steps} × {self.step_s:g} s {self.gpu}{memory}{midway}{training}"
+        )
 
 
 CASES = (
@@ -374,6 +382,34 @@ SLOW_CASES = (
 """General solvers (HiGHS) on the problems of ``paper-2``, for comparison."""
 
 
+def _run_case(n_tenants: int, n_steps: int = 200) -> Case:
+    """What ``migrator run`` asks of the planner for a window, from a first start to a plan."""
+    return Case(
+        f"run-{n_tenants}" if n_steps == 200 else f"run-{n_tenants}-{n_steps}",
+        "physical",
+        "physical",
+        n_tenants,
+        Target(worst_s=planning_time_s(n_tenants, n_steps)),
+        n_steps=n_steps,
+        max_schedules=RUN_SCHEDULES,
+        training=_TRAINING[n_tenants],
+        n_most=12 if n_tenants < 4 and n_steps == 200 else 5,
+    )
+
+
+RUN_SCHEDULES = 4000
+"""As ``planner.max_schedules`` of a config that gives none; a test holds them equal."""
+
+_TRAINING = {1: 1.0, 2: 1.0, 3: 0.3, 4: 0.3, 5: 0.3, 6: 0.1}
+"""By tenants. So many retrainings would not find room in a window else, or leave the search little to do."""
+
+RUN_CASES = (
+    *(_run_case(n_tenants) for n_tenants in range(1, 7)),
+    *(_run_case(n_tenants, n_steps) for n_tenants in (1, 2, 3) for n_steps in (50, 800)),
+)
+"""What a run charges for planning, ``planner.budget.planning_time_s``, against what planning takes."""
+
+
 @dataclass(frozen=True)
 class Task:
     """One problem of a case.
@@ -414,7 +450,7 @@ def whole_window(case: Case, label: str) -> Problem:
     """The whole window called ``label``."""
     kind, _, number = label.partition("-")
     make = random_problem if kind == "random" else trace_problem
-    return make(
+    problem = make(
         int(number),
         n_tenants=case.n_tenants,
         n_steps=case.n_steps,
@@ -423,6 +459,17 @@ def whole_window(case: Case, label: str) -> Problem:
         model=case.model,
         profiles=profiles_with_double_memory(case.gpu) if case.has_double_memory else None,
     )
+    return problem if case.training == 1.0 else _with_training(problem, case.training)
+
+
+def _with_training(problem: Problem, share: float) -> Problem:
+    """The problem with retrainings that take this share of their time."""
+
+    def shortened(option: RetrainingOption) -> RetrainingOption:
+        return replace(option, time_s={name: round(seconds * share, 2) for name, seconds in option.time_s.items()})
+
+    tenants = [replace(tenant, options=tuple(map(shortened, tenant.options))) for tenant in problem.tenants]
+    return replace(problem, tenants=tuple(tenants))
 
 
 def _midway(whole: Task) -> Task:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from migrator.compare import Fairness, Match, Score, matches_of, score_of
 from migrator.config import read_config
-from migrator.console import output, print_json, progress
+from migrator.console import output, print_json, progress, warn_of
 from migrator.errors import MigratorError
 from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
+from migrator.setting import service_profiles
 from migrator.views.as_json import comparison_to_json
 from migrator.views.compare import print_comparison
 from migrator.views.html import comparison_to_html, require_plot_extra
@@ -43,12 +44,12 @@ def compare_command(
     if plot is not None:
         require_writable("--plot", plot, *config_paths, *([] if out is None else [out]))
         require_plot_extra()
+    configs = {path: read_config(path, windows=windows) for path in config_paths}
     matches = [
-        match
-        for path in config_paths
-        for match in matches_of(read_config(path, windows=windows), str(path), specs, n_segments, fairness)
+        match for path in config_paths for match in matches_of(configs[path], str(path), specs, n_segments, fairness)
     ]
     _require_distinct_names(matches, config_paths)
+    warn_of(dict.fromkeys(warning for config in configs.values() for warning in service_profiles(config).warnings))
     scores = _scores(matches, min(jobs or n_cores(), len(matches)))
     document = comparison_to_json(scores, n_segments)
     if out is not None:

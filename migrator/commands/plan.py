@@ -6,16 +6,19 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from migrator.assumed import assumed_in, assumed_in_problem, assumed_to_json
 from migrator.config import read_config
-from migrator.console import output, print_json, progress, warn
+from migrator.console import output, print_json, progress, warn, warn_of
 from migrator.errors import InfeasibleError, MigratorError
 from migrator.log.overhead import with_overhead_of_run
 from migrator.outputs import require_writable, write_output
 from migrator.provenance import provenance
-from migrator.run.planning import Solving, plan_through, require_plan
+from migrator.run.planning import PlannedWindow, Solving, plan_through, require_plan
 from migrator.setting import assemble
 from migrator.views.as_json import explanation_to_json
+from migrator.views.assumed import assumed_lines
 from migrator.views.plan import Floor, print_explanation, print_plan
 from planner.budget import Budget
 from planner.explain.explain import explain
@@ -65,10 +68,14 @@ def plan_config_command(config_path: Path, *, window: int, solving: Solving, sho
         raise MigratorError(f"--window is {window}; {config_path} has windows 0 to {config.windows - 1}")
     _check_step(shown, config.n_steps, config_path)
     setting, traffic = assemble(config, str(config_path))
+    warn_of(setting.warnings)
     with progress().status(f"planning windows 0 to {window}"):
         planned = plan_through(setting, traffic, window, solving)[-1]
     _check_step(shown, planned.problem.n_steps, config_path)
-    _show(planned.problem, planned.plan, shown, provenance(setting, traffic), {})
+    assumed = assumed_to_json(assumed_in(setting))
+    notes = (*_beginning(planned), *provenance(setting, traffic), *_assumed_notes(assumed))
+    extra = {"plan_from_step": planned.plan_from_step, "assumed": assumed}
+    _show(planned.problem, planned.plan, shown, notes, extra)
     require_plan(planned)
 
 
@@ -94,15 +101,16 @@ def plan_problem_command(
     _check_out(shown, problem_path)
     problem = read_problem(problem_path)
     _check_step(shown, problem.n_steps, problem_path)
-    extra: dict[str, object] = {}
-    notes: list[tuple[str, str]] = []
+    assumed = assumed_to_json(assumed_in_problem(problem))
+    extra: dict[str, object] = {"assumed": assumed} if assumed else {}
+    notes = _assumed_notes(assumed)
     if overhead_from is not None:
         problem, measured = with_overhead_of_run(problem, overhead_from)
         own = {name: value for name, value in measured.last_s.items() if name in problem.tenant_names}
         extra["overhead_from"] = {"run": str(overhead_from), "simulated": measured.is_simulated, "overhead_s": own}
         values = ", ".join(f"{name} {value:.2f} s" for name, value in own.items())
         simulated = " (simulated)" if measured.is_simulated else ""
-        notes = [("overhead", f"{values}, measured in {overhead_from}{simulated}")]
+        notes.append(("overhead", f"{values}, measured in {overhead_from}{simulated}"))
     initial = None if warm_start is None else _start(problem, warm_start, solving.engine)
     with progress().status("solving"):
         budget = Budget(time_limit_s=solving.time_limit_s)
@@ -111,6 +119,18 @@ def plan_problem_command(
     if not plan.status.has_plan:
         reason = plan.infeasibility or f"engine {plan.engine} found no plan; that does not prove that there is none"
         raise InfeasibleError(f"{problem_path}: {reason}")
+
+
+def _beginning(planned: PlannedWindow) -> list[tuple[str, str]]:
+    """When the plan begins, if that is not when its window does."""
+    if planned.plan_from_step == 0:
+        return []
+    begins_s = planned.plan_from_step * planned.problem.step_s
+    return [("begins", f"{begins_s:g} s into the window; steps count from there, the old layout serves before")]
+
+
+def _assumed_notes(assumed: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    return [("assumed", line) for line in assumed_lines(assumed, left_out=("capability",))]
 
 
 def _start(problem: Problem, path: Path, engine: str | None) -> MigPlan:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from forecaster.registry import HINDSIGHT
 from migrator.config import Config, read_config
-from migrator.console import output, print_json, progress
+from migrator.console import output, print_json, progress, warn_of
 from migrator.errors import InfeasibleError, MigratorError
 from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
+from migrator.setting import service_profiles
 from migrator.views.as_json import sweep_to_csv, sweep_to_json
 from migrator.views.html import require_plot_extra, sweep_to_html
 from migrator.views.live import GridView
@@ -46,6 +47,7 @@ def whatif_command(
     if known_arrivals:
         config = config.model_copy(update={"forecast": config.forecast.model_copy(update={"method": "known"})})
     cases = cases_of(grid, config, str(config_path), time_limit_s)
+    warn_of(service_profiles(config).warnings)
     outcomes = _outcomes(cases, min(jobs or n_cores(), len(cases)))
     sweep = Sweep(config.name, _forecast_name(config), grid, outcomes, _notes(config))
     if out is not None:

@@ -141,15 +141,17 @@ def _could_serve(tenant: Record, instances: Iterable[Instance], starts_s: FloatA
     serving, changing = np.zeros(len(starts_s)), np.zeros(len(starts_s))
     for item in instances:
         rate_rps = tenant["operating_points"][item.profile]["rate_rps"]
-        # Only the seconds of its life: a run has many instances, and each of them has few seconds.
-        life = slice(*np.searchsorted(starts_s, [item.begin_s - 1, max(item.end_s, item.gone_s, item.up_s)]))
-        own_s = starts_s[life]
-        for ready_s, until_s in item.served:
-            serving[life] += rate_rps * _overlap(own_s, ready_s, until_s)
-        changing[life] += rate_rps * (
-            _overlap(own_s, item.begin_s, item.up_s) + _overlap(own_s, item.end_s, item.gone_s)
-        )
+        for span_s in item.served:
+            _add(serving, rate_rps, starts_s, *span_s)
+        for span_s in ((item.begin_s, item.up_s), (item.end_s, item.gone_s)):
+            _add(changing, rate_rps, starts_s, *span_s)
     return serving, changing
+
+
+def _add(total: FloatArray, rate_rps: float, starts_s: FloatArray, begin_s: float, end_s: float) -> None:
+    """Add what is served at this rate in [begin, end) to each second's total; others are not touched."""
+    touched = slice(*np.searchsorted(starts_s, [begin_s - 1, end_s]).tolist())
+    total[touched] += rate_rps * _overlap(starts_s[touched], begin_s, end_s)
 
 
 def second_accounts(

@@ -81,6 +81,9 @@ class _SoFar:
         missing = {tenant["name"] for tenant in self._header["tenants"]} - set(record["forecast"]["tenants"])
         if missing:
             raise LogError(f"the forecast lacks tenant {min(missing)}; {ALTERED}")
+        strange = set(record.get("expected") or ()) - {tenant["name"] for tenant in self._header["tenants"]}
+        if strange:
+            raise LogError(f"expected has tenant {min(strange)}, whom the run does not know; {ALTERED}")
 
     def _take_outcome(self, record: Record) -> None:
         intent = record["intent"]

@@ -11,6 +11,7 @@ from itertools import accumulate
 from migrator.log.changes import INFERENCE, RETRAINING, Instance, LayoutChange, changes_in
 from migrator.log.record import Record
 from migrator.log.runlog import ReadLog
+from migrator.log.surprise import Surprise, surprises
 from workloads.serving.tally import Totals, latency_percentile_ms, merge_histograms
 
 PHASES = ("destruction", "initialisation", "library_load", "model_load")
@@ -98,6 +99,7 @@ class Report:
         ending: ``finished``, ``interrupted`` or ``torn``: how the log ends.
         start_ups: What its changes took, by tenant and phase.
         open_call: The driver call in which the run ended, if it did.
+        surprises: Where a window's goodput is far from what its plan promised.
     """
 
     header: Record
@@ -107,6 +109,7 @@ class Report:
     ending: str
     start_ups: StartUps
     open_call: str | None
+    surprises: tuple[Surprise, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +166,7 @@ def report_of(log: ReadLog) -> Report:
         ending=_ending(log),
         start_ups=_start_ups(changes),
         open_call=_open_call(log),
+        surprises=surprises(log),
     )
 
 

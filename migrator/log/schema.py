@@ -47,6 +47,14 @@ class _Tenant(_Fields):
     operating_points: dict[str, _OperatingPoint]
 
 
+class _Assumed(_Fields):
+    tenant: str | None
+    what: str
+    value: Number | Annotated[dict[str, Number], Field(min_length=1)]
+    unit: str
+    source: str
+
+
 class _RunStarted(_Fields):
     name: str
     seed: int
@@ -65,6 +73,10 @@ class _RunStarted(_Fields):
     profile_variant: str = "recorded"
     service_jitter: str | Number = ""
     interference: Number = 0.0
+    assumed: list[_Assumed] = []
+    planning_s: Number | None = None
+    repeatable: bool = True
+    time_limit_s: Number | None = None
     tenants: list[_Tenant]
 
 
@@ -86,8 +98,16 @@ class _InWindow(_Fields):
     window: Count
 
 
+class _Expected(_Fields):
+    arrivals: Number
+    in_time: Number | None
+    goodput: Number | None
+
+
 class _WindowStarted(_InWindow):
     start_s: Number
+    plan_from_step: Count = 0
+    expected: dict[str, _Expected] | None = None
     forecast: _Forecasts
     plan: _Plan | None
 

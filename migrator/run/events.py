@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from executor.mig import OwnedLayout, Placement
 from forecaster.forecast import Forecast
+from migrator.assumed import assumed_in, assumed_to_json
 from migrator.config import EstimatesConfig
 from migrator.estimates import estimate_of
 from migrator.log.runlog import SCHEMA
@@ -21,6 +22,7 @@ from migrator.run.requests import SettledWindow
 from migrator.run.seams import Ready, Trained
 from migrator.setting import Setting
 from migrator.traffic import Origin
+from planner.course import Course, courses
 from planner.files.plan_file import plan_to_json
 from planner.plan import MigPlan
 from planner.policies.policy import AnyPolicy
@@ -44,7 +46,14 @@ def wall() -> Json:
     return {"started_at": datetime.now(UTC).isoformat(timespec="seconds"), "version": version("migrator")}
 
 
-def run_started(setting: Setting, origins: Sequence[Origin], forecaster: str, policy: AnyPolicy, sharing: str) -> Json:
+def run_started(
+    setting: Setting,
+    origins: Sequence[Origin],
+    forecaster: str,
+    policy: AnyPolicy,
+    sharing: str,
+    time_limit_s: float | None = None,
+) -> Json:
     """The log's first record: what the run is about, enough to read the rest without the config."""
     config = setting.config
     jitter = config.simulation.service_jitter
@@ -67,6 +76,9 @@ def run_started(setting: Setting, origins: Sequence[Origin], forecaster: str, po
         "profile_variant": config.profile_variant,
         **({"service_jitter": jitter} if jitter == "measured" else {}),
         **({"interference": config.simulation.interference} if sharing == "shares" else {}),
+        **({"planning_s": config.planning_s} if sharing == "instances" else {}),
+        **({"time_limit_s": time_limit_s, "repeatable": False} if time_limit_s is not None else {}),
+        "assumed": assumed_to_json(assumed_in(setting, sharing)),
         "tenants": [_tenant(tenant, origin) for tenant, origin in zip(setting.tenants, origins, strict=True)],
     }
 
@@ -140,10 +152,31 @@ def window_started(
             "tenants": by_tenant,
         },
         "plan_from_step": 0 if planned is None else planned.plan_from_step,
+        "expected": None if planned is None else _expected(planned),
         "plan": None if planned is None else _plan(planned.plan),
         "violations": [] if planned is None else _violations(planned),
         "rejected_plan": None if planned is None or planned.rejected is None else _plan(planned.rejected),
     }
+
+
+def _expected(planned: PlannedWindow) -> Json | None:
+    """What the plan in force promises each tenant from its first step on, in requests; ``None`` without a promise."""
+    if not planned.is_planned:
+        return None
+    problem = planned.problem
+    return {course.tenant.name: _promise(course, problem.step_s) for course in courses(problem, planned.plan)}
+
+
+def _promise(course: Course, step_s: float) -> Json:
+    """Requests that come, are answered in time, and right as well; the latter ``None`` where they weigh nothing."""
+    tenant = course.tenant
+    arrivals = {"arrivals": round(float(tenant.arrivals_rps.sum()) * step_s, RATE_DIGITS)}
+    accuracy = np.array(tenant.accuracies)[course.level]
+    if tenant.weight == 0 or not accuracy.all():
+        return {**arrivals, "in_time": None, "goodput": None}
+    goodput = course.goodput / tenant.weight
+    in_time, right = float((goodput / accuracy).sum()), float(goodput.sum())
+    return {**arrivals, "in_time": round(in_time, RATE_DIGITS), "goodput": round(right, RATE_DIGITS)}
 
 
 def _queue(state: QueueState) -> Json:

@@ -6,7 +6,7 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zlib import crc32
 
 import numpy as np
@@ -151,14 +151,14 @@ def _sharing(
     setting: Setting,
     traffic: RecordedTraffic,
     policy: AnyPolicy,
-    as_published: bool,
+    how: Solving,
     backend: Callable[[float], Backend],
 ) -> Sharing:
     """What the policy's answers become on a simulated GPU."""
     config = setting.config
     jitter = service_jitter(config.seed, config.simulation.service_jitter)
     if isinstance(policy, SharePolicy):
-        return Shares(setting, traffic, policy, Queues(len(setting.tenants), jitter), as_published=as_published)
+        return Shares(setting, traffic, policy, Queues(len(setting.tenants), jitter), as_published=how.as_published)
     if isinstance(policy, Whole):
         return Turns(setting, policy, jitter)
     assert isinstance(policy, Policy)
@@ -168,7 +168,7 @@ def _sharing(
         backend,
         Queues(len(setting.tenants), jitter, dispatch),
         tenants_that_run(setting),
-        Solving(policy=policy, as_published=as_published),
+        replace(how, policy=policy),
     )
 
 
@@ -183,10 +183,13 @@ class SimulatedRun:
         view: View | None = None,
         *,
         as_published: bool = False,
+        time_limit_s: float | None = None,
         backend: Callable[[float], Backend] | None = None,
         revises: Reviser | None = None,
     ) -> None:
         """``backend`` opens the GPU, as :func:`simulated_backend` does; ``revises`` is the loop's.
+
+        With ``time_limit_s``, wall seconds for a plan, another run of the same may come out otherwise; the log says so.
 
         Raises:
             ConfigError: The policy cannot run on what was measured.
@@ -197,8 +200,9 @@ class SimulatedRun:
         foresight = Foresight(setting, traffic, needs_hindsight=policy.needs_hindsight)
         if isinstance(policy, Policy) and policy.knows is Knows.RUN:
             policy = policy.prepared(true_problems(setting, traffic))
-        sharing = _sharing(setting, traffic, policy, as_published, backend or simulated_backend(setting))
-        self._header = events.run_started(setting, traffic.origins, foresight.name, policy, sharing.kind)
+        how = Solving(as_published=as_published, time_limit_s=time_limit_s)
+        sharing = _sharing(setting, traffic, policy, how, backend or simulated_backend(setting))
+        self._header = events.run_started(setting, traffic.origins, foresight.name, policy, sharing.kind, time_limit_s)
         self._loop = Loop(setting, traffic, sharing, foresight, view or View(), revises)
         self._loop.prepare()
 

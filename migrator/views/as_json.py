@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # a command needs one kind of these values, and should not wa
     from executor.mig import GpuModel
     from migrator.compare import Score, Standing
     from migrator.log.report import Figures, Report, WindowReport
+    from migrator.log.surprise import Surprise
     from migrator.whatif.grid import Choice as GridChoice
     from migrator.whatif.grid import Point
     from migrator.whatif.sweep import Outcome, Sweep, TenantOutcome
@@ -43,6 +44,7 @@ def report_to_json(report: Report) -> Json:
     return {
         "run": {key: value for key, value in report.header.items() if key not in ("kind", "wall")},
         "ending": report.ending,
+        "surprises": [_surprise(item) for item in report.surprises],
         "windows": [_window(window) for window in report.windows],
         **_figures_of_all(report),
         "start_ups": {
@@ -50,6 +52,10 @@ def report_to_json(report: Report) -> Json:
             for name, phases in report.start_ups.items()
         },
     }
+
+
+def _surprise(item: Surprise) -> Json:
+    return _rounded({**asdict(item), "points": item.points})
 
 
 def _window(window: WindowReport) -> Json:
@@ -74,8 +80,9 @@ def _figures(figures: Figures) -> Json:
 
 def comparison_to_json(scores: Sequence[Score], n_segments: int) -> Json:
     """Every score, and the standings by workload and over all of them."""
-    from migrator.compare import standings  # noqa: PLC0415 - as the imports for types
-    from migrator.views.compare import by_workload  # noqa: PLC0415
+    from migrator.assumed import assumed_to_json  # noqa: PLC0415 - as the imports for types
+    from migrator.compare import standings  # noqa: PLC0415
+    from migrator.views.compare import assumed_by_all, by_workload  # noqa: PLC0415
 
     workloads = {name: standings(own) for name, own in by_workload(scores).items()}
     return {
@@ -84,10 +91,12 @@ def comparison_to_json(scores: Sequence[Score], n_segments: int) -> Json:
         "segments": n_segments,
         "workloads": {name: [_standing(item) for item in found] for name, found in workloads.items()},
         "not_measured": {score.workload: score.notes for score in scores},
+        "assumed": {name: assumed_to_json(assumed_by_all(own)) for name, own in by_workload(scores).items()},
         "overall": [_standing(item) for item in standings(scores)],
         "scores": [
             {
                 **_picked(score, "policy", "workload", "segment"),
+                "surprises": [_surprise(item) for item in score.surprises],
                 "windows": [_totals(window) for window in score.totals],
                 **_changes(score),
             }
@@ -150,6 +159,7 @@ def sweep_to_json(sweep: Sweep) -> Json:
     return {
         "schema": 1,
         **_picked(sweep, "name", "forecast", "notes"),
+        "assumed": [item.to_json() for item in sweep.assumed],
         "vary": [
             {"key": variation.name, "values": [_plain(choice) for choice in variation.choices]}
             for variation in sweep.grid.variations

@@ -9,8 +9,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from migrator.assumed import Assumed, assumed_to_json
 from migrator.compare import CEILING, FLOOR, LEAST_SEGMENTS, Difference, Score, Standing, standings
 from migrator.console import escape
+from migrator.log.surprise import Surprise
+from migrator.views.assumed import assumed_lines
 
 _HEADINGS = ("goodput %", "SLO %", "accuracy %", "gap closed %", f"over {FLOOR} %", "changes")
 
@@ -21,6 +24,29 @@ def by_workload(scores: Sequence[Score]) -> dict[str, list[Score]]:
     for score in scores:
         found.setdefault(score.workload, []).append(score)
     return found
+
+
+def assumed_by_all(scores: Sequence[Score]) -> tuple[Assumed, ...]:
+    """What was assumed under any policy, on any segment."""
+    found: list[Assumed] = []
+    for score in scores:
+        found += [item for item in score.assumed if item not in found]
+    return tuple(found)
+
+
+def far_from_plans(scores: Sequence[Score]) -> list[str]:
+    """By policy, how many windows came out far from their plans, and which of them the farthest."""
+    found: dict[str, list[tuple[Score, Surprise]]] = {}
+    for score in scores:
+        found.setdefault(score.policy, []).extend((score, item) for item in score.surprises if item.tenant is None)
+    lines = []
+    for policy, own in found.items():
+        if own:
+            score, farthest = max(own, key=lambda pair: abs(pair[1].points))
+            where = f"{score.workload}, segment {score.segment}, " if len(scores) > len(found) else ""
+            more = f" (and {len(own) - 1} more)" if len(own) > 1 else ""
+            lines.append(f"{policy}: {where}{farthest}{more}")
+    return lines
 
 
 def extent(scores: Sequence[Score]) -> str:
@@ -39,7 +65,11 @@ def print_comparison(scores: Sequence[Score], console: Console) -> None:
     for name, own in workloads.items():
         _print_table(name, own, console)
     if len(workloads) > 1:
-        _print_table(f"all {len(workloads)} workloads", [replace(score, notes=()) for score in scores], console)
+        _print_table(
+            f"all {len(workloads)} workloads",
+            [replace(score, notes=(), assumed=(), surprises=()) for score in scores],
+            console,
+        )
     console.print(
         "Simulated. Goodput: in time and correct, of all arrivals. "
         f"Gap closed: of what lies between {FLOOR} (best fixed layout in hindsight) and {CEILING} (arrivals known). "
@@ -55,6 +85,8 @@ def _print_table(title: str, scores: Sequence[Score], console: Console) -> None:
     console.print(f"[bold]{escape(title)}[/]: {extent(scores)}")
     for kind, text in dict.fromkeys(note for score in scores for note in score.notes):
         console.print(f"  {kind}: {escape(text)}", style="dim", soft_wrap=True)
+    for line in assumed_lines(assumed_to_json(assumed_by_all(scores)), left_out=("capability",)):
+        console.print(f"  assumed: {escape(line)}", style="dim", soft_wrap=True)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("policy")
     for heading in _HEADINGS:
@@ -66,6 +98,8 @@ def _print_table(title: str, scores: Sequence[Score], console: Console) -> None:
         table.add_row(*_cells(item, len(found) > 1), style="bold" if item is best else None)
     console.print(table)
     console.print(_accounts(found))
+    for line in far_from_plans(scores):
+        console.print(f"  [bold red]far from its plan:[/] {escape(line)}", soft_wrap=True)
     for item in found:
         if item.n_unplanned:
             windows = "1 window" if item.n_unplanned == 1 else f"{item.n_unplanned} windows"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from migrator.compare import CEILING, FLOOR, LEAST_SEGMENTS, Fairness, Score, Standing, standings
 from migrator.errors import MigratorError
-from migrator.views.compare import by_workload, extent
+from migrator.views.compare import assumed_by_all, by_workload, extent, far_from_plans
 from migrator.whatif.grid import Choice, Factor, Point, Variation, point_text
 from migrator.whatif.sweep import Outcome, Sweep
 
@@ -134,6 +134,8 @@ def comparison_to_html(scores: Sequence[Score], fairness: Fairness) -> str:
         terms=_FAIRNESS[fairness],
         workloads={name: extent(own) for name, own in by_workload(scores).items()},
         notes=notes,
+        assumed=assumed_by_all(scores),
+        far_from_plans=far_from_plans(scores),
         classes=classes,
         account=_account_figure(groups, tuple(classes)),
         goodput=_goodput_figure(groups),
@@ -392,7 +394,7 @@ def sweep_to_html(sweep: Sweep) -> str:
     roles = _Roles.of(sweep)
     alone = [variation.choices[0] for variation in sweep.grid.variations if len(variation.choices) == 1]
     fixed = [choice for choice in alone if choice not in roles.x.choices]
-    return _page("whatif.html.j2", sweep=sweep, fixed=fixed, grid=_grid_figure(sweep, roles))
+    return _page("whatif.html.j2", sweep=sweep, fixed=fixed, assumed=sweep.assumed, grid=_grid_figure(sweep, roles))
 
 
 def _grid_figure(sweep: Sweep, roles: _Roles) -> Figure:

@@ -13,7 +13,9 @@ from rich.table import Table
 from migrator.console import escape
 from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
 from migrator.provenance import MEASURED_JITTER, derived_profiles
+from migrator.views.assumed import assumed_lines
 from migrator.views.fitted import fitted, left_out_text
+from migrator.views.surprise import surprise_lines
 
 _HEADINGS = {
     "arrivals": "arrivals",
@@ -52,6 +54,8 @@ def print_report(report: Report, console: Console) -> None:
     console.print(table)
     if left_out:
         console.print(left_out_text(left_out), style="dim")
+    for line in surprise_lines(report.surprises):
+        console.print(f"[bold red]far from its plan:[/] {escape(line)}")
     _print_start_ups(report, console)
     _print_ending(report, console)
 
@@ -64,6 +68,12 @@ def _print_header(report: Report, console: Console) -> None:
         f"{header['window_s']:g} s, steps of {header['step_s']:g} s, seed {header['seed']}, "
         f"forecast by {escape(header['forecaster'])}"
     )
+    if not header.get("repeatable", True):
+        limit = header.get("time_limit_s")
+        within = (
+            "" if limit is None else f": each plan is the best found within {limit:g} s, which another run may not find"
+        )
+        console.print(f"  [bold yellow]not repeatable[/]{within}")
     if header.get("policy", "migrator") != "migrator":
         console.print(f"  policy: {escape(header['policy'])}, {_SHARINGS[header.get('sharing', 'instances')]}")
     if "interference" in header:
@@ -77,6 +87,8 @@ def _print_header(report: Report, console: Console) -> None:
         points = tenant["operating_points"].items()
         if derived := derived_profiles({name: point.get("derived", "") for name, point in points}):
             console.print(f"    derived, not measured: {escape(derived)}")
+    for line in assumed_lines(header.get("assumed", ()), left_out=("capability",)):
+        console.print(f"  assumed: {escape(line)}", style="dim")
 
 
 def _tenant_line(tenant: Mapping[str, Any]) -> str:

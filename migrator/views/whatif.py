@@ -9,7 +9,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from migrator.assumed import assumed_to_json
 from migrator.console import escape
+from migrator.views.assumed import assumed_lines
 from migrator.whatif.grid import point_text
 from migrator.whatif.sweep import Outcome, PlannedRetraining, Sweep, TenantOutcome
 
@@ -24,6 +26,8 @@ def print_sweep(sweep: Sweep, console: Console) -> None:
     )
     for note in sweep.notes:
         console.print(f"  {escape(note)}")
+    for line in assumed_lines(assumed_to_json(sweep.assumed)):
+        console.print(f"  assumed: {escape(line)}", style="dim")
     _print_table(sweep, console)
     for line in _reasons(sweep):
         console.print(f"  {escape(line)}")

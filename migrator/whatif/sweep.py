@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from migrator.assumed import Assumed, assumed_in
 from migrator.errors import ConfigSloError
 from migrator.run.planning import plan_through
 from migrator.setting import assemble
@@ -63,6 +64,7 @@ class Outcome:
         solve_s: Wall seconds of the engine; the only figure that differs from one time to the next.
         tenants: In the config's order; empty without a plan.
         reason: Why there is no plan.
+        assumed: What was neither given nor measured.
     """
 
     point: Point
@@ -76,6 +78,7 @@ class Outcome:
     solve_s: float | None = None
     tenants: tuple[TenantOutcome, ...] = ()
     reason: str | None = None
+    assumed: tuple[Assumed, ...] = ()
 
     @property
     def goodput_pct(self) -> float | None:
@@ -102,6 +105,14 @@ class Sweep:
     notes: tuple[str, ...] = ()
 
     @property
+    def assumed(self) -> tuple[Assumed, ...]:
+        """What was neither given nor measured, at any point."""
+        found: list[Assumed] = []
+        for outcome in self.outcomes:
+            found += [item for item in outcome.assumed if item not in found]
+        return tuple(found)
+
+    @property
     def best(self) -> Outcome | None:
         """The first of those with the highest share of goodput; ``None`` where there is no plan at all."""
         return best_of(self.outcomes)
@@ -118,7 +129,8 @@ def outcome_of(case: Case) -> Outcome:
     model = case.solving.reconfiguration.value
     engine = case.solving.engine or default_engine(model)
     try:
-        planned = plan_through(*assemble(case.config, case.origin), case.window, case.solving)[-1]
+        setting, traffic = assemble(case.config, case.origin)
+        planned = plan_through(setting, traffic, case.window, case.solving)[-1]
     except ConfigSloError as error:
         reason = str(error).removeprefix(f"{case.origin}: ")
         return Outcome(case.point, Status.INFEASIBLE.value, model, engine, reason=reason)
@@ -126,7 +138,13 @@ def outcome_of(case: Case) -> Outcome:
         return Outcome(case.point, "failed", model, engine, reason=str(error))
     problem, plan = planned.problem, planned.plan
     outcome = Outcome(
-        case.point, plan.status.value, model, plan.engine, arrivals=problem.most_goodput, solve_s=plan.solve_s
+        case.point,
+        plan.status.value,
+        model,
+        plan.engine,
+        arrivals=problem.most_goodput,
+        solve_s=plan.solve_s,
+        assumed=assumed_in(setting),
     )
     if planned.is_planned:
         tenants = tuple(_tenant_outcomes(problem, plan))

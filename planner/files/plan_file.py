@@ -81,6 +81,8 @@ class _File(StrictModel):
     work: dict[str, Count] = Field(default_factory=dict)
     # What ``plan --json`` adds on how the plan was made and why; no part of the plan.
     overhead_from: dict[str, object] | None = None
+    assumed: list[dict[str, object]] | None = None
+    plan_from_step: Count | None = None
     explain: dict[str, object] | None = None
 
 

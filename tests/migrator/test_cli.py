@@ -391,3 +391,17 @@ def test_signals_are_as_before_when_the_command_line_has_ended(call) -> None:
     before = signal.getsignal(signal.SIGTERM)
     call("gpu", "models")
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "whatif", "compare"])
+def test_a_doubtful_service_profile_is_warned_of(call, write_config, command: str) -> None:
+    path = write_config({"windows": 1, "profiles": "mine.csv"})
+    models, names = ("resnet50", "bert-large"), ("1g.10gb", "2g.20gb", "7g.80gb")
+    rows = [f"me,a100-80gb,{model},{name},1,1,10,105" for model in models for name in names]
+    header = "source,gpu,model,profile,batch,processes,latency_ms,throughput_rps"
+    (path.parent / "mine.csv").write_text("\n".join([header, *rows]))
+    more = {"whatif": ("--vary", "slo_ms=x1"), "compare": ("--policies", "equal")}.get(command, ())
+    code, _, told = call(command, path, *more)
+    assert code == 0
+    assert "warning: " in told
+    assert "mine.csv line 2: throughput_rps is 105, 1.05 times the 100 a second" in told

@@ -11,6 +11,7 @@ import workloads.traffic.trace_file
 from migrator import config as config_module
 from migrator.config import Config, config_yaml, read_config, validate_config
 from migrator.errors import ConfigError
+from planner.budget import planning_time_s
 
 
 def test_limits_repeated_for_speed_equal_their_origin() -> None:
@@ -22,6 +23,22 @@ def test_limits_repeated_for_speed_equal_their_origin() -> None:
 def test_small_config_is_read_with_its_defaults(write_config) -> None:
     config = read_config(write_config())
     assert (config.n_steps, config.tenants[0].batch, config.planner.planning_s) == (60, "auto", 0.0)
+
+
+@pytest.mark.parametrize(("changes", "planning_s"), [({}, 2.0), ({"step_s": 0.5}, 4.0), ({"tenants.1": None}, 1.0)])
+def test_planning_takes_what_is_measured_for_so_many_tenants_and_steps(
+    write_config, changes: dict[str, object], planning_s: float
+) -> None:
+    config = read_config(write_config({"planner.planning_s": None, **changes}))
+    assert config.planning_s == planning_time_s(len(config.tenants), config.n_steps) == planning_s
+
+
+def test_planning_takes_as_long_as_it_is_given(write_config) -> None:
+    assert read_config(write_config({"planner.planning_s": 2.5})).planning_s == 2.5
+
+
+def test_a_single_window_is_planned_before_it_begins_however_long_that_takes(write_config) -> None:
+    assert read_config(write_config({"planner.planning_s": 100, "windows": 1})).planning_steps == 100
 
 
 def test_name_defaults_to_the_file(write_config) -> None:
@@ -76,6 +93,7 @@ BAD = [
     ({"seed": -1}, "seed"),
     ({"load": 0}, "load"),
     ({"planner.planning_s": 60}, "planner.planning_s is 60"),
+    ({"planner.planning_s": None, "step_s": 60}, "planner.planning_s is not given, so that it is 1; it must leave"),
     ({"planner.planning_s": 59.5}, "planner.planning_s is 59.5; it must leave a step"),
     ({"estimates.delay_s": 60}, "estimates.delay_s is 60; with planner.planning_s (0) it must leave a step"),
     ({"estimates.delay_s": 30, "planner.planning_s": 29.5}, "with planner.planning_s (29.5) it must leave a step"),

@@ -53,7 +53,8 @@ def _plan_once() -> Iterator[None]:
 def assembled(name: str) -> Assembled:
     config = read_config(CONFIGS[name])
     known = config.forecast.model_copy(update={"method": "known"})
-    return assemble(config.model_copy(update={"forecast": known}), name)
+    planner = config.planner.model_copy(update={"planning_s": config.planner.planning_s or 0.0})
+    return assemble(config.model_copy(update={"forecast": known, "planner": planner}), name)
 
 
 @cache

@@ -152,6 +152,13 @@ def sensitivity_of(model: str) -> Sensitivity:
     return TEXT if model.startswith("bert") else IMAGE
 
 
+def measured_for(model: str) -> str | None:
+    """Of which model's the sensitivity is taken from, in words; ``None`` where it was measured of this one."""
+    if model == "resnet50":
+        return None
+    return "Mudi's GPT-2, for a text model" if sensitivity_of(model) is TEXT else "Mudi's ResNet-50, for an image model"
+
+
 def slowdown(own: Sensitivity, strength: float, busy_inference: Sequence[float], n_retraining: float) -> float:
     """What the model's latencies are multiplied by, ≥ 1.
 

@@ -11,6 +11,12 @@ A table is a CSV file with the columns of ``COLUMNS``:
 
 A combination without a row was not measured, or did not run: nothing is placed there.
 
+No instance answers more than processes × batch / latency: each process has one batch under way. A row of a file is held
+to that. Beyond a rounding (``WARNED_ABOVE``) it is warned of, and refused above ``REFUSED_ABOVE``, because capability
+would be planned that no simulation, and no GPU, then shows. One far below it says that latency and throughput are not
+of the same thing: of which ones is guessed from the ratio (``_reading``). The shipped rows keep it to 0.002 %: one of
+their two figures was computed from the other.
+
 The shipped table has what ParvaGPU and MIGPerf measured on an A100-80GB. Each model has one source: ParvaGPU the four
 models that it has, MIGPerf ViT-B/16 and BERT-base. Rows that were not measured are computed from measured ones, and say
 how in ``derived``, which logs and reports show. MIGPerf has no 4g; its ratio to 3g is that of ParvaGPU's BERT-large,
@@ -30,7 +36,7 @@ import csv
 import io
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache, cached_property
@@ -65,6 +71,18 @@ _FOUR, _THREE, _WHOLE = "4g.40gb", "3g.40gb", "7g.80gb"
 
 LAUNCH_BOUND_SPEED_UP = 2.0
 """A model whose batch 1 gains less than this from the smallest to the largest profile is bound by launching."""
+
+WARNED_ABOVE, REFUSED_ABOVE = 1.02, 1.10
+"""Throughput over processes × batch / latency. What rounds to whole milliseconds may be a little above 1."""
+
+WARNED_BELOW, REFUSED_BELOW = 0.6, 0.1
+"""The same, where instances would have idled while they were measured: for two fifths of the time, and for nine tenths.
+
+A batch of two counted as one request is at a half.
+"""
+
+_NEAR = 0.1
+"""How near to a misreading's ratio, relative to it, a row's is to be told of it."""
 
 LAUNCH_FREE = f"launch-free: fit on batches ≥ {LARGE_BATCH}"
 
@@ -108,10 +126,12 @@ class ServiceProfiles:
     Attributes:
         name: Where the table comes from, as messages name it.
         rows: In the order of the file, at least one, no key twice.
+        warnings: What is doubtful of them, a sentence each, which whoever uses the table should hear.
     """
 
     name: str
     rows: tuple[ServiceRow, ...]
+    warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.rows:
@@ -182,14 +202,16 @@ def parse_profiles(name: str, text: str) -> ServiceProfiles:
         ProfileTableError: A malformed row; names line, column, value and what is allowed.
     """
     first_line: dict[tuple[str, str, str, int, int], int] = {}
-    rows = []
+    rows: list[ServiceRow] = []
+    doubts: list[str] = []
     for where, cells in _cells(name, text):
         row = _row(where, cells)
         if row.key in first_line:
             raise ProfileTableError(f"{where}: {_key_as_text(row.key)} stands in line {first_line[row.key]} already")
         first_line[row.key] = where.line
         rows.append(row)
-    return ServiceProfiles(name, tuple(rows))
+        doubts += _doubts(where, row, cells)
+    return ServiceProfiles(name, tuple(rows), _folded(doubts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +257,57 @@ def _row(where: _Where, cells: dict[str, str]) -> ServiceRow:
         throughput_rps=_positive(where, "throughput_rps", cells["throughput_rps"]),
         derived=cells.get(_OPTIONAL, ""),
     )
+
+
+def _doubts(where: _Where, row: ServiceRow, cells: Mapping[str, str]) -> Iterator[str]:
+    """What is doubtful of the row, throughput against latency.
+
+    Raises:
+        ProfileTableError: They contradict each other.
+    """
+    most_rps = row.processes * row.batch / row.latency_s
+    ratio = row.throughput_rps / most_rps
+    if WARNED_BELOW <= ratio <= WARNED_ABOVE:
+        return
+    processes = "1 process" if row.processes == 1 else f"{row.processes} processes"
+    told = (
+        f"{where}: throughput_rps is {cells['throughput_rps']}, {_times(ratio)} the {most_rps:.6g} a second that "
+        f"{processes} × batch {row.batch} / {cells['latency_ms']} ms allow; {_reading(row, ratio)}"
+    )
+    if ratio > REFUSED_ABOVE or ratio < REFUSED_BELOW:
+        raise ProfileTableError(told)
+    yield told
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.3g} times" if ratio >= 0.01 else f"1/{1 / ratio:.4g} of"
+
+
+def _reading(row: ServiceRow, ratio: float) -> str:
+    """What the figures may have been, from the ratio of throughput to what latency allows."""
+    misreadings = (
+        (1e-3, "is latency_ms in seconds?"),
+        (1e3, "is latency_ms in microseconds?"),
+        (1 / row.batch, "is throughput_rps in batches a second, or latency_ms that of one request?"),
+        (1 / row.processes, "is throughput_rps that of one process? That of the whole instance is needed"),
+        (1 / (row.batch * row.processes), "is throughput_rps in batches a second of one process?"),
+        (60.0, "is throughput_rps in requests a minute?"),
+        (float(row.batch), "is throughput_rps multiplied by the batch twice?"),
+    )
+    for of_it, question in misreadings:
+        if of_it != 1 and abs(ratio / of_it - 1) <= _NEAR:
+            return question
+    if ratio > 1:
+        return "latency_ms has to be the mean time of a batch at work, no percentile and no waiting"
+    return "both have to be measured with all processes at work, without a pause"
+
+
+def _folded(doubts: Sequence[str]) -> tuple[str, ...]:
+    """The first doubt, and how many more there are."""
+    if len(doubts) < 2:
+        return tuple(doubts)
+    rows = "another row is" if len(doubts) == 2 else f"{len(doubts) - 1} more rows are"
+    return (f"{doubts[0]} ({rows} doubtful, too)",)
 
 
 def _gpu_and_profile(where: _Where, gpu: str, profile: str) -> tuple[str, str]:
@@ -360,7 +433,7 @@ def launch_free(profiles: ServiceProfiles) -> ServiceProfiles:
         for model in profiles.models(gpu):
             own = profiles.of(gpu, model)
             rows += _freed(own) if is_launch_bound(own) else own
-    return ServiceProfiles(f"{profiles.name}, launch-free", tuple(rows))
+    return replace(profiles, name=f"{profiles.name}, launch-free", rows=tuple(rows))
 
 
 def is_launch_bound(rows: Sequence[ServiceRow]) -> bool:

@@ -6,6 +6,7 @@ import pytest
 from benchmarks.speed.problems import (
     CASES,
     N_TRACE_PROBLEMS,
+    RUN_CASES,
     SLOW_CASES,
     Case,
     labels,
@@ -16,6 +17,7 @@ from benchmarks.speed.problems import (
     tasks,
     trace_problem,
 )
+from migrator.config import PlannerConfig
 from planner.feasibility import infeasibility
 from planner.files.problem_file import problem_to_json
 from planner.plan import Lifetime, MigPlan, Status
@@ -247,11 +249,23 @@ def test_a_case_has_twenty_random_problems_and_four_from_traces() -> None:
 
 
 def test_no_two_cases_have_the_same_name() -> None:
-    names = [case.name for case in (*CASES, *SLOW_CASES)]
+    names = [case.name for case in (*CASES, *SLOW_CASES, *RUN_CASES)]
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("case", [*CASES, *SLOW_CASES], ids=lambda case: case.name)
+def test_run_cases_have_the_budget_of_a_run() -> None:
+    assert {case.max_schedules for case in RUN_CASES} == {PlannerConfig().max_schedules}
+
+
+def test_retrainings_of_a_run_case_are_shortened() -> None:
+    short, whole = (next(case for case in RUN_CASES if case.name == name) for name in ("run-3", "run-2"))
+    (full,) = random_problem(0, n_tenants=1, model="physical").tenants[0].options
+    (task,), (other,) = tasks(short, 1), tasks(whole, 1)
+    assert task.problem.tenants[0].options[0].time_s["7g.40gb"] == round(0.3 * full.time_s["7g.40gb"], 2)
+    assert other.problem.tenants[0].options[0] == full
+
+
+@pytest.mark.parametrize("case", [*CASES, *SLOW_CASES, *RUN_CASES], ids=lambda case: case.name)
 def test_a_case_makes_the_problems_that_it_names(case: Case) -> None:
     (task,) = tasks(case, 1)
     problem = task.problem

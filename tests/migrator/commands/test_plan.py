@@ -257,3 +257,20 @@ def test_a_name_that_a_terminal_would_act_on_is_refused(call: Call, tmp_path: Pa
         "",
         f"error: {path}: tenants[0].name is 'a\\x1b[31m'; printable text is needed\n",
     )
+
+
+def test_verify_reads_json_with_what_was_assumed(call: Call, tmp_path: Path, physical: Path) -> None:
+    document = json.loads(physical.read_text())
+    physical.write_text(json.dumps({key: value for key, value in document.items() if key != "switch_s"}))
+    out = call("plan", "--problem", physical, "--json")[1]
+    assert [item["what"] for item in json.loads(out)["assumed"]] == ["switch_s"]
+    (tmp_path / "plan.json").write_text(out)
+    assert call("verify", tmp_path / "plan.json", physical)[0] == 0
+
+
+@pytest.mark.parametrize(("window", "step"), [(0, 0), (1, 4)])
+def test_a_plan_says_when_in_its_window_it_begins(call: Call, write_config, window: int, step: int) -> None:
+    config = write_config({"planner.planning_s": 4, "window_s": 30, "tenants.0.retraining.samples": 300})
+    asked = ("plan", config, "--window", window, "--no-floors")
+    assert ("4 s into the window; steps count from there" in call(*asked)[1]) is (step > 0)
+    assert json.loads(call(*asked, "--json")[1])["plan_from_step"] == step

@@ -18,6 +18,8 @@ from tests.migrator.log.records import change, counts, started, stopped, window_
 
 FOLDER = Path("run")
 
+ASSUMED = {"tenant": "a", "what": "start", "value": 1.0, "unit": "s", "source": "them"}
+
 
 @pytest.fixture(scope="module")
 def raw(tmp_path_factory: pytest.TempPathFactory) -> bytes:
@@ -165,6 +167,8 @@ WINDOW_1 = counts([1, 1, 1], [0, 0, 0], [0, 0, 0])
         (but(17, window=2), "line 18: window_started of window 2 stands where that of window 1 must"),
         (put(1, window_finished(0, a=WINDOW_1, b=WINDOW_1)), "line 2: window 0 is finished before it is started"),
         (but(17, forecast={"tenants": {"a": {"mean_rps": [1.0]}}}), "line 18: the forecast lacks tenant b"),
+        (but(17, expected={"c": {"arrivals": 1.0, "in_time": 1.0, "goodput": 1.0}}), "line 18: expected has tenant c"),
+        (but(0, assumed=[ASSUMED | {"value": {}}]), "line 1: run_started.assumed.0.value"),
         (but(3, intent=1), "line 4: outcome of record 1, which is no intent, or was answered before"),
         (but(5, intent=2), "line 6: outcome of record 2, which is no intent, or was answered before"),
         (but(7, instance="1g.10gb@0#9"), "line 8: ready names instance 1g.10gb@0#9, which was not started"),

@@ -6,15 +6,17 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from migrator.assumed import Assumed
 from migrator.compare import Fairness, Score, standings
 from migrator.errors import MigratorError
 from migrator.log.account import Account, SecondAccounts
+from migrator.log.surprise import Surprise
 from migrator.views import html as compare_plot
 from migrator.views.html import comparison_to_html, sweep_to_html
 from migrator.whatif.sweep import Sweep
@@ -229,3 +231,29 @@ def test_a_grid_s_page_needs_no_network_and_is_the_same_again() -> None:
     page = sweep_to_html(sweep("load=1,2"))
     assert re.findall(r"<(?:script|link)[^>]*(?:src|href)=", page) == []
     assert page == sweep_to_html(sweep("load=1,2"))
+
+
+# --- what was assumed, and what came out far from its plan
+
+
+def test_both_pages_list_what_was_assumed() -> None:
+    item = Assumed("bert", "worker <start>", {"1g": 1.5}, "s", "them")
+    assumed_by_score = page([replace(SCORES[0], assumed=(item,)), *SCORES[1:]])
+    grid = sweep("load=0.5,0.7")
+    outcomes = (replace(grid.outcomes[0], assumed=(item,)), *grid.outcomes[1:])
+    for text in (assumed_by_score, sweep_to_html(replace(grid, outcomes=outcomes))):
+        assert "bert: worker &lt;start&gt;" in text
+        assert "1g 1.5" in text
+
+
+def test_pages_say_nothing_where_nothing_was_assumed() -> None:
+    assert "Assumed, neither" not in page(SCORES) + sweep_to_html(sweep("load=0.5,0.7"))
+
+
+def test_a_page_says_which_policy_came_out_far_from_its_plans() -> None:
+    found = Surprise(1, None, 65.0, 50.0, "more requests than the forecast said", 12.0)
+    text = page([replace(SCORES[0], surprises=(found, found)), *SCORES[1:]])
+    assert "Far from their plans" in text
+    assert "migrator: w1, segment 0, window 1: goodput 50.0 %, expected 65.0 %: 15.0 points less" in text
+    assert "(and 1 more)" in text
+    assert "Far from their plans" not in page(SCORES)

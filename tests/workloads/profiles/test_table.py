@@ -68,7 +68,7 @@ def test_a_users_row_is_read_in_seconds(tmp_path: Path) -> None:
 def test_a_malformed_cell_is_refused_naming_file_line_column_and_value(column: str, tmp_path: Path) -> None:
     value, message = BAD_CELLS[column]
     cells = tuple(value if name == column else cell for name, cell in zip(COLUMNS, GOOD, strict=True))
-    good = (*GOOD[:4], "4", *GOOD[5:])
+    good = (*GOOD[:4], "7", *GOOD[5:])
     path = table(tmp_path / "my.csv", good, cells)
     assert refusal(path).startswith(f"{path} {message}")
 
@@ -118,7 +118,7 @@ def test_a_table_made_in_memory_holds_no_combination_twice() -> None:
 
 def test_a_row_may_say_from_what_it_was_computed(tmp_path: Path) -> None:
     path = tmp_path / "my.csv"
-    path.write_text(f"{HEADER},derived\n{','.join(GOOD)},by hand\n{','.join((*GOOD[:4], '4', *GOOD[5:]))},\n")
+    path.write_text(f"{HEADER},derived\n{','.join(GOOD)},by hand\n{','.join((*GOOD[:4], '7', *GOOD[5:]))},\n")
     assert [row.derived for row in read_profiles(path).rows] == ["by hand", ""]
 
 
@@ -322,3 +322,73 @@ def test_a_pipe_is_no_table(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ProfileTableError, match="cannot be read: it is a pipe; a file is needed"):
         read_profiles(tmp_path / "pipe")
+
+
+# --- throughput against latency
+
+
+def with_throughput(path: Path, factor: float, batch: int = 8, processes: int = 2) -> Path:
+    """A table of one row, whose throughput is a multiple of what its latency of 10 ms allows."""
+    rate_rps = factor * 100 * batch * processes
+    return table(path, ("mine", "a30-24gb", "vit", "1g.6gb", str(batch), str(processes), "10", f"{rate_rps:.10g}"))
+
+
+@pytest.mark.parametrize("factor", [0.6, 0.9, 1.0, 1.02])
+def test_a_throughput_that_the_latency_allows_is_taken_without_a_word(factor: float, tmp_path: Path) -> None:
+    assert read_profiles(with_throughput(tmp_path / "my.csv", factor)).warnings == ()
+
+
+@pytest.mark.parametrize("factor", [0.11, 0.59, 1.021, 1.1])
+def test_a_throughput_off_what_the_latency_allows_is_warned_of(factor: float, tmp_path: Path) -> None:
+    path = with_throughput(tmp_path / "my.csv", factor)
+    (warning,) = read_profiles(path).warnings
+    told = f"throughput_rps is {1600 * factor:g}, {factor:.3g} times the 1600 a second"
+    assert warning.startswith(f"{path} line 2: {told}")
+
+
+@pytest.mark.parametrize("factor", [0.001, 0.099, 1.11, 60.0])
+def test_a_throughput_far_off_what_the_latency_allows_is_refused(factor: float, tmp_path: Path) -> None:
+    path = with_throughput(tmp_path / "my.csv", factor)
+    message = refusal(path)
+    assert message.startswith(f"{path} line 2: throughput_rps is {1600 * factor:g}, ")
+    assert "the 1600 a second that 2 processes × batch 8 / 10 ms allow" in message
+
+
+@pytest.mark.parametrize(
+    ("factor", "question"),
+    [
+        (1 / 1000, "is latency_ms in seconds?"),
+        (1000.0, "is latency_ms in microseconds?"),
+        (1 / 32, "is throughput_rps in batches a second, or latency_ms that of one request?"),
+        (1 / 2, "is throughput_rps that of one process?"),
+        (1 / 64, "is throughput_rps in batches a second of one process?"),
+        (60.0, "is throughput_rps in requests a minute?"),
+        (1.3, "the mean time of a batch at work, no percentile"),
+    ],
+)
+def test_the_reading_that_explains_a_contradiction_is_named(factor: float, question: str, tmp_path: Path) -> None:
+    path = with_throughput(tmp_path / "my.csv", factor, batch=32)
+    try:
+        told = read_profiles(path).warnings[0]
+    except ProfileTableError as error:
+        told = str(error)
+    assert question in told
+
+
+def test_doubtful_rows_are_told_once_with_their_number(tmp_path: Path) -> None:
+    rows = [("mine", "a30-24gb", "vit", "1g.6gb", str(batch), "1", "10", str(105 * batch)) for batch in (1, 2, 4)]
+    (warning,) = read_profiles(table(tmp_path / "my.csv", *rows)).warnings
+    assert "line 2" in warning
+    assert warning.endswith("(2 more rows are doubtful, too)")
+
+
+def test_the_launch_free_variant_keeps_the_warnings(tmp_path: Path) -> None:
+    profiles = read_profiles(with_throughput(tmp_path / "my.csv", 1.05))
+    assert launch_free(profiles).warnings == profiles.warnings
+
+
+def test_no_shipped_row_is_doubtful() -> None:
+    assert shipped_profiles().warnings == ()
+    most_rps = [row.processes * row.batch / row.latency_s for row in shipped_profiles().rows]
+    ratios = [row.throughput_rps / most for row, most in zip(shipped_profiles().rows, most_rps, strict=True)]
+    assert max(abs(ratio - 1) for ratio in ratios) < 2e-5

@@ -1,0 +1,121 @@
+"""The figures of a setting that are neither in the config nor measured for the model, and where they come from instead.
+
+What is computed from measurements of the same model by a rule (a retraining's time) is assumed, too. So is what was
+measured of another model, on another GPU, or for another policy's source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from executor.mig import GpuModel
+from migrator.config import TenantConfig
+from migrator.setting import Setting
+from planner.build import WindowTerms, window_switch_s
+from planner.problem import Problem, Reconfiguration
+from workloads.profiles.shares import measured_for, sensitivity_of
+from workloads.tenants import Tenant
+
+RULE = "3 × inference of the same data (MIGRator)"
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """A figure that was filled in.
+
+    Attributes:
+        tenant: Whose; ``None`` where it concerns all of them.
+        what: What it is.
+        value: The figure; by profile name, or by part, where there are several.
+        unit: Of the value; empty for a share or a factor.
+        source: Where it comes from.
+    """
+
+    tenant: str | None
+    what: str
+    value: float | Mapping[str, float]
+    unit: str
+    source: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields, as they stand in logs and results."""
+        return asdict(self)
+
+
+def assumed_in(setting: Setting, sharing: str = "instances") -> tuple[Assumed, ...]:
+    """Everything that was filled in; ``sharing`` is how tenants share the GPU, as the log calls it."""
+    pairs = list(zip(setting.config.tenants, setting.tenants, strict=True))
+    found = list(_of_planning(setting)) if sharing == "instances" else []
+    found += [item for entry, tenant in pairs for item in _of_tenant(setting, entry, tenant)]
+    if sharing == "shares" and setting.config.simulation.interference > 0:
+        found += [item for tenant in setting.tenants for item in _interference(tenant)]
+    return tuple(found)
+
+
+def assumed_in_problem(problem: Problem) -> tuple[Assumed, ...]:
+    """What a problem file left out and was filled in."""
+    if problem.reconfiguration is not Reconfiguration.PHYSICAL or problem.switch_s is not None:
+        return ()
+    return (Assumed(None, "switch_s", problem.switching_s, "s", _driver_times(problem.gpu)),)
+
+
+def assumed_to_json(assumed: Sequence[Assumed]) -> list[dict[str, Any]]:
+    """A list of their fields."""
+    return [item.to_json() for item in assumed]
+
+
+def _of_tenant(setting: Setting, entry: TenantConfig, tenant: Tenant) -> Iterator[Assumed]:
+    start = tenant.worker_start
+    is_elsewhere = not setting.gpu.name.startswith("a100-")
+    if entry.worker_start_s is None and ("times" in start.assumed or is_elsewhere):
+        on = "" if not is_elsewhere else ", on an A100"
+        yield Assumed(tenant.name, "worker start", start.base_s, "s", start.source + on)
+    if "slowdown" in start.assumed or is_elsewhere:
+        source = "ResNet-50 on an A100 (gpuless-thesis)"
+        yield Assumed(tenant.name, "slowdown by each other start", start.slowdown_per_other, "", source)
+    if tenant.retraining_time_s:
+        if entry.retraining_start_s is None:
+            yield Assumed(tenant.name, "retraining start", tenant.trainer_start.base_s, "s", "as worker start")
+        yield Assumed(tenant.name, "retraining time", dict(tenant.retraining_time_s), "s", RULE)
+    n_given = len(tenant.accuracy)
+    if isinstance(entry.accuracy, list) and n_given < setting.config.windows:
+        last = tenant.accuracy[-1]
+        value = {"before": last.before, "after": last.after}
+        yield Assumed(tenant.name, f"accuracy from window {n_given} on", value, "", f"as in window {n_given - 1}")
+    by_source: dict[str, dict[str, float]] = {}
+    for name, point in tenant.operating_points.items():
+        if point.derived:
+            by_source.setdefault(point.derived, {})[name] = point.rate_rps
+    for source, rates in by_source.items():
+        yield Assumed(tenant.name, "capability", rates, "requests/s", source)
+
+
+def _interference(tenant: Tenant) -> Iterator[Assumed]:
+    source = measured_for(tenant.model)
+    if source is not None:
+        found = sensitivity_of(tenant.model)
+        value = {"beside inference": found.beside_inference, "beside retraining": found.beside_retraining}
+        yield Assumed(tenant.name, "interference", value, "", source)
+
+
+def _of_planning(setting: Setting) -> Iterator[Assumed]:
+    config = setting.config
+    if config.planner.switch_s is None:
+        terms = [
+            WindowTerms(accuracy.before, accuracy.after, tenant.retrains_in(0))
+            for tenant in setting.tenants
+            for accuracy in (tenant.accuracy_in(0),)
+        ]
+        value = window_switch_s(setting.gpu, setting.tenants, terms)
+        yield Assumed(None, "switch_s", value, "s", f"the longest batch, and {_driver_times(setting.gpu)}")
+    if config.planner.planning_s is None and config.windows > 1:
+        n = len(config.tenants)
+        source = f"benchmark, {n} tenant{'s' if n > 1 else ''} × {config.n_steps} steps (docs/planner.md)"
+        yield Assumed(None, "planning_s", config.planning_s, "s", source)
+
+
+def _driver_times(gpu: GpuModel) -> str:
+    known = (source.removeprefix("driver times: ") for source in gpu.sources if source.startswith("driver times"))
+    return f"driver times of {next(known, 'no known source').split(',')[0]}"

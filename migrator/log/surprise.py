@@ -1,0 +1,178 @@
+"""Where a window's goodput is far from what its plan promised, and which cause weighs most; from the log alone.
+
+Both are shares of requests: promised goodput of the requests expected, achieved goodput of those that came, over the
+seconds that the plan covers. The difference has two exact parts, answers that were not in time and wrong ones. What was
+not in time more than promised is laid to the classes of the account (:mod:`migrator.log.account`): requests beyond the
+capability count as the forecast's as far as more came in that second than it said. What is left is what instances
+served less than planned: workers that failed, or were late.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrator.log.account import SecondAccounts, accounts
+from migrator.log.record import Record
+from migrator.log.runlog import ReadLog
+
+FloatArray = NDArray[np.float64]
+
+POINTS = 10.0
+"""Difference in points of the arrivals from which on it is told."""
+
+LUCK = 3.0
+"""Standard deviations that luck alone may make up: few requests differ from what was expected without any reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surprise:
+    """A window in which achieved and promised goodput are far apart.
+
+    Attributes:
+        window: Its number.
+        tenant: Whose goodput; ``None`` for all tenants together.
+        expected_goodput_pct: By the plan, of the requests expected.
+        achieved_goodput_pct: Of those that came.
+        cause: What explains most of the difference.
+        cause_points: How much of it, in points.
+    """
+
+    window: int
+    tenant: str | None
+    expected_goodput_pct: float
+    achieved_goodput_pct: float
+    cause: str
+    cause_points: float
+
+    @property
+    def points(self) -> float:
+        """Achieved less expected."""
+        return self.achieved_goodput_pct - self.expected_goodput_pct
+
+    def __str__(self) -> str:
+        whose = "" if self.tenant is None else f" of {self.tenant}"
+        side = "less" if self.points < 0 else "more"
+        return (
+            f"window {self.window}: goodput{whose} {self.achieved_goodput_pct:.1f} %, expected "
+            f"{self.expected_goodput_pct:.1f} %: {abs(self.points):.1f} points {side}; largest cause: {self.cause} "
+            f"({self.cause_points:.1f})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Requests of the seconds that a plan covers: promised, and what became of them; they add up over tenants."""
+
+    expected: float = 0.0
+    promised_in_time: float = 0.0
+    promised: float = 0.0
+    arrivals: float = 0.0
+    in_time: float = 0.0
+    goodput: float = 0.0
+    above_forecast: float = 0.0
+    below_forecast: float = 0.0
+    reconfiguration: float = 0.0
+    queueing: float = 0.0
+
+    def __add__(self, other: _Sums) -> _Sums:
+        return _Sums(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(_Sums)))
+
+
+def surprises(log: ReadLog) -> tuple[Surprise, ...]:
+    """Of every settled window with a plan of its own, in order; all tenants first, then those far off themselves."""
+    revised = {event["window"] for event in log.of_kind("plan_revised")}
+    started = [event for event in log.of_kind("window_started") if event["window"] not in revised]
+    n_settled = len(log.of_kind("window_finished"))
+    told = [event for event in started if event.get("expected") and event["window"] < n_settled]
+    if not told:
+        return ()
+    known = accounts(log)
+    return tuple(found for event in told for found in _of_window(log.header, event, known))
+
+
+def _of_window(header: Record, started: Record, known: Mapping[str, SecondAccounts]) -> Iterator[Surprise]:
+    window = started["window"]
+    sums = {
+        name: _sums(header, started, name, promise, known[name])
+        for name, promise in started["expected"].items()
+        if None not in (promise["goodput"], promise["in_time"])
+    }
+    everybody = _surprise(window, None, sum(sums.values(), _Sums()))
+    alone = [_surprise(window, name, own) for name, own in sums.items()] if len(sums) > 1 else []
+    yield from (found for found in (everybody, *alone) if found is not None)
+
+
+def _sums(header: Record, started: Record, name: str, promise: Record, account: SecondAccounts) -> _Sums:
+    window_s, step_s = round(header["window_s"]), header["step_s"]
+    first = math.ceil(started["plan_from_step"] * step_s - 1e-9)
+    covered = slice(started["window"] * window_s + first, (started["window"] + 1) * window_s)
+    arrivals, capacity = account.arrivals[covered], account.capacity[covered]
+    forecast = _by_second(started["forecast"]["tenants"][name]["mean_rps"], step_s, window_s)[first:]
+    return _Sums(
+        expected=promise["arrivals"],
+        promised_in_time=promise["in_time"],
+        promised=promise["goodput"],
+        arrivals=float(arrivals.sum()),
+        in_time=float(account.in_time[covered].sum()),
+        goodput=float(account.goodput[covered].sum()),
+        above_forecast=float(np.minimum(capacity, np.maximum(0.0, arrivals - forecast)).sum()),
+        below_forecast=float(np.maximum(0.0, forecast - arrivals).sum()),
+        reconfiguration=float(account.reconfiguration[covered].sum()),
+        queueing=float(account.queueing[covered].sum()),
+    )
+
+
+def _by_second(mean_rps: list[float], step_s: float, window_s: int) -> FloatArray:
+    """Requests of each second, ``(window_s,)``; a step's are spread evenly over it."""
+    until = np.concatenate([[0.0], np.cumsum(np.array(mean_rps) * step_s)])
+    by_second: FloatArray = np.diff(np.interp(np.arange(window_s + 1), np.arange(len(until)) * step_s, until))
+    return by_second
+
+
+def _surprise(window: int, tenant: str | None, sums: _Sums) -> Surprise | None:
+    if sums.arrivals <= 0 or sums.expected <= 0:
+        return None
+    expected_pct, achieved_pct = 100 * sums.promised / sums.expected, 100 * sums.goodput / sums.arrivals
+    points = achieved_pct - expected_pct
+    luck_points = LUCK * 100 * 0.5 / math.sqrt(sums.arrivals)
+    if abs(points) <= max(POINTS, luck_points):
+        return None
+    causes = _shortfall(sums) if points < 0 else _excess(sums)
+    cause = max(causes, key=lambda name: causes[name])
+    return Surprise(window, tenant, expected_pct, achieved_pct, cause, causes[cause])
+
+
+def _missed_and_wrong(sums: _Sums) -> tuple[float, float]:
+    """By how many points more was missed, and answered wrong, than promised; together the shortfall."""
+    missed = (sums.arrivals - sums.in_time) / sums.arrivals - (sums.expected - sums.promised_in_time) / sums.expected
+    wrong = (sums.in_time - sums.goodput) / sums.arrivals - (sums.promised_in_time - sums.promised) / sums.expected
+    return 100 * missed, 100 * wrong
+
+
+def _shortfall(sums: _Sums) -> dict[str, float]:
+    missed, wrong = _missed_and_wrong(sums)
+    left = max(0.0, missed)
+    causes = {"more wrong answers than the plan expected": wrong}
+    for name, requests in (
+        ("more requests than the forecast said", sums.above_forecast),
+        ("instances that started or stopped", sums.reconfiguration),
+        ("bursts and waits for a batch", sums.queueing),
+    ):
+        causes[name] = min(max(0.0, missed), 100 * requests / sums.arrivals)
+        left -= causes[name]
+    return {**causes, "instances that served less than planned: failed or late workers": max(0.0, left)}
+
+
+def _excess(sums: _Sums) -> dict[str, float]:
+    missed, wrong = _missed_and_wrong(sums)
+    fewer = min(max(0.0, -missed), 100 * sums.below_forecast / sums.arrivals)
+    return {
+        "fewer wrong answers than the plan expected": -wrong,
+        "fewer requests than the forecast said": fewer,
+        "instances that served more than the cautious plan says": -missed - fewer,
+    }

@@ -1,0 +1,103 @@
+"""``migrator run``: what planning is charged, and what a limit on its seconds does to a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.log.runlog import read_log
+from planner.budget import Budget
+from planner.plan import MigPlan
+from planner.problem import Problem
+from planner.solve import solve
+
+SHORT = {"window_s": 30, "tenants.0.retraining.samples": 300, "planner.max_schedules": 2}
+RUN = Path("runs/small")
+
+
+@pytest.fixture
+def solves_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Has every plan say that it took so many seconds."""
+
+    def set_to(seconds: float) -> None:
+        def slow(problem: Problem, *options: Any) -> MigPlan:
+            return replace(solve(problem, *options), solve_s=seconds)
+
+        monkeypatch.setattr("planner.policies.ours.solve", slow)
+
+    return set_to
+
+
+def test_what_planning_is_charged_stands_in_the_log_and_delays_every_window_but_the_first(call, write_config) -> None:
+    assert call("run", write_config({**SHORT, "planner.planning_s": None, "windows": 3}))[0] == 0
+    log = read_log(RUN)
+    assert log.header["planning_s"] == 1.0
+    assert [event["plan_from_step"] for event in log.of_kind("window_started")] == [0, 1, 1]
+
+
+@pytest.mark.parametrize(("seconds", "warns"), [(2.0, False), (2.5, True)])
+def test_plans_that_took_longer_than_charged_are_warned_of(call, write_config, solves_in, seconds, warns) -> None:
+    solves_in(seconds)
+    code, _, err = call("run", write_config({**SHORT, "planner.planning_s": 2}))
+    assert code == 0
+    told = "warning: 1 plan took longer than the 2 s charged (planner.planning_s), up to 2.5 s in window 1"
+    assert (told in err) is warns
+
+
+def test_the_first_plan_is_made_before_the_run_and_charged_nothing(call, write_config, solves_in) -> None:
+    solves_in(1000.0)
+    assert "charged" not in call("run", write_config({**SHORT, "windows": 1}))[2]
+
+
+def test_a_time_limit_is_the_planner_s_and_marks_the_log(call, write_config, monkeypatch) -> None:
+    budgets: list[Budget] = []
+
+    def seen(problem: Problem, engine: str, budget: Budget) -> MigPlan:
+        budgets.append(budget)
+        return solve(problem, engine, budget)
+
+    monkeypatch.setattr("planner.policies.ours.solve", seen)
+    code, out, _ = call("run", write_config(SHORT), "--time-limit", 5)
+    assert code == 0
+    assert {budget.time_limit_s for budget in budgets} == {5.0}
+    header = read_log(RUN).header
+    assert (header["repeatable"], header["time_limit_s"]) == (False, 5.0)
+    assert "not repeatable: each plan is the best found within 5 s" in out
+
+
+def test_a_report_says_of_a_log_that_it_is_not_repeatable(call, write_config) -> None:
+    call("run", write_config(SHORT), "--time-limit", 5)
+    assert "not repeatable" in call("report", RUN)[1]
+    assert json.loads(call("report", RUN, "--json")[1])["run"]["repeatable"] is False
+
+
+def test_without_a_time_limit_nothing_is_said_of_it(call, write_config) -> None:
+    assert "not repeatable" not in call("run", write_config(SHORT))[1]
+    assert "repeatable" not in read_log(RUN).header
+
+
+@pytest.mark.parametrize(
+    ("limit", "policy"), [("nan", "migrator"), ("inf", "migrator"), ("-1", "migrator"), ("5", "ekya")]
+)
+def test_a_time_limit_that_means_nothing_is_refused(call, write_config, limit: str, policy: str) -> None:
+    code, out, err = call("run", write_config(SHORT), "--time-limit", limit, "--policy", policy)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "--time-limit" in err
+    assert not RUN.exists()
+
+
+def test_a_run_that_comes_out_far_from_its_plan_says_so(call, write_config) -> None:
+    changes = {**SHORT, "tenants.0.arrivals.rate_rps": 900, "estimates": {"accuracy_bias": 0.4}}
+    changes |= {"tenants.0.accuracy": {"before": 0.2, "after": 0.3}, "window_s": 60}
+    code, out, _ = call("run", write_config(changes))
+    assert code == 0
+    assert "far from its plan: window" in out
+    assert "more wrong answers than the plan expected" in " ".join(out.split())
+    surprises = json.loads(call("report", RUN, "--json")[1])["surprises"]
+    assert all(abs(item["points"]) > 10 for item in surprises)
+    assert surprises

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from typing import Any
+
+from migrator.views.assumed import MOST_LINES, assumed_lines
+
+
+def item(
+    what: str, tenant: str | None = "a", value: Any = 1.5, unit: str = "s", source: str = "them"
+) -> dict[str, Any]:
+    return {"tenant": tenant, "what": what, "value": value, "unit": unit, "source": source}
+
+
+def test_tenants_with_the_same_figure_and_source_share_a_line() -> None:
+    lines = assumed_lines([item("start"), item("start", "b", 2.25), item("start", "c", source="others")])
+    assert lines == ["start: a 1.5 s, b 2.25 s; them", "start: c 1.5 s; others"]
+
+
+def test_figures_by_profile_are_told_as_a_range() -> None:
+    assert assumed_lines([item("time", None, {"1g": 9.0, "2g": 4.5})]) == ["time: 4.5–9 s; them"]
+
+
+def test_a_long_list_is_folded() -> None:
+    lines = assumed_lines([item(f"figure {n}") for n in range(9)])
+    assert (len(lines), lines[-1]) == (MOST_LINES, "and 4 kinds more, which --json has")
+
+
+def test_what_is_told_elsewhere_is_left_out() -> None:
+    assert assumed_lines([item("capability"), item("start")], left_out=("capability",)) == ["start: a 1.5 s; them"]
