@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.paper.experiments import AT_ONCE
 from benchmarks.paper.workloads import ALIBABA, CIFAR, CONFIGS, CORE, OFFSETS_S, Workload, workloads
-from migrator.compare import Match, score_of
+from migrator.compare import Match, over_each_segment, score_of
 from migrator.config import Config, ForecastConfig, read_config
 from migrator.parallel import Processes, n_cores
 from planner.policies.astraea import Astraea
@@ -135,7 +135,7 @@ GRIDS = {"reactive": _reactive(), "astraea": _astraea(), "migrator": _forecast()
 def config_of(workload: Workload, setting: Setting, interference: float = 1.0, n_windows: int = N_WINDOWS) -> Config:
     """The workload's config, moved into the first halves, with the setting's forecaster."""
     changes = {"simulation": {"interference": interference}, "forecast": dict(setting.forecast), **AT_ONCE}
-    config = read_config(CONFIGS / f"w{workload.number}.yaml", windows=n_windows, **changes)
+    config = over_each_segment(read_config(CONFIGS / f"w{workload.number}.yaml", windows=n_windows, **changes))
     tenants = []
     for tenant in config.tenants:
         assert tenant.arrivals.trace is not None  # the workloads have traces throughout

@@ -94,9 +94,19 @@ class Placement:
         return self.start < other.end and other.start < self.end
 
     @property
+    def memory_mask(self) -> int:
+        """The memory slices that it occupies, one bit each."""
+        return ((1 << self.profile.memory_slices) - 1) << self.start
+
+    @property
     def sort_key(self) -> tuple[int, str]:
         """Order of placements inside a layout: by start, then by name."""
         return (self.start, self.profile.name)
+
+
+def memory_slices_in(mask: int) -> tuple[int, ...]:
+    """The memory slices whose bit is set, ascending."""
+    return tuple(number for number in range(mask.bit_length()) if mask >> number & 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +129,11 @@ class Layout:
 
     def __contains__(self, placement: Placement) -> bool:
         return placement in self.placements
+
+    @property
+    def memory_mask(self) -> int:
+        """The memory slices that its placements occupy, one bit each."""
+        return sum(placement.memory_mask for placement in self.placements)
 
     def multiset(self, profile_names: Sequence[str]) -> Multiset:
         """Counts of each of ``profile_names`` in the layout, ``(n_profiles,)``."""
@@ -285,10 +300,12 @@ class GpuModel:
             if not any(candidate not in layout and self.fits((*layout, candidate)) for candidate in candidates)
         )
 
-    def multisets(self, profile_names: Sequence[str]) -> tuple[Multiset, ...]:
+    def multisets(self, profile_names: Sequence[str], unavailable: int = 0) -> tuple[Multiset, ...]:
         """The distinct multisets of all layouts of ``profile_names``, the empty one first, sorted.
 
-        Every multiset ``(n_profiles,)`` counts instances in the order of ``profile_names``.
+        Every multiset ``(n_profiles,)`` counts instances in the order of ``profile_names``. Layouts touch none of
+        the memory slices in ``unavailable``, one bit each.
         """
-        counted = {layout.multiset(profile_names) for layout in self.layouts(profile_names)}
+        layouts = self.layouts(profile_names)
+        counted = {layout.multiset(profile_names) for layout in layouts if not layout.memory_mask & unavailable}
         return tuple(sorted(counted, key=lambda multiset: (sum(multiset), multiset)))

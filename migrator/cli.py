@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from migrator import __version__
 from migrator.console import complain, let_streams_take_any_text
 from migrator.errors import ExitCode, MigratorError, exit_code_of
 from migrator.signals import terminations_interrupt
@@ -28,7 +29,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Share a MIG GPU among continually retrained models so that goodput is highest.",
-    epilog="Start with: [bold]migrator run configs/quickstart.yaml[/]",
+    epilog="Start with: [bold]migrator init quickstart[/], then [bold]migrator run quickstart.yaml[/]. "
+    "Pages that this help names are printed by [bold]migrator docs PAGE[/].",
 )
 gpu_app = typer.Typer(invoke_without_command=True, help="GPU models, and what stands on a real GPU.")
 app.add_typer(gpu_app, name="gpu")
@@ -42,9 +44,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program ins
 
 def _print_version(value: bool) -> None:  # typer calls it by position, and by this name
     if value:
-        from importlib.metadata import version  # noqa: PLC0415 - rarely needed
-
-        typer.echo(f"migrator {version('migrator')}")
+        typer.echo(f"migrator {__version__}")
         raise typer.Exit
 
 
@@ -72,11 +72,25 @@ def _root(
     _help_without_command(context)
 
 
-@app.command(epilog="Example: [bold]migrator run configs/quickstart.yaml --windows 2 --out runs/try[/]")
+@app.command(epilog="Examples: [bold]migrator init quickstart[/]   [bold]migrator init my-traces try[/]")
+def init(
+    example: Annotated[
+        str,
+        typer.Argument(help="quickstart, w1 to w16 (the paper's workloads), my-traces, or problem (a problem file)."),
+    ] = "quickstart",
+    folder: Annotated[Path, typer.Argument(help="Where to; made if it is not there.")] = Path(),
+) -> None:
+    """Write a commented example config, and the files that it reads, to begin with."""
+    from migrator.commands.init import init_command  # noqa: PLC0415
+
+    init_command(example, folder)
+
+
+@app.command(epilog="Example: [bold]migrator run quickstart.yaml --windows 2 --out runs/try[/]")
 def run(
     config: Annotated[Path, typer.Argument(help="The config file (YAML); see docs/configuration.md.")],
     *,
-    windows: Annotated[int | None, typer.Option(min=1, help="How many windows, instead of the config's.")] = None,
+    windows: Annotated[int | None, typer.Option(min=1, help="How many of the config's windows, or more.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The seed, instead of the config's.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; it must not exist. Default: runs/NAME.")] = None,
     policy: Annotated[
@@ -110,7 +124,7 @@ def report(
 
 
 @app.command(
-    epilog="Examples: [bold]migrator plan configs/quickstart.yaml --window 1[/]   "
+    epilog="Examples: [bold]migrator plan quickstart.yaml --window 1[/]   "
     "[bold]migrator plan --problem problem.json --explain 40[/]   "
     "[bold]migrator plan --problem problem.json --engine milp --solver cbc --json[/]"
 )
@@ -149,6 +163,9 @@ def plan(
         bool, typer.Option("--floors/--no-floors", help="Compare the plan with those of static and greedy.")
     ] = True,
     out: Annotated[Path | None, typer.Option(help="Also write the plan as JSON to this file.")] = None,
+    problem_out: Annotated[
+        Path | None, typer.Option(help="Also write the problem that was posed, for verify, to this JSON file.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Solve one window offline and show its plan, without any GPU."""
@@ -160,7 +177,7 @@ def plan(
         raise typer.BadParameter("give either a CONFIG or --problem FILE")
     options = EngineOptions(solver=solver, configs=configs)
     solving = Solving(engine=engine, options=options, time_limit_s=time_limit)
-    shown = Shown(out, as_json, explain, changes, floors)
+    shown = Shown(out, problem_out, as_json, explain, changes, floors)
     if problem is not None:
         if window is not None:
             raise typer.BadParameter("--window goes with a CONFIG; a problem file holds one window")
@@ -172,8 +189,8 @@ def plan(
 
 
 @app.command(
-    epilog="Examples: [bold]migrator whatif configs/quickstart.yaml --vary load=0.5,0.7,0.9 --vary slo_ms=x0.5,x1[/]   "
-    "[bold]migrator whatif configs/quickstart.yaml --vary engine=physical,greedy --vary window=0,1 --plot grid.html[/]"
+    epilog="Examples: [bold]migrator whatif quickstart.yaml --vary load=0.5,0.7,0.9 --vary slo_ms=x0.5,x1[/]   "
+    "[bold]migrator whatif quickstart.yaml --vary engine=physical,greedy --vary window=0,1 --plot grid.html[/]"
 )
 def whatif(
     config: Annotated[Path, typer.Argument(help="The config file (YAML); see docs/configuration.md.")],
@@ -214,8 +231,8 @@ def whatif(
 
 
 @app.command(
-    epilog="Examples: [bold]migrator compare configs/quickstart.yaml[/]   "
-    "[bold]migrator compare configs/w1.yaml configs/w2.yaml --policies migrator,static --windows 2 --segments 3[/]"
+    epilog="Examples: [bold]migrator compare quickstart.yaml[/]   "
+    "[bold]migrator compare w1.yaml w2.yaml --policies migrator,static --windows 2 --segments 3[/]"
 )
 def compare(
     configs: Annotated[list[Path], typer.Argument(help="Config files (YAML); see docs/configuration.md.")],
@@ -260,17 +277,54 @@ def compare(
     )
 
 
-@app.command(epilog="Example: [bold]migrator verify plan.json problem.json[/]")
+@app.command(
+    epilog="Examples: [bold]migrator verify plan.json problem.json --max-gap 0.01[/]   "
+    "[bold]migrator verify runs/quickstart --trust-bound[/]"
+)
 def verify(
-    plan: Annotated[Path, typer.Argument(help="A plan, as written by plan --problem --json or --out.")],
-    problem: Annotated[Path, typer.Argument(help="The problem file that it answers.")],
+    plan: Annotated[
+        Path, typer.Argument(metavar="PLAN|RUN", help="A plan, as written by plan --json or --out; or a run's folder.")
+    ],
+    problem: Annotated[
+        Path | None, typer.Argument(help="The problem file that the plan answers; plan --problem-out writes one.")
+    ] = None,
     *,
+    window: Annotated[int | None, typer.Option(min=0, help="Of a run: only this window's plan.")] = None,
+    trust_bound: Annotated[
+        bool, typer.Option("--trust-bound", help="Take the bound that a plan claims without a proof.")
+    ] = False,
+    max_gap: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, metavar="G", help="Fail beyond this proven gap (with --trust-bound: claimed gap); 0.01 is 1 %."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check a plan against every rule and recompute its goodput, with code that no engine uses."""
-    from migrator.commands.verify import verify_command  # noqa: PLC0415
+    """Check a plan, or those of a run, against every rule and recompute goodput, with code that no engine uses."""
+    if (problem is None) is not plan.is_dir():
+        raise typer.BadParameter("give a PLAN and the PROBLEM that it answers, or a RUN's folder alone")
+    from migrator.commands.verify import Demands, verify_command, verify_run_command  # noqa: PLC0415
 
-    verify_command(plan, problem, as_json=as_json)
+    demands = Demands(trust_bound, max_gap)
+    if problem is None:
+        verify_run_command(plan, window=window, demands=demands, as_json=as_json)
+    elif window is not None:
+        raise typer.BadParameter("--window goes with a RUN; a plan file holds one window")
+    else:
+        verify_command(plan, problem, demands=demands, as_json=as_json)
+
+
+@app.command(epilog="Example: [bold]migrator docs configuration[/]")
+def docs(
+    page: Annotated[
+        str | None, typer.Argument(help="A page's name, such as configuration for docs/configuration.md.")
+    ] = None,
+) -> None:
+    """Print a page of the documentation, or say which there are."""
+    from migrator.commands.docs import docs_command  # noqa: PLC0415
+
+    docs_command(page)
 
 
 @gpu_app.command("models", epilog="Examples: [bold]migrator gpu models[/]   [bold]migrator gpu models A100-80GB[/]")

@@ -98,7 +98,7 @@ class Score:
 def matches_of(
     config: Config, origin: str, policies: Sequence[str], n_segments: int, fairness: Fairness = Fairness.POLICY_ONLY
 ) -> list[Match]:
-    """Every policy on every segment.
+    """Every policy on every segment. ``load_over`` says whether each of them is brought to the load, or all together.
 
     Raises:
         ConfigError: A segment does not lie within the traces, or tenants without a trace have but one piece.
@@ -109,7 +109,10 @@ def matches_of(
                 f"{origin}: tenants.{tenant.name}.arrivals: --segments {n_segments} needs a trace that does not loop; "
                 "other arrivals have no later piece that differs"
             )
-    segments = [_on_segment(config, segment) for segment in range(n_segments)]
+    # A resolved config has the factors that its own windows give.
+    is_over_run = config.load_over == "run"
+    scaled = assemble(config, origin)[0].config if is_over_run else over_each_segment(config)
+    segments = [_on_segment(scaled, segment) for segment in range(n_segments)]
     for number, segment in enumerate(segments):
         try:
             assemble(segment, origin)
@@ -120,6 +123,11 @@ def matches_of(
     return [
         Match(name, segment, origin, number, fairness) for number, segment in enumerate(segments) for name in policies
     ]
+
+
+def over_each_segment(config: Config) -> Config:
+    """The config with each compared segment brought to its load, as ``load_over: segment`` asks."""
+    return config.model_copy(update={"load_over": "segment", "load_windows": None})
 
 
 def _on_segment(config: Config, segment: int) -> Config:

@@ -97,9 +97,9 @@ class GpuConfig(Section):
 
 
 class ScaleConfig(Section):
-    """How a trace becomes requests; ``factor`` may be left to ``load``."""
+    """How a trace becomes requests; ``factor`` may be left to ``load``, and ``method`` to the factor."""
 
-    method: Literal["poisson", "copies", "thin"] = "poisson"
+    method: Literal["poisson", "copies", "thin"] | None = None
     factor: Positive | None = None
     smooth_s: Count = 10
 
@@ -108,7 +108,9 @@ class ArrivalsConfig(Section):
     """Where a tenant's requests come from: a trace, or Poisson arrivals at ``rate_rps``."""
 
     trace: Text | None = None
-    format: Literal["counts", "azure", "timestamps"] | None = None
+    format: Literal["counts", "timestamp-counts", "plain-counts", "azure", "timestamps"] | None = None
+    sort: bool = False
+    gaps: Literal["zero", "interpolate", "refuse"] | None = None
     rate_rps: NonNegative | None = None
     offset_s: Annotated[int, Field(ge=0, le=MAX_RUN_S)] | None = None
     loop: bool = False
@@ -223,6 +225,8 @@ class Config(Section):
     step_s: Positive = 1.0
     windows: Count = 4
     load: Positive | None = None
+    load_windows: Count | None = None
+    load_over: Literal["run", "segment"] = "run"
     profiles: Text | None = None
     profile_variant: Literal["recorded", "launch-free"] = "recorded"
     forecast: ForecastConfig = ForecastConfig()
@@ -251,10 +255,11 @@ class Config(Section):
                 raise ValueError(f"{key} is {seconds:g}; a whole number of steps of {self.step_s:g} s is needed")
             if n_steps > MAX_STEPS:
                 raise ValueError(f"{key} is {seconds:g}; at most {MAX_STEPS} steps of {self.step_s:g} s are allowed")
-        if self.windows * self.window_s > MAX_RUN_S:
-            raise ValueError(
-                f"windows is {self.windows}; a run may last {MAX_RUN_S} s, with windows of {self.window_s:g} s"
-            )
+        for key, windows in (("windows", self.windows), ("load_windows", self.n_load_windows)):
+            if windows * self.window_s > MAX_RUN_S:
+                raise ValueError(
+                    f"{key} is {windows}; a run may last {MAX_RUN_S} s, with windows of {self.window_s:g} s"
+                )
         if self.window_s != round(self.window_s):
             raise ValueError(f"window_s is {self.window_s:g}; whole seconds are needed")
         if self.windows > 1 and math.ceil(self.planning_s / self.step_s - 1e-9) >= self.n_steps:
@@ -282,6 +287,11 @@ class Config(Section):
         return planning_time_s(len(self.tenants), self.n_steps)
 
     @property
+    def n_load_windows(self) -> int:
+        """Windows over which traces are brought to ``load``."""
+        return self.load_windows or self.windows
+
+    @property
     def planning_steps(self) -> int:
         """Steps from a window's start until its plan is there: estimates are waited for, then planning begins."""
         return math.ceil((self.planning_s + self.estimates.delay_s) / self.step_s - 1e-9)
@@ -290,6 +300,7 @@ class Config(Section):
 def read_config(path: Path, **overrides: object) -> Config:
     """The validated config in ``path``; ``overrides`` replace top-level keys when not ``None``.
 
+    Other ``windows`` only cut or extend the run: ``load_windows`` keeps what the file says of them.
     The run's name defaults to the file's stem. Relative file names in it become relative to the file.
 
     Raises:
@@ -297,6 +308,9 @@ def read_config(path: Path, **overrides: object) -> Config:
     """
     data = read_document(path, ConfigError)
     data.setdefault("name", re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")[:100] or "run")
+    own_windows = data.get("windows", Config.model_fields["windows"].default)
+    if overrides.get("windows") is not None and isinstance(own_windows, int):
+        data.setdefault("load_windows", own_windows)
     data.update({key: value for key, value in overrides.items() if value is not None})
     return _with_absolute_paths(validate_config(data, str(path)), path.parent)
 

@@ -24,6 +24,7 @@ def provenance(setting: Setting, traffic: Traffic) -> tuple[tuple[str, str], ...
     for tenant, origin in zip(setting.tenants, traffic.origins, strict=True):
         if SYNTHETIC in origin.source:
             notes.append(("trace", f"{tenant.name}: {origin.source}"))
+        notes += [("trace", f"{tenant.name}: {note}") for note in origin.notes]
         derived = derived_profiles({name: point.derived for name, point in tenant.operating_points.items()})
         if derived:
             notes.append(("derived", f"{tenant.name}: {derived}"))
@@ -36,6 +37,20 @@ def simulated_provenance(setting: Setting, traffic: Traffic) -> tuple[tuple[str,
     if setting.config.simulation.service_jitter == "measured":
         notes = (*notes, ("service jitter", MEASURED_JITTER))
     return notes
+
+
+def scaling_text(method: str, factor: float, smooth_s: int | None) -> str:
+    """What scaling does to a trace's requests, in words."""
+    match method:
+        case "thin" if factor == 1:
+            return "replayed as recorded"
+        case "thin":
+            return f"thin × {factor:.4g}: requests are left out at random"
+        case "copies":
+            return f"copies × {factor:.4g}: each copy at a time of its own inside the second"
+        case _:
+            bursts = "bursts" if smooth_s is None else f"bursts within {smooth_s} s"
+            return f"{method} × {factor:.4g}: {bursts} are redrawn"
 
 
 def derived_profiles(derived: Mapping[str, str]) -> str:

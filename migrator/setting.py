@@ -20,14 +20,15 @@ from forecaster.registry import make_forecaster
 from migrator.config import Config, TenantConfig
 from migrator.errors import ConfigError, ConfigSloError
 from migrator.traffic import RecordedTraffic
-from workloads.errors import UnmetSloError, WorkloadError
+from workloads.errors import TraceError, UnmetSloError, WorkloadError
 from workloads.profiles.operating_point import highest_capability_rps, operating_points
 from workloads.profiles.table import ServiceProfiles, launch_free, read_profiles, shipped_profiles
 from workloads.tenants import Tenant, WindowAccuracy, WorkerStart, default_worker_start, retraining_times_s
 from workloads.traffic.arrivals import PoissonSource, Source, Span, mean_rps
-from workloads.traffic.scaling import Arrivals, Scale, ScaleMethod, scaled_arrivals
+from workloads.traffic.gaps import Gaps
+from workloads.traffic.scaling import Arrivals, Scale, ScaleMethod, method_of, scaled_arrivals
 from workloads.traffic.servegen import RATE_WINDOW_S, SERVEGEN_TRACE, servegen_piece
-from workloads.traffic.trace_file import TraceFormat, find_trace
+from workloads.traffic.trace_file import Reading, TraceFormat, find_trace
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Setting:
     """All that a run is about, before it has a GPU, and apart from its traffic.
 
     Attributes:
-        config: As resolved: every scale factor stands in it.
+        config: As resolved: every scale's method and factor stand in it.
         gpu: The GPU model.
         tenants: In the config's order, as everywhere.
         forecaster: As configured; ``None`` where the config asks for hindsight.
@@ -125,10 +126,12 @@ def _tenant_setting(
 ) -> _TenantSetting:
     tenant = _tenant(config, entry, gpu, profiles)
     most_rps = highest_capability_rps(gpu, tenant.operating_points.values())
-    source, span = _source(config, entry)
+    source, span, load_span = _source(config, entry)
+    factor = _factor(config, entry, most_rps, source, load_span)
+    method = entry.arrivals.scale.method
     scale = Scale(
-        method=ScaleMethod(entry.arrivals.scale.method),
-        factor=_factor(config, entry, most_rps, mean_rps(source, span)),
+        method=method_of(source, factor) if method is None else ScaleMethod(method),
+        factor=factor,
         smooth_s=entry.arrivals.scale.smooth_s,
     )
     arrivals = scaled_arrivals(source, scale, span, seed=config.seed, tenant=entry.name)
@@ -138,7 +141,10 @@ def _tenant_setting(
             f"{origin}: tenants.{entry.name}.arrivals.offset_s is {offset_s}; the forecaster needs "
             f"forecast.history_s = {config.forecast.history_s:g} s of the trace before it (or loop: true)"
         )
-    return _TenantSetting(_with_factor(entry, scale.factor), tenant, arrivals, float(arrivals.counts.mean()) / most_rps)
+    if arrivals.history_counts.size and not arrivals.history_counts.any():
+        empty = f"no request in the {arrivals.history_counts.size:,} s before window 0, from which is forecast"
+        arrivals = replace(arrivals, notes=(*arrivals.notes, empty))
+    return _TenantSetting(_with_scale(entry, scale), tenant, arrivals, float(arrivals.counts.mean()) / most_rps)
 
 
 def _tenant(config: Config, entry: TenantConfig, gpu: GpuModel, profiles: ServiceProfiles) -> Tenant:
@@ -175,15 +181,23 @@ def _start_up(config: Config, default: WorkerStart, base_s: float | None) -> Wor
     return replace(default.lasting(base_s, "config"), jitter=jitter)
 
 
-def _source(config: Config, entry: TenantConfig) -> tuple[Source, Span]:
-    """Where the tenant's requests come from, and the part of it that the run uses."""
-    span = _span(config, entry)
-    if entry.arrivals.trace is None:
-        return PoissonSource(entry.arrivals.rate_rps or 0.0), span
-    if entry.arrivals.trace == SERVEGEN_TRACE:
-        return servegen_piece(span, config.seed, margin_s=max(RATE_WINDOW_S, entry.arrivals.scale.smooth_s))
-    trace_format = None if entry.arrivals.format is None else TraceFormat(entry.arrivals.format)
-    return find_trace(entry.arrivals.trace, Path(), trace_format), span
+def _source(config: Config, entry: TenantConfig) -> tuple[Source, Span, Span]:
+    """Where the tenant's requests come from, and the parts of it that the run uses, and that ``load`` is of."""
+    span, given = _span(config, entry), entry.arrivals
+    load_span = replace(span, duration_s=round(config.n_load_windows * config.window_s))
+    if given.trace is None:
+        return PoissonSource(given.rate_rps or 0.0), span, load_span
+    if given.trace == SERVEGEN_TRACE:
+        is_longer = _follows_load(config, entry) and load_span.duration_s > span.duration_s
+        margin_s = max(RATE_WINDOW_S, given.scale.smooth_s)
+        trace, piece = servegen_piece(load_span if is_longer else span, config.seed, margin_s)
+        return trace, replace(piece, duration_s=span.duration_s), replace(piece, duration_s=load_span.duration_s)
+    reading = Reading(
+        format=None if given.format is None else TraceFormat(given.format),
+        sort=given.sort,
+        gaps=None if given.gaps is None else Gaps(given.gaps),
+    )
+    return find_trace(given.trace, Path(), reading), span, load_span
 
 
 def _span(config: Config, entry: TenantConfig) -> Span:
@@ -197,20 +211,30 @@ def _span(config: Config, entry: TenantConfig) -> Span:
     )
 
 
-def _factor(config: Config, entry: TenantConfig, most_rps: float, source_rps: float) -> float:
+def _follows_load(config: Config, entry: TenantConfig) -> bool:
+    return config.load is not None and entry.arrivals.scale.factor is None
+
+
+def _factor(config: Config, entry: TenantConfig, most_rps: float, source: Source, load_span: Span) -> float:
     """The scale factor: the config's, or what brings the tenant to its share of ``load``, or 1."""
     if entry.arrivals.scale.factor is not None:
         return entry.arrivals.scale.factor
     if config.load is None:
         return 1.0
+    try:
+        source_rps = mean_rps(source, load_span)
+    except TraceError as error:
+        if config.n_load_windows == config.windows:
+            raise
+        raise TraceError(f"load is over load_windows = {config.n_load_windows} windows, and {error}") from None
     if source_rps <= 0:
         raise WorkloadError("arrivals: the chosen part of the trace holds no request, so no factor brings it to a load")
     share = entry.load_share / sum(tenant.load_share for tenant in config.tenants)
     return config.load * share * most_rps / source_rps
 
 
-def _with_factor(entry: TenantConfig, factor: float) -> TenantConfig:
-    scale = entry.arrivals.scale.model_copy(update={"factor": factor})
+def _with_scale(entry: TenantConfig, made: Scale) -> TenantConfig:
+    scale = entry.arrivals.scale.model_copy(update={"method": made.method.value, "factor": made.factor})
     return entry.model_copy(update={"arrivals": entry.arrivals.model_copy(update={"scale": scale})})
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from workloads.serving.requests import Requests, requests_of
 from workloads.tenants import Tenant
-from workloads.traffic.scaling import Arrivals, Scale
+from workloads.traffic.scaling import Arrivals, Recorded, Scale
 
 FloatArray = NDArray[np.float64]
 
@@ -34,6 +34,10 @@ class Origin:
         load: Mean arrivals over the highest capability of any layout given to the tenant alone.
         dispersion_before: Variance/mean of the trace's per-second counts.
         dispersion_after: The same of the requests.
+        n_requests: Of the run.
+        n_seconds: The run's length.
+        recorded: What the trace holds; ``None`` where there is none.
+        notes: What was taken for granted or made up when the trace was read, and what else a reader should know.
     """
 
     source: str
@@ -41,6 +45,10 @@ class Origin:
     load: float
     dispersion_before: float
     dispersion_after: float
+    n_requests: int = 0
+    n_seconds: int = 0
+    recorded: Recorded | None = None
+    notes: tuple[str, ...] = ()
 
 
 class Traffic(Protocol):
@@ -96,7 +104,17 @@ class RecordedTraffic:
         self._counts = tuple(np.concatenate([own.history_counts, own.counts]) for own in arrivals)
         self._history_s = tuple(own.history_counts.size for own in arrivals)
         self._origins = tuple(
-            Origin(own.source, own.scale, load, own.dispersion_before, own.dispersion_after)
+            Origin(
+                own.source,
+                own.scale,
+                load,
+                own.dispersion_before,
+                own.dispersion_after,
+                own.times_s.size,
+                own.counts.size,
+                own.recorded,
+                own.notes,
+            )
             for own, load in zip(arrivals, loads, strict=True)
         )
 

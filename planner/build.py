@@ -22,6 +22,7 @@ from planner.problem import (
     TenantTerms,
     default_switch_s,
 )
+from planner.unavailable import Unavailable
 from workloads.tenants import Tenant
 
 
@@ -50,6 +51,7 @@ def window_problem(
     initial: InitialState | None,
     switch_s: float | None,
     reconfiguration: Reconfiguration = Reconfiguration.PHYSICAL,
+    unavailable: Sequence[Unavailable] = (),
 ) -> Problem:
     """The problem of one window.
 
@@ -71,6 +73,7 @@ def window_problem(
         ),
         switch_s=window_switch_s(gpu, tenants, terms) if switch_s is None else switch_s,
         initial=initial,
+        unavailable=tuple(unavailable),
     )
     return _with_gains(problem, tenants, forecast)
 

@@ -22,11 +22,15 @@ COUNT_BITS = 4
 """Bits for one profile's count where a multiset is packed into a number; no GPU holds 16 instances."""
 
 
-def feasible_multisets(gpu: GpuModel, profile_names: Sequence[str]) -> tuple[Multiset, ...]:
-    """The multisets of all layouts of ``profile_names``, the empty one first; cached."""
+def feasible_multisets(gpu: GpuModel, profile_names: Sequence[str], unavailable: int = 0) -> tuple[Multiset, ...]:
+    """The multisets of all layouts of ``profile_names``, the empty one first; cached.
+
+    Layouts touch none of the memory slices in ``unavailable``, one bit each.
+    """
     profiles = [gpu.profile(name) for name in profile_names]
     # Profiles compare by size alone; what decides the geometry is part of the cache's key here.
-    return _feasible_multisets(gpu, tuple(profile_names), tuple((p.starts, p.max_instances) for p in profiles))
+    geometry = tuple((p.starts, p.max_instances) for p in profiles)
+    return _feasible_multisets(gpu, tuple(profile_names), geometry, unavailable)
 
 
 @lru_cache(maxsize=256)
@@ -34,8 +38,9 @@ def _feasible_multisets(
     gpu: GpuModel,
     profile_names: tuple[str, ...],
     geometry: tuple[tuple[tuple[int, ...], int], ...],  # noqa: ARG001 (part of the cache's key)
+    unavailable: int,
 ) -> tuple[Multiset, ...]:
-    return gpu.multisets(profile_names)
+    return gpu.multisets(profile_names, unavailable)
 
 
 def serving_profiles(problem: Problem, tenant: TenantTerms) -> tuple[Profile, ...]:
@@ -97,19 +102,26 @@ class CountSpace:
     """
 
     def __init__(self, gpu: GpuModel, profile_names: Sequence[str]) -> None:
+        self._gpu, self._profile_names = gpu, tuple(profile_names)
         feasible = np.array(feasible_multisets(gpu, profile_names), dtype=np.int64)
         n_bits = [int(2 * most).bit_length() for most in feasible.max(axis=0)]
         shifts = np.cumsum([0, *n_bits[:-1]])
         self._factors: IntArray = np.left_shift(np.int64(1), shifts.astype(np.int64))
-        self._feasible_codes: IntArray = np.sort(self.codes(feasible))
+        self._feasible_codes: dict[int, IntArray] = {}
 
     def codes(self, multisets: IntArray) -> IntArray:
         """The codes of multisets: ``(n, n_profiles) → (n,)``; the code of a sum is the sum of the codes."""
         return np.asarray(multisets @ self._factors, dtype=np.int64)
 
-    def fits(self, codes: IntArray) -> NDArray[np.bool_]:
-        """Whether each coded multiset fits the GPU; each is the sum of at most two feasible ones."""
-        return np.isin(codes, self._feasible_codes)
+    def fits(self, codes: IntArray, unavailable: int = 0) -> NDArray[np.bool_]:
+        """Whether each coded multiset fits the GPU; each is the sum of at most two that fit the whole of it.
+
+        The memory slices in ``unavailable``, one bit each, are left free.
+        """
+        if unavailable not in self._feasible_codes:
+            feasible = feasible_multisets(self._gpu, self._profile_names, unavailable)
+            self._feasible_codes[unavailable] = np.sort(self.codes(np.array(feasible, dtype=np.int64)))
+        return np.isin(codes, self._feasible_codes[unavailable])
 
 
 def joint_states(problem: Problem, beside: Multiset | None = None) -> IntArray:
@@ -133,3 +145,11 @@ def joint_states(problem: Problem, beside: Multiset | None = None) -> IntArray:
         states = np.column_stack([states[row], column])
         totals = sums[row, column]
     return states
+
+
+def states_left(problem: Problem, states: IntArray, unavailable: int) -> NDArray[np.bool_]:
+    """Which of the :func:`joint_states` fit when these memory slices, one bit each, are left free, ``(n_states,)``."""
+    space = CountSpace(problem.gpu, problem.profile_names)
+    own = [np.array(tenant_multisets(problem, tenant), dtype=np.int64) for tenant in problem.tenants]
+    counts = sum(multisets[states[:, m]] for m, multisets in enumerate(own))
+    return space.fits(space.codes(np.asarray(counts)), unavailable)

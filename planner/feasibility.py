@@ -15,7 +15,9 @@ from executor.mig import Multiset
 from planner.counts import feasible_multisets, large_enough_profiles, unit_multiset
 from planner.plan import Infeasibility
 from planner.problem import PhysicalState, Problem, Reconfiguration, Retraining, RetrainingOption, TenantTerms
+from planner.unavailable import slices_text
 
+RULE_LAYOUT = "rule 1"
 RULE_RETRAINING = "rule 3"
 RULE_MIN_PROFILE = "rule 4"
 
@@ -31,6 +33,8 @@ def infeasibility(problem: Problem) -> Infeasibility | None:
     """The first reason found why no plan exists, naming tenant and rule; ``None`` when none is known."""
     checks = (
         _no_large_profile,
+        _frozen_where_not_ours,
+        _retraining_where_not_ours,
         _frozen_set_too_small,
         _minimum_does_not_fit,
         _no_place_beside_running,
@@ -70,7 +74,7 @@ class _Search:
     def __init__(self, problem: Problem, max_trials: int) -> None:
         self._problem = problem
         self._n_left = max_trials
-        self._room = _room_beside_minimum(problem)
+        self._room = {mask: _room_beside_minimum(problem, mask) for _, _, mask in problem.unavailable_spans}
         state = problem.initial
         running = state.retrainings if isinstance(state, PhysicalState) else ()
         self._fixed = [(0, item.end_step, unit_multiset(problem, item.placement.profile.name)) for item in running]
@@ -102,7 +106,8 @@ class _Search:
     def _earliest(self, placed: Iterable[Retraining], profile: str, n_steps: int) -> int | None:
         spans = [(item.start_step, item.end_step, unit_multiset(self._problem, item.profile)) for item in placed]
         spans += self._fixed
-        starts = sorted({0, *(end for _, end, _ in spans)})
+        # A start earlier by one step meets something that has ended by then: a retraining, or others' instances.
+        starts = sorted({*(begin for begin, _, _ in self._problem.unavailable_spans), *(end for _, end, _ in spans)})
         own = unit_multiset(self._problem, profile)
         return next(
             (
@@ -114,10 +119,11 @@ class _Search:
         )
 
     def _fits(self, spans: Sequence[tuple[int, int, Multiset]], start: int, end: int, own: Multiset) -> bool:
-        borders = sorted({start, end, *(step for span in spans for step in span[:2] if start < step < end)})
+        edges = [*(span[:2] for span in spans), *(span[:2] for span in self._problem.unavailable_spans)]
+        borders = sorted({start, end, *(step for span in edges for step in span if start < step < end)})
         for step, _ in pairwise(borders):
             beside = [multiset for first, last, multiset in spans if first <= step < last]
-            if _total([own, *beside]) not in self._room:
+            if _total([own, *beside]) not in self._room[self._problem.unavailable_in(step, step + 1)]:
                 return False
         return True
 
@@ -137,9 +143,9 @@ def _total(multisets: Iterable[Multiset]) -> Multiset:
     return tuple(map(sum, zip(*multisets, strict=True)))
 
 
-def _minimum_sums(problem: Problem, tenants: Iterable[TenantTerms]) -> set[Multiset]:
-    """All feasible sums of one large enough instance for each of the tenants."""
-    feasible = set(feasible_multisets(problem.gpu, problem.profile_names))
+def _minimum_sums(problem: Problem, tenants: Iterable[TenantTerms], unavailable: int) -> set[Multiset]:
+    """All feasible sums of one large enough instance for each of the tenants beside memory slices that are not ours."""
+    feasible = set(feasible_multisets(problem.gpu, problem.profile_names, unavailable))
     sums: set[Multiset] = {(0,) * len(problem.profile_names)}
     for tenant in tenants:
         units = [unit_multiset(problem, profile.name) for profile in large_enough_profiles(problem, tenant)]
@@ -147,11 +153,11 @@ def _minimum_sums(problem: Problem, tenants: Iterable[TenantTerms]) -> set[Multi
     return sums
 
 
-def _room_beside_minimum(problem: Problem) -> frozenset[Multiset]:
-    """The multisets that retrainings can hold while everyone's inference holds its minimum."""
-    feasible = feasible_multisets(problem.gpu, problem.profile_names)
+def _room_beside_minimum(problem: Problem, unavailable: int) -> frozenset[Multiset]:
+    """The multisets that retrainings can hold while everyone's inference holds its minimum, where slices are ours."""
+    feasible = feasible_multisets(problem.gpu, problem.profile_names, unavailable)
     known = set(feasible)
-    minima = _minimum_sums(problem, problem.tenants)
+    minima = _minimum_sums(problem, problem.tenants, unavailable)
     return frozenset(m for m in feasible if any(_total((m, minimum)) in known for minimum in minima))
 
 
@@ -162,6 +168,42 @@ def _no_large_profile(problem: Problem) -> Infeasibility | None:
             text = f"no profile of its capability_rps ({known}) is as large as its min_profile {tenant.min_profile}"
             return Infeasibility(tenant.name, RULE_MIN_PROFILE, text)
     return None
+
+
+def _frozen_where_not_ours(problem: Problem) -> Infeasibility | None:
+    """``physical``: what inference holds when the window opens cannot be dropped before its slices are others'."""
+    state = problem.initial
+    if not isinstance(state, PhysicalState):
+        return None
+    for item in state.held:
+        for begin, _, mask in problem.unavailable_spans:
+            lost = item.placement.memory_mask & mask
+            if lost and begin < state.next_epoch_step:
+                text = (
+                    f"it holds {item.placement} when the window opens, but {_not_ours(lost)} from step {begin} on, "
+                    f"and the held set cannot change before step {state.next_epoch_step}"
+                )
+                return Infeasibility(item.tenant, RULE_LAYOUT, text)
+    return None
+
+
+def _retraining_where_not_ours(problem: Problem) -> Infeasibility | None:
+    """``physical``: a retraining in progress is never moved, and sits where slices are others' before its end."""
+    state = problem.initial
+    for item in state.retrainings if isinstance(state, PhysicalState) else ():
+        for begin, _, mask in problem.unavailable_spans:
+            lost = item.placement.memory_mask & mask
+            if lost and begin < item.end_step:
+                text = (
+                    f"its retraining in progress holds {item.placement} until step {item.end_step}, "
+                    f"but {_not_ours(lost)} from step {begin} on"
+                )
+                return Infeasibility(item.tenant, RULE_LAYOUT, text)
+    return None
+
+
+def _not_ours(mask: int) -> str:
+    return f"{slices_text(mask)} {'are' if mask.bit_count() > 1 else 'is'} not ours"
 
 
 def _frozen_set_too_small(problem: Problem) -> Infeasibility | None:
@@ -181,14 +223,16 @@ def _frozen_set_too_small(problem: Problem) -> Infeasibility | None:
 
 
 def _minimum_does_not_fit(problem: Problem) -> Infeasibility | None:
-    for n_tenants, tenant in enumerate(problem.tenants, start=1):
-        if not _minimum_sums(problem, problem.tenants[:n_tenants]):
-            others = ", ".join(other.name for other in problem.tenants[: n_tenants - 1])
-            text = (
-                f"no layout of {problem.gpu.name} gives it an instance as large as its min_profile "
-                f"{tenant.min_profile} beside those of {others}"
-            )
-            return Infeasibility(tenant.name, RULE_MIN_PROFILE, text)
+    for begin, _, mask in problem.unavailable_spans:
+        for n_tenants, tenant in enumerate(problem.tenants, start=1):
+            if not _minimum_sums(problem, problem.tenants[:n_tenants], mask):
+                others = ", ".join(other.name for other in problem.tenants[: n_tenants - 1])
+                text = (
+                    f"no layout of {problem.gpu.name} gives it an instance as large as its min_profile "
+                    f"{tenant.min_profile}{f' beside those of {others}' if others else ''}"
+                    f"{f', as {_not_ours(mask)} in step {begin}' if mask else ''}"
+                )
+                return Infeasibility(tenant.name, RULE_MIN_PROFILE, text)
     return None
 
 
@@ -200,7 +244,8 @@ def _no_place_beside_running(problem: Problem) -> Infeasibility | None:
     running = tuple(item.placement for item in state.retrainings)
     layouts = {running}
     for tenant in problem.tenants:
-        own = problem.gpu.placements([profile.name for profile in large_enough_profiles(problem, tenant)])
+        enough = [profile.name for profile in large_enough_profiles(problem, tenant)]
+        own = [place for place in problem.gpu.placements(enough) if problem.is_ours(place, 0, 1)]
         layouts = {
             tuple(sorted((*layout, place), key=lambda item: item.sort_key))
             for layout in layouts
@@ -211,7 +256,7 @@ def _no_place_beside_running(problem: Problem) -> Infeasibility | None:
             text = (
                 f"no placement of an instance as large as its min_profile {tenant.min_profile} is left at step 0 "
                 f"beside those of the tenants before it and the retrainings in progress "
-                f"({', '.join(map(str, running)) or 'none'})"
+                f"({', '.join(map(str, running)) or 'none'}){_and_others(problem)}"
             )
             return Infeasibility(tenant.name, RULE_MIN_PROFILE, text)
     return None
@@ -241,14 +286,18 @@ def _start_up(problem: Problem) -> str:
     return " with its start-up" if problem.reconfiguration is Reconfiguration.PHYSICAL else ""
 
 
+def _and_others(problem: Problem) -> str:
+    return " and the memory slices that are not ours" if problem.unavailable else ""
+
+
 def _retraining_beside_minimum(problem: Problem) -> Infeasibility | None:
-    room = _room_beside_minimum(problem)
+    room = {counts for _, _, mask in problem.unavailable_spans for counts in _room_beside_minimum(problem, mask)}
     for tenant in required_tenants(problem):
         profiles = [profile for _, profile, _ in shortest_options(problem, tenant)]
         if not any(unit_multiset(problem, profile) in room for profile in profiles):
             text = (
                 f"its retraining would end in the window on {', '.join(profiles)}, but no layout of "
-                f"{problem.gpu.name} holds that beside every tenant's min_profile"
+                f"{problem.gpu.name} holds that beside every tenant's min_profile{_and_others(problem)}"
             )
             return Infeasibility(tenant.name, RULE_RETRAINING, text)
     return None
@@ -266,7 +315,7 @@ def _retrainings_together(problem: Problem) -> Infeasibility | None:
         others = ", ".join(other.name for other in required[: n_tenants - 1]) or "those already running"
         text = (
             f"its retraining cannot end inside the window's {problem.n_steps} steps{_start_up(problem)} beside "
-            f"that of {others} and every tenant's min_profile"
+            f"that of {others} and every tenant's min_profile{_and_others(problem)}"
         )
         return Infeasibility(tenant.name, RULE_RETRAINING, text)
     return None

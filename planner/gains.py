@@ -56,8 +56,7 @@ def expected_gains(problem: Problem, paths_rps: Sequence[FloatArray]) -> tuple[G
         ProblemError: A path array has another shape.
     """
     return tuple(
-        _table(problem, tenant, _mean_served(problem, tenant, _requests(problem, tenant, paths)))
-        for tenant, paths in _with_paths(problem, paths_rps)
+        _table(problem, tenant, _requests(problem, tenant, paths)) for tenant, paths in _with_paths(problem, paths_rps)
     )
 
 
@@ -85,7 +84,7 @@ def carry_over_gains(
         if lacking:
             raise ProblemError(f"tenants.{tenant.name}: slack_s lacks {', '.join(lacking)}, which capability_rps has")
         served = _mean_served_with_carry(problem, tenant, _requests(problem, tenant, paths), slack)
-        tables.append(_table(problem, tenant, _mean_served(problem, tenant, _requests(problem, tenant, paths)), served))
+        tables.append(_table(problem, tenant, _requests(problem, tenant, paths), served))
     return tuple(tables)
 
 
@@ -152,18 +151,24 @@ def _mean_served_with_carry(
 
 
 def _table(
-    problem: Problem,
-    tenant: TenantTerms,
-    served: tuple[FloatArray, FloatArray],
-    steady_served: FloatArray | None = None,
+    problem: Problem, tenant: TenantTerms, requests: FloatArray, steady_served: FloatArray | None = None
 ) -> GainTable:
-    """The table of a tenant from requests served, ``(n_steps, n_multisets)``; times weight and accuracy by level."""
+    """The table of a tenant from its requests, ``(n_paths, n_steps)``; served times weight and accuracy by level.
+
+    ``steady_served`` is what is served in a step without a change where that is not min(a, C), ``(n_steps,
+    n_multisets)``.
+    """
     worth = tenant.weight * np.array(tenant.accuracies)[:, None, None]
-    steady, changed = served
+    steady, changed = _mean_served(problem, tenant, requests)
+    served = steady if steady_served is None else steady_served
+    is_paper = problem.reconfiguration is Reconfiguration.PAPER
     return GainTable(
         multisets=serving_multisets(problem, tenant),
-        steady=worth * (steady if steady_served is None else steady_served),
-        changed=worth * changed if problem.reconfiguration is Reconfiguration.PAPER else None,
+        steady=worth * served,
+        changed=worth * changed if is_paper else None,
+        in_time=served,
+        in_time_changed=changed if is_paper else None,
+        arrived=requests.mean(axis=0),
     )
 
 
@@ -184,7 +189,7 @@ def _checked(problem: Problem, tenant: TenantTerms, table: GainTable) -> GainTab
     changed = table.changed
     if changed is None:
         requests = _requests(problem, tenant, tenant.arrivals_rps[None, :])
-        simple = _table(problem, tenant, _mean_served(problem, tenant, requests))
+        simple = _table(problem, tenant, requests)
         columns = [simple.column[multiset] for multiset in table.multisets]
         assert simple.changed is not None
         changed = simple.changed[:, :, columns]

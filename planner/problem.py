@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+from itertools import pairwise
 from types import MappingProxyType
 
 import numpy as np
@@ -33,6 +34,7 @@ from numpy.typing import NDArray
 from executor.errors import ExecutorError
 from executor.mig import GpuModel, Multiset, Placement, Profile, Variant
 from planner.errors import ProblemError
+from planner.unavailable import Unavailable
 
 FloatArray = NDArray[np.float64]
 
@@ -173,15 +175,23 @@ class GainTable:
             whole step, ``(n_levels, n_steps, n_multisets)``; never lower for a superset.
         changed: The same in a step where the multiset has just changed (``paper`` only: the
             step's capacity is reduced by the overhead, and may be negative), else ``None``.
+        in_time: T, the requests that are served in time: what ``steady`` is before weight and accuracy,
+            ``(n_steps, n_multisets)``; ≥ 0, never lower for a superset.
+        in_time_changed: The same for ``changed``: never above ``in_time``, and negative where a change takes longer
+            than its step, as goodput is.
+        arrived: A, the mean arrivals that ``in_time`` is a part of, ``(n_steps,)``; ``None`` stands for the tenant's.
     """
 
     multisets: tuple[Multiset, ...]
     steady: FloatArray
     changed: FloatArray | None = None
+    in_time: FloatArray | None = None
+    in_time_changed: FloatArray | None = None
+    arrived: FloatArray | None = None
     column: Mapping[Multiset, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for table in (self.steady, self.changed):
+        for table in (self.steady, self.changed, self.in_time, self.in_time_changed, self.arrived):
             if table is not None:
                 table.setflags(write=False)
         columns = {multiset: index for index, multiset in enumerate(self.multisets)}
@@ -243,6 +253,7 @@ class Problem:
             calls; ``None`` stands for the default derived from the GPU model's driver times.
         initial: What the window starts from; ``None`` when the first layout is free.
         gains: Gain tables, one a tenant, when they are better than min(a, C); ``None`` for those.
+        unavailable: Memory slices that are not ours; empty where the whole GPU is.
 
     Raises:
         ProblemError: Naming tenant, key, value and what is allowed.
@@ -256,6 +267,7 @@ class Problem:
     switch_s: float | None = None
     initial: InitialState | None = None
     gains: tuple[GainTable, ...] | None = field(default=None, compare=False)
+    unavailable: tuple[Unavailable, ...] = ()
 
     def __post_init__(self) -> None:
         _check_problem(self)
@@ -297,6 +309,33 @@ class Problem:
     def most_goodput(self) -> float:
         """Σ weight · arrivals over tenants and steps: what goodput would be if every answer were in time and right."""
         return sum(tenant.weight * float(tenant.arrivals_rps.sum()) * self.step_s for tenant in self.tenants)
+
+    @cached_property
+    def unavailable_spans(self) -> tuple[tuple[int, int, int], ...]:
+        """(first step, end step, memory slices that are not ours, one bit each): stretches that make up the window."""
+        ends = [self.n_steps if item.to_step is None else item.to_step for item in self.unavailable]
+        edges = sorted({0, self.n_steps, *(item.from_step for item in self.unavailable), *ends})
+        spans: list[tuple[int, int, int]] = []
+        for begin, end in pairwise(edges):
+            mask = 0
+            for item, item_end in zip(self.unavailable, ends, strict=True):
+                mask |= item.memory_mask if item.from_step <= begin < item_end else 0
+            if spans and spans[-1][2] == mask:
+                spans[-1] = (spans[-1][0], end, mask)
+            else:
+                spans.append((begin, end, mask))
+        return tuple(spans)
+
+    def unavailable_in(self, from_step: int, to_step: int) -> int:
+        """The memory slices, one bit each, that are not ours in some step of ``[from_step, to_step)``."""
+        mask = 0
+        for begin, end, own in self.unavailable_spans:
+            mask |= own if begin < to_step and from_step < end else 0
+        return mask
+
+    def is_ours(self, placement: Placement, from_step: int, to_step: int) -> bool:
+        """Whether all its memory slices are ours throughout ``[from_step, to_step)``."""
+        return not placement.memory_mask & self.unavailable_in(from_step, to_step)
 
     @cached_property
     def switching_s(self) -> float:
@@ -374,7 +413,9 @@ def with_measured_overhead(problem: Problem, measured_s: Mapping[str, float]) ->
         raise ProblemError(f"measured overhead: {unknown[0]!r} is no tenant; there are {', '.join(names)}")
     overheads_s = {tenant.name: tenant.overhead_s for tenant in problem.tenants} | dict(measured_s)
     tenants = tuple(replace(tenant, overhead_s=overheads_s[tenant.name]) for tenant in problem.tenants)
-    gains = None if problem.gains is None else tuple(replace(table, changed=None) for table in problem.gains)
+    gains = None
+    if problem.gains is not None:
+        gains = tuple(replace(table, changed=None, in_time_changed=None) for table in problem.gains)
     return replace(problem, tenants=tenants, gains=gains)
 
 
@@ -391,6 +432,8 @@ def _check_problem(problem: Problem) -> None:
         _check_name(f"tenants[{index}].name", tenant.name, names)
         _check_tenant(problem, tenant)
     _check_initial(problem)
+    for index, item in enumerate(problem.unavailable):
+        _check_unavailable(problem, f"unavailable[{index}]", item)
 
 
 def _check_number(where: str, value: float, *, least: float, most: float = MOST_NUMBER, above: bool = False) -> None:
@@ -516,6 +559,26 @@ def _check_running(problem: Problem, state: PhysicalState, where: str, item: Run
         raise ProblemError(
             f"{where}: {item.tenant}'s ends before step {item.end_step}; 1 to n_steps ({problem.n_steps}) is allowed"
         )
+
+
+def _check_unavailable(problem: Problem, where: str, item: Unavailable) -> None:
+    if not item.memory_slices:
+        raise ProblemError(f"{where}.memory_slices is empty; at least one memory slice is needed")
+    for index, number in enumerate(item.memory_slices):
+        if not 0 <= number < problem.gpu.memory_slices:
+            most = problem.gpu.memory_slices - 1
+            raise ProblemError(
+                f"{where}.memory_slices[{index}] is {number}; {problem.gpu.name} has memory slices 0 to {most}"
+            )
+        if item.memory_slices.count(number) > 1:
+            raise ProblemError(f"{where}.memory_slices[{index}] is {number}, which is given twice")
+    if not 0 <= item.from_step < problem.n_steps:
+        raise ProblemError(
+            f"{where}.from_step is {item.from_step}; 0 to n_steps - 1 ({problem.n_steps - 1}) is allowed"
+        )
+    if item.to_step is not None and not item.from_step < item.to_step <= problem.n_steps:
+        least = item.from_step + 1
+        raise ProblemError(f"{where}.to_step is {item.to_step}; {least} to n_steps ({problem.n_steps}) is allowed")
 
 
 def _require_tenant(problem: Problem, where: str, name: str) -> None:

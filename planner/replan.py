@@ -8,6 +8,7 @@ import numpy as np
 
 from planner.plan import Lifetime, MigPlan, Status
 from planner.problem import GainTable, HeldInstance, PhysicalState, Problem, RunningRetraining, TenantTerms
+from planner.unavailable import unavailable_within
 
 
 def remaining_problem(problem: Problem, plan: MigPlan, step: int) -> Problem:
@@ -26,6 +27,7 @@ def remaining_problem(problem: Problem, plan: MigPlan, step: int) -> Problem:
         # The rest of the window keeps the warm-ups that its beginning was planned with.
         switch_s=problem.switching_s,
         initial=state_at(problem, plan, step),
+        unavailable=unavailable_within(problem.unavailable, step, problem.n_steps - step),
         gains=None if gains is None else tuple(_left(table, o, step) for table, o in zip(gains, orders, strict=True)),
     )
 
@@ -53,7 +55,12 @@ def _tenant_at(tenant: TenantTerms, levels: list[int], step: int) -> TenantTerms
 
 
 def _left(table: GainTable, levels: list[int], step: int) -> GainTable:
-    return GainTable(table.multisets, np.ascontiguousarray(table.steady[levels, step:]))
+    return GainTable(
+        table.multisets,
+        np.ascontiguousarray(table.steady[levels, step:]),
+        in_time=None if table.in_time is None else table.in_time[step:].copy(),
+        arrived=None if table.arrived is None else table.arrived[step:].copy(),
+    )
 
 
 def state_at(problem: Problem, plan: MigPlan, step: int) -> PhysicalState:

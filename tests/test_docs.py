@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from migrator.config import read_config
+from migrator.setting import assemble
+from migrator.views.traffic import traffic_lines
+
 ROOT = Path(__file__).parents[1]
 START = (ROOT / "docs" / "start.md").read_text("utf-8")
 
@@ -64,3 +68,12 @@ def test_every_file_and_folder_that_the_architecture_names_is_there() -> None:
         if not any((ROOT / part).exists() or (ROOT / f"{part}.py").exists() for part in (name, name.rpartition("/")[0]))
     ]
     assert not missing
+
+
+def test_the_first_day_shows_what_arrives_as_it_is_told(tmp_path: Path) -> None:
+    (tmp_path / "profiles.csv").write_text(block("csv"), "utf-8")
+    (tmp_path / "mine.yaml").write_text(block("yaml"), "utf-8")
+    rows = "".join(f"{second},{40 + second % 7}\n" for second in range(1200))
+    (tmp_path / "trace.csv").write_text(f"second,count\n{rows}", "utf-8")
+    config = read_config(tmp_path / "mine.yaml")
+    assert [block("text").strip()] == list(traffic_lines(config, *assemble(config, "mine.yaml")))

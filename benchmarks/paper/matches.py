@@ -24,7 +24,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.paper.experiments import AT_ONCE, Experiment
-from migrator.compare import CEILING, Match, score_of
+from migrator import __version__
+from migrator.compare import CEILING, Match, over_each_segment, score_of
 from migrator.config import Config, TenantConfig, config_yaml, read_config
 from migrator.errors import InfeasibleError, OutputError
 from migrator.log.account import Account, SecondAccounts
@@ -36,7 +37,8 @@ from planner.policies.registry import policy_of
 from workloads.profiles.table import COLUMNS as PROFILE_COLUMNS
 from workloads.profiles.table import ServiceProfiles, ServiceRow, shipped_profiles
 from workloads.serving.tally import Totals
-from workloads.traffic.trace_file import TraceFormat, read_trace
+from workloads.traffic.gaps import Gaps
+from workloads.traffic.trace_file import Reading, TraceFormat, read_trace
 
 Json = dict[str, Any]
 
@@ -76,7 +78,7 @@ def matches_of(experiment: Experiment, traces: Path | None = None) -> list[Match
     found = []
     for name in experiment.workloads:
         path, changes = ROOT / "configs" / f"{name}.yaml", {**AT_ONCE, **experiment.changes}
-        config = read_config(path, windows=experiment.windows, **changes)
+        config = over_each_segment(read_config(path, windows=experiment.windows, **changes))
         tenants = [tenant.model_copy(update={"batch": experiment.batch}) for tenant in config.tenants]
         config = config.model_copy(update={"tenants": tenants})
         for number, segment in enumerate(_segments(experiment, config, traces)):
@@ -140,7 +142,7 @@ def require_two_weeks(traces: Path) -> None:
 
 @cache
 def _counts(traces: Path) -> tuple[int, ...]:
-    return tuple(read_trace(traces, TraceFormat.COUNTS).counts.tolist())
+    return tuple(read_trace(traces, Reading(TraceFormat.COUNTS, gaps=Gaps.ZERO)).counts.tolist())
 
 
 def twitter_offset_s(segment: int, place: int) -> int:
@@ -270,8 +272,8 @@ def _is_kept(path: Path) -> bool:
 @cache
 def versions() -> str:
     """Of Python, of us, and of the libraries that compute results."""
-    known = ", ".join(f"{name} {version(name)}" for name in ("migrator", "numpy", "numba", "highspy"))
-    return f"Python {platform.python_version()}, {known}"
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba", "highspy"))
+    return f"Python {platform.python_version()}, migrator {__version__}, {libraries}"
 
 
 def key_of(match: Match) -> str:

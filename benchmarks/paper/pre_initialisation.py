@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.paper.experiments import AT_ONCE, WORKLOADS
 from benchmarks.paper.matches import ROOT
-from migrator.compare import simulated
+from migrator.compare import over_each_segment, simulated
 from migrator.config import Config, read_config
 from migrator.log.account import Account, accounts
 from migrator.parallel import Processes, n_cores
@@ -46,7 +46,7 @@ def by_load() -> list[dict[str, object]]:
     with Processes(n_cores()) as processes:
         for load in LOADS:
             paths = [ROOT / "configs" / f"{name}.yaml" for name in WORKLOADS]
-            configs = [read_config(path, windows=2, load=load, **AT_ONCE) for path in paths]
+            configs = [over_each_segment(read_config(path, windows=2, load=load, **AT_ONCE)) for path in paths]
             own = dict(processes.each(study, configs))
             found.append({"load": load, "policies": added([own[place] for place in range(len(configs))])})
     return found

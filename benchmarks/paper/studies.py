@@ -13,6 +13,7 @@ from benchmarks.paper import motivation
 from benchmarks.paper.experiments import WORKLOADS
 from benchmarks.paper.matches import CACHE, ROOT, digest_of, product_files
 from benchmarks.paper.pre_initialisation import by_load
+from migrator.compare import over_each_segment
 from migrator.config import read_config
 from migrator.outputs import write_output
 from migrator.run.planning import Solving, plan_through
@@ -72,7 +73,8 @@ def _planned(workload: str, step_s: float, cost_model: Reconfiguration) -> MigPl
     """The plan of the workload's window 0; a window is as many whole steps as 200 s hold."""
     print(f"\r  planning {workload} at {step_s:g} s  ", end="", file=sys.stderr, flush=True)
     changes = {"step_s": step_s, "window_s": 200.0 // step_s * step_s}
-    assembled = assemble(read_config(ROOT / "configs" / f"{workload}.yaml", windows=1, **changes), workload)
+    config = over_each_segment(read_config(ROOT / "configs" / f"{workload}.yaml", windows=1, **changes))
+    assembled = assemble(config, workload)
     return plan_through(*assembled, 0, Solving(cost_model))[0].plan
 
 

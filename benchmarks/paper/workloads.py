@@ -140,6 +140,7 @@ def config_text(workload: Workload) -> str:
         "step_s: 1",
         f"windows: {workload.windows}",
         "load: 0.7",
+        "load_over: segment # in comparisons, as in docs/results.md; a run's is over all its windows",
         "profile_variant: recorded # or launch-free",
         "",
         "tenants:",

@@ -12,10 +12,11 @@ from migrator.console import output, print_json, progress, warn_of
 from migrator.errors import MigratorError
 from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
-from migrator.setting import service_profiles
+from migrator.setting import assemble, service_profiles
 from migrator.views.as_json import comparison_to_json
 from migrator.views.compare import print_comparison
 from migrator.views.html import comparison_to_html, require_plot_extra
+from migrator.views.traffic import print_load_of_segments, print_traffic
 from planner.policies.registry import POLICIES, policy_of
 
 
@@ -50,6 +51,7 @@ def compare_command(
     ]
     _require_distinct_names(matches, config_paths)
     warn_of(dict.fromkeys(warning for config in configs.values() for warning in service_profiles(config).warnings))
+    _print_traffic(matches)
     scores = _scores(matches, min(jobs or n_cores(), len(matches)))
     document = comparison_to_json(scores, n_segments)
     if out is not None:
@@ -75,6 +77,14 @@ def _require_distinct_names(matches: Sequence[Match], paths: Sequence[Path]) -> 
     names = {match.config.name: match.origin for match in matches}
     if len(names) < len(paths):
         raise MigratorError(f"two of the configs have the same name; known by name are {', '.join(names)}")
+
+
+def _print_traffic(matches: Sequence[Match]) -> None:
+    """Print what arrives in the first segment of each config, and of which seconds its load is."""
+    console = progress()
+    for match in {match.config.name: match for match in matches if match.segment == 0}.values():
+        print_load_of_segments(match.config, console)
+        print_traffic(match.config, *assemble(match.config, match.origin), console)
 
 
 def _scores(matches: Sequence[Match], n_processes: int) -> tuple[Score, ...]:

@@ -20,10 +20,11 @@ from migrator.setting import assemble
 from migrator.views.as_json import explanation_to_json
 from migrator.views.assumed import assumed_lines
 from migrator.views.plan import Floor, print_explanation, print_plan
+from migrator.views.traffic import print_traffic
 from planner.budget import Budget
 from planner.explain.explain import explain
 from planner.files.plan_file import plan_to_json, read_plan
-from planner.files.problem_file import read_problem
+from planner.files.problem_file import problem_text, read_problem
 from planner.plan import MigPlan
 from planner.problem import Problem
 from planner.solve import solve, start_misfit
@@ -39,6 +40,7 @@ class Shown:
 
     Attributes:
         out: File to write it to as JSON.
+        problem_out: File to write the problem to that it answers.
         as_json: Print JSON instead of tables.
         explain_step: Step of which the layout is to be explained.
         changes: Print the whole timetable.
@@ -46,6 +48,7 @@ class Shown:
     """
 
     out: Path | None = None
+    problem_out: Path | None = None
     as_json: bool = False
     explain_step: int | None = None
     changes: bool = False
@@ -72,6 +75,7 @@ def plan_config_command(config_path: Path, *, window: int, solving: Solving, sho
     with progress().status(f"planning windows 0 to {window}"):
         planned = plan_through(setting, traffic, window, solving)[-1]
     _check_step(shown, planned.problem.n_steps, config_path)
+    print_traffic(config, setting, traffic, progress())
     assumed = assumed_to_json(assumed_in(setting))
     notes = (*_beginning(planned), *provenance(setting, traffic), *_assumed_notes(assumed))
     extra = {"plan_from_step": planned.plan_from_step, "assumed": assumed}
@@ -145,6 +149,8 @@ def _start(problem: Problem, path: Path, engine: str | None) -> MigPlan:
 def _check_out(shown: Shown, origin: Path) -> None:
     if shown.out is not None:
         require_writable("--out", shown.out, origin)
+    if shown.problem_out is not None:
+        require_writable("--problem-out", shown.problem_out, origin, *([shown.out] if shown.out else []))
 
 
 def _check_step(shown: Shown, n_steps: int, origin: Path) -> None:
@@ -160,6 +166,8 @@ def _show(
     extra: Mapping[str, object],
 ) -> None:
     """Write, print and explain the plan as asked; ``extra`` are more fields of its JSON."""
+    if shown.problem_out is not None:
+        write_output("--problem-out", shown.problem_out, problem_text(problem))
     if shown.out is not None:
         write_output("--out", shown.out, json.dumps(plan_to_json(plan), indent=2, allow_nan=False))
     has_plan = plan.status.has_plan

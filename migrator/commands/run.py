@@ -20,6 +20,7 @@ from migrator.setting import assemble
 from migrator.views.ending import print_against, print_layout_over_time
 from migrator.views.live import RunView
 from migrator.views.report import print_report
+from migrator.views.traffic import print_traffic
 from planner.policies.policy import Policy
 from planner.policies.registry import policy_of
 
@@ -62,6 +63,7 @@ def run_command(
     setting, traffic = assemble(config, str(config_path))
     warn_of(setting.warnings)
     console = progress()
+    print_traffic(config, setting, traffic, console)
     with closing(RunView(setting, console)) as view:
         run = SimulatedRun(setting, traffic, chosen, view, time_limit_s=time_limit_s)
         resolved = config_yaml(setting.config, out or RUNS / config.name)

@@ -12,10 +12,11 @@ from migrator.console import output, print_json, progress, warn_of
 from migrator.errors import InfeasibleError, MigratorError
 from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
-from migrator.setting import service_profiles
+from migrator.setting import assemble, service_profiles
 from migrator.views.as_json import sweep_to_csv, sweep_to_json
 from migrator.views.html import require_plot_extra, sweep_to_html
 from migrator.views.live import GridView
+from migrator.views.traffic import print_traffic, trace_notes
 from migrator.views.whatif import print_sweep
 from migrator.whatif.cases import Case, cases_of, check
 from migrator.whatif.grid import point_text, read_grid
@@ -49,7 +50,11 @@ def whatif_command(
     cases = cases_of(grid, config, str(config_path), time_limit_s)
     warn_of(service_profiles(config).warnings)
     outcomes = _outcomes(cases, min(jobs or n_cores(), len(cases)))
-    sweep = Sweep(config.name, _forecast_name(config), grid, outcomes, _notes(config))
+    setting, traffic = assemble(config, str(config_path))
+    print_traffic(config, setting, traffic, progress())
+    sweep = Sweep(
+        config.name, _forecast_name(config), grid, outcomes, (*_notes(config), *trace_notes(setting, traffic))
+    )
     if out is not None:
         write_output("--out", out, _for_programs(sweep, out.suffix))
     if plot is not None:

@@ -33,6 +33,7 @@ class _OperatingPoint(_Fields):
 class _Scale(_Fields):
     method: str
     factor: Number
+    smooth_s: int | None = None
 
 
 class _Tenant(_Fields):
@@ -42,6 +43,7 @@ class _Tenant(_Fields):
     load: Number
     trace: str
     scale: _Scale
+    notes: list[str] = []
     dispersion_before: Number
     dispersion_after: Number
     operating_points: dict[str, _OperatingPoint]
@@ -66,9 +68,9 @@ class _RunStarted(_Fields):
     step_s: Seconds
     windows: Count
     forecaster: str
+    knows: Literal["forecast", "past", "window", "run"] = "forecast"
     sharing: Sharing = "instances"
     policy: str = "migrator"
-    knows: str = ""
     profiles: str = ""
     profile_variant: str = "recorded"
     service_jitter: str | Number = ""
@@ -82,6 +84,7 @@ class _RunStarted(_Fields):
 
 class _Forecast(_Fields):
     mean_rps: list[Number]
+    accuracy_before: Number | None = None
 
 
 class _Forecasts(_Fields):
@@ -109,6 +112,7 @@ class _WindowStarted(_InWindow):
     plan_from_step: Count = 0
     expected: dict[str, _Expected] | None = None
     forecast: _Forecasts
+    initial: dict[str, object] | None = None
     plan: _Plan | None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from executor.mig import OwnedLayout, Placement
 from forecaster.forecast import Forecast
+from migrator import __version__
 from migrator.assumed import assumed_in, assumed_to_json
 from migrator.config import EstimatesConfig
 from migrator.estimates import estimate_of
@@ -24,6 +24,7 @@ from migrator.setting import Setting
 from migrator.traffic import Origin
 from planner.course import Course, courses
 from planner.files.plan_file import plan_to_json
+from planner.files.problem_file import state_to_json
 from planner.plan import MigPlan
 from planner.policies.policy import AnyPolicy
 from planner.problem import Owner
@@ -43,7 +44,7 @@ TIME_DIGITS = 6
 
 def wall() -> Json:
     """When and with which version a run was started: wall-clock facts, left out of comparisons."""
-    return {"started_at": datetime.now(UTC).isoformat(timespec="seconds"), "version": version("migrator")}
+    return {"started_at": datetime.now(UTC).isoformat(timespec="seconds"), "version": __version__}
 
 
 def run_started(
@@ -100,6 +101,7 @@ def _tenant(tenant: Tenant, origin: Origin) -> Json:
             "factor": origin.scale.factor,
             "smooth_s": origin.scale.smooth_s,
         },
+        **({"notes": list(origin.notes)} if origin.notes else {}),
         "dispersion_before": round(origin.dispersion_before, RATE_DIGITS),
         "dispersion_after": round(origin.dispersion_after, RATE_DIGITS),
         "operating_points": {name: _operating_point(point) for name, point in tenant.operating_points.items()},
@@ -130,6 +132,7 @@ def window_started(
 ) -> Json:
     """A window's queues, forecast and plan, before any of it is carried out."""
     low, high = 0, len(forecast.quantile_levels) - 1
+    initial = None if planned is None else planned.problem.initial
     by_tenant = {
         tenant.name: {
             "accuracy_before": opening.accuracies[index],
@@ -152,6 +155,7 @@ def window_started(
             "tenants": by_tenant,
         },
         "plan_from_step": 0 if planned is None else planned.plan_from_step,
+        "initial": None if initial is None else state_to_json(initial),
         "expected": None if planned is None else _expected(planned),
         "plan": None if planned is None else _plan(planned.plan),
         "violations": [] if planned is None else _violations(planned),

@@ -37,6 +37,7 @@ from planner.problem import (
 )
 from planner.replan import remaining_problem
 from planner.solve import solve
+from planner.unavailable import Unavailable, unavailable_within
 from planner.verify import Verification, verify
 from workloads.tenants import Tenant
 
@@ -243,16 +244,19 @@ def posed(
     accuracy_before: Sequence[float],
     forecast: Forecast,
     reconfiguration: Reconfiguration = Reconfiguration.PHYSICAL,
+    unavailable: Sequence[Unavailable] = (),
 ) -> Problem:
     """The problem of a window's steps from when its plan is there, with the arrivals of ``forecast``.
 
-    Of the window's retrainings it knows the estimates, never the truth.
+    Of the window's retrainings it knows the estimates, never the truth. ``unavailable`` are memory slices that
+    others hold, in steps from the window's start; it may name steps beyond the window's end.
 
     Raises:
         ProblemError: The parts do not make a problem.
     """
     plan_from_step = 0 if state is None else setting.config.planning_steps
     estimates = estimates_in(setting, window)
+    n_steps = forecast.mean_rps.shape[0] - plan_from_step
     return window_problem(
         setting.gpu,
         [as_estimated(tenant, estimate) for tenant, estimate in zip(setting.tenants, estimates, strict=True)],
@@ -262,6 +266,7 @@ def posed(
         initial=None if state is None else _initial(shifted(state, plan_from_step), reconfiguration),
         switch_s=setting.config.planner.switch_s,
         reconfiguration=reconfiguration,
+        unavailable=unavailable_within(unavailable, plan_from_step, n_steps),
     )
 
 
@@ -398,6 +403,17 @@ def shifted(state: PhysicalState, n_steps: int) -> PhysicalState:
             if item.end_step > n_steps
         ),
         next_epoch_step=max(0, state.next_epoch_step - n_steps),
+    )
+
+
+def later(state: PhysicalState, n_steps: int) -> PhysicalState:
+    """The state in steps from ``n_steps`` earlier: what :func:`shifted` by as many steps makes into ``state``."""
+    return PhysicalState(
+        held=tuple(HeldInstance(item.placement, item.tenant, item.serve_step + n_steps) for item in state.held),
+        retrainings=tuple(
+            RunningRetraining(item.placement, item.tenant, item.end_step + n_steps) for item in state.retrainings
+        ),
+        next_epoch_step=state.next_epoch_step + n_steps,
     )
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # a command needs one kind of these values, and should not wa
     from migrator.compare import Score, Standing
     from migrator.log.report import Figures, Report, WindowReport
     from migrator.log.surprise import Surprise
+    from migrator.run.reposing import CheckedWindow
     from migrator.whatif.grid import Choice as GridChoice
     from migrator.whatif.grid import Point
     from migrator.whatif.sweep import Outcome, Sweep, TenantOutcome
@@ -136,12 +137,21 @@ def explanation_to_json(found: Explanation) -> Json:
 
 
 def verification_to_json(found: Verification) -> Json:
-    """The check of a plan: every broken rule, the recomputed goodput, the gaps."""
+    """The check of a plan: every broken rule, the recomputed goodput, what is proven and what is claimed."""
+    proven, claimed = ("proven_bound", "proven_gap"), ("claimed_bound", "claimed_gap")
     return {
         "valid": found.is_valid,
-        **_picked(found, "objective", "claimed_objective", "bound", "gap", "certified_bound", "certified_gap"),
+        **_picked(found, "objective", "claimed_objective", *proven, *claimed),
+        "claim_proven": found.is_claim_proven,
         "violations": [_picked(item, "rule", "tenant", "step", "message") for item in found.violations],
     }
+
+
+def checked_window_to_json(item: CheckedWindow) -> Json:
+    """A window of a run that was checked; without a check, ``valid`` is null and ``reason`` says why."""
+    if item.verification is None:
+        return {"window": item.window, "valid": None, "reason": item.reason}
+    return {"window": item.window, **verification_to_json(item.verification)}
 
 
 def gpu_to_json(model: GpuModel) -> Json:

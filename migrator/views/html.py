@@ -55,7 +55,7 @@ def require_plot_extra() -> None:
     """
     for library in ("plotly", "jinja2"):
         if find_spec(library) is None:
-            raise MigratorError(f"--plot needs {library}; install the extra: pip install 'migrator[plot]'")
+            raise MigratorError(f"--plot needs {library}; install the extra: pip install 'migrator-mig[plot]'")
 
 
 def _page(template: str, **parts: object) -> str:

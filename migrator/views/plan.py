@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import assert_never
@@ -13,12 +13,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from executor.mig import OwnedLayout, Profile
+from executor.mig import OwnedLayout, Profile, memory_slices_in
 from migrator.console import escape
 from migrator.views.fitted import fitted
 from migrator.views.strips import (
     COLOURS,
     GUTTER,
+    NOT_OURS,
     Bar,
     TimeScale,
     gantt,
@@ -106,6 +107,8 @@ def _figures(
     table.add_row("solved", f"in {plan.solve_s:.2f} s{_work(plan)}")
     if verification is not None:
         table.add_row("checked", _checked(verification))
+    if problem.unavailable:
+        table.add_row("not ours", "; ".join(map(str, problem.unavailable)))
     for heading in ("beats", "equals", "short of"):
         some = [floor for floor in floors if _standing(floor, objective) == heading]
         if some:
@@ -124,9 +127,9 @@ def _checked(verification: Verification) -> str:
     if not verification.is_valid:
         n = len(verification.violations)
         return f"[bold red]breaks {n} rule{'s' if n != 1 else ''}[/]"
-    if verification.certified_gap is None:
+    if verification.proven_gap is None:
         return "valid by every rule; the bound is the engine's word"
-    return f"valid by every rule; its certificate proves a gap of {_percent(verification.certified_gap)}"
+    return f"valid by every rule; its certificate proves a gap of {_percent(verification.proven_gap)}"
 
 
 def _standing(floor: Floor, objective: float) -> str:
@@ -155,7 +158,9 @@ def _print_over_time(problem: Problem, plan: MigPlan, console: Console) -> None:
     letters = tenant_letters(problem.tenant_names)
     chart = chart_of(problem, plan, letters)
     console.print()
-    print_chart(console, gantt(chart.bars, len(chart.row_names), scale, letters), chart.row_names, scale, "step")
+    lines = gantt(chart.bars, len(chart.row_names), scale, letters)
+    not_ours = f", {NOT_OURS} not ours" if problem.unavailable else ""
+    print_chart(console, lines, chart.row_names, scale, "step", more=not_ours)
     for course, letter, colour in zip(courses(problem, plan), letters, COLOURS, strict=False):
         _print_tenant(problem, course, console, scale, f"[bold {colour}]{letter} {escape(course.tenant.name)}[/]")
 
@@ -236,12 +241,14 @@ def _physical_table(problem: Problem, plan: MigPlan, shown: Sequence[str]) -> Ta
             heading, justify="right" if heading == "step" else "left", no_wrap=heading in ("step", "slices")
         )
     moments = {item.create_step for item in plan.lifetimes} | {item.end_step for item in plan.lifetimes}
+    moments |= {begin for begin, _, _ in problem.unavailable_spans} if problem.unavailable else set()
     for step in sorted(moment for moment in moments if moment < plan.n_steps):
         alive = [item for item in plan.lifetimes if item.create_step <= step < item.end_step]
         layout = OwnedLayout.of((item.placement, item.owner) for item in alive)
+        not_ours = problem.unavailable_in(step, step + 1)
         table.add_row(
             str(step),
-            *[layout_strip(layout, problem.tenant_names, problem.gpu.memory_slices)][: len(shown)],
+            *[layout_strip(layout, problem.tenant_names, problem.gpu.memory_slices, not_ours)][: len(shown)],
             _by_owner(problem, [item for item in alive if item.create_step == step], _ready),
             _by_owner(problem, [item for item in plan.lifetimes if item.end_step == step], lambda _: ""),
         )
@@ -301,11 +308,15 @@ def _on_slices(problem: Problem, plan: MigPlan) -> Chart:
         )
         for item in plan.lifetimes
     ]
+    bars += _others_bars(problem, range(problem.gpu.memory_slices))
     return Chart(tuple(bars), tuple(f"slice {number}" for number in range(problem.gpu.memory_slices)))
 
 
 def _stacked(problem: Problem, plan: MigPlan, letters: Sequence[str]) -> Chart:
-    """Rows by tenant, one for each compute slice that its inference holds at most, then those of its retraining."""
+    """Rows by tenant, one for each compute slice that its inference holds at most, then those of its retraining.
+
+    Last come the memory slices that are not ours in some step.
+    """
     bars: list[Bar] = []
     names: list[str] = []
     for m, (schedule, course) in enumerate(zip(plan.schedules, courses(problem, plan), strict=True)):
@@ -320,7 +331,18 @@ def _stacked(problem: Problem, plan: MigPlan, letters: Sequence[str]) -> Chart:
             steps = (run.start_step, run.start_step, run.end_step)
             bars.append(Bar(*rows, *steps, m, is_retraining=True, label=_label(problem, profile)))
             names += [f"{letters[m]} retrains", *[""] * (profile.compute_slices - 1)]
-    return Chart(tuple(bars), tuple(names))
+    others = memory_slices_in(problem.unavailable_in(0, problem.n_steps))
+    bars += _others_bars(problem, {number: len(names) + row for row, number in enumerate(others)})
+    return Chart(tuple(bars), (*names, *(f"not ours {number}" for number in others)))
+
+
+def _others_bars(problem: Problem, row_of: Mapping[int, int] | Sequence[int]) -> list[Bar]:
+    """A bar for each memory slice and stretch in which it is not ours, on the slice's row."""
+    return [
+        Bar(row_of[number], row_of[number] + 1, begin, begin, end, None, is_retraining=False, label="")
+        for begin, end, mask in problem.unavailable_spans
+        for number in memory_slices_in(mask)
+    ]
 
 
 def _span_bars(problem: Problem, span: InferenceSpan, course: Course, tenant: int, first_row: int) -> list[Bar]:

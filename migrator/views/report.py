@@ -12,7 +12,7 @@ from rich.table import Table
 
 from migrator.console import escape
 from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
-from migrator.provenance import MEASURED_JITTER, derived_profiles
+from migrator.provenance import MEASURED_JITTER, derived_profiles, scaling_text
 from migrator.views.assumed import assumed_lines
 from migrator.views.fitted import fitted, left_out_text
 from migrator.views.surprise import surprise_lines
@@ -84,6 +84,8 @@ def _print_header(report: Report, console: Console) -> None:
         console.print(f"  service jitter: {MEASURED_JITTER}")
     for tenant in header["tenants"]:
         console.print("  " + _tenant_line(tenant))
+        for note in tenant.get("notes", ()):
+            console.print(f"    trace: {escape(note)}")
         points = tenant["operating_points"].items()
         if derived := derived_profiles({name: point.get("derived", "") for name, point in points}):
             console.print(f"    derived, not measured: {escape(derived)}")
@@ -95,9 +97,13 @@ def _tenant_line(tenant: Mapping[str, Any]) -> str:
     scale = tenant["scale"]
     return (
         f"[bold]{escape(tenant['name'])}[/]: {escape(tenant['model'])}, SLO {tenant['slo_ms']:g} ms, load "
-        f"{tenant['load']:.2f}, trace {escape(tenant['trace'])} scaled by {escape(scale['method'])} × "
-        f"{scale['factor']:.4g} (variance/mean {tenant['dispersion_before']:.2f} → {tenant['dispersion_after']:.2f})"
+        f"{tenant['load']:.2f}, trace {escape(tenant['trace'])}, {escape(_scaling(scale))} "
+        f"(variance/mean {tenant['dispersion_before']:.2f} → {tenant['dispersion_after']:.2f})"
     )
+
+
+def _scaling(scale: Mapping[str, Any]) -> str:
+    return scaling_text(scale["method"], scale["factor"], scale.get("smooth_s"))
 
 
 def _table(report: Report, shown: Sequence[str]) -> Table:

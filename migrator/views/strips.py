@@ -1,6 +1,7 @@
 """What a terminal shows as strips of characters: a layout, slices over time, numbers over time.
 
-Tenants have a letter and a colour each: a capital letter serves, a small one retrains, ``·`` is idle. Over time a
+Tenants have a letter and a colour each: a capital letter serves, a small one retrains, ``·`` is idle, ``×`` is not
+ours. Over time a
 column stands for a stretch of steps (:class:`TimeScale`), and its character tells what fills most of it.
 """
 
@@ -24,6 +25,9 @@ COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 """By tenant index; a problem has no more tenants than colours."""
 
 IDLE = "·"
+
+NOT_OURS = "×"
+"""A memory slice that others' instances occupy."""
 
 WARMING = "░"
 """An instance whose worker does not serve, or train, yet."""
@@ -52,18 +56,22 @@ def tenant_letters(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(ascii_uppercase[: len(names)])
 
 
-def layout_strip(layout: OwnedLayout[Owner], names: Sequence[str], memory_slices: int) -> Text:
-    """One character a memory slice; capital letters serve, small letters retrain, ``│`` parts instances."""
+def layout_strip(layout: OwnedLayout[Owner], names: Sequence[str], memory_slices: int, unavailable: int = 0) -> Text:
+    """One character a memory slice; capital letters serve, small letters retrain, ``│`` parts instances.
+
+    ``unavailable`` are the slices that are not ours, one bit each.
+    """
     letters = tenant_letters(names)
+    empty = "".join(NOT_OURS if unavailable >> number & 1 else IDLE for number in range(memory_slices))
     strip, at = Text(), 0
     for placement, owner in layout.entries:
-        strip.append(IDLE * (placement.start - at), style="dim")
+        strip.append(empty[at : placement.start], style="dim")
         index = names.index(owner.tenant)
         letter = letters[index].lower() if owner.task is Task.RETRAINING else letters[index]
         strip.append("│" + letter * placement.profile.memory_slices, style=COLOURS[index])
         at = placement.end
     strip.append("│" if layout.entries else "", style="dim")
-    strip.append(IDLE * (memory_slices - at), style="dim")
+    strip.append(empty[at:], style="dim")
     return strip
 
 
@@ -138,7 +146,7 @@ class Bar:
         create_step: Takes its slices from here on.
         serve_step: Serves, or trains, from here on.
         end_step: Gone from here on.
-        tenant: Index of its tenant.
+        tenant: Index of its tenant; ``None`` for an instance that is not ours.
         is_retraining: Whether it retrains.
         label: What to write at its beginning, where there is room.
     """
@@ -148,7 +156,7 @@ class Bar:
     create_step: int
     serve_step: int
     end_step: int
-    tenant: int
+    tenant: int | None
     is_retraining: bool
     label: str
 
@@ -175,7 +183,9 @@ class _Phase:
     overlap: FloatArray
 
 
-def _phases(bar: Bar, letters: Sequence[str], scale: TimeScale) -> tuple[_Phase, _Phase]:
+def _phases(bar: Bar, letters: Sequence[str], scale: TimeScale) -> tuple[_Phase, ...]:
+    if bar.tenant is None:
+        return (_Phase(bar, NOT_OURS, "dim", "", scale.overlaps(bar.create_step, bar.end_step)),)
     letter, colour = letters[bar.tenant], COLOURS[bar.tenant]
     own = (letter.lower(), f"bold {colour}") if bar.is_retraining else (letter, f"black on {colour}")
     ready = min(max(bar.serve_step, bar.create_step), bar.end_step)
@@ -214,15 +224,20 @@ def _line(chars: Sequence[str], styles: Sequence[str]) -> Text:
 
 
 def print_chart(
-    console: Console, lines: Sequence[Text], row_names: Sequence[str], scale: TimeScale, unit: Literal["step", "second"]
+    console: Console,
+    lines: Sequence[Text],
+    row_names: Sequence[str],
+    scale: TimeScale,
+    unit: Literal["step", "second"],
+    more: str = "",
 ) -> None:
-    """Print the lines of :func:`gantt` with their names, an axis and what the characters mean."""
+    """Print the lines of :func:`gantt` with their names, an axis and what the characters mean, ``more`` included."""
     for name, line in zip(row_names, lines, strict=True):
         print_line(console, name, line)
     print_line(console, unit, Text(scale.axis(), style="dim"))
     per_column = scale.n_steps / scale.width
     column = f"; 1 column = {per_column:.3g} {unit}s" if per_column > 1 else ""
-    console.print(f"  capital: serves, small: retrains, {WARMING} starts up, {IDLE} idle{column}", style="dim")
+    console.print(f"  capital: serves, small: retrains, {WARMING} starts up, {IDLE} idle{more}{column}", style="dim")
 
 
 def print_line(console: Console, name: str, line: Text, *, no_wrap: bool = True) -> None:

@@ -54,7 +54,7 @@ def cases_of(grid: Grid, config: Config, origin: str, time_limit_s: float | None
         GridError: A choice that the config has no place for; names it and what is allowed.
     """
     _check_tenants(grid, config, origin)
-    resolved = assemble(config, origin)[0].config
+    resolved = _with_own_methods(assemble(config, origin)[0].config, config)
     load_followers = frozenset(tenant.name for tenant in config.tenants if tenant.arrivals.scale.factor is None)
     cases = []
     for point in grid.points:
@@ -62,6 +62,15 @@ def cases_of(grid: Grid, config: Config, origin: str, time_limit_s: float | None
         changed = validate_config(_changed(resolved, load_followers, point), where)
         cases.append(Case(point, changed, where, _window(changed, point), _solving(point, time_limit_s)))
     return tuple(cases)
+
+
+def _with_own_methods(resolved: Config, config: Config) -> Config:
+    """The resolved config without the scale methods that followed from its factors: other factors, other methods."""
+    tenants = []
+    for made, given in zip(resolved.tenants, config.tenants, strict=True):
+        scale = made.arrivals.scale.model_copy(update={"method": given.arrivals.scale.method})
+        tenants.append(made.model_copy(update={"arrivals": made.arrivals.model_copy(update={"scale": scale})}))
+    return resolved.model_copy(update={"tenants": tenants})
 
 
 def check(case: Case) -> None:

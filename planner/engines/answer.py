@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from planner.counts import joint_states, tenant_multisets
+from planner.counts import joint_states, states_left, tenant_multisets
 from planner.engines.schedule import WindowFacts
 from planner.errors import EngineError
 from planner.plan import Infeasibility, Lifetime, MigPlan, Status, TenantSchedule, status_of
@@ -88,4 +88,6 @@ def relaxed_bound(facts: WindowFacts) -> float:
     for m, tenant in enumerate(problem.tenants):
         columns = [facts.gains[m].column[multiset] for multiset in tenant_multisets(problem, tenant)]
         total += facts.best_steady(m)[:, columns][:, states[:, m]]
+    for begin, end, mask in problem.unavailable_spans if problem.unavailable else ():
+        total[begin:end, ~states_left(problem, states, mask)] = -np.inf
     return float(total.max(axis=1).sum())

@@ -17,8 +17,9 @@ from typing import Protocol
 
 import numpy as np
 
+from executor.mig import Multiset
 from planner.counts import feasible_multisets
-from planner.engines.arrays import Floats
+from planner.engines.arrays import Bools, Floats
 from planner.engines.schedule import Schedule
 from planner.plan import Certificate
 from planner.problem import Problem, Retraining
@@ -60,7 +61,9 @@ class InstancePrices:
 
     def __init__(self, problem: Problem, tenants: Sequence[Subproblem]) -> None:
         self.shape = (problem.n_steps, len(problem.profile_names))
-        self._room = np.array(feasible_multisets(problem.gpu, problem.profile_names), dtype=np.float64)
+        feasible = feasible_multisets(problem.gpu, problem.profile_names)
+        self._room = np.array(feasible, dtype=np.float64)
+        self._is_barred = _barred(problem, feasible) if problem.unavailable else None
         self._tenants = tuple(tenants)
 
     @property
@@ -71,12 +74,23 @@ class InstancePrices:
     def __call__(self, prices: Floats) -> tuple[float, Floats]:
         """The bound with these prices, and its slope."""
         worth = prices @ self._room.T
+        if self._is_barred is not None:
+            worth[self._is_barred] = -np.inf
         bound = float(worth.max(axis=1).sum())
         slope = self._room[worth.argmax(axis=1)]
         for tenant in self._tenants:
             bound += tenant.best(prices)
             slope = slope - tenant.used
         return bound, slope
+
+
+def _barred(problem: Problem, multisets: Sequence[Multiset]) -> Bools:
+    """Which multisets do not fit the memory slices that are ours in each step, ``(n_steps, n_multisets)``."""
+    out = np.zeros((problem.n_steps, len(multisets)), dtype=np.bool_)
+    for begin, end, mask in problem.unavailable_spans:
+        left = set(feasible_multisets(problem.gpu, problem.profile_names, mask))
+        out[begin:end] = [multiset not in left for multiset in multisets]
+    return out
 
 
 @dataclass(frozen=True, slots=True)

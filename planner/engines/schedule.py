@@ -265,14 +265,20 @@ class WindowFacts:
 
     def placements(self, retraining: Retraining) -> tuple[Placement, ...]:
         """Where the retraining's instance may sit."""
-        return self.problem.gpu.placements([retraining.profile])
+        places = self.problem.gpu.placements([retraining.profile])
+        return tuple(place for place in places if self._is_ours(retraining, place))
+
+    def _is_ours(self, retraining: Retraining, placement: Placement) -> bool:
+        return self.problem.is_ours(placement, retraining.start_step, retraining.end_step)
 
     def can_stand(self, placed: PlacedSchedule[Placement]) -> bool:
-        """Whether these retrainings, and those in progress, leave each other alone."""
+        """Whether these retrainings, and those in progress, leave each other and what is not ours alone."""
         return all(self._can_join((*placed[:n], *self.running), *own) for n, own in enumerate(placed))
 
     def _can_join(self, others: PlacedSchedule[Placement], retraining: Retraining, placement: Placement) -> bool:
-        """Whether the retraining leaves the others alone."""
+        """Whether the retraining leaves the others, and what is not ours, alone."""
+        if not self._is_ours(retraining, placement):
+            return False
         beside = [
             (other, place)
             for other, place in others

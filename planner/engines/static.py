@@ -6,8 +6,9 @@ only while it runs.
 
 ``paper``: one multiset a tenant all window long, with an initial state charged as a change in
 step 0. ``physical``: one held set; with an initial state that is held until ``next_epoch_step``, where one
-epoch is allowed. Where layouts must change for the retrainings to run at all, there are plans but none of
-this kind: the status is ``timeout`` then, with a bound and without a plan.
+epoch is allowed. What never changes lies on memory slices that are ours in every step in which it is held;
+retrainings beside it may use the others while they are. Where layouts must change for the retrainings, or for others'
+instances, there are plans but none of this kind: the status is ``timeout`` then, with a bound and without a plan.
 """
 
 from __future__ import annotations

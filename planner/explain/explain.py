@@ -213,7 +213,7 @@ def _reason(problem: Problem, plan: MigPlan, found: Candidates, choices: dict[in
         better = best.net - held.net
         return f"Another layout would be {better:.2f} requests better {until}: the plan is not the best there is."
     if found.is_change:
-        return _why_it_changes(found, choices, until)
+        return _why_it_changes(problem, found, choices, until)
     richest = int(values.stretch.argmax())
     more = float(values.stretch[richest]) - held.stretch_goodput
     if more <= slack:
@@ -225,10 +225,14 @@ def _reason(problem: Problem, plan: MigPlan, found: Candidates, choices: dict[in
     )
 
 
-def _why_it_changes(found: Candidates, choices: dict[int, Choice], until: str) -> str:
+def _what_is_beside(problem: Problem) -> str:
+    return "the retrainings and the memory slices that are not ours" if problem.unavailable else "the retrainings"
+
+
+def _why_it_changes(problem: Problem, found: Candidates, choices: dict[int, Choice], until: str) -> str:
     held, row = choices[found.held], found.roles.get(BEFORE)
     if row is None:
-        return "The plan changes here: what was held before does not fit beside the retrainings."
+        return f"The plan changes here: what was held before does not fit beside {_what_is_beside(problem)}."
     less = held.stretch_goodput - choices[row].stretch_goodput
     cost = held.switching - choices[row].switching
     if less <= 0:

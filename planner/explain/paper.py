@@ -51,14 +51,20 @@ def _counts(problem: Problem) -> IntArray:
 
 
 def _fits(problem: Problem, courses: Sequence[Course], counts: IntArray, begin: int, end: int) -> IntArray:
-    """The joint states that fit beside the retrainings of every step in [begin, end)."""
+    """The joint states that fit beside the retrainings, and others' instances, of every step in [begin, end)."""
     space = CountSpace(problem.gpu, problem.profile_names)
     runs = [course.retraining for course in courses if course.retraining is not None]
-    beside = {tuple(run.where for run in runs if run.from_step <= step < run.to_step) for step in range(begin, end)}
+    beside = {
+        (
+            tuple(run.where for run in runs if run.from_step <= step < run.to_step),
+            problem.unavailable_in(step, step + 1),
+        )
+        for step in range(begin, end)
+    }
     fits = np.ones(len(counts), dtype=np.bool_)
-    for profiles in beside:
+    for profiles, mask in beside:
         running = space.codes(np.array([multiset_of(problem, profiles)], dtype=np.int64))
-        fits &= space.fits(space.codes(counts.sum(axis=1)) + running)
+        fits &= space.fits(space.codes(counts.sum(axis=1)) + running, mask)
     return np.flatnonzero(fits)
 
 

@@ -88,13 +88,17 @@ def _stretch(facts: WindowFacts, plan: MigPlan, step: int) -> _Stretch:
 
 
 def _fitting(problem: Problem, plan: MigPlan, held_sets: HeldSets, stretch: _Stretch) -> IntArray:
-    """The held sets that fit beside the retrainings of every step compared."""
+    """The held sets that fit beside the retrainings, and others' instances, of every step compared."""
     steps = range(stretch.from_step, stretch.to_step)
     runs = [item for item in plan.lifetimes if not item.is_inference]
     beside: set[tuple[Placement, ...]] = {
         tuple(item.placement for item in runs if item.create_step <= step < item.end_step) for step in steps
     }
-    fits = [all(problem.gpu.fits((*layout, *busy)) for busy in beside) for layout in held_sets.layouts]
+    mask = problem.unavailable_in(stretch.from_step, stretch.to_step)
+    fits = [
+        not layout.memory_mask & mask and all(problem.gpu.fits((*layout, *busy)) for busy in beside)
+        for layout in held_sets.layouts
+    ]
     return np.flatnonzero(np.array(fits)[held_sets.layout])
 
 

@@ -1,11 +1,14 @@
 """Problems as files: the JSON or YAML format of ``migrator plan --problem FILE``.
 
-A file knows neither SLO nor latency, so a problem read from one has the simple gain table, min(a, C).
+A file knows neither SLO nor latency, so a problem read from one has the simple gain table, min(a, C), unless the file
+gives tables itself, as that of a config's window does.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +18,7 @@ from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
 from executor.mig import GpuModel, Placement
 from planner.errors import ProblemError
+from planner.files.gain_table import GainEntry, gains_of, gains_to_json
 from planner.files.strict import Count, Number, StrictModel, Text, as_text, placement_of, read_document, validated
 from planner.problem import (
     SHORT_OPTION,
@@ -28,6 +32,7 @@ from planner.problem import (
     RunningRetraining,
     TenantTerms,
 )
+from planner.unavailable import Unavailable
 
 SCHEMA = 1
 """The version of the format that this module reads and writes."""
@@ -56,6 +61,13 @@ class _Tenant(StrictModel):
     retraining_required: bool = Field(default=True, strict=True)
     retraining_start_s: Number | None = None
     weight: Number = 1.0
+    gains: GainEntry | None = None
+
+
+class _Unavailable(StrictModel):
+    memory_slices: list[Count]
+    from_step: Count = 0
+    to_step: Count | None = None
 
 
 class _File(StrictModel):
@@ -67,6 +79,7 @@ class _File(StrictModel):
     tenants: list[_Tenant]
     switch_s: Number | None = None
     initial: dict[str, object] | None = None
+    unavailable: list[_Unavailable] = Field(default_factory=list)
 
 
 class _PhysicalInitial(StrictModel):
@@ -109,15 +122,19 @@ def _problem(content: _File, origin: str) -> Problem:
     except ExecutorError as error:
         raise ProblemError(f"gpu: {error}") from None
     model = Reconfiguration(content.reconfiguration)
-    return Problem(
+    problem = Problem(
         gpu=gpu,
         step_s=content.step_s,
         n_steps=content.n_steps,
         reconfiguration=model,
         tenants=tuple(_tenant(tenant, index) for index, tenant in enumerate(content.tenants)),
         switch_s=content.switch_s,
-        initial=None if content.initial is None else _initial(content.initial, model, gpu, origin),
+        initial=None if content.initial is None else state_of_json(content.initial, model, gpu, origin),
+        unavailable=tuple(
+            Unavailable(tuple(item.memory_slices), item.from_step, item.to_step) for item in content.unavailable
+        ),
     )
+    return replace(problem, gains=gains_of(problem, [tenant.gains for tenant in content.tenants]))
 
 
 def _tenant(content: _Tenant, index: int) -> TenantTerms:
@@ -150,7 +167,12 @@ def _options(content: _Tenant, where: str) -> tuple[RetrainingOption, ...]:
     return (RetrainingOption(SHORT_OPTION, content.retraining_s, after),)
 
 
-def _initial(content: dict[str, object], model: Reconfiguration, gpu: GpuModel, origin: str) -> InitialState:
+def state_of_json(content: dict[str, object], model: Reconfiguration, gpu: GpuModel, origin: str) -> InitialState:
+    """The initial state of a problem of ``model`` that the key ``initial`` of ``origin`` states.
+
+    Raises:
+        ProblemError: One line naming the key, its value and what is allowed.
+    """
     if model is Reconfiguration.PAPER:
         return PaperState({name: _profile_names(name, value) for name, value in content.items()})
     state = validated(_PhysicalInitial, content, origin, ProblemError, below="initial")
@@ -172,10 +194,13 @@ def _profile_names(tenant: str, value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def problem_to_json(problem: Problem) -> dict[str, object]:
+def problem_to_json(problem: Problem, *, with_gains: bool = False) -> dict[str, object]:
     """The problem in the file format, of JSON values only; :func:`problem_of` reads it back.
 
-    Gain tables are no part of the format: they are left out.
+    Gain tables, if it has any, are left out unless they are asked for.
+
+    Raises:
+        ProblemError: A gain table that is asked for cannot be written.
     """
     document: dict[str, object] = {
         "schema": SCHEMA,
@@ -187,12 +212,41 @@ def problem_to_json(problem: Problem) -> dict[str, object]:
     if problem.switch_s is not None:
         document["switch_s"] = problem.switch_s
     if problem.initial is not None:
-        document["initial"] = _initial_to_json(problem.initial)
-    document["tenants"] = [_tenant_to_json(tenant) for tenant in problem.tenants]
+        document["initial"] = state_to_json(problem.initial)
+    if problem.unavailable:
+        document["unavailable"] = [_unavailable_to_json(item) for item in problem.unavailable]
+    tenants = [_tenant_to_json(tenant) for tenant in problem.tenants]
+    if with_gains and problem.gains is not None:
+        tenants = [{**tenant, "gains": gains_to_json(problem, index)} for index, tenant in enumerate(tenants)]
+    document["tenants"] = tenants
     return document
 
 
-def _initial_to_json(state: InitialState) -> dict[str, object]:
+def problem_text(problem: Problem) -> str:
+    """The text of a problem file with all that the problem holds: JSON, a row of numbers a line.
+
+    Raises:
+        ProblemError: A gain table cannot be written.
+    """
+    return _rows(problem_to_json(problem, with_gains=True), "")
+
+
+def _rows(value: object, indent: str) -> str:
+    """As ``json.dumps`` with an indent of 1 has it, but for lists of plain values, which stand on one line."""
+    deeper = indent + " "
+    match value:
+        case dict() if value:
+            entries = [f"{json.dumps(name)}: {_rows(item, deeper)}" for name, item in value.items()]
+        case list() if any(isinstance(item, dict | list) for item in value):
+            entries = [_rows(item, deeper) for item in value]
+        case _:
+            return json.dumps(value, allow_nan=False)
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    return f"{first}\n" + ",\n".join(deeper + entry for entry in entries) + f"\n{indent}{last}"
+
+
+def state_to_json(state: InitialState) -> dict[str, object]:
+    """The state as the key ``initial`` of a problem file has it; :func:`state_of_json` reads it back."""
     if isinstance(state, PaperState):
         return {name: list(profiles) for name, profiles in state.held.items()}
     return {
@@ -200,6 +254,11 @@ def _initial_to_json(state: InitialState) -> dict[str, object]:
         "retrainings": [[str(item.placement), item.tenant, item.end_step] for item in state.retrainings],
         "next_epoch_step": state.next_epoch_step,
     }
+
+
+def _unavailable_to_json(item: Unavailable) -> dict[str, object]:
+    document: dict[str, object] = {"memory_slices": list(item.memory_slices), "from_step": item.from_step}
+    return document if item.to_step is None else {**document, "to_step": item.to_step}
 
 
 def _tenant_to_json(tenant: TenantTerms) -> dict[str, object]:

@@ -108,7 +108,9 @@ class ParisChanging(Policy):
         if ends and step < problem.n_steps:
             beside = held[-1][1]
             after = ranking.nearest(beside) if window.as_published else ranking.nearest_around(beside)
-            last = ranking.sets.entries(next(after))
+            sets = map(ranking.sets.entries, after)
+            is_ours = (e for e in sets if all(problem.is_ours(place, step, problem.n_steps) for place, _ in e))
+            last = next(is_ours, beside)
             held += [(step, last)] if last != beside else []
         bound = relaxed_bound(facts)
         return with_held(facts, held, placed, bound, self.name, started_s)

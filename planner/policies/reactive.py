@@ -100,11 +100,15 @@ def _at_load(problem: Problem, rates_rps: FloatArray) -> Problem:
 
 
 def _fits(facts: WindowFacts, sets: HeldSets, runs: PlacedSchedule[Placement], step: int) -> NDArray[np.bool_]:
-    """Whether each held set fits beside the retrainings from ``step`` to the window's end, ``(n,)``."""
+    """Whether each held set fits beside retrainings and others' instances from ``step`` to the end, ``(n,)``."""
     edges = sorted({step, *(edge for run, _ in runs for edge in (run.start_step, run.end_step) if edge > step)})
     beside = {
         tuple(place for run, place in runs if run.start_step <= begin < run.end_step)
         for begin, _ in pairwise([*edges, facts.n_steps + 1])
     }
-    by_layout = [all(facts.problem.gpu.fits((*layout, *busy)) for busy in beside) for layout in sets.layouts]
+    mask = facts.problem.unavailable_in(step, facts.n_steps)
+    by_layout = [
+        not layout.memory_mask & mask and all(facts.problem.gpu.fits((*layout, *busy)) for busy in beside)
+        for layout in sets.layouts
+    ]
     return np.array(by_layout)[sets.layout]

@@ -15,11 +15,9 @@ from planner.problem import Problem
 from planner.verify.certificate import certified_bound
 from planner.verify.holdings import lifetimes_of, objective_of
 from planner.verify.rules import unreadable, violations
-from planner.verify.verification import Rule, Verification, Violation
+from planner.verify.verification import TOLERANCE, Rule, Verification, Violation
 
 __all__ = ["TOLERANCE", "Rule", "Verification", "Violation", "verify"]
-
-TOLERANCE = 1e-6  # Between objectives and bounds: relative, and in requests near zero.
 
 
 def verify(problem: Problem, plan: MigPlan) -> Verification:

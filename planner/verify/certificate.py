@@ -3,7 +3,8 @@
 Both models are one longest path over what inference holds, a multiset k. In a step without a change all of k serves.
 A change from k' to k takes ``apart`` steps, and the next comes no sooner: in the first ``warm_up`` of them what
 k' and k have in common serves, then all of k (``paper``: 1 and 0 steps, earning what a changed step does). A
-retraining ends at some step, within a change as well, and its level holds from there on. Given gain tables are
+retraining ends at some step, within a change as well, and its level holds from there on. Memory slices that are not
+ours are free alone, and missing where prices pay for what fits. Given gain tables are
 taken to be monotone, as :class:`~planner.problem.GainTable` says.
 """
 
@@ -24,9 +25,20 @@ def certified_bound(problem: Problem, certificate: Certificate) -> float:
     fitting = np.array(problem.gpu.multisets(problem.profile_names))
     alone = sum(_best_alone(problem, m, prices, fitting) for m in range(len(problem.tenants)))
     # More than rounding takes from sums along a path.
-    size = problem.most_goodput + len(problem.tenants) * (np.abs(prices) @ fitting.T).max(axis=1).sum()
+    tables = [values for table in problem.gains or () for values in (table.steady, table.changed) if values is not None]
+    most_goodput = problem.most_goodput + sum(float(np.abs(values).max(axis=(0, 2)).sum()) for values in tables)
+    size = most_goodput + len(problem.tenants) * (np.abs(prices) @ fitting.T).max(axis=1).sum()
     rounding = np.finfo(np.float64).eps * problem.n_steps**2 * size
-    return float((prices @ fitting.T).max(axis=1).sum() + alone + rounding)
+    return float(_dearest(problem, prices, fitting) + alone + rounding)
+
+
+def _dearest(problem: Problem, prices: FloatArray, fitting: NDArray[np.int64]) -> float:
+    """The sum over steps of the price of the dearest counts that fit the memory slices that are ours."""
+    worth = prices @ fitting.T
+    for begin, end, mask in problem.unavailable_spans if problem.unavailable else ():
+        left = set(problem.gpu.multisets(problem.profile_names, mask))
+        worth[begin:end, [tuple(counts) not in left for counts in fitting.tolist()]] = -np.inf
+    return float(worth.max(axis=1).sum())
 
 
 def _best_alone(problem: Problem, m: int, prices: FloatArray, fitting: NDArray[np.int64]) -> float:
@@ -51,24 +63,43 @@ def _best_alone(problem: Problem, m: int, prices: FloatArray, fitting: NDArray[n
     value = np.full((len(tenant.accuracies), n_steps + 1, len(index)), -np.inf)
     value[0, 0, first] = 0.0
 
-    def earned(sums: FloatArray, old: slice, new: slice, start: int, end: int, cut: int) -> FloatArray:
-        cut = min(max(start, cut), end)
-        return sums[old, cut] - sums[old, start] + sums[new, end] - sums[new, cut]
-
+    # What a retraining that ends within a change loses against one that had ended before, by the step of its end.
+    most = min(warm_up, apart - 1)
+    at_once = _most_ahead((settled[:1] - settled[1:] - costs[:, :, None])[:, :n_steps], 1, most)
+    later = _most_ahead((changed[:1] - changed[1:] - costs[:, :, None])[:, :n_steps], most + 1, apart - 1)
     for s in range(n_steps):
         value[1:, s] = np.maximum(value[1:, s], value[0, s] - costs[:, s, None])
         stay = value[:, s] + settled[:, s + 1] - settled[:, s] - paid[s + 1] + paid[s] + barred
         value[:, s + 1] = np.maximum(value[:, s + 1], stay)
+        if s < state.next_epoch_step:
+            continue
         warm, end = min(s + warm_up, n_steps), min(s + apart, n_steps)
-        for cut in range(s, end if s >= state.next_epoch_step else s):
-            old, new = (slice(None), slice(None)) if cut == s else (slice(0, 1), slice(1, None))
-            before = value[old, s] - (0.0 if cut == s else costs[:, cut, None])
-            best = (before[:, :, None] + earned(settled, old, new, s, warm, cut)[:, common]).max(axis=1)
-            best += earned(changed, old, new, warm, end, cut) - paid[end] + paid[s] + barred
-            value[new, end] = np.maximum(value[new, end], best)
+        due, kept = barred - paid[end] + paid[s], settled[:, warm] - settled[:, s]
+        best = (value[:, s, :, None] + kept[:, common]).max(axis=1) + changed[:, end] - changed[:, warm] + due
+        value[:, end] = np.maximum(value[:, end], best)
+        if most + 1 < apart:
+            opening = (value[0, s, :, None] + kept[0, common]).max(axis=0) - changed[0, warm]
+            value[1:, end] = np.maximum(value[1:, end], opening + later[:, s] + changed[1:, end] + due)
+        if most:
+            kept = at_once[:, s] - settled[0, s] + settled[1:, warm]
+            best = (value[0, s, :, None] + kept[:, common]).max(axis=1) + changed[1:, end] - changed[1:, warm] + due
+            value[1:, end] = np.maximum(value[1:, end], best)
     trained = np.maximum(value[1:, n_steps], value[0, n_steps] - costs[:, n_steps, None]).max(initial=-np.inf)
     is_running = any(run.tenant == tenant.name for run in state.retrainings)
     return float(trained if tenant.must_retrain or is_running else max(trained, value[0, n_steps].max()))
+
+
+def _most_ahead(values: FloatArray, first: int, last: int) -> FloatArray:
+    """For each s the most of ``values[:, s + first : s + last + 1]``, −inf where that is empty; of the same shape."""
+    n_steps, width = values.shape[1], last - first + 1
+    if width < 1:
+        return np.full_like(values, -np.inf)
+    beyond = np.full((values.shape[0], last, values.shape[2]), -np.inf)
+    most, covered = np.concatenate([values, beyond], axis=1)[:, first:], 1
+    while covered < width:
+        step = min(covered, width - covered)
+        most, covered = np.maximum(most[:, :-step], most[:, step:]), covered + step
+    return most[:, :n_steps]
 
 
 def _sums(values: FloatArray) -> FloatArray:

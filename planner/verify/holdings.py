@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from planner.plan import Lifetime, MigPlan
 from planner.problem import FloatArray, Owner, PhysicalState, Problem, Reconfiguration, Task, TenantTerms
 
 ANYWHERE = -1  # The start of an instance in `paper`, where it may sit elsewhere in every step.
+EVERY_STEP = slice(None)
 
 
 def lifetimes_of(problem: Problem, plan: MigPlan) -> Iterator[Lifetime]:
@@ -55,11 +58,13 @@ def counts_at_start(problem: Problem, tenant: TenantTerms, step: int) -> Multise
     return None if problem.initial is None else counts_of(problem, names)
 
 
-def gains_of(problem: Problem, m: int, multisets: Sequence[Multiset]) -> tuple[FloatArray, FloatArray]:
+def gains_of(
+    problem: Problem, m: int, multisets: Sequence[Multiset], steps: slice = EVERY_STEP
+) -> tuple[FloatArray, FloatArray]:
     """Goodput of tenant m in a step by what serves it: settled, and just changed (in ``physical`` the same).
 
     Weight · accuracy · min(a, C) in requests, or what the problem's table says: ``(n_levels, n_steps, n_multisets)``
-    each, NaN where there is none.
+    each, of the steps asked for, NaN where there is none.
     """
     tenant, step_s, is_paper = problem.tenants[m], problem.step_s, problem.reconfiguration is Reconfiguration.PAPER
     if problem.gains is not None:
@@ -69,28 +74,50 @@ def gains_of(problem: Problem, m: int, multisets: Sequence[Multiset]) -> tuple[F
             raise ProblemError(f"gains of {tenant.name}: a paper problem needs the table `changed`")
         columns = [table.column.get(multiset, -1) for multiset in multisets]
         lacking = np.where(np.array(columns) < 0, math.nan, 0.0)
-        return table.steady[..., columns] + lacking, changed[..., columns] + lacking
+        return table.steady[:, steps][..., columns] + lacking, changed[:, steps][..., columns] + lacking
     counts, rates = np.array(multisets), [tenant.capability_rps.get(name, math.nan) for name in problem.profile_names]
     capacity = step_s * np.where(counts, counts * rates, 0.0).sum(axis=1)
     # The N instances change one after the other, and each is away for Ψ seconds: Ψ/step/N of the capacity.
     lost = is_paper * tenant.overhead_s / step_s / np.maximum(counts.sum(axis=1), 1) * capacity
-    arrivals, worth = step_s * tenant.arrivals_rps[:, None], tenant.weight * np.array(tenant.accuracies)[:, None, None]
+    arrivals = step_s * tenant.arrivals_rps[steps, None]
+    worth = tenant.weight * np.array(tenant.accuracies)[:, None, None]
     return worth * np.minimum(arrivals, capacity), worth * np.minimum(arrivals, capacity - lost)
+
+
+def stretches(n_steps: int, lifetimes: Sequence[Lifetime]) -> Iterator[tuple[int, int, list[Lifetime]]]:
+    """The window cut where anything begins, serves or ends: first step, end step, what is held throughout."""
+    edges = {0, n_steps} | {s for item in lifetimes for s in (item.create_step, item.serve_step, item.end_step)}
+    by_start = deque(sorted(enumerate(lifetimes), key=lambda entry: entry[1].create_step))
+    held: dict[int, Lifetime] = {}
+    for start, end in pairwise(sorted(edge for edge in edges if 0 <= edge <= n_steps)):
+        while by_start and by_start[0][1].create_step <= start:
+            number, item = by_start.popleft()
+            held[number] = item
+        held = {number: item for number, item in held.items() if item.end_step > start}
+        yield start, end, [held[number] for number in sorted(held)]
 
 
 def objective_of(problem: Problem, lifetimes: Sequence[Lifetime]) -> float | None:
     """Rule 5: the sum of all tenants' goodput in requests; ``None`` when some of it is undefined."""
-    terms, steps = [], range(problem.n_steps)
-    for m, tenant in enumerate(problem.tenants):
-        inference, runs = ([item for item in lifetimes if item.owner == Owner(tenant.name, task)] for task in Task)
-        # A retraining that was already running is always on option 0, which leads to level 1.
-        levels = {option.name: level for level, option in enumerate(tenant.options, start=1)}
-        ends = [(run.end_step, 1 if continues(problem, run) else levels.get(run.option or "", 0)) for run in runs]
-        level = [max((level for end, level in ends if end <= s), default=0) for s in steps]
-        alive = [[item for item in inference if item.create_step <= s < item.end_step] for s in steps]
-        held = [counts_of(problem, (item.placement.profile.name for item in alive[s])) for s in steps]
-        served = [counts_of(problem, (i.placement.profile.name for i in alive[s] if i.serve_step <= s)) for s in steps]
-        before = [counts_at_start(problem, tenant, 0) or held[0], *held]
-        gains = gains_of(problem, m, served)
-        terms += [float(gains[held[s] != before[s]][level[s], s, s]) for s in steps]
+    terms = [term for m in range(len(problem.tenants)) for term in _terms(problem, m, lifetimes)]
     return None if math.isnan(total := math.fsum(terms)) else total
+
+
+def _terms(problem: Problem, m: int, lifetimes: Sequence[Lifetime]) -> Iterator[float]:
+    """Goodput of tenant m in each step."""
+    tenant = problem.tenants[m]
+    own = [item for item in lifetimes if item.owner.tenant == tenant.name]
+    # A retraining that was already running is always on option 0, which leads to level 1.
+    levels = {option.name: level for level, option in enumerate(tenant.options, start=1)}
+    runs = [item for item in own if not item.is_inference]
+    ends = [(run.end_step, 1 if continues(problem, run) else levels.get(run.option or "", 0)) for run in runs]
+    before = counts_at_start(problem, tenant, 0)
+    for start, end, alive in stretches(problem.n_steps, own):
+        level = max((level for end_step, level in ends if end_step <= start), default=0)
+        inference = [item for item in alive if item.is_inference]
+        held = counts_of(problem, (item.placement.profile.name for item in inference))
+        served = counts_of(problem, (i.placement.profile.name for i in inference if i.serve_step <= start))
+        settled, changed = (gains[level, :, 0] for gains in gains_of(problem, m, [served], slice(start, end)))
+        has_changed = held != (before or held)
+        yield from [*changed[:1], *settled[1:]] if has_changed else settled
+        before = held

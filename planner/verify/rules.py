@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from executor.mig import GpuModel, Placement
 from planner.plan import Lifetime, MigPlan, TenantSchedule
 from planner.problem import Owner, Problem, Reconfiguration, Task, TenantTerms
-from planner.verify.holdings import ANYWHERE, continues, initial_state
+from planner.verify.holdings import ANYWHERE, continues, initial_state, stretches
 from planner.verify.verification import Rule, Violation
 
 
@@ -61,11 +61,11 @@ def _held_at_start(problem: Problem) -> dict[tuple[Placement, str], int]:
 def violations(problem: Problem, plan: MigPlan, lifetimes: Sequence[Lifetime]) -> Iterator[Violation]:
     """Every breach by a readable plan; one that lasts several steps counts once, at the first."""
     before: set[tuple[Rule, str | None]] = set()
-    for s in range(problem.n_steps):
-        alive = [item for item in lifetimes if item.create_step <= s < item.end_step]
-        broken = list(_step_violations(problem, alive, s))
-        yield from (one for one in broken if (one.rule, one.tenant) not in before)
-        before = {(one.rule, one.tenant) for one in broken}
+    for start, end, alive in stretches(problem.n_steps, lifetimes):
+        for s in range(start, end):
+            broken = list(_step_violations(problem, alive, s))
+            yield from (one for one in broken if (one.rule, one.tenant) not in before)
+            before = {(one.rule, one.tenant) for one in broken}
     for tenant in problem.tenants:
         yield from _retraining_violations(problem, tenant, lifetimes)
     if problem.reconfiguration is Reconfiguration.PHYSICAL:
@@ -76,9 +76,11 @@ def violations(problem: Problem, plan: MigPlan, lifetimes: Sequence[Lifetime]) -
 def _step_violations(problem: Problem, alive: Sequence[Lifetime], s: int) -> Iterator[Violation]:
     """Rules 1, 2 and 4 on what is held in step s."""
     placements = sorted((item.placement for item in alive), key=lambda it: (-it.profile.memory_slices, *it.sort_key))
-    if not _fits(problem.gpu, placements):
+    barred = _not_ours(problem, s)
+    if not _fits(problem.gpu, placements, barred=barred):
         shown = ", ".join(str(item).removesuffix(f"@{ANYWHERE}") for item in placements)
-        yield Violation(Rule.LAYOUT, f"no layout of {problem.gpu.name} holds {shown}", None, s)
+        beside = f" beside memory slices {', '.join(map(str, sorted(barred)))}, which are not ours" if barred else ""
+        yield Violation(Rule.LAYOUT, f"no layout of {problem.gpu.name} holds {shown}{beside}", None, s)
     for tenant in problem.tenants:
         held = [item.placement.profile for item in alive if item.owner == Owner(tenant.name, Task.INFERENCE)]
         shown, allowed = ", ".join(sorted(map(str, held))) or "nothing", ", ".join(tenant.capability_rps)
@@ -89,8 +91,19 @@ def _step_violations(problem: Problem, alive: Sequence[Lifetime], s: int) -> Ite
             yield Violation(Rule.MIN_PROFILE, message, tenant.name, s)
 
 
-def _fits(gpu: GpuModel, placements: Sequence[Placement], placed: tuple[Placement, ...] = ()) -> bool:
-    """Whether the placements form a layout with some choice of the starts that are open."""
+def _not_ours(problem: Problem, s: int) -> frozenset[int]:
+    """The memory slices that nothing may touch in step s."""
+    begun = [item for item in problem.unavailable if item.from_step <= s]
+    return frozenset(n for item in begun if item.to_step is None or s < item.to_step for n in item.memory_slices)
+
+
+def _fits(
+    gpu: GpuModel,
+    placements: Sequence[Placement],
+    placed: tuple[Placement, ...] = (),
+    barred: frozenset[int] = frozenset(),
+) -> bool:
+    """Whether the placements form a layout off the barred slices with some choice of the starts that are open."""
     n_idle = gpu.compute_slices - sum(item.profile.compute_slices for item in (*placed, *placements))
     if not placements or n_idle < 0 or not gpu.fits(placed):
         return n_idle >= 0 and gpu.fits(placed)
@@ -98,7 +111,8 @@ def _fits(gpu: GpuModel, placements: Sequence[Placement], placed: tuple[Placemen
     # Instances of one profile are alike: those side by side in the list take their starts in ascending order.
     last = placed[-1].start if placed and placed[-1].profile == profile else ANYWHERE
     choices = [Placement(profile, s) for s in (profile.starts if start == ANYWHERE else [start]) if s > last]
-    return any(_fits(gpu, placements[1:], (*placed, choice)) for choice in choices)
+    free = [choice for choice in choices if barred.isdisjoint(range(choice.start, choice.end))]
+    return any(_fits(gpu, placements[1:], (*placed, choice), barred) for choice in free)
 
 
 def _retraining_violations(problem: Problem, tenant: TenantTerms, held: Sequence[Lifetime]) -> Iterator[Violation]:

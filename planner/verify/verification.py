@@ -35,23 +35,27 @@ class Violation:
         return f"{self.rule}: {', '.join(where) + ': ' if where else ''}{self.message}"
 
 
+TOLERANCE = 1e-6
+"""Between objectives and bounds: relative, and in requests near zero."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What the check found; figures are requests.
+    """What the check found; figures are requests. What the plan says of itself is *claimed*.
 
     Attributes:
         violations: Empty for a valid plan.
-        claimed_objective: What the plan says.
-        bound: What the plan says no plan exceeds.
+        claimed_objective: What the plan says that it earns.
+        claimed_bound: What the plan says no plan exceeds; ``None`` where it says nothing.
         objective: Goodput, recomputed from the plan; ``None`` where it cannot be.
-        certified_bound: What no plan exceeds by the plan's certificate, recomputed; ``None`` without a usable one.
+        proven_bound: What no plan exceeds by the plan's certificate, recomputed; ``None`` without a usable one.
     """
 
     violations: tuple[Violation, ...]
     claimed_objective: float | None
-    bound: float | None
+    claimed_bound: float | None
     objective: float | None = None
-    certified_bound: float | None = None
+    proven_bound: float | None = None
 
     @property
     def is_valid(self) -> bool:
@@ -59,14 +63,22 @@ class Verification:
         return not self.violations
 
     @property
-    def gap(self) -> float | None:
+    def claimed_gap(self) -> float | None:
         """(bound − recomputed objective) / max(|bound|, 1e-9), never negative; ``None`` where one is missing."""
-        return _gap(self.bound, self.objective)
+        return _gap(self.claimed_bound, self.objective)
 
     @property
-    def certified_gap(self) -> float | None:
-        """The same to the certified bound, which takes nothing that the engine says on trust."""
-        return _gap(self.certified_bound, self.objective)
+    def proven_gap(self) -> float | None:
+        """The same to the proven bound, which takes nothing that the plan says on trust."""
+        return _gap(self.proven_bound, self.objective)
+
+    @property
+    def is_claim_proven(self) -> bool:
+        """Whether the certificate proves the bound that the plan claims; a plan without one claims nothing."""
+        if self.claimed_bound is None:
+            return True
+        slack = TOLERANCE * max(1.0, abs(self.claimed_bound))
+        return self.proven_bound is not None and self.claimed_bound >= self.proven_bound - slack
 
 
 def _gap(bound: float | None, objective: float | None) -> float | None:

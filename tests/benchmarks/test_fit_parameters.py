@@ -12,7 +12,7 @@ from benchmarks import fit_parameters as fit
 from benchmarks.fit_parameters import GRIDS, N_WINDOWS, Grid, Measured, Setting
 from benchmarks.paper.experiments import AT_ONCE
 from benchmarks.paper.workloads import CONFIGS, workloads
-from migrator.compare import Match
+from migrator.compare import Match, over_each_segment
 from migrator.config import ForecastConfig, read_config
 from planner.policies.astraea import Astraea
 from planner.policies.reactive import Reactive
@@ -58,7 +58,8 @@ def test_servegen_s_rates_change_within_the_same_windows_as_in_the_reported_run(
 @every_workload
 def test_nothing_but_where_it_begins_how_long_it_is_and_the_name_of_defaults_differs(workload: fit.Workload) -> None:
     moved = fit.config_of(workload, IN_USE)
-    reported = read_config(CONFIGS / f"w{workload.number}.yaml", windows=N_WINDOWS, **AT_ONCE)
+    path = CONFIGS / f"w{workload.number}.yaml"
+    reported = over_each_segment(read_config(path, windows=N_WINDOWS, **AT_ONCE))
     tenants = [
         tenant.model_copy(update={"arrivals": tenant.arrivals.model_copy(update={"offset_s": there.arrivals.offset_s})})
         for tenant, there in zip(moved.tenants, reported.tenants, strict=True)

@@ -1,10 +1,11 @@
-from itertools import pairwise
+from collections.abc import Callable
+from itertools import pairwise, product
 
 import pytest
 
 from executor.catalogue import gpu_model, gpu_model_names
 from executor.errors import UnknownGpuModelError
-from executor.mig import GpuModel, Placement, Profile, Variant
+from executor.mig import GpuModel, Layout, Placement, Profile, Variant
 
 ALL_MODELS = tuple(map(gpu_model, gpu_model_names()))
 ALL_PROFILES = tuple((model, profile) for model in ALL_MODELS for profile in model.profiles)
@@ -152,6 +153,32 @@ def test_starts_ascend_within_the_gpu(model: GpuModel, profile: Profile) -> None
 def test_max_instances_is_what_geometry_allows_or_one_for_media(model: GpuModel, profile: Profile) -> None:
     expected = 1 if (model.name, profile.name) in LIMITED else most_at_once(model, profile)
     assert profile.max_instances == expected
+
+
+def most_within(model: GpuModel, weight: Callable[[Layout], int], names: tuple[str, ...]) -> dict[int, int]:
+    """By set of memory slices, one bit each: the heaviest layout on them."""
+    most = dict.fromkeys(range(1 << model.memory_slices), 0)
+    for layout in model.layouts(names):
+        most[layout.memory_mask] = max(most[layout.memory_mask], weight(layout))
+    for mask, number in product(sorted(most), range(model.memory_slices)):
+        most[mask] = max(most[mask], most[mask & ~(1 << number)])
+    return most
+
+
+@every_model
+def test_what_fits_the_memory_slices_that_others_leave_fits_their_compute_slices_too(model: GpuModel) -> None:
+    most = most_within(model, lambda layout: sum(p.profile.compute_slices for p in layout), model.profile_names)
+    everything = (1 << model.memory_slices) - 1
+    assert all(own + most[everything & ~mask] <= model.compute_slices for mask, own in most.items())
+
+
+@every_profile_of_its_model
+def test_only_media_engines_are_shared_with_others_beyond_their_memory_slices(
+    model: GpuModel, profile: Profile
+) -> None:
+    most, everything = most_within(model, len, (profile.name,)), (1 << model.memory_slices) - 1
+    together = max(own + most[everything & ~mask] for mask, own in most.items())
+    assert together <= profile.max_instances or (model.name, profile.name) in LIMITED
 
 
 @every_profile_of_its_model

@@ -13,6 +13,7 @@ from migrator.cli import app
 from migrator.compare import Score, matches_of, score_of, standings
 from migrator.config import read_config
 from migrator.errors import ConfigError
+from migrator.setting import assemble
 from workloads.serving.tally import Totals
 
 
@@ -20,10 +21,10 @@ def score(policy: str, correct: int, segment: int = 0, workload: str = "w") -> S
     return Score(policy, workload, segment, (Totals(arrivals=1000, in_time=correct, correct=correct),), {}, 2, 0)
 
 
-def traced(write_config):
+def traced(write_config, changes=None):
     """A config whose tenants both have a trace."""
     trace = {"trace": "azure-code", "offset_s": 100, "scale": {"factor": 4.0}}
-    return write_config({"tenants.0.arrivals": trace})
+    return write_config({"tenants.0.arrivals": trace, **(changes or {})})
 
 
 def test_all_policies_see_the_same_requests(write_config):
@@ -46,6 +47,22 @@ def test_segments_are_pieces_one_after_the_other(write_config):
     offsets = [match.config.tenants[1].arrivals.offset_s for match in matches]
     assert offsets == [100, 220, 340]
     assert len({score_of(match).total.arrivals for match in matches}) == 3
+
+
+@pytest.mark.parametrize(("load_over", "n_different"), [("run", 1), ("segment", 3)])
+def test_a_load_is_of_the_run_or_of_each_segment(load_over, n_different, write_config):
+    path = traced(write_config, {"load": 0.3, "load_over": load_over, "tenants.1.arrivals.scale": {}})
+    matches = matches_of(read_config(path), str(path), ["window"], 3)
+    configs = [assemble(match.config, "here")[0].config for match in matches]
+    assert len({config.tenants[1].arrivals.scale.factor for config in configs}) == n_different
+
+
+@pytest.mark.parametrize(("load_over", "is_own"), [("run", True), ("segment", False)])
+def test_fewer_windows_keep_the_factor_of_the_configs_own_over_the_run(load_over, is_own, write_config):
+    path = traced(write_config, {"load": 0.3, "load_over": load_over, "tenants.1.arrivals.scale": {}})
+    whole, cut = (matches_of(read_config(path, windows=n), str(path), ["window"], 1)[0].config for n in (None, 1))
+    factors = [assemble(config, "here")[0].config.tenants[1].arrivals.scale.factor for config in (whole, cut)]
+    assert (factors[0] == factors[1]) is is_own
 
 
 def test_arrivals_without_a_later_piece_have_one_segment(write_config):

@@ -56,6 +56,11 @@ def test_overrides_replace_top_level_keys(write_config) -> None:
     assert (config.windows, config.seed) == (7, 3)
 
 
+@pytest.mark.parametrize(("changes", "expected"), [({}, 2), ({"windows": None}, 4), ({"load_windows": 3}, 3)])
+def test_other_windows_leave_the_load_to_those_of_the_file(changes, expected, write_config) -> None:
+    assert read_config(write_config(changes), windows=7).load_windows == expected
+
+
 def test_resolved_config_reads_back_equal(write_config, tmp_path: Path) -> None:
     config = read_config(write_config())
     again = tmp_path / "again.yaml"

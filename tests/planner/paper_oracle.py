@@ -32,12 +32,15 @@ class Progress(NamedTuple):
 
 WAITING = Progress("waiting")
 
-_LAYOUTS: dict[tuple[str, Names], frozenset[Names]] = {}
+_LAYOUTS: dict[tuple[str, Names, frozenset[int]], frozenset[Names]] = {}
 
 
 def best_objective(problem: Problem) -> float | None:
     """Goodput in requests of the best plan; ``None`` if there is no plan."""
     fitting = fitting_multisets(problem.gpu, problem.profile_names)
+    left = [
+        fitting_multisets(problem.gpu, problem.profile_names, _not_ours(problem, s)) for s in range(problem.n_steps)
+    ]
     own = [_own_multisets(problem, tenant, fitting) for tenant in problem.tenants]
     held = [joint for joint in product(*own) if tuple(sorted(sum(joint, ()))) in fitting]
     if not held:
@@ -45,15 +48,25 @@ def best_objective(problem: Problem) -> float | None:
     start = (WAITING,) * len(problem.tenants)
     best: dict[tuple[Progress, ...], NDArray[np.float64]] = {}
     for s in range(problem.n_steps):
-        best = _after_step(problem, held, fitting, s, best, start)
+        best = _after_step(problem, held, left[s], s, best, start)
     finals = [value.max() for progress, value in best.items() if _may_end(problem, progress)]
     value = max(finals, default=-math.inf)
     return None if math.isinf(value) else float(value)
 
 
-def fitting_multisets(gpu: GpuModel, names: Names) -> frozenset[Names]:
-    """Every sorted tuple of profile names that some choice of starts puts on the GPU without overlap."""
-    key = (gpu.name, names)
+def _not_ours(problem: Problem, s: int) -> frozenset[int]:
+    """The memory slices that others hold in step s."""
+    return frozenset(
+        number
+        for item in problem.unavailable
+        for number in item.memory_slices
+        if item.from_step <= s < (problem.n_steps if item.to_step is None else item.to_step)
+    )
+
+
+def fitting_multisets(gpu: GpuModel, names: Names, not_ours: frozenset[int] = frozenset()) -> frozenset[Names]:
+    """Every sorted tuple of profile names that some choice of starts puts on the GPU's free slices without overlap."""
+    key = (gpu.name, names, not_ours)
     if key not in _LAYOUTS:
         rows = [p for p in gpu.profiles if p.name in names]
         places = [(p, set(range(start, start + p.memory_slices))) for p in rows for start in p.starts]
@@ -65,7 +78,12 @@ def fitting_multisets(gpu: GpuModel, names: Names) -> frozenset[Names]:
             for index in range(first, len(places)):
                 profile, claimed = places[index]
                 too_many = chosen.count(profile.name) >= profile.max_instances
-                if taken & claimed or too_many or compute + profile.compute_slices > gpu.compute_slices:
+                if (
+                    taken & claimed
+                    or claimed & not_ours
+                    or too_many
+                    or compute + profile.compute_slices > gpu.compute_slices
+                ):
                     continue
                 larger = (*chosen, profile.name)
                 pending.append((larger, compute + profile.compute_slices, taken | claimed, index + 1))

@@ -107,6 +107,7 @@ class HeldSets:
         tenants = range(len(problem.tenants))
         self._all = {held for held in fitting if all(_has_large_one(problem, m, held) for m in tenants)}
         self._beside: dict[tuple[Place, ...], set[Held]] = {}
+        self._off: dict[frozenset[int], set[Held]] = {}
 
     def goodput(self, state: State, s: int) -> float:
         """Rule 5 for step s."""
@@ -121,6 +122,27 @@ class HeldSets:
         if busy not in self._beside:
             self._beside[busy] = {held for held in self._all if _fits(self._gpu, [*busy, *_places(held)])}
         return self._beside[busy]
+
+    def off(self, not_ours: frozenset[int]) -> set[Held]:
+        """Those that touch none of these memory slices."""
+        if not_ours not in self._off:
+            self._off[not_ours] = {held for held in self._all if not _touches(self._gpu, _places(held), not_ours)}
+        return self._off[not_ours]
+
+
+def _not_ours(problem: Problem, s: int) -> frozenset[int]:
+    """The memory slices that others hold in step s."""
+    return frozenset(
+        number
+        for item in problem.unavailable
+        for number in item.memory_slices
+        if item.from_step <= s < (problem.n_steps if item.to_step is None else item.to_step)
+    )
+
+
+def _touches(gpu: GpuModel, places: list[Place], not_ours: frozenset[int]) -> bool:
+    claimed = {s for name, start in places for s in range(start, start + gpu.profile(name).memory_slices)}
+    return bool(claimed & not_ours)
 
 
 def _places(held: Held) -> list[Place]:
@@ -145,7 +167,10 @@ def _ways_to_go_on(problem: Problem, held_sets: HeldSets, state: State, s: int) 
     """Every state at step s that may follow, with the goodput of step s."""
     is_free = (s == 0 and problem.physical_initial is None) or s >= state.next_epoch_step
     for progress in product(*(_retraining_ways(problem, m, one, s) for m, one in enumerate(state.progress))):
-        fitting = held_sets.beside(tuple(one.place for one in progress if one.place is not None))
+        busy, not_ours = [one.place for one in progress if one.place is not None], _not_ours(problem, s)
+        if _touches(problem.gpu, busy, not_ours):
+            continue
+        fitting = held_sets.beside(tuple(busy)) & held_sets.off(not_ours)
         for held in fitting if is_free else fitting & {state.held}:
             now = _entered(problem, held_sets.warm_ups, state, held, progress, s)
             yield now, held_sets.goodput(now, s)

@@ -7,6 +7,7 @@ not pay, smallest profiles that hardly fit, and some that no plan can meet.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from planner.problem import (
     RunningRetraining,
     TenantTerms,
 )
+from planner.unavailable import Unavailable
 
 GPU_NAMES = ("a30-24gb", "a100-40gb", "a100-80gb", "h100-80gb")
 
@@ -46,6 +48,19 @@ def short_paper_problem(seed: int) -> Problem:
     tenants = tuple(_tenant(rng, gpu, index, n_tenants, step_s, n_steps) for index in range(n_tenants))
     initial = _paper_state(rng, gpu, tenants) if rng.random() < 1 / 2 else None
     return Problem(gpu, step_s, n_steps, Reconfiguration.PAPER, tenants, initial=initial)
+
+
+def with_unavailable(problem: Problem, seed: int) -> Problem:
+    """The same problem on a GPU of which others hold some memory slices for some of the time."""
+    rng = np.random.default_rng([seed, 4])
+    items = []
+    for _ in range(int(rng.choice([1, 2, 3], p=[0.6, 0.3, 0.1]))):
+        size = int(rng.integers(1, 1 + problem.gpu.memory_slices // 3))
+        first = int(rng.integers(0, problem.gpu.memory_slices - size + 1))
+        from_step = int(rng.integers(0, problem.n_steps)) if rng.random() < 0.7 else 0
+        to_step = int(rng.integers(from_step + 1, problem.n_steps + 1)) if rng.random() < 0.7 else None
+        items.append(Unavailable(tuple(range(first, first + size)), from_step, to_step))
+    return replace(problem, unavailable=tuple(items))
 
 
 def _steps(rng: np.random.Generator) -> tuple[float, int]:

@@ -1,7 +1,8 @@
 """The best plan whose inference holdings never change, by trying every layout with every retraining of everybody.
 
 Written straight from the rules of the design's section 4, to judge ``static``; for problems without
-gain tables of their own. Shares no code with ``planner`` beyond values and warm-up times.
+gain tables of their own. What never changes lies on memory slices that are ours in all steps in which it is held.
+Shares no code with ``planner`` beyond values and warm-up times.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def best_static(problem: Problem) -> float | None:
     layouts = list(_paper_layouts(problem) if is_paper else _physical_layouts(problem))
     if len(layouts) * np.prod([len(own) for own in runs]) > LIMIT:
         return None
-    fits = cache(_counts_fit(problem) if is_paper else problem.gpu.fits)
+    fits = cache(_counts_fit(problem) if is_paper else _places_fit(problem))
     together = [chosen for chosen in product(*runs) if _can_stand(problem, chosen, fits)]
     return max((_best_of(problem, layout, together, fits) for layout in layouts), default=-np.inf)
 
@@ -54,7 +55,10 @@ def _best_of(problem, layout, together, fits) -> float:
     for chosen in together:
         value = sum(map(_value, [problem] * len(chosen), problem.tenants, layout.capacity, chosen))
         if value > best and all(
-            fits((*busy, *(run.token for run in chosen if run and run.start <= s < run.end)))
+            fits(
+                (*busy, *(run.token for run in chosen if run and run.start <= s < run.end)),
+                _not_ours(problem, s, s + 1),
+            )
             for s, busy in enumerate(layout.busy)
         ):
             best = value
@@ -69,8 +73,27 @@ def _value(problem: Problem, tenant: TenantTerms, capacity: np.ndarray, run: Run
 
 def _can_stand(problem: Problem, chosen: Sequence[Run | None], fits) -> bool:
     return all(
-        fits(tuple(run.token for run in chosen if run and run.start <= s < run.end)) for s in range(problem.n_steps)
+        fits(tuple(run.token for run in chosen if run and run.start <= s < run.end), _not_ours(problem, s, s + 1))
+        for s in range(problem.n_steps)
     )
+
+
+def _not_ours(problem: Problem, begin: int, end: int) -> frozenset[int]:
+    """The memory slices that others hold in some step of [begin, end)."""
+    return frozenset(
+        number
+        for item in problem.unavailable
+        for number in item.memory_slices
+        if item.from_step < end and begin < (problem.n_steps if item.to_step is None else item.to_step)
+    )
+
+
+def _is_off(placements: Sequence[Placement], not_ours: frozenset[int]) -> bool:
+    return all(not_ours.isdisjoint(range(place.start, place.end)) for place in placements)
+
+
+def _places_fit(problem: Problem):
+    return lambda placements, not_ours: problem.gpu.fits(placements) and _is_off(placements, not_ours)
 
 
 def _runs(problem: Problem, tenant: TenantTerms) -> Iterator[Run | None]:
@@ -90,8 +113,13 @@ def _runs(problem: Problem, tenant: TenantTerms) -> Iterator[Run | None]:
 
 
 def _counts_fit(problem: Problem):
-    known = {tuple(sorted(names)) for names in map(_names, problem.gpu.layouts(problem.profile_names))}
-    return lambda names: tuple(sorted(names)) in known
+    layouts = problem.gpu.layouts(problem.profile_names)
+
+    @cache
+    def known(not_ours: frozenset[int]) -> set[tuple[str, ...]]:
+        return {tuple(sorted(_names(layout.placements))) for layout in layouts if _is_off(layout.placements, not_ours)}
+
+    return lambda names, not_ours: tuple(sorted(names)) in known(not_ours)
 
 
 def _names(placements: Sequence[Placement]) -> tuple[str, ...]:
@@ -109,7 +137,7 @@ def _paper_layouts(problem: Problem) -> Iterator[_Layout]:
     multisets = {tuple(sorted(names)) for names in map(_names, problem.gpu.layouts(problem.profile_names))}
     own = [[names for names in multisets if _enough(problem, tenant, names)] for tenant in problem.tenants]
     for held in product(*own):
-        if fits(sum(held, ())):
+        if fits(sum(held, ()), _not_ours(problem, 0, problem.n_steps)):
             capacity = tuple(_paper_capacity(problem, *pair) for pair in zip(problem.tenants, held, strict=True))
             yield _Layout((sum(held, ()),) * problem.n_steps, capacity)
 
@@ -133,6 +161,8 @@ def _physical_layouts(problem: Problem) -> Iterator[_Layout]:
             own = {name: _names([p for p in held if held[p] == name]) for name in names}
             if all(_enough(problem, tenant, own[tenant.name]) for tenant in problem.tenants):
                 if change == problem.n_steps and set(held.items()) != set(first):
+                    continue
+                if not _is_off(list(held), _not_ours(problem, change, problem.n_steps)):
                     continue
                 busy = [tuple(p for p, _ in first)] * change + [tuple(held)] * (problem.n_steps - change)
                 capacity = tuple(_physical_capacity(problem, t, held, first, change) for t in problem.tenants)

@@ -23,6 +23,7 @@ from planner.problem import (
     RunningRetraining,
     TenantTerms,
 )
+from planner.unavailable import Unavailable
 
 PROFILES = {
     "a30-24gb": ("1g.6gb", "2g.12gb", "4g.24gb"),
@@ -79,10 +80,22 @@ def _cases(draw: st.DrawFn, model: Reconfiguration) -> Case:
     n_steps, step_s = draw(st.integers(3, 6)), draw(st.sampled_from([0.5, 1.0, 2.0]))
     tenants = tuple(draw(_tenants(gpu, f"t{index}", n_steps, step_s)) for index in range(n_tenants))
     initial = draw(st.none() | _initial_states(model, gpu, tenants, n_steps))
-    bare = Problem(gpu, step_s, n_steps, model, tenants, draw(st.sampled_from([0.0, 0.4 * step_s])), initial)
+    unavailable = tuple(draw(st.just([]) | st.lists(_unavailable(gpu, n_steps), max_size=2)))
+    switch_s = draw(st.sampled_from([0.0, 0.4 * step_s]))
+    bare = Problem(gpu, step_s, n_steps, model, tenants, switch_s, initial, unavailable=unavailable)
     paths = draw(st.none() | st.lists(_rates(2 * n_steps), min_size=n_tenants, max_size=n_tenants))
     tables = None if paths is None else tuple(np.array(rates).reshape(2, n_steps) for rates in paths)
     return Case(bare, tables, draw(st.sampled_from([0.05, 0.3])))
+
+
+@st.composite
+def _unavailable(draw: st.DrawFn, gpu: GpuModel, n_steps: int) -> Unavailable:
+    """A quarter or half of the GPU, from some step on and mostly to some step."""
+    quarter = gpu.memory_slices // 4
+    first, n = draw(st.integers(0, 3)), draw(st.sampled_from([1, 1, 2]))
+    from_step = draw(st.integers(0, n_steps - 1))
+    to_step = draw(st.none() | st.integers(from_step + 1, n_steps))
+    return Unavailable(tuple(range(first * quarter, min(first + n, 4) * quarter)), from_step, to_step)
 
 
 def _rates(n: int) -> st.SearchStrategy[list[float]]:

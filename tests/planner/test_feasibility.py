@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 from paper_oracle import best_objective
-from problems import paper_problem
+from problems import paper_problem, with_unavailable
 from windows import tenant, window
 
 from executor.catalogue import gpu_model
 from planner.feasibility import (
+    RULE_LAYOUT,
     RULE_MIN_PROFILE,
     RULE_RETRAINING,
     SearchLimitError,
@@ -20,6 +21,7 @@ from planner.feasibility import (
 )
 from planner.plan import Infeasibility
 from planner.problem import HeldInstance, PhysicalState, Problem, Reconfiguration, RunningRetraining
+from planner.unavailable import Unavailable
 
 GPU = gpu_model("a100-40gb")
 PHYSICAL = Reconfiguration.PHYSICAL
@@ -120,3 +122,49 @@ def test_a_minimum_without_a_placement_beside_a_running_retraining_is_told_with_
     reason = told(window(*tenants, model=PHYSICAL, initial=state))
     assert (reason.tenant, reason.rule) == ("b", RULE_MIN_PROFILE)
     assert "beside those of the tenants before it and the retrainings in progress (2g.10gb@2)" in reason.message
+
+
+# --- slices that are not ours
+
+HALF = Unavailable((4, 5, 6, 7), 2, 4)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_beside_what_is_not_ours_a_paper_problem_is_refused_exactly_when_the_oracle_finds_no_plan(seed: int) -> None:
+    problem = with_unavailable(paper_problem(seed), seed)
+    assert (infeasibility(problem) is None) == (best_objective(problem) is not None)
+
+
+def test_a_minimum_that_others_leave_no_room_is_told_with_tenant_and_step() -> None:
+    problem = replace(window(tenant(), tenant("b", min_profile="3g.20gb")), unavailable=(HALF,))
+    assert str(told(problem)) == (
+        "tenant b: no layout of a100-40gb gives it an instance as large as its min_profile 3g.20gb beside those of "
+        "resnet50, as memory slices 4, 5, 6, 7 are not ours in step 2 (rule 4)"
+    )
+
+
+def test_what_is_held_cannot_be_dropped_in_time() -> None:
+    held = (HeldInstance(GPU.placement("2g.10gb@4"), "resnet50", 0),)
+    problem = window(tenant(), model=PHYSICAL, initial=PhysicalState(held, (), 3), switch_s=0.0)
+    assert infeasibility(replace(problem, unavailable=(Unavailable((5, 6), 3),))) is None
+    reason = told(replace(problem, unavailable=(Unavailable((5, 6), 2),)))
+    assert str(reason) == (
+        "tenant resnet50: it holds 2g.10gb@4 when the window opens, but memory slice 5 is not ours from step 2 on, "
+        "and the held set cannot change before step 3 (rule 1)"
+    )
+
+
+def test_a_retraining_in_progress_cannot_move_away() -> None:
+    state = PhysicalState(retrainings=(RunningRetraining(GPU.placement("2g.10gb@4"), "resnet50", 3),))
+    problem = window(tenant(), model=PHYSICAL, initial=state, switch_s=0.0)
+    assert infeasibility(replace(problem, unavailable=(Unavailable((4,), 3),))) is None
+    reason = told(replace(problem, unavailable=(Unavailable((4,), 2),)))
+    assert (reason.tenant, reason.rule) == ("resnet50", RULE_LAYOUT)
+    assert "holds 2g.10gb@4 until step 3, but memory slice 4 is not ours from step 2 on" in reason.message
+
+
+def test_a_retraining_waits_for_slices_that_become_ours() -> None:
+    problem = replace(window(tenant(retraining_s={"4g.20gb": 2.0})), unavailable=(Unavailable((0,), 0, 3),))
+    found = earliest_retrainings(problem)
+    assert found is not None
+    assert [item.start_step for item in found] == [3]

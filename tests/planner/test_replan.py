@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from problems import physical_problem
+from problems import physical_problem, with_unavailable
 
 from planner.engines.physical.physical import solve_physical
 from planner.gains import gain_tables
@@ -60,3 +60,23 @@ def test_the_seeds_have_warming_instances_and_retrainings_in_progress():
     assert any(item.serve_step > 0 for state in found for item in state.held)
     assert sum(bool(state.retrainings) for state in found) > 5
     assert any(state.next_epoch_step > 0 for state in found)
+
+
+@pytest.mark.parametrize("seed", SEEDS[::4])
+def test_slices_that_are_not_ours_are_shifted_with_the_window(seed):
+    problem = with_unavailable(physical_problem(seed, 6), seed)
+    plan = solve_physical(problem)
+    if plan.status is Status.OPTIMAL:
+        rest = remaining_problem(problem, plan, 2)
+        steps = [rest.unavailable_in(step, step + 1) for step in range(rest.n_steps)]
+        assert steps == [problem.unavailable_in(step, step + 1) for step in range(2, 6)]
+
+
+@pytest.mark.parametrize("seed", SEEDS[::4])
+def test_planning_again_beside_what_is_not_ours_finds_as_much(seed):
+    problem = with_unavailable(physical_problem(seed, 6), seed)
+    plan = solve_physical(problem)
+    if plan.status is Status.OPTIMAL:
+        again = solve_physical(remaining_problem(problem, plan, 2), initial=remaining_plan(plan, 2))
+        total = goodput_before(problem, plan, 2) + again.objective
+        assert total == pytest.approx(plan.objective, rel=1e-9, abs=1e-9)

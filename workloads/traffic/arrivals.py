@@ -29,11 +29,13 @@ class Trace:
         counts: Requests that arrived in each second, ``(n_seconds,)``, ≥ 0.
         times_s: Ascending seconds from the trace's begin, ``(n_requests,)``, where the source knows
             them; ``None`` where it knows only the counts.
+        notes: What was taken for granted or made up when it was read, in words.
     """
 
     name: str
     counts: IntArray
     times_s: FloatArray | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.counts.ndim != 1 or self.counts.size == 0 or self.counts.min() < 0:

@@ -76,6 +76,31 @@ class Scale:
             raise TraceError(f"scale: smooth_s is {self.smooth_s}; whole seconds ≥ 1 are needed")
 
 
+def method_of(source: Source, factor: float) -> ScaleMethod:
+    """The method where none is given: as recorded up to a factor of 1, thinned below it; more is drawn anew.
+
+    A Poisson source has no record, so that it is always drawn.
+    """
+    return ScaleMethod.THIN if isinstance(source, Trace) and factor <= 1 else ScaleMethod.POISSON
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a trace holds before it is scaled.
+
+    Attributes:
+        n_requests: Of the whole trace.
+        n_seconds: The trace's length.
+        peak_rps: Most requests of a second.
+        has_times: Whether the requests have times inside their second.
+    """
+
+    n_requests: int
+    n_seconds: int
+    peak_rps: int
+    has_times: bool
+
+
 @dataclass(frozen=True)
 class Arrivals:
     """One tenant's requests over all windows of a run. Arrays are read-only.
@@ -90,6 +115,8 @@ class Arrivals:
             shorter than asked where the trace has no more.
         dispersion_before: Variance/mean of the source's per-second counts over the same seconds.
         dispersion_after: The same of ``counts``.
+        recorded: What the source holds; ``None`` for a Poisson source, which holds nothing.
+        notes: Of the trace, see :class:`Trace`.
     """
 
     tenant: str
@@ -100,6 +127,8 @@ class Arrivals:
     history_counts: IntArray
     dispersion_before: float
     dispersion_after: float
+    recorded: Recorded | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for array in (self.times_s, self.counts, self.history_counts):
@@ -129,6 +158,8 @@ def scaled_arrivals(source: Source, scale: Scale, span: Span, *, seed: int, tena
         history_counts=seconds_of_times(past_s, history_s),
         dispersion_before=_dispersion_before(source, span),
         dispersion_after=dispersion(counts),
+        recorded=_recorded_in(source),
+        notes=source.notes if isinstance(source, Trace) else (),
     )
 
 
@@ -139,6 +170,13 @@ def _check_number(source: Source, scale: Scale, span: Span) -> None:
             f"arrivals: {n_requests:.3g} requests would come, at a scale factor of {scale.factor:.4g}; "
             f"at most {MAX_REQUESTS} a tenant and run are simulated"
         )
+
+
+def _recorded_in(source: Source) -> Recorded | None:
+    if isinstance(source, PoissonSource):
+        return None
+    counts = source.counts
+    return Recorded(int(counts.sum()), source.n_seconds, int(counts.max()), source.times_s is not None)
 
 
 def dispersion(counts: IntArray) -> float:

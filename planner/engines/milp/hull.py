@@ -41,13 +41,28 @@ class _Ray:
     """Bit i is set when constraint i holds with equality."""
 
 
-def hull_facets(gpu: GpuModel, profile_names: Sequence[str]) -> tuple[Facet, ...]:
+def hull_facets(gpu: GpuModel, profile_names: Sequence[str], unavailable: int = 0) -> tuple[Facet, ...]:
     """The facets, beside n ≥ 0, of the hull of the counts of ``profile_names`` that fit; sorted, cached.
+
+    What fits leaves the memory slices in ``unavailable``, one bit each, free. A profile for which no room is left
+    has a facet of its own, n ≤ 0.
 
     Four on a 7-slice GPU with 1g, 2g, 3g, 4g, 7g: ``n4+n7 ≤ 1``, ``n2+n3+2·n4+3·n7 ≤ 3``,
     ``n1+2·n2+4·n3+4·n4+8·n7 ≤ 8``, ``n1+2·n2+3·n3+4·n4+7·n7 ≤ 7``.
     """
-    return _facets_of(feasible_multisets(gpu, profile_names))
+    feasible = feasible_multisets(gpu, profile_names, unavailable)
+    most = tuple(map(max, zip(*feasible, strict=True)))
+    possible = [p for p, count in enumerate(most) if count]
+    found = _facets_of(tuple(tuple(multiset[p] for p in possible) for multiset in feasible)) if possible else ()
+    facets = [Facet(_spread(facet.coefficients, possible, len(most)), facet.bound) for facet in found]
+    facets += [Facet(_spread((1,), [p], len(most)), 0) for p, count in enumerate(most) if not count]
+    return tuple(sorted(facets))
+
+
+def _spread(coefficients: Multiset, profiles: Sequence[int], n_profiles: int) -> Multiset:
+    """Coefficients of these profiles among all."""
+    by_profile = dict(zip(profiles, coefficients, strict=True))
+    return tuple(by_profile.get(p, 0) for p in range(n_profiles))
 
 
 def maximal_multisets(multisets: Iterable[Multiset]) -> tuple[Multiset, ...]:

@@ -114,6 +114,8 @@ def solve_paper_ilp(
 def configurations(problem: Problem, configs: Configs | str) -> tuple[Multiset, ...]:
     """Λ as counts over ``problem.profile_names``, none contained in another one of all profiles considered.
 
+    Where some memory slices are not ours, these are joined by those that the slices left can be cut into.
+
     ``all``: every way to cut the GPU into the problem's profiles. ``paper12``: the paper's twelve, without
     instances of profiles that no task of the problem uses.
 
@@ -122,17 +124,23 @@ def configurations(problem: Problem, configs: Configs | str) -> tuple[Multiset, 
     """
     match _configs_of(configs):
         case Configs.ALL:
-            return maximal_multisets(feasible_multisets(problem.gpu, problem.profile_names))
+            return _maximal(problem, problem.profile_names)
         case Configs.PAPER12:
             names = _paper12_profiles(problem.gpu)
             _check_paper12(problem, names)
-            twelve = maximal_multisets(feasible_multisets(problem.gpu, names))
             return tuple(
                 tuple(counts[names.index(name)] if name in names else 0 for name in problem.profile_names)
-                for counts in twelve
+                for counts in _maximal(problem, names)
             )
         case other:
             assert_never(other)
+
+
+def _maximal(problem: Problem, names: Sequence[str]) -> tuple[Multiset, ...]:
+    """Ways to cut the memory slices that are ours in some step into profiles."""
+    masks = dict.fromkeys(mask for _, _, mask in problem.unavailable_spans)
+    cuts = (maximal_multisets(feasible_multisets(problem.gpu, names, mask)) for mask in masks)
+    return tuple(dict.fromkeys(counts for own in cuts for counts in own))
 
 
 def _configs_of(name: Configs | str) -> Configs:
@@ -191,6 +199,7 @@ class PaperModel:
     Attributes:
         problem: The problem.
         configs: Λ: counts over ``problem.profile_names``.
+        open_configs: Those of Λ that fit the memory slices that are ours, by step.
         instances: (λ, γ), by configuration.
         variables: The program that they are of; to be minimised.
         unit: Requests that are one unit of capability and throughput.
@@ -201,6 +210,7 @@ class PaperModel:
 
     problem: Problem
     configs: tuple[Multiset, ...]
+    open_configs: tuple[frozenset[int], ...]
     instances: tuple[Instance, ...]
     variables: MeantVariables
     unit: float
@@ -241,7 +251,7 @@ class PaperModel:
         config = next(
             index
             for index, counts in enumerate(self.configs)
-            if all(n <= most for n, most in zip(total, counts, strict=True))
+            if index in self.open_configs[step] and all(n <= most for n, most in zip(total, counts, strict=True))
         )
         own = [(i, instance.profile_index) for i, instance in enumerate(self.instances) if instance.config == config]
         return [[i for i, profile in own if profile == p] for p in range(len(total))]
@@ -326,6 +336,7 @@ def _symbols(problem: Problem, configs: Sequence[Multiset]) -> PaperModel:
     return PaperModel(
         problem=problem,
         configs=tuple(configs),
+        open_configs=_open_configs(problem, configs),
         instances=tuple(instances),
         variables=MeantVariables("paper"),
         unit=most / STEP_REQUESTS,
@@ -333,6 +344,15 @@ def _symbols(problem: Problem, configs: Sequence[Multiset]) -> PaperModel:
         held=[[] for _ in problem.tenants],
         tasks=tasks,
     )
+
+
+def _open_configs(problem: Problem, configs: Sequence[Multiset]) -> tuple[frozenset[int], ...]:
+    by_step: list[frozenset[int]] = []
+    for begin, end, mask in problem.unavailable_spans:
+        feasible = set(feasible_multisets(problem.gpu, problem.profile_names, mask))
+        is_open = frozenset(index for index, counts in enumerate(configs) if counts in feasible)
+        by_step += [is_open] * (end - begin)
+    return tuple(by_step)
 
 
 def _most_capacity(problem: Problem, m: int) -> float:
@@ -360,6 +380,8 @@ def _allocation(model: PaperModel, s: int) -> None:
         total = pulp.lpSum(x for xs in own for x in xs)
         chosen.append(variables.binary(f"F_{config}_{s}", meaning_positive(total)))
         variables.require(chosen[-1] <= total, len(own) * chosen[-1] >= total)
+        if own and config not in model.open_configs[s]:
+            variables.require(total <= 0)
     variables.require(pulp.lpSum(chosen) == 1)
     variables.require(*(pulp.lpSum(xs) <= 1 for xs in takers if len(xs) > 1))
 

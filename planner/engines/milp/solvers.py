@@ -232,7 +232,7 @@ def _ask_gurobi(program: pulp.LpProblem, budget: Budget, *, presolve: bool, has_
     try:
         import gurobipy  # noqa: PLC0415 (optional)
     except ImportError:
-        message = "the package gurobipy is not installed (pip install 'migrator[gurobi]')"
+        message = "the package gurobipy is not installed (pip install 'migrator-mig[gurobi]')"
         raise EngineError(f"solver gurobi: {message}; --solver highs needs nothing more") from None
     options = {"TimeLimit": budget.time_limit_s, "NodeLimit": budget.max_nodes, "Seed": RANDOM_SEED, "Threads": 1}
     options |= {"MIPGap": budget.rel_gap, "MIPGapAbs": 0.0, "Presolve": -1 if presolve else 0}

@@ -15,10 +15,11 @@ r[m, o, p, a]    1 when option o of m starts on profile p at step a
     Σ_l stay[m, l, k, s] ≤ h[m, k, s − 1]     every m, k, s ≥ 1
     Σ_k stay + new = Σ r with a + d ≤ s       every m, s, level l ≥ 1 (of option l − 1)
     Σ r = 1 (required) or ≤ 1                 every m
-    facet · (Σ h · counts + running) ≤ bound  every s, facet of the hull of feasible counts
+    facet · (Σ h · counts + running) ≤ bound  every s, facet of the hull of counts feasible in s
 
 Only h and r are integer: with them fixed, levels and holdings leave one choice each. The hull of every
-catalogued GPU admits no integer point that fits no layout, so its facets alone state rule 1. On a GPU model
+catalogued GPU admits no integer point that fits no layout, whatever memory slices are not ours, so its facets alone
+state rule 1. On a GPU model
 whose hull had such points the program would be a relaxation: its bound would hold, and
 :mod:`planner.engines.milp.program` would refuse a solution that breaks the rule.
 
@@ -236,6 +237,6 @@ def _add_layout(model: MilpModel, step: int) -> None:
         for choice, variable in started
         if choice.start_step <= step < choice.end_step
     ]
-    for facet in hull_facets(problem.gpu, problem.profile_names):
+    for facet in hull_facets(problem.gpu, problem.profile_names, problem.unavailable_in(step, step + 1)):
         terms = [(variable, float(facet.load(multiset))) for multiset, variable in held]
         model.add_sum([term for term in terms if term[1]], pulp.LpConstraintLE, float(facet.bound))

@@ -1,11 +1,15 @@
-"""``paper``: what ``static`` searches: every joint state, held from the first step to the last."""
+"""``paper``: what ``static`` searches: every joint state, held from the first step to the last.
+
+A layout that never changes lies on memory slices that are ours in every step; retrainings beside it may use
+the others while they are.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from executor.mig import Multiset
-from planner.counts import feasible_multisets, joint_states, multiset_of, tenant_multisets
+from planner.counts import feasible_multisets, joint_states, multiset_of, states_left, tenant_multisets
 from planner.engines.arrays import Floats
 from planner.engines.fixed import FixedLayout, FixedLayouts, Room
 from planner.engines.paper.plan import Decisions, TenantDecision, initial_multisets
@@ -16,12 +20,14 @@ from planner.problem import GainTable, Problem
 def paper_layouts(facts: WindowFacts) -> FixedLayouts[str]:
     """The joint states in their order; a retraining occupies a profile wherever counts leave it."""
     problem, states = facts.problem, joint_states(facts.problem)
+    if problem.unavailable:
+        states = states[states_left(problem, states, problem.unavailable_in(0, problem.n_steps))]
     own = [np.array(tenant_multisets(problem, tenant), dtype=np.int64) for tenant in problem.tenants]
     totals = sum(counts[states[:, m]] for m, counts in enumerate(own)) if len(states) else np.zeros((0, 1))
     distinct, room = np.unique(totals, axis=0, return_inverse=True)
     return FixedLayouts(
         facts=facts,
-        borders=(0,),
+        borders=tuple(begin for begin, _, _ in problem.unavailable_spans),
         by_end=tuple(_by_end(problem, m, table) for m, table in enumerate(facts.gains)),
         holdings=states,
         room=room.reshape(-1),
@@ -57,10 +63,12 @@ def _by_end(problem: Problem, m: int, table: GainTable) -> Floats:
 
 
 def _room(problem: Problem, total: Multiset) -> Room[str]:
-    feasible = frozenset(feasible_multisets(problem.gpu, problem.profile_names))
+    spans = problem.unavailable_spans
+    feasible = [frozenset(feasible_multisets(problem.gpu, problem.profile_names, mask)) for _, _, mask in spans]
 
-    def fits(_: int, profiles: tuple[str, ...]) -> bool:
+    def fits(stretch: int, profiles: tuple[str, ...]) -> bool:
         beside = multiset_of(problem, profiles)
-        return tuple(map(sum, zip(total, beside, strict=True))) in feasible
+        return tuple(map(sum, zip(total, beside, strict=True))) in feasible[stretch]
 
-    return Room({name: (name,) for name in problem.profile_names if fits(0, (name,))}, fits)
+    ever = [name for name in problem.profile_names if any(fits(stretch, (name,)) for stretch in range(len(spans)))]
+    return Room({name: (name,) for name in ever}, fits)

@@ -17,6 +17,7 @@ from planner.engines.answer import with_plan
 from planner.engines.schedule import Incumbent, Schedule, may_start
 from planner.plan import InferenceSpan, MigPlan, RetrainingSpan, TenantSchedule
 from planner.problem import GainTable, Problem, Retraining, TenantTerms
+from planner.unavailable import slices_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +74,22 @@ def value_of(problem: Problem, tables: Sequence[GainTable], decisions: Sequence[
 
 def broken_rule(problem: Problem, decisions: Sequence[TenantDecision]) -> str | None:
     """The first rule of the model that the decisions break, in a sentence; ``None`` if they keep all."""
-    feasible = set(feasible_multisets(problem.gpu, problem.profile_names))
     for m, (tenant, decision) in enumerate(zip(problem.tenants, decisions, strict=True)):
         allowed = set(tenant_multisets(problem, tenant))
         if len(decision.held) != problem.n_steps or not set(decision.held) <= allowed:
             return f"rules 2 and 4: {tenant.name} holds what it may not, or not at each of {problem.n_steps} steps"
         if not may_start(problem, m, decision.retraining):
             return f"rule 3: {tenant.name} {_as_text(decision.retraining)}"
-    for step, held in enumerate(zip(*(decision.held for decision in decisions), strict=True)):
-        running = running_at(problem, (decision.retraining for decision in decisions), step)
-        total = tuple(map(sum, zip(*held, running, strict=True)))
-        if total not in feasible:
-            return f"rule 1: {', '.join(profiles_of(problem, total))} do not fit together in step {step}"
+    by_step = list(zip(*(decision.held for decision in decisions), strict=True))
+    for begin, end, mask in problem.unavailable_spans:
+        feasible = set(feasible_multisets(problem.gpu, problem.profile_names, mask))
+        for step in range(begin, end):
+            running = running_at(problem, (decision.retraining for decision in decisions), step)
+            total = tuple(map(sum, zip(*by_step[step], running, strict=True)))
+            if total not in feasible:
+                beside = f" beside {slices_text(mask)}, not ours," if mask else ""
+                held = ", ".join(profiles_of(problem, total))
+                return f"rule 1: {held} do not fit together{beside} in step {step}"
     return None
 
 

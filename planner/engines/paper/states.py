@@ -47,11 +47,11 @@ class JointStates:
         self._codes = self._total_codes()
         # Tables are made side by side, and lists are numbered where they are first asked for.
         self._lock = Lock()
-        self._numbers: dict[Multiset, int] = {}
+        self._numbers: dict[tuple[Multiset, int], int] = {}
         self._lists: list[Ints] = []
         self._packed: tuple[Ints, Int64s] | None = None
         self._by_levels: dict[tuple[int, ...], Floats] = {}
-        self._step_maxima: dict[tuple[int, tuple[int, ...]], Floats] = {}
+        self._step_maxima: dict[tuple[Multiset, tuple[int, ...]], Floats] = {}
         self.list_number(())
 
     @property
@@ -59,26 +59,32 @@ class JointStates:
         """K."""
         return len(self.states)
 
-    def fitting(self, running: Sequence[str] = ()) -> Ints:
-        """The states that fit beside retrainings on these profiles, ascending."""
-        return self._lists[self.list_number(running)]
+    def fitting(self, running: Sequence[str] = (), unavailable: int = 0) -> Ints:
+        """The states that fit beside retrainings on these profiles and leave these memory slices free, ascending."""
+        return self._lists[self.list_number(running, unavailable)]
 
-    def list_number(self, running: Sequence[str]) -> int:
-        """The number of the list of states that fit beside retrainings on these profiles; 0 is beside nothing."""
+    def list_number(self, running: Sequence[str], unavailable: int = 0) -> int:
+        """The number of the list of states that ``fitting`` gives; 0 is beside nothing."""
         with self._lock:
-            return self._numbered(tuple(running.count(name) for name in self._profile_names))
+            return self._numbered(self._counted(running), unavailable)
 
-    def _numbered(self, running: Multiset) -> int:
-        if running not in self._numbers:
+    def _counted(self, running: Sequence[str]) -> Multiset:
+        return tuple(running.count(name) for name in self._profile_names)
+
+    def _numbered(self, running: Multiset, unavailable: int) -> int:
+        key = (running, unavailable)
+        if key not in self._numbers:
             beside = self._space.codes(np.array([running], dtype=np.int64))
             # Two retrainings may not even fit alone; their code is then beyond what ``fits`` can judge.
             fits = (
-                self._space.fits(self._codes + beside) if self._is_feasible(running) else np.zeros(self.n_states, bool)
+                self._space.fits(self._codes + beside, unavailable)
+                if self._is_feasible(running)
+                else np.zeros(self.n_states, bool)
             )
-            self._numbers[running] = len(self._lists)
+            self._numbers[key] = len(self._lists)
             self._lists.append(np.flatnonzero(fits).astype(np.int32))
             self._packed = None
-        return self._numbers[running]
+        return self._numbers[key]
 
     def _is_feasible(self, running: Multiset) -> bool:
         return bool(self._space.fits(self._space.codes(np.array([running], dtype=np.int64)))[0])
@@ -118,11 +124,14 @@ class JointStates:
 
         Changes cost nothing here, so sums of it are upper bounds. −inf where nothing fits.
         """
-        key = (self.list_number(running), levels)
+        key = (self._counted(running), levels)
         if key not in self._step_maxima:
-            fits = self._lists[key[0]]
-            steady = sum(self.steady[m, level][:, fits] for m, level in enumerate(levels))
-            self._step_maxima[key] = np.max(steady, axis=1, initial=-np.inf)
+            maxima = np.empty(self.problem.n_steps)
+            for begin, end, mask in self.problem.unavailable_spans:
+                fits = self.fitting(running, mask)
+                steady = sum(self.steady[m, level][begin:end, fits] for m, level in enumerate(levels))
+                maxima[begin:end] = np.max(steady, axis=1, initial=-np.inf)
+            self._step_maxima[key] = maxima
         return self._step_maxima[key]
 
     def value(self, schedule: Schedule) -> float:
@@ -170,12 +179,13 @@ class JointStates:
         """Levels and state list of every step in [first, last)."""
         levels = np.zeros((last - first, len(self.multisets)), dtype=np.int32)
         beside = np.zeros(last - first, dtype=np.int64)
-        borders = {first, last}
+        borders = {begin for begin, _, _ in self.problem.unavailable_spans}
         for run in schedule:
             levels[max(0, run.end_step - first) :, run.tenant] = run.level
-            borders |= {step for step in (run.start_step, run.end_step) if first < step < last}
-        for begin, end in pairwise(sorted(borders)):
-            beside[begin - first : end - first] = self.list_number(profiles_at(schedule, begin))
+            borders |= {run.start_step, run.end_step}
+        for begin, end in pairwise(sorted({first, last, *(step for step in borders if first < step < last)})):
+            mask = self.problem.unavailable_in(begin, end)
+            beside[begin - first : end - first] = self.list_number(profiles_at(schedule, begin), mask)
         return levels, beside
 
     def _back(self, schedule: Schedule, table: Floats) -> list[int]:
@@ -215,6 +225,8 @@ class JointStates:
 class Beside:
     """What joint states earn beside retrainings that are settled: their levels count, their room is taken.
 
+    So is the room of memory slices that are not ours.
+
     Args:
         joint: The problem.
         settled: These retrainings.
@@ -229,11 +241,11 @@ class Beside:
         """``JointStates.gain`` with these levels of the other tenants; −inf where a state does not fit.
 
         ``running`` are the profiles that their retrainings hold all the time. Where nothing is
-        settled, fitting beside ``running`` alone is left to the caller.
+        settled and all slices are ours, fitting beside ``running`` alone is left to the caller.
         """
         joint = self._joint
         own = tuple(levels.get(m, 0) for m in range(len(joint.multisets)))
-        if not self._settled:
+        if not self._settled and not joint.problem.unavailable:
             return joint.gain(own)
         key = (own, running)
         if key not in self._gains:
@@ -244,16 +256,18 @@ class Beside:
         """``JointStates.opening``; −inf where a state does not fit."""
         joint = self._joint
         out = np.full(joint.n_states, -np.inf)
-        fits = joint.fitting((*running, *profiles_at(self._settled, 0)))
+        fits = joint.fitting((*running, *profiles_at(self._settled, 0)), joint.problem.unavailable_in(0, 1))
         out[fits] = joint.opening[fits]
         return out
 
     def _masked(self, own: tuple[int, ...], running: tuple[str, ...]) -> Floats:
         joint, n_steps = self._joint, self._joint.problem.n_steps
-        borders = {0, n_steps, *(step for run in self._settled for step in (run.start_step, run.end_step))}
+        borders = {n_steps, *(step for run in self._settled for step in (run.start_step, run.end_step))}
+        borders |= {begin for begin, _, _ in joint.problem.unavailable_spans}
         out = np.full((n_steps, *joint.group.shape), -np.inf)
         for begin, end in pairwise(sorted(borders)):
-            fits = joint.fitting((*running, *profiles_at(self._settled, begin)))
+            mask = joint.problem.unavailable_in(begin, end)
+            fits = joint.fitting((*running, *profiles_at(self._settled, begin)), mask)
             done = {run.tenant: run.level for run in self._settled if run.end_step <= begin}
             levels = tuple(done.get(m, level) for m, level in enumerate(own))
             out[begin:end, :, fits] = joint.gain(levels)[begin:end][:, :, fits]

@@ -22,7 +22,7 @@ from itertools import combinations
 
 import numpy as np
 
-from planner.engines.arrays import Floats, Int64s, Ints
+from planner.engines.arrays import Bools, Floats, Int64s, Ints
 from planner.engines.paper.states import JointStates
 from planner.engines.paper.sweeps import Blocks, Schedules, Sweep, sweep_back, sweep_forth
 from planner.engines.schedule import Schedule
@@ -145,6 +145,7 @@ class StatusRelaxation:
         if multipliers is not None:
             paid[:, :, :-1] = multipliers
         prices = np.ascontiguousarray(sum(paid[:, a][:, columns[a]] for a in range(n_actors)))
+        prices[~_has_room(self._joint, vectors)] = np.inf
         schedules = Schedules(
             duration=np.array([way.n_steps for way in self._ways], dtype=np.int64),
             running=np.array([vectors.column(("runs", way.profile)) for way in self._ways], dtype=np.int64),
@@ -298,6 +299,8 @@ def blocks_of(joint: JointStates, vectors: StatusVectors) -> Blocks:
     opening = np.empty(entries[-1])
     vector, state = np.nonzero(entry >= 0)
     opening[entry[vector, state]] = joint.opening[state]
+    earned = _earned(joint, vectors.levels, entry)
+    _bar(joint, vectors, entry, earned, opening)
     return Blocks(
         members=members.astype(np.int64),
         entries=entries.astype(np.int64),
@@ -312,7 +315,7 @@ def blocks_of(joint: JointStates, vectors: StatusVectors) -> Blocks:
         end_bounds=end_bounds,
         start_entries=start_entries,
         start_bounds=start_bounds,
-        earned=_earned(joint, vectors.levels, entry),
+        earned=earned,
         opening=opening,
         lost=_lost(joint, held),
     )
@@ -344,6 +347,25 @@ def _earned(joint: JointStates, levels: Ints, entry: Int64s) -> Floats:
     for steady, level in zip(joint.steady, levels, strict=True):
         out[:, place] += steady[level[vector], :, state].T
     return out
+
+
+def _has_room(joint: JointStates, vectors: StatusVectors) -> Bools:
+    """Whether some state fits beside a vector's retrainings in each step, ``(n_steps, Σ)``."""
+    out = np.ones((joint.problem.n_steps, len(vectors.vectors)), dtype=np.bool_)
+    for begin, end, mask in joint.problem.unavailable_spans if joint.problem.unavailable else ():
+        out[begin:end] = [len(joint.fitting(_running(vector), mask)) > 0 for vector in vectors.vectors]
+    return out
+
+
+def _bar(joint: JointStates, vectors: StatusVectors, entry: Int64s, earned: Floats, opening: Floats) -> None:
+    """Take out of ``earned`` and ``opening`` the entries that do not fit the memory slices that are ours."""
+    for begin, end, mask in joint.problem.unavailable_spans if joint.problem.unavailable else ():
+        for own, vector in zip(entry, vectors.vectors, strict=True):
+            is_barred = own >= 0
+            is_barred[joint.fitting(_running(vector), mask)] = False
+            earned[begin:end, own[is_barred]] = -np.inf
+            if begin == 0:
+                opening[own[is_barred]] = -np.inf
 
 
 def _lost(joint: JointStates, held: Ints) -> Floats:

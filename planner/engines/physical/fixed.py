@@ -2,7 +2,8 @@
 
 Without an initial state a held set serves from step 0. With one, the initial set is held until
 ``next_epoch_step``; there is one epoch, or none. A retraining occupies one placement that is free
-beside the initial set before that step, and beside the other from there on.
+beside the initial set before that step, and beside the other from there on. The held set lies on memory slices
+that are ours in every step of those; a retraining's have to be while it runs.
 """
 
 from __future__ import annotations
@@ -83,19 +84,23 @@ def held_choices(facts: WindowFacts, among: Sequence[int] | None = None) -> Held
 
 
 def _allowed(facts: WindowFacts, held_sets: HeldSets, initial: Entries | None) -> Int64s:
-    """The held sets that fit beside the retrainings in progress; the initial one alone if none may follow it."""
+    """The held sets that fit beside what is taken; the initial one alone if none may follow it."""
     if initial is not None and facts.first_step == facts.n_steps:
         found = [index for index in range(len(held_sets)) if held_sets.entries(index) == initial]
         return np.array(found, dtype=np.int64)
     busy = [placement for retraining, placement in facts.running if retraining.end_step > facts.first_step]
-    fits = np.array([facts.problem.gpu.fits((*layout, *busy)) for layout in held_sets.layouts])
+    mask = facts.problem.unavailable_in(facts.first_step, facts.n_steps)
+    fits = np.array(
+        [facts.problem.gpu.fits((*layout, *busy)) and not layout.memory_mask & mask for layout in held_sets.layouts]
+    )
     return np.flatnonzero(fits[held_sets.layout])
 
 
 def _borders(facts: WindowFacts) -> tuple[int, ...]:
     ends = {retraining.end_step for retraining, _ in facts.running}
     first = set() if facts.is_free else {facts.first_step}
-    return tuple(step for step in sorted({0} | ends | first) if step < facts.n_steps)
+    changes = {begin for begin, _, _ in facts.problem.unavailable_spans}
+    return tuple(step for step in sorted(changes | ends | first) if step < facts.n_steps)
 
 
 def _rooms(
@@ -105,19 +110,20 @@ def _rooms(
     retrains_on = {retraining.profile for choices in facts.choices for retraining in choices if retraining is not None}
     names = [name for name in facts.problem.profile_names if name in retrains_on]
     tokens = facts.problem.gpu.placements(names)
+    masks = [facts.problem.unavailable_in(begin, begin + 1) for begin in borders]
     own: list[tuple[Placement, ...]] = []
     rooms: list[Room[Placement]] = []
     number: dict[object, int] = {}
     room_of: list[int] = []
     for layout in layouts:
-        bases = [_base(facts, layout, begin, initial) for begin in borders]
-        free = {token: tuple(facts.problem.gpu.fits((*base, token)) for base in bases) for token in tokens}
+        fits = _fits(facts.problem.gpu, [_base(facts, layout, begin, initial) for begin in borders], masks)
+        free = {token: tuple(fits(stretch, (token,)) for stretch in range(len(borders))) for token in tokens}
         ever = {token: stretches for token, stretches in free.items() if any(stretches)}
         key = (_shape(ever), layout.multiset(facts.problem.profile_names))
         if key not in number:
             number[key] = len(rooms)
             by_profile = {name: tuple(t for t in ever if t.profile.name == name) for name in names}
-            rooms.append(Room(by_profile, _fits(facts.problem.gpu, bases)))
+            rooms.append(Room(by_profile, fits))
         room_of.append(number[key])
         own.append(tuple(ever))
     return tuple(rooms), np.array(room_of, dtype=np.int64), tuple(own)
@@ -138,13 +144,17 @@ def _base(facts: WindowFacts, layout: Layout, begin: int, initial: Entries | Non
     return (*held, *(placement for retraining, placement in facts.running if begin < retraining.end_step))
 
 
-def _fits(gpu: GpuModel, bases: Sequence[tuple[Placement, ...]]) -> Callable[[int, tuple[Placement, ...]], bool]:
+def _fits(
+    gpu: GpuModel, bases: Sequence[tuple[Placement, ...]], masks: Sequence[int]
+) -> Callable[[int, tuple[Placement, ...]], bool]:
+    """Whether placements fit beside what is taken in a stretch, and lie on memory slices that are ours in it."""
     known: dict[tuple[int, tuple[Placement, ...]], bool] = {}
 
     def fits(stretch: int, tokens: tuple[Placement, ...]) -> bool:
         key = (stretch, tokens)
         if key not in known:
-            known[key] = gpu.fits((*bases[stretch], *tokens))
+            is_ours = not masks[stretch] or not any(token.memory_mask & masks[stretch] for token in tokens)
+            known[key] = is_ours and gpu.fits((*bases[stretch], *tokens))
         return known[key]
 
     return fits

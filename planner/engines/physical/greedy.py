@@ -4,13 +4,14 @@ When, where and how each retraining runs is taken from ``static``. What inferenc
 best, with every epoch and pre-initialisation, so the plan is never worse than that of ``static``.
 
 Where ``static`` has no plan, one placement is set aside, and the required retrainings run in it back to back
-as soon as the held set may change.
+as soon as the held set may change, or from a step on in which slices become ours or others'.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 
@@ -67,8 +68,12 @@ def static_schedule(facts: WindowFacts) -> Incumbent[PlacedSchedule[Placement]] 
 
 
 def greedy_schedule(facts: WindowFacts, paths: HeldSetPath[Placement]) -> Incumbent[PlacedSchedule[Placement]] | None:
-    """The best schedule back to back in one place, by what steady held sets earn; ``None`` if none fits the window."""
-    found = [Incumbent(paths.value(placed, is_steady=True), placed) for placed in _candidates(facts)]
+    """The best schedule back to back in one place, by what steady held sets earn; ``None`` if none fits the window.
+
+    Where some slices are not ours, steady ones may not do: held sets change then as often as they like.
+    """
+    is_steady = not facts.problem.unavailable
+    found = [Incumbent(paths.value(placed, is_steady=is_steady), placed) for placed in _candidates(facts)]
     return best_of(one for one in found if not np.isneginf(one.value))
 
 
@@ -78,13 +83,15 @@ def _candidates(facts: WindowFacts) -> Iterator[PlacedSchedule[Placement]]:
         yield ()
         return
     names = [name for name in facts.problem.profile_names if all(_on(name, choices) for choices in required)]
-    for placement in facts.problem.gpu.placements(names):
+    starts = {facts.first_step, *(begin for begin, _, _ in facts.problem.unavailable_spans)}
+    begins = sorted(step for step in starts if step >= facts.first_step)
+    for placement, start in product(facts.problem.gpu.placements(names), begins):
         ways = [min(_on(placement.profile.name, choices), key=_shortness) for choices in required]
-        start, placed = facts.first_step, []
+        step, placed = start, []
         for way in ways:
-            placed.append((way.at(start), placement))
-            start += way.n_steps
-        if start <= facts.n_steps:
+            placed.append((way.at(step), placement))
+            step += way.n_steps
+        if step <= facts.n_steps and facts.can_stand(tuple(placed)):
             yield tuple(placed)
 
 

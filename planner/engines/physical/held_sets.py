@@ -47,13 +47,16 @@ class LayoutTable:
         rows = [layout.multiset(profile_names) for layout in self.layouts]
         return np.array(rows, dtype=np.int64).reshape(len(rows), len(profile_names))
 
-    def fits_beside(self, gpu: GpuModel, busy: Sequence[Placement]) -> Bools:
-        """Whether each layout is still one with the ``busy`` placements added, ``(n_layouts,)``."""
-        if not gpu.fits(busy):
+    def fits_beside(self, gpu: GpuModel, busy: Sequence[Placement], unavailable: int = 0) -> Bools:
+        """Whether each layout is still one with the ``busy`` placements added, ``(n_layouts,)``.
+
+        All of it leaves the memory slices in ``unavailable``, one bit each, free.
+        """
+        memory = unavailable
+        if not gpu.fits(busy) or any(placement.memory_mask & unavailable for placement in busy):
             return np.zeros(len(self.layouts), dtype=np.bool_)
-        memory = 0
         for placement in busy:
-            memory |= memory_mask(placement)
+            memory |= placement.memory_mask
         compute = sum(placement.profile.compute_slices for placement in busy)
         fits = ((self.memory & memory) == 0) & (self.compute + compute <= gpu.compute_slices)
         profiles: set[Profile] = {placement.profile for placement in busy}
@@ -61,11 +64,6 @@ class LayoutTable:
             n_busy = sum(placement.profile == profile for placement in busy)
             fits &= self.counts([profile.name])[:, 0] + n_busy <= profile.max_instances
         return np.asarray(fits, dtype=np.bool_)
-
-
-def memory_mask(placement: Placement) -> int:
-    """The memory slices that a placement occupies, one bit each."""
-    return ((1 << placement.profile.memory_slices) - 1) << placement.start
 
 
 def layout_table(gpu: GpuModel, profile_names: tuple[str, ...]) -> LayoutTable:
@@ -86,7 +84,7 @@ def _layout_table(
         tuple(index[Layout(layout.placements[:entry] + layout.placements[entry + 1 :])] for entry in range(len(layout)))
         for layout in layouts
     )
-    memory = [sum(memory_mask(placement) for placement in layout) for layout in layouts]
+    memory = [layout.memory_mask for layout in layouts]
     compute = [sum(placement.profile.compute_slices for placement in layout) for layout in layouts]
     return LayoutTable(layouts, index, without, np.array(memory, dtype=np.int64), np.array(compute, dtype=np.int64))
 

@@ -63,8 +63,11 @@ class Nodes(Protocol[Token]):
         """What a retraining at this placement occupies."""
         ...
 
-    def compatible(self, busy: Sequence[Token]) -> Bools:
-        """Which nodes can be held beside what retrainings occupy, ``(n_nodes,)``."""
+    def compatible(self, busy: Sequence[Token], unavailable: int = 0) -> Bools:
+        """Which nodes can be held beside what retrainings occupy, ``(n_nodes,)``.
+
+        The memory slices in ``unavailable``, one bit each, stay free of both.
+        """
         ...
 
 
@@ -86,9 +89,9 @@ class PlacedNodes:
         """The placement itself."""
         return placement
 
-    def compatible(self, busy: Sequence[Placement]) -> Bools:
-        """Whether each node forms a layout together with the ``busy`` placements, ``(n_nodes,)``."""
-        return self.sets.table.fits_beside(self.sets.problem.gpu, busy)[self.sets.layout]
+    def compatible(self, busy: Sequence[Placement], unavailable: int = 0) -> Bools:
+        """Whether each node forms a layout with the ``busy`` placements, off these slices, ``(n_nodes,)``."""
+        return self.sets.table.fits_beside(self.sets.problem.gpu, busy, unavailable)[self.sets.layout]
 
 
 @dataclass(frozen=True)
@@ -117,13 +120,13 @@ class CountedNodes:
         """The placement's profile."""
         return placement.profile.name
 
-    def compatible(self, busy: Sequence[str]) -> Bools:
-        """Whether each node's profiles fit the GPU together with the ``busy`` ones, ``(n_nodes,)``."""
+    def compatible(self, busy: Sequence[str], unavailable: int = 0) -> Bools:
+        """Whether each node's profiles fit those slices of the GPU together with the ``busy`` ones, ``(n_nodes,)``."""
         counts = tuple(busy.count(name) for name in self.profile_names)
         if counts not in self.feasible:
             return np.zeros(len(self.graph), dtype=np.bool_)
         beside = self.space.codes(np.array([counts], dtype=np.int64))[0]
-        return np.asarray(self.space.fits(self.codes + beside), dtype=np.bool_)
+        return np.asarray(self.space.fits(self.codes + beside, unavailable), dtype=np.bool_)
 
 
 def placed_nodes(facts: WindowFacts) -> PlacedNodes:

@@ -5,15 +5,15 @@ One compiled loop (``path_kernel``) answers both. On :class:`PlacedNodes` it giv
 
 An epoch is considered in every step as long as steps × nodes stay below ``MAX_NODE_EPOCHS``, which three
 tenants reach at 2,000 steps and six at 200. On larger problems epochs are considered only at every k-th step
-and around the starts and ends of retrainings. Plans stay exact in value and keep every rule, but better ones
-between those steps may be missed.
+and around the starts and ends of retrainings, and of slices that are not ours. Plans stay exact in value and keep
+every rule, but better ones between those steps may be missed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic
+from typing import Generic, Never
 
 import numpy as np
 
@@ -24,6 +24,11 @@ from planner.engines.schedule import PlacedSchedule, Schedule, Token, WindowFact
 
 MAX_NODE_EPOCHS = 60_000_000
 """Steps with an epoch × nodes: a second or two of one thread, and 300 MB while a plan is traced."""
+
+Taken = tuple[tuple[Token, ...], int]
+"""What retrainings occupy, and the memory slices that are not ours, one bit each."""
+
+NOTHING_TAKEN: Taken[Never] = ((), 0)
 
 MAX_LISTED = 40_000_000
 """Nodes in all kept lists together: 160 MB."""
@@ -57,7 +62,7 @@ class HeldSetPath(Generic[Token]):
         self.nodes = nodes
         self._graph = nodes.graph
         self._running = tuple((run, nodes.token(placement)) for run, placement in facts.running)
-        self._lists: dict[frozenset[tuple[Token, ...]], Ints] = {}
+        self._lists: dict[frozenset[Taken[Token]], Ints] = {}
         self._n_listed = 0
 
     def __len__(self) -> int:
@@ -80,50 +85,78 @@ class HeldSetPath(Generic[Token]):
         Before the held set may change it is the initial one's.
         """
         facts, first = self._facts, self._facts.first_step
-        nodes = self._nodes(frozenset([tuple(busy)]))
-        nodes = nodes[self._graph.is_held[nodes]]
-        if not len(nodes):
-            return np.full(facts.n_steps, -np.inf)
-        gains = np.diff(earned, axis=1)
-        totals = sum(gain[:, column[nodes]] for gain, column in zip(gains, self._graph.column, strict=True))
-        best = np.asarray(np.max(totals, axis=1), dtype=np.float64)
+        gains, best = np.diff(earned, axis=1), np.full(facts.n_steps, -np.inf)
+        for begin, end, mask in facts.problem.unavailable_spans:
+            nodes = self._nodes(frozenset([(tuple(busy), mask)]))
+            nodes = nodes[self._graph.is_held[nodes]]
+            if len(nodes):
+                columns = zip(gains, self._graph.column, strict=True)
+                best[begin:end] = np.max(sum(gain[begin:end, column[nodes]] for gain, column in columns), axis=1)
         if first:
-            may_stay = bool(self.nodes.compatible(busy)[self.nodes.initial] and self._graph.is_held[self.nodes.initial])
-            best[:first] = np.diff(self._fixed_values(earned))[:first] if may_stay else -np.inf
+            may_stay = self._may_stay(busy) & self._graph.is_held[self.nodes.initial]
+            best[:first] = np.where(may_stay, np.diff(self._fixed_values(earned))[:first], -np.inf)
         return best
+
+    def _may_stay(self, busy: Sequence[Token]) -> Bools:
+        """Whether the initial set can be held beside ``busy`` in each step until it may change, ``(first_step,)``."""
+        out = np.ones(self._facts.n_steps, dtype=np.bool_)
+        for begin, end, mask in self._facts.problem.unavailable_spans if self._facts.first_step else ():
+            out[begin:end] = self.nodes.compatible(busy, mask)[self.nodes.initial]
+        return out[: self._facts.first_step]
 
     def interval_values(self, busy: Sequence[Token], earned: Floats, starts: Iterable[int], longest: int) -> Floats:
         """What any plan can earn over [s0, s1) at most while exactly ``busy`` is occupied, ``(n + 1, n + 1)``.
 
         Ends are free: what is held at s0 serves at once. An epoch begun before s1 earns no more
         until then than holding on would have, so paths without it suffice. The initial state's
-        steps are taken as they are. 0 for s0 ≥ s1, −inf where nothing can be held, and where s0 is none of
+        steps are taken as they are. Where slices become ours or others', ends are free, too: an epoch that makes room
+        there may reach beyond s1. 0 for s0 ≥ s1, −inf where nothing can be held, and where s0 is none of
         ``starts`` or s1 − s0 is above ``longest``.
         """
         facts, n_steps = self._facts, self._facts.n_steps
-        key = frozenset([tuple(busy)])
-        hold = _Lists.of([self._nodes(frozenset([()])), self._nodes(key)])
+        holds = {
+            end: _Lists.of([self._nodes(frozenset([NOTHING_TAKEN])), self._nodes(frozenset([(tuple(busy), mask)]))])
+            for _, end, mask in facts.problem.unavailable_spans
+        }
         ones = np.ones(n_steps, dtype=np.int64)
         rows = self._epoch_rows(())
         out = np.full((n_steps + 1, n_steps + 1), -np.inf)
         out[np.tril_indices(n_steps + 1)] = 0.0
         first = facts.first_step
         fixed = self._fixed_values(earned)
-        may_stay = facts.is_free or bool(self.nodes.compatible(busy)[self.nodes.initial])
-        for start in starts:
+        may_stay = self._may_stay(busy)
+        # Those of the stretches between changes continue the ones before them.
+        borders = [begin for begin, _, _ in facts.problem.unavailable_spans[1:]]
+        for start in sorted({*starts, *borders}, reverse=True):
             is_fixed = not facts.is_free and (start < first or start == 0)
-            if start < first and not may_stay:
+            if start < first and not may_stay[start:].all():
+                stays_to = start + int(np.argmin(may_stay[start:]))
+                out[start, start + 1 : stays_to + 1] = fixed[start + 1 : stays_to + 1] - fixed[start]
                 continue
             value = fixed[first] - fixed[start] if is_fixed else 0.0
             end = min(n_steps, max(start, first) + longest)
-            best = np.full(end + 1, -np.inf)
-            until = np.ascontiguousarray(earned[:, : end + 1])
+            border = next((step for step in sorted(holds) if step > max(start, first)), n_steps)
+            cut = min(end, border)
+            best = np.full(cut + 1, -np.inf)
+            until = np.ascontiguousarray(earned[:, : cut + 1])
             begin = (max(start, first), is_fixed, value)
-            self._kernel(hold, ones[:end], ones[:end], rows[:end], until, begin, _NO_TRACE, best)
-            out[start, start + 1 : end + 1] = best[start + 1 :]
+            self._kernel(holds[border], ones[:cut], ones[:cut], rows[:cut], until, begin, _NO_TRACE, best)
+            if is_fixed and not self._may_hold_on(holds[border]):
+                # An epoch changes it at once, and may reach beyond s1: until it is over, ends are free.
+                n = min(cut, first + facts.epoch_steps - 1)
+                free, until = np.full(n + 1, -np.inf), np.ascontiguousarray(earned[:, : n + 1])
+                self._kernel(holds[border], ones[:n], ones[:n], rows[:n], until, (first, False, 0.0), _NO_TRACE, free)
+                best[: n + 1] = value + free
+            out[start, start + 1 : cut + 1] = best[start + 1 :]
+            out[start, cut + 1 : end + 1] = best[cut] + out[cut, cut + 1 : end + 1]
             if is_fixed:
                 out[start, start + 1 : first + 1] = fixed[start + 1 : first + 1] - fixed[start]
         return out
+
+    def _may_hold_on(self, hold: _Lists) -> bool:
+        """Whether the initial set is one of the second list, and keeps rule 4."""
+        initial, second = self.nodes.initial, hold.nodes[hold.bounds[1] : hold.bounds[2]]
+        return bool(self._graph.is_held[initial] and (second == initial).any())
 
     def _run(self, placed: PlacedSchedule[Token], *, trace: bool, is_steady: bool) -> Path:
         facts, n_steps, schedule = self._facts, self._facts.n_steps, schedule_of(placed)
@@ -207,41 +240,48 @@ class HeldSetPath(Generic[Token]):
             node = before
         return Path(value, node, tuple(reversed(epochs)))
 
-    def _segments(self, placed: PlacedSchedule[Token]) -> list[tuple[int, tuple[Token, ...]]]:
-        """(first step, what is occupied) of every stretch in which that stays the same."""
-        spans = [*placed, *self._running]
-        borders = {0, *(step for run, _ in spans for step in (run.start_step, run.end_step))}
+    def _segments(self, placed: PlacedSchedule[Token]) -> list[tuple[int, Taken[Token]]]:
+        """(first step, what is taken) of every stretch in which that stays the same."""
+        spans, problem = [*placed, *self._running], self._facts.problem
+        borders = {step for run, _ in spans for step in (run.start_step, run.end_step)}
+        borders |= {begin for begin, _, _ in problem.unavailable_spans}
         return [
-            (step, tuple(token for run, token in spans if run.start_step <= step < run.end_step))
+            (
+                step,
+                (
+                    tuple(token for run, token in spans if run.start_step <= step < run.end_step),
+                    problem.unavailable_in(step, step + 1),
+                ),
+            )
             for step in sorted(borders)
             if step < self._facts.n_steps
         ]
 
-    def _step_lists(self, segments: list[tuple[int, tuple[Token, ...]]]) -> tuple[_Lists, Int64s, Int64s]:
+    def _step_lists(self, segments: list[tuple[int, Taken[Token]]]) -> tuple[_Lists, Int64s, Int64s]:
         """Node lists, and which of them may be held in each step and over [t, t + Ω) of each."""
         n_steps = self._facts.n_steps
         steps = np.arange(n_steps)
         segment = np.searchsorted([first for first, _ in segments], steps, side="right") - 1
         last = segment[np.minimum(steps + self._facts.epoch_steps, n_steps) - 1]
-        keys: dict[frozenset[tuple[Token, ...]], int] = {frozenset([()]): 0}
+        keys: dict[frozenset[Taken[Token]], int] = {frozenset([NOTHING_TAKEN]): 0}
         spans, inverse = np.unique(segment * len(segments) + last, return_inverse=True)
         numbers = []
         for span in spans:
             first_of, last_of = divmod(int(span), len(segments))
-            key = frozenset(busy for _, busy in segments[first_of : last_of + 1])
+            key = frozenset(taken for _, taken in segments[first_of : last_of + 1])
             numbers.append(keys.setdefault(key, len(keys)))
-        own = [keys.setdefault(frozenset([busy]), len(keys)) for _, busy in segments]
+        own = [keys.setdefault(frozenset([taken]), len(keys)) for _, taken in segments]
         lists = _Lists.of([self._nodes(key) for key in keys])
         return lists, np.array(own, dtype=np.int64)[segment], np.array(numbers, dtype=np.int64)[inverse.reshape(-1)]
 
-    def _nodes(self, key: frozenset[tuple[Token, ...]]) -> Ints:
-        """The nodes compatible with each of the sets of occupied tokens, ascending."""
+    def _nodes(self, key: frozenset[Taken[Token]]) -> Ints:
+        """The nodes compatible with each of what is taken, ascending."""
         known = self._lists.get(key)
         if known is not None:
             return known
         fits = np.ones(len(self), dtype=np.bool_)
-        for busy in key:
-            fits &= self.nodes.compatible(busy)
+        for busy, mask in key:
+            fits &= self.nodes.compatible(busy, mask)
         nodes = np.flatnonzero(fits).astype(np.int32)
         self._n_listed += len(nodes)
         if self._n_listed > MAX_LISTED:
@@ -250,13 +290,13 @@ class HeldSetPath(Generic[Token]):
         self._lists[key] = nodes
         return nodes
 
-    def _initial_value(self, segments: list[tuple[int, tuple[Token, ...]]], earned: Floats) -> float:
+    def _initial_value(self, segments: list[tuple[int, Taken[Token]]], earned: Floats) -> float:
         """What the initial held set earns until it may change; −inf if it may not be held so long."""
         facts = self._facts
         if facts.is_free or facts.first_step == 0:
             return 0.0
         fits = all(
-            self.nodes.compatible(busy)[self.nodes.initial] for first, busy in segments if first < facts.first_step
+            self.nodes.compatible(*taken)[self.nodes.initial] for first, taken in segments if first < facts.first_step
         )
         if not (fits and self._graph.is_held[self.nodes.initial]):
             return -np.inf
@@ -280,10 +320,11 @@ class HeldSetPath(Generic[Token]):
         stride = -(-len(self) * facts.n_steps // MAX_NODE_EPOCHS)
         steps = np.arange(facts.n_steps)
         considered = (steps - facts.first_step) % stride == 0
-        for retraining in schedule if stride > 1 else ():
-            for border in (retraining.start_step, retraining.end_step):
-                prepared = (border, border - facts.epoch_steps, border + facts.epoch_steps)
-                considered[[step for step in prepared if 0 <= step < facts.n_steps]] = True
+        borders = {step for retraining in schedule for step in (retraining.start_step, retraining.end_step)}
+        borders |= {begin for begin, _, _ in facts.problem.unavailable_spans[1:]}
+        for border in borders if stride > 1 else ():
+            prepared = (border, border - facts.epoch_steps, border + facts.epoch_steps)
+            considered[[step for step in prepared if 0 <= step < facts.n_steps]] = True
         considered &= steps >= (1 if facts.is_free else facts.first_step)
         return np.where(considered, np.cumsum(considered) - 1, -1)
 

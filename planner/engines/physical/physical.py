@@ -25,9 +25,9 @@ from planner.engines.physical.plan import held_along, retrainings_in, with_held
 from planner.engines.physical.search import Search
 from planner.engines.prices import certificate
 from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts, earliest_schedule, may_start, schedule_of
-from planner.feasibility import RULE_RETRAINING, infeasibility
+from planner.feasibility import RULE_MIN_PROFILE, RULE_RETRAINING, infeasibility
 from planner.plan import Infeasibility, MigPlan, Status
-from planner.problem import Problem, Reconfiguration
+from planner.problem import Problem, Reconfiguration, TenantTerms
 
 ENGINE = "physical"
 
@@ -87,7 +87,8 @@ def misfit(problem: Problem, plan: MigPlan) -> str | None:
 def _start_misfit(facts: WindowFacts, placed: PlacedSchedule[Placement]) -> str | None:
     found = _misfit(facts.problem, schedule_of(placed))
     if found is None and not facts.can_stand(placed):
-        return "its retrainings do not fit beside each other and those in progress"
+        others = ", those in progress and what is not ours" if facts.problem.unavailable else " and those in progress"
+        return f"its retrainings do not fit beside each other{others}"
     return found
 
 
@@ -101,11 +102,25 @@ def _with_plan(search: Search, best: PlacedSchedule[Placement], begin_s: float) 
 
 
 def _no_schedule(facts: WindowFacts) -> Infeasibility:
+    """Why no schedule has a plan, with the tenant that would have none even without the others, if there is one."""
     problem = facts.problem
+    blamed = (tenant.name for tenant in problem.tenants if problem.unavailable and _has_no_plan_alone(problem, tenant))
     must = [tenant.name for tenant, ways in zip(problem.tenants, facts.choices, strict=True) if None not in ways]
     text = (
         f"no start and placement of the retrainings ({', '.join(must) or 'none has to start'}) leaves every tenant an "
         f"instance as large as its min_profile at each of the window's {problem.n_steps} steps, given what is held "
-        "when it opens"
+        f"when it opens{' and which memory slices are not ours' if problem.unavailable else ''}"
     )
-    return Infeasibility(None, RULE_RETRAINING, text)
+    return Infeasibility(next(blamed, None), RULE_RETRAINING if must else RULE_MIN_PROFILE, text)
+
+
+def _has_no_plan_alone(problem: Problem, tenant: TenantTerms) -> bool:
+    """Whether a tenant would have no plan if it had what is ours to itself."""
+    if len(problem.tenants) == 1:
+        return True
+    state = problem.physical_initial
+    if state is not None:
+        held = tuple(item for item in state.held if item.tenant == tenant.name)
+        state = replace(state, held=held, retrainings=tuple(r for r in state.retrainings if r.tenant == tenant.name))
+    alone = replace(problem, tenants=(tenant,), switch_s=problem.switching_s, initial=state, gains=None)
+    return solve_physical(alone).status is Status.INFEASIBLE

@@ -17,6 +17,7 @@ from planner.engines.physical.alone import TenantSubproblem
 from planner.engines.prices import Descent, InstancePrices, Subgradient
 from planner.engines.schedule import Schedule, WindowFacts
 from planner.problem import GainTable, PhysicalState, Problem, Retraining, TenantTerms
+from planner.unavailable import Unavailable, unavailable_within
 
 COARSE_ROUNDS = ((5, 250), (2, 80))
 """Steps to a coarse one, and rounds on those."""
@@ -109,8 +110,16 @@ def coarse_facts(facts: WindowFacts, coarse_steps: int) -> WindowFacts:
         switch_s=problem.switching_s,
         initial=_coarse_state(facts, n_steps, coarse_steps),
         gains=gains,
+        unavailable=tuple(
+            replace(item, from_step=item.from_step // coarse_steps, to_step=_coarse_end(item, coarse_steps))
+            for item in unavailable_within(problem.unavailable, 0, n_steps * coarse_steps)
+        ),
     )
     return WindowFacts(coarse, gains)
+
+
+def _coarse_end(item: Unavailable, coarse_steps: int) -> int | None:
+    return None if item.to_step is None else -(-item.to_step // coarse_steps)
 
 
 def _coarse_tenant(problem: Problem, tenant: TenantTerms, coarse_steps: int, longest_s: float) -> TenantTerms:

@@ -15,6 +15,7 @@ from planner.policies.paper.realised import Realised, realised
 from planner.policies.policy import Batching, Knows, Policy, Traits, Window
 from planner.problem import PaperState, Problem, Reconfiguration, RetrainingOption, TenantTerms
 from planner.solve import solve
+from planner.unavailable import unavailable_within
 from planner.verify import verify
 
 AS_GIVEN = Traits(batching=Batching.GIVEN)
@@ -117,6 +118,7 @@ def paper_problem(problem: Problem, overhead_s: Sequence[float]) -> Problem:
         ),
         initial=_paper_state(problem),
         gains=None,
+        unavailable=unavailable_within(problem.unavailable, first, problem.n_steps - first),
     )
 
 

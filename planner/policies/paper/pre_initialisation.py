@@ -75,11 +75,12 @@ def _on_idle_slices(
     """The most capable part of ``new`` that fits beside what is held and retrains in the Ω steps from ``ahead`` on."""
     ordered = sorted(new, key=lambda entry: (*entry[0].sort_key, entry[1]))
     parts = [frozenset(part) for n in range(len(ordered), 0, -1) for part in combinations(ordered, n)]
-    moments = busy_in(placed, ahead, ahead + facts.epoch_steps)
+    moments, until = busy_in(placed, ahead, ahead + facts.epoch_steps), ahead + facts.epoch_steps
 
     def fits(part: Entries) -> bool:
         places = [place for place, _ in (*held, *part)]
-        return all(facts.problem.gpu.fits((*places, *busy)) for busy in moments)
+        are_ours = all(facts.problem.is_ours(place, ahead, until) for place in places)
+        return are_ours and all(facts.problem.gpu.fits((*places, *busy)) for busy in moments)
 
     def capability_rps(part: Entries) -> float:
         return sum(facts.problem.tenants[m].capability_rps[place.profile.name] for place, m in part)

@@ -25,7 +25,7 @@ import numpy as np
 from executor.mig import Placement
 from planner.counts import IntArray, multiset_of
 from planner.engines.arrays import Bools
-from planner.engines.physical.held_sets import Entries, Held, HeldSets, LayoutTable, memory_mask
+from planner.engines.physical.held_sets import Entries, Held, HeldSets, LayoutTable
 from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts
 from planner.plan import MigPlan
 from planner.problem import FloatArray, Retraining
@@ -110,22 +110,26 @@ class _Ground:
     sets: HeldSets
     table: LayoutTable
     columns: IntArray
-    _fitting: dict[frozenset[Placement], Bools] = field(default_factory=dict)
+    _fitting: dict[tuple[frozenset[Placement], int], Bools] = field(default_factory=dict)
 
     @classmethod
     def of(cls, facts: WindowFacts) -> _Ground:
         sets = HeldSets.of(facts.problem)
         return cls(facts, sets, sets.table, sets.columns(facts.gains))
 
-    def layouts_beside(self, busy: frozenset[Placement]) -> Bools:
-        """Whether each layout fits beside these retrainings, ``(n_layouts,)``."""
-        if busy not in self._fitting:
-            self._fitting[busy] = self.table.fits_beside(self.facts.problem.gpu, sorted(busy, key=_sort_key))
-        return self._fitting[busy]
+    def layouts_beside(self, busy: frozenset[Placement], start_step: int, end_step: int) -> Bools:
+        """Whether each layout fits beside these retrainings, and others' instances then, ``(n_layouts,)``."""
+        mask = self.facts.problem.unavailable_in(start_step, end_step)
+        if (busy, mask) not in self._fitting:
+            gpu, ordered = self.facts.problem.gpu, sorted(busy, key=_sort_key)
+            # Where others' instances come only later, a retraining may have ended by then.
+            self._fitting[busy, mask] = self.table.fits_beside(gpu, ordered) & (self.table.memory & mask == 0)
+        return self._fitting[busy, mask]
 
     def fitting(self, placed: PlacedSchedule[Placement], start_step: int, end_step: int) -> Bools:
         """Whether each held set fits beside the retrainings all through ``[start_step, end_step)``, ``(n,)``."""
-        beside = [self.layouts_beside(busy) for busy in busy_in(placed, start_step, end_step)]
+        moments = busy_in(placed, start_step, end_step)
+        beside = [self.layouts_beside(busy, start_step, end_step) for busy in moments]
         return np.asarray(np.all(beside, axis=0)[self.sets.layout], dtype=np.bool_)
 
     @cached_property
@@ -146,7 +150,7 @@ class _Ground:
         rates = np.zeros((len(places) + 1, len(self.facts.problem.tenants) + 1))
         for m, tenant in enumerate(self.facts.problem.tenants):
             rates[:-1, m] = [tenant.capability_rps.get(place.profile.name, 0.0) for place in places]
-        masks = np.array([*map(memory_mask, places), 0], dtype=np.int64)
+        masks = np.array([*(place.memory_mask for place in places), 0], dtype=np.int64)
         number = np.full((len(self.sets.layouts), self.sets.owners.shape[1]), len(places), dtype=np.int64)
         for row, layout in zip(number, self.sets.layouts, strict=True):
             row[: len(layout)] = [places.index(place) for place in layout]
@@ -159,7 +163,7 @@ class _Ground:
         if current is None:
             return int(numbers[0])
         codes, masks, rates = self.parts
-        taken = int(np.bitwise_or.reduce(masks[current])) | sum(map(memory_mask, busy))
+        taken = int(np.bitwise_or.reduce(masks[current])) | sum(place.memory_mask for place in busy)
         is_kept = np.isin(codes[numbers], codes[current]) & (codes[numbers] >= 0)
         kept = np.where(is_kept, rates[numbers], 0.0).sum(axis=1)
         idle = np.where(~is_kept & (masks[numbers] & taken == 0), rates[numbers], 0.0).sum(axis=1)
@@ -184,10 +188,11 @@ class _Ground:
     def _n_fitting(self, placed: PlacedSchedule[Placement], wanted: IntArray) -> int | None:
         """Steps in which the wanted set fits beside the retrainings; ``None`` if in some step no set fits."""
         edges = {run.start_step for run, _ in placed} | {run.end_step for run, _ in placed}
+        edges |= {step for step, _, _ in self.facts.problem.unavailable_spans if step > self.facts.first_step}
         n_fitting = 0
         for start, end in pairwise(sorted(edges | {self.facts.first_step, self.facts.n_steps})):
             (busy,) = busy_in(placed, start, start + 1)
-            fits = self.layouts_beside(busy)
+            fits = self.layouts_beside(busy, start, end)
             if not fits[self.sets.layout].any():
                 return None
             there = set(map(tuple, self._counts[fits].tolist()))
@@ -230,8 +235,9 @@ def _walk(ground: _Ground, wanted: IntArray, placed: PlacedSchedule[Placement]) 
         if step < allowed:
             continue
         (busy,) = busy_in(placed, step, step + 1)
-        may_stay = current is not None and bool(ground.layouts_beside(busy)[ground.sets.layout[current]])
-        asked = (tuple(wanted[step].tolist()), busy)
+        beside = ground.layouts_beside(busy, step, step + 1)
+        may_stay = current is not None and bool(beside[ground.sets.layout[current]])
+        asked = (tuple(wanted[step].tolist()), busy, facts.problem.unavailable_in(step, step + 1))
         if may_stay and (asked == answered or (ground.columns[current] == wanted[step]).all()):
             continue
         # The first held set of a window that starts from nothing is no epoch: the next may follow at once.

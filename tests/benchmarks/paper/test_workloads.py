@@ -94,7 +94,7 @@ def test_a_tenant_whose_data_set_is_used_up_serves_on_as_it_was(number: int) -> 
 
 @every_workload
 def test_a_workload_can_be_put_together(number: int) -> None:
-    origins = assemble(config_of(number, windows=1), "here")[1].origins
+    origins = assemble(config_of(number), "here")[1].origins
     assert [origin.load for origin in origins] == pytest.approx([0.35, 0.35], rel=0.02)
     assert "synthetic at second scale" in origins[0].source
 

@@ -265,7 +265,7 @@ def test_verify_reads_json_with_what_was_assumed(call: Call, tmp_path: Path, phy
     out = call("plan", "--problem", physical, "--json")[1]
     assert [item["what"] for item in json.loads(out)["assumed"]] == ["switch_s"]
     (tmp_path / "plan.json").write_text(out)
-    assert call("verify", tmp_path / "plan.json", physical)[0] == 0
+    assert call("verify", tmp_path / "plan.json", physical, "--trust-bound")[0] == 0
 
 
 @pytest.mark.parametrize(("window", "step"), [(0, 0), (1, 4)])
@@ -274,3 +274,23 @@ def test_a_plan_says_when_in_its_window_it_begins(call: Call, write_config, wind
     asked = ("plan", config, "--window", window, "--no-floors")
     assert ("4 s into the window; steps count from there" in call(*asked)[1]) is (step > 0)
     assert json.loads(call(*asked, "--json")[1])["plan_from_step"] == step
+
+
+def test_the_problem_of_a_configs_window_can_be_written_and_verified(call: Call, tmp_path: Path, write_config) -> None:
+    plan, problem = tmp_path / "plan.json", tmp_path / "problem.json"
+    asked = ("--window", 1, "--out", plan, "--problem-out", problem)
+    assert call("plan", write_config(), *asked)[0] == 0
+    assert call("verify", plan, problem, "--trust-bound")[0] == 0
+
+
+def test_a_written_problem_has_the_same_plan(call: Call, tmp_path: Path, write_config) -> None:
+    plan, problem = tmp_path / "plan.json", tmp_path / "problem.json"
+    call("plan", write_config(), "--engine", "greedy", "--out", plan, "--problem-out", problem)
+    again = json.loads(call("plan", "--problem", problem, "--engine", "greedy", "--json")[1])
+    assert again["lifetimes"] == json.loads(plan.read_text())["lifetimes"]
+
+
+def test_plan_and_problem_are_not_written_to_one_file(call: Call, tmp_path: Path, problem: Path) -> None:
+    path = tmp_path / "both.json"
+    code, _, err = call("plan", "--problem", problem, "--out", path, "--problem-out", path)
+    assert (code, "--problem-out" in err, path.exists()) == (2, True, False)

@@ -1,4 +1,4 @@
-"""``migrator verify``: what it says of the bound that a plan states and of the one that its certificate proves."""
+"""``migrator verify``: what it tells of the gap that a plan claims and of the one that its certificate proves."""
 
 from __future__ import annotations
 
@@ -41,33 +41,72 @@ FREE = {"profiles": ["1g.5gb"], "prices": [[0.0], [0.0]]}
 
 @pytest.fixture
 def checked(call, tmp_path: Path):
-    """What ``verify`` prints of the plan with these changes."""
+    """What ``verify`` says of the plan with these changes: exit code, standard output, standard error."""
 
-    def check(*options: str, **changes: object) -> str:
+    def check(*options: object, **changes: object) -> tuple[int, str, str]:
         (tmp_path / "problem.json").write_text(json.dumps(PROBLEM))
         (tmp_path / "plan.json").write_text(json.dumps({**PLAN, **changes}))
         code, out, err = call("verify", tmp_path / "plan.json", tmp_path / "problem.json", *options)
-        assert (code, err) == (0, "")
-        return " ".join(out.split())
+        return code, " ".join(out.split()), " ".join(err.split())
 
     return check
 
 
-def test_stated_bound_and_proven_bound_stand_side_by_side(checked) -> None:
-    out = checked(certificate=FREE)
-    assert "the plan says that none exceeds 50: gap 40 %" in out
-    assert "its certificate proves that no plan exceeds 45: gap 33.33 %" in out
+def test_proven_and_claimed_gap_stand_side_by_side(checked) -> None:
+    code, out, _ = checked(certificate=FREE)
+    assert (code, "proven gap 33.33 %" in out, "claimed gap 40 %" in out) == (0, True, True)
 
 
-def test_a_plan_without_certificate_is_told_so(checked) -> None:
-    assert "it has no certificate: no bound is proven here" in checked()
+OPTIMAL = {"status": "optimal", "bound": 30.0}
+"""The plan says that it is the best."""
 
 
-def test_json_has_the_certified_bound_and_gap(checked) -> None:
-    answer = json.loads(checked("--json", certificate=FREE))
-    assert (answer["certified_bound"], answer["certified_gap"]) == pytest.approx((45.0, 1 / 3))
+def test_a_claim_beyond_the_certificate_is_refused(checked) -> None:
+    code, _, err = checked(**OPTIMAL, certificate=FREE)
+    assert (code, "claims a gap of 0 %; its certificate proves 33.33 %" in err) == (2, True)
 
 
-def test_json_without_certificate_has_neither(checked) -> None:
-    answer = json.loads(checked("--json"))
-    assert (answer["certified_bound"], answer["certified_gap"]) == (None, None)
+def test_trusting_the_bound_takes_the_claim(checked) -> None:
+    code, out, err = checked("--trust-bound", **OPTIMAL, certificate=FREE)
+    assert (code, err, "proven gap 33.33 %" in out, "only its engine's word" in out) == (0, "", True, True)
+
+
+def test_without_a_certificate_nothing_is_called_proven(checked) -> None:
+    code, out, _ = checked(**OPTIMAL)
+    assert (code, "proven gap none" in out, "only its engine's word" in out) == (0, True, True)
+
+
+def test_a_plan_that_claims_nothing_needs_no_certificate(checked) -> None:
+    code, out, _ = checked(bound=None)
+    assert (code, "proven gap none" in out, "claimed gap none" in out) == (0, True, True)
+
+
+@pytest.mark.parametrize(("largest", "code"), [(0.34, 0), (0.33, 2)])
+def test_the_proven_gap_may_be_limited(checked, largest: float, code: int) -> None:
+    assert checked("--max-gap", largest, certificate=FREE)[0] == code
+
+
+@pytest.mark.parametrize(("bound", "code"), [(32.0, 0), (33.0, 2)])
+def test_with_trust_the_claimed_gap_is_limited(checked, bound: float, code: int) -> None:
+    assert checked("--trust-bound", "--max-gap", 0.07, bound=bound, certificate=FREE)[0] == code
+
+
+def test_a_limit_needs_a_gap(checked) -> None:
+    code, _, err = checked("--max-gap", 0.5, **OPTIMAL)
+    assert (code, "the proven gap is none; --max-gap allows 50 %" in err) == (2, True)
+
+
+def test_a_broken_rule_comes_before_all_claims(checked) -> None:
+    code, out, err = checked("--trust-bound", objective=31.0)
+    assert (code, "rule 5" in out, "breaks 1 rule" in err) == (2, True, True)
+
+
+def test_json_tells_proven_from_claimed(checked) -> None:
+    answer = json.loads(checked("--json", certificate=FREE)[1])
+    assert (answer["proven_bound"], answer["proven_gap"]) == pytest.approx((45.0, 1 / 3))
+    assert (answer["claimed_bound"], answer["claimed_gap"], answer["claim_proven"]) == (50.0, 0.4, True)
+
+
+def test_json_without_certificate_proves_nothing(checked) -> None:
+    answer = json.loads(checked("--json")[1])
+    assert (answer["proven_bound"], answer["proven_gap"], answer["claim_proven"]) == (None, None, False)

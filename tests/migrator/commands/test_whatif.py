@@ -27,7 +27,8 @@ def without_times(results: dict[str, Any]) -> dict[str, Any]:
 def test_rows_stand_in_the_grids_order_however_many_processes_planned_them(call, write_config, tmp_path: Path) -> None:
     config, out = write_config(SHORT), tmp_path / "results.json"
     code, printed, err = call("whatif", config, *GRID, "--jobs", 2, "--json", "--out", out)
-    assert (code, err) == (0, "planning 4 points in 2 processes\n")
+    assert code == 0
+    assert err.startswith("planning 4 points in 2 processes\nvision: poisson 60/s; ")
     two = json.loads(printed)
     assert two == json.loads(out.read_text())
     assert [tuple(result["values"].values()) for result in two["results"]] == [
@@ -90,7 +91,7 @@ def test_without_plotly_a_plot_is_refused_naming_the_extra(call, write_config, m
     monkeypatch.setitem(sys.modules, "plotly", None)
     code, out, err = call("whatif", write_config(SHORT), "--vary", "load=x1", "--plot", "grid.html")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "migrator[plot]" in err
+    assert "migrator-mig[plot]" in err
 
 
 def test_help_names_every_key_with_an_example(call) -> None:
@@ -121,3 +122,13 @@ def test_an_interrupt_ends_it_with_its_code_and_leaves_no_process(
     assert (process.returncode, out) == (code, "")
     assert "want of memory" not in err
     assert "Traceback" not in err
+
+
+def test_gaps_of_a_trace_stand_in_the_notes(call, write_config, tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("second,count\n" + "".join(f"{n},5\n" for n in range(200) if n != 99))
+    config = write_config(
+        {**SHORT, "tenants.1.arrivals": {"trace": "mine.csv", "offset_s": 60, "gaps": "zero"}, "windows": 1}
+    )
+    printed = call("whatif", config, "--vary", "load=x1", "--jobs", 1, "--json")[1]
+    (note,) = json.loads(printed)["notes"]
+    assert note.startswith("tenants.language: mine.csv: 1 of 200 s have no data")

@@ -183,6 +183,10 @@ WINDOW_1 = counts([1, 1, 1], [0, 0, 0], [0, 0, 0])
         (put(23, {"kind": "interrupted"}), "line 25: run_finished stands after interrupted, which ends a log"),
         (put(9, {"kind": "guess"}), "line 10: kind 'guess' is unknown"),
         (but(6, started=None), "line 7: change.started: input should be a valid list"),
+        (
+            lambda log: log[0]["tenants"][0].update(notes="a gap"),
+            "line 1: run_started.tenants.0.notes: input should be a",
+        ),
         (but(1, plan={"status": "optimal"}), "line 2: window_started.plan.objective: field required"),
     ],
 )

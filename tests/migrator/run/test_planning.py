@@ -5,11 +5,22 @@ import pytest
 from executor.catalogue import gpu_model
 from executor.mig import Placement
 from migrator.config import validate_config
-from migrator.run.planning import Solving, accuracy_at_start, plan_through, shifted, state_after, state_of
+from migrator.run.planning import (
+    Foresight,
+    Solving,
+    accuracy_at_start,
+    observe,
+    plan_through,
+    posed,
+    shifted,
+    state_after,
+    state_of,
+)
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
 from planner.plan import Lifetime, MigPlan, Status
 from planner.problem import HeldInstance, Owner, PhysicalState, Reconfiguration, RunningRetraining, Task
+from planner.unavailable import Unavailable
 from tests.migrator.conftest import SMALL, changed
 from workloads.profiles.latency import LatencyCurve
 from workloads.profiles.operating_point import OperatingPoint
@@ -88,6 +99,17 @@ def test_a_paper_retraining_takes_its_start_up_as_well() -> None:
     assert physical.retraining_start_s is not None
     with_start_s = {name: s + physical.retraining_start_s for name, s in physical.options[0].time_s.items()}
     assert dict(paper.options[0].time_s) == pytest.approx(with_start_s)
+
+
+def test_slices_that_others_hold_count_from_when_the_plan_is_there() -> None:
+    config = changed(SMALL, {"window_s": 30, "planner": {"planning_s": 4}})
+    setting, traffic = assemble(validate_config(config, "small.yaml"), "small.yaml")
+    opening = observe(setting, traffic, 1, (0.5, 0.5))
+    forecast = Foresight(setting, traffic).forecast(opening)
+    items = [Unavailable((4, 5), 0, 10), Unavailable((7,), 20, 45), Unavailable((0,), 2, 4)]
+    problem = posed(setting, 1, PhysicalState(), opening.accuracies, forecast, unavailable=items)
+    assert problem.n_steps == 26
+    assert problem.unavailable == (Unavailable((4, 5), 0, 6), Unavailable((7,), 16))
 
 
 # --- what one window leaves to the next

@@ -15,6 +15,7 @@ from planner.explain.explain import Explanation, explain
 from planner.plan import Certificate, MigPlan, Status
 from planner.problem import Problem, Reconfiguration
 from planner.solve import solve
+from planner.unavailable import Unavailable
 from planner.verify import verify
 
 CASES = (paper_case, physical_case, continued_case)
@@ -44,6 +45,26 @@ def test_paper_plans_stack_compute_slices_by_tenant() -> None:
     chart = chart_of(problem, plan, ("A", "B"))
     assert [name for name in chart.row_names if name] == ["A serves", "A retrains", "B serves"]
     assert len(chart.row_names) == 3 + 1 + 3
+
+
+def test_slices_that_are_not_ours_are_crossed_out() -> None:
+    problem, plan = physical_case()
+    plan = replace(plan, lifetimes=plan.lifetimes[:3])
+    text = printed(replace(problem, unavailable=(Unavailable((3,), 4),)), plan)
+    assert rows(text, "slice 3")[0].endswith("·" * 8 + "×" * 16)
+    assert "not ours  memory slice 3 from step 4 on" in text
+    assert "· idle, × not ours" in text
+
+
+def test_a_paper_plan_lists_the_slices_that_are_not_ours_below_the_tenants() -> None:
+    problem, plan = paper_case()
+    text = printed(replace(problem, unavailable=(Unavailable((3, 7), 0, 2),)), plan, checked=False)
+    assert re.findall(r"^ *not ours (\d) (\S+)$", text, re.MULTILINE) == [(n, "×" * 16 + "·" * 16) for n in "37"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_without_any_nothing_is_said_of_slices_that_are_not_ours(case) -> None:
+    assert "not ours" not in printed(*case())
 
 
 def test_headline_bound_and_check_are_told() -> None:

@@ -5,7 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from migrator.views.strips import Bar, TimeScale, gantt, sparkline, tenant_letters
+from executor.catalogue import gpu_model
+from executor.mig import OwnedLayout
+from migrator.views.strips import Bar, TimeScale, gantt, layout_strip, sparkline, tenant_letters
+from planner.problem import Owner, Task
 
 SIZES = [(n_steps, columns) for n_steps in (1, 3, 7, 68, 69, 70, 200, 400, 2000) for columns in (20, 69, 109)]
 
@@ -86,6 +89,17 @@ def drawn(bars: Sequence[Bar], n_rows: int, scale: TimeScale) -> list[str]:
 
 def test_an_instance_fills_its_rows_from_its_creation_to_its_end() -> None:
     assert drawn([bar((1, 3), (2, 4, 6))], 4, TimeScale(8, 8)) == ["········", "··░░AA··", "··░░AA··", "········"]
+
+
+def test_what_is_not_ours_is_crossed_out() -> None:
+    others = Bar(1, 2, 1, 1, 3, None, is_retraining=False, label="")
+    assert drawn([others], 2, TimeScale(4, 4)) == ["····", "·××·"]
+
+
+def test_a_layout_crosses_out_what_is_not_ours() -> None:
+    gpu = gpu_model("a30-24gb")
+    layout = OwnedLayout.of([(gpu.placement("1g.6gb@1"), Owner("a", Task.INFERENCE))])
+    assert layout_strip(layout, ["a"], 4, 0b1001).plain == "×│A│·×"
 
 
 def test_small_letters_retrain() -> None:

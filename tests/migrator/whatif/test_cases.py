@@ -77,6 +77,11 @@ def test_factors_of_one_and_of_all_tenants_multiply() -> None:
     assert [tenant.arrivals.scale.factor for tenant in tenants] == [6.0, 8.0]
 
 
+def test_a_method_that_is_not_given_follows_the_varied_factor() -> None:
+    found = (setting(f"load=x{factor}").config.tenants[1].arrivals.scale for factor in (0.25, 0.5))
+    assert [(scale.method, scale.factor) for scale in found] == [("thin", 1.0), ("poisson", 2.0)]
+
+
 def test_batch_auto_considers_every_batch_again() -> None:
     tenants = case("batch=auto", changes={"tenants.0.batch": 8, "tenants.1.max_batch": 2}).config.tenants
     assert [(tenant.batch, tenant.max_batch) for tenant in tenants] == [("auto", None)] * 2

@@ -17,8 +17,9 @@ from planner.engines.schedule import WindowFacts
 from planner.errors import ProblemError
 from planner.explain.explain import AFTER, BEFORE, HELD, explain
 from planner.plan import InferenceSpan, Lifetime, MigPlan, RetrainingSpan, Status, TenantSchedule
-from planner.problem import PaperState, Problem, Retraining
+from planner.problem import PaperState, Problem, Reconfiguration, Retraining
 from planner.solve import solve
+from planner.unavailable import Unavailable
 from planner.verify import verify
 
 CASES = [(paper_problem, seed) for seed in range(25)] + [(physical_problem, seed) for seed in range(25)]
@@ -178,6 +179,21 @@ def test_alternatives_fit_beside_the_retrainings_of_the_stretch() -> None:
     slices = {"1g": 1, "2g": 2, "3g": 3, "4g": 4, "7g": 7}
     sizes = [sum(slices[name[:2]] for held in choice.holds for name in held) for choice in found.alternatives]
     assert max(sizes) <= 5
+
+
+@pytest.mark.parametrize("model", Reconfiguration)
+def test_alternatives_leave_free_what_is_not_ours(model: Reconfiguration) -> None:
+    problem = replace(window(tenant(retraining_s={}), model=model), unavailable=(Unavailable((4, 5, 6, 7), 2),))
+    found = explain(problem, solve(problem), 4, n_alternatives=1000)
+    most = max(sum(int(name[0]) for held in choice.holds for name in held) for choice in found.alternatives)
+    assert most == 4
+
+
+def test_a_change_that_makes_room_for_others_is_told_as_such() -> None:
+    terms = tenant(arrivals_rps=(280.0,) * 6, retraining_s={})
+    problem = replace(window(terms), unavailable=(Unavailable((4, 5, 6, 7), 2),))
+    reason = explain(problem, solve(problem), 2).reason
+    assert reason.endswith("does not fit beside the retrainings and the memory slices that are not ours.")
 
 
 def test_an_initial_state_is_what_was_held_before() -> None:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import yaml
-from problems import paper_problem, physical_problem
+from problems import paper_problem, physical_problem, with_unavailable
 
 from planner.errors import ProblemError
-from planner.files.problem_file import problem_to_json, read_problem
+from planner.files.problem_file import problem_text, problem_to_json, read_problem
+from planner.gains import expected_gains
 from planner.problem import PaperState, PhysicalState, Problem
+from planner.solve import solve
+from planner.unavailable import Unavailable
+from planner.verify import verify
 
 EXAMPLE = """
 {"schema": 1, "gpu": "a100-40gb", "step_s": 1.0, "n_steps": 3, "reconfiguration": "paper",
@@ -194,6 +202,40 @@ def test_a_misspelt_key_is_told_before_the_missing_one(tmp_path: Path) -> None:
     assert "unknown key tenants[0].min_profiles (did you mean min_profile?); known: name, " in message_of(path)
 
 
+def test_slices_that_are_not_ours_are_read(tmp_path: Path) -> None:
+    items = [{"memory_slices": [4, 5], "from_step": 1, "to_step": 2}, {"memory_slices": [7]}]
+    problem = read_problem(changed(tmp_path, "unavailable", value=items))
+    assert problem.unavailable == (Unavailable((4, 5), 1, 2), Unavailable((7,)))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_slices_that_are_not_ours_survive_writing_and_reading(tmp_path: Path, seed: int) -> None:
+    problem = with_unavailable(paper_problem(seed), seed)
+    again = read_problem(written(tmp_path, json.dumps(problem_to_json(problem))))
+    assert again.unavailable == problem.unavailable
+
+
+@pytest.mark.parametrize(
+    ("item", "part"),
+    [
+        (
+            {"memory_slices": [4], "until": 2},
+            "unknown key unavailable[0].until; known: memory_slices, from_step, to_step",
+        ),
+        ({"from_step": 1}, ": unavailable[0].memory_slices is missing"),
+        ({"memory_slices": 4}, ": unavailable[0].memory_slices is 4; a valid list is needed"),
+        ({"memory_slices": [1.0]}, ": unavailable[0].memory_slices[0] is 1.0; a valid integer is needed"),
+        ({"memory_slices": [8]}, ": unavailable[0].memory_slices[0] is 8; a100-40gb has memory slices 0 to 7"),
+        ({"memory_slices": [1], "to_step": 4}, ": unavailable[0].to_step is 4; 1 to n_steps (3) is allowed"),
+        ("4-7", ": unavailable[0] is '4-7'; "),
+    ],
+)
+def test_slices_that_are_not_ours_are_refused_in_one_line(tmp_path: Path, item: object, part: str) -> None:
+    message = message_of(changed(tmp_path, "unavailable", value=[item]))
+    assert part in message
+    assert "\n" not in message
+
+
 @pytest.mark.parametrize(
     ("initial", "part"),
     [
@@ -212,3 +254,81 @@ def test_a_misspelt_key_is_told_before_the_missing_one(tmp_path: Path) -> None:
 def test_a_wrong_physical_state_is_told(tmp_path: Path, initial: object, part: str) -> None:
     document = json.loads(EXAMPLE) | {"reconfiguration": "physical", "initial": initial}
     assert part in message_of(written(tmp_path, json.dumps(document).replace("1.0}", "1.0 }")))
+
+
+# ---- gain tables ----
+
+
+def tabled(make: Callable[[int], Problem], seed: int) -> Problem:
+    """A random problem with the mean of five sample paths as its gain tables."""
+    problem, rng = make(seed), np.random.default_rng([seed, 11])
+    paths = [tenant.arrivals_rps * rng.uniform(0.5, 1.5, (5, problem.n_steps)) for tenant in problem.tenants]
+    return replace(problem, gains=expected_gains(problem, paths))
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("make", [paper_problem, physical_problem])
+def test_gain_tables_survive_writing_and_reading_bit_by_bit(tmp_path: Path, make, seed: int) -> None:
+    problem = tabled(make, seed)
+    again = read_problem(written(tmp_path, problem_text(problem)))
+    for table, read in zip(problem.gains, again.gains, strict=True):
+        assert read.multisets == table.multisets
+        assert np.array_equal(read.steady, table.steady)
+        assert np.array_equal(read.arrived, table.arrived)
+        assert (read.changed is None and table.changed is None) or np.array_equal(read.changed, table.changed)
+
+
+def test_a_plan_is_worth_the_same_by_the_file_as_by_the_problem(tmp_path: Path) -> None:
+    problem = tabled(physical_problem, 3)
+    plan = solve(problem, "greedy")
+    again = read_problem(written(tmp_path, problem_text(problem)))
+    assert verify(again, plan).objective == verify(problem, plan).objective == plan.objective
+
+
+def test_without_being_asked_for_gain_tables_are_left_out() -> None:
+    assert "gains" not in problem_to_json(tabled(paper_problem, 1))["tenants"][0]
+
+
+def test_gain_tables_of_another_form_are_no_file() -> None:
+    problem = tabled(paper_problem, 1)
+    odd = tuple(replace(table, steady=table.steady + 1.0) for table in problem.gains)
+    with pytest.raises(ProblemError, match="no file can hold them"):
+        problem_text(replace(problem, gains=odd))
+
+
+GAINS: dict[str, Any] = {
+    "multisets": [[], ["1g.5gb"], ["2g.10gb"]],
+    "in_time": [[0, 40, 80]] * 3,
+    "in_time_changed": [[0, -10, 70]] * 3,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"multisets": [[], ["7g.40gb"], ["2g.10gb"]]}, "multisets[1] names '7g.40gb'; the problem's profiles are"),
+        ({"multisets": [["1g.5gb"], [], ["2g.10gb"]]}, "multisets[0] has to be the empty multiset"),
+        ({"multisets": [[], ["1g.5gb"], ["1g.5gb"]]}, "multisets[2] is ['1g.5gb'], which is given twice"),
+        ({}, "gains lack the multiset"),
+        ({"in_time": [[0, 40, 80]] * 2}, "in_time has 2 rows; n_steps is 3"),
+        ({"in_time": [[0, 40]] * 3}, "in_time[0] has 2 numbers; multisets has 3"),
+        ({"in_time": [[0, -1, 80]] * 3}, "in_time holds -1; numbers ≥ 0 are needed"),
+        ({"in_time": [[9, 8, 80]] * 3}, "in_time is lower for a multiset than for a part of it"),
+        ({"in_time": [[0, 40, 1e10]] * 3}, "in_time holds 1e+10; at most 1e+09 is allowed"),
+        ({"in_time": [[0, 40, None]] * 3}, "in_time[0][2] is None"),
+        ({"in_time_changed": [[0, 41, 70]] * 3}, "in_time_changed is above in_time"),
+        ({"in_time_changed": None}, "in_time_changed is missing; a paper problem needs it"),
+        ({"arrived": [1, 2]}, "arrived has 2 numbers; n_steps is 3"),
+        ({"arrived": [1, 2, -3]}, "arrived holds a number that is not from 0 to 1e+09"),
+        ({"served": []}, "unknown key tenants[0].gains.served"),
+    ],
+)
+def test_a_wrong_gain_table_is_told_by_its_key(tmp_path: Path, change: dict[str, object], part: str) -> None:
+    assert part in message_of(changed(tmp_path, "tenants", 0, "gains", value=GAINS | change))
+
+
+def test_either_all_tenants_have_a_gain_table_or_none(tmp_path: Path) -> None:
+    problem = tabled(lambda seed: physical_problem(seed, n_tenants=2), 3)
+    document = problem_to_json(problem, with_gains=True)
+    del document["tenants"][1]["gains"]
+    assert "tenants[1].gains is missing" in message_of(written(tmp_path, json.dumps(document)))

@@ -20,6 +20,7 @@ from planner.policies.registry import MIG_POLICIES, POLICIES, PolicyError, polic
 from planner.problem import HeldInstance, PhysicalState, Problem, Reconfiguration, Task
 from planner.replan import state_at
 from planner.solve import solve
+from planner.unavailable import Unavailable
 from planner.verify import verify
 
 N_STEPS = 40
@@ -37,6 +38,14 @@ def problem_of(seed: int, retraining_s: dict[str, float] | None = None) -> Probl
 
 
 PAST_RPS = np.full((20, 2), 100.0)
+
+SHARED = (
+    (Unavailable((6, 7)),),
+    (Unavailable((0, 1), 15),),
+    (Unavailable((4, 5, 6, 7), 0, 10),),
+    (Unavailable((0, 1), 0, 20), Unavailable((6, 7), 20)),
+)
+"""What others hold: some slices throughout, others that come, go, or change."""
 
 
 def answered(name: str, problem: Problem) -> MigPlan:
@@ -266,3 +275,13 @@ def test_what_is_no_policy_is_refused(tmp_path: Path, named: str, text: str | No
         path.write_text(text, "utf-8")
     with pytest.raises(PolicyError, match=message.replace("(", r"\(")):
         policy_of(str(path) if named.endswith(".py") else named)
+
+
+@pytest.mark.parametrize("items", SHARED, ids=str)
+@pytest.mark.parametrize("name", MIG_POLICIES)
+def test_no_policy_touches_what_is_not_ours(name: str, items: tuple[Unavailable, ...]) -> None:
+    problem = replace(problem_of(1), unavailable=items)
+    plan = answered(name, problem)
+    if plan.status.has_plan:
+        assert verify(problem, plan).violations == ()
+    assert plan.status.has_plan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from itertools import product
 
@@ -12,9 +13,10 @@ from plans import broken_rules, continued_case, paper_case, physical_case, with_
 from executor.catalogue import gpu_model
 from executor.mig import Placement, Variant
 from planner.errors import ProblemError
-from planner.plan import InferenceSpan, MigPlan, RetrainingSpan, Status
-from planner.problem import GainTable, PaperState, Problem, Reconfiguration
-from planner.verify import Rule, verify
+from planner.plan import InferenceSpan, MigPlan, RetrainingSpan, Status, TenantSchedule
+from planner.problem import GainTable, PaperState, Problem, Reconfiguration, TenantTerms
+from planner.unavailable import Unavailable
+from planner.verify import Rule, Verification, verify
 from planner.verify.holdings import ANYWHERE
 from planner.verify.rules import _fits
 
@@ -81,9 +83,9 @@ def test_a_feasible_plan_needs_no_proof(bound):
     assert verify(problem, replace(plan, status=Status.FEASIBLE, bound=bound)).is_valid
 
 
-def test_gap_is_that_of_the_recomputed_objective():
+def test_the_claimed_gap_is_that_of_the_recomputed_objective():
     problem, plan = paper_case()
-    assert verify(problem, replace(plan, objective=400.0, bound=400.0)).gap == pytest.approx(0.08)
+    assert verify(problem, replace(plan, objective=400.0, bound=400.0)).claimed_gap == pytest.approx(0.08)
 
 
 def test_a_violation_names_tenant_step_and_what_is_allowed():
@@ -213,3 +215,76 @@ def test_a_paper_gain_table_without_changed_steps_is_refused():
     problem, plan = paper_case()
     with pytest.raises(ProblemError, match="changed"):
         verify(replace(problem, gains=(table(problem, 5.0, None),) * 2), plan)
+
+
+@pytest.mark.parametrize(
+    # A 1g, a 2g and a 3g, in some order, fill slices 0 to 6 or leave slice 3 or 7 free.
+    ("slices", "rules"),
+    [((3,), set()), ((7,), set()), ((6,), {Rule.LAYOUT}), ((3, 7), {Rule.LAYOUT}), ((0, 1, 2, 3), {Rule.LAYOUT})],
+)
+def test_profiles_that_do_not_fit_beside_what_is_not_ours_break_rule_1(slices, rules):
+    problem, plan = paper_case()
+    assert broken_rules(replace(problem, unavailable=(Unavailable(slices, 2, 3),)), plan) == rules
+
+
+def test_a_paper_placement_may_differ_from_step_to_step():
+    problem, plan = paper_case()
+    spans = (InferenceSpan(0, 4, ("2g.10gb",)),)
+    plan = replace(plan, schedules=(replace(plan.schedules[0], inference=spans), plan.schedules[1]))
+    # The 3g sits on the other half of the GPU in each of these.
+    items = (Unavailable((0,), 0, 1), Unavailable((2,), 1, 2), Unavailable((3,), 2))
+    assert broken_rules(replace(problem, unavailable=items), plan) == set()
+
+
+# ---- windows of many steps ----
+
+
+def long_case(n_steps: int) -> tuple[Problem, MigPlan]:
+    """One tenant that changes between a 1g and a 2g in every other step; the overhead takes half a step."""
+    gpu = gpu_model("a100-40gb")
+    tenant = TenantTerms("a", np.full(n_steps, 60.0), {"1g.5gb": 20.0, "2g.10gb": 40.0}, 0.5, 0.5, "1g.5gb")
+    problem = Problem(gpu, 1.0, n_steps, Reconfiguration.PAPER, (tenant,))
+    spans = [InferenceSpan(s, s + 2, ("2g.10gb",) if s % 4 else ("1g.5gb",)) for s in range(0, n_steps, 2)]
+    # Half of (20 + 20 + 40 + 40) each four steps, less half a step of each change, but the first.
+    objective = n_steps * 15.0 - (n_steps // 4) * 15.0 + 5.0
+    schedule = TenantSchedule("a", tuple(spans), None)
+    return problem, MigPlan(
+        Status.FEASIBLE, objective, objective + 1, 0.0, "hand", Reconfiguration.PAPER, n_steps, schedules=(schedule,)
+    )
+
+
+def test_a_plan_of_20000_steps_is_valued_step_by_step():
+    problem, plan = long_case(20_000)
+    assert verify(problem, plan).violations == ()
+
+
+def test_the_memory_of_a_check_grows_no_faster_than_the_steps():
+    most = []
+    for n_steps in (2_000, 8_000):
+        problem, plan = long_case(n_steps)
+        tracemalloc.start()
+        verify(problem, plan)
+        most.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert most[1] < 6 * most[0]
+
+
+# ---- what a plan claims, and what its certificate proves ----
+
+
+@pytest.mark.parametrize(
+    ("claimed", "proven", "is_proven"),
+    [
+        (110.0, 110.0, True),
+        (120.0, 110.0, True),
+        (110.0 - 1e-5, 110.0, True),
+        (109.9, 110.0, False),
+        (110.0, None, False),
+    ],
+)
+def test_a_claimed_bound_is_proven_where_the_certificate_reaches_as_low(claimed, proven, is_proven):
+    assert Verification((), 100.0, claimed, 100.0, proven).is_claim_proven is is_proven
+
+
+def test_a_plan_without_a_bound_claims_nothing():
+    assert Verification((), 100.0, None, 100.0).is_claim_proven

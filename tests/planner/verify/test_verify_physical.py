@@ -10,6 +10,7 @@ from plans import broken_rules, continued_case, lifetime, physical_case, with_li
 from executor.catalogue import gpu_model
 from planner.plan import MigPlan
 from planner.problem import HeldInstance, PhysicalState, Problem, RunningRetraining, Task
+from planner.unavailable import Unavailable
 from planner.verify import Rule, verify
 from planner.verify.rules import _fits
 
@@ -198,3 +199,23 @@ def test_a_retraining_earns_nothing_for_the_inference_of_its_instance():
     without = replace(plan, lifetimes=plan.lifetimes[:3])
     assert verify(problem, without).objective == pytest.approx(37.5 + 75 + 120)
     assert plan.lifetimes[2].owner.task is Task.RETRAINING
+
+
+@pytest.mark.parametrize(("from_step", "to_step"), [(0, 1), (2, None), (5, 6)])
+def test_a_plan_that_touches_what_is_not_ours_breaks_rule_1(from_step, to_step):
+    problem, plan = physical_case()
+    assert broken_rules(replace(problem, unavailable=(Unavailable((1,), from_step, to_step),)), plan) == {Rule.LAYOUT}
+
+
+def test_what_is_not_ours_may_be_used_from_the_step_on_in_which_it_is_again():
+    problem, plan = physical_case()
+    plan = replace(plan, lifetimes=plan.lifetimes[:3])
+    assert broken_rules(replace(problem, unavailable=(Unavailable((3,), 2),)), plan) == {Rule.LAYOUT}
+    assert broken_rules(replace(problem, unavailable=(Unavailable((3,), 3),)), plan) == set()
+
+
+def test_a_message_names_the_slices_that_are_not_ours():
+    problem, plan = physical_case()
+    found = verify(replace(problem, unavailable=(Unavailable((1,), 4),)), plan).violations[0]
+    assert found.step == 4
+    assert found.message.endswith("2g.12gb@0, 1g.6gb@2, 1g.6gb@3 beside memory slices 1, which are not ours")

@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from workloads.errors import TraceError
 from workloads.traffic.arrivals import PoissonSource, Source, Span, Trace, cut
-from workloads.traffic.scaling import Arrivals, Scale, ScaleMethod, dispersion, scaled_arrivals, smoothed
+from workloads.traffic.scaling import (
+    Arrivals,
+    Recorded,
+    Scale,
+    ScaleMethod,
+    dispersion,
+    method_of,
+    scaled_arrivals,
+    smoothed,
+)
 from workloads.traffic.trace_file import shipped_trace
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=60)
@@ -216,3 +225,31 @@ def test_a_scale_out_of_range_is_refused(method: ScaleMethod, factor: float, smo
 def test_more_requests_than_memory_holds_are_refused_before_they_are_drawn(method: ScaleMethod) -> None:
     with pytest.raises(TraceError, match=r"2.4e\+12 requests would come, at a scale factor of 1e\+09; at most"):
         arrivals(PoissonSource(6.0), Scale(method, 1e9))
+
+
+@pytest.mark.parametrize(
+    ("factor", "method"), [(0.3, ScaleMethod.THIN), (1.0, ScaleMethod.THIN), (1.001, ScaleMethod.POISSON)]
+)
+def test_without_a_method_a_trace_is_replayed_thinned_or_redrawn(factor: float, method: ScaleMethod) -> None:
+    assert method_of(Trace("a", np.ones(3, dtype=np.int64)), factor) is method
+
+
+@pytest.mark.parametrize("factor", [0.3, 1.0, 3.0])
+def test_without_a_method_a_poisson_source_is_drawn(factor: float) -> None:
+    assert method_of(PoissonSource(5.0), factor) is ScaleMethod.POISSON
+
+
+def test_a_replay_of_counts_keeps_every_second() -> None:
+    counts = np.random.default_rng(3).poisson(4, 200)
+    made = arrivals(Trace("a", counts), Scale(ScaleMethod.THIN, 1.0), Span(20, 100, history_s=20))
+    assert made.counts.tolist() == counts[20:120].tolist()
+    assert made.history_counts.tolist() == counts[:20].tolist()
+
+
+def test_arrivals_tell_what_their_trace_holds_and_what_was_noted_of_it() -> None:
+    made = arrivals(Trace("a", np.array([1, 5, 3]), notes=("a gap",)), Scale(), Span(0, 2))
+    assert (made.recorded, made.notes) == (Recorded(9, 3, 5, has_times=False), ("a gap",))
+
+
+def test_arrivals_of_a_poisson_source_have_nothing_recorded() -> None:
+    assert arrivals(PoissonSource(5.0), Scale(), Span(0, 2)).recorded is None

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workloads.errors import TraceError
-from workloads.traffic.trace_file import SHIPPED, TraceFormat, find_trace, read_trace, shipped_trace
+from workloads.traffic.gaps import Gaps
+from workloads.traffic.trace_file import SHIPPED, Reading, TraceFormat, find_trace, read_trace, shipped_trace
 
 SOURCE = Path(__file__).parents[4] / "shared" / "data" / "traces"
 FOLDERS = {"azure": "azure_llm_2023", "apollo": "apollo_perception", "disb": "disb_real"}
@@ -16,13 +17,34 @@ AZURE = (
 )
 FILES = {
     "counts": ("second,count\n7,1\n8,0\n9,2\n", [1, 0, 2]),
-    "sparse counts": ("second,count\n7,1\n\n9,2\n", [1, 0, 2]),
-    "header in capitals, with spaces": ("Second, Count\r\n7, 1\r\n9, 2.0\r\n", [1, 0, 2]),
+    "counts with a blank line": ("second,count\n7,1\n\n8,2\n", [1, 2]),
+    "header in capitals, with spaces": ("Second, Count\r\n7, 1\r\n8, 2.0\r\n", [1, 2]),
+    "old line ends": ("second,count\r7,1\r8,2\r", [1, 2]),
     "azure": (AZURE, [1, 1]),
-    "azure with zone and T": ("timestamp\n2024-05-10T00:00:00.009930+00:00\n2024-05-10T01:00:02.5+01:00\n", [1, 0, 1]),
+    "header and times with zones": (
+        "timestamp\n2024-05-10T00:00:00.009930+00:00\n2024-05-10T01:00:02.5+01:00\n",
+        [1, 0, 1],
+    ),
+    "dates without a header": ("2024-05-10 00:00:00.5\n2024-05-10 00:00:00.5\n2024-05-10 00:00:02\n", [2, 0, 1]),
     "timestamps": ("3.25\n3.5\n5\n", [2, 0, 1]),
-    "unsorted timestamps": ("1700000005\n1700000003.5\n", [1, 0, 1]),
+    "seconds of the epoch": ("1700000003\n1700000005\n", [1, 0, 1]),
+    "milliseconds of the epoch": ("1700000003999\n1700000004000\n1700000006000\n", [1, 1, 0, 1]),
+    "microseconds of the epoch": ("1700000003999999\n1700000004000000\n", [1, 1]),
     "byte order mark": ("\ufeffsecond,count\n0,4\n", [4]),
+    "named counts": ("requests\n5\n0\n7\n", [5, 0, 7]),
+    "named counts of epoch seconds": ("timestamp,requests\n1715340000,3\n1715340001,0\n1715340002,4\n", [3, 0, 4]),
+    "counts of ISO seconds": ("Time,value\n2024-05-10T12:00:59Z,3\n2024-05-10T12:01:00Z,4\n", [3, 4]),
+    "counts of milliseconds": ("time,hits\n1715340000000,3\n1715340001000,4\n", [3, 4]),
+    "semicolons": ("time;count\n10;3\n11;4\n", [3, 4]),
+    "tabs": ("time\tcount\n10\t3\n11\t4\n", [3, 4]),
+    "a spreadsheet's first line": ('sep=;\r\n"Time";"requests"\r\n"10";"3"\r\n"11";"4"\r\n', [3, 4]),
+    "quoted cells": ('"second","count"\n"0","3"\n"1","4"\n', [3, 4]),
+    "a row every 4 seconds": ("time,requests\n100,8\n104,3\n108,0\n", [2, 2, 2, 2, 1, 1, 0, 1, 0, 0, 0, 0]),
+    "a row every minute": (
+        "time,requests\n2024-05-10 12:00,60\n2024-05-10 12:01,120\n",
+        [1] * 60 + [2] * 60,
+    ),
+    "counts that begin between seconds": ("time,requests\n10.25,3\n11.25,4\n12.25,5\n", [3, 4, 5]),
 }
 BAD = {
     "text in the count": ("second,count\n0,1\n1,many\n", "line 3: count is 'many'; a finite number ≥ 0 is needed"),
@@ -31,22 +53,77 @@ BAD = {
     "NaN count": ("second,count\n0,nan\n", "line 2: count is 'nan'"),
     "infinite count": ("second,count\n0,inf\n", "line 2: count is 'inf'"),
     "grouped digits": ("second,count\n0,1_0\n", "line 2: count is '1_0'"),
+    "thousands in quotation marks": ('time,requests\n0,"1,200"\n', "line 2: requests is '1,200'"),
     "half a request": ("second,count\n0,1.5\n", "line 2: count is '1.5'; a whole number"),
+    "half a request behind a blank line": ("second,count\n\n0,1\n\n1,1.5\n", "line 5: count is '1.5'"),
     "huge count": ("second,count\n0,1e12\n", "line 2: count is 1e12; at most 1000000"),
     "empty cell": ("second,count\n0,\n", "line 2: count is ''"),
     "missing cell": ("second,count\n0\n", "line 2: '0' has 1 columns"),
     "one cell too many": ("second,count\n0,1,2\n", "line 2: '0,1,2' has 3 columns"),
-    "unsorted seconds": ("second,count\n5,1\n4,1\n", "line 3: second 4 follows 5; seconds must ascend"),
-    "duplicate seconds": ("second,count\n5,1\n5,1\n", "line 3: second 5 follows 5; seconds must ascend"),
+    "unsorted seconds": ("second,count\n5,1\n4,1\n", "line 3: second 4 follows 5; times must ascend, or arrivals.sort"),
+    "duplicate seconds": ("second,count\n5,1\n5,1\n", "line 3: second 5 stands in line 2 already"),
+    "missing seconds": (
+        "second,count\n7,1\n9,2\n",
+        "1 of 3 s have no data, 1 s after 7 (line 2); arrivals.gaps: zero (no requests came), interpolate or refuse",
+    ),
+    "two gaps": ("second,count\n0,1\n2,2\n5,1\n", "3 of 6 s have no data in 2 gaps, the longest 2 s after 2 (line 3)"),
+    "missing minutes": (
+        "time,requests\n0,1\n60,2\n120,1\n240,1\n",
+        "60 of 300 s have no data, 60 s after 120 (line 4)",
+    ),
     "header alone": ("second,count\n", "no rows below the header"),
-    "azure header alone": ("TIMESTAMP,ContextTokens\n", "no rows below the header"),
+    "azure header alone": ("TIMESTAMP,ContextTokens,GeneratedTokens\n", "no rows below the header"),
+    "half an azure header": ("TIMESTAMP,ContextTokens\n2023-11-16 18:17:03,1\n", "not the full header of the Azure"),
     "nothing": ("\n  \n", "the file is empty"),
-    "unknown header": ("time,requests\n0,1\n", "line 1: 'time,requests' opens no known kind of trace"),
+    "unknown header": ("host,requests\n0,1\n", "line 1: the header 'host,requests' opens no known kind of trace"),
+    "three columns": ("time,requests,errors\n0,1,0\n", "opens no known kind of trace"),
     "no time": (AZURE + "yesterday,1,2\n", "line 4: TIMESTAMP is 'yesterday'; a time like 2023"),
     "text among times": ("0.5\nsoon\n", "line 2: time is 'soon'"),
     "negative time": ("0.5\n-1\n", "line 2: time is '-1'"),
-    "milliseconds": ("0\n1700000000000\n", "at most 31622400"),
+    "unsorted times": ("1700000005\n1700000003.5\n", "neither whole counts nor ascending times"),
+    "unsorted dates": (
+        "time\n2024-05-10 00:00:02\n2024-05-10 00:00:01\n",
+        "line 3: time 2024-05-10 00:00:01 follows 2024-05-10 00:00:02; times must ascend, or arrivals.sort: true",
+    ),
+    "some times with a zone": (
+        "time\n2024-05-10T00:00:01Z\n2024-05-10T00:00:02\n",
+        "line 3: time is '2024-05-10T00:00:02'; times with and without a time zone",
+    ),
+    "milliseconds among seconds": ("1700000000.5\n1700000000900\n", "at most 31622400"),
+    "milliseconds as seconds": (
+        "second,count\n1700000000000,1\n",
+        "line 2: second is 1,700,000,000,000, which is no second",
+    ),
+    "rows a thousand apart": ("time,requests\n0,1\n1000,1\n", "1,000 apart, which may be seconds or milliseconds"),
     "seconds far apart": ("second,count\n0,1\n99999999,1\n", "at most 31622400"),
+    "plain counts": (
+        "5\n3\n4\n",
+        "plain-counts makes 12 requests over 3 s of them, timestamps 3 requests over 3 s, once sorted",
+    ),
+    "plain numbers that ascend": (
+        "5\n7\n11\n",
+        "plain-counts makes 23 requests over 3 s of them, timestamps 3 requests over 7 s",
+    ),
+    "a header that says nothing": ("x\n5\n3\n", "does not say what a row is; arrivals.format: plain-counts makes 8"),
+    "two columns without a header": (
+        "1715340000,5\n1715340001,7\n",
+        "second column for counts, 12 requests in 2 rows; timestamps takes each row for a request, 2 in all",
+    ),
+    "a column that may be anything": ("time,load\n0,5\n1,7\n", "'time,load' does not say what a row is"),
+    "latencies": ("time,request_latency_ms\n0,5\n1,7\n", "does not say what a row is"),
+    "tokens": ("time,n_tokens\n0,5\n1,7\n", "does not say what a row is"),
+    "a rate": ("time,rate(http_requests_total[1m])\n0,5.5\n1,7\n", "give requests, not a rate or another quantity"),
+    "rows at no interval": ("time,requests\n0,1\n1.4,2\n2,1\n", "line 3: '1.4' comes 1.4 s after the row before"),
+    "rows below a second": ("time,requests\n0,1\n0.5,2\n1,1\n", "line 3: '0.5' comes 0.5 s after"),
+    "one row close to another": (
+        "time,requests\n" + "".join(f"{60 * n},5\n" for n in range(9)) + "481,3\n",
+        "472 of 482 s have no data in 8 gaps",
+    ),
+    "a running total": (
+        "time,http_requests_total\n" + "".join(f"{n},{3 * n}\n" for n in range(30)),
+        "its 30 counts never fall, as those of a running total",
+    ),
+    "an open quotation mark": ('time,requests\n0,"5\n1,7\n', "requests is '5"),
 }
 
 
@@ -61,6 +138,124 @@ def test_every_kind_of_file_is_recognised_and_counted(kind: str, zipped: bool, w
     text, counts = FILES[kind]
     written.write_bytes(gzip.compress(text.encode()) if zipped else text.encode())
     assert read_trace(written).counts.tolist() == counts
+
+
+@pytest.mark.parametrize(
+    ("chosen", "counts"),
+    [(TraceFormat.PLAIN_COUNTS, [5, 7, 11]), (TraceFormat.TIMESTAMPS, [1, 0, 1, 0, 0, 0, 1])],
+)
+def test_a_given_format_decides_what_plain_numbers_are(chosen: TraceFormat, counts: list[int], written: Path) -> None:
+    written.write_text("5\n7\n11\n")
+    assert read_trace(written, Reading(chosen)).counts.tolist() == counts
+
+
+@pytest.mark.parametrize(
+    ("chosen", "counts"), [(TraceFormat.TIMESTAMP_COUNTS, [5, 7]), (TraceFormat.TIMESTAMPS, [1, 1])]
+)
+def test_a_given_format_decides_what_a_second_column_is(chosen: TraceFormat, counts: list[int], written: Path) -> None:
+    written.write_text("time,load\n1715340000,5\n1715340001,7\n")
+    assert read_trace(written, Reading(chosen)).counts.tolist() == counts
+
+
+def test_a_given_format_takes_a_running_total_for_counts_and_says_so(written: Path) -> None:
+    written.write_text("".join(f"{n}\n" for n in range(30)))
+    assert "never fall" in read_trace(written, Reading(TraceFormat.PLAIN_COUNTS)).notes[0]
+
+
+def test_times_of_a_request_log_are_kept_beside_its_other_columns(written: Path) -> None:
+    written.write_text("time,latency_ms\n0.25,12.5\n3.5,abc\n")
+    trace = read_trace(written, Reading(TraceFormat.TIMESTAMPS))
+    assert trace.times_s is not None
+    assert trace.times_s.tolist() == [0.25, 3.5]
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("time,requests\n11,4\n10,3\n", [3, 4]),
+        ("second,count\n9,4\n8,3\n", [3, 4]),
+        ("time\n2024-05-10 00:00:02\n2024-05-10 00:00:01\n", [1, 1]),
+    ],
+)
+def test_rows_are_sorted_where_that_is_asked_for(text: str, counts: list[int], written: Path) -> None:
+    written.write_text(text)
+    assert read_trace(written, Reading(sort=True)).counts.tolist() == counts
+
+
+def test_a_second_that_stands_twice_is_refused_sorted_or_not(written: Path) -> None:
+    written.write_text("time,requests\n10,4\n11,1\n10,3\n")
+    with pytest.raises(TraceError, match="line 4: time 10 stands in line 2 already"):
+        read_trace(written, Reading(sort=True))
+
+
+GAP = "time,requests\n" + "".join(f"{n},{20 if n < 30 else 40}\n" for n in range(100) if not 30 <= n < 40)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "requests", "words"),
+    [
+        (Gaps.ZERO, 30 * 20 + 60 * 40, "10 of 100 s have no data, 10 s after 29 (line 31), taken as without requests"),
+        (Gaps.INTERPOLATE, 30 * 20 + 60 * 40 + 300, "10 s after 29 (line 31), interpolated with 300 requests"),
+    ],
+)
+def test_a_gap_is_filled_as_asked_and_named(gaps: Gaps, requests: int, words: str, written: Path) -> None:
+    written.write_text(GAP)
+    trace = read_trace(written, Reading(gaps=gaps))
+    assert int(trace.counts.sum()) == requests
+    assert trace.notes[0].endswith(words)
+
+
+@pytest.mark.parametrize("gaps", [None, Gaps.REFUSE])
+def test_a_gap_in_counts_is_refused_unless_its_filling_is_given(gaps: Gaps | None, written: Path) -> None:
+    written.write_text(GAP)
+    with pytest.raises(TraceError, match="10 of 100 s have no data"):
+        read_trace(written, Reading(gaps=gaps))
+
+
+SILENCE = "".join(f"{second:.2f}\n" for second in np.concatenate([np.arange(0, 60, 0.25), np.arange(300, 360, 0.25)]))
+
+
+@pytest.mark.parametrize(("gaps", "requests"), [(None, 480), (Gaps.ZERO, 480), (Gaps.INTERPOLATE, 480 + 4 * 240)])
+def test_a_silence_far_from_usual_is_named(gaps: Gaps | None, requests: int, written: Path) -> None:
+    written.write_text(SILENCE)
+    trace = read_trace(written, Reading(gaps=gaps))
+    assert int(trace.counts.sum()) == requests
+    assert "a silence far from usual: 240 of 360 s have no data, 240 s after 59.75 (line 240)" in trace.notes[0]
+
+
+def test_a_silence_far_from_usual_is_refused_where_gaps_are(written: Path) -> None:
+    written.write_text(SILENCE)
+    with pytest.raises(TraceError, match="a silence far from usual"):
+        read_trace(written, Reading(gaps=Gaps.REFUSE))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_shipped_traces_have_nothing_to_be_told(name: str) -> None:
+    assert not shipped_trace(name).notes
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("milliseconds of the epoch", "milliseconds of the epoch"),
+        ("a row every 4 seconds", "a row stands for 4 s, over which its requests are spread evenly"),
+    ],
+)
+def test_what_was_taken_for_granted_is_noted(kind: str, words: str, written: Path) -> None:
+    written.write_text(FILES[kind][0])
+    assert words in " ".join(read_trace(written).notes)
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(st.lists(st.integers(0, 500), min_size=2, max_size=40), st.integers(1, 90))
+def test_rows_of_any_interval_keep_their_requests(
+    tmp_path_factory: pytest.TempPathFactory, counts: list[int], interval_s: int
+) -> None:
+    path = tmp_path_factory.mktemp("counts") / "trace.csv"
+    rows = (f"{1715340000 + interval_s * n},{count}" for n, count in enumerate(counts))
+    path.write_text("\n".join(["time,requests", *rows]))
+    made = read_trace(path, Reading(TraceFormat.TIMESTAMP_COUNTS)).counts
+    assert made.reshape(len(counts), interval_s).sum(axis=1).tolist() == counts
 
 
 @pytest.mark.parametrize("kind", BAD)
@@ -99,7 +294,7 @@ def test_a_file_that_is_no_text_is_refused(content: bytes, message: str, written
 def test_a_given_format_overrides_what_the_first_line_looks_like(chosen: TraceFormat, written: Path) -> None:
     written.write_text("1.5\n")
     with pytest.raises(TraceError, match="header"):
-        read_trace(written, chosen)
+        read_trace(written, Reading(chosen))
 
 
 def test_a_missing_file_is_named_with_the_shipped_traces(tmp_path: Path) -> None:
@@ -136,7 +331,8 @@ def test_another_source_is_a_file_relative_to_the_folder(written: Path) -> None:
 def test_times_are_kept_to_the_microsecond(tmp_path_factory: pytest.TempPathFactory, ms: list[int], utc: bool) -> None:
     path = tmp_path_factory.mktemp("times") / "azure.csv"
     stamps = [f"2023-11-16 23:{57 + m // 60_000}:{m // 1000 % 60:02d}.{m % 1000:03d}7770" for m in ms if m < 180_000]
-    path.write_text("\n".join(["TIMESTAMP", *(stamp + ("Z" if utc else "") for stamp in stamps or ["2023-11-16"])]))
+    rows = sorted(stamp + ("Z,1,1" if utc else ",1,1") for stamp in stamps or ["2023-11-16"])
+    path.write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *rows]))
     kept = sorted(m for m in ms if m < 180_000) or [0]
     assert read_trace(path).times_s == pytest.approx((np.array(kept) - kept[0]) / 1000, abs=1e-9)
 

@@ -87,6 +87,21 @@ def test_no_catalogued_gpu_needs_more_than_its_facets(name: str) -> None:
     assert admitted(hull_facets(gpu, gpu.profile_names), most) == set(feasible)
 
 
+@pytest.mark.parametrize("name", gpu_model_names())
+def test_facets_suffice_for_whatever_memory_slices_others_leave(name: str) -> None:
+    gpu = gpu_model(name)
+    names = gpu.standard_profile_names
+    whole = [max(counts) for counts in zip(*feasible_multisets(gpu, names), strict=True)]
+    by_room = {frozenset(gpu.multisets(names, mask)): mask for mask in range(1 << gpu.memory_slices)}
+    for feasible, mask in by_room.items():
+        assert admitted(hull_facets(gpu, names, mask), whole) == feasible, mask
+
+
+def test_a_profile_without_room_has_a_facet_of_its_own() -> None:
+    gpu = gpu_model("a30-24gb")
+    assert hull_facets(gpu, ["1g.6gb", "4g.24gb"], 0b1) == (Facet((0, 1), 0), Facet((1, 0), 3))
+
+
 def test_a_facet_of_two_profiles_is_found_by_hand() -> None:
     feasible = tuple((a, b) for a in range(3) for b in range(2) if a + 2 * b <= 2)
     assert _facets_of(feasible) == (Facet((1, 2), 2),)

@@ -26,6 +26,7 @@ from planner.errors import EngineError
 from planner.gains import gain_tables
 from planner.plan import MigPlan, RetrainingSpan, Status
 from planner.problem import PaperState, Problem, Reconfiguration, Retraining, RetrainingOption
+from planner.unavailable import Unavailable
 
 # Small and quick: each takes HiGHS less than a second. They have one to three tenants, an initial state, two options,
 # retrainings that are not required or do not pay, the double-memory 1g, debts of changes, weights and loads of zero.
@@ -264,3 +265,11 @@ def test_gain_tables_are_refused() -> None:
     problem = window()
     with pytest.raises(EngineError, match=r"'paper-ilp' counts .* this problem has gain tables of its own"):
         solve_paper_ilp(replace(problem, gains=gain_tables(problem)))
+
+
+@pytest.mark.parametrize("configs", Configs)
+def test_configurations_are_joined_by_those_of_the_slices_that_others_leave(configs: Configs) -> None:
+    problem = window(tenant(capability_rps={"3g.20gb": 120.0, "4g.20gb": 160.0}))
+    left = {(2, 0, 0), (0, 1, 0), (0, 0, 1)}  # of 2g, 3g and 4g, on slices 0 to 3
+    beside = replace(problem, unavailable=(Unavailable((4, 5, 6, 7), 2),))
+    assert set(configurations(beside, configs)) == set(configurations(problem, configs)) | left

@@ -132,7 +132,7 @@ def test_a_bound_below_a_checked_plan_is_not_believed(monkeypatch: pytest.Monkey
 def test_where_facets_are_not_enough_the_plan_keeps_the_rules_and_the_bound_holds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tight, "hull_facets", lambda _gpu, _names: ())
+    monkeypatch.setattr(tight, "hull_facets", lambda *_: ())
     plan = solve_milp(wavy())
     decisions = decisions_of(wavy(), plan)
     assert decisions is not None

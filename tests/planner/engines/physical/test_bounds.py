@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import physical_problem
+from problems import physical_problem, with_unavailable
 
 from planner.budget import Budget
 from planner.engines.physical.bounds import Bounds
@@ -32,6 +32,30 @@ def bounded(bounds):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_schedule_is_worth_more_than_its_bound(seed):
     search = search_of(seed)
+    bounds = Bounds(search.facts, search.counted_paths)
+    assert all(counted(search, schedule) <= bound + 1e-9 for schedule, bound in bounded(bounds))
+
+
+@pytest.mark.parametrize("seed", [143, 209, 276])
+def test_what_has_to_change_at_once_may_be_changing_when_a_stretch_ends(seed):
+    # The initial set leaves a retraining no room, or breaks rule 4; another retraining starts or ends a step later.
+    search = Search(WindowFacts.of(physical_problem(seed, 6, 2)), Budget())
+    bounds = Bounds(search.facts, search.counted_paths)
+    assert all(counted(search, schedule) <= bound + 1e-9 for schedule, bound in bounded(bounds))
+
+
+def shared_search_of(seed):
+    return Search(WindowFacts.of(with_unavailable(physical_problem(seed, 6, 2), seed)), Budget())
+
+
+SHARED = [s for s in range(300) if infeasibility(with_unavailable(physical_problem(s, 6, 2), s)) is None]
+SHARED = [143, 178, 276, *(s for s in SHARED if len(shared_search_of(s).facts.problem.unavailable_spans) > 1)][:40]
+"""Slices become others', or ours, inside the window."""
+
+
+@pytest.mark.parametrize("seed", SHARED)
+def test_no_schedule_is_worth_more_than_its_bound_where_slices_change_hands(seed):
+    search = shared_search_of(seed)
     bounds = Bounds(search.facts, search.counted_paths)
     assert all(counted(search, schedule) <= bound + 1e-9 for schedule, bound in bounded(bounds))
 

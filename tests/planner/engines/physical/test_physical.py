@@ -13,6 +13,7 @@ from problems import physical_problem
 
 from executor.catalogue import gpu_model
 from planner.budget import Budget
+from planner.engines.physical import path
 from planner.engines.physical import search as physical_search
 from planner.engines.physical.greedy import greedy_schedule
 from planner.engines.physical.physical import solve_physical
@@ -20,6 +21,7 @@ from planner.engines.physical.plan import objective
 from planner.engines.physical.search import Search
 from planner.engines.schedule import WindowFacts
 from planner.errors import EngineError
+from planner.feasibility import RULE_MIN_PROFILE
 from planner.plan import Status
 from planner.problem import (
     HeldInstance,
@@ -30,6 +32,7 @@ from planner.problem import (
     RunningRetraining,
     TenantTerms,
 )
+from planner.unavailable import Unavailable
 from planner.verify import verify
 
 A100 = gpu_model("a100-40gb")
@@ -258,3 +261,29 @@ def test_a_paper_problem_is_refused():
     problem = replace(random_window(0), reconfiguration=Reconfiguration.PAPER)
     with pytest.raises(EngineError, match="physical"):
         solve_physical(problem)
+
+
+# --- slices that are not ours
+
+SWAPPED = (Unavailable((0, 1, 2, 3), 0, 3), Unavailable((4, 5, 6, 7), 3))
+
+
+def swapped(*, overhead_s: float = 0.5, items: tuple[Unavailable, ...] = SWAPPED) -> Problem:
+    """Two tenants over six steps on the halves of a GPU, one half after the other."""
+    terms = (tenant(name, [100] * 6, {G1: 40.0, G2: 80.0}, overhead_s) for name in "ab")
+    return replace(window(*terms), switch_s=0.0, unavailable=items)
+
+
+def test_epochs_are_considered_where_slices_change_hands_on_a_coarse_grid_too(monkeypatch) -> None:
+    monkeypatch.setattr(path, "MAX_NODE_EPOCHS", 1)
+    plan = solve_physical(swapped())
+    assert plan.status.has_plan
+    assert {item.create_step for item in plan.lifetimes} == {0, 3}
+
+
+def test_slices_that_change_hands_faster_than_layouts_can_are_told_with_tenant_and_rule() -> None:
+    items = (*SWAPPED[:1], Unavailable((4, 5, 6, 7), 3, 4), Unavailable((0, 1, 2, 3), 4))
+    assert solve_physical(swapped(items=items)).status.has_plan
+    reason = solve_physical(swapped(items=items, overhead_s=2.0)).infeasibility
+    assert (reason.tenant, reason.rule) == ("a", RULE_MIN_PROFILE)
+    assert "and which memory slices are not ours" in reason.message

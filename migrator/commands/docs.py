@@ -1,0 +1,25 @@
+"""``migrator docs``: the pages of the documentation that are shipped with the program."""
+
+from __future__ import annotations
+
+import typer
+
+from migrator.console import output
+from migrator.errors import MigratorError
+from migrator.shipped import DOCS, pages
+
+
+def docs_command(page: str | None) -> None:
+    """Print a page as it is written, or say which there are and where they lie.
+
+    Raises:
+        MigratorError: There is no such page.
+    """
+    known = pages()
+    if page is None:
+        output().print(f"{', '.join(known)}\nThey are files of {DOCS}; `docs PAGE` prints one.", soft_wrap=True)
+        return
+    name = page.removeprefix("docs/").removesuffix(".md")
+    if name not in known:
+        raise MigratorError(f"no page {page!r}; there are {', '.join(known)}")
+    typer.echo(known[name].read_text("utf-8"), nl=False)

@@ -1,0 +1,40 @@
+"""``migrator init``: an example to begin with, written into a folder of the user's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from migrator.console import escape, output, program
+from migrator.errors import MigratorError
+from migrator.shipped import PROBLEM, examples
+
+
+def init_command(name: str, folder: Path) -> None:
+    """Write the example's files into ``folder``, which is made if it is not there, and say what to do next.
+
+    Raises:
+        MigratorError: There is no such example, or a file that would be written exists already; nothing is written.
+    """
+    known = examples()
+    if name not in known:
+        raise MigratorError(f"no example {name!r}; there are {', '.join(known)}")
+    targets = {source: folder / source.name for source in known[name]}
+    for target in targets.values():
+        if target.exists() or target.is_symlink():
+            raise MigratorError(
+                f"{target} exists already and is left as it is; name another folder: init {name} FOLDER"
+            )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for source, target in targets.items():
+            with target.open("x", encoding="utf-8") as file:
+                file.write(source.read_text("utf-8"))
+    except OSError as error:
+        raise MigratorError(f"{error.filename or folder}: cannot be written: {error.strerror or error}") from None
+    first, *beside = targets.values()
+    also = f", with {' and '.join(escape(path.name) for path in beside)} beside it" if beside else ""
+    output().print(f"Written: [bold]{escape(str(first))}[/]{also}. Next:")
+    here = escape(str(first))
+    verbs = (f"plan --problem {here}",) if name == PROBLEM else (f"plan {here}", f"run {here}")
+    for verb in verbs:
+        output().print(f"  {escape(program())} {verb}", soft_wrap=True)

@@ -1,0 +1,123 @@
+"""Windows of a run posed anew from its folder, so that its plans can be checked against what they were to answer.
+
+A window's problem follows from the config (tenants, profiles, traces, forecaster) and from what the log says of its
+beginning: the accuracies and the state that it began with. The forecast is made again and has to be the one in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from migrator.log.record import Record
+from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog
+from migrator.run import events
+from migrator.run.planning import Foresight, later, observe, posed
+from migrator.setting import Setting
+from migrator.traffic import Traffic
+from planner.files.plan_file import plan_of
+from planner.files.problem_file import state_of_json
+from planner.policies.policy import Knows
+from planner.problem import PhysicalState, Problem, Reconfiguration
+from planner.verify import Verification, verify
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedWindow:
+    """A window of a run, and what the checker says of its plan.
+
+    Attributes:
+        window: Its number.
+        verification: What was found; ``None`` where the plan was not checked.
+        reason: Why it was not; empty where it was.
+        is_planned: Whether the log holds a plan for it at all; without one the layout was kept.
+    """
+
+    window: int
+    verification: Verification | None
+    reason: str = ""
+    is_planned: bool = True
+
+
+class RunCheck:
+    """Checks the plans in a run's log against problems that are posed anew from the run's own config."""
+
+    def __init__(self, log: ReadLog, setting: Setting, traffic: Traffic) -> None:
+        """``setting`` and ``traffic`` are those of the folder's config."""
+        self._log, self._setting, self._traffic = log, setting, traffic
+        knows = Knows(log.header.get("knows", Knows.FORECAST))
+        self._foresight = Foresight(setting, traffic, needs_hindsight=knows.needs_hindsight)
+        self._misfit = _misfit(log.header, setting)
+        self._revised = {record["window"] for record in log.of_kind("plan_revised")}
+
+    def windows(self, number: int | None = None) -> Iterator[CheckedWindow]:
+        """Every window that the log began, or the one of that number."""
+        for record in self._log.of_kind("window_started"):
+            if number in (None, record["window"]):
+                yield self._checked(record)
+
+    def _checked(self, record: Record) -> CheckedWindow:
+        window, plan = int(record["window"]), record["plan"]
+        if plan is None:
+            return CheckedWindow(window, None, f"its policy shares by {self._log.sharing}, without a plan", False)
+        if plan["objective"] is None:
+            rejected = record.get("rejected_plan") is not None
+            why = "the plan broke a rule and was not carried out" if rejected else f"no plan ({plan['status']})"
+            return CheckedWindow(window, None, f"{why}; the layout was kept", False)
+        if window in self._revised:
+            return CheckedWindow(window, None, "it was planned again midway, which cannot be posed anew")
+        posed_again = self._posed(record)
+        if isinstance(posed_again, str):
+            return CheckedWindow(window, None, posed_again)
+        origin = f"{self._log.folder / EVENTS_FILE}: window {window}: plan"
+        return CheckedWindow(window, verify(posed_again, plan_of({**plan, "solve_s": 0.0}, posed_again, origin)))
+
+    def _posed(self, record: Record) -> Problem | str:
+        """The problem that the window posed, or why it cannot be told."""
+        if self._misfit is not None:
+            return self._misfit
+        told = {name: item for name, item in record["forecast"]["tenants"].items() if "accuracy_before" in item}
+        if "initial" not in record or not {tenant.name for tenant in self._setting.tenants} <= told.keys():
+            return "the log does not say what the window began with; an earlier version wrote it"
+        window, from_step = int(record["window"]), int(record.get("plan_from_step", 0))
+        state = self._state(record, from_step)
+        if from_step != (0 if state is None else self._setting.config.planning_steps):
+            return f"it was planned from step {from_step} on, which {CONFIG_FILE} does not say"
+        accuracies = [float(told[tenant.name]["accuracy_before"]) for tenant in self._setting.tenants]
+        opening = observe(self._setting, self._traffic, window, accuracies)
+        forecast = self._foresight.forecast(opening)
+        for index, tenant in enumerate(self._setting.tenants):
+            mean_rps = np.round(forecast.mean_rps[:, index], events.RATE_DIGITS).tolist()
+            if mean_rps != told[tenant.name]["mean_rps"]:
+                return f"the forecast of {tenant.name} made anew is not the log's: its trace or the program has changed"
+        return posed(self._setting, window, state, accuracies, forecast)
+
+    def _state(self, record: Record, from_step: int) -> PhysicalState | None:
+        """What the window began with, in steps from its start."""
+        if record["initial"] is None:
+            return None
+        origin = f"{self._log.folder / EVENTS_FILE}: window {record['window']}"
+        state = state_of_json(record["initial"], Reconfiguration.PHYSICAL, self._setting.gpu, origin)
+        assert isinstance(state, PhysicalState)
+        return later(state, from_step)
+
+
+def _misfit(header: Mapping[str, Any], setting: Setting) -> str | None:
+    """What of the config is not what the run was made with; ``None`` if all is, as far as the log says."""
+    config = setting.config
+    of_config = {"seed": config.seed, "gpu": setting.gpu.name, "windows": config.windows}
+    of_config |= {"window_s": config.window_s, "step_s": config.step_s}
+    for key, value in of_config.items():
+        if header[key] != value:
+            return f"{CONFIG_FILE} has {key} {value}; the run was made with {header[key]}"
+    names = [tenant["name"] for tenant in header["tenants"]]
+    if names != [tenant.name for tenant in setting.tenants]:
+        return f"{CONFIG_FILE} has other tenants than the run, which had {', '.join(names)}"
+    for tenant, logged in zip(setting.tenants, header["tenants"], strict=True):
+        rates = {name: round(point.rate_rps, events.RATE_DIGITS) for name, point in tenant.operating_points.items()}
+        if rates != {name: point["rate_rps"] for name, point in logged["operating_points"].items()}:
+            return f"the service profiles of {tenant.name} are not those that the run was made with"
+    return None

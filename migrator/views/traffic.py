@@ -1,0 +1,85 @@
+"""What arrives, told before anything is planned: a line a tenant, and a warning for whatever was taken for granted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+
+from migrator.config import Config
+from migrator.console import escape, warn
+from migrator.provenance import scaling_text
+from migrator.setting import Setting
+from migrator.traffic import Origin, Traffic
+from workloads.traffic.scaling import ScaleMethod
+
+
+def print_traffic(config: Config, setting: Setting, traffic: Traffic, console: Console) -> None:
+    """Print what arrives for each tenant; ``config`` is as it was read, before scales were resolved."""
+    for line in traffic_lines(config, setting, traffic):
+        console.print(escape(line), soft_wrap=not console.is_terminal)
+    for note in trace_notes(setting, traffic):
+        warn(note)
+
+
+def trace_notes(setting: Setting, traffic: Traffic) -> tuple[str, ...]:
+    """What was taken for granted or filled in the tenants' traces, a line each."""
+    return tuple(
+        f"tenants.{tenant.name}: {_shown(origin.source)}: {note}"
+        for tenant, origin in zip(setting.tenants, traffic.origins, strict=True)
+        for note in origin.notes
+    )
+
+
+def traffic_lines(config: Config, setting: Setting, traffic: Traffic) -> Iterator[str]:
+    """A line for each tenant: source, its requests, scale, and the run's requests; and one on the load's windows."""
+    for tenant, origin in zip(setting.tenants, traffic.origins, strict=True):
+        yield f"{tenant.name}: {_source_text(origin)}; {_scale_text(origin)}; {_run_text(origin)}"
+    n_load, n = config.n_load_windows, config.windows
+    if n_load != n and config.load is not None and any(one.arrivals.scale.factor is None for one in config.tenants):
+        does = "cut to" if n < n_load else "extended to"
+        yield f"load {config.load:g} is over the config's own {_windows(n_load)}; the run is {does} {_windows(n)}"
+
+
+def print_load_of_segments(config: Config, console: Console) -> None:
+    """Print over which seconds a comparison's traces are brought to the load, if there is one."""
+    if config.load is None:
+        return
+    if config.load_over == "segment":
+        text = "each segment is brought to it by itself (load_over: segment)"
+    else:
+        text = f"over the config's own {_windows(config.n_load_windows)}, the same factors on all segments"
+    console.print(f"{config.name}: load {config.load:g}: {text}", soft_wrap=not console.is_terminal)
+
+
+def _source_text(origin: Origin) -> str:
+    source, known = _shown(origin.source), origin.recorded
+    if known is None:
+        return source
+    mean_rps = known.n_requests / known.n_seconds
+    return (
+        f"{source}, {known.n_requests:,} requests over {known.n_seconds:,} s, mean {mean_rps:.4g}/s, "
+        f"peak {known.peak_rps:,}/s"
+    )
+
+
+def _scale_text(origin: Origin) -> str:
+    if origin.recorded is None:
+        return f"drawn × {origin.scale.factor:.4g}"
+    text = scaling_text(origin.scale.method.value, origin.scale.factor, origin.scale.smooth_s)
+    is_as_recorded = origin.scale.method is ScaleMethod.THIN
+    return f"{text}, at times drawn inside the second" if is_as_recorded and not origin.recorded.has_times else text
+
+
+def _run_text(origin: Origin) -> str:
+    return f"{origin.n_requests:,} requests in the run's {origin.n_seconds:,} s, load {origin.load:.2f}"
+
+
+def _windows(n: int) -> str:
+    return f"{n} window{'' if n == 1 else 's'}"
+
+
+def _shown(source: str) -> str:
+    """A shipped trace's name, a file's without its folder."""
+    return Path(source).name if "/" in source and Path(source).is_absolute() else source

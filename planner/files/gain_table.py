@@ -1,0 +1,144 @@
+"""Gain tables in problem files: what each multiset of profiles is expected to answer in time, step by step.
+
+Goodput follows from it, weight · accuracy · in time, so that a table stands once in the file and not once for each
+level. What is written is read back bit by bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from executor.mig import Multiset
+from planner.counts import multiset_of, profiles_of
+from planner.errors import ProblemError
+from planner.files.strict import Number, StrictModel, Text
+from planner.gains import gain_tables, make_monotone
+from planner.problem import MOST_NUMBER, FloatArray, GainTable, Problem, Reconfiguration, TenantTerms
+
+ROUNDING = 1e-9
+"""Share by which a table may miss what it has to keep; of requests below one."""
+
+
+class GainEntry(StrictModel):
+    """``tenants.gains`` of a problem file."""
+
+    multisets: list[list[Text]]
+    in_time: list[list[Number]]
+    in_time_changed: list[list[Number]] | None = None
+    arrived: list[Number] | None = None
+
+
+def gains_to_json(problem: Problem, index: int) -> dict[str, object]:
+    """The gain table of a tenant, which :func:`gains_of` reads back.
+
+    Raises:
+        ProblemError: It is not of the form weight · accuracy · in time, which is the only one that files know.
+    """
+    assert problem.gains is not None
+    tenant, table = problem.tenants[index], problem.gains[index]
+    lacks_changed = problem.reconfiguration is Reconfiguration.PAPER and table.in_time_changed is None
+    if lacks_changed or table.in_time is None or not np.array_equal(table.steady, _worth(tenant) * table.in_time):
+        raise ProblemError(f"tenants.{tenant.name}: gains are not weight · accuracy · in_time; no file can hold them")
+    document: dict[str, object] = {
+        "multisets": [list(profiles_of(problem, multiset)) for multiset in table.multisets],
+        "in_time": table.in_time.tolist(),
+    }
+    if table.in_time_changed is not None:
+        document["in_time_changed"] = table.in_time_changed.tolist()
+    if table.arrived is not None:
+        document["arrived"] = table.arrived.tolist()
+    return document
+
+
+def gains_of(problem: Problem, entries: Sequence[GainEntry | None]) -> tuple[GainTable, ...] | None:
+    """The gain tables that a file gives to the problem's tenants; ``None`` where it gives none.
+
+    Raises:
+        ProblemError: Only some tenants have one, or one does not fit the problem; names the key.
+    """
+    given = [entry for entry in entries if entry is not None]
+    if not given:
+        return None
+    for index, entry in enumerate(entries):
+        if entry is None:
+            raise ProblemError(f"tenants[{index}].gains is missing; all tenants have one, or none has")
+    tables = tuple(_table(problem, index, entry) for index, entry in enumerate(given))
+    gain_tables(replace(problem, gains=tables))  # refuses what no engine could plan with
+    return tables
+
+
+def _table(problem: Problem, index: int, entry: GainEntry) -> GainTable:
+    where, is_paper = f"tenants[{index}].gains", problem.reconfiguration is Reconfiguration.PAPER
+    if is_paper != (entry.in_time_changed is not None):
+        needed = "is missing; a paper problem needs it" if is_paper else "is given; only paper problems have one"
+        raise ProblemError(f"{where}.in_time_changed {needed}")
+    multisets = _multisets(problem, entry.multisets, f"{where}.multisets")
+    in_time = _array(problem, entry.in_time, multisets, f"{where}.in_time")
+    if (in_time < 0).any():
+        raise ProblemError(f"{where}.in_time holds {in_time.min():g}; numbers ≥ 0 are needed")
+    if _is_above(make_monotone(multisets, in_time), in_time):
+        raise ProblemError(f"{where}.in_time is lower for a multiset than for a part of it")
+    changed = None
+    if entry.in_time_changed is not None:
+        changed = _array(problem, entry.in_time_changed, multisets, f"{where}.in_time_changed")
+        if _is_above(changed, in_time):
+            raise ProblemError(f"{where}.in_time_changed is above in_time; a change serves no more")
+    worth = _worth(problem.tenants[index])
+    return GainTable(
+        multisets=multisets,
+        steady=worth * in_time,
+        changed=None if changed is None else worth * changed,
+        in_time=in_time,
+        in_time_changed=changed,
+        arrived=None if entry.arrived is None else _arrived(problem, entry.arrived, f"{where}.arrived"),
+    )
+
+
+def _is_above(values: FloatArray, limits: FloatArray) -> bool:
+    """Whether a value is above its limit by more than rounding, which sums in another order leave in what we write."""
+    return bool((values > limits + ROUNDING * np.maximum(1.0, np.abs(limits))).any())
+
+
+def _worth(tenant: TenantTerms) -> FloatArray:
+    """Goodput of a request in time, by level: ``(n_levels, 1, 1)``."""
+    return tenant.weight * np.array(tenant.accuracies)[:, None, None]
+
+
+def _multisets(problem: Problem, rows: Sequence[Sequence[str]], where: str) -> tuple[Multiset, ...]:
+    for index, names in enumerate(rows):
+        for name in names:
+            if name not in problem.profile_names:
+                allowed = ", ".join(problem.profile_names)
+                raise ProblemError(f"{where}[{index}] names {name!r}; the problem's profiles are {allowed}")
+    multisets = tuple(multiset_of(problem, names) for names in rows)
+    if not multisets or any(multisets[0]):
+        raise ProblemError(f"{where}[0] has to be the empty multiset, []")
+    for index, multiset in enumerate(multisets):
+        if multiset in multisets[:index]:
+            raise ProblemError(f"{where}[{index}] is {list(rows[index])}, which is given twice")
+    return multisets
+
+
+def _arrived(problem: Problem, values: Sequence[float], where: str) -> FloatArray:
+    if len(values) != problem.n_steps:
+        raise ProblemError(f"{where} has {len(values)} numbers; n_steps is {problem.n_steps}")
+    arrived = np.array(values, dtype=np.float64)
+    if not ((arrived >= 0) & (arrived <= MOST_NUMBER)).all():
+        raise ProblemError(f"{where} holds a number that is not from 0 to {MOST_NUMBER:g}")
+    return arrived
+
+
+def _array(problem: Problem, rows: Sequence[Sequence[float]], multisets: Sequence[Multiset], where: str) -> FloatArray:
+    """The rows as ``(n_steps, n_multisets)``."""
+    if len(rows) != problem.n_steps:
+        raise ProblemError(f"{where} has {len(rows)} rows; n_steps is {problem.n_steps}")
+    for step, row in enumerate(rows):
+        if len(row) != len(multisets):
+            raise ProblemError(f"{where}[{step}] has {len(row)} numbers; multisets has {len(multisets)}")
+    values = np.array(rows, dtype=np.float64)
+    if (np.abs(values) > MOST_NUMBER).any():
+        raise ProblemError(f"{where} holds {np.abs(values).max():g}; at most {MOST_NUMBER:g} is allowed")
+    return values

@@ -1,0 +1,85 @@
+"""``migrator init`` and ``migrator docs``: what is shipped beside code reaches users without the repository."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.config import read_config
+from migrator.setting import assemble
+from migrator.shipped import examples, pages
+from planner.files.problem_file import read_problem
+
+Call = Callable[..., Any]
+ROOT = Path(__file__).parents[3]
+
+
+def test_there_is_an_example_for_each_config_of_the_repository() -> None:
+    assert {path.stem for path in (ROOT / "configs").glob("*.yaml")} | {"my-traces", "problem"} == set(examples())
+
+
+def test_examples_stand_in_the_order_of_their_numbers() -> None:
+    assert list(examples())[:3] == ["quickstart", "w1", "w2"]
+
+
+def test_an_example_is_written_as_it_is_shipped(call: Call) -> None:
+    code, out, _ = call("init", "w2")
+    assert (code, "run w2.yaml" in out) == (0, True)
+    assert Path("w2.yaml").read_text("utf-8") == (ROOT / "configs" / "w2.yaml").read_text("utf-8")
+
+
+def test_without_a_name_it_is_the_quickstart(call: Call) -> None:
+    assert call("init")[0] == 0
+    assert read_config(Path("quickstart.yaml")).name == "quickstart"
+
+
+def test_the_example_with_ones_own_traces_reads_the_files_beside_it(call: Call) -> None:
+    assert call("init", "my-traces", "some/where")[0] == 0
+    setting, _ = assemble(read_config(Path("some/where/my-traces.yaml")), "my-traces.yaml")
+    assert [tenant.model for tenant in setting.tenants] == ["my-detector", "my-reader"]
+
+
+def test_the_example_problem_is_one(call: Call) -> None:
+    _, out, _ = call("init", "problem")
+    assert "plan --problem problem.json" in out
+    assert read_problem(Path("problem.json")).tenant_names == ("vision", "language")
+
+
+def test_a_file_that_exists_is_left_as_it_is_and_nothing_is_written(call: Call) -> None:
+    Path("trace.csv").write_text("mine")
+    code, out, err = call("init", "my-traces")
+    assert (code, out, "trace.csv exists already" in err) == (2, "", True)
+    assert [path.name for path in Path().iterdir()] == ["trace.csv"]
+
+
+@pytest.mark.parametrize("folder", ["a-file", "a-file/below"])
+def test_a_folder_that_cannot_be_made_is_told(call: Call, folder: str) -> None:
+    Path("a-file").touch()
+    code, _, err = call("init", "quickstart", folder)
+    assert (code, err.count("\n"), "a-file" in err) == (2, 1, True)
+
+
+def test_an_unknown_example_is_told_with_those_there_are(call: Call) -> None:
+    code, _, err = call("init", "w17")
+    assert (code, "no example 'w17'; there are quickstart, w1, " in err) == (2, True)
+
+
+# ---- docs ----
+
+
+def test_docs_lists_the_pages(call: Call) -> None:
+    _, out, _ = call("docs")
+    assert set(out.split("\n")[0].split(", ")) == {path.stem for path in (ROOT / "docs").glob("*.md")} == set(pages())
+
+
+@pytest.mark.parametrize("named", ["configuration", "docs/configuration.md", "configuration.md"])
+def test_docs_prints_a_page(call: Call, named: str) -> None:
+    assert call("docs", named)[:2] == (0, (ROOT / "docs" / "configuration.md").read_text("utf-8"))
+
+
+def test_an_unknown_page_is_told_with_those_there_are(call: Call) -> None:
+    code, _, err = call("docs", "nowhere")
+    assert (code, "no page 'nowhere'; there are architecture, configuration" in err) == (2, True)

@@ -1,0 +1,163 @@
+"""Windows of a run posed anew from its folder: the plans in the log are worth what they say, or it is told why not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from executor.catalogue import gpu_model
+from migrator.config import config_yaml, validate_config
+from migrator.log.runlog import ReadLog, RunLog, read_log
+from migrator.run import events
+from migrator.run.planning import later, shifted
+from migrator.run.reposing import CheckedWindow, RunCheck
+from migrator.run.simulated import SimulatedRun
+from migrator.setting import assemble
+from planner.policies.registry import policy_of
+from planner.problem import HeldInstance, PhysicalState, RunningRetraining
+from planner.verify import Rule
+from tests.migrator.conftest import SMALL, changed
+
+Change = Mapping[str, Any]
+
+
+def run_in(folder: Path, changes: Change, policy: str = "migrator") -> Path:
+    """The folder of a run of the small config with these keys changed."""
+    setting, traffic = assemble(validate_config(changed(SMALL, changes), "small"), "small")
+    run = SimulatedRun(setting, traffic, policy_of(policy))
+    with RunLog(folder, config_yaml(setting.config)) as log:
+        run.carry_out(log, events.wall())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run_in(tmp_path_factory.mktemp("reposing") / "run", {})
+
+
+def checked(log: ReadLog, changes: Change = {}) -> list[CheckedWindow]:  # noqa: B006 (never changed)
+    setting, traffic = assemble(validate_config(changed(SMALL, changes), "small"), "small")
+    return list(RunCheck(log, setting, traffic).windows())
+
+
+def altered(log: ReadLog, change: Callable[[dict[str, Any]], object]) -> ReadLog:
+    """The log with every ``window_started`` changed."""
+    records = json.loads(json.dumps([dict(record) for record in log.events]))
+    for record in records:
+        if record["kind"] == "window_started":
+            change(record)
+    return replace(log, events=tuple(records))
+
+
+def test_every_window_of_a_run_is_worth_what_its_log_says(run: Path) -> None:
+    log = read_log(run)
+    claimed = [record["plan"]["objective"] for record in log.of_kind("window_started")]
+    found = [item.verification for item in checked(log)]
+    assert [item.violations for item in found] == [(), ()]
+    assert [item.objective for item in found] == pytest.approx(claimed, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "policy"),
+    [({}, "oracle"), ({"planner.planning_s": 5}, "migrator"), ({"estimates.accuracy_sigma": 0.2}, "window")],
+)
+def test_windows_are_posed_as_their_policy_and_config_posed_them(tmp_path: Path, changes: Change, policy: str) -> None:
+    found = checked(read_log(run_in(tmp_path / "run", changes, policy)), changes)
+    assert [item.verification and item.verification.violations for item in found] == [(), ()]
+
+
+def test_a_plan_that_says_too_much_is_found_out(run: Path) -> None:
+    log = altered(read_log(run), lambda record: record["plan"].update(objective=9e9, bound=9e9, gap=None))
+    assert {item.rule for item in checked(log)[0].verification.violations} == {Rule.OBJECTIVE}
+
+
+def test_a_log_without_what_windows_began_with_cannot_be_posed_anew(run: Path) -> None:
+    log = altered(read_log(run), lambda record: record.pop("initial"))
+    assert all("does not say what the window began with" in item.reason for item in checked(log))
+
+
+def test_a_forecast_that_comes_out_otherwise_is_told(run: Path) -> None:
+    log = altered(read_log(run), lambda record: record["forecast"]["tenants"]["vision"]["mean_rps"].insert(0, 1.0))
+    assert "the forecast of vision made anew is not the log's" in checked(log)[1].reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"seed": 4}, "config.yaml has seed 4; the run was made with 3"),
+        ({"windows": 3}, "config.yaml has windows 3; the run was made with 2"),
+        ({"tenants.0.name": "sight"}, "config.yaml has other tenants"),
+        ({"tenants.0.slo_ms": 60}, "the service profiles of vision are not those"),
+    ],
+)
+def test_a_config_that_is_not_the_runs_is_told(run: Path, changes: Change, part: str) -> None:
+    assert part in checked(read_log(run), changes)[0].reason
+
+
+def test_a_window_planned_again_midway_is_not_posed_anew(run: Path) -> None:
+    log = read_log(run)
+    revised = {"n": 0, "kind": "plan_revised", "at_s": 70.0, "window": 1}
+    found = checked(replace(log, events=(*log.events, revised)))
+    assert ["midway" in item.reason for item in found] == [False, True]
+
+
+def test_a_window_that_kept_its_layout_has_no_plan_to_check(run: Path) -> None:
+    log = altered(read_log(run), lambda record: record["plan"].update(objective=None, status="timeout"))
+    assert {(item.is_planned, item.reason) for item in checked(log)} == {
+        (False, "no plan (timeout); the layout was kept")
+    }
+
+
+def test_a_state_some_steps_later_is_the_one_it_was_made_from() -> None:
+    place = gpu_model("a100-80gb").placement
+    held = (HeldInstance(place("2g.20gb@0"), "a", 0), HeldInstance(place("1g.10gb@2"), "b", 3))
+    state = PhysicalState(held, (RunningRetraining(place("1g.10gb@3"), "b", 9),), 3)
+    assert shifted(later(state, 4), 4) == state
+
+
+# ---- the command ----
+
+
+def test_verify_checks_a_run(call: Callable[..., Any], run: Path) -> None:
+    code, out, _ = call("verify", run, "--trust-bound")
+    assert (code, out.count("is valid: goodput")) == (0, 2)
+
+
+def test_verify_checks_one_window_of_a_run(call: Callable[..., Any], run: Path) -> None:
+    answer = json.loads(call("verify", run, "--window", 1, "--json")[1])
+    assert [(item["window"], item["valid"]) for item in answer["windows"]] == [(1, True)]
+
+
+def test_a_gap_that_is_too_large_fails_a_run(call: Callable[..., Any], run: Path) -> None:
+    code, _, err = call("verify", run, "--trust-bound", "--max-gap", 0)
+    assert (code, "--max-gap allows 0 %" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("--window", 2), "--window is 2; the log of"),
+        (("problem.json",), "a RUN's folder alone"),
+    ],
+)
+def test_a_wrong_way_to_check_a_run_is_told(call: Callable[..., Any], run: Path, arguments: Any, part: str) -> None:
+    code, _, err = call("verify", run, *arguments)
+    assert (code, part in err) == (2, True)
+
+
+def test_a_run_without_plans_has_nothing_to_check(call: Callable[..., Any], tmp_path: Path) -> None:
+    code, out, err = call("verify", run_in(tmp_path / "run", {}, "ekya"))
+    assert (code, "was not checked" in out, "holds no plan to check" in err) == (2, True, True)
+
+
+def test_a_run_whose_config_is_not_its_own_fails(call: Callable[..., Any], tmp_path: Path) -> None:
+    folder = run_in(tmp_path / "run", {})
+    config = folder / "config.yaml"
+    config.write_text(config.read_text("utf-8").replace("seed: 3", "seed: 4"), "utf-8")
+    code, _, err = call("verify", folder)
+    assert (code, "config.yaml has seed 4" in err) == (2, True)

@@ -1,0 +1,114 @@
+"""What a config makes of its traces: which requests come, whatever part of the run is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from migrator.config import Config, read_config, validate_config
+from migrator.errors import ConfigError
+from migrator.setting import Setting, assemble
+from migrator.traffic import RecordedTraffic
+from tests.migrator.conftest import SMALL, WriteConfig, changed
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+FOLLOWS_LOAD = {
+    "load": 0.4,
+    "tenants.0.arrivals": {"trace": "azure-conv", "offset_s": 700},
+    "tenants.1.arrivals.scale": {},
+}
+
+
+def assembled(changes: Mapping[str, Any]) -> tuple[Setting, RecordedTraffic]:
+    return assemble(validate_config(changed(SMALL, changes), "small.yaml"), "small.yaml")
+
+
+def in_window_0(config: Config) -> list[list[float]]:
+    setting, traffic = assemble(config, "a.yaml")
+    return [own.arrival_s.tolist() for own in traffic.requests(setting.config.window_s)]
+
+
+@pytest.mark.parametrize("scale", [{}, {"method": "poisson"}, {"method": "thin", "factor": 0.5}, {"method": "copies"}])
+@pytest.mark.parametrize("windows", [1, 3, 5])
+def test_window_0_has_the_same_requests_however_many_windows_are_asked_for(
+    windows: int, scale: dict[str, Any], write_config: WriteConfig
+) -> None:
+    path = write_config({**FOLLOWS_LOAD, "windows": 3, "tenants.1.arrivals.scale": scale})
+    assert in_window_0(read_config(path, windows=windows)) == in_window_0(read_config(path))
+
+
+def test_window_0_has_the_same_requests_of_the_synthetic_trace() -> None:
+    path = CONFIGS / "w8.yaml"
+    assert in_window_0(read_config(path, windows=1)) == in_window_0(read_config(path))
+
+
+def test_the_load_is_that_of_the_configs_own_windows(write_config: WriteConfig) -> None:
+    path = write_config({**FOLLOWS_LOAD, "windows": 3})
+    cut, whole = (assemble(read_config(path, windows=windows), "a.yaml")[0].config for windows in (1, None))
+    assert [one.arrivals.scale.factor for one in cut.tenants] == [one.arrivals.scale.factor for one in whole.tenants]
+
+
+def test_load_windows_may_be_given(write_config: WriteConfig) -> None:
+    given = read_config(write_config({**FOLLOWS_LOAD, "windows": 3, "load_windows": 1}))
+    short = read_config(write_config({**FOLLOWS_LOAD, "windows": 1}))
+    assert in_window_0(given) == in_window_0(short)
+
+
+@pytest.mark.parametrize(
+    ("factor", "method"), [(None, "thin"), (1.0, "thin"), (0.5, "thin"), (1.0001, "poisson"), (4.0, "poisson")]
+)
+def test_a_method_that_is_not_given_follows_from_the_factor(factor: float | None, method: str) -> None:
+    scale = {} if factor is None else {"factor": factor}
+    setting, _ = assembled({"tenants.1.arrivals.scale": scale})
+    assert setting.config.tenants[1].arrivals.scale.method == method
+
+
+@pytest.mark.parametrize(("load", "method"), [(0.0004, "thin"), (0.4, "poisson")])
+def test_a_method_that_is_not_given_follows_from_the_load(load: float, method: str) -> None:
+    setting, _ = assembled({**FOLLOWS_LOAD, "load": load})
+    assert [one.arrivals.scale.method for one in setting.config.tenants] == [method, method]
+
+
+@pytest.mark.parametrize("method", ["poisson", "copies", "thin"])
+def test_a_given_method_stays(method: str) -> None:
+    setting, _ = assembled({"tenants.1.arrivals.scale": {"method": method}})
+    assert setting.config.tenants[1].arrivals.scale.method == method
+
+
+def test_poisson_arrivals_are_drawn_whatever_the_factor() -> None:
+    setting, _ = assembled({"tenants.0.arrivals.scale": {"factor": 0.5}})
+    assert setting.config.tenants[0].arrivals.scale.method == "poisson"
+
+
+def test_a_factor_of_1_replays_the_requests_own_times(tmp_path: Path) -> None:
+    trace = tmp_path / "times.csv"
+    times_s = np.sort(np.random.default_rng(0).uniform(0, 300, 2000)).round(3)
+    trace.write_text("\n".join(map(str, times_s)))
+    _, traffic = assembled({"tenants.1.arrivals": {"trace": str(trace), "offset_s": 60}})
+    replayed = traffic.requests(120.0)[1].arrival_s
+    assert replayed == pytest.approx(times_s[(times_s >= 60) & (times_s < 180)] - 60, abs=1e-9)
+
+
+def test_a_history_without_requests_is_noted(tmp_path: Path) -> None:
+    trace = tmp_path / "counts.csv"
+    trace.write_text("second,count\n" + "".join(f"{second},{5 * (second >= 60)}\n" for second in range(200)))
+    _, traffic = assembled({"tenants.1.arrivals": {"trace": str(trace), "offset_s": 60}})
+    assert traffic.origins[1].notes == ("no request in the 60 s before window 0, from which is forecast",)
+
+
+def test_how_a_file_is_read_is_the_configs(tmp_path: Path) -> None:
+    trace = tmp_path / "counts.csv"
+    trace.write_text("a,b\n" + "".join(f"{second},5\n" for second in range(299, -1, -1) if second != 100))
+    given = {"trace": str(trace), "offset_s": 60, "format": "timestamp-counts", "sort": True, "gaps": "zero"}
+    _, traffic = assembled({"tenants.1.arrivals": given})
+    assert traffic.requests(120.0)[1].arrival_s.size == 119 * 5
+
+
+def test_a_trace_too_short_for_the_loads_windows_is_told_though_the_run_is_cut(write_config: WriteConfig) -> None:
+    path = write_config({**FOLLOWS_LOAD, "windows": 60})
+    with pytest.raises(ConfigError, match="load is over load_windows = 60 windows, and azure-conv: 3600 s from second"):
+        assemble(read_config(path, windows=1), "a.yaml")

@@ -1,0 +1,147 @@
+"""README and docs/start.md as a stranger follows them: from a wheel, in an empty environment, outside the repository.
+
+Each page's commands run in their order in one empty folder. Files that a page shows (`NAME`: and a block) are written
+first. Commands that set up a clone are what the wheel stands for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import venv
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("migrator", "planner", "forecaster", "executor", "workloads")
+SET_UP = ("make ", "pipx install ", "uv tool install ", "source ")
+"""What needs a clone or a package registry."""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the wheel in it; its dependencies are those of the tests."""
+    if int(version("setuptools").partition(".")[0]) < 77:
+        pytest.skip(
+            "building a wheel needs setuptools 77 or later, which the extra dev has; make clean, then make test"
+        )
+    folder = tmp_path_factory.mktemp("installed")
+    wheel = _wheel(folder)
+    venv.create(folder / "venv", with_pip=False)
+    python = folder / "venv" / "bin" / "python"
+    site = next((folder / "venv" / "lib").glob("python*")) / "site-packages"
+    # A folder named in a .pth file lends its packages, but not its own .pth files: no editable install comes with it.
+    (site / "dependencies.pth").write_text("\n".join(_dependencies()) + "\n", "utf-8")
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", "--quiet"]
+    _done([*pip, "install", "--no-index", "--no-deps", "--ignore-installed", "--no-compile", str(wheel)], folder)
+    _lend_kernels(site)
+    return folder / "venv"
+
+
+def _wheel(folder: Path) -> Path:
+    """The wheel of a copy of the sources: a build leaves files behind, and others may build at the same time."""
+    source, ignored = folder / "source", shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in (*PACKAGES, "configs", "docs"):
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
+        shutil.copy(ROOT / name, source)
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source)]
+    _done(build, folder)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def _dependencies() -> list[str]:
+    """Where the packages that this process imports lie, our own apart."""
+    return [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+
+
+def _lend_kernels(site: Path) -> None:
+    """Give the installed kernels what the checkout's have compiled so far: the same sources, to the second."""
+    for name in PACKAGES:
+        for installed in (site / name).rglob("*.py"):
+            own = ROOT / installed.relative_to(site)
+            caches = list((own.parent / "__pycache__").glob(f"{own.stem}.*.nb[ic]"))
+            if caches:
+                (installed.parent / "__pycache__").mkdir(exist_ok=True)
+                os.utime(installed, ns=(own.stat().st_atime_ns, own.stat().st_mtime_ns))
+                for cache in caches:
+                    shutil.copy2(cache, installed.parent / "__pycache__")
+
+
+def _done(command: list[str], folder: Path) -> None:
+    ran = subprocess.run(command, cwd=folder, env=_outside(), capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def in_shell(command: str, environment: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A command as a user of the environment types it in ``folder``."""
+    variables = _outside(environment / "bin")
+    shell = ["/bin/bash", "-c", command]
+    return subprocess.run(shell, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+
+
+def _outside(*first: Path) -> dict[str, str]:
+    """The variables of a shell that knows nothing of the repository, with these folders first on its path."""
+    left_out = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "COVERAGE_PROCESS_START")
+    kept = {name: value for name, value in os.environ.items() if name not in left_out}
+    return kept | {"PATH": os.pathsep.join((*map(str, first), os.environ["PATH"])), "COLUMNS": "100"}
+
+
+def commands_of(page: str) -> list[str]:
+    """The lines after ``$`` of a page's console blocks, set-up apart."""
+    blocks = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
+    lines = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+    return [line for line in lines if not line.startswith(SET_UP)]
+
+
+def write_files_of(page: str, folder: Path) -> None:
+    """Write what a page shows as files; and a trace of 1200 s for each that a file names and the page does not show."""
+    shown = re.findall(r"`([\w.-]+)`:\n+```\w+\n(.*?)```", page, re.DOTALL)
+    for name, text in shown:
+        (folder / name).write_text(text, "utf-8")
+    rows = "".join(f"{second},{40 + second % 7}\n" for second in range(1200))
+    for name in {name for _, text in shown for name in re.findall(r"trace: ([\w.-]+\.csv)", text)}:
+        if not (folder / name).exists():
+            (folder / name).write_text(f"second,count\n{rows}", "utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["README.md", "docs/start.md"])
+def test_every_command_of_a_page_works_in_order_outside_the_repository(
+    environment: Path, tmp_path: Path, name: str
+) -> None:
+    page = (ROOT / name).read_text("utf-8")
+    write_files_of(page, tmp_path)
+    commands = commands_of(page)
+    assert len(commands) > 5
+    for command in commands:
+        ran = in_shell(command, environment, tmp_path)
+        assert ran.returncode == 0, f"{command}\n{ran.stdout[-2000:]}\n{ran.stderr}"
+
+
+def test_what_is_installed_is_what_runs(environment: Path, tmp_path: Path) -> None:
+    where = "import migrator, planner; print(migrator.__file__, planner.__file__)"
+    ran = in_shell(f"python -c '{where}'", environment, tmp_path)
+    assert [Path(path).is_relative_to(environment) for path in ran.stdout.split()] == [True, True]
+
+
+def test_the_first_hint_can_be_followed(environment: Path, tmp_path: Path) -> None:
+    text = " ".join(in_shell("migrator --help", environment, tmp_path).stdout.split())
+    hint = re.search(r"Start with: (migrator init \w+), then (migrator run [\w.]+\w)", text)
+    assert hint is not None
+    ran = in_shell(f"{hint[1]} && {hint[2]} --windows 1", environment, tmp_path)
+    assert (ran.returncode, "The run is in runs/quickstart" in ran.stdout) == (0, True)
+
+
+def test_messages_name_the_distribution_that_is_ours() -> None:
+    project = (ROOT / "pyproject.toml").read_text("utf-8")
+    (ours,) = re.findall(r'^name = "([\w-]+)"', project, re.MULTILINE)
+    files = [path for name in (*PACKAGES, "docs") for path in (ROOT / name).rglob("*") if path.suffix in (".py", ".md")]
+    named = [found for path in files for found in re.findall(r"pip install '?([\w-]+)\[", path.read_text("utf-8"))]
+    assert set(named) == {ours}

@@ -1,0 +1,219 @@
+"""The rows of a delimited text file: a header or none, and cells that are numbers or times, each with its line.
+
+Commas, semicolons and tabs separate; cells may be quoted; a first line ``sep=;``, as spreadsheets write it, is obeyed.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+
+import numpy as np
+
+from workloads.errors import TraceError
+from workloads.traffic.arrivals import FloatArray
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAIVE_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - what times without a zone are counted from
+
+_SEPARATOR_LINE = re.compile(r'"?sep=([,;\t|])"?', re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class TraceRows:
+    """A file's rows, read when they are asked for.
+
+    Attributes:
+        name: The file's, for messages.
+        text: All of it.
+        separator: Between cells.
+        header: The cells of the line above the first row, in lower case; ``None`` where the first line is a row.
+        n_above: Lines above the first row; the last of them is the header, if there is one.
+        n_columns: Cells of the header, else of the first row.
+        has_instants: Whether the first row begins with a date and a time rather than with a number.
+    """
+
+    name: str
+    text: str
+    separator: str
+    header: tuple[str, ...] | None
+    n_above: int
+    n_columns: int
+    has_instants: bool
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Each row's line and cells, stripped; blank lines are left out.
+
+        Raises:
+            TraceError: A row has more or fewer cells than the first line.
+        """
+        reader = csv.reader(_lines(self.text, self.n_above), delimiter=self.separator)
+        while True:
+            try:
+                cells = next(reader, None)
+            except csv.Error as error:
+                line = self.n_above + reader.line_num
+                raise TraceError(f"{self.name} line {line}: {error}; is a quotation mark left open?") from None
+            if cells is None:
+                return
+            if len(cells) > 1 or (cells and cells[0].strip()):
+                line = self.n_above + reader.line_num
+                if len(cells) != self.n_columns:
+                    raise TraceError(
+                        f"{self.name} line {line}: {quoted(self.separator.join(cells))} has {len(cells)} columns; "
+                        f"{self.n_columns} are needed, as in the first line"
+                    )
+                yield line, [cell.strip() for cell in cells]
+
+    def row(self, index: int) -> tuple[int, list[str]]:
+        """The line and the cells of one row."""
+        return next(islice(self.rows(), index, None))
+
+    def columns(self, names: Sequence[str | None]) -> FloatArray:
+        """The cells as finite numbers ≥ 0, ``(n_rows, n_columns)``; dates as microseconds of the epoch.
+
+        Args:
+            names: What messages call each column; columns called ``None`` are not read, and hold 0.
+
+        Raises:
+            TraceError: Another number of columns, no row, or a cell that is neither number nor time.
+        """
+        if len(names) != self.n_columns:
+            line, cells = self.row(0) if self.header is None else (self.n_above, list(self.header))
+            raise TraceError(
+                f"{self.name} line {line}: {quoted(self.separator.join(cells))} has {len(cells)} columns; "
+                f"{len(names)} are needed"
+            )
+        found = None if self.has_instants or None in names else self._fast()
+        if found is None:
+            found = self._slow(names)
+        if not len(found):
+            raise TraceError(f"{self.name}: no rows below the header; a trace needs at least one")
+        return found
+
+    def _fast(self) -> FloatArray | None:
+        """As :meth:`columns`, a tenth of the time; ``None`` where a cell at least is no such number."""
+        if not any(line.strip() for line in _lines(self.text, self.n_above)):
+            return None
+        lines = _lines(self.text, self.n_above)
+        try:
+            found = np.loadtxt(lines, delimiter=self.separator, quotechar='"', comments=None, ndmin=2)
+        except ValueError:
+            return None
+        is_good = found.shape[1] == self.n_columns and bool(np.all(np.isfinite(found) & (found >= 0)))
+        return found if is_good else None
+
+    def _slow(self, names: Sequence[str | None]) -> FloatArray:
+        """As :meth:`columns`, cell by cell, so that a refusal names the line."""
+        found = array("d")
+        n_instants = 1 if self.has_instants else 0
+        numbers = [(place, name) for place, name in enumerate(names) if name is not None and place >= n_instants]
+        has_zone: bool | None = None
+        for line, cells in self.rows():
+            values = [0.0] * len(names)
+            if n_instants:
+                microseconds, zone = _instant(self.name, line, names[0] or "time", cells[0])
+                if has_zone is not None and zone != has_zone:
+                    raise TraceError(
+                        f"{self.name} line {line}: {names[0]} is {quoted(cells[0])}; times with and without a time "
+                        "zone cannot stand in one file"
+                    )
+                values[0], has_zone = microseconds, zone
+            for place, name in numbers:
+                values[place] = _number(self.name, line, name, cells[place])
+            found.extend(values)
+        return np.array(found, dtype=np.float64).reshape(-1, len(names))
+
+
+def trace_rows(name: str, text: str) -> TraceRows:
+    """The rows of the text.
+
+    Raises:
+        TraceError: There is none.
+    """
+    filled = ((line, content) for line, content in enumerate(_lines(text, 0), 1) if content.strip())
+    head = list(islice(filled, 3))
+    separator = None
+    if head and (said := _SEPARATOR_LINE.fullmatch(head[0][1].rstrip("\n"))):
+        separator = said[1]
+        head = head[1:]
+    if not head:
+        raise TraceError(f"{name}: the file is empty; a trace needs at least one request line")
+    separator = separator or next((one for one in "\t;" if len(_cells(head[0][1], one)) > 1), ",")
+    first = _cells(head[0][1], separator)
+    if is_number(first[0]) or is_instant(first[0]):
+        return TraceRows(name, text, separator, None, head[0][0] - 1, len(first), is_instant(first[0]))
+    below = _cells(head[1][1], separator)[0] if len(head) > 1 else ""
+    header = tuple(cell.lower() for cell in first)
+    return TraceRows(name, text, separator, header, head[0][0], len(first), is_instant(below) and not is_number(below))
+
+
+def _lines(text: str, n_skipped: int) -> io.StringIO:
+    """The text's lines from ``n_skipped`` on, however they end."""
+    lines = io.StringIO(text, newline=None)
+    for _ in range(n_skipped):
+        lines.readline()
+    return lines
+
+
+def _cells(line: str, separator: str) -> list[str]:
+    try:
+        cells = next(csv.reader([line], delimiter=separator), [])
+    except csv.Error:
+        cells = line.split(separator)
+    return [cell.strip() for cell in cells] or [""]
+
+
+def quoted(text: str) -> str:
+    """The text as a message shows it: in quotation marks, on one line, not too long."""
+    return repr(text if len(text) <= 60 else f"{text[:57]}…")
+
+
+def is_number(text: str) -> bool:
+    """Whether the text writes a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def is_instant(text: str) -> bool:
+    """Whether the text is a date, or a date and a time, as ISO 8601 writes them, and no number."""
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return not is_number(text)
+
+
+def _number(name: str, line: int, column: str, text: str) -> float:
+    """The finite number ≥ 0 that the text writes."""
+    try:
+        # Python reads 1_000 as a number; in a data file it is a slip.
+        value = math.nan if "_" in text else float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise TraceError(f"{name} line {line}: {column} is {quoted(text)}; a finite number ≥ 0 is needed")
+    return value
+
+
+def _instant(name: str, line: int, column: str, text: str) -> tuple[float, bool]:
+    """The microseconds of the epoch that the text writes, a whole number, and whether it has a time zone."""
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise TraceError(
+            f"{name} line {line}: {column} is {quoted(text)}; a time like 2023-11-16 18:17:03.9799600 is needed"
+        ) from None
+    has_zone = instant.tzinfo is not None
+    since = instant - (_EPOCH if has_zone else _NAIVE_EPOCH)
+    return (since.days * 86_400.0 + since.seconds) * 1e6 + since.microseconds, has_zone
