@@ -6,16 +6,19 @@ A command imports what it needs when it runs. Importing this module brings in ne
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
+from signal import Signals
 from typing import Annotated, Literal
 
 import typer
 
 from migrator import __version__
-from migrator.console import complain
+from migrator.console import complain, let_streams_take_any_text
 from migrator.errors import ExitCode, MigratorError, exit_code_of
+from migrator.signals import terminations_interrupt
 from planner.errors import PolicyError
 from planner.solve import PAPER, PHYSICAL, default_engine, engine_names
 
@@ -493,15 +496,26 @@ def main() -> None:
 
     ``MIGRATOR_TRACEBACK=1`` shows the traceback of unforeseen errors, for bug reports, and of a policy's own.
     """
-    try:
-        code = app(standalone_mode=False) or 0  # a command returns nothing; --version and --help their code
-        if code == ExitCode.INTERRUPTED:
-            complain("interrupted")  # typer has made the interrupt its code
-    except typer.Exit as ending:
-        code = ending.exit_code
-    except BaseException as error:  # noqa: BLE001 - the last line of defence of the whole program
-        code = _report(_cause(error))
+    let_streams_take_any_text()
+    with terminations_interrupt() as received:
+        try:
+            code = app(standalone_mode=False) or 0  # a command returns nothing; --version and --help their code
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except typer.Exit as ending:
+            code = ending.exit_code
+        except BaseException as error:  # noqa: BLE001 - the last line of defence of the whole program
+            code = _report(_cause(error))
+        if code == ExitCode.INTERRUPTED:  # by our own table, or by typer, which makes an interrupt its code
+            code = _interrupted(received)
     sys.exit(code)
+
+
+def _interrupted(received: list[Signals]) -> int:
+    """Say what ended the program, and return the exit code that shells expect: 128 and the signal's number."""
+    by = f" by {received[0].name}" if received else ""
+    complain(f"interrupted{by}")
+    return 128 + received[0] if received else ExitCode.INTERRUPTED
 
 
 def _cause(error: BaseException) -> BaseException:
@@ -517,22 +531,39 @@ def _report(error: BaseException) -> int:
         return ExitCode.BAD_INPUT
     code = exit_code_of(error)
     if code is ExitCode.INTERRUPTED:
-        complain("interrupted")
-    elif isinstance(error, BrokenPipeError):
-        # The reader has left: what is still in the buffer goes nowhere, without another complaint.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return code
+    if isinstance(error, BrokenPipeError):
+        _forget_output()
         return ExitCode.DONE
-    elif isinstance(error, PolicyError) and error.__cause__ is not None and os.environ.get("MIGRATOR_TRACEBACK"):
+    if isinstance(error, PolicyError) and error.__cause__ is not None and os.environ.get("MIGRATOR_TRACEBACK"):
         raise error
-    elif isinstance(error, MigratorError) or code is not ExitCode.FAILED:
+    if isinstance(error, MigratorError) or code is not ExitCode.FAILED:
         complain(str(error))
     elif isinstance(error, OSError):
-        complain(f"{error.filename or 'input/output'}: {error.strerror or error}")
+        _complain_of_system(error)
+    elif isinstance(error, MemoryError):
+        complain("out of memory")
     elif os.environ.get("MIGRATOR_TRACEBACK"):
         raise error
     else:
         complain(f"unforeseen {type(error).__name__}: {error}; MIGRATOR_TRACEBACK=1 shows where, please report it")
     return code
+
+
+def _complain_of_system(error: OSError) -> None:
+    """Name what the system refused. All files of ours are named where they are written; what is not is an output."""
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+    complain(f"{error.filename or ('standard output' if is_full else 'input/output')}: {error.strerror or error}")
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        _forget_output()
+
+
+def _forget_output() -> None:
+    """Let what is still in the buffer go nowhere, without another complaint."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _is_usage(error: BaseException) -> bool:

@@ -31,7 +31,7 @@ from executor.errors import ExecutorError
 from migrator.assignments import assigned
 from migrator.errors import ConfigError
 from planner.budget import planning_time_s
-from planner.files.strict import Text, read_document, without_classes
+from planner.files.strict import Text, as_text, read_document, without_classes
 
 MAX_TENANTS = 6
 """As in ``planner.problem``; repeated here so that reading a config needs no numpy. A test holds them equal."""
@@ -76,9 +76,9 @@ class Section(BaseModel):
         if isinstance(data, Mapping):
             for key in data:
                 if key not in cls.model_fields:
-                    nearest = get_close_matches(str(key), cls.model_fields, n=1, cutoff=0.5)
+                    nearest = get_close_matches(str(key)[:60], cls.model_fields, n=1, cutoff=0.5)
                     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-                    raise ValueError(f"unknown key {key!r}; {hint}known: {', '.join(cls.model_fields)}")
+                    raise ValueError(f"unknown key {as_text(key)}; {hint}known: {', '.join(cls.model_fields)}")
         return data
 
 
@@ -351,7 +351,7 @@ def validate_config(data: Mapping[Any, Any], origin: str) -> Config:
         key = ".".join(map(str, parts))
         message = without_classes(first["msg"]).removeprefix("Value error, ")
         value = first.get("input")
-        shown = f" (got {value!r})" if isinstance(value, (str, int, float, bool)) or value is None else ""
+        shown = f" (got {as_text(value)})" if isinstance(value, (str, int, float, bool)) or value is None else ""
         raise ConfigError(f"{origin}: {key + ': ' if key else ''}{message}{shown}") from None
 
 
@@ -367,7 +367,7 @@ def _is_branch_tag(part: str) -> bool:
 
 def _with_absolute_paths(config: Config, folder: Path) -> Config:
     def absolute(text: str) -> str:
-        return str((folder / text).resolve())
+        return os.path.realpath(folder / text)
 
     def localised(tenant: TenantConfig) -> TenantConfig:
         trace = tenant.arrivals.trace

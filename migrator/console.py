@@ -1,20 +1,46 @@
-"""Where text leaves the program: results to standard output, progress and complaints to standard error."""
+"""Where text leaves the program: results to standard output, progress and complaints to standard error.
+
+Texts of files, logs and policies are not ours. What a terminal would act on in them is shown instead.
+"""
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+from unicodedata import normalize
 
 import typer
+from rich import markup
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
+
+LONGEST_LINE = 2000
+"""Characters of a complaint that are shown."""
+
+
+def printable(text: str) -> str:
+    """The text in one line: a control character is shown by its code, as ``ascii`` writes it."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def escape(text: str) -> str:
+    """A text that is not ours, for a console: no markup, one line, nothing that a terminal acts on."""
+    return markup.escape(printable(text))
 
 
 class _Console(Console):
-    """A console that leaves a closed pipe to the command line instead of ending the program itself."""
+    """A console that shows control characters, however they came, and leaves a closed pipe to the command line."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """The text, with its line breaks, but without other control characters."""
+        return super().render_str("\n".join(map(printable, text.split("\n"))), **options)
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -22,13 +48,38 @@ class _Console(Console):
 
 def output() -> Console:
     """The console for results. In a pipe it is wide enough that no table row breaks."""
-    console = _Console(highlight=False)
-    return console if console.is_terminal else _Console(highlight=False, width=max(console.width, 140))
+    console = _Console(highlight=False, emoji=False)
+    return console if console.is_terminal else _Console(highlight=False, emoji=False, width=max(console.width, 140))
 
 
 def progress() -> Console:
     """The console for progress and everything else that is not a result."""
-    return Console(stderr=True, highlight=False)
+    return _Console(stderr=True, highlight=False, emoji=False)
+
+
+_PLAINER = {"≥": ">=", "≤": "<=", "→": "->"} | dict(
+    zip("–×·█│░▁▂▃▄▅▆▇─━╸╺", "-x.#|~.:-=+*%----", strict=True),  # one for one, so that charts keep their columns
+)
+"""What stands for a character of ours where the encoding lacks it."""
+
+
+def _plainer(error: UnicodeError) -> tuple[str, int]:
+    """For encodings with few characters: a like one, a letter without its accent, or the code in words."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    found = []
+    for char in error.object[error.start : error.end]:
+        like = _PLAINER.get(char, normalize("NFKD", char))
+        found.append(like.encode("ascii", "ignore").decode() or ascii(char)[1:-1])
+    return "".join(found), error.end
+
+
+def let_streams_take_any_text() -> None:
+    """Let standard output and error show every character, whatever their encoding (``PYTHONIOENCODING=ascii``)."""
+    codecs.register_error("migrator-plainer", _plainer)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="migrator-plainer")
 
 
 def complain(message: str) -> None:
@@ -49,8 +100,13 @@ def warn_of(messages: Iterable[str]) -> None:
 
 def _print_line(heading: str, message: str) -> None:
     """Print the message in one line: line breaks become spaces, control characters their escape sequences."""
-    line = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in " ".join(message.split()))
-    Console(stderr=True, highlight=False, soft_wrap=True, emoji=False).print(f"{heading} {escape(line)}")
+    line = printable(" ".join(message.split()))
+    # What is too long is most often a name, and what is wrong with it stands behind it.
+    half = LONGEST_LINE // 2
+    shown = line if len(line) <= LONGEST_LINE else f"{line[:half]} … {line[-half:]}"
+    console = _Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+    with suppress(OSError):  # where standard error is full or gone, there is nobody to tell
+        console.print(f"{heading} {markup.escape(shown)}")
 
 
 def print_json(value: Mapping[str, object]) -> None:

@@ -29,6 +29,10 @@ class RunFolderError(MigratorError):
     """A run folder exists already, is missing, or cannot be written."""
 
 
+class OutputError(MigratorError):
+    """A file cannot be written, although nothing is wrong with what was asked: the disk is full, or gone."""
+
+
 class LogError(MigratorError):
     """A log cannot be read as one of ours."""
 
@@ -51,7 +55,7 @@ class ExitCode(IntEnum):
 def exit_code_of(error: BaseException) -> ExitCode:
     """The exit code for an error that reached the command line.
 
-    Errors of our own trees are bad input unless they are about devices or feasibility. A full disk or a
+    Errors of our own trees are bad input unless they are about devices, feasibility or output. A full disk or a
     missing permission is ``FAILED``, and so is anything unforeseen.
     """
     match error:
@@ -59,6 +63,8 @@ def exit_code_of(error: BaseException) -> ExitCode:
             return ExitCode.INTERRUPTED
         case InfeasibleError():
             return ExitCode.INFEASIBLE
+        case OutputError():
+            return ExitCode.FAILED
         case GpuError():
             return ExitCode.DEVICE_ERROR
         case MigratorError() | PlannerError() | WorkloadError() | ExecutorError():

@@ -7,7 +7,7 @@ import secrets
 import shutil
 from pathlib import Path
 
-from migrator.errors import MigratorError
+from migrator.errors import MigratorError, OutputError
 
 
 def require_writable(option: str, path: Path, *others: Path) -> None:
@@ -28,16 +28,16 @@ def write_output(option: str, path: Path, text: str) -> None:
     that is open already (``/dev/stdout``), another user's.
 
     Raises:
-        MigratorError: The file cannot be written; names the option, the file and the reason.
+        OutputError: The file cannot be written; names the option, the file and the reason.
     """
     content = text if text.endswith("\n") else text + "\n"
     try:
         if path.exists() and not _can_be_replaced(path):
-            path.write_text(content, "utf-8")
+            _overwrite(path, content)
         else:
-            _replace(path.resolve(), content)
+            _replace(Path(os.path.realpath(path)), content)
     except OSError as error:
-        raise MigratorError(f"{option} {path}: cannot be written: {error.strerror or error}") from None
+        raise OutputError(f"{option} {path}: cannot be written: {error.strerror or error}") from None
 
 
 def _can_be_replaced(path: Path) -> bool:
@@ -48,6 +48,14 @@ def _can_be_replaced(path: Path) -> bool:
         and os.access(path.resolve().parent, os.W_OK)
         and not any(path.samefile(fd) for fd in opened)
     )
+
+
+def _overwrite(path: Path, content: str) -> None:
+    """Write in place. A pipe that nobody reads is an error and not waited for."""
+    fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    os.set_blocking(fd, True)
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
+        file.write(content)
 
 
 def _replace(path: Path, content: str) -> None:
@@ -72,5 +80,5 @@ def _obstacle(path: Path, others: tuple[Path, ...]) -> str | None:
         return f"there is no folder {path.parent}"
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         return "cannot be written: no permission"
-    same = next((other for other in others if other.resolve() == path.resolve()), None)
+    same = next((other for other in others if os.path.realpath(other) == os.path.realpath(path)), None)
     return None if same is None else f"is the same file as {same}; another name is needed"

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from migrator.errors import MigratorError
+from migrator.signals import TERMINATIONS
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -41,7 +42,8 @@ class Processes:
         self._others = set(multiprocessing.active_children())
         # Spawned, not forked: compiled kernels and their threads do not survive a fork.
         context = multiprocessing.get_context("spawn")
-        self._executor = ProcessPoolExecutor(n_processes, context, initializer=_begin, initargs=(prepare,))
+        with _interrupts_put_off():  # what tracks their resources starts here, and has to outlive them
+            self._executor = ProcessPoolExecutor(n_processes, context, initializer=_begin, initargs=(prepare,))
 
     def __enter__(self) -> Self:
         return self
@@ -51,7 +53,7 @@ class Processes:
     ) -> None:
         if kind is not None:
             for process in set(multiprocessing.active_children()) - self._others:
-                process.terminate()
+                process.kill()  # they put off what is less
         self._executor.shutdown(cancel_futures=True)
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
@@ -80,19 +82,23 @@ class Processes:
 def _interrupts_put_off() -> Iterator[None]:
     """Put interrupts off to the end of the context; processes started in it never get any, as they inherit the block.
 
-    Blocking the signal is not enough: another thread would receive it, and it would still be raised here while a new
-    process waits for the rest of its instructions.
+    Blocking the signals is not enough: another thread would receive them, and they would still be raised here while a
+    new process waits for the rest of its instructions.
     """
     put_off: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _: put_off.append(number))
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    handlers = {one: signal.signal(one, lambda number, _: put_off.append(number)) for one in _INTERRUPTS}
+    signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTS)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPTS)
+        for one, handler in handlers.items():
+            signal.signal(one, handler)
     if put_off:
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.Signals(put_off[0]))
+
+
+_INTERRUPTS = (signal.SIGINT, *TERMINATIONS)
 
 
 def _begin(prepare: Callable[[], None] | None) -> None:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import platform
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields, replace
 from functools import cache
@@ -26,7 +27,7 @@ from benchmarks.paper.experiments import AT_ONCE, Experiment
 from migrator import __version__
 from migrator.compare import CEILING, Match, over_each_segment, score_of
 from migrator.config import Config, TenantConfig, config_yaml, read_config
-from migrator.errors import InfeasibleError
+from migrator.errors import InfeasibleError, OutputError
 from migrator.log.account import Account, SecondAccounts
 from migrator.outputs import write_output
 from migrator.parallel import Processes, n_cores
@@ -177,7 +178,7 @@ def _kept_profiles(profiles: ServiceProfiles) -> Path:
 def _kept(kind: str, text: str) -> Path:
     """The text as a CSV file under ``runs``, named by its content."""
     path = CACHE / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.csv"
-    if not path.is_file():
+    if not path.is_file() or path.read_bytes() != text.encode():
         CACHE.mkdir(parents=True, exist_ok=True)
         write_output(kind, path, text)
     return path
@@ -233,18 +234,39 @@ def _account(result: Json, ceiling: Json | None) -> Account:
 def results_of(matches: Sequence[Match]) -> Iterator[Json]:
     """Each match's result, in order; what is not kept yet is simulated first, on all cores."""
     files = [CACHE / f"{key_of(match)}.json.gz" for match in matches]
-    todo = list({path: match for path, match in zip(files, matches, strict=True) if not path.is_file()}.items())
+    todo = list({path: match for path, match in zip(files, matches, strict=True) if not _is_kept(path)}.items())
     if todo:
         CACHE.mkdir(parents=True, exist_ok=True)
         with Processes(min(n_cores(), len(todo))) as processes:
             found = processes.each(result_of, [match for _, match in todo])
             for n_done, (index, result) in enumerate(found, 1):
-                beside = todo[index][0].with_suffix(".tmp")
-                beside.write_bytes(gzip.compress(json.dumps(result).encode(), mtime=0))
-                beside.replace(todo[index][0])
+                _keep(todo[index][0], gzip.compress(json.dumps(result).encode(), mtime=0))
                 print(f"\r  {n_done} of {len(todo)} simulated", end="", file=sys.stderr, flush=True)
         print(file=sys.stderr)
     return (json.loads(gzip.decompress(path.read_bytes())) for path in files)
+
+
+def _keep(path: Path, raw: bytes) -> None:
+    beside = path.with_suffix(".tmp")
+    try:
+        beside.write_bytes(raw)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def _is_kept(path: Path) -> bool:
+    """Whether the file holds a result; says so where it holds something else."""
+    if not path.is_file():
+        return False
+    try:
+        is_whole = isinstance(json.loads(gzip.decompress(path.read_bytes())), dict)
+    except (OSError, EOFError, zlib.error, ValueError):
+        is_whole = False
+    if not is_whole:
+        print(f"{path}: damaged; what it held is simulated anew", file=sys.stderr)
+    return is_whole
 
 
 @cache

@@ -21,6 +21,7 @@ from benchmarks.paper.matches import COLUMNS, ROOT, matches_of, require_two_week
 from benchmarks.paper.page import page
 from benchmarks.paper.plots import plots
 from benchmarks.paper.studies import results_of_studies
+from migrator.errors import OutputError
 from migrator.outputs import write_output
 from migrator.parallel import n_cores
 from workloads.errors import TraceError
@@ -96,10 +97,14 @@ def main() -> None:
         print(f"TRACES: {error}", file=sys.stderr)
         sys.exit(2)
     command = f"make reproduce{' FULL=1' if is_full else ''}{f' TRACES=…/{traces.name}' if traces else ''}"
-    found = document(chosen(is_full=is_full, traces=traces), traces, command, with_studies=is_full)
-    write_output("results", RESULTS, as_text(found))
-    write_plots(PLOTS, plots(found))
-    write_output("results", PAGE, page(found))
+    try:
+        found = document(chosen(is_full=is_full, traces=traces), traces, command, with_studies=is_full)
+        write_output("results", RESULTS, as_text(found))
+        write_plots(PLOTS, plots(found))
+        write_output("results", PAGE, page(found))
+    except OutputError as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)
     print(f"wrote {RESULTS.relative_to(ROOT)}, {PAGE.relative_to(ROOT)} and its plots")
 
 

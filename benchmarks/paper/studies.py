@@ -105,8 +105,12 @@ def _kept(one: Study) -> object:
     own = [Path(__file__).with_name(name) for name in one.files]
     digest = digest_of([*product_files(), *own, *(ROOT / "configs").glob("*.yaml")])
     path = CACHE / f"study-{one.name}-{digest[:16]}.json"
-    if not path.is_file():
-        print(f"study: {one.name}", file=sys.stderr)
-        CACHE.mkdir(parents=True, exist_ok=True)
-        write_output("the cache", path, json.dumps(one.made()))
-    return json.loads(path.read_text("utf-8"))
+    if path.is_file():
+        try:
+            return json.loads(path.read_bytes())
+        except ValueError:
+            print(f"{path}: damaged; what it held is made anew", file=sys.stderr)
+    print(f"study: {one.name}", file=sys.stderr)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    write_output("the cache", path, json.dumps(one.made()))
+    return json.loads(path.read_bytes())

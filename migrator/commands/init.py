@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.markup import escape
-
-from migrator.console import output, program
+from migrator.console import escape, output, program
 from migrator.errors import MigratorError
 from migrator.shipped import PROBLEM, examples
 

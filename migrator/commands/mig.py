@@ -13,7 +13,6 @@ from typing import Literal
 import typer
 import yaml
 from rich import box
-from rich.markup import escape
 from rich.table import Table
 
 from executor.clock import WallClock
@@ -25,7 +24,7 @@ from executor.mig import GpuModel, Layout
 from executor.names import spelled_as
 from executor.opening import Backend, open_gpu
 from executor.reconcile import Decision, Outcome, Reconciler
-from migrator.console import complain, output, print_json
+from migrator.console import complain, escape, output, print_json
 from migrator.errors import ExitCode
 from migrator.views.fitted import fitted, left_out_text
 

@@ -7,14 +7,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from rich.markup import escape
-
 from migrator.compare import simulated
 from migrator.config import config_yaml, read_config
-from migrator.console import output, program, progress, warn, warn_of
+from migrator.console import escape, output, program, progress, warn, warn_of
 from migrator.errors import MigratorError, RunFolderError
 from migrator.log.report import report_of
-from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog, RunLog, free_run_folder, read_log
+from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog, RunLog, new_run_log, read_log
 from migrator.run import events
 from migrator.run.loop import View
 from migrator.run.simulated import SimulatedRun
@@ -61,17 +59,19 @@ def run_command(
         raise MigratorError(f"--time-limit is {time_limit_s}; a finite number of seconds is needed")
     if time_limit_s is not None and not isinstance(chosen, Policy):
         raise MigratorError(f"--time-limit goes with policies that plan windows; {chosen.name} decides as it goes")
-    folder = free_run_folder(RUNS, config.name) if out is None else out
-    if folder.exists():
-        raise RunFolderError(f"{folder} exists already; give --out another folder, runs are never overwritten")
+    if out is not None and out.exists():
+        raise RunFolderError(f"{out} exists already; give --out another folder, runs are never overwritten")
     setting, traffic = assemble(config, str(config_path))
     warn_of(setting.warnings)
     console = progress()
     print_traffic(config, setting, traffic, console)
     with closing(RunView(setting, console)) as view:
         run = SimulatedRun(setting, traffic, chosen, view, time_limit_s=time_limit_s)
-        with _telling_where(folder), RunLog(folder, config_yaml(setting.config, folder)) as log:
-            run.carry_out(log, events.wall())
+        resolved = config_yaml(setting.config, out or RUNS / config.name)
+        with new_run_log(RUNS, config.name, resolved) if out is None else RunLog(out, resolved) as log:
+            folder = log.folder
+            with _telling_where(folder):
+                run.carry_out(log, events.wall())
     log_of_run = read_log(folder)
     print_report(report_of(log_of_run), output())
     print_layout_over_time(log_of_run, output())

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.markup import escape
-
 from migrator.config import read_config
-from migrator.console import output, print_json, progress
+from migrator.console import escape, output, print_json, progress
 from migrator.errors import MigratorError
 from migrator.log.runlog import CONFIG_FILE, read_log
 from migrator.run.reposing import RunCheck

@@ -128,7 +128,8 @@ def _account(log: ReadLog, tenant: Record, instances: Sequence[Instance]) -> Sec
     is_new = np.zeros(len(starts_s), dtype=np.bool_)
     for event in log.of_kind("finished"):
         if event["tenant"] == name:
-            is_new |= (starts_s >= event["finish_s"]) & (starts_s < (event["window"] + 1) * window_s)
+            first, end = np.searchsorted(starts_s, [event["finish_s"], (event["window"] + 1) * window_s])
+            is_new[first:end] = True
     return second_accounts(counts("arrivals"), counts("in_time"), counts("correct"), serving, changing, is_new)
 
 

@@ -16,6 +16,9 @@ from migrator.errors import LogError
 Record = Mapping[str, Any]
 """A record in memory: ``n``, ``kind``, ``at_s``, its fields, and perhaps ``wall``; checksums stand in the file only."""
 
+LATEST_S = 1e15
+"""Seconds far beyond any run."""
+
 ALTERED = "the file was altered after it was written"
 
 
@@ -38,7 +41,7 @@ def record_in(line: bytes) -> dict[str, Any]:
     record = object_in(line)
     checksum, wall = record.pop("sum", None), record.pop("wall", None)
     n, at_s = record.get("n"), record.get("at_s")
-    if checksum is None or not isinstance(n, int) or not isinstance(at_s, int | float):
+    if checksum is None or not isinstance(n, int) or not isinstance(at_s, int | float) or abs(at_s) > LATEST_S:
         raise LogError(f"it is no whole record of this program; {ALTERED}")
     if wall is not None:
         if not isinstance(wall, dict):

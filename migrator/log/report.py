@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import accumulate
 
@@ -158,11 +159,12 @@ def report_of(log: ReadLog) -> Report:
     names = [tenant["name"] for tenant in log.header["tenants"]]
     finished = {event["window"]: event for event in log.of_kind("window_finished")}
     changes = changes_in(log)
+    moves_of = _moves_of_instances(log, changes) if log.sharing == "instances" else _moves_of_shares(log)
     windows: list[WindowReport] = []
     parts: dict[str, list[_Part]] = {name: [] for name in names}
     for started in log.of_kind("window_started"):
         closing = finished.get(started["window"])
-        own = {} if closing is None else {name: _part(name, log, started, closing, changes) for name in names}
+        own = {} if closing is None else {name: _part(name, log, started, closing, moves_of) for name in names}
         for name, part in own.items():
             parts[name].append(part)
         plan = started["plan"] or {}
@@ -215,56 +217,91 @@ def _open_call(log: ReadLog) -> str | None:
     return calls[-1] if calls else None
 
 
-def _part(name: str, log: ReadLog, started: Record, closing: Record, changes: Sequence[LayoutChange]) -> _Part:
-    counts, window = closing["tenants"][name], started["window"]
+def _part(name: str, log: ReadLog, started: Record, closing: Record, moves_of: _MovesOf) -> _Part:
+    counts = closing["tenants"][name]
     forecast = started["forecast"]["tenants"][name]["mean_rps"]
-    if log.sharing == "instances":
-        begin_s = started["start_s"]
-        moves = _moves_of_instances(name, window, changes, (begin_s, begin_s + log.header["window_s"]), log.header)
-    else:
-        moves = _moves_of_shares(name, window, counts["could_serve"], log)
     return _Part(
         requests=Totals(*(sum(counts[item.name]) for item in fields(Totals))),
         latency_ms={int(upper_ms): n for upper_ms, n in counts["latency_ms"]},
         forecast_error=_absolute_error(counts["arrivals"], forecast, log.header["step_s"]),
-        moves=moves,
+        moves=moves_of(name, started, counts),
     )
 
 
-def _moves_of_instances(
-    name: str, window: int, changes: Sequence[LayoutChange], span_s: tuple[float, float], header: Record
-) -> _Moves:
-    def own(items: Iterable[Instance], task: str = INFERENCE) -> list[Instance]:
-        return [item for item in items if item.tenant == name and item.task == task]
+_MovesOf = Callable[[str, Record, Record], _Moves]
+"""From a tenant, a window's ``window_started`` record, and the tenant's counts in it.
 
-    in_window = [change for change in changes if change.window == window]
-    moved = [
-        (change.begin_s, own(change.started), own(change.stopped)) for change in in_window if not change.is_bring_up
-    ]
-    workers = [item for change in in_window for item in (*own(change.started), *own(change.started, RETRAINING))]
-    serving = [span_s for change in changes for item in own(change.started) for span_s in item.served]
-    return _Moves(
-        reconfigured_at=frozenset(begin_s for begin_s, started, stopped in moved if started or stopped),
-        outage_s=_uncovered_s(serving, *span_s),
-        capacity_lost_s=sum(_held_idle_s(started, stopped) for _, started, stopped in moved) / header["compute_slices"],
-        late_ready_s=sum(item.ready["late_ready_s"] for item in workers if item.ready is not None),
-        retrainings=sum(item.task == RETRAINING for item in workers),
-    )
+What a log says of all windows is sorted by window once, so that a report takes as long for each window, however many.
+"""
 
 
-def _moves_of_shares(name: str, window: int, could_serve: Sequence[float], log: ReadLog) -> _Moves:
+def _moves_of_instances(log: ReadLog, changes: Sequence[LayoutChange]) -> _MovesOf:
+    in_window: defaultdict[int, list[LayoutChange]] = defaultdict(list)
+    for change in changes:
+        in_window[change.window].append(change)
+    serving = _serving_in(log, changes)
+
+    def moves_of(name: str, started: Record, _: Record) -> _Moves:
+        def own(items: Iterable[Instance], task: str = INFERENCE) -> list[Instance]:
+            return [item for item in items if item.tenant == name and item.task == task]
+
+        window, begin_s = started["window"], started["start_s"]
+        moved = [
+            (change.begin_s, own(change.started), own(change.stopped))
+            for change in in_window[window]
+            if not change.is_bring_up
+        ]
+        workers = [
+            item for change in in_window[window] for item in (*own(change.started), *own(change.started, RETRAINING))
+        ]
+        idle_s = sum(_held_idle_s(begun, ended) for _, begun, ended in moved)
+        return _Moves(
+            reconfigured_at=frozenset(moment_s for moment_s, begun, ended in moved if begun or ended),
+            outage_s=_uncovered_s(serving[window, name], begin_s, begin_s + log.header["window_s"]),
+            capacity_lost_s=idle_s / log.header["compute_slices"],
+            late_ready_s=sum(item.ready["late_ready_s"] for item in workers if item.ready is not None),
+            retrainings=sum(item.task == RETRAINING for item in workers),
+        )
+
+    return moves_of
+
+
+def _serving_in(log: ReadLog, changes: Iterable[LayoutChange]) -> Mapping[tuple[int, str], list[tuple[float, float]]]:
+    """By window and tenant, the spans in which an inference instance served; at least those that reach into it."""
+    windows = sorted((event["start_s"], event["window"]) for event in log.of_kind("window_started"))
+    starts_s = [start_s for start_s, _ in windows]
+    found: defaultdict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
+    for change in changes:
+        for item in change.started:
+            for span_s in item.served if item.task == INFERENCE else ():
+                first = bisect_right(starts_s, span_s[0] - log.header["window_s"])
+                for _, window in windows[first : bisect_left(starts_s, span_s[1])]:
+                    found[window, item.tenant].append(span_s)
+    return found
+
+
+def _moves_of_shares(log: ReadLog) -> _MovesOf:
     """The same where tenants have no instances; no compute is theirs to lose then."""
+    late_s: defaultdict[tuple[int, str], list[float]] = defaultdict(list)
+    for event in log.of_kind("ready"):
+        late_s[event["window"], event["tenant"]].append(event["late_ready_s"])
+    retrainings = Counter((event["window"], event["tenant"]) for event in log.of_kind("finished"))
+    changed_at: defaultdict[tuple[int, str], set[float]] = defaultdict(set)
+    for tenant in log.header["tenants"]:
+        for at_s, window in _shares_changed(tenant["name"], log):
+            changed_at[window, tenant["name"]].add(at_s)
 
-    def own(kind: str) -> list[Record]:
-        return [event for event in log.of_kind(kind) if (event["window"], event["tenant"]) == (window, name)]
+    def moves_of(name: str, started: Record, counts: Record) -> _Moves:
+        place = (started["window"], name)
+        return _Moves(
+            reconfigured_at=frozenset(changed_at[place]),
+            outage_s=float(sum(could == 0 for could in counts["could_serve"])),
+            capacity_lost_s=0.0,
+            late_ready_s=sum(late_s[place]),
+            retrainings=retrainings[place],
+        )
 
-    return _Moves(
-        reconfigured_at=frozenset(at_s for at_s, in_window in _shares_changed(name, log) if in_window == window),
-        outage_s=float(sum(could == 0 for could in could_serve)),
-        capacity_lost_s=0.0,
-        late_ready_s=sum(event["late_ready_s"] for event in own("ready")),
-        retrainings=len(own("finished")),
-    )
+    return moves_of
 
 
 def _shares_changed(name: str, log: ReadLog) -> Iterator[tuple[float, int]]:

@@ -7,15 +7,18 @@ written whole or torn at the end of the file. A reader drops a torn last line, a
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from executor.input_file import read_input
 from migrator.errors import LogError, RunFolderError
 from migrator.log.integrity import check_records
 from migrator.log.record import ALTERED, Record, line_of, object_in, record_in
@@ -27,8 +30,15 @@ SCHEMA = 2
 TIME_DIGITS = 6
 """``at_s`` is logged to the microsecond."""
 
+MOST_BYTES = 4 * 2**30
+"""Size of the largest log that is read; a window of two tenants takes about 50 KiB."""
+
 EVENTS_FILE = "events.jsonl"
 CONFIG_FILE = "config.yaml"
+
+
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""What is no fault of whoever named the folder."""
 
 
 class RunLog:
@@ -39,6 +49,7 @@ class RunLog:
 
         Raises:
             RunFolderError: The folder exists already or cannot be made.
+            OSError: The disk is full or gone.
         """
         self.folder = folder
         try:
@@ -48,9 +59,13 @@ class RunLog:
                 f"{folder} exists already; give --out another folder, runs are never overwritten"
             ) from None
         except OSError as error:
+            if error.errno in _DISK:
+                raise
             raise RunFolderError(f"{folder} cannot be created: {error.strerror or error}") from None
-        (folder / CONFIG_FILE).write_text(config_yaml, "utf-8")
-        self._file = (folder / EVENTS_FILE).open("ab", buffering=0)
+        with _naming(folder / CONFIG_FILE) as path:
+            path.write_text(config_yaml, "utf-8")
+        self._path = folder / EVENTS_FILE
+        self._file = self._path.open("ab", buffering=0)
         self._size = 0
         self._n = 0
         self._at_s = -math.inf
@@ -84,21 +99,48 @@ class RunLog:
             raise ValueError(f"{kind} at {at_s} s: the last record was written at {self._at_s} s, and time never falls")
         line = line_of({"n": self._n, "kind": kind, "at_s": at_s, **fields}, wall)
         # A write that was cut short, by Ctrl-C or a full disk, must not stand in the middle of the log.
-        self._file.truncate(self._size)
-        view = memoryview(line)
-        while view:  # an unbuffered write may take only a part
-            view = view[self._file.write(view) :]
+        with _naming(self._path):
+            self._file.truncate(self._size)
+            view = memoryview(line)
+            while view:  # an unbuffered write may take only a part
+                view = view[self._file.write(view) :]
         n = self._n
         self._size, self._n, self._at_s = self._size + len(line), n + 1, at_s
         return n
 
     def sync(self) -> None:
         """Wait until the log is on the disk, so that it also survives a power cut."""
-        os.fsync(self._file.fileno())
+        with _naming(self._path):
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close the file; harmless when done twice."""
         self._file.close()
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[Path]:
+    """Names the file in what the disk refuses: writing itself knows no name."""
+    try:
+        yield path
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def new_run_log(root: Path, name: str, config_yaml: str) -> RunLog:
+    """A new log in ``root/name``, or, if runs that started meanwhile took that, in the next one that is free.
+
+    Raises:
+        RunFolderError: The folder cannot be made.
+        OSError: The disk is full or gone.
+    """
+    while True:
+        folder = free_run_folder(root, name)
+        try:
+            return RunLog(folder, config_yaml)
+        except RunFolderError:
+            if not folder.exists():
+                raise
 
 
 @dataclass(frozen=True)
@@ -139,7 +181,7 @@ def read_log(folder: Path) -> ReadLog:
     """
     path = folder / EVENTS_FILE
     try:
-        raw = path.read_bytes()
+        raw = read_input(path, MOST_BYTES)
     except FileNotFoundError:
         raise LogError(f"{folder} is no run: it holds no {EVENTS_FILE}") from None
     except OSError as error:

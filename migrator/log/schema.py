@@ -10,7 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from migrator.errors import LogError
 from migrator.log.record import Record
 
-Count = Annotated[int, Field(ge=0)]
+# Numbers far above any use, with which sums and shares could not be computed, are no numbers of ours.
+Count = Annotated[int, Field(ge=0, le=10**15)]
+Number = Annotated[float, Field(ge=-1e15, le=1e15)]
+Seconds = Annotated[float, Field(ge=1e-6, le=1e9)]
+Share = Annotated[list[str | int], Field(min_length=3, max_length=3)]
 Bin = Annotated[list[Count], Field(min_length=2, max_length=2)]
 Sharing = Literal["instances", "shares", "turns"]
 
@@ -22,30 +26,31 @@ class _Fields(BaseModel):
 
 
 class _OperatingPoint(_Fields):
-    rate_rps: float
+    rate_rps: Number
+    derived: str = ""
 
 
 class _Scale(_Fields):
     method: str
-    factor: float
+    factor: Number
     smooth_s: int | None = None
 
 
 class _Floor(_Fields):
-    share: float
+    share: Number
     per: Literal["window", "step"]
 
 
 class _Tenant(_Fields):
     name: str
     model: str
-    slo_ms: float
-    load: float
+    slo_ms: Number
+    load: Number
     trace: str
     scale: _Scale
     notes: list[str] = []
-    dispersion_before: float
-    dispersion_after: float
+    dispersion_before: Number
+    dispersion_after: Number
     operating_points: dict[str, _OperatingPoint]
     min_slo_attainment: _Floor | None = None
 
@@ -53,7 +58,7 @@ class _Tenant(_Fields):
 class _Assumed(_Fields):
     tenant: str | None
     what: str
-    value: float | Annotated[dict[str, float], Field(min_length=1)]
+    value: Number | Annotated[dict[str, Number], Field(min_length=1)]
     unit: str
     source: str
 
@@ -63,23 +68,29 @@ class _RunStarted(_Fields):
     seed: int
     simulated: bool
     gpu: str
-    compute_slices: Annotated[int, Field(gt=0)]
-    window_s: Annotated[float, Field(gt=0)]
-    step_s: Annotated[float, Field(gt=0)]
+    compute_slices: Annotated[int, Field(gt=0, le=1000)]
+    memory_slices: Count = 0
+    window_s: Seconds
+    step_s: Seconds
     windows: Count
     forecaster: str
     knows: Literal["forecast", "past", "window", "run"] = "forecast"
     sharing: Sharing = "instances"
+    policy: str = "migrator"
+    profiles: str = ""
+    profile_variant: str = "recorded"
+    service_jitter: str | Number = ""
+    interference: Number = 0.0
     assumed: list[_Assumed] = []
-    planning_s: float | None = None
+    planning_s: Number | None = None
     repeatable: bool = True
-    time_limit_s: float | None = None
+    time_limit_s: Number | None = None
     tenants: list[_Tenant]
 
 
 class _Forecast(_Fields):
-    mean_rps: list[float]
-    accuracy_before: float | None = None
+    mean_rps: list[Number]
+    accuracy_before: Number | None = None
 
 
 class _Forecasts(_Fields):
@@ -88,8 +99,8 @@ class _Forecasts(_Fields):
 
 class _Plan(_Fields):
     status: str
-    objective: float | None
-    gap: float | None
+    objective: Number | None
+    gap: Number | None
 
 
 class _InWindow(_Fields):
@@ -97,18 +108,18 @@ class _InWindow(_Fields):
 
 
 class _Expected(_Fields):
-    arrivals: float
-    in_time: float | None
-    goodput: float | None
+    arrivals: Number
+    in_time: Number | None
+    goodput: Number | None
 
 
 class _InTime(_Fields):
-    promised: float | None
+    promised: Number | None
     missed: str | None
 
 
 class _WindowStarted(_InWindow):
-    start_s: float
+    start_s: Number
     plan_from_step: Count = 0
     expected: dict[str, _Expected] | None = None
     forecast: _Forecasts
@@ -125,15 +136,15 @@ class _Intent(_InWindow):
 
 class _Outcome(_InWindow):
     intent: Count
-    begin_s: float
-    end_s: float
+    begin_s: Number
+    end_s: Number
     error: str | None
 
 
 class _Stopped(_Fields):
     instance: str
-    end_s: float
-    gone_s: float
+    end_s: Number
+    gone_s: Number
 
 
 class _Started(_Fields):
@@ -142,18 +153,18 @@ class _Started(_Fields):
     compute_slices: Count
     tenant: str
     task: Literal["inference", "retraining"]
-    begin_s: float
+    begin_s: Number
 
 
 class _Change(_InWindow):
-    begin_s: float
+    begin_s: Number
     stopped: list[_Stopped]
     started: list[_Started]
 
 
 class _Shares(_InWindow):
-    at_s: float
-    shares: list[list[str | int]]
+    at_s: Number
+    shares: list[Share]
 
 
 class _OfWorker(_InWindow):
@@ -162,18 +173,18 @@ class _OfWorker(_InWindow):
 
 
 class _Ready(_OfWorker):
-    ready_s: float
-    late_ready_s: float
-    library_s: float | None
-    model_s: float | None
+    ready_s: Number
+    late_ready_s: Number
+    library_s: Number | None
+    model_s: Number | None
 
 
 class _Finished(_OfWorker):
-    finish_s: float
+    finish_s: Number
 
 
 class _Failed(_OfWorker):
-    failed_s: float
+    failed_s: Number
 
 
 class _Counts(_Fields):
@@ -184,8 +195,8 @@ class _Counts(_Fields):
     correct: list[Count]
     correct_late: list[Count]
     latency_ms: list[Bin]
-    could_serve: list[float] | None = None
-    changing: list[float] | None = None
+    could_serve: list[Number] | None = None
+    changing: list[Number] | None = None
 
 
 class _WindowFinished(_InWindow):

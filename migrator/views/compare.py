@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from migrator.assumed import Assumed, assumed_to_json
 from migrator.compare import CEILING, FLOOR, LEAST_SEGMENTS, Difference, Score, Standing, standings
+from migrator.console import escape
 from migrator.log.surprise import Surprise
 from migrator.views.assumed import assumed_lines
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import Console
-from rich.markup import escape
 
 from executor.catalogue import gpu_model
+from migrator.console import escape
 from migrator.log.account import Account, accounts
 from migrator.log.changes import RETRAINING, Instance, changes_in
 from migrator.log.runlog import ReadLog

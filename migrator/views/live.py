@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Self
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from executor.mig import OwnedLayout
+from migrator.console import escape
 from migrator.run.loop import View
 from migrator.run.planning import PlannedWindow
 from migrator.setting import Setting

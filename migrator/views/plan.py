@@ -10,11 +10,11 @@ from typing import assert_never
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from executor.mig import OwnedLayout, Profile, memory_slices_in
+from migrator.console import escape
 from migrator.views.fitted import fitted
 from migrator.views.palette import SHORT
 from migrator.views.strips import (

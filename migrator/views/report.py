@@ -8,9 +8,9 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from migrator.console import escape
 from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
 from migrator.provenance import MEASURED_JITTER, derived_profiles, scaling_text
 from migrator.views.assumed import assumed_lines
@@ -65,8 +65,9 @@ def _print_header(report: Report, console: Console) -> None:
     header = report.header
     simulated = "[bold yellow]simulated[/] " if header["simulated"] else ""
     console.print(
-        f"[bold]{escape(header['name'])}[/]: {simulated}{header['gpu']}, windows of {header['window_s']:g} s, steps of "
-        f"{header['step_s']:g} s, seed {header['seed']}, forecast by {header['forecaster']}"
+        f"[bold]{escape(header['name'])}[/]: {simulated}{escape(header['gpu'])}, windows of "
+        f"{header['window_s']:g} s, steps of {header['step_s']:g} s, seed {header['seed']}, "
+        f"forecast by {escape(header['forecaster'])}"
     )
     if not header.get("repeatable", True):
         limit = header.get("time_limit_s")
@@ -75,7 +76,7 @@ def _print_header(report: Report, console: Console) -> None:
         )
         console.print(f"  [bold yellow]not repeatable[/]{within}")
     if header.get("policy", "migrator") != "migrator":
-        console.print(f"  policy: {escape(header['policy'])}, {_SHARINGS[header['sharing']]}")
+        console.print(f"  policy: {escape(header['policy'])}, {_SHARINGS[header.get('sharing', 'instances')]}")
     if "interference" in header:
         console.print(f"  interference: {header['interference']:g} of what Mudi measured, see docs/policies.md")
     if header.get("profile_variant", "recorded") != "recorded":

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 
 from migrator.config import Config
-from migrator.console import warn
+from migrator.console import escape, warn
 from migrator.provenance import scaling_text
 from migrator.setting import Setting
 from migrator.traffic import Origin, Traffic

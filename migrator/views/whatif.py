@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from migrator.assumed import assumed_to_json
+from migrator.console import escape
 from migrator.views.assumed import assumed_lines
 from migrator.whatif.conditions import Verdict
 from migrator.whatif.grid import Choice, point_text

@@ -20,7 +20,7 @@ from executor.errors import ExecutorError
 from executor.mig import GpuModel, Placement
 from planner.errors import ProblemError
 from planner.files.gain_table import GainEntry, gains_of, gains_to_json
-from planner.files.strict import Count, Number, StrictModel, Text, placement_of, read_document, validated
+from planner.files.strict import Count, Number, StrictModel, Text, as_text, placement_of, read_document, validated
 from planner.problem import (
     SHORT_OPTION,
     AttainmentFloor,
@@ -211,7 +211,7 @@ def _placed(items: list[tuple[str, str, int]], gpu: GpuModel, where: str) -> Ite
 
 def _profile_names(tenant: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise ProblemError(f"initial.{tenant} is {value!r:.60}; a list of profile names is needed")
+        raise ProblemError(f"initial.{tenant} is {as_text(value)}; a list of profile names is needed")
     return tuple(value)
 
 

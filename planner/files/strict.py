@@ -4,29 +4,57 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from reprlib import Repr
 from types import UnionType
-from typing import Annotated, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+from pydantic_core import PydanticCustomError
 
 from executor.errors import ExecutorError
+from executor.input_file import read_input
 from executor.mig import GpuModel, Placement
 from planner.errors import PlannerError
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 """A finite number; neither a boolean nor a number in quotes."""
 
-Text = Annotated[StrictStr, Field(min_length=1)]
-"""A string that is not empty."""
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise PydanticCustomError("nul", "text without NUL characters")
+    return text
+
+
+Text = Annotated[StrictStr, Field(min_length=1), AfterValidator(_without_nul)]
+"""A string that is not empty and could be a file's name."""
 
 Count = StrictInt
 """A whole number written without a point."""
 
+try:  # the loader in C, ten times as fast, is not everywhere
+    from yaml import CSafeLoader as _SafeLoader
+except ImportError:
+    from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
+
 LONGEST_VALUE = 60
 """Characters of an offending value that a message shows."""
+
+MOST_BYTES = 64 * 2**20
+"""Size of the largest file that is read as a document."""
+
+MOST_VALUES = 2_000_000
+"""Keys and values of the largest document, those that YAML aliases repeat counted each time."""
+
+MOST_LEVELS = 64
+"""Levels of the deepest document; none of ours has ten."""
+
+MOST_DIGITS = 4000
+"""Digits of the longest whole number that is read as one; Python converts no more than 4300."""
 
 
 class StrictModel(BaseModel):
@@ -47,18 +75,18 @@ def read_document(path: Path, error: type[Exception]) -> dict[str, object]:
         PlannerError: As ``error``: the file is missing, is not text, does not parse, or holds no mapping.
     """
     try:
-        text = path.read_text("utf-8")
+        text = read_input(path, MOST_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError) as reason:
         what = reason.strerror if isinstance(reason, OSError) else "it is not UTF-8 text"
         raise error(f"{path}: cannot be read: {what}") from None
     suffix = path.suffix.lower()
     is_json = suffix == ".json" or (suffix not in {".yaml", ".yml"} and text.lstrip().startswith("{"))
     try:
-        document = json.loads(text, object_pairs_hook=_unique_pairs) if is_json else yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
+        document = _from_json(text) if is_json else _from_yaml(text)
     except (ValueError, yaml.YAMLError, RecursionError) as reason:
         raise error(f"{path}: is no {'JSON' if is_json else 'YAML'}: {' '.join(str(reason).split())}") from None
     if not isinstance(document, dict):
-        raise error(f"{path}: holds {_as_text(document)}; a mapping of keys to values is needed")
+        raise error(f"{path}: holds {as_text(document)}; a mapping of keys to values is needed")
     return document
 
 
@@ -119,7 +147,7 @@ def _first_line(model: type[StrictModel], error: ValidationError, below: tuple[s
             return f"{key_path(location)} is missing"
         case _:
             wanted = re.sub(r"^\w+ should (be |have )?", "", without_classes(first["msg"]))
-            return f"{key_path(location)} is {_as_text(first['input'])}; {wanted} is needed"
+            return f"{key_path(location)} is {as_text(first['input'])}; {wanted} is needed"
 
 
 def without_classes(message: str) -> str:
@@ -129,14 +157,18 @@ def without_classes(message: str) -> str:
 
 def key_path(location: tuple[str | int, ...]) -> str:
     """``("tenants", 0, "weight")`` as ``tenants[0].weight``."""
-    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in location]
+    parts = [f"[{part}]" if isinstance(part, int) else f".{_cut(part)}" for part in location]
     return "".join(parts).removeprefix(".") or "the document"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 
 def _nearest(model: type[StrictModel], location: tuple[str | int, ...]) -> str:
     owner = _model_at(model, location[:-1])
     known = [field.alias or name for name, field in owner.model_fields.items()]
-    nearest = get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
+    nearest = get_close_matches(str(location[-1])[:LONGEST_VALUE], known, n=1, cutoff=0.5)
     hint = f" (did you mean {nearest[0]}?)" if nearest else ""
     return f"{hint}; known: {', '.join(known)}"
 
@@ -157,34 +189,132 @@ def _inner_model(annotation: object) -> type[StrictModel] | None:
     return None
 
 
-def _as_text(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+def as_text(value: object) -> str:
+    """The value as a message shows it, in at most :data:`LONGEST_VALUE` characters, however large it is."""
+    return _cut(_SHORT.repr(value))
+
+
+_SHORT = Repr()
+# Aliases make a few lines a list of billions of values: only the beginnings of the first few are looked at.
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxtuple, _SHORT.maxdict = 3, 20, 20, 20
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 2 * LONGEST_VALUE
+
+
+def _from_json(text: str) -> object:
+    document = json.loads(text, object_pairs_hook=_unique_pairs, parse_int=_whole_number)
+    levels = [iter([document])]
+    n_values = 0
+    while levels:
+        for value in levels[-1]:
+            n_values += 1
+            if isinstance(value, dict | list):
+                levels.append(iter(value.values() if isinstance(value, dict) else value))
+                break
+        else:
+            levels.pop()
+        _check_extent(n_values, len(levels))
+    return document
+
+
+def _whole_number(text: str) -> int | float:
+    return int(text) if len(text) <= MOST_DIGITS else float(text)  # infinite, and refused where its key is known
 
 
 def _unique_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
     document = dict(pairs)
     if len(document) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice!r} is given twice")
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {as_text(twice)} is given twice")
     return document
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML that refuses keys given twice, and reads ``1e5`` as a number, as YAML 1.2 and JSON do."""
-
-    def compose_mapping_node(self, anchor: object) -> yaml.MappingNode:
-        node = super().compose_mapping_node(anchor)  # type: ignore[arg-type]  # the stub says dict; it is a name
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise yaml.YAMLError(f"line {key.start_mark.line + 1}: the key {key.value!r} is given twice")
-                seen.add(key.value)
-        return node
+def _check_extent(n_values: int, n_levels: int) -> None:
+    if n_values > MOST_VALUES:
+        raise ValueError(f"it holds more than {MOST_VALUES} values, the most that are read")
+    if n_levels > MOST_LEVELS:
+        raise ValueError(f"it is nested more than {MOST_LEVELS} levels deep")
 
 
+def _from_yaml(text: str) -> object:
+    _check_yaml(text)
+    return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A YAML list or mapping whose end has not been read.
+
+    Attributes:
+        anchor: Its name for aliases.
+        keys: Those of a mapping so far; ``None`` in a list.
+        n_values: Values in it so far, itself included.
+        n_nodes: Nodes directly in it so far; of a mapping's, each second one is a key.
+    """
+
+    anchor: str | None
+    keys: set[str] | None
+    n_values: int = 1
+    n_nodes: int = 0
+
+    def take(self, n_values: int, key: str | None, line: int) -> None:
+        """Count a node; ``key`` is its text if it is a scalar."""
+        if self.keys is not None and key is not None and self.n_nodes % 2 == 0:
+            if key in self.keys:
+                raise yaml.YAMLError(f"line {line}: the key {as_text(key)} is given twice")
+            self.keys.add(key)
+        self.n_values += n_values
+        self.n_nodes += 1
+
+
+def _check_yaml(text: str) -> None:
+    """Refuse, before anything is built of them, keys given twice, tags, and documents too large or too deep.
+
+    Lists and mappings count as often as aliases repeat them.
+    """
+    document = _Open(None, None)
+    opened = [document]
+    anchored: dict[str, tuple[int, str | None]] = {}
+    event: Any  # the stubs know neither its marks nor its tag
+    for event in yaml.parse(text, _Loader):
+        line = event.start_mark.line + 1
+        if getattr(event, "tag", None) is not None:
+            raise yaml.YAMLError(f"line {line}: the tag {as_text(event.tag)}; values without a tag are needed")
+        match event:
+            case yaml.SequenceStartEvent() | yaml.MappingStartEvent():
+                opened.append(_Open(event.anchor, set() if isinstance(event, yaml.MappingStartEvent) else None))
+            case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
+                done = opened.pop()
+                if done.anchor is not None:
+                    anchored[done.anchor] = (done.n_values, None)
+                opened[-1].take(done.n_values, None, line)
+            case yaml.ScalarEvent():
+                if event.anchor is not None:
+                    anchored[event.anchor] = (1, event.value)
+                opened[-1].take(1, event.value, line)
+            case yaml.AliasEvent():
+                if event.anchor not in anchored:
+                    raise yaml.YAMLError(f"line {line}: *{event.anchor} stands before or inside what it names")
+                opened[-1].take(*anchored[event.anchor], line)
+        _check_extent(opened[-1].n_values, len(opened) - 1)
+
+
+class _Loader(_SafeLoader):
+    """YAML whose numbers are those of YAML 1.2 and JSON: ``1e5`` is one, and ``010``, ``1_000`` and ``1:30`` are text.
+
+    Dates are text as well.
+    """
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":int", ":float", ":timestamp"))]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 _Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+    "tag:yaml.org,2002:int", re.compile(rf"^[-+]?(0|[1-9]\d{{0,{MOST_DIGITS - 1}}})$"), list("-+0123456789")
+)
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^([-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"),
+    list("-+.0123456789"),
 )

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -348,6 +350,47 @@ def test_a_missing_file_is_bad_input(call) -> None:
     assert call("plan", "--problem", "nosuch.json")[0] == 2
     assert call("run", "nosuch.yaml")[0] == 2
     assert call("verify", "nosuch.json", "nosuch.json")[0] == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux only")
+@pytest.mark.parametrize("command", ["gpu models", "gpu models --json", "--help"])
+def test_a_full_disk_behind_standard_output_is_told_and_ends_with_1(command: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        command_line = [sys.executable, "-m", "migrator", *command.split()]
+        ended = subprocess.run(command_line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (1, "error: standard output: No space left on device\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux only")
+def test_a_full_disk_behind_standard_error_keeps_the_exit_code() -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run([sys.executable, "-m", "migrator", "run", "nosuch.yaml"], stderr=full, check=False)
+    assert ended.returncode == 2
+
+
+@pytest.mark.parametrize("option", ["--out"])
+def test_a_full_disk_behind_an_output_file_ends_with_1_and_its_name(call, tmp_path: Path, option: str) -> None:
+    code, out, err = call("plan", "--problem", write_problem(tmp_path), option, "/dev/full")
+    assert (code, out) == (1, "")
+    assert err.splitlines()[-1] == f"error: {option} /dev/full: cannot be written: No space left on device"
+
+
+def test_ascii_terminals_get_like_characters(tmp_path: Path) -> None:
+    plan = ["plan", "--problem", str(write_problem(tmp_path, tenants=only_tenant(name="Müller–1")))]
+    ended = subprocess.run(
+        [sys.executable, "-m", "migrator", *plan],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+    assert ended.returncode == 0
+    assert "Muller-1" in ended.stdout.decode("ascii")
+
+
+def test_signals_are_as_before_when_the_command_line_has_ended(call) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    call("gpu", "models")
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "whatif", "compare"])

@@ -248,3 +248,40 @@ def test_a_config_is_frozen(write_config) -> None:
     assert isinstance(config, Config)
     with pytest.raises(ValueError, match="frozen"):
         config.seed = 4
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read_config(path)
+    return str(caught.value)
+
+
+def test_hundreds_of_thousands_of_unknown_keys_are_refused_in_one_line(write_config) -> None:
+    path = write_config()
+    path.write_text("".join(f"key{n}: 1\n" for n in range(300_000)))
+    assert refusal(path).startswith(f"{path}: unknown key 'key0'; known: name, seed")
+
+
+@pytest.mark.parametrize("key", ["tenants.0.slo_ms", "seed", "unknown"])
+def test_a_number_of_thousands_of_digits_is_refused_by_its_key(write_config, key: str) -> None:
+    path = write_config({key: "DIGITS"})
+    path.write_text(path.read_text().replace("DIGITS", "1" * 5000))
+    message = refusal(path)
+    assert key in message
+    assert len(message) < len(str(path)) + 400
+
+
+@pytest.mark.parametrize("key", ["tenants.1.arrivals.trace", "profiles", "tenants.0.model"])
+def test_a_nul_in_a_text_is_refused(write_config, key: str) -> None:
+    assert f"{key}: text without NUL characters (got 'a\\x00b')" in refusal(write_config({key: "a\0b"}))
+
+
+def test_a_link_that_leads_to_itself_is_a_name_like_any_other(write_config, tmp_path: Path) -> None:
+    (tmp_path / "loop.csv").symlink_to("loop.csv")
+    assert read_config(write_config({"profiles": "loop.csv"})).profiles == str(tmp_path / "loop.csv")
+
+
+def test_a_long_value_and_a_long_key_are_shown_in_part(write_config) -> None:
+    assert len(refusal(write_config({"k" * 10_000: 1}))) < 500
+    assert len(refusal(write_config({"gpu.model": ["k" * 10_000]}))) < 500
+    assert len(refusal(write_config({"gpu.backend": "k" * 10_000}))) < 500

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
+from rich.table import Table
 
-from migrator.console import complain, program, warn
+from migrator.console import complain, escape, let_streams_take_any_text, output, program, warn
 
 
 @pytest.fixture
@@ -43,3 +45,35 @@ def test_a_warning_is_one_line_that_says_so(capsys: pytest.CaptureFixture[str]) 
 def test_what_a_terminal_would_act_on_is_shown_instead(capsys: pytest.CaptureFixture[str]) -> None:
     complain("\x1b[31mred\x07 \u202e:x: é")
     assert capsys.readouterr().err == "error: \\x1b[31mred\\x07 \\u202e:x: é\n"
+
+
+def test_a_text_of_somebody_else_is_shown_as_it_is_without_control_characters(capsys) -> None:
+    evil = "a[red]b :x: \x1b[31m \x9b1m \u202e two\nlines é"
+    output().print(f"[bold]{escape(evil)}[/]")
+    assert capsys.readouterr().out == "a[red]b :x: \\x1b[31m \\x9b1m \\u202e two\\nlines é\n"
+
+
+def test_control_characters_are_shown_also_where_a_text_was_not_escaped(capsys) -> None:
+    table = Table("a\x1b[2J")
+    table.add_row("b\x07")
+    output().print(table, "c\x1b]0;title\x07\nd")
+    found = capsys.readouterr().out
+    assert "\x1b" not in found
+    assert "\x07" not in found
+    assert "c\\x1b]0;title\\x07\nd" in found
+
+
+def test_an_encoding_of_few_characters_gets_like_ones() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdout", stream)
+        let_streams_take_any_text()
+        stream.write("│▁█ Müller – ≥ 3 × 4 → … 日 \udc80")
+    assert stream.buffer.getvalue() == rb"|.# Muller - >= 3 x 4 -> ... \u65e5 \udc80"  # type: ignore[attr-defined]
+
+
+def test_a_long_complaint_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    complain("x" * 100_000 + ": what is wrong")
+    err = capsys.readouterr().err
+    assert len(err) < 2100
+    assert err.endswith(": what is wrong\n")

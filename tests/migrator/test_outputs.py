@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import MigratorError
-from migrator.outputs import write_output
+from migrator.errors import OutputError
+from migrator.outputs import require_writable, write_output
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -39,7 +39,7 @@ def test_a_new_file_has_the_usual_permissions(tmp_path: Path) -> None:
 
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse(monkeypatch, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-    with pytest.raises(MigratorError, match=r"--out .*plan.json: cannot be written: No space left on device"):
+    with pytest.raises(OutputError, match=r"--out .*plan.json: cannot be written: No space left on device"):
         write_output("--out", old, "new")
     assert [(path.name, path.read_text()) for path in old.parent.iterdir()] == [("plan.json", "old")]
 
@@ -80,7 +80,7 @@ def test_a_pipe_is_written_in_place(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux only")
 def test_a_full_device_is_told() -> None:
-    with pytest.raises(MigratorError, match="--out /dev/full: cannot be written: No space left on device"):
+    with pytest.raises(OutputError, match="--out /dev/full: cannot be written: No space left on device"):
         write_output("--out", Path("/dev/full"), "new")
 
 
@@ -92,3 +92,16 @@ def test_standard_output_in_a_file_is_written_where_the_shell_has_it_open(tmp_pa
         subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
         n_open = os.fstat(file.fileno()).st_size
     assert (n_open, [path.name for path in tmp_path.iterdir()]) == (2, ["all.txt"])
+
+
+def test_a_pipe_that_nobody_reads_is_an_error_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OutputError, match=r"--out .*pipe: cannot be written: No such device or address"):
+        write_output("--out", tmp_path / "pipe", "new")
+
+
+def test_a_link_that_leads_to_itself_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    require_writable("--out", tmp_path / "loop", tmp_path / "other")
+    write_output("--out", tmp_path / "loop", "new")
+    assert (tmp_path / "loop").read_text() == "new\n"

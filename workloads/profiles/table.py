@@ -48,6 +48,7 @@ import numpy as np
 
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
+from executor.input_file import read_input
 from executor.names import spelled_as
 from workloads.errors import ProfileTableError
 
@@ -56,6 +57,12 @@ _OPTIONAL = "derived"
 
 GFLOPS = {"vit-b-16": 17.56, "convnext-base": 15.36}
 """Work of one inference at 224×224. Source: MIGRator's paper, Table 3."""
+
+MOST_BYTES = 64 * 2**20
+"""Size of the largest file that is read as a table."""
+
+MOST_DIGITS = 9
+"""Digits of the largest batch and process count."""
 
 LARGE_BATCH = 8
 """From this batch size on the GPU, and not the launching CPU, sets the pace."""
@@ -180,7 +187,7 @@ def read_profiles(path: Path) -> ServiceProfiles:
         ProfileTableError: No such file, or a malformed row; names file, line, column, value and what is allowed.
     """
     try:
-        text = path.read_text("utf-8-sig")
+        text = read_input(path, MOST_BYTES).decode("utf-8-sig")
     except OSError as error:
         raise ProfileTableError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
@@ -316,8 +323,8 @@ def _gpu_and_profile(where: _Where, gpu: str, profile: str) -> tuple[str, str]:
 
 
 def _count(where: _Where, column: str, text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text) >= 1):
-        raise ProfileTableError(f"{where}: {column} is {text!r}; a whole number ≥ 1 is needed")
+    if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS and int(text) >= 1):
+        raise ProfileTableError(f"{where}: {column} is {text!r:.60}; a whole number ≥ 1 is needed")
     return int(text)
 
 
@@ -327,7 +334,7 @@ def _positive(where: _Where, column: str, text: str) -> float:
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value > 0):
-        raise ProfileTableError(f"{where}: {column} is {text!r}; a finite number > 0 is needed")
+        raise ProfileTableError(f"{where}: {column} is {text!r:.60}; a finite number > 0 is needed")
     return value
 
 

@@ -24,10 +24,14 @@ from workloads.traffic.arrivals import (
     Span,
     Trace,
     cut,
+    mean_rps,
     second_indices,
     seconds_of_times,
     times_in,
 )
+
+MAX_REQUESTS = 100_000_000
+"""Of a tenant in a run; their times alone take 0.8 GB."""
 
 # Part of every seed here, so that no other draw of the same (seed, tenant) repeats these numbers.
 _SEED_TAG = 0x5CA1E
@@ -138,8 +142,9 @@ def scaled_arrivals(source: Source, scale: Scale, span: Span, *, seed: int, tena
     follow.
 
     Raises:
-        TraceError: The trace is too short for the span and does not loop.
+        TraceError: The trace is too short for the span and does not loop, or more than ``MAX_REQUESTS`` would come.
     """
+    _check_number(source, scale, span)
     times_s = _draw(source, scale, span.offset_s, span.duration_s, span.loop, _streams(seed, tenant, "windows"))
     history_s = span.available_history_s(source)
     past_s = _draw(source, scale, span.offset_s - history_s, history_s, span.loop, _streams(seed, tenant, "history"))
@@ -156,6 +161,15 @@ def scaled_arrivals(source: Source, scale: Scale, span: Span, *, seed: int, tena
         recorded=_recorded_in(source),
         notes=source.notes if isinstance(source, Trace) else (),
     )
+
+
+def _check_number(source: Source, scale: Scale, span: Span) -> None:
+    n_requests = mean_rps(source, span) * span.duration_s * scale.factor
+    if n_requests > MAX_REQUESTS:
+        raise TraceError(
+            f"arrivals: {n_requests:.3g} requests would come, at a scale factor of {scale.factor:.4g}; "
+            f"at most {MAX_REQUESTS} a tenant and run are simulated"
+        )
 
 
 def _recorded_in(source: Source) -> Recorded | None:

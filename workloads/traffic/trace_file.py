@@ -23,10 +23,8 @@ told from the header and the rows where only one can be meant; elsewhere it has 
 
 from __future__ import annotations
 
-import gzip
 import math
 import re
-import zlib
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
@@ -37,6 +35,7 @@ from typing import assert_never
 
 import numpy as np
 
+from executor.input_file import GZIP_MAGIC, gunzipped, read_input
 from workloads.errors import TraceError
 from workloads.traffic.arrivals import MAX_RATE_RPS, FloatArray, IntArray, Trace, seconds_of_times
 from workloads.traffic.gaps import (
@@ -65,7 +64,8 @@ SHIPPED = {
 }
 """The traces that are shipped: name, and file in ``workloads.data``."""
 
-_GZIP_MAGIC = b"\x1f\x8b"
+MOST_BYTES = 256 * 2**20
+"""Size of the largest trace file, packed and unpacked; eight days of per-second rows have 10 MiB."""
 
 
 class TraceFormat(StrEnum):
@@ -114,7 +114,7 @@ def read_trace(path: Path, reading: Reading | None = None) -> Trace:
         TraceError: No such file, or what it holds is no trace; names file, line, value and what is allowed.
     """
     try:
-        raw = path.read_bytes()
+        raw = read_input(path, MOST_BYTES)
     except FileNotFoundError:
         known = (*SHIPPED, SERVEGEN_TRACE)
         nearest = get_close_matches(path.name, known, n=1)
@@ -154,9 +154,9 @@ def _parse(name: str, raw: bytes, reading: Reading) -> Trace:
 
 def _text(name: str, raw: bytes) -> str:
     try:
-        plain = gzip.decompress(raw) if raw.startswith(_GZIP_MAGIC) else raw
-    except (OSError, EOFError, zlib.error) as error:
-        raise TraceError(f"{name}: broken gzip file: {error}") from None
+        plain = gunzipped(raw, MOST_BYTES) if raw.startswith(GZIP_MAGIC) else raw
+    except OSError as error:
+        raise TraceError(f"{name}: {error.strerror}") from None
     try:
         return plain.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import math
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -28,6 +31,7 @@ from benchmarks.paper.matches import (
     twitter_offset_s,
 )
 from migrator.config import EstimatesConfig
+from migrator.errors import OutputError
 from migrator.estimates import estimate_of
 from migrator.setting import assemble, service_profiles
 from workloads.profiles.table import shipped_profiles
@@ -150,6 +154,40 @@ def test_the_errors_of_time_are_as_the_page_says() -> None:
 def test_only_one_profile_is_slower() -> None:
     for row, before in zip(slower(TABLE, "7g.80gb", 1.5).rows, TABLE.rows, strict=True):
         assert row.latency_s == pytest.approx(before.latency_s * (1.5 if row.profile == "7g.80gb" else 1))
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda raw: raw[:-5], lambda _: b"", lambda _: gzip.compress(b"{"), lambda _: b"x" * 9]
+)
+def test_a_damaged_result_is_simulated_anew_and_said_so(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    damage: Callable[[bytes], bytes],
+) -> None:
+    monkeypatch.setattr(matches, "CACHE", tmp_path)
+    monkeypatch.setattr(matches, "result_of", str)  # picklable, and no dict: what comes is what was made anew
+    path = tmp_path / f"{key_of(MATCH)}.json.gz"
+    path.write_bytes(damage(gzip.compress(b'{"kept": 1}')))
+    assert list(results_of([MATCH])) == [str(MATCH)]
+    assert f"{path}: damaged; what it held is simulated anew" in capsys.readouterr().err
+
+
+def test_a_full_disk_names_the_result_and_leaves_no_half_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: Path, __: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OutputError, match=r"one\.json\.gz: cannot be written: No space left on device"):
+        matches._keep(tmp_path / "one.json.gz", b"x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_table_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matches, "CACHE", tmp_path)
+    path = matches._kept("counts", "second,count\n0,1\n")
+    path.write_text("second")
+    assert matches._kept("counts", "second,count\n0,1\n").read_text() == "second,count\n0,1\n"
 
 
 def test_what_was_simulated_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

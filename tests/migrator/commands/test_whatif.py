@@ -177,7 +177,11 @@ def test_what_is_wrong_with_a_search_is_one_line(call, write_config, arguments: 
     assert len(err) < 300
 
 
-def test_an_interrupt_ends_it_with_130_and_leaves_no_process(write_config) -> None:
+@pytest.mark.parametrize("to_all", [True, False], ids=["to-all", "to-the-parent"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_an_interrupt_ends_it_with_its_code_and_leaves_no_process(
+    write_config, number: signal.Signals, code: int, to_all: bool
+) -> None:
     config = write_config({"windows": 50})
     command = [sys.executable, "-m", "migrator", "whatif", str(config), "--vary", "window=46,47,48,49", "--jobs", "2"]
     process = subprocess.Popen(
@@ -185,10 +189,11 @@ def test_an_interrupt_ends_it_with_130_and_leaves_no_process(write_config) -> No
     )
     assert process.stderr is not None
     assert process.stderr.readline() == "planning 4 points in 2 processes\n"
-    os.killpg(process.pid, signal.SIGINT)
+    (os.killpg if to_all else os.kill)(process.pid, number)
     # The pipes are closed when the last process that holds them has ended.
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (130, "")
+    assert (process.returncode, out) == (code, "")
+    assert "want of memory" not in err
     assert "Traceback" not in err
 
 

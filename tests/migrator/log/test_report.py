@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -205,3 +206,38 @@ def test_a_call_that_the_driver_refused_is_no_start_up() -> None:
 
 def test_the_mean_is_that_of_one() -> None:
     assert Phase(4, 2.0).mean_s == pytest.approx(0.5)
+
+
+def calls_of_a_report(n_windows: int) -> int:
+    """How many Python functions a report of so many windows calls; in each window a tenant gets another instance."""
+    written = [records.header(2.0, "a", "b", windows=n_windows)]
+    for window in range(n_windows):
+        begin_s, place = 2.0 * window, f"1g.10gb@{window % 2}"
+        ended = (
+            [records.stopped(f"1g.10gb@{1 - window % 2}#{window - 1}", begin_s + 1, begin_s + 1.5)] if window else []
+        )
+        begun = records.started(f"{place}#{window}", begin_s, place)
+        counts = records.counts([1, 1], [0, 1], [1, 0])
+        written += [
+            records.window_started(window, 2.0, "a", "b"),
+            records.change(window, begin_s, [begun], ended),
+            records.ready(window, f"{place}#{window}", begin_s + 1),
+            records.window_finished(window, a=counts, b=counts),
+        ]
+    log, n_calls = records.log_of(*written), 0
+
+    def count(_: object, event: str, __: object) -> None:
+        nonlocal n_calls
+        n_calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        report_of(log)
+    finally:
+        sys.setprofile(None)
+    return n_calls
+
+
+def test_a_report_of_four_times_as_many_windows_takes_four_times_the_work() -> None:
+    calls_of_a_report(1)  # what is done once
+    assert calls_of_a_report(200) < 4.4 * calls_of_a_report(50)

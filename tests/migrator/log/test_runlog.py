@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 import zlib
 from pathlib import Path
 
 import pytest
 
 from migrator.errors import LogError, RunFolderError
-from migrator.log.runlog import EVENTS_FILE, RunLog, free_run_folder, read_log
+from migrator.log.runlog import EVENTS_FILE, RunLog, free_run_folder, new_run_log, read_log
 from tests.migrator.log import records
 
 
@@ -122,3 +124,49 @@ def test_free_folder_counts_up(tmp_path: Path) -> None:
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo-2").mkdir()
     assert free_run_folder(tmp_path, "demo") == tmp_path / "demo-3"
+
+
+def test_a_pipe_in_the_place_of_a_log_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / EVENTS_FILE)
+    with pytest.raises(LogError, match="cannot be read: it is a pipe; a file is needed"):
+        read_log(tmp_path)
+
+
+def test_a_run_whose_folder_another_has_just_taken_gets_the_next(tmp_path: Path, monkeypatch) -> None:
+    seen = []
+
+    def taken_meanwhile(root: Path, name: str) -> Path:
+        seen.append(free_run_folder(root, name))
+        if len(seen) == 1:
+            RunLog(seen[0], "other").close()
+        return seen[-1]
+
+    monkeypatch.setattr("migrator.log.runlog.free_run_folder", taken_meanwhile)
+    with new_run_log(tmp_path, "demo", "own") as log:
+        assert log.folder == tmp_path / "demo-2"
+    assert [(tmp_path / name / "config.yaml").read_text() for name in ("demo", "demo-2")] == ["other", "own"]
+
+
+def test_a_root_that_is_no_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("")
+    with pytest.raises(RunFolderError, match="cannot be created"):
+        new_run_log(tmp_path / "runs", "demo", "")
+
+
+def test_what_the_disk_refuses_names_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.fsync", full)
+    with RunLog(tmp_path / "run", "") as log, pytest.raises(OSError, match="No space left") as caught:
+        log.sync()
+    assert caught.value.filename == str(tmp_path / "run" / EVENTS_FILE)
+
+
+def test_a_full_disk_is_no_fault_of_the_folder_s_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "run")
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    with pytest.raises(OSError, match="No space left"):
+        RunLog(tmp_path / "run", "")

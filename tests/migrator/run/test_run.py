@@ -158,13 +158,24 @@ def test_a_run_killed_at_any_moment_is_reported(tmp_path: Path) -> None:
         assert report.ending in ("torn", "finished")
 
 
-def test_ctrl_c_ends_with_130_and_an_intact_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "line"),
+    [
+        (signal.SIGINT, 130, "error: interrupted"),
+        (signal.SIGTERM, 143, "error: interrupted by SIGTERM"),
+        (signal.SIGHUP, 129, "error: interrupted by SIGHUP"),
+    ],
+    ids=["INT", "TERM", "HUP"],
+)
+def test_what_interrupts_ends_with_its_code_and_an_intact_log(
+    tmp_path: Path, number: signal.Signals, code: int, line: str
+) -> None:
     process = run_process(tmp_path, {"windows": 12})
     log = tmp_path / "run" / EVENTS_FILE
     wait_for_log(process, log, 1)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, errors = process.communicate()
-    assert process.returncode == 130
+    assert (process.returncode, errors.decode().splitlines()[-1]) == (code, line)
     assert "Traceback" not in errors.decode()
     assert report_of(read_log(log.parent)).ending == "interrupted"
     assert not read_log(log.parent).torn
@@ -177,7 +188,7 @@ def test_a_full_disk_is_told_in_one_line_and_leaves_a_readable_log(tmp_path: Pat
     process = run_process(tmp_path, {}, preexec_fn=no_file_above_8_kib)
     _, errors = process.communicate()
     assert process.returncode == 1
-    assert errors.decode().splitlines()[-1].startswith("error: ")
+    assert errors.decode().splitlines()[-1] == f"error: {tmp_path / 'run' / EVENTS_FILE}: File too large"
     assert "Traceback" not in errors.decode()
     assert report_of(read_log(tmp_path / "run")).ending == "torn"
 

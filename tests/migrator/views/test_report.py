@@ -92,3 +92,12 @@ def test_damage_ends_the_report_with_2_and_one_line(tmp_path: Path, call) -> Non
     assert (code, out) == (2, "")
     path = tmp_path / "run" / EVENTS_FILE
     assert err == f"error: {path}: line 20: checksum does not match; the file was altered after it was written\n"
+
+
+def test_nothing_that_a_log_holds_is_markup_or_acts_on_the_terminal(tmp_path: Path, call) -> None:
+    evil = "[red]\x1b[31m\nx"
+    header = records.header(3.0, name=evil, gpu=evil, forecaster=evil, policy=evil, profile_variant=evil)
+    header["tenants"][0] |= {"model": evil, "trace": evil, "scale": {"method": evil, "factor": 1}}
+    records.write(tmp_path / "run", header)
+    code, out, _ = call("report", tmp_path / "run")
+    assert (code, out.count("[red]\\x1b[31m\\nx"), "\x1b" in out) == (0, 8, False)

@@ -1,6 +1,7 @@
 """Tables of service profiles: reading, the shipped one, what is derived, and what is freed of launching."""
 
 import csv
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from workloads.profiles.table import (
     linear_fit,
     of_similar_model,
     on_missing_profile,
+    parse_profiles,
     read_profiles,
     shipped_profiles,
 )
@@ -306,6 +308,20 @@ def test_every_shipped_rate_at_batch_1_is_at_least_the_recorded(model: str) -> N
 
 def test_the_variant_stands_in_the_tables_name() -> None:
     assert launch_free(shipped_profiles()).name == "the shipped table, launch-free"
+
+
+@pytest.mark.parametrize("batch", ["1" * 5000, "1" * 10])
+def test_a_batch_of_thousands_of_digits_is_refused(batch: str) -> None:
+    text = f"{','.join(COLUMNS)}\nme,a100-80gb,m,1g.10gb,{batch},1,10,100\n"
+    with pytest.raises(ProfileTableError, match="line 2: batch is '1111") as caught:
+        parse_profiles("t.csv", text)
+    assert len(str(caught.value)) < 150
+
+
+def test_a_pipe_is_no_table(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ProfileTableError, match="cannot be read: it is a pipe; a file is needed"):
+        read_profiles(tmp_path / "pipe")
 
 
 # --- throughput against latency

@@ -221,6 +221,12 @@ def test_a_scale_out_of_range_is_refused(method: ScaleMethod, factor: float, smo
         Scale(method, factor, smooth_s)
 
 
+@pytest.mark.parametrize("method", [ScaleMethod.POISSON, ScaleMethod.COPIES])
+def test_more_requests_than_memory_holds_are_refused_before_they_are_drawn(method: ScaleMethod) -> None:
+    with pytest.raises(TraceError, match=r"2.4e\+12 requests would come, at a scale factor of 1e\+09; at most"):
+        arrivals(PoissonSource(6.0), Scale(method, 1e9))
+
+
 @pytest.mark.parametrize(
     ("factor", "method"), [(0.3, ScaleMethod.THIN), (1.0, ScaleMethod.THIN), (1.001, ScaleMethod.POISSON)]
 )

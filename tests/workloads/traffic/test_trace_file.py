@@ -366,3 +366,15 @@ def test_the_shipped_traces_have_the_sources_count_in_every_second(name: str) ->
 def test_an_unknown_shipped_trace_is_refused() -> None:
     with pytest.raises(TraceError, match="there are azure-conv, azure-code"):
         shipped_trace("azure")
+
+
+def test_a_device_is_no_trace() -> None:
+    with pytest.raises(TraceError, match="/dev/zero: cannot be read: it is a device; a file is needed"):
+        read_trace(Path("/dev/zero"))
+
+
+def test_a_gzip_bomb_is_no_trace(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workloads.traffic.trace_file.MOST_BYTES", 2**20)
+    written.write_bytes(gzip.compress(bytes(2**21)))
+    with pytest.raises(TraceError, match="it unpacks to more than 1 MiB"):
+        read_trace(written)

@@ -1,0 +1,23 @@
+"""Studies are kept by their code's content."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.paper import studies
+from benchmarks.paper.studies import Study
+
+STUDY = Study("small", "A small one", ("studies.py",), lambda: {"made": 1})
+
+
+def test_a_damaged_study_is_made_anew_and_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(studies, "CACHE", tmp_path)
+    assert studies._kept(STUDY) == {"made": 1}
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(b"{")
+    assert studies._kept(STUDY) == {"made": 1}
+    assert f"{path}: damaged; what it held is made anew" in capsys.readouterr().err

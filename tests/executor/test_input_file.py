@@ -1,0 +1,93 @@
+"""Input files: what is no regular file, or too large, is refused at once and in words."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from executor.input_file import gunzipped, read_input
+
+MIB = 2**20
+
+
+def refusal(path: Path, most_bytes: int = MIB) -> str:
+    with pytest.raises(OSError) as caught:  # noqa: PT011 (what it says is asserted)
+        read_input(path, most_bytes)
+    return str(caught.value.strerror)
+
+
+def test_a_file_is_read_whole(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x" * MIB)
+    assert read_input(tmp_path / "file", MIB) == b"x" * MIB
+
+
+def test_an_empty_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert read_input(tmp_path / "file", MIB) == b""
+
+
+def test_a_file_that_the_kernel_makes_up_is_read() -> None:
+    assert read_input(Path("/proc/self/stat"), MIB).startswith(b"%d " % os.getpid())
+
+
+def test_a_larger_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x" * (MIB + 1))
+    assert refusal(tmp_path / "file") == "it is larger than 1 MiB, the most that is read"
+
+
+def test_a_pipe_without_a_writer_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert refusal(tmp_path / "pipe") == "it is a pipe; a file is needed"
+
+
+def test_a_device_without_end_is_refused() -> None:
+    assert refusal(Path("/dev/zero")) == "it is a device; a file is needed"
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    assert refusal(tmp_path) == "it is a folder; a file is needed"
+
+
+def test_a_socket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # a socket's name may have 100 characters only
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind("socket")
+        assert refusal(Path("socket")) in ("it is a socket; a file is needed", "No such device or address")
+
+
+def test_a_name_with_a_nul_is_refused() -> None:
+    assert refusal(Path("a\0b")) == "its name holds a NUL character"
+
+
+@pytest.mark.parametrize("name", ["none", "\ud800"])
+def test_a_missing_file_is_told_apart(tmp_path: Path, name: str) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_input(tmp_path / name, MIB)
+
+
+def test_gzip_members_are_joined() -> None:
+    assert gunzipped(gzip.compress(b"one ") + gzip.compress(b"two") + b"\0\0", MIB) == b"one two"
+
+
+def test_a_gzip_bomb_is_refused_without_being_unpacked() -> None:
+    with pytest.raises(OSError, match="it unpacks to more than 1 MiB, the most that is read"):
+        gunzipped(gzip.compress(bytes(64 * MIB)), MIB)
+
+
+def test_many_small_members_are_a_bomb_as_well() -> None:
+    with pytest.raises(OSError, match="it unpacks to more than 1 MiB"):
+        gunzipped(gzip.compress(bytes(MIB // 2)) * 3, MIB)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [b"\x1f\x8b", b"\x1f\x8bxxxxxxxxx", gzip.compress(b"x" * 99)[:-9], gzip.compress(b"x") + b"rubbish"],
+    ids=["short", "header", "cut", "tail"],
+)
+def test_a_damaged_gzip_file_is_refused(damaged: bytes) -> None:
+    with pytest.raises(OSError, match="broken gzip file"):
+        gunzipped(damaged, MIB)

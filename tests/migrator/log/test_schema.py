@@ -1,0 +1,60 @@
+"""What a record must hold: fields that readers rely on are there, of their type, and within what can be computed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import LogError
+from migrator.log.record import line_of
+from migrator.log.runlog import log_in
+from tests.migrator.log import records
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("policy", 1),
+        ("policy", None),
+        ("profile_variant", ["x"]),
+        ("interference", "x"),
+        ("service_jitter", {}),
+        ("name", None),
+        ("gpu", 3),
+        ("seed", "1"),
+        ("window_s", 0),
+        ("window_s", "60"),
+        ("window_s", 1e300),
+        ("window_s", 10**400),
+        ("step_s", 1e-300),
+        ("windows", -1),
+        ("compute_slices", 0),
+        ("compute_slices", 7.5),
+        ("forecaster", []),
+        ("simulated", "yes"),
+        ("sharing", "halves"),
+        ("tenants", {}),
+        ("tenants", [1]),
+    ],
+)
+def test_a_header_with_an_ill_typed_field_is_refused_by_its_name(tmp_path: Path, key: str, value: object) -> None:
+    raw = records.write(tmp_path / "run", {**records.header(3.0), key: value})
+    with pytest.raises(LogError, match=rf"line 1: run_started\.{key}"):
+        log_in(raw, tmp_path)
+
+
+@pytest.mark.parametrize("key", ["name", "gpu", "seed", "window_s", "step_s", "windows", "forecaster", "tenants"])
+def test_a_header_without_a_field_is_refused_by_its_name(tmp_path: Path, key: str) -> None:
+    header = records.header(3.0)
+    del header[key]
+    with pytest.raises(LogError, match=rf"line 1: run_started\.{key}: field required"):
+        log_in(records.write(tmp_path / "run", header), tmp_path)
+
+
+@pytest.mark.parametrize("at_s", [1e300, -1e16])
+def test_a_time_beyond_any_run_is_refused(tmp_path: Path, at_s: float) -> None:
+    raw = records.write(tmp_path / "run", {**records.header(3.0), "at_s": -9.0})
+    line = line_of({"n": 1, "kind": "interrupted", "at_s": at_s})
+    with pytest.raises(LogError, match="line 2: it is no whole record of this program"):
+        log_in(raw + line, tmp_path)
