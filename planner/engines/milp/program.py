@@ -185,8 +185,12 @@ class MeantVariables:
         return self._meant(self.program.add_variable(name, cat=pulp.LpBinary), meaning)
 
     def real(self, name: str, least: float, most: float, meaning: Callable[[], float]) -> pulp.LpVariable:
-        """A number in ``[least, most]`` that means ``meaning()``."""
-        return self._meant(self.program.add_variable(name, least, most), meaning)
+        """A number in ``[least, most]`` that means ``meaning()``; sums that round beyond a bound are that bound."""
+
+        def within() -> float:
+            return min(max(meaning(), least), most)
+
+        return self._meant(self.program.add_variable(name, least, most), within)
 
     def _meant(self, variable: pulp.LpVariable, meaning: Callable[[], float]) -> pulp.LpVariable:
         self._meanings.append((variable, meaning))
