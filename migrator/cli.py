@@ -13,7 +13,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from migrator.console import complain
+from executor.compiled import listen
+from migrator.console import complain, note
 from migrator.errors import ExitCode, MigratorError, exit_code_of
 from planner.solve import PAPER, PHYSICAL, default_engine, engine_names
 
@@ -272,6 +273,7 @@ def main() -> None:
 
     ``MIGRATOR_TRACEBACK=1`` shows the traceback of unforeseen errors, for bug reports.
     """
+    listen(note)
     try:
         code = app(standalone_mode=False) or 0  # a command returns nothing; --version and --help their code
         if code == ExitCode.INTERRUPTED:

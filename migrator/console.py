@@ -41,6 +41,11 @@ def warn(message: str) -> None:
     _print_line("[bold yellow]warning:[/]", message)
 
 
+def note(message: str) -> None:
+    """Print one line on standard error that explains what the user is waiting for."""
+    _print_line("[bold]note:[/]", message)
+
+
 def _print_line(heading: str, message: str) -> None:
     """Print the message in one line: line breaks become spaces, control characters their escape sequences."""
     line = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in " ".join(message.split()))

@@ -152,7 +152,7 @@ class MigPlan:
         status: ``optimal`` iff ``gap`` ≤ 1e-9.
         objective: Goodput in requests; recomputed from the decoded plan, not the solver's figure.
         bound: No plan is better than this.
-        solve_s: Wall seconds from Problem value to Plan value.
+        solve_s: Wall seconds from Problem value to Plan value, but for ``load_s``.
         engine: Who made it.
         reconfiguration: Which model it answers.
         n_steps: Steps of the window.
@@ -164,6 +164,7 @@ class MigPlan:
         work: What the engine did (schedules, nodes …), for reports and work budgets.
         certificate: Dual values from which ``planner.verify`` recomputes a bound; it may lie above ``bound``,
             which a search can lower further. ``None`` where the engine has none.
+        load_s: Wall seconds in which ``planner.solve`` loaded the engine and loaded or compiled its loops.
     """
 
     status: Status
@@ -179,6 +180,7 @@ class MigPlan:
     infeasibility: Infeasibility | None = None
     work: tuple[tuple[str, int], ...] = ()
     certificate: Certificate | None = field(default=None, compare=False)
+    load_s: float = field(default=0.0, compare=False)
 
     @property
     def gap(self) -> float | None:

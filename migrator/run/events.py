@@ -20,7 +20,7 @@ from migrator.run.requests import SettledWindow
 from migrator.run.seams import Ready, Trained
 from migrator.setting import Setting
 from migrator.traffic import Origin
-from planner.files.plan_file import plan_to_json
+from planner.files.plan_file import WALL_KEYS, plan_to_json
 from planner.plan import MigPlan
 from planner.policies.policy import AnyPolicy
 from planner.problem import Owner
@@ -183,8 +183,13 @@ def _seconds_by_profile(seconds: Mapping[str, float]) -> Json:
 
 
 def _plan(plan: MigPlan) -> Json:
-    """The plan without its wall-clock time."""
-    return {key: value for key, value in plan_to_json(plan).items() if key != "solve_s"}
+    """The plan without its wall-clock times."""
+    return {key: value for key, value in plan_to_json(plan).items() if key not in WALL_KEYS}
+
+
+def wall_of(plan: MigPlan) -> Json:
+    """The plan's wall-clock times."""
+    return {key: getattr(plan, key) for key in WALL_KEYS}
 
 
 def intent(window: int, call: str, placement: Placement, gi_id: int | None) -> Json:

@@ -34,6 +34,9 @@ from planner.verify import TOLERANCE, Verification
 _GUTTER = 11
 """Columns before every line over time."""
 
+LEAST_TOLD_S = 0.1
+"""Seconds of loading that are worth a word."""
+
 FEW_CHANGES = 12
 """Rows up to which a timetable is printed without ``--changes``."""
 
@@ -103,7 +106,7 @@ def _figures(
     if plan.bound is not None and plan.gap is not None:
         proof = "proven best" if plan.status is Status.OPTIMAL else f"gap {_percent(plan.gap)}"
         table.add_row("bound", f"{plan.bound:.2f}, which no plan exceeds: {proof}")
-    table.add_row("solved", f"in {plan.solve_s:.2f} s{_work(plan)}")
+    table.add_row("solved", f"in {plan.solve_s:.2f} s{_work(plan)}{_loading(plan)}")
     if verification is not None:
         table.add_row("checked", _checked(verification))
     for heading in ("beats", "equals", "short of"):
@@ -113,6 +116,10 @@ def _figures(
     for word, text in notes:
         table.add_row(word, escape(text))
     return table
+
+
+def _loading(plan: MigPlan) -> str:
+    return f", after {plan.load_s:.2f} s of loading" if plan.load_s >= LEAST_TOLD_S else ""
 
 
 def _work(plan: MigPlan) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from executor.compiled import working_s
 from planner.budget import Budget
 
 DEFAULT_WORK = 20_000
@@ -31,7 +31,7 @@ class Meter:
 
     Attributes:
         limit: Units of work; ``None`` for no limit.
-        deadline_s: ``time.perf_counter`` at which to stop; ``None`` for no limit.
+        deadline_s: ``executor.compiled.working_s`` at which to stop; ``None`` for no limit.
         n_counted: Schedules valued on counts.
         n_placed: Placed schedules valued on placements.
         spent: Units of work.
@@ -59,14 +59,14 @@ class Meter:
 
     def is_late(self) -> bool:
         """Whether time is up."""
-        return self.deadline_s is not None and time.perf_counter() >= self.deadline_s
+        return self.deadline_s is not None and working_s() >= self.deadline_s
 
     @contextmanager
     def share(self, share: float) -> Iterator[None]:
         """Time is up earlier in here, after this share of what is left."""
         final_s = self.deadline_s
         if final_s is not None:
-            now_s = time.perf_counter()
+            now_s = working_s()
             self.deadline_s = now_s + share * max(0.0, final_s - now_s)
         yield
         self.deadline_s = final_s

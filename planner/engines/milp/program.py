@@ -7,13 +7,13 @@ stands in when it is better or the only one. The bound is the solver's, or greed
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pulp
 
+from executor.compiled import working_s
 from planner.budget import Budget
 from planner.engines.answer import relaxed_bound, require_model, without_plan
 from planner.engines.milp.solvers import Solver, SolverAnswer, ask
@@ -80,7 +80,7 @@ def solve_formulated(
     Raises:
         EngineError: The problem is not ``paper``, or the solver is missing or failed.
     """
-    started_s = time.perf_counter()
+    started_s = working_s()
     require_model(problem, Reconfiguration.PAPER, engine)
     reason = infeasibility(problem)
     if reason is not None:
@@ -92,7 +92,7 @@ def solve_formulated(
     start = best_of(floor)
     if start is not None:
         formulation.start_from(start.answer)
-    left = _left(budget, time.perf_counter() - started_s)
+    left = _left(budget, working_s() - started_s)
     answer = ask(solver, formulation.program, left, presolve=presolve, has_start=start is not None)
     if answer.is_infeasible and not floor:
         text = "no schedule of the required retrainings fits beside every tenant's min_profile"

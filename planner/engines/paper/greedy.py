@@ -8,12 +8,12 @@ floor under ``milp``, and the fallback where no solver answers.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from itertools import islice, pairwise, permutations
 
 import numpy as np
 
+from executor.compiled import working_s
 from planner.budget import Budget
 from planner.engines.answer import relaxed_bound, require_model, without_plan
 from planner.engines.arrays import Floats
@@ -56,7 +56,7 @@ def solve_greedy(problem: Problem, budget: Budget | None = None, initial: MigPla
         EngineError: The problem is not ``paper``.
     """
     del budget
-    started_s = time.perf_counter()
+    started_s = working_s()
     require_model(problem, Reconfiguration.PAPER, ENGINE)
     reason = infeasibility(problem)
     if reason is not None:

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.engines.arrays import Floats, Int64s, Ints, compiled
+from executor.compiled import compiled
+from planner.engines.arrays import Floats, Int64s, Ints
 
 
 @compiled

@@ -9,11 +9,11 @@ as soon as the held set may change.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
 
+from executor.compiled import working_s
 from executor.mig import Placement
 from planner.budget import Budget
 from planner.engines.answer import relaxed_bound, require_model, without_plan
@@ -21,7 +21,6 @@ from planner.engines.fixed import StaticSearch
 from planner.engines.physical.fixed import held_choices
 from planner.engines.physical.nodes import placed_nodes
 from planner.engines.physical.path import HeldSetPath
-from planner.engines.physical.path_kernel import load_kernel
 from planner.engines.physical.plan import held_along, with_held
 from planner.engines.schedule import Incumbent, PlacedSchedule, WindowFacts, best_of
 from planner.feasibility import infeasibility
@@ -44,8 +43,7 @@ def solve_physical_greedy(problem: Problem, budget: Budget | None = None, initia
     """
     del budget, initial
     require_model(problem, Reconfiguration.PHYSICAL, ENGINE)
-    load_kernel()
-    started_s = time.perf_counter()
+    started_s = working_s()
     reason = infeasibility(problem)
     if reason is not None:
         return without_plan(problem, Status.INFEASIBLE, ENGINE, started_s, infeasibility=reason)

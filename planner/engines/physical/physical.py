@@ -12,15 +12,14 @@ Over schedules:
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
 
+from executor.compiled import working_s
 from executor.mig import Placement
 from planner.budget import Budget
 from planner.engines.answer import require_model, without_plan
-from planner.engines.physical.path_kernel import load_kernel
 from planner.engines.physical.plan import held_along, retrainings_in, with_held
 from planner.engines.physical.search import Search
 from planner.engines.prices import certificate
@@ -45,8 +44,7 @@ def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigP
         EngineError: The problem is not ``physical``.
     """
     require_model(problem, Reconfiguration.PHYSICAL, ENGINE)
-    load_kernel()
-    begin_s = time.perf_counter()
+    begin_s = working_s()
     reason = infeasibility(problem)
     if reason is not None:
         return without_plan(problem, Status.INFEASIBLE, ENGINE, begin_s, infeasibility=reason)

@@ -41,7 +41,7 @@ def with_held(
         placed: The retrainings that start in the window, with their placements.
         bound: What no plan exceeds.
         engine: Who made it.
-        started_s: When the solve began, on ``time.perf_counter``.
+        started_s: When the solve began, on ``executor.compiled.working_s``.
         work: What was done for it.
     """
     found = lifetimes(facts, held, placed)

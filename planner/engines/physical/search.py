@@ -11,7 +11,6 @@ valued on counts; on placements a schedule takes as many units as there are plac
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from itertools import islice, permutations, product
 
 import numpy as np
 
+from executor.compiled import working_s
 from executor.mig import Placement
 from planner.budget import Budget
 from planner.engines.arrays import Floats
@@ -92,12 +92,12 @@ class Search:
     Attributes:
         facts: The problem.
         budget: What may be spent.
-        begin_s: When the solve began, by ``time.perf_counter``.
+        begin_s: When the solve began, by ``executor.compiled.working_s``.
     """
 
     facts: WindowFacts
     budget: Budget
-    begin_s: float = field(default_factory=time.perf_counter)
+    begin_s: float = field(default_factory=working_s)
     best: Incumbent[PlacedSchedule[Placement]] | None = field(default=None, init=False)
     bound: float = field(default=np.inf, init=False)
     is_exhausted: bool = field(default=False, init=False)
@@ -356,11 +356,11 @@ class Search:
     def _try(self, placed: PlacedSchedule[Placement]) -> float:
         self.meter.n_placed += 1
         self.meter.spent += -(-len(self.placed_paths) // len(self.counted_paths))
-        begin_s = time.perf_counter()
+        begin_s = working_s()
         value = self.placed_paths.value(placed)
         if self.meter.n_placed == 1:
             # The best plan is traced at the end, which takes about twice as long as valuing it.
-            self.meter.keep(2 * (time.perf_counter() - begin_s))
+            self.meter.keep(2 * (working_s() - begin_s))
         if value > (-np.inf if self.best is None else self.best.value):
             self.best = Incumbent(value, placed)
         return value
