@@ -36,7 +36,7 @@ from planner.errors import ProblemError
 
 FloatArray = NDArray[np.float64]
 
-MAX_TENANTS = 6
+MAX_TENANTS = 7
 """More than six tenants on one GPU of seven slices leave no room to plan."""
 
 MOST_NUMBER, LEAST_STEP_S = 1e9, 1e-6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +43,7 @@ class Meter:
     n_counted: int = 0
     n_placed: int = 0
     spent: int = 0
+    _reserved_s: float = 0.0
 
     @classmethod
     def of(cls, budget: Budget, n_steps: int, begin_s: float) -> Meter:
@@ -71,7 +73,14 @@ class Meter:
         yield
         self.deadline_s = final_s
 
-    def keep(self, duration_s: float) -> None:
-        """Bring the deadline forward by what is needed after it."""
+    @property
+    def left_s(self) -> float:
+        """Seconds until the deadline, ∞ without one."""
+        return math.inf if self.deadline_s is None else max(0.0, self.deadline_s - working_s())
+
+    def reserve(self, duration_s: float) -> None:
+        """See that at least so long is left after the deadline, for what is done then."""
+        more_s = max(0.0, duration_s - self._reserved_s)
+        self._reserved_s += more_s
         if self.deadline_s is not None:
-            self.deadline_s -= duration_s
+            self.deadline_s -= more_s

@@ -9,7 +9,7 @@ as soon as the held set may change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -57,10 +57,15 @@ def solve_physical_greedy(problem: Problem, budget: Budget | None = None, initia
     return with_held(facts, held, chosen.answer, bound, ENGINE, started_s)
 
 
-def static_schedule(facts: WindowFacts) -> Incumbent[PlacedSchedule[Placement]] | None:
-    """The retrainings of the best plan with one held set, and what that plan is worth; ``None`` if there is none."""
+def static_schedule(
+    facts: WindowFacts, is_over: Callable[[], bool] | None = None
+) -> Incumbent[PlacedSchedule[Placement]] | None:
+    """The retrainings of the best plan with one held set, and what that plan is worth; ``None`` if there is none.
+
+    Once ``is_over``, it is the best plan found by then.
+    """
     choices = held_choices(facts)
-    found = StaticSearch(choices.layouts).run()
+    found = StaticSearch(choices.layouts).run(is_over)
     return None if found is None else Incumbent(found.value, choices.placed(found.answer))
 
 

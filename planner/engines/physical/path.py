@@ -74,19 +74,23 @@ class HeldSetPath(Generic[Token]):
         """The best plan itself; its value is −inf if there is none."""
         return self._run(placed, trace=True, is_steady=False)
 
-    def step_maxima(self, busy: Sequence[Token], earned: Floats) -> Floats:
+    def step_totals(self, earned: Floats) -> Floats:
+        """What each held set earns in each step, ``(n_held, n_steps)``."""
+        gains = np.diff(earned, axis=1)
+        columns = self._graph.column[:, self._graph.is_held]
+        totals: Floats = sum(gain.T[column] for gain, column in zip(gains, columns, strict=True))
+        return totals
+
+    def step_maxima(self, busy: Sequence[Token], earned: Floats, totals: Floats) -> Floats:
         """The most that any held set earns in each step beside ``busy``, ``(n_steps,)``; −inf if there is none.
 
-        Before the held set may change it is the initial one's.
+        Before the held set may change it is the initial one's. ``totals`` are the :meth:`step_totals` of ``earned``.
         """
         facts, first = self._facts, self._facts.first_step
-        nodes = self._nodes(frozenset([tuple(busy)]))
-        nodes = nodes[self._graph.is_held[nodes]]
-        if not len(nodes):
+        fits = self.nodes.compatible(busy)[self._graph.is_held]
+        if not fits.any():
             return np.full(facts.n_steps, -np.inf)
-        gains = np.diff(earned, axis=1)
-        totals = sum(gain[:, column[nodes]] for gain, column in zip(gains, self._graph.column, strict=True))
-        best = np.asarray(np.max(totals, axis=1), dtype=np.float64)
+        best = np.asarray(totals[fits].max(axis=0), dtype=np.float64)
         if first:
             may_stay = bool(self.nodes.compatible(busy)[self.nodes.initial] and self._graph.is_held[self.nodes.initial])
             best[:first] = np.diff(self._fixed_values(earned))[:first] if may_stay else -np.inf
