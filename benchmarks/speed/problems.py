@@ -73,7 +73,7 @@ def random_problem(
 
     Args:
         seed: Which problem, ≥ 0.
-        n_tenants: 1 to 6.
+        n_tenants: 1 to 7.
         n_steps: Steps of the window.
         step_s: Seconds a step; periods, bursts and retrainings are drawn in seconds.
         gpu: A GPU model of the catalogue.
@@ -83,7 +83,7 @@ def random_problem(
     gpu_terms = gpu_model(gpu)
     names = standard_profiles(gpu) if profiles is None else tuple(profiles)
     window = np.random.default_rng([seed, _WINDOW])
-    load, weights = float(window.uniform(0.8, 1.1)), window.uniform(0.5, 1.5, 6)[:n_tenants]
+    load, weights = float(window.uniform(0.8, 1.1)), window.uniform(0.5, 1.5, 7)[:n_tenants]
     tenants = [
         _random_tenant(seed, tenant, gpu_terms, names, load * share, n_steps, step_s)
         for tenant, share in enumerate(weights / weights.sum())

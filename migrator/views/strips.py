@@ -18,7 +18,7 @@ from rich.text import Text
 from executor.mig import OwnedLayout
 from planner.problem import FloatArray, Owner, Task
 
-COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
+COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red", "bright_white")
 """By tenant index; a problem has no more tenants than colours."""
 
 IDLE = "·"
