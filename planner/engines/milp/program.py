@@ -54,7 +54,12 @@ class Formulation(Protocol):
         ...
 
 
-Formulate = Callable[[Problem, Sequence[GainTable]], Formulation]
+Formulate = Callable[[Problem, Sequence[GainTable], Callable[[], None]], Formulation]
+"""Makes the program of a problem with its gain tables; what it calls in every step may raise to end that."""
+
+
+class _TimeUpError(Exception):
+    """Time was up before the program was made."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +93,22 @@ def solve_formulated(
     facts = WindowFacts.of(problem)
     joint = JointStates(facts)
     floor = candidates(joint, initial)
-    formulation = formulate(problem, facts.gains)
     start = best_of(floor)
-    if start is not None:
-        formulation.start_from(start.answer)
+
+    def look_at_the_clock(more_s: float = 0.0) -> None:
+        if start is not None and _is_late(budget, started_s, more_s):
+            raise _TimeUpError
+
+    begun_s = working_s()
+    try:
+        formulation = formulate(problem, facts.gains, look_at_the_clock)
+        if start is not None:
+            formulation.start_from(start.answer)
+        # To hand the program to a solver takes about as long as to make it.
+        look_at_the_clock(working_s() - begun_s)
+    except _TimeUpError:
+        assert start is not None
+        return with_decisions(problem, start, max(start.value, relaxed_bound(facts)), engine, started_s)
     left = _left(budget, working_s() - started_s)
     answer = ask(solver, formulation.program, left, presolve=presolve, has_start=start is not None)
     if answer.is_infeasible and not floor:
@@ -99,6 +116,11 @@ def solve_formulated(
         plan = without_plan(problem, Status.INFEASIBLE, engine, started_s)
         return replace(plan, infeasibility=Infeasibility(None, RULE_RETRAINING, text))
     return _best_plan(problem, engine, _Solved(joint, formulation, answer, tuple(floor)), started_s)
+
+
+def _is_late(budget: Budget, started_s: float, more_s: float) -> bool:
+    """Whether a limit of seconds is met, or will be in ``more_s`` seconds."""
+    return budget.time_limit_s is not None and working_s() - started_s + more_s >= budget.time_limit_s
 
 
 def _left(budget: Budget, spent_s: float) -> Budget:

@@ -28,7 +28,7 @@ Source: design, section 4, "A tight formulation".
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pulp
@@ -146,7 +146,9 @@ def _largest(variables: Sequence[pulp.LpVariable]) -> int:
     return values.index(max(values))
 
 
-def milp_model(problem: Problem, tables: Sequence[GainTable]) -> MilpModel:
+def milp_model(
+    problem: Problem, tables: Sequence[GainTable], in_every_step: Callable[[], None] = lambda: None
+) -> MilpModel:
     """The tight formulation of a ``paper`` problem with these gain tables (which have ``changed``)."""
     largest = max(float(abs(t).max()) for table in tables for t in (table.steady, table.changed) if t is not None)
     scale = OBJECTIVE_SCALE / largest if largest > 0 else 1.0
@@ -155,6 +157,7 @@ def milp_model(problem: Problem, tables: Sequence[GainTable]) -> MilpModel:
     for m in range(len(problem.tenants)):
         _add_starts(model, m)
         for step in range(problem.n_steps):
+            in_every_step()
             _add_step(model, m, step)
     for step in range(problem.n_steps):
         _add_layout(model, step)
