@@ -58,7 +58,7 @@ def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigP
     known = [] if initial is None else [retrainings_in(problem, initial)]
     seeds = [seed for seed in [earliest_schedule(problem)] if seed is not None and _misfit(problem, seed) is None]
     fitting = [placed for placed in known if _start_misfit(facts, placed) is None]
-    if not _is_quick(search, [*map(schedule_of, fitting), *seeds]):
+    if not _is_quick(search, seeds, fitting):
         search.run(seeds, fitting)
     if search.best is not None:
         return _with_plan(search, search.best.answer, begin_s)
@@ -68,14 +68,15 @@ def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigP
     return without_plan(problem, Status.TIMEOUT, ENGINE, begin_s, bound)
 
 
-def _is_quick(search: Search, seeds: Sequence[Schedule]) -> bool:
+def _is_quick(search: Search, seeds: Sequence[Schedule], known: Sequence[PlacedSchedule[Placement]]) -> bool:
     """Find a plan quickly where the limit of seconds asks for that; whether there is no time for more."""
     if search.meter.deadline_s is None:
         return False
     quick = QuickSearch(search)
     if quick.can_afford(AFFORDED_AT_ONCE):
         return False
-    quick.run(seeds)
+    quick.carry_on(known)
+    quick.run([*map(schedule_of, known), *seeds])
     if search.best is None or quick.can_afford(AFFORDED_AFTER):
         return False
     quick.lower_bound()

@@ -8,22 +8,27 @@ which is where the plan comes from. Nothing of this is done without a limit of s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
+
+import numpy as np
 
 from executor.compiled import working_s
+from executor.mig import Placement
 from planner.engines.physical.bounds import Bounds
 from planner.engines.physical.placing import Placer
 from planner.engines.physical.plan import lifetimes, objective
 from planner.engines.physical.prices import coarse_facts
 from planner.engines.physical.search import Search
 from planner.engines.schedule import (
+    PlacedSchedule,
     Schedule,
     WindowFacts,
     above,
     earliest_schedule,
     may_start,
     on_profiles,
+    schedule_of,
     with_retraining,
 )
 
@@ -51,6 +56,10 @@ _AT_THE_END = 4
 """How often as long as valuing it takes, to make the plan of what was found."""
 
 
+_UNNOTICED_S = 0.03
+"""Seconds that the program over all placed sets may take whatever the limit."""
+
+
 class QuickSearch:
     """Fills a search with a first plan, and says what it can still afford.
 
@@ -71,7 +80,7 @@ class QuickSearch:
 
     def can_afford(self, share: float) -> bool:
         """Whether this share of the time that is left is enough for the program over all placed sets."""
-        return self.placing_s <= share * self._search.meter.left_s
+        return self.placing_s <= max(share * self._search.meter.left_s, _UNNOTICED_S)
 
     def run(self, seeds: Iterable[Schedule]) -> None:
         """Find a plan in half of the time that is left, or a little more if none is found by then."""
@@ -111,10 +120,19 @@ class QuickSearch:
             if most > search.to_beat:
                 self._place_one(schedule, most)
 
-    def _place_one(self, schedule: Schedule, most: float) -> None:
+    def carry_on(self, known: Iterable[PlacedSchedule[Placement]]) -> None:
+        """Take up what an earlier plan retrains, when and where it did, before anything else."""
+        for placed in known:
+            schedule = schedule_of(placed)
+            self._place_one(schedule, self._search.value_on_counts(schedule), [placed])
+
+    def _place_one(self, schedule: Schedule, most: float, first: Sequence[PlacedSchedule[Placement]] = ()) -> None:
+        """Put the schedule's best path on placements, its retrainings in the ``first`` ways first."""
         search = self._search
         path = search.counted_paths.path(on_profiles(schedule))
-        for placed in islice(self._placer.ways(path, schedule), _WAYS):
+        if np.isneginf(path.value):
+            return
+        for placed in islice(chain(first, self._placer.ways(path, schedule)), _WAYS):
             held = self._placer.held(path, placed)
             if held is not None:
                 begin_s = working_s()

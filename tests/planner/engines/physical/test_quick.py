@@ -11,6 +11,7 @@ from benchmarks.speed.problems import random_problem
 from planner.budget import Budget
 from planner.engines.physical import quick
 from planner.engines.physical.physical import solve_physical
+from planner.engines.physical.plan import retrainings_in
 from planner.engines.physical.quick import QuickSearch, refined_schedule
 from planner.engines.physical.search import Search
 from planner.engines.schedule import WindowFacts, earliest_schedule, schedule_of
@@ -85,6 +86,15 @@ def test_time_enough_goes_to_the_full_search_after_the_quick_one(monkeypatch: py
     monkeypatch.setattr(QuickSearch, "can_afford", lambda *_: next(affords))
     plan = solve_physical(random_window(0, 2), Budget(time_limit_s=2.0))
     assert dict(plan.work)["placed_schedules"] > 0
+
+
+@pytest.mark.usefixtures("in_haste")
+def test_an_earlier_plans_retrainings_are_the_first_to_be_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = random_window(0, 2, 120)
+    first = solve_physical(problem)
+    monkeypatch.setattr(QuickSearch, "run", lambda *_: None)
+    again = solve_physical(problem, Budget(time_limit_s=0.0), first)
+    assert retrainings_in(problem, again) == retrainings_in(problem, first)
 
 
 @pytest.mark.usefixtures("in_haste")
