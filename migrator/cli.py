@@ -15,8 +15,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from executor.compiled import listen
 from migrator import __version__
-from migrator.console import complain, let_streams_take_any_text
+from migrator.console import complain, let_streams_take_any_text, note
 from migrator.errors import ExitCode, MigratorError, exit_code_of
 from migrator.signals import terminations_interrupt
 from planner.errors import PolicyError
@@ -497,6 +498,7 @@ def main() -> None:
     ``MIGRATOR_TRACEBACK=1`` shows the traceback of unforeseen errors, for bug reports, and of a policy's own.
     """
     let_streams_take_any_text()
+    listen(note)
     with terminations_interrupt() as received:
         try:
             code = app(standalone_mode=False) or 0  # a command returns nothing; --version and --help their code

@@ -33,9 +33,6 @@ from migrator.errors import ConfigError
 from planner.budget import planning_time_s
 from planner.files.strict import Text, as_text, read_document, without_classes
 
-MAX_TENANTS = 6
-"""As in ``planner.problem``; repeated here so that reading a config needs no numpy. A test holds them equal."""
-
 SHIPPED_TRACES = (
     "azure-conv",
     "azure-code",
@@ -256,14 +253,22 @@ class Config(Section):
 
     @field_validator("tenants")
     @classmethod
-    def _tenants_are_few_and_distinct(cls, tenants: list[TenantConfig]) -> list[TenantConfig]:
-        if len(tenants) > MAX_TENANTS:
-            raise ValueError(f"{len(tenants)} tenants given; at most {MAX_TENANTS} can share a GPU")
+    def _tenants_are_distinct(cls, tenants: list[TenantConfig]) -> list[TenantConfig]:
         names = [tenant.name for tenant in tenants]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two tenants are called {name!r}; names must differ")
         return tenants
+
+    @model_validator(mode="after")
+    def _tenants_have_a_slice_each(self) -> Config:
+        n_slices = gpu_model(self.gpu.model).compute_slices
+        if len(self.tenants) > n_slices:
+            raise ValueError(
+                f"tenants: {len(self.tenants)} given; at most {n_slices} can share {self.gpu.model}, which has "
+                f"{n_slices} compute slices"
+            )
+        return self
 
     @model_validator(mode="after")
     def _times_are_whole_steps(self) -> Config:

@@ -98,6 +98,11 @@ def warn_of(messages: Iterable[str]) -> None:
         warn(message)
 
 
+def note(message: str) -> None:
+    """Print one line on standard error that explains what the user is waiting for."""
+    _print_line("[bold]note:[/]", message)
+
+
 def _print_line(heading: str, message: str) -> None:
     """Print the message in one line: line breaks become spaces, control characters their escape sequences."""
     line = printable(" ".join(message.split()))

@@ -173,7 +173,7 @@ class MigPlan:
         status: ``optimal`` iff ``gap`` ≤ 1e-9.
         objective: Goodput in requests; recomputed from the decoded plan, not the solver's figure.
         bound: No plan is better than this.
-        solve_s: Wall seconds from Problem value to Plan value.
+        solve_s: Wall seconds from Problem value to Plan value, but for ``load_s``.
         engine: Who made it.
         reconfiguration: Which model it answers.
         n_steps: Steps of the window.
@@ -187,6 +187,7 @@ class MigPlan:
             which a search can lower further. ``None`` where the engine has none.
         missed: What this plan, or without one the nearest that was found, lacks of floors of in-time answers; a
             sentence for each.
+        load_s: Wall seconds in which ``planner.solve`` loaded the engine and loaded or compiled its loops.
     """
 
     status: Status
@@ -203,6 +204,7 @@ class MigPlan:
     work: tuple[tuple[str, int], ...] = ()
     certificate: Certificate | None = field(default=None, compare=False)
     missed: tuple[str, ...] = ()
+    load_s: float = field(default=0.0, compare=False)
 
     @property
     def gap(self) -> float | None:

@@ -41,8 +41,8 @@ from planner.unavailable import Unavailable
 
 FloatArray = NDArray[np.float64]
 
-MAX_TENANTS = 6
-"""More than six tenants on one GPU of seven slices leave no room to plan."""
+MAX_PAPER_TENANTS = 6
+"""What a step costs doubles with every tenant in ``paper``; ``physical`` is limited by the GPU alone."""
 
 MOST_NUMBER, LEAST_STEP_S = 1e9, 1e-6
 """Rates, times and weights beyond these are slips of the pen, and sums of them lose what they are made of."""
@@ -287,7 +287,7 @@ class Problem:
         step_s: Seconds a step.
         n_steps: Steps of the window.
         reconfiguration: Which cost model holds.
-        tenants: One to six, with distinct names.
+        tenants: One to as many as the GPU has compute slices, in ``paper`` six at most; with distinct names.
         switch_s: ``physical``: seconds for draining a batch and the largest change's serial driver
             calls; ``None`` stands for the default derived from the GPU model's driver times.
         initial: What the window starts from; ``None`` when the first layout is free.
@@ -476,8 +476,7 @@ def _check_problem(problem: Problem) -> None:
     _check_number("step_s", problem.step_s, least=LEAST_STEP_S)
     if problem.switch_s is not None:
         _check_number("switch_s", problem.switch_s, least=0.0)
-    if not 1 <= len(problem.tenants) <= MAX_TENANTS:
-        raise ProblemError(f"tenants: {len(problem.tenants)} given; 1 to {MAX_TENANTS} are allowed")
+    _check_number_of_tenants(problem)
     names = [tenant.name for tenant in problem.tenants]
     for index, tenant in enumerate(problem.tenants):
         _check_name(f"tenants[{index}].name", tenant.name, names)
@@ -485,6 +484,20 @@ def _check_problem(problem: Problem) -> None:
     _check_initial(problem)
     for index, item in enumerate(problem.unavailable):
         _check_unavailable(problem, f"unavailable[{index}]", item)
+
+
+def _check_number_of_tenants(problem: Problem) -> None:
+    n, gpu = len(problem.tenants), problem.gpu
+    if not 1 <= n <= gpu.compute_slices:
+        raise ProblemError(
+            f"tenants: {n} given; 1 to {gpu.compute_slices} are allowed, as {gpu.name} has {gpu.compute_slices} "
+            "compute slices and each tenant needs one"
+        )
+    if problem.reconfiguration is Reconfiguration.PAPER and n > MAX_PAPER_TENANTS:
+        raise ProblemError(
+            f"tenants: {n} given; the paper model takes {MAX_PAPER_TENANTS} at most, as each doubles its work; "
+            "the physical model takes them"
+        )
 
 
 def _check_number(where: str, value: float, *, least: float, most: float = MOST_NUMBER, above: bool = False) -> None:

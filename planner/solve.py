@@ -6,11 +6,13 @@ and code that only needs the engines' names import this module.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from executor.compiled import loading_s
 from executor.names import spelled_as
 from planner.budget import Budget, EngineOptions
 from planner.errors import EngineError
@@ -130,6 +132,9 @@ def solve(
 ) -> MigPlan:
     """A plan for ``problem``, or the status that says why there is none.
 
+    What it takes to import the engine and to load or compile its loops is the plan's ``load_s``. It counts neither into
+    ``solve_s`` nor against a limit of seconds.
+
     Args:
         problem: What to plan.
         engine: One of :func:`engine_names`; the model's default if ``None``.
@@ -148,20 +153,35 @@ def solve(
     if foreign:
         takes = ", ".join(entry.takes) or "no options"
         raise EngineError(f"engine {entry.name!r} does not take {', '.join(foreign)}; it takes {takes}")
-    if problem.has_floors:
-        from planner.floors import solve_with_floors  # noqa: PLC0415 (numpy is heavy)
+    begun_s, begun_loading_s = time.perf_counter(), loading_s()
+    engine_of = partial(entry.load(), **chosen.given)
+    imported_s = time.perf_counter() - begun_s
+    plan = _solved(problem, entry, engine_of, budget or Budget(), initial, must_meet_floors)
+    return replace(plan, load_s=imported_s + loading_s() - begun_loading_s)
 
-        engine_of = partial(entry.load(), **chosen.given)
-        return solve_with_floors(
-            problem,
-            engine_of,
-            budget or Budget(),
-            initial,
-            name=entry.name,
-            takes_gains=entry.takes_gains,
-            must_meet=must_meet_floors,
-        )
-    return entry.load()(problem, budget or Budget(), initial, **chosen.given)
+
+def _solved(
+    problem: Problem,
+    entry: _Entry,
+    engine_of: Engine,
+    budget: Budget,
+    initial: MigPlan | None,
+    must_meet_floors: bool,
+) -> MigPlan:
+    """What the engine answers, under the problem's floors of in-time answers if there are any."""
+    if not problem.has_floors:
+        return engine_of(problem, budget, initial)
+    from planner.floors import solve_with_floors  # noqa: PLC0415 (numpy is heavy)
+
+    return solve_with_floors(
+        problem,
+        engine_of,
+        budget,
+        initial,
+        name=entry.name,
+        takes_gains=entry.takes_gains,
+        must_meet=must_meet_floors,
+    )
 
 
 def start_misfit(problem: Problem, plan: MigPlan, engine: str | None = None) -> str | None:

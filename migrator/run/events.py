@@ -24,7 +24,7 @@ from migrator.setting import Setting
 from migrator.traffic import Origin
 from planner.attainment import attainments
 from planner.course import Course, courses
-from planner.files.plan_file import plan_to_json
+from planner.files.plan_file import WALL_KEYS, plan_to_json
 from planner.files.problem_file import state_to_json
 from planner.plan import MigPlan
 from planner.policies.policy import AnyPolicy
@@ -243,8 +243,13 @@ def _seconds_by_profile(seconds: Mapping[str, float]) -> Json:
 
 
 def _plan(plan: MigPlan) -> Json:
-    """The plan without its wall-clock time."""
-    return {key: value for key, value in plan_to_json(plan).items() if key != "solve_s"}
+    """The plan without its wall-clock times."""
+    return {key: value for key, value in plan_to_json(plan).items() if key not in WALL_KEYS}
+
+
+def wall_of(plan: MigPlan) -> Json:
+    """The plan's wall-clock times."""
+    return {key: getattr(plan, key) for key in WALL_KEYS}
 
 
 def intent(window: int, call: str, placement: Placement, gi_id: int | None) -> Json:

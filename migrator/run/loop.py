@@ -121,7 +121,7 @@ class Loop:
     def _apply(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None) -> None:
         """Log the window's plan, and take it up."""
         fields = events.window_started(self._setting, opening, forecast, planned, self._sharing.queues)
-        self._note("window_started", fields, None if planned is None else {"solve_s": planned.plan.solve_s})
+        self._note("window_started", fields, None if planned is None else events.wall_of(planned.plan))
         self._sharing.begin(opening, forecast, planned, self._note)
 
     def _serve_until(self, end_s: float, opening: Opening | None) -> None:

@@ -470,6 +470,7 @@ def kept_plan(problem: Problem, plan: MigPlan) -> MigPlan:
         objective=None,
         bound=plan.bound,
         solve_s=plan.solve_s,
+        load_s=plan.load_s,
         engine=plan.engine,
         reconfiguration=plan.reconfiguration,
         n_steps=problem.n_steps,

@@ -37,6 +37,9 @@ from planner.plan import InferenceSpan, Lifetime, MigPlan, Status
 from planner.problem import FloatArray, Owner, Problem, Reconfiguration, Task
 from planner.verify import TOLERANCE, Verification
 
+LEAST_TOLD_S = 0.1
+"""Seconds of loading that are worth a word."""
+
 FEW_CHANGES = 12
 """Rows up to which a timetable is printed without ``--changes``."""
 
@@ -108,7 +111,7 @@ def _figures(
         table.add_row("bound", f"{plan.bound:.2f}, which no plan exceeds: {proof}")
     if problem.has_floors:
         table.add_row("in time", ", ".join(map(_promised, attainments(problem, plan))))
-    table.add_row("solved", f"in {plan.solve_s:.2f} s{_work(plan)}")
+    table.add_row("solved", f"in {plan.solve_s:.2f} s{_work(plan)}{_loading(plan)}")
     if verification is not None:
         table.add_row("checked", _checked(verification))
     if problem.unavailable:
@@ -126,6 +129,10 @@ def _promised(attained: Attainment) -> str:
     share = "–" if attained.share is None else f"{100 * attained.share:.2f} %"
     floor = "" if attained.floor is None else f" (floor {100 * attained.floor.share:g} % per {attained.floor.per})"
     return f"{escape(attained.tenant)} {share}{floor}"
+
+
+def _loading(plan: MigPlan) -> str:
+    return f", after {plan.load_s:.2f} s of loading" if plan.load_s >= LEAST_TOLD_S else ""
 
 
 def _work(plan: MigPlan) -> str:

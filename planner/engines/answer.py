@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
+from executor.compiled import working_s
 from planner.counts import joint_states, states_left, tenant_multisets
 from planner.engines.schedule import WindowFacts
 from planner.errors import EngineError
@@ -37,13 +36,13 @@ def with_plan(
 ) -> MigPlan:
     """A plan worth ``value``, where no plan is worth more than ``bound``.
 
-    ``started_s`` is on ``time.perf_counter``. Plans of ``paper`` have schedules, those of ``physical`` lifetimes.
+    ``started_s`` is on ``executor.compiled.working_s``. Plans of ``paper`` have schedules, of ``physical`` lifetimes.
     """
     return MigPlan(
         status=status_of(value, bound),
         objective=value,
         bound=bound,
-        solve_s=time.perf_counter() - started_s,
+        solve_s=working_s() - started_s,
         engine=engine,
         reconfiguration=problem.reconfiguration,
         n_steps=problem.n_steps,
@@ -67,7 +66,7 @@ def without_plan(
         status=status,
         objective=None,
         bound=bound,
-        solve_s=time.perf_counter() - started_s,
+        solve_s=working_s() - started_s,
         engine=engine,
         reconfiguration=problem.reconfiguration,
         n_steps=problem.n_steps,

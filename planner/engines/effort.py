@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from executor.compiled import working_s
 from planner.budget import Budget
 
 DEFAULT_WORK = 20_000
@@ -31,7 +32,7 @@ class Meter:
 
     Attributes:
         limit: Units of work; ``None`` for no limit.
-        deadline_s: ``time.perf_counter`` at which to stop; ``None`` for no limit.
+        deadline_s: ``executor.compiled.working_s`` at which to stop; ``None`` for no limit.
         n_counted: Schedules valued on counts.
         n_placed: Placed schedules valued on placements.
         spent: Units of work.
@@ -42,6 +43,7 @@ class Meter:
     n_counted: int = 0
     n_placed: int = 0
     spent: int = 0
+    _reserved_s: float = 0.0
 
     @classmethod
     def of(cls, budget: Budget, n_steps: int, begin_s: float) -> Meter:
@@ -59,19 +61,26 @@ class Meter:
 
     def is_late(self) -> bool:
         """Whether time is up."""
-        return self.deadline_s is not None and time.perf_counter() >= self.deadline_s
+        return self.deadline_s is not None and working_s() >= self.deadline_s
 
     @contextmanager
     def share(self, share: float) -> Iterator[None]:
         """Time is up earlier in here, after this share of what is left."""
         final_s = self.deadline_s
         if final_s is not None:
-            now_s = time.perf_counter()
+            now_s = working_s()
             self.deadline_s = now_s + share * max(0.0, final_s - now_s)
         yield
         self.deadline_s = final_s
 
-    def keep(self, duration_s: float) -> None:
-        """Bring the deadline forward by what is needed after it."""
+    @property
+    def left_s(self) -> float:
+        """Seconds until the deadline, ∞ without one."""
+        return math.inf if self.deadline_s is None else max(0.0, self.deadline_s - working_s())
+
+    def reserve(self, duration_s: float) -> None:
+        """See that at least so long is left after the deadline, for what is done then."""
+        more_s = max(0.0, duration_s - self._reserved_s)
+        self._reserved_s += more_s
         if self.deadline_s is not None:
-            self.deadline_s -= duration_s
+            self.deadline_s -= more_s

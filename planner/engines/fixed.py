@@ -100,11 +100,16 @@ class StaticSearch(Generic[Token]):
         self.n_valued = 0
         self.n_trials = 0
 
-    def run(self) -> Incumbent[FixedLayout[Token]] | None:
-        """The best layout with its retrainings; ``None`` if none has room for what must run."""
+    def run(self, is_over: Callable[[], bool] | None = None) -> Incumbent[FixedLayout[Token]] | None:
+        """The best layout with its retrainings; ``None`` if none has room for what must run.
+
+        Once ``is_over``, it is the best found by then.
+        """
         bounds = self.bounds()
         for layout in np.argsort(-bounds, kind="stable"):
             if bounds[layout] <= self._to_beat or self.n_trials >= MAX_TRIALS:
+                break
+            if self.best is not None and is_over is not None and is_over():
                 break
             self.n_valued += 1
             self._extend(int(layout), (), self._unmoved(int(layout)), self._movers)

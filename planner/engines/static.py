@@ -13,11 +13,11 @@ instances, there are plans but none of this kind: the status is ``timeout`` then
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
 
+from executor.compiled import working_s
 from planner.budget import Budget
 from planner.engines.answer import relaxed_bound, without_plan
 from planner.engines.fixed import StaticSearch
@@ -41,7 +41,7 @@ def solve_static(problem: Problem, budget: Budget | None = None, initial: MigPla
         initial: Not needed.
     """
     del budget, initial
-    started_s = time.perf_counter()
+    started_s = working_s()
     reason = infeasibility(problem)
     if reason is not None:
         return without_plan(problem, Status.INFEASIBLE, ENGINE, started_s, infeasibility=reason)
@@ -63,7 +63,7 @@ def _paper(facts: WindowFacts, started_s: float) -> MigPlan:
 
 def solve_static_among(problem: Problem, held_sets: Sequence[int]) -> MigPlan:
     """The best static plan of a ``physical`` problem that holds one of these sets, numbered as by ``HeldSets``."""
-    started_s = time.perf_counter()
+    started_s = working_s()
     reason = infeasibility(problem)
     if reason is not None:
         return without_plan(problem, Status.INFEASIBLE, ENGINE, started_s, infeasibility=reason)

@@ -65,12 +65,17 @@ class _Certificate(StrictModel):
     multipliers: dict[str, Number] = Field(default_factory=dict)
 
 
+WALL_KEYS = ("solve_s", "load_s")
+"""What differs each time that the same problem is solved."""
+
+
 class _File(StrictModel):
     status: Text
     objective: Number | None
     bound: Number | None
     gap: Number | None = None
     solve_s: Number
+    load_s: Number = 0.0
     engine: Text
     reconfiguration: Text
     n_steps: Count
@@ -102,6 +107,7 @@ def plan_to_json(plan: MigPlan) -> dict[str, object]:
         "bound": plan.bound,
         "gap": plan.gap,
         "solve_s": plan.solve_s,
+        "load_s": plan.load_s,
         "engine": plan.engine,
         "reconfiguration": plan.reconfiguration.value,
         "n_steps": plan.n_steps,
@@ -184,6 +190,7 @@ def _plan(content: _File, problem: Problem) -> MigPlan:
         objective=content.objective,
         bound=content.bound,
         solve_s=content.solve_s,
+        load_s=content.load_s,
         engine=content.engine,
         reconfiguration=problem.reconfiguration,
         n_steps=content.n_steps,

@@ -26,7 +26,6 @@ trait ``pushes``), the config's batch. Adaptations:
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -34,6 +33,7 @@ from typing import Self
 
 import numpy as np
 
+from executor.compiled import working_s
 from planner.engines.answer import relaxed_bound
 from planner.engines.fixed import StaticSearch
 from planner.engines.physical.fixed import held_choices
@@ -96,7 +96,7 @@ class ParisChanging(Policy):
 
     def plan(self, window: Window) -> MigPlan:
         """The partition beside the retrainings, and the one after them."""
-        started_s = time.perf_counter()
+        started_s = working_s()
         problem, facts = window.problem, WindowFacts.of(window.problem)
         ranking = Ranking.of(HeldSets.of(problem), _rates_rps(window))
         first = _first_plan(problem, ranking.nearest(facts.initial_held))

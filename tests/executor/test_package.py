@@ -1,7 +1,8 @@
 import subprocess
 import sys
+from pathlib import Path
 
-MODULES = ("mig", "catalogue", "errors", "transition", "clock", "gpu", "sim")
+MODULES = ("compiled", "mig", "catalogue", "errors", "transition", "clock", "gpu", "sim")
 LOOK = """
 import importlib, sys
 for module in sys.argv[1:]:
@@ -14,3 +15,13 @@ def test_executor_imports_nothing_beyond_the_standard_library() -> None:
     done = subprocess.run([sys.executable, "-I", "-c", LOOK, *MODULES], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert loaded.isdisjoint({"numpy", "numba", "pulp", "torch", "pynvml", "planner", "workloads", "migrator"})
+
+
+def test_one_module_says_how_functions_are_compiled() -> None:
+    root = Path(__file__).parents[2]
+    sources = [
+        path
+        for name in ("executor", "forecaster", "workloads", "planner", "migrator")
+        for path in (root / name).rglob("*.py")
+    ]
+    assert [path.name for path in sources if "import numba" in path.read_text("utf-8")] == ["compiled.py"]

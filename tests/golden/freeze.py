@@ -52,7 +52,7 @@ from benchmarks.paper.matches import matches_of, result_of, rows_of  # noqa: E40
 from benchmarks.speed.problems import CASES, Task, random_problem, tasks, trace_problem  # noqa: E402
 from planner.budget import Budget, EngineOptions  # noqa: E402
 from planner.errors import EngineError  # noqa: E402
-from planner.files.plan_file import plan_to_json  # noqa: E402
+from planner.files.plan_file import WALL_KEYS, plan_to_json  # noqa: E402
 from planner.files.problem_file import problem_to_json  # noqa: E402
 from planner.plan import MigPlan  # noqa: E402
 from planner.problem import Problem  # noqa: E402
@@ -111,7 +111,7 @@ def digest(document: object) -> str:
 
 
 def _figures(plan: Json) -> Json:
-    rest = {key: value for key, value in plan.items() if key != "solve_s"}
+    rest = {key: value for key, value in plan.items() if key not in WALL_KEYS}
     return {**{key: plan[key] for key in ("status", "objective", "bound", "gap", "work")}, "plan": digest(rest)}
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-import planner.problem
 import workloads.traffic.servegen
 import workloads.traffic.trace_file
 from migrator import config as config_module
@@ -15,7 +14,6 @@ from planner.budget import planning_time_s
 
 
 def test_limits_repeated_for_speed_equal_their_origin() -> None:
-    assert config_module.MAX_TENANTS == planner.problem.MAX_TENANTS
     known = (*workloads.traffic.trace_file.SHIPPED, workloads.traffic.servegen.SERVEGEN_TRACE)
     assert known == config_module.SHIPPED_TRACES
 
@@ -188,12 +186,13 @@ def test_service_jitter_is_a_number_or_as_measured(write_config, value: float | 
     assert read_config(write_config({"simulation": {"service_jitter": value}})).simulation.service_jitter == value
 
 
-def test_seven_tenants_are_too_many(write_config) -> None:
-    tenants = [
-        {**yaml.safe_load(write_config().read_text())["tenants"][0], "name": f"tenant{number}"} for number in range(7)
-    ]
-    with pytest.raises(ConfigError, match="7 tenants given; at most 6"):
-        read_config(write_config({"tenants": tenants}))
+@pytest.mark.parametrize(("gpu", "n_slices"), [("a100-80gb", 7), ("a30-24gb", 4)])
+def test_the_most_tenants_are_the_gpus_compute_slices(write_config, gpu: str, n_slices: int) -> None:
+    terms = {**yaml.safe_load(write_config().read_text())["tenants"][0], "name": None}
+    tenants = [{**terms, "name": f"tenant{number}"} for number in range(n_slices + 1)]
+    assert len(read_config(write_config({"gpu.model": gpu, "tenants": tenants[:-1]})).tenants) == n_slices
+    with pytest.raises(ConfigError, match=f"tenants: {n_slices + 1} given; at most {n_slices} can share {gpu}"):
+        read_config(write_config({"gpu.model": gpu, "tenants": tenants}))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.table import Table
 
-from migrator.console import complain, escape, let_streams_take_any_text, output, program, warn
+from migrator.console import complain, escape, let_streams_take_any_text, note, output, program, warn
 
 
 @pytest.fixture
@@ -35,6 +35,11 @@ def test_a_module_is_called_as_a_module(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_complaint_is_one_line_and_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     complain("two\nlines [bold]and[/] brackets [x]")
     assert capsys.readouterr().err == "error: two lines [bold]and[/] brackets [x]\n"
+
+
+def test_a_note_is_one_line_that_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    note("two\nlines")
+    assert capsys.readouterr().err == "note: two lines\n"
 
 
 def test_a_warning_is_one_line_that_says_so(capsys: pytest.CaptureFixture[str]) -> None:

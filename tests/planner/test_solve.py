@@ -52,6 +52,12 @@ def test_every_paper_engine_says_why_there_is_no_plan(engine: str) -> None:
     assert (plan.infeasibility.tenant, plan.infeasibility.rule) == ("resnet50", "rule 3")
 
 
+def test_what_is_loaded_is_told_apart_from_what_is_solved(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = iter([100.0, 107.0])
+    monkeypatch.setattr(sys.modules["planner.solve"], "loading_s", lambda: next(read))
+    assert solve(window(tenant(retraining_s={})), engine="static").load_s >= 7.0
+
+
 def test_an_unknown_engine_is_told_with_those_known() -> None:
     with pytest.raises(EngineError, match=f"unknown engine 'mlip'; known: {', '.join(engine_names())}$"):
         solve(window(), engine="mlip")

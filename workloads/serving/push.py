@@ -35,7 +35,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from workloads.serving.arrays import BoolArray, FloatArray, IntArray, compiled, inlined
+from executor.compiled import compiled, inlined
+from workloads.serving.arrays import BoolArray, FloatArray, IntArray
 
 FIRST, LAST, COUNT = 0, 1, 2
 

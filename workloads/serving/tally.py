@@ -13,7 +13,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from workloads.serving.arrays import BoolArray, FloatArray, IntArray, compiled
+from executor.compiled import compiled
+from workloads.serving.arrays import BoolArray, FloatArray, IntArray
 from workloads.serving.requests import Outcomes, Requests
 
 _N_BINS = 1024

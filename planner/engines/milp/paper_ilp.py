@@ -27,7 +27,7 @@ Source: MIGRator, section 4.1 and Table 2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -102,9 +102,9 @@ def solve_paper_ilp(
         raise EngineError(f"engine {ENGINE!r} {message}")
     chosen = configurations(problem, configs)
 
-    def formulate(problem: Problem, tables: Sequence[GainTable]) -> PaperModel:
+    def formulate(problem: Problem, tables: Sequence[GainTable], in_every_step: Callable[[], None]) -> PaperModel:
         del tables
-        return paper_model(problem, chosen)
+        return paper_model(problem, chosen, in_every_step)
 
     return solve_formulated(
         problem, ENGINE, formulate, budget or Budget(), initial, solver=solver_of(solver), presolve=presolve
@@ -294,11 +294,14 @@ def _is_one(variable: pulp.LpVariable) -> bool:
     return bool((variable.value() or 0.0) > 0.5)
 
 
-def paper_model(problem: Problem, configs: Sequence[Multiset]) -> PaperModel:
+def paper_model(
+    problem: Problem, configs: Sequence[Multiset], in_every_step: Callable[[], None] = lambda: None
+) -> PaperModel:
     """The paper's program of a ``paper`` problem over these configurations, counts over its profiles."""
     model = _symbols(problem, configs)
     goodput: list[Expression] = []
     for s in range(problem.n_steps):
+        in_every_step()
         _allocation(model, s)
         for m, tasks in enumerate(model.tasks):
             _deployment(model, m, s)

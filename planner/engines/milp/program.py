@@ -7,13 +7,13 @@ stands in when it is better or the only one. The bound is the solver's, or greed
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pulp
 
+from executor.compiled import working_s
 from planner.budget import Budget
 from planner.engines.answer import relaxed_bound, require_model, without_plan
 from planner.engines.milp.solvers import Solver, SolverAnswer, ask
@@ -54,7 +54,12 @@ class Formulation(Protocol):
         ...
 
 
-Formulate = Callable[[Problem, Sequence[GainTable]], Formulation]
+Formulate = Callable[[Problem, Sequence[GainTable], Callable[[], None]], Formulation]
+"""Makes the program of a problem with its gain tables; what it calls in every step may raise to end that."""
+
+
+class _TimeUpError(Exception):
+    """Time was up before the program was made."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ def solve_formulated(
     Raises:
         EngineError: The problem is not ``paper``, or the solver is missing or failed.
     """
-    started_s = time.perf_counter()
+    started_s = working_s()
     require_model(problem, Reconfiguration.PAPER, engine)
     reason = infeasibility(problem)
     if reason is not None:
@@ -88,17 +93,34 @@ def solve_formulated(
     facts = WindowFacts.of(problem)
     joint = JointStates(facts)
     floor = candidates(joint, initial)
-    formulation = formulate(problem, facts.gains)
     start = best_of(floor)
-    if start is not None:
-        formulation.start_from(start.answer)
-    left = _left(budget, time.perf_counter() - started_s)
+
+    def look_at_the_clock(more_s: float = 0.0) -> None:
+        if start is not None and _is_late(budget, started_s, more_s):
+            raise _TimeUpError
+
+    begun_s = working_s()
+    try:
+        formulation = formulate(problem, facts.gains, look_at_the_clock)
+        if start is not None:
+            formulation.start_from(start.answer)
+        # To hand the program to a solver takes about as long as to make it.
+        look_at_the_clock(working_s() - begun_s)
+    except _TimeUpError:
+        assert start is not None
+        return with_decisions(problem, start, max(start.value, relaxed_bound(facts)), engine, started_s)
+    left = _left(budget, working_s() - started_s)
     answer = ask(solver, formulation.program, left, presolve=presolve, has_start=start is not None)
     if answer.is_infeasible and not floor:
         text = "no schedule of the required retrainings fits beside every tenant's min_profile"
         plan = without_plan(problem, Status.INFEASIBLE, engine, started_s)
         return replace(plan, infeasibility=Infeasibility(None, RULE_RETRAINING, text))
     return _best_plan(problem, engine, _Solved(joint, formulation, answer, tuple(floor)), started_s)
+
+
+def _is_late(budget: Budget, started_s: float, more_s: float) -> bool:
+    """Whether a limit of seconds is met, or will be in ``more_s`` seconds."""
+    return budget.time_limit_s is not None and working_s() - started_s + more_s >= budget.time_limit_s
 
 
 def _left(budget: Budget, spent_s: float) -> Budget:
@@ -185,8 +207,12 @@ class MeantVariables:
         return self._meant(self.program.add_variable(name, cat=pulp.LpBinary), meaning)
 
     def real(self, name: str, least: float, most: float, meaning: Callable[[], float]) -> pulp.LpVariable:
-        """A number in ``[least, most]`` that means ``meaning()``."""
-        return self._meant(self.program.add_variable(name, least, most), meaning)
+        """A number in ``[least, most]`` that means ``meaning()``; sums that round beyond a bound are that bound."""
+
+        def within() -> float:
+            return min(max(meaning(), least), most)
+
+        return self._meant(self.program.add_variable(name, least, most), within)
 
     def _meant(self, variable: pulp.LpVariable, meaning: Callable[[], float]) -> pulp.LpVariable:
         self._meanings.append((variable, meaning))

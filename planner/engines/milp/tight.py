@@ -29,7 +29,7 @@ Source: design, section 4, "A tight formulation".
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -149,7 +149,9 @@ def _largest(variables: Sequence[pulp.LpVariable]) -> int:
     return values.index(max(values))
 
 
-def milp_model(problem: Problem, tables: Sequence[GainTable]) -> MilpModel:
+def milp_model(
+    problem: Problem, tables: Sequence[GainTable], in_every_step: Callable[[], None] = lambda: None
+) -> MilpModel:
     """The tight formulation of a ``paper`` problem with these gain tables (which have ``changed``)."""
     largest = max(map(_largest_gain, tables))
     scale = OBJECTIVE_SCALE / largest if largest > 0 else 1.0
@@ -158,6 +160,7 @@ def milp_model(problem: Problem, tables: Sequence[GainTable]) -> MilpModel:
     for m in range(len(problem.tenants)):
         _add_starts(model, m)
         for step in range(problem.n_steps):
+            in_every_step()
             _add_step(model, m, step)
     for step in range(problem.n_steps):
         _add_layout(model, step)

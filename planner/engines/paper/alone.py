@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from executor.compiled import compiled
 from planner.counts import tenant_multisets
-from planner.engines.arrays import Floats, Int64s, Ints, compiled
+from planner.engines.arrays import Floats, Int64s, Ints
 from planner.engines.paper.plan import initial_multisets
 from planner.engines.schedule import WindowFacts
 from planner.problem import Retraining

@@ -13,20 +13,21 @@ plan's certificate.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, combinations, cycle, islice
-from threading import Event
+from threading import Event, Thread
 
 import numpy as np
 
+from executor.compiled import working_s
 from planner.budget import Budget
 from planner.engines.answer import require_model, without_plan
 from planner.engines.effort import N_THREADS
 from planner.engines.paper.alone import TenantSubproblem
-from planner.engines.paper.greedy import schedules_to_try
+from planner.engines.paper.greedy import improved_schedules, schedules_to_try
 from planner.engines.paper.pairs import PairSearch
 from planner.engines.paper.plan import decisions_of, schedule_in, value_of, with_decisions
 from planner.engines.paper.states import JointStates
@@ -65,6 +66,12 @@ _MOST_TO_ENUMERATE = 200
 _HOPELESS = 100
 """No enumeration is begun with more than this many times the schedules that may be valued."""
 
+_QUICK, _QUICK_SHARE = 6, 0.2
+"""Greedy's schedules that are looked at before anything else, and the share of a limit of seconds that may take."""
+
+_WATCH_S = 0.01
+"""Seconds between looks at the clock while loops run that do not look themselves."""
+
 _MOST_VALUED = 5_000
 """Schedules enumerated where no budget says otherwise, about ten seconds with four tenants."""
 
@@ -82,13 +89,15 @@ def solve_exact(problem: Problem, budget: Budget | None = None, initial: MigPlan
     Raises:
         EngineError: The problem is not ``paper``.
     """
-    started_s = time.perf_counter()
+    started_s = working_s()
     require_model(problem, Reconfiguration.PAPER, ENGINE)
     reason = infeasibility(problem)
     if reason is not None:
         return without_plan(problem, Status.INFEASIBLE, ENGINE, started_s, infeasibility=reason)
     with ThreadPoolExecutor(N_THREADS) as pool:
-        return _Solve(problem, budget or Budget(), initial, pool, started_s).run()
+        solve = _Solve(problem, budget or Budget(), initial, pool, started_s)
+        with solve.watched():
+            return solve.run()
 
 
 class _Solve:
@@ -104,6 +113,23 @@ class _Solve:
         self._alone = [TenantSubproblem.of(facts, m) for m in range(len(facts.gains))]
         self._dual = InstancePrices(problem, self._alone)
         self._prices = Subgradient(self._dual, np.zeros(self._dual.shape), Descent())
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Have long loops leave off when time is up; without a limit nobody looks."""
+        is_done = Event()
+
+        def watch() -> None:
+            while not is_done.wait(_WATCH_S):
+                self._joint.stop[0] |= self._is_over()
+
+        watcher = Thread(target=watch, daemon=True)
+        if self._budget.time_limit_s is not None:
+            watcher.start()
+        try:
+            yield
+        finally:
+            is_done.set()
 
     def run(self) -> MigPlan:
         problem, facts, actors = self._problem, self._joint.facts, self._joint.facts.actors
@@ -164,19 +190,27 @@ class _Solve:
         self._prices.run(aim, n_rounds, self._is_over)
 
     def _known(self) -> Incumbent[Schedule]:
-        """The best of the schedules that need no search: the earlier plan's, and the earliest."""
+        """The best of the schedules that need no search: the earlier plan's, and the earliest.
+
+        With a limit of seconds also those that greedy makes in some of the time: what follows may need all of it.
+        """
         best: Incumbent[Schedule] = Incumbent(-np.inf, ())
         decisions = None if self._initial is None else decisions_of(self._problem, self._initial)
         earlier = None if decisions is None else schedule_in(decisions)
-        for schedule in (earlier, earliest_schedule(self._problem)):
+        n_quick = 0 if self._budget.time_limit_s is None else _QUICK
+        quick = islice(improved_schedules(self._joint), n_quick)
+        for schedule in chain((earlier, earliest_schedule(self._problem)), quick):
             value = -np.inf if schedule is None else self._joint.value(schedule)
             if schedule is not None and value > best.value:
                 best = Incumbent(value, schedule)
+            if np.isfinite(best.value) and self._is_over(_QUICK_SHARE):
+                break
         return best
 
-    def _is_over(self) -> bool:
+    def _is_over(self, share: float = 1.0) -> bool:
+        """Whether time, or that share of it, is up."""
         limit_s = self._budget.time_limit_s
-        return limit_s is not None and time.perf_counter() - self._started_s >= limit_s
+        return limit_s is not None and working_s() - self._started_s >= share * limit_s
 
     def _no_plan(self, *, is_proven: bool) -> MigPlan:
         if not is_proven:

@@ -8,12 +8,12 @@ floor under ``milp``, and the fallback where no solver answers.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from itertools import islice, pairwise, permutations
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise, permutations, product
 
 import numpy as np
 
+from executor.compiled import working_s
 from planner.budget import Budget
 from planner.engines.answer import relaxed_bound, require_model, without_plan
 from planner.engines.arrays import Floats
@@ -56,7 +56,7 @@ def solve_greedy(problem: Problem, budget: Budget | None = None, initial: MigPla
         EngineError: The problem is not ``paper``.
     """
     del budget
-    started_s = time.perf_counter()
+    started_s = working_s()
     require_model(problem, Reconfiguration.PAPER, ENGINE)
     reason = infeasibility(problem)
     if reason is not None:
@@ -86,14 +86,20 @@ def candidates(joint: JointStates, initial: MigPlan | None) -> list[Incumbent[De
 def schedules_to_try(joint: JointStates) -> list[Schedule]:
     """Schedules of all required retrainings that look good; some may leave a step without room."""
     problem = joint.problem
-    movers = [m for m, tenant in enumerate(problem.tenants) if tenant.options]
-    orders = list(islice(permutations(movers), MAX_ORDERS))
-    starts: list[Schedule] = [(), earliest_schedule(problem) or ()]
-    schedules = [_improve(joint, start, order) for start in starts for order in orders]
+    schedules = [*improved_schedules(joint)]
     static = StaticSearch(paper_layouts(joint.facts)).run()
     if static is not None:
         schedules.append(schedule_of(static.answer[1]))
     return [schedule for schedule in dict.fromkeys(schedules) if _is_complete(problem, schedule)]
+
+
+def improved_schedules(joint: JointStates) -> Iterator[Schedule]:
+    """Schedules of all required retrainings that were moved in their turn until none improved, order by order."""
+    movers = [m for m, tenant in enumerate(joint.problem.tenants) if tenant.options]
+    starts: list[Schedule] = [(), earliest_schedule(joint.problem) or ()]
+    orders = islice(permutations(movers), MAX_ORDERS)
+    found = (_improve(joint, start, order) for start, order in product(starts, orders))
+    return (schedule for schedule in found if _is_complete(joint.problem, schedule))
 
 
 def _is_complete(problem: Problem, schedule: Schedule) -> bool:

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.engines.arrays import Floats, Int64s, Ints, compiled
+from executor.compiled import compiled
+from planner.engines.arrays import Bools, Floats, Int64s, Ints
 
 
 @compiled
@@ -95,7 +96,7 @@ def chain_back(gain: Floats, group: Ints, states: Ints, until: int, last: Floats
 
 @compiled
 def runs(
-    gain: Floats, group: Ints, everywhere: Ints, states: Ints, opening: Floats, begins: Floats, n_run: int
+    gain: Floats, group: Ints, everywhere: Ints, states: Ints, opening: Floats, begins: Floats, n_run: int, stop: Bools
 ) -> tuple[Floats, Floats]:
     """A retraining of ``n_run`` steps from every start: V at its end and the best V on its way.
 
@@ -104,6 +105,7 @@ def runs(
         states: Those that fit beside it.
         opening: What is earned in step 0 beside it.
         begins: V before it starts, by start, ``(n_steps + 1, K)``.
+        stop: Whether to leave off, ``(1,)``; another thread may set it. What is returned then is of no use.
 
     Returns:
         V at the end by start, ``(n_starts, K)``, and the maximum of V by start and steps run,
@@ -115,6 +117,8 @@ def runs(
     best = np.full(group.shape, -np.inf)
     now, after = np.empty(n_states), np.empty(n_states)
     for start in range(n_starts):
+        if stop[0]:
+            break
         now[:] = begins[start]
         most[start, 0] = 0.0 if start == 0 and opening.max() > -np.inf else now.max()
         for i in range(n_run):
@@ -132,16 +136,19 @@ def runs(
 
 
 @compiled
-def tails(gain: Floats, group: Ints, states: Ints, done: Floats, n_run: int) -> Floats:
+def tails(gain: Floats, group: Ints, states: Ints, done: Floats, n_run: int, stop: Bools) -> Floats:
     """The most that the rest can earn when ``i`` steps of a retraining are left, by its end and i.
 
-    ``(n_steps + 1, n_run + 1)``; ``done`` is B before every step when it has ended, ``(n_steps + 1, K)``.
+    ``(n_steps + 1, n_run + 1)``; ``done`` is B before every step when it has ended, ``(n_steps + 1, K)``. ``stop`` as
+    of :func:`runs`.
     """
     n_steps = len(gain)
     out = np.full((n_steps + 1, n_run + 1), -np.inf)
     best = np.full(group.shape, -np.inf)
     now, after = np.empty(group.shape[1]), np.empty(group.shape[1])
     for end in range(n_run, n_steps + 1):
+        if stop[0]:
+            break
         now[:] = done[end]
         out[end, 0] = now.max()
         for i in range(1, n_run + 1):
@@ -155,16 +162,18 @@ def tails(gain: Floats, group: Ints, states: Ints, done: Floats, n_run: int) -> 
 
 
 @compiled
-def stretches(gain: Floats, group: Ints, states: Ints, longest: int) -> Floats:
+def stretches(gain: Floats, group: Ints, states: Ints, longest: int, stop: Bools) -> Floats:
     """The most that can be earned over [s, s + i) with nothing but ``states``, ends free: by s and i.
 
-    ``(n_steps + 1, longest + 1)``.
+    ``(n_steps + 1, longest + 1)``; ``stop`` as of :func:`runs`.
     """
     n_steps = len(gain)
     out = np.full((n_steps + 1, longest + 1), -np.inf)
     best = np.full(group.shape, -np.inf)
     now, after = np.empty(group.shape[1]), np.empty(group.shape[1])
     for start in range(n_steps + 1):
+        if stop[0]:
+            break
         out[start, 0] = 0.0
         for i in range(min(longest, n_steps - start)):
             s = start + i

@@ -69,7 +69,7 @@ class PairSearch:
             return replace(self._best, bound=np.inf)
 
     def _check_deadline(self) -> None:
-        if self._is_over():
+        if self._is_over() or self._joint.stop[0]:
             raise _TimeUpError
 
     def _searched(self, is_over: Callable[[], bool]) -> Incumbent[Schedule]:
@@ -120,7 +120,10 @@ class PairSearch:
         self._check_deadline()
         joint, running = self._joint, (way.profile,)
         gain = self._gain(levels, running)
-        return runs(gain, joint.group, joint.fitting(), joint.fitting(running), opening, begins, way.end_step)
+        beside = joint.fitting(running)
+        found = runs(gain, joint.group, joint.fitting(), beside, opening, begins, way.end_step, joint.stop)
+        self._check_deadline()
+        return found
 
     def _gain(self, levels: dict[int, int], running: tuple[str, ...] = ()) -> Floats:
         """What states earn at these levels of the actors while these profiles retrain for them."""
@@ -253,7 +256,10 @@ class PairSearch:
         done = self._rest({x: way.level, 1 - x: level})
         running = (way.profile,)
         gain = self._gain({1 - x: level}, running)
-        return tails(gain, self._joint.group, self._joint.fitting(running), done, way.end_step)
+        beside = self._joint.fitting(running)
+        found = tails(gain, self._joint.group, beside, done, way.end_step, self._joint.stop)
+        self._check_deadline()
+        return found
 
     def _stretches(self, one: str, other: str) -> Floats:
         self._check_deadline()
@@ -264,7 +270,10 @@ class PairSearch:
             if _profiles_of(a, b) == (one, other)
         )
         running = (one, other)
-        return stretches(self._gain({}, running), self._joint.group, self._joint.fitting(running), longest)
+        beside = self._joint.fitting(running)
+        found = stretches(self._gain({}, running), self._joint.group, beside, longest, self._joint.stop)
+        self._check_deadline()
+        return found
 
     def _offer(self, value: float, *retrainings: Retraining) -> None:
         if value > self._to_beat:

@@ -108,7 +108,7 @@ def with_decisions(
     started_s: float,
     work: tuple[tuple[str, int], ...] = (),
 ) -> MigPlan:
-    """The decisions as a plan; ``started_s`` is on ``time.perf_counter``."""
+    """The decisions as a plan; ``started_s`` is on ``executor.compiled.working_s``."""
     schedules = schedules_of(problem, best.answer)
     return with_plan(problem, best.value, bound, engine, started_s, schedules=schedules, work=work)
 

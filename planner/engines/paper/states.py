@@ -15,7 +15,7 @@ import numpy as np
 
 from executor.mig import Multiset
 from planner.counts import CountSpace, joint_states, tenant_multisets
-from planner.engines.arrays import Floats, Int64s, Ints
+from planner.engines.arrays import Bools, Floats, Int64s, Ints
 from planner.engines.paper.kernel import along
 from planner.engines.paper.plan import Decisions, TenantDecision, initial_multisets
 from planner.engines.schedule import Schedule, WindowFacts, profiles_at
@@ -33,6 +33,7 @@ class JointStates:
         steady: What each tenant earns by level, step and state, ``(M, n_levels, n_steps, K)``; level
             axes shorter than the longest are filled with the level before's.
         loss: How much less where its multiset has changed, likewise; never negative.
+        stop: Set once long loops are to leave off, ``(1,)``; False without a limit of seconds.
     """
 
     def __init__(self, facts: WindowFacts) -> None:
@@ -53,6 +54,7 @@ class JointStates:
         self._by_levels: dict[tuple[int, ...], Floats] = {}
         self._step_maxima: dict[tuple[Multiset, tuple[int, ...]], Floats] = {}
         self.list_number(())
+        self.stop: Bools = np.zeros(1, dtype=np.bool_)
 
     @property
     def n_states(self) -> int:

@@ -45,7 +45,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.engines.arrays import Bools, Floats, Int64s, Ints, compiled
+from executor.compiled import compiled
+from planner.engines.arrays import Bools, Floats, Int64s, Ints
 
 
 class Blocks(NamedTuple):

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.engines.arrays import Bools, Floats, Int64s, Ints, compiled
+from executor.compiled import compiled
+from planner.engines.arrays import Bools, Floats, Int64s, Ints
 
 
 @compiled

@@ -27,6 +27,9 @@ from planner.problem import Retraining
 MAX_STEPS = 300
 """Above this many steps the tables of all intervals (steps² each) cost more than they save."""
 
+_MOST_KEPT = 8_000_000
+"""Numbers in the tables by levels that are kept: 64 MB."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -71,6 +74,7 @@ class Bounds:
         self._paths = paths
         self._tables: dict[Stage, Floats] = {}
         self._maxima: dict[Stage, Floats] = {}
+        self._by_levels: dict[tuple[int | None, ...], tuple[Floats, Floats]] = {}
 
     def tabulate(self, pool: Executor, is_over: Callable[[], bool]) -> bool:
         """Make the tables that :meth:`of_pair` needs, side by side; whether that was done before time was up."""
@@ -118,9 +122,18 @@ class Bounds:
     def maxima(self, stage: Stage) -> Floats:
         """The most that can be earned in each step in a stage, ``(n_steps,)``."""
         if stage not in self._maxima:
-            earned = self._facts.earned_at_levels(stage.levels)
-            self._maxima[stage] = self._paths.step_maxima(stage.busy, earned)
+            self._maxima[stage] = self._paths.step_maxima(stage.busy, *self._totals(stage.levels))
         return self._maxima[stage]
+
+    def _totals(self, levels: tuple[int | None, ...]) -> tuple[Floats, Floats]:
+        """What columns have earned before each step at these levels, and held sets in each step."""
+        if levels not in self._by_levels:
+            earned = self._facts.earned_at_levels(levels)
+            found = (earned, self._paths.step_totals(earned))
+            if len(self._by_levels) * (found[0].size + found[1].size) > _MOST_KEPT:
+                self._by_levels.clear()
+            self._by_levels[levels] = found
+        return self._by_levels[levels]
 
     def _maxima_along(
         self, fixed: Schedule, way: Retraining | None, tenant: int, state: int, waiting: Container[int]

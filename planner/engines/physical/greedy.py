@@ -9,12 +9,12 @@ as soon as the held set may change, or from a step on in which slices become our
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 
 import numpy as np
 
+from executor.compiled import working_s
 from executor.mig import Placement
 from planner.budget import Budget
 from planner.engines.answer import relaxed_bound, require_model, without_plan
@@ -22,7 +22,6 @@ from planner.engines.fixed import StaticSearch
 from planner.engines.physical.fixed import held_choices
 from planner.engines.physical.nodes import placed_nodes
 from planner.engines.physical.path import HeldSetPath
-from planner.engines.physical.path_kernel import load_kernel
 from planner.engines.physical.plan import held_along, with_held
 from planner.engines.schedule import Incumbent, PlacedSchedule, WindowFacts, best_of
 from planner.feasibility import infeasibility
@@ -45,8 +44,7 @@ def solve_physical_greedy(problem: Problem, budget: Budget | None = None, initia
     """
     del budget, initial
     require_model(problem, Reconfiguration.PHYSICAL, ENGINE)
-    load_kernel()
-    started_s = time.perf_counter()
+    started_s = working_s()
     reason = infeasibility(problem)
     if reason is not None:
         return without_plan(problem, Status.INFEASIBLE, ENGINE, started_s, infeasibility=reason)
@@ -60,10 +58,15 @@ def solve_physical_greedy(problem: Problem, budget: Budget | None = None, initia
     return with_held(facts, held, chosen.answer, bound, ENGINE, started_s)
 
 
-def static_schedule(facts: WindowFacts) -> Incumbent[PlacedSchedule[Placement]] | None:
-    """The retrainings of the best plan with one held set, and what that plan is worth; ``None`` if there is none."""
+def static_schedule(
+    facts: WindowFacts, is_over: Callable[[], bool] | None = None
+) -> Incumbent[PlacedSchedule[Placement]] | None:
+    """The retrainings of the best plan with one held set, and what that plan is worth; ``None`` if there is none.
+
+    Once ``is_over``, it is the best plan found by then.
+    """
     choices = held_choices(facts)
-    found = StaticSearch(choices.layouts).run()
+    found = StaticSearch(choices.layouts).run(is_over)
     return None if found is None else Incumbent(found.value, choices.placed(found.answer))
 
 

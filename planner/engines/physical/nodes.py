@@ -15,17 +15,18 @@ A node's index grows with its number of instances. Two tenants on an A100 with f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from executor.mig import Multiset, Placement
-from planner.counts import CountSpace, feasible_multisets
+from planner.counts import CountSpace, feasible_multisets, joint_states, tenant_multisets
 from planner.engines.arrays import Bools, Int64s, Ints
-from planner.engines.physical.held_sets import HeldSets, LayoutTable
+from planner.engines.physical.held_sets import Entries, HeldSets, LayoutTable
 from planner.engines.schedule import Token, WindowFacts
+from planner.problem import GainTable, TenantTerms
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,6 @@ class CountedNodes:
         feasible: The feasible multisets.
         codes: The node's multiset over all tenants as coded by ``space``, ``(n_nodes,)``.
         profile_names: What multisets count.
-        from_placed: The counted node of every placed node, ``(n_placed_nodes,)``.
     """
 
     graph: Graph
@@ -114,7 +114,6 @@ class CountedNodes:
     feasible: frozenset[Multiset]
     codes: Int64s
     profile_names: tuple[str, ...]
-    from_placed: Ints
 
     def token(self, placement: Placement) -> str:
         """The placement's profile."""
@@ -160,28 +159,95 @@ def placed_nodes(facts: WindowFacts) -> PlacedNodes:
     return PlacedNodes(sets, graph, -1 if initial_node is None else initial_node)
 
 
-def counted_nodes(nodes: PlacedNodes) -> CountedNodes:
-    """The placed nodes with their placements forgotten, in an order that still grows with their size."""
-    graph, problem = nodes.graph, nodes.sets.problem
-    size = (graph.removal >= 0).sum(axis=1)
-    # The size comes first in the key, so that sorting by key sorts by size.
-    keys = size.astype(np.int64)
-    for column in graph.column:
-        keys = keys * (int(column.max()) + 1) + column
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    counted_of: Ints = inverse.reshape(-1).astype(np.int32)
-    removal = np.where(graph.removal[first] >= 0, counted_of[graph.removal[first]], -1).astype(np.int32)
+def counted_nodes(facts: WindowFacts) -> CountedNodes:
+    """The placed nodes with their placements forgotten, but without listing those; the order still grows with size.
+
+    Whatever fits the GPU as counts has a layout, so these are all parts of what tenants can hold by counts.
+    """
+    problem, initial = facts.problem, facts.initial_held
+    own = [np.array(table.multisets, dtype=np.int64) for table in facts.gains]
+    held = [[table.column[k] for k in tenant_multisets(problem, t)] for t, table in _by_tenant(facts)]
+    joint = joint_states(problem)
+    columns = np.column_stack([np.array(h, dtype=np.int64)[joint[:, m]] for m, h in enumerate(held)])
+    opening = np.array([[] if initial is None else _columns_of(facts, initial)], dtype=np.int64)
+    opening = opening.reshape(-1, len(own))
+    less = [_without(table) for table in facts.gains]
+    codes = _NodeCodes(own)
+    nodes = _with_parts(np.concatenate([columns, opening]), less, codes)
+    known = codes(nodes)
+    removal = [
+        np.where(part >= 0, np.searchsorted(known, codes(_replaced(nodes, m, np.maximum(part, 0)))), -1)
+        for m, table in enumerate(less)
+        for part in table[nodes[:, m]].T
+    ]
+    is_held = np.zeros(len(nodes), dtype=np.bool_)
+    is_held[np.searchsorted(known, codes(columns))] = True
     space = CountSpace(problem.gpu, problem.profile_names)
-    counts = nodes.sets.table.counts(problem.profile_names)
     return CountedNodes(
-        graph=Graph(removal, np.ascontiguousarray(graph.column[:, first]), graph.is_held[first]),
-        initial=-1 if nodes.initial < 0 else int(counted_of[nodes.initial]),
+        graph=Graph(_packed(np.column_stack(removal)), np.ascontiguousarray(nodes.T.astype(np.int32)), is_held),
+        initial=-1 if initial is None else int(np.searchsorted(known, codes(opening))[0]),
         space=space,
         feasible=frozenset(feasible_multisets(problem.gpu, problem.profile_names)),
-        codes=space.codes(counts)[nodes.sets.layout[first]],
+        codes=np.asarray(sum(space.codes(k)[nodes[:, m]] for m, k in enumerate(own)), dtype=np.int64),
         profile_names=problem.profile_names,
-        from_placed=counted_of,
     )
+
+
+def _by_tenant(facts: WindowFacts) -> Iterator[tuple[TenantTerms, GainTable]]:
+    return zip(facts.problem.tenants, facts.gains, strict=True)
+
+
+def _columns_of(facts: WindowFacts, entries: Entries) -> list[int]:
+    """Each tenant's column of its gain table for what it holds of a set."""
+    names = facts.problem.profile_names
+    own = [[place.profile.name for place, tenant in entries if tenant == m] for m in range(len(facts.gains))]
+    return [table.column[tuple(map(k.count, names))] for k, table in zip(own, facts.gains, strict=True)]
+
+
+def _without(table: GainTable) -> Int64s:
+    """By column and profile, the column with one instance of it less; −1 where it has none, ``(n_columns, P)``."""
+    rows = [[table.column[(*k[:p], n - 1, *k[p + 1 :])] if n else -1 for p, n in enumerate(k)] for k in table.multisets]
+    return np.array(rows, dtype=np.int64)
+
+
+def _replaced(nodes: Int64s, m: int, column: Int64s) -> Int64s:
+    """The nodes with another column of tenant m."""
+    out = nodes.copy()
+    out[:, m] = column
+    return out
+
+
+class _NodeCodes:
+    """Numbers for rows of columns by tenant, which grow with the number of instances, then with the columns."""
+
+    def __init__(self, own: Sequence[Int64s]) -> None:
+        self._sizes = [multisets.sum(axis=1) for multisets in own]
+
+    def __call__(self, nodes: Int64s) -> Int64s:
+        codes = np.asarray(sum(size[nodes[:, m]] for m, size in enumerate(self._sizes)), dtype=np.int64)
+        for m, size in enumerate(self._sizes):
+            codes = codes * len(size) + nodes[:, m]
+        return codes
+
+
+def _with_parts(nodes: Int64s, less: Sequence[Int64s], codes: _NodeCodes) -> Int64s:
+    """The nodes and all that is left of them when instances are taken away, in the order of their codes."""
+    found = [nodes, np.zeros((1, len(less)), dtype=np.int64)]
+    while len(nodes):
+        parts = [_replaced(nodes, m, part) for m, table in enumerate(less) for part in table[nodes[:, m]].T]
+        nodes = np.concatenate(parts)
+        nodes = nodes[(nodes >= 0).all(axis=1)]
+        nodes = nodes[np.unique(codes(nodes), return_index=True)[1]]
+        found.append(nodes)
+    everything = np.concatenate(found)
+    return np.asarray(everything[np.unique(codes(everything), return_index=True)[1]], dtype=np.int64)
+
+
+def _packed(removal: Int64s) -> Ints:
+    """Rows with their −1 at the end, and no wider than the longest."""
+    order = np.argsort(removal < 0, axis=1, kind="stable")
+    width = max(1, int((removal >= 0).sum(axis=1).max(initial=0)))
+    return np.ascontiguousarray(np.take_along_axis(removal, order, axis=1)[:, :width].astype(np.int32))
 
 
 def _add_subsets(table: LayoutTable, first_number: Int64s, n_tenants: int, kept: Bools) -> None:

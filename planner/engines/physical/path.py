@@ -79,19 +79,24 @@ class HeldSetPath(Generic[Token]):
         """The best plan itself; its value is −inf if there is none."""
         return self._run(placed, trace=True, is_steady=False)
 
-    def step_maxima(self, busy: Sequence[Token], earned: Floats) -> Floats:
+    def step_totals(self, earned: Floats) -> Floats:
+        """What each held set earns in each step, ``(n_held, n_steps)``."""
+        gains = np.diff(earned, axis=1)
+        columns = self._graph.column[:, self._graph.is_held]
+        totals: Floats = sum(gain.T[column] for gain, column in zip(gains, columns, strict=True))
+        return totals
+
+    def step_maxima(self, busy: Sequence[Token], earned: Floats, totals: Floats) -> Floats:
         """The most that any held set earns in each step beside ``busy``, ``(n_steps,)``; −inf if there is none.
 
-        Before the held set may change it is the initial one's.
+        Before the held set may change it is the initial one's. ``totals`` are the :meth:`step_totals` of ``earned``.
         """
         facts, first = self._facts, self._facts.first_step
-        gains, best = np.diff(earned, axis=1), np.full(facts.n_steps, -np.inf)
+        best = np.full(facts.n_steps, -np.inf)
         for begin, end, mask in facts.problem.unavailable_spans:
-            nodes = self._nodes(frozenset([(tuple(busy), mask)]))
-            nodes = nodes[self._graph.is_held[nodes]]
-            if len(nodes):
-                columns = zip(gains, self._graph.column, strict=True)
-                best[begin:end] = np.max(sum(gain[begin:end, column[nodes]] for gain, column in columns), axis=1)
+            fits = self.nodes.compatible(busy, mask)[self._graph.is_held]
+            if fits.any():
+                best[begin:end] = totals[fits, begin:end].max(axis=0)
         if first:
             may_stay = self._may_stay(busy) & self._graph.is_held[self.nodes.initial]
             best[:first] = np.where(may_stay, np.diff(self._fixed_values(earned))[:first], -np.inf)

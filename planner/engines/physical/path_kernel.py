@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.engines.arrays import Bools, Floats, Int64s, Ints, compiled
+from executor.compiled import compiled
+from planner.engines.arrays import Bools, Floats, Int64s, Ints
 
 
 @compiled
@@ -171,26 +172,3 @@ def longest_path(  # noqa: C901, PLR0912, PLR0915, PLR0917 (one compiled loop; a
                 if is_held[node] and moved[t % epoch_steps, node] > best_value:
                     best_value, best_node, last_epoch = float(moved[t % epoch_steps, node]), int(node), t
     return best_value, best_node, last_epoch
-
-
-def load_kernel() -> None:
-    """Compile the kernel, or load it from disk; what a process that plans pays once."""
-    longest_path(
-        np.full((1, 1), -1, np.int32),
-        np.zeros((1, 1), np.int32),
-        np.ones(1, np.bool_),
-        np.zeros(1, np.int32),
-        np.arange(2, dtype=np.int64),
-        np.zeros(1, np.int64),
-        np.zeros(1, np.int64),
-        np.full(1, -1, np.int64),
-        np.zeros((1, 2, 1)),
-        np.ones(1, np.int64),
-        1,
-        0,
-        -1,
-        0.0,
-        np.zeros((0, 0), np.int32),
-        np.zeros((0, 0), np.bool_),
-        np.zeros(0),
-    )

@@ -12,16 +12,17 @@ Over schedules:
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from executor.compiled import working_s
 from executor.mig import Placement
 from planner.budget import Budget
 from planner.engines.answer import require_model, without_plan
-from planner.engines.physical.path_kernel import load_kernel
-from planner.engines.physical.plan import held_along, retrainings_in, with_held
+from planner.engines.physical.plan import retrainings_in, with_held
+from planner.engines.physical.quick import QuickSearch
 from planner.engines.physical.search import Search
 from planner.engines.prices import certificate
 from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts, earliest_schedule, may_start, schedule_of
@@ -31,9 +32,12 @@ from planner.problem import Problem, Reconfiguration, TenantTerms
 
 ENGINE = "physical"
 
+AFFORDED_AT_ONCE, AFFORDED_AFTER = 0.15, 0.5
+"""Shares of a limit of seconds that the program over all placed sets may take before, and after, a plan is known."""
+
 
 def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigPlan | None = None) -> MigPlan:
-    """The best plan found within ``budget``, with a bound on every plan; never worse than greedy's.
+    """The best plan found within ``budget``, with a bound on every plan; never worse than greedy's if seconds are free.
 
     Args:
         problem: A ``physical`` problem.
@@ -45,8 +49,7 @@ def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigP
         EngineError: The problem is not ``physical``.
     """
     require_model(problem, Reconfiguration.PHYSICAL, ENGINE)
-    load_kernel()
-    begin_s = time.perf_counter()
+    begin_s = working_s()
     reason = infeasibility(problem)
     if reason is not None:
         return without_plan(problem, Status.INFEASIBLE, ENGINE, begin_s, infeasibility=reason)
@@ -54,13 +57,30 @@ def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigP
     search = Search(facts, budget or Budget(), begin_s)
     known = [] if initial is None else [retrainings_in(problem, initial)]
     seeds = [seed for seed in [earliest_schedule(problem)] if seed is not None and _misfit(problem, seed) is None]
-    search.run(seeds, [placed for placed in known if _start_misfit(facts, placed) is None])
+    fitting = [placed for placed in known if _start_misfit(facts, placed) is None]
+    if not _is_quick(search, seeds, fitting):
+        search.run(seeds, fitting)
     if search.best is not None:
         return _with_plan(search, search.best.answer, begin_s)
     if search.is_exhausted:
         return without_plan(problem, Status.INFEASIBLE, ENGINE, begin_s, infeasibility=_no_schedule(facts))
     bound = search.bound if np.isfinite(search.bound) else None
     return without_plan(problem, Status.TIMEOUT, ENGINE, begin_s, bound)
+
+
+def _is_quick(search: Search, seeds: Sequence[Schedule], known: Sequence[PlacedSchedule[Placement]]) -> bool:
+    """Find a plan quickly where the limit of seconds asks for that; whether there is no time for more."""
+    if search.meter.deadline_s is None:
+        return False
+    quick = QuickSearch(search)
+    if quick.can_afford(AFFORDED_AT_ONCE):
+        return False
+    quick.carry_on(known)
+    quick.run([*map(schedule_of, known), *seeds])
+    if search.best is None or quick.can_afford(AFFORDED_AFTER):
+        return False
+    quick.lower_bound()
+    return True
 
 
 def _misfit(problem: Problem, schedule: Schedule) -> str | None:
@@ -93,7 +113,7 @@ def _start_misfit(facts: WindowFacts, placed: PlacedSchedule[Placement]) -> str 
 
 
 def _with_plan(search: Search, best: PlacedSchedule[Placement], begin_s: float) -> MigPlan:
-    held, prices = held_along(search.placed_paths.path(best), search.nodes), search.prices
+    held, prices = search.best_held(), search.prices
     work = (("schedules", search.meter.n_counted), ("placed_schedules", search.meter.n_placed))
     plan = with_held(search.facts, held, best, search.bound, ENGINE, begin_s, work)
     if not np.isfinite(prices.bound):

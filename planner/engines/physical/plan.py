@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from executor.mig import Placement
 from planner.engines.answer import with_plan
@@ -41,7 +42,7 @@ def with_held(
         placed: The retrainings that start in the window, with their placements.
         bound: What no plan exceeds.
         engine: Who made it.
-        started_s: When the solve began, on ``time.perf_counter``.
+        started_s: When the solve began, on ``executor.compiled.working_s``.
         work: What was done for it.
     """
     found = lifetimes(facts, held, placed)
@@ -102,18 +103,19 @@ def next_epoch_step(facts: WindowFacts, held: Held) -> int:
 def objective(facts: WindowFacts, found: Iterable[Lifetime]) -> float:
     """Goodput in requests of the lifetimes, by the gain tables."""
     problem, items = facts.problem, tuple(found)
-    values = []
+    values: list[float] = []
     for tenant, table in zip(problem.tenants, facts.gains, strict=True):
         own = [item for item in items if item.owner.tenant == tenant.name]
         inference = [item for item in own if item.is_inference]
         retraining = [item for item in own if not item.is_inference]
         levels = {option.name: level for level, option in enumerate(tenant.options, start=1)}
-        for step in range(problem.n_steps):
+        borders = {edge for item in own for edge in (item.serve_step, item.end_step) if 0 < edge < problem.n_steps}
+        for step, until in pairwise(sorted({0, problem.n_steps} | borders)):
             # A retraining without an option's name was in progress: always the first option.
             level = max((levels[i.option] if i.option else 1 for i in retraining if i.end_step <= step), default=0)
             names = [i.placement.profile.name for i in inference if i.serve_step <= step < i.end_step]
             column = table.column[tuple(names.count(name) for name in problem.profile_names)]
-            values.append(float(table.steady[level, step, column]))
+            values += table.steady[level, step:until, column].tolist()
     return math.fsum(values)
 
 

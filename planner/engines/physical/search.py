@@ -11,7 +11,6 @@ valued on counts; on placements a schedule takes as many units as there are plac
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,14 +19,17 @@ from itertools import islice, permutations, product
 
 import numpy as np
 
+from executor.compiled import working_s
 from executor.mig import Placement
 from planner.budget import Budget
 from planner.engines.arrays import Floats
 from planner.engines.effort import N_THREADS, Meter
 from planner.engines.physical.bounds import MAX_STEPS, BoundedSchedules, Bounds
 from planner.engines.physical.greedy import greedy_schedule, static_schedule
-from planner.engines.physical.nodes import PlacedNodes, counted_nodes, placed_nodes
+from planner.engines.physical.held_sets import Held
+from planner.engines.physical.nodes import CountedNodes, PlacedNodes, counted_nodes, placed_nodes
 from planner.engines.physical.path import HeldSetPath
+from planner.engines.physical.plan import held_along
 from planner.engines.physical.prices import PhysicalPrices
 from planner.engines.schedule import (
     TOLERANCE,
@@ -92,13 +94,15 @@ class Search:
     Attributes:
         facts: The problem.
         budget: What may be spent.
-        begin_s: When the solve began, by ``time.perf_counter``.
+        held: What the best plan's inference holds, where that is known.
+        begin_s: When the solve began, by ``executor.compiled.working_s``.
     """
 
     facts: WindowFacts
     budget: Budget
-    begin_s: float = field(default_factory=time.perf_counter)
+    begin_s: float = field(default_factory=working_s)
     best: Incumbent[PlacedSchedule[Placement]] | None = field(default=None, init=False)
+    held: Held | None = field(default=None, init=False)
     bound: float = field(default=np.inf, init=False)
     is_exhausted: bool = field(default=False, init=False)
     meter: Meter = field(init=False)
@@ -121,9 +125,14 @@ class Search:
         return HeldSetPath(self.facts, self.nodes)
 
     @cached_property
+    def counts(self) -> CountedNodes:
+        """The counted nodes."""
+        return counted_nodes(self.facts)
+
+    @cached_property
     def counted_paths(self) -> HeldSetPath[str]:
         """The best paths on counts."""
-        return HeldSetPath(self.facts, counted_nodes(self.nodes))
+        return HeldSetPath(self.facts, self.counts)
 
     @cached_property
     def prices(self) -> PhysicalPrices:
@@ -134,7 +143,7 @@ class Search:
         """Search from ``seeds``; never ends worse than greedy or the ``known`` placed schedules."""
         for placed in known:
             self._try(placed)
-        floor = None if self._is_over else static_schedule(self.facts) or greedy_schedule(self.facts, self.placed_paths)
+        floor = None if self._is_over else self._floor()
         if floor is not None:
             self._try(floor.answer)
         bounds = Bounds(self.facts, self.counted_paths)
@@ -149,6 +158,10 @@ class Search:
             with ThreadPoolExecutor(N_THREADS) as pool:
                 self._by_tables(bounds, pool)
 
+    def _floor(self) -> Incumbent[PlacedSchedule[Placement]] | None:
+        is_over = self.meter.is_late if self.meter.deadline_s is not None else None
+        return static_schedule(self.facts, is_over) or greedy_schedule(self.facts, self.placed_paths)
+
     def _by_prices(self, bounds: Bounds) -> None:
         """Lower the bound by prices, value the schedules that they favour, and improve the best of those.
 
@@ -157,8 +170,7 @@ class Search:
         movers = self.facts.movers
         while not self._is_over:
             before = self.prices.bound
-            favoured = dict.fromkeys(reversed(self.prices.lower(self._aim, _MORE_PRICE_ROUNDS)))
-            self.bound = min(self.bound, self.prices.bound)
+            favoured = dict.fromkeys(reversed(self.lower_prices()))
             new = [schedule for schedule in favoured if schedule not in self._valued][:_FAVOURED]
             for schedule in new:
                 if not self.meter.is_spent:
@@ -243,6 +255,43 @@ class Search:
             self._descend(bounds, schedule, movers)
         self._place_best()
         self._shift_best()
+
+    def explore(self, bounds: Bounds, seeds: tuple[Schedule, ...]) -> None:
+        """Value schedules on counts alone, from ``seeds`` and from moves, until time is up."""
+        movers, found = self.facts.movers, list(seeds)
+        for order in islice(permutations(movers), _ORDERS):
+            for way in self.facts.choices[order[0]] if order else ():
+                if self.meter.is_late() and self.ranked():
+                    return
+                found += _inserted(self.facts, bounds, (), order, way)
+                for schedule in found[-1:]:
+                    self._value(schedule)
+        for schedule in sorted(dict.fromkeys(found), key=lambda schedule: -self._value(schedule))[:_STARTS]:
+            self._descend(bounds, schedule, movers)
+
+    def ranked(self) -> list[Schedule]:
+        """The schedules that were valued on counts and can be held, best first."""
+        known = [(value, schedule) for schedule, value in self._valued.items() if not np.isneginf(value)]
+        return [schedule for _, schedule in sorted(known, key=lambda pair: -pair[0])]
+
+    def is_valued(self, schedule: Schedule) -> bool:
+        """Whether the schedule was valued on counts."""
+        return schedule in self._valued
+
+    def value_on_counts(self, schedule: Schedule) -> float:
+        """The most that a plan with these retrainings can be worth."""
+        return self._value(schedule)
+
+    def accept(self, value: float, placed: PlacedSchedule[Placement], held: Held) -> None:
+        """Take a plan that was found elsewhere if it is better than the best."""
+        if value > (-np.inf if self.best is None else self.best.value):
+            self.best, self.held = Incumbent(value, placed), held
+
+    def lower_prices(self) -> list[Schedule]:
+        """Lower the bound by prices; the schedules that they favour."""
+        favoured = self.prices.lower(self._aim, _MORE_PRICE_ROUNDS)
+        self.bound = min(self.bound, self.prices.bound)
+        return favoured
 
     def _place_best(self) -> None:
         """Value the best schedules on placements, until one is as good there."""
@@ -356,14 +405,24 @@ class Search:
     def _try(self, placed: PlacedSchedule[Placement]) -> float:
         self.meter.n_placed += 1
         self.meter.spent += -(-len(self.placed_paths) // len(self.counted_paths))
-        begin_s = time.perf_counter()
-        value = self.placed_paths.value(placed)
-        if self.meter.n_placed == 1:
-            # The best plan is traced at the end, which takes about twice as long as valuing it.
-            self.meter.keep(2 * (time.perf_counter() - begin_s))
+        begin_s = working_s()
+        if self.meter.deadline_s is None or self.meter.n_placed > 1:
+            value, held = self.placed_paths.value(placed), None
+        else:
+            # The best plan is traced at the end: the first one says how long that takes.
+            path = self.placed_paths.path(placed)
+            value, held = path.value, None if np.isneginf(path.value) else held_along(path, self.nodes)
+            self.meter.reserve(working_s() - begin_s)
         if value > (-np.inf if self.best is None else self.best.value):
-            self.best = Incumbent(value, placed)
+            self.best, self.held = Incumbent(value, placed), held
         return value
+
+    def best_held(self) -> Held:
+        """What the best plan's inference holds from which step on; there has to be one."""
+        assert self.best is not None
+        if self.held is None:
+            self.held = held_along(self.placed_paths.path(self.best.answer), self.nodes)
+        return self.held
 
     @property
     def _is_over(self) -> bool:
@@ -374,6 +433,11 @@ class Search:
     def _aim(self) -> float:
         """What the bound is lowered towards."""
         return 0.0 if self.best is None else self.best.value
+
+    @property
+    def to_beat(self) -> float:
+        """What a plan has to be worth to be better than the best."""
+        return self._to_beat
 
     @property
     def _to_beat(self) -> float:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from executor.compiled import working_s
 from planner.engines.answer import relaxed_bound
 from planner.engines.physical.plan import with_held
 from planner.engines.schedule import WindowFacts
@@ -62,7 +62,7 @@ class MigratorPaper(Policy):
 
     def plan(self, window: Window) -> MigPlan:
         """The paper's plan of the window as hardware can carry it out."""
-        started_s = time.perf_counter()
+        started_s = working_s()
         problem = without_floors(window.problem)
         window = replace(window, problem=problem)
         facts = WindowFacts.of(problem)

@@ -116,3 +116,14 @@ def test_the_bound_is_never_below_the_value() -> None:
 def test_a_changed_problem_voids_what_was_known() -> None:
     found = BestKnown(value=1.0, bound=2.0, engine="exact", seconds=3.0, problem="def")
     assert STORED.with_found(found) == found
+
+
+def test_a_time_beyond_the_limit_that_was_given_is_told_as_its_multiple() -> None:
+    case = Case("hurried", "exact", "paper", 2, Target(worst_of_limit=1.2), time_limit_s=RESULT.seconds / 2)
+    assert "missed: 2.00 × the limit" in row(case, [RESULT], KNOWN)
+
+
+def test_without_a_best_known_value_the_runs_own_reference_is_the_measure() -> None:
+    case = Case("hurried", "exact", "paper", 2, Target(least_value=0.95))
+    reference = ("long", [replace(RESULT, objective=2 * (RESULT.objective or 1.0))])
+    assert "missed: value" in row(case, [RESULT], {}, reference)

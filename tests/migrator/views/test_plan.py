@@ -40,6 +40,13 @@ def test_slices_over_time_show_who_serves_retrains_and_starts_up() -> None:
     assert rows(text, "slice 3") == ["░" * a_step + "1g" + "a" * (2 * a_step - 2) + "░" * 16 + "1g" + "A" * 6]
 
 
+def test_as_many_tenants_as_the_largest_gpu_has_slices_are_shown() -> None:
+    terms = tuple(tenant(f"t{n}", retraining_s={}) for n in range(7))
+    seven = replace(window(terms[0]), reconfiguration=Reconfiguration.PHYSICAL, tenants=terms)
+    text = printed(seven, solve(seven, "static"))
+    assert [name for name in "ABCDEFG" if re.search(rf"^ *slice \d 1g{name}", text, re.MULTILINE)] == list("ABCDEFG")
+
+
 def test_paper_plans_stack_compute_slices_by_tenant() -> None:
     problem, plan = paper_case()
     chart = chart_of(problem, plan, ("A", "B"))

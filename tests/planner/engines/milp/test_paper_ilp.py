@@ -9,7 +9,7 @@ from operator import le
 import pulp
 import pytest
 from paper_oracle import best_objective
-from problems import paper_problem
+from problems import paper_problem, short_paper_problem
 from solvers import SOLVERS, WITHOUT_GUROBI
 from windows import NAMES, tenant, window
 
@@ -69,6 +69,13 @@ def plans_of(seed: int) -> tuple[tuple[Problem, tuple[TenantDecision, ...]], ...
     problem = paper_problem(seed)
     found = (decisions_of(problem, plan) for plan in (solve_milp(problem), solve_greedy(problem)))
     return tuple((problem, decisions) for decisions in found if decisions is not None)
+
+
+@pytest.mark.parametrize("seed", [1962, 2011, 2652])
+def test_a_start_that_rounds_above_a_variables_bound_is_taken(seed: int) -> None:
+    problem = short_paper_problem(seed)
+    plan = solve_paper_ilp(problem, Budget(max_nodes=0))
+    assert plan.objective == solve_greedy(problem).objective
 
 
 def model_of(problem: Problem) -> PaperModel:

@@ -196,3 +196,11 @@ def test_an_unknown_solver_is_told_with_those_known() -> None:
 def test_a_physical_problem_is_refused() -> None:
     with pytest.raises(EngineError, match="'milp' answers paper problems; this one is physical"):
         solve_milp(replace(wavy(), reconfiguration=Reconfiguration.PHYSICAL))
+
+
+def test_a_program_that_takes_too_long_to_make_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(tight, "_add_step", fail)
+    assert solve_milp(wavy(), Budget(time_limit_s=0.0)).objective == solve_greedy(wavy()).objective

@@ -11,6 +11,7 @@ from problems import paper_problem
 from windows import tenant, window
 
 from planner.budget import Budget
+from planner.engines.paper import exact
 from planner.engines.paper.exact import ManySearch, solve_exact
 from planner.engines.paper.greedy import solve_greedy
 from planner.engines.paper.pairs import PairSearch
@@ -316,6 +317,38 @@ def test_a_spent_budget_leaves_a_valid_bound(n_tenants):
     assert verify(problem, hurried).violations == ()
     assert hurried.objective <= proven.objective * (1 + 1e-12)
     assert hurried.bound >= proven.objective * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("make", ["_runs", "_tails", "_stretches"])
+def test_a_loop_that_is_stopped_leaves_no_table_behind(make):
+    joint = JointStates(WindowFacts.of(wavy(2)))
+    joint.stop[0] = True
+    with ThreadPoolExecutor(1) as pool:
+        search = PairSearch(joint, joint.facts.actors, pool, nothing_known())
+        search._check_deadline = lambda: None
+        way = search._ways[0][0]
+        arguments = {
+            "_runs": (way, {}, search._waiting, search._no_opening),
+            "_tails": (0, way, 1),
+            "_stretches": (way.profile, way.profile),
+        }
+        found = getattr(search, make)(*arguments[make])
+    assert np.isneginf(found[0] if make == "_runs" else found).all()
+
+
+def test_a_search_that_is_stopped_proves_nothing():
+    joint = JointStates(WindowFacts.of(wavy(2)))
+    joint.stop[0] = True
+    with ThreadPoolExecutor(1) as pool:
+        found = PairSearch(joint, joint.facts.actors, pool, nothing_known()).run(lambda: False)
+    assert np.isposinf(found.bound)
+
+
+def test_with_a_limit_of_seconds_greedys_schedules_come_first(monkeypatch):
+    monkeypatch.setattr(exact._Solve, "_is_over", lambda _, share=1.0: share == 1.0)
+    problem = wavy(3)
+    hurried = solve_exact(problem, Budget(time_limit_s=1.0))
+    assert hurried.objective >= 0.97 * solve_greedy(problem).objective
 
 
 def test_a_plan_to_start_from_is_never_made_worse():

@@ -17,7 +17,15 @@ from planner.engines.physical.nodes import counted_nodes, placed_nodes
 from planner.engines.physical.path import HeldSetPath
 from planner.engines.schedule import WindowFacts
 from planner.gains import gain_tables
-from planner.problem import Problem, Reconfiguration, Retraining, RetrainingOption, TenantTerms
+from planner.problem import (
+    HeldInstance,
+    PhysicalState,
+    Problem,
+    Reconfiguration,
+    Retraining,
+    RetrainingOption,
+    TenantTerms,
+)
 
 
 def problem_of(n_tenants, gpu_name="a100-80gb", n_steps=2):
@@ -106,18 +114,45 @@ def test_nothing_is_compatible_with_placements_that_exclude_each_other():
 
 def test_counted_nodes_are_the_joint_multisets():
     problem = problem_of(2)
-    counted = counted_nodes(nodes_of(2))
+    counted = counted_nodes(WindowFacts.of(problem))
     assert counted.graph.is_held.sum() == len(joint_states(problem)) == 146
+
+
+def column_of(nodes):
+    return np.unique(nodes.graph.column.T, axis=0)
+
+
+@pytest.mark.parametrize("n_tenants", [1, 2, 3])
+def test_counted_nodes_are_the_placed_ones_with_their_placements_forgotten(n_tenants):
+    counted = counted_nodes(WindowFacts.of(problem_of(n_tenants)))
+    assert np.array_equal(column_of(counted), column_of(nodes_of(n_tenants)))
+    assert len(counted.graph) == len(column_of(counted))
+
+
+def test_a_removal_of_a_counted_node_takes_exactly_one_instance_away():
+    counted = counted_nodes(WindowFacts.of(problem_of(2)))
+    sizes = np.array([sum(multiset) for multiset in serving_multisets(problem_of(2), problem_of(2).tenants[0])])
+    size = sizes[counted.graph.column].sum(axis=0)
+    for node, parts in enumerate(counted.graph.removal):
+        assert all(size[part] == size[node] - 1 for part in parts if part >= 0)
+
+
+def test_an_initial_set_that_serves_nobody_is_a_counted_node_all_the_same():
+    problem = problem_of(2)
+    held = (HeldInstance(problem.gpu.placement("4g.40gb@0"), "t0", 0),)
+    counted = counted_nodes(WindowFacts.of(replace(problem, initial=PhysicalState(held))))
+    assert not counted.graph.is_held[counted.initial]
 
 
 @pytest.mark.parametrize("busy", [(), ("3g.40gb",), ("1g.10gb", "2g.20gb"), ("7g.80gb",), ("4g.40gb", "4g.40gb")])
 def test_what_fits_on_placements_fits_on_counts(busy):
     nodes, gpu = nodes_of(2), gpu_model("a100-80gb")
-    counted = counted_nodes(nodes)
+    counted = counted_nodes(WindowFacts.of(problem_of(2)))
     ways = product(*(gpu.placements([name]) for name in busy))
     placed = np.any([nodes.compatible(way) for way in ways], axis=0)
+    number = {tuple(column): node for node, column in enumerate(counted.graph.column.T)}
     by_count = np.zeros(len(counted.graph), dtype=bool)
-    by_count[counted.from_placed[placed]] = True
+    by_count[[number[tuple(column)] for column in nodes.graph.column[:, placed].T]] = True
     # On counts more may fit than any single placing of a node's instances would show, never less.
     assert (counted.compatible(busy) | ~by_count).all()
 

@@ -245,6 +245,18 @@ def test_six_tenants_share_a_gpu():
     assert verify(problem, solve_physical(problem)).violations == ()
 
 
+def test_seven_tenants_share_a_gpu_with_an_instance_each():
+    seven = window(*(tenant(f"t{i}", np.linspace(10, 40, 20), {G1: 18, G2: 40}) for i in range(7)))
+    plan = solve_physical(seven)
+    assert (plan.status, len(plan.lifetimes)) == (Status.OPTIMAL, 7)
+
+
+def test_seven_tenants_leave_no_room_to_retrain():
+    terms = [tenant(f"t{i}", [10] * 20, {G1: 18}, times={G1: 3} if i == 4 else None) for i in range(7)]
+    plan = solve_physical(window(*terms))
+    assert (plan.status, plan.infeasibility.tenant) == (Status.INFEASIBLE, "t4")
+
+
 def test_a_retraining_longer_than_the_window_is_named():
     plan = solve_physical(window(tenant("one", [50] * 8, {G1: 20}, times={G1: 9})))
     assert (plan.status, plan.infeasibility.tenant) == (Status.INFEASIBLE, "one")
