@@ -321,7 +321,7 @@ class Config(Section):
         return math.ceil((self.planning_s + self.estimates.delay_s) / self.step_s - 1e-9)
 
 
-def read_config(path: Path, assignments: Sequence[str] = (), **overrides: object) -> Config:
+def read_config(path: Path, assignments: Sequence[str] = (), /, **overrides: object) -> Config:
     """The validated config in ``path``; ``overrides`` replace top-level keys when not ``None``.
 
     Other ``windows`` only cut or extend the run: ``load_windows`` keeps what the file says of them.
