@@ -130,8 +130,8 @@ def _table(sweep: Sweep, n_tenant_cells: int, found: Found | None) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for variation in sweep.grid.variations:
         choice = variation.choices[0]
-        heading = choice.key if choice.tenant is None else f"{choice.tenant}.\n{choice.key}"
-        table.add_column(escape(heading), justify="right", overflow="fold")
+        heading = choice.key if choice.tenant is None else f"{escape(choice.tenant)}.\n{choice.key}"
+        table.add_column(heading, justify="right", overflow="fold")
     if found is not None:
         table.add_column("keeps it")
     table.add_column("status", overflow="fold")

@@ -45,7 +45,7 @@ def test_the_report_tells_start_ups_by_phase(write_config, call) -> None:
     _, text, _ = call("report", "here")
     _, out, _ = call("report", "here", "--json")
     start_ups = json.loads(out)["start_ups"]
-    assert "start-up, mean s (count)" in text
+    assert "mean s (count)" in text
     assert {tuple(phases) for phases in start_ups.values()} == {
         ("destruction", "initialisation", "library_load", "model_load")
     }

@@ -266,8 +266,8 @@ def test_a_window_without_a_plan_keeps_the_layout(call, write_config) -> None:
 
 
 def test_a_plan_that_breaks_a_rule_is_kept_in_the_log_and_not_carried_out(call, write_config, monkeypatch) -> None:
-    def flattered(problem: Problem, *options: Any) -> MigPlan:
-        plan = solve(problem, *options)
+    def flattered(problem: Problem, *options: Any, **named: Any) -> MigPlan:
+        plan = solve(problem, *options, **named)
         return replace(plan, objective=plan.objective * 2) if problem.initial is not None else plan
 
     monkeypatch.setattr("planner.policies.ours.solve", flattered)

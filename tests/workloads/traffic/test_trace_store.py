@@ -12,7 +12,7 @@ import pytest
 from migrator.parallel import Processes
 from workloads.errors import TraceError
 from workloads.traffic import trace_store
-from workloads.traffic.trace_file import TraceFormat
+from workloads.traffic.trace_file import Reading, TraceFormat
 from workloads.traffic.trace_store import MOST_KEPT, keep_traces, kept_traces, trace_once
 
 
@@ -54,7 +54,7 @@ def test_a_file_read_as_another_format_is_another_trace(tmp_path: Path) -> None:
     path = counts_file(tmp_path)
     trace_once(str(path), Path())
     with pytest.raises(TraceError):
-        trace_once(str(path), Path(), TraceFormat.TIMESTAMPS)
+        trace_once(str(path), Path(), Reading(format=TraceFormat.TIMESTAMPS))
 
 
 def test_what_is_wrong_with_a_file_is_told_each_time(tmp_path: Path) -> None:
