@@ -470,6 +470,12 @@ def _from_azure(rows: TraceRows, reading: Reading) -> Trace:
 
 def _from_timestamps(rows: TraceRows, reading: Reading) -> Trace:
     column = "time" if rows.header is None else rows.header[0]
+    counted = next((name for name in (rows.header or ())[1:] if _is_count(name)), None)
+    if counted is not None:
+        raise TraceError(
+            f"{rows.name}: timestamps takes each row for one request, but the column {quoted(counted)} seems to count "
+            "them; arrivals.format: counts and timestamp-counts read such columns"
+        )
     # Other columns say something of the request; only a given format gets here with any.
     others: list[str | None] = [None] * (rows.n_columns - 1)
     times = rows.columns([column, *others])[:, 0]
