@@ -72,6 +72,9 @@ _FOUR, _THREE, _WHOLE = "4g.40gb", "3g.40gb", "7g.80gb"
 LAUNCH_BOUND_SPEED_UP = 2.0
 """A model whose batch 1 gains less than this from the smallest to the largest profile is bound by launching."""
 
+LEAST_FIGURE, MOST_FIGURE = 1e-6, 1e9
+"""Milliseconds, and requests a second, beyond which a figure is a slip of the pen; the least divides safely."""
+
 WARNED_ABOVE, REFUSED_ABOVE = 1.02, 1.10
 """Throughput over processes × batch / latency. What rounds to whole milliseconds may be a little above 1."""
 
@@ -333,8 +336,10 @@ def _positive(where: _Where, column: str, text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not (math.isfinite(value) and value > 0):
-        raise ProfileTableError(f"{where}: {column} is {text!r:.60}; a finite number > 0 is needed")
+    if not LEAST_FIGURE <= value <= MOST_FIGURE:
+        raise ProfileTableError(
+            f"{where}: {column} is {text!r:.60}; a number from {LEAST_FIGURE:g} to {MOST_FIGURE:g} is needed"
+        )
     return value
 
 

@@ -35,8 +35,8 @@ BAD_CELLS = {
     "profile": ("1g.5gb", "line 3: profile: a30-24gb has no MIG profile '1g.5gb'"),
     "batch": ("8.5", "line 3: batch is '8.5'; a whole number ≥ 1 is needed"),
     "processes": ("0", "line 3: processes is '0'; a whole number ≥ 1 is needed"),
-    "latency_ms": ("fast", "line 3: latency_ms is 'fast'; a finite number > 0 is needed"),
-    "throughput_rps": ("-3", "line 3: throughput_rps is '-3'; a finite number > 0 is needed"),
+    "latency_ms": ("fast", "line 3: latency_ms is 'fast'; a number from 1e-06 to 1e+09 is needed"),
+    "throughput_rps": ("-3", "line 3: throughput_rps is '-3'; a number from 1e-06 to 1e+09 is needed"),
 }
 BAD_TABLES = {
     "header with another column": ("model,batch\n", "line 1: the header is 'model,batch'; source,gpu,"),
@@ -57,6 +57,12 @@ def refusal(path: Path) -> str:
     with pytest.raises(ProfileTableError) as caught:
         read_profiles(path)
     return str(caught.value)
+
+
+@pytest.mark.parametrize("latency_ms", ["5e-324", "1e-300", "inf", "nan", "1e10"])
+def test_a_figure_that_nobody_measured_is_refused(tmp_path: Path, latency_ms: str) -> None:
+    path = table(tmp_path / "table.csv", (*GOOD[:6], latency_ms, GOOD[7]))
+    assert f"line 2: latency_ms is '{latency_ms}'; a number from 1e-06 to 1e+09 is needed" in refusal(path)
 
 
 def test_a_users_row_is_read_in_seconds(tmp_path: Path) -> None:
