@@ -28,6 +28,7 @@ $(STAMP): pyproject.toml constraints.txt
 # Of the paper's sixteen workloads at load 0.7, W8 has the median gain over the best fixed layout (docs/results.md: of
 # the two in the middle, the one whose service profiles were all measured).
 demo: $(STAMP)
+	@echo "W8 of the MIGRator paper at load 0.7: of its sixteen workloads the one with the median gain (README.md)"
 	@$(BIN)/migrator run configs/w8.yaml --against static
 
 test: $(STAMP)

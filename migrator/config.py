@@ -331,6 +331,11 @@ def read_config(path: Path, assignments: Sequence[str] = (), /, **overrides: obj
     Raises:
         ConfigError: It is missing, unreadable or not YAML, or has an unknown key or a value outside its range.
     """
+    twice = {item.partition("=")[0].strip() for item in assignments} & {
+        k for k, v in overrides.items() if v is not None
+    }
+    if twice:
+        raise ConfigError(f"--set {min(twice)}: it is given by an option of its own, too; once is needed")
     data = assigned(read_document(path, ConfigError), assignments)
     data.setdefault("name", re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")[:100] or "run")
     own_windows = data.get("windows", Config.model_fields["windows"].default)

@@ -65,6 +65,9 @@ WORTH_SPLICING = 2e-3
 SPLICES = 3
 """Solves for those once it is settled whether to be strict early or late."""
 
+NEARING = 6
+"""Solves at most for the plan that lacks least, where none keeps all floors."""
+
 UNPROVEN = 1e-6
 """Share of the most goodput, or of the requests asked for, within which nothing is called proven infeasible."""
 
@@ -207,10 +210,23 @@ class _Search:
                 self._prove()
 
     def come_near(self) -> None:
-        """Ask for the plan that lacks least, unless one keeps all."""
-        if not self._is_over:
-            posed = self._posed(dict.fromkeys(self._asked, self._most), is_soft=True)
-            self._record(self._engine(posed, self._purse.slice(1.0), None), None)
+        """Look for the plan that lacks least, unless one keeps all.
+
+        A request that lacks costs more than all that can be earned, and one beyond a floor earns nothing: so the
+        multiplier of a tenant that has more than enough falls, by cutting planes, until another would lack for it.
+        """
+        multipliers, tried = dict.fromkeys(self._asked, self._most), 0
+        while not self._is_over:
+            tried += 1
+            is_last = tried == NEARING or len(self._asked) < 2
+            posed = self._posed(multipliers, is_soft=True)
+            self._record(self._engine(posed, self._purse.slice(1.0 if is_last else SHARE), None), None)
+            if is_last or not self._cuts or self._purse.is_empty:
+                return
+            lowest, _ = _lowest(self._cuts, [self._most] * len(self._asked))
+            if np.allclose(lowest, list(multipliers.values()), rtol=1e-6):
+                return
+            multipliers = dict(zip(self._asked, lowest, strict=True))
 
     def answer(self) -> MigPlan:
         """The best plan that was found, or why there is none."""

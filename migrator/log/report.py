@@ -177,7 +177,7 @@ def report_of(log: ReadLog) -> Report:
                 tenants={name: _figures([part]) for name, part in own.items()},
                 total=_figures(own.values()) if own else None,
                 promised=_promised(log.header, started),
-                violation=next(iter(started.get("violations", ())), None),
+                violation=next(iter(started.get("violations", ())), None) if started.get("rejected_plan") else None,
             )
         )
     every = [part for own_parts in parts.values() for part in own_parts]

@@ -82,7 +82,7 @@ class _RunStarted(_Fields):
     service_jitter: str | Number = ""
     interference: Number = 0.0
     assumed: list[_Assumed] = []
-    planning_s: Number | None = None
+    planning_s: Annotated[float, Field(ge=0, le=1e15)] | None = None
     repeatable: bool = True
     time_limit_s: Number | None = None
     tenants: list[_Tenant]

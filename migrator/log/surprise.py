@@ -10,7 +10,7 @@ served less than planned: workers that failed, or were late.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -102,9 +102,29 @@ def _of_window(header: Record, started: Record, known: Mapping[str, SecondAccoun
         for name, promise in started["expected"].items()
         if None not in (promise["goodput"], promise["in_time"])
     }
-    everybody = _surprise(window, None, sum(sums.values(), _Sums()))
+    total = sum(sums.values(), _Sums())
+    everybody = _surprise(window, None, total)
     alone = [_surprise(window, name, own) for name, own in sums.items()] if len(sums) > 1 else []
-    yield from (found for found in (everybody, *alone) if found is not None)
+    whole = _while_planned(header, started, total, [known[name] for name in sums])
+    yield from (found for found in (whole, everybody, *alone) if found is not None)
+
+
+def _while_planned(header: Record, started: Record, covered: _Sums, own: Sequence[SecondAccounts]) -> Surprise | None:
+    """The window as a whole, where that is far from the promise because its plan was late; ``None`` elsewhere."""
+    window, window_s = started["window"], round(header["window_s"])
+    seconds = slice(window * window_s, (window + 1) * window_s)
+    arrivals = sum(float(account.arrivals[seconds].sum()) for account in own)
+    if not started["plan_from_step"] or covered.expected <= 0 or covered.arrivals <= 0 or not arrivals:
+        return None
+    expected_pct = 100 * covered.promised / covered.expected
+    achieved_pct = 100 * sum(float(account.goodput[seconds].sum()) for account in own) / arrivals
+    by_planning = achieved_pct - 100 * covered.goodput / covered.arrivals
+    points = achieved_pct - expected_pct
+    is_cause = abs(by_planning) > abs(points - by_planning) or points * (points - by_planning) < 0
+    if abs(points) <= max(POINTS, _luck_points(arrivals)) or not is_cause:
+        return None
+    cause = f"its plan was there {started['plan_from_step'] * header['step_s']:g} s after it began"
+    return Surprise(window, None, expected_pct, achieved_pct, cause, abs(by_planning))
 
 
 def _sums(header: Record, started: Record, name: str, promise: Record, account: SecondAccounts) -> _Sums:
@@ -139,12 +159,16 @@ def _surprise(window: int, tenant: str | None, sums: _Sums) -> Surprise | None:
         return None
     expected_pct, achieved_pct = 100 * sums.promised / sums.expected, 100 * sums.goodput / sums.arrivals
     points = achieved_pct - expected_pct
-    luck_points = LUCK * 100 * 0.5 / math.sqrt(sums.arrivals)
-    if abs(points) <= max(POINTS, luck_points):
+    if abs(points) <= max(POINTS, _luck_points(sums.arrivals)):
         return None
     causes = _shortfall(sums) if points < 0 else _excess(sums)
     cause = max(causes, key=lambda name: causes[name])
     return Surprise(window, tenant, expected_pct, achieved_pct, cause, causes[cause])
+
+
+def _luck_points(arrivals: float) -> float:
+    """Points of goodput that luck alone may make up among so many requests."""
+    return LUCK * 100 * 0.5 / math.sqrt(arrivals)
 
 
 def _missed_and_wrong(sums: _Sums) -> tuple[float, float]:

@@ -94,7 +94,7 @@ def _floor(floor: FloorConfig | None) -> dict[str, object]:
 
 def _without_folder(name: str) -> str:
     """The name of a table or trace; where that is a file, its name alone: logs are shown to others."""
-    return Path(name).name
+    return Path(name).name if Path(name).is_absolute() else name
 
 
 def _tenant(tenant: Tenant, origin: Origin) -> dict[str, object]:

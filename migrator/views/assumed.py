@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MOST_LINES = 6
-"""Beyond it the rest is a number."""
+"""Beyond it the rest is named, without values."""
+
+_FIRST = ("accuracy", "worker start", "retraining start", "retraining time")
+"""How the kinds begin that weigh most in a plan; they have a line of their own whatever else there is."""
 
 
 def assumed_lines(assumed: Sequence[Mapping[str, Any]], *, left_out: Sequence[str] = ()) -> list[str]:
@@ -19,10 +22,13 @@ def assumed_lines(assumed: Sequence[Mapping[str, Any]], *, left_out: Sequence[st
         if item["what"] not in left_out:
             whose = f"{item['tenant']} " if item["tenant"] else ""
             groups.setdefault((item["what"], item["source"]), []).append(whose + _value_text(item))
-    lines = [f"{what}: {', '.join(values)}; {source}" for (what, source), values in groups.items()]
-    if len(lines) <= MOST_LINES:
+    kinds = sorted(groups, key=lambda kind: not kind[0].startswith(_FIRST))
+    lines = [f"{what}: {', '.join(groups[what, source])}; {source}" for what, source in kinds]
+    n_told = max(MOST_LINES - 1, sum(what.startswith(_FIRST) for what, _ in kinds))
+    if len(lines) <= max(MOST_LINES, n_told):
         return lines
-    return [*lines[: MOST_LINES - 1], f"and {len(lines) - MOST_LINES + 1} kinds more, which --json has"]
+    rest = dict.fromkeys(what for what, _ in kinds[n_told:])
+    return [*lines[:n_told], f"and {', '.join(rest)}; --json has the values"]
 
 
 def _value_text(item: Mapping[str, Any]) -> str:

@@ -76,7 +76,7 @@ def print_comparison(scores: Sequence[Score], console: Console, stride_s: int | 
     console.print(
         "Simulated. Goodput: in time and correct, of all arrivals. "
         f"Gap closed: of what lies between {FLOOR} (best fixed layout in hindsight) and {CEILING} (arrivals known). "
-        f"Over {FLOOR}: relative. Ahead: points of goodput % on the same segments, "
+        f"Over {FLOOR}: relative. Ahead: points of goodput %, the mean of the same segments, each counted once, "
         f"with the interval of 95 % of resampled segments where there are at least {LEAST_SEGMENTS}. "
         "Arrivals: where they went; see docs/policies.md.",
         style="dim",

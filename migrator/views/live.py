@@ -86,13 +86,16 @@ def _promise(planned: PlannedWindow) -> str:
         return f"no plan: {escape(reason)}; the old layout stays"
     if planned.rejected is not None:
         instead = "the old layout stays" if planned.problem.initial else "one fixed layout is held instead"
-        return f"the plan breaks a rule ({escape(str(planned.verification.violations[0]))}); {instead}"
+        return f"the plan breaks a rule ({escape(str(planned.verification.broken_rules[0]))}); {instead}"
     most = planned.problem.most_goodput
     share = ""
     if plan.objective is not None and most > 0:
-        share = f"{100 * plan.objective / most:.2f} % expected goodput, "
+        begin = planned.plan_from_step * planned.problem.step_s
+        since = f" from second {begin:g} on" if begin else ""
+        share = f"{100 * plan.objective / most:.2f} % expected goodput{since}, "
     gap = "unknown" if plan.gap is None else f"{100 * plan.gap:.2f} %"
-    return f"planned in {plan.solve_s:.1f} s: {share}proven within {gap} of the best"
+    missed = f"; misses {escape('; '.join(plan.missed))}" if plan.missed else ""
+    return f"planned in {plan.solve_s:.1f} s: {share}proven within {gap} of the best{missed}"
 
 
 class GridView:

@@ -90,6 +90,8 @@ def _print_header(report: Report, console: Console) -> None:
         points = tenant["operating_points"].items()
         if derived := derived_profiles({name: point.get("derived", "") for name, point in points}):
             console.print(f"    derived, not measured: {escape(derived)}")
+    if "assumed" not in header:
+        console.print("  assumed: not told, the log was written before logs said so", style="dim")
     for line in assumed_lines(header.get("assumed", ()), left_out=("capability",)):
         console.print(f"  assumed: {escape(line)}", style="dim")
 
@@ -98,13 +100,16 @@ def _tenant_line(tenant: Mapping[str, Any]) -> str:
     scale = tenant["scale"]
     return (
         f"[bold]{escape(tenant['name'])}[/]: {escape(tenant['model'])}, SLO {tenant['slo_ms']:g} ms, load "
-        f"{tenant['load']:.2f}, trace {escape(tenant['trace'])}, {escape(_scaling(scale))} "
+        f"{tenant['load']:.2f}, {escape(_origin(tenant['trace'], scale))} "
         f"(variance/mean {tenant['dispersion_before']:.2f} → {tenant['dispersion_after']:.2f})"
     )
 
 
-def _scaling(scale: Mapping[str, Any]) -> str:
-    return scaling_text(scale["method"], scale["factor"], scale.get("smooth_s"))
+def _origin(source: str, scale: Mapping[str, Any]) -> str:
+    """Where the requests come from: a rate, of which all are drawn, or a trace and what became of it."""
+    if source.startswith("poisson "):
+        return f"{source}, drawn × {scale['factor']:.4g}"
+    return f"trace {source}, {scaling_text(scale['method'], scale['factor'], scale.get('smooth_s'))}"
 
 
 def _table(report: Report, shown: Sequence[str]) -> Table:

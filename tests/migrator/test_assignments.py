@@ -111,3 +111,9 @@ def test_nothing_can_be_set_in_a_problem_file(call) -> None:
     code, _, err = call("plan", "--problem", "problem.json", "--set", "load=1")
     assert code == 2
     assert "--set goes with a CONFIG" in err
+
+
+def test_a_key_that_has_an_option_of_its_own_is_given_once(call, write_config) -> None:
+    code, out, err = call("compare", write_config(), "--load", 0.5, "--set", "load=0.9")
+    assert (code, out) == (2, "")
+    assert err == "error: --set load: it is given by an option of its own, too; once is needed\n"

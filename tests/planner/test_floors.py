@@ -197,6 +197,15 @@ def test_a_plan_that_need_not_keep_its_floors_lacks_as_little_as_possible(per):
     assert [one.share for one in attainments(problem, plan)] == pytest.approx([0.3, 0.9])
 
 
+@pytest.mark.parametrize("model", Reconfiguration)
+def test_more_than_a_floor_asks_for_makes_up_for_nothing_that_lacks_elsewhere(model):
+    problem = two_tenants(AttainmentFloor(0.2), AttainmentFloor(0.95), model=model)
+    plan = solve(problem, must_meet_floors=False)
+    alone = two_tenants(None, AttainmentFloor(0.95), model=model)
+    lacks = [one.shortfall for one in attainments(problem, plan)]
+    assert lacks == pytest.approx([one.shortfall for one in attainments(alone, solve(alone, must_meet_floors=False))])
+
+
 def test_a_plan_that_misses_a_floor_says_so():
     plan = solve(two_tenants(None, AttainmentFloor(0.95)), must_meet_floors=False)
     assert plan.missed == ("speech: 90 % in time of 95 % asked for",)

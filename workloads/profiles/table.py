@@ -206,7 +206,7 @@ def parse_profiles(name: str, text: str) -> ServiceProfiles:
     """
     first_line: dict[tuple[str, str, str, int, int], int] = {}
     rows: list[ServiceRow] = []
-    doubts: list[str] = []
+    doubts: list[tuple[float, str]] = []
     for where, cells in _cells(name, text):
         row = _row(where, cells)
         if row.key in first_line:
@@ -214,7 +214,9 @@ def parse_profiles(name: str, text: str) -> ServiceProfiles:
         first_line[row.key] = where.line
         rows.append(row)
         doubts += _doubts(where, row, cells)
-    return ServiceProfiles(name, tuple(rows), _folded(doubts))
+    return ServiceProfiles(
+        name, tuple(rows), _folded([told for _, told in sorted(doubts, key=lambda doubt: -doubt[0])])
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,8 +264,8 @@ def _row(where: _Where, cells: dict[str, str]) -> ServiceRow:
     )
 
 
-def _doubts(where: _Where, row: ServiceRow, cells: Mapping[str, str]) -> Iterator[str]:
-    """What is doubtful of the row, throughput against latency.
+def _doubts(where: _Where, row: ServiceRow, cells: Mapping[str, str]) -> Iterator[tuple[float, str]]:
+    """How far throughput and latency are apart, as a logarithm, and what is doubtful of the row.
 
     Raises:
         ProfileTableError: They contradict each other.
@@ -279,11 +281,11 @@ def _doubts(where: _Where, row: ServiceRow, cells: Mapping[str, str]) -> Iterato
     )
     if ratio > REFUSED_ABOVE or ratio < REFUSED_BELOW:
         raise ProfileTableError(told)
-    yield told
+    yield abs(math.log(ratio)), told
 
 
 def _times(ratio: float) -> str:
-    return f"{ratio:.3g} times" if ratio >= 0.01 else f"1/{1 / ratio:.4g} of"
+    return f"{ratio:.4g} times" if ratio >= 0.01 else f"1/{1 / ratio:.4g} of"
 
 
 def _reading(row: ServiceRow, ratio: float) -> str:
@@ -306,7 +308,7 @@ def _reading(row: ServiceRow, ratio: float) -> str:
 
 
 def _folded(doubts: Sequence[str]) -> tuple[str, ...]:
-    """The first doubt, and how many more there are."""
+    """The gravest doubt, which comes first, and how many more there are."""
     if len(doubts) < 2:
         return tuple(doubts)
     rows = "another row is" if len(doubts) == 2 else f"{len(doubts) - 1} more rows are"

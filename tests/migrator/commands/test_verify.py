@@ -110,3 +110,14 @@ def test_json_tells_proven_from_claimed(checked) -> None:
 def test_json_without_certificate_proves_nothing(checked) -> None:
     answer = json.loads(checked("--json")[1])
     assert (answer["proven_bound"], answer["proven_gap"], answer["claim_proven"]) == (None, None, False)
+
+
+def test_a_run_that_told_which_floor_it_misses_is_no_broken_one(call, write_config) -> None:
+    changes = {"tenants.0.arrivals.rate_rps": 4000, "tenants.0.min_slo_attainment": 1.0, "windows": 1}
+    code, _, err = call("run", write_config(changes), "--out", "run")
+    assert code == 0
+    assert "; misses vision: " in err
+    code, out, err = call("verify", "run", "--trust-bound")
+    assert (code, err) == (0, "")
+    assert "window 0 of run keeps all rules, but misses floors, as its run told:" in out
+    assert json.loads(call("report", "run", "--json")[1])["windows"][0]["plan"].get("violation") is None

@@ -104,10 +104,10 @@ def test_instances_that_served_before_they_were_promised_explain_a_better_share(
     assert found.cause == "instances that served more than the cautious plan says"
 
 
-def test_seconds_before_the_plan_is_there_are_left_out() -> None:
+def test_seconds_before_the_plan_is_there_are_not_laid_to_the_plan() -> None:
     begun, finished = window({"a": (3000, 3000, 3000)}, {"a": (60, 60, 60)}, plan_from_step=50)
     finished["tenants"]["a"]["correct"][:50] = [0] * 50
-    assert surprises(log_of(begun, finished)) == ()
+    assert [found.cause for found in surprises(log_of(begun, finished))] == ["its plan was there 50 s after it began"]
 
 
 def test_a_tenant_is_told_whose_own_goodput_is_far_off_though_that_of_all_is_not() -> None:
@@ -141,3 +141,21 @@ def test_a_surprise_is_told_in_one_line() -> None:
         "window 2: goodput of a 50.1 %, expected 66.8 %: 16.7 points less; "
         "largest cause: bursts and waits for a batch (12.3)"
     )
+
+
+def late_plan(before: int, after: int) -> tuple[Surprise, ...]:
+    """A window whose plan is there after 70 of 100 s; right answers of 100 a second before that, and after it."""
+    begun, finished = window({"a": (3000, 3000, 1800)}, {"a": (100, 100, 0)}, plan_from_step=70)
+    finished["tenants"]["a"]["correct"] = [before] * 70 + [after] * 30
+    return surprises(log_of(begun, finished))
+
+
+def test_a_window_that_was_spoilt_by_its_late_plan_is_told() -> None:
+    (found,) = late_plan(before=20, after=60)
+    assert (found.tenant, found.expected_goodput_pct) == (None, 60.0)
+    assert found.achieved_goodput_pct == pytest.approx(0.7 * 20 + 0.3 * 60)
+    assert found.cause == "its plan was there 70 s after it began"
+
+
+def test_a_late_plan_that_made_no_difference_is_not_told() -> None:
+    assert late_plan(before=60, after=60) == ()

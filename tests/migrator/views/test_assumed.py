@@ -22,7 +22,16 @@ def test_figures_by_profile_are_told_as_a_range() -> None:
 
 def test_a_long_list_is_folded() -> None:
     lines = assumed_lines([item(f"figure {n}") for n in range(9)])
-    assert (len(lines), lines[-1]) == (MOST_LINES, "and 4 kinds more, which --json has")
+    assert len(lines) == MOST_LINES
+    assert lines[-1] == "and figure 5, figure 6, figure 7, figure 8; --json has the values"
+
+
+def test_what_weighs_most_is_told_whatever_else_there_is() -> None:
+    others = [item(f"figure {n}") for n in range(9)]
+    weighty = ["accuracy from window 1 on", "worker start", "retraining start", "retraining time"]
+    sources = [item(what, source=source) for what in weighty for source in ("them", "others")]
+    lines = assumed_lines([*others, *sources])
+    assert [line.split(":")[0] for line in lines[:-1]] == [what for what in weighty for _ in range(2)]
 
 
 def test_what_is_told_elsewhere_is_left_out() -> None:
