@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
 
-from migrator.config import Config
+from migrator.config import ArrivalsConfig, Config
 from migrator.console import escape, warn
 from migrator.provenance import scaling_text
 from migrator.setting import Setting
@@ -34,8 +35,10 @@ def trace_notes(setting: Setting, traffic: Traffic) -> tuple[str, ...]:
 
 def traffic_lines(config: Config, setting: Setting, traffic: Traffic) -> Iterator[str]:
     """A line for each tenant: source, its requests, scale, and the run's requests; and one on the load's windows."""
-    for tenant, origin in zip(setting.tenants, traffic.origins, strict=True):
-        yield f"{tenant.name}: {_source_text(origin)}; {_scale_text(origin)}; {_run_text(origin)}"
+    history_s = math.ceil(setting.config.forecast.history_s)
+    for entry, origin in zip(setting.config.tenants, traffic.origins, strict=True):
+        again = again_text(entry.arrivals, origin, history_s)
+        yield f"{entry.name}: {_source_text(origin)}; {_scale_text(origin)}; {again}{_run_text(origin)}"
     n_load, n = config.n_load_windows, config.windows
     if n_load != n and config.load is not None and any(one.arrivals.scale.factor is None for one in config.tenants):
         does = "cut to" if n < n_load else "extended to"
@@ -70,6 +73,22 @@ def _scale_text(origin: Origin) -> str:
     text = scaling_text(origin.scale.method.value, origin.scale.factor, origin.scale.smooth_s)
     is_as_recorded = origin.scale.method is ScaleMethod.THIN
     return f"{text}, at times drawn inside the second" if is_as_recorded and not origin.recorded.has_times else text
+
+
+def again_text(arrivals: ArrivalsConfig, origin: Origin, history_s: int) -> str:
+    """How often a trace that loops begins again in the run, and how much of the history lies before its begin."""
+    if origin.recorded is None or not arrivals.loop:
+        return ""
+    n_seconds = origin.recorded.n_seconds
+    first_s = (history_s if arrivals.offset_s is None else arrivals.offset_s) % n_seconds
+    n_times = (first_s + origin.n_seconds - 1) // n_seconds
+    text = ""
+    if n_times:
+        times = "once" if n_times == 1 else f"{n_times:,} times"
+        text = f"the trace begins again {times}, in the run's last {first_s + origin.n_seconds - n_seconds:,} s; "
+    if first_s < history_s:
+        text += f"the first {history_s - first_s:,} of {history_s:,} s of history go back over its begin to its end; "
+    return text
 
 
 def _run_text(origin: Origin) -> str:

@@ -169,15 +169,32 @@ def _text(name: str, raw: bytes) -> str:
 _AZURE_HEADER = ("timestamp", "contexttokens", "generatedtokens")
 _COUNTS_HEADER = ("second", "count")
 
-_TIME_NAME = re.compile(r".*(time|date|stamp).*|ts|t|epoch|seconds?|secs?|unix|when|.*_at")
-_COUNT_NAME = re.compile(
-    r".*(count|req|quer|hits?\b|calls?\b|invocation|arrivals?\b|number|total).*|n|num|value( #\w+)?"
+_TIME_WORDS = re.compile(
+    r"(?:dates?|times?|stamps?|epoch|unix|seconds?|secs?|instant|when|utc|gmt|local|iso|start|begin"
+    r"|arrival|arrived|received|created|requested|request|event|log)+|ts|t|s|at|in"
 )
-_RATE_NAME = re.compile(r".*(rps|qps|rate|per.?s|per.?m|/ ?s|/ ?m).*")
-_OTHER_NAME = re.compile(
-    r".*(token|laten|durat|size|byte|error|fail|user|frequen|time|mean|av(g|er)|(\b|_)(id|ms|s)\b).*"
+_SAYS_TIME = re.compile(r".*(time|date|stamp|epoch|unix|second|sec|instant|when).*|ts|t|at")
+_SAYS_SECONDS = re.compile(r"s|secs?|(?:time|timestamp|epoch|unix)?seconds?")
+_SUBSECOND_WORDS = {
+    **dict.fromkeys(("ms", "msec", "msecs", "millis", "millisecond", "milliseconds"), 1_000),
+    **dict.fromkeys(("us", "usec", "usecs", "micros", "microsecond", "microseconds"), 1_000_000),
+    **dict.fromkeys(("ns", "nsec", "nsecs", "nanos", "nanosecond", "nanoseconds"), 1_000_000_000),
+}
+_CALENDAR_WORDS = {"minute", "minutes", "min", "hour", "hours", "day", "days"}
+_COUNT_WORDS = re.compile(
+    r"(?:requests?|reqs?|quer(?:y|ies)|hits?|calls?|invocations?|arrivals?|inferences?|events?|counts?|cnt|totals?"
+    r"|numbers?|num|https?|api|rpc|grpc|incoming|received|all|sum)+|n|of|the"
 )
-"""Names of columns, as far as they are told apart without being asked."""
+_SAYS_COUNT = re.compile(
+    r".*(requests|reqs?$|queries|hits|calls|invocations|arrivals|inferences|count|cnt|total).*|n|num.*"
+)
+_VALUE = re.compile(r"value( #\w+)?")
+"""Words of which names of columns are made, as far as they are taken without being asked: a name with any other word
+(``in_flight``, ``rpm``, ``length``, ``k``) names another quantity or another unit."""
+
+
+def _words(name: str) -> list[str]:
+    return re.findall(r"[^\W_]+|[%$]", name)
 
 
 def _format_of(rows: TraceRows) -> TraceFormat:
@@ -200,23 +217,64 @@ def _format_of(rows: TraceRows) -> TraceFormat:
             "arrivals.format: timestamps takes each row for a request all the same"
         )
     if len(header) == 1:
-        if _TIME_NAME.fullmatch(header[0]):
+        if _is_time(rows, header[0]):
             return TraceFormat.TIMESTAMPS
-        if _is_count(header[0]):
+        if _is_count(header[0]) and not rows.has_instants:
             return TraceFormat.PLAIN_COUNTS
         raise TraceError(f"{where} does not say what a row is; {_plain_readings(rows)}")
-    if len(header) == 2 and _TIME_NAME.fullmatch(header[0]):
+    if len(header) == 2 and (_is_time(rows, header[0]) or _hints_at_time(header[0])):
+        if not _is_time(rows, header[0]):
+            raise TraceError(
+                f"{where} does not say what a row is: {quoted(header[0])} may be in another unit than seconds, which "
+                f"every format takes it for; {_timed_readings(rows)}"
+            )
         if _is_count(header[1]):
             return TraceFormat.TIMESTAMP_COUNTS
-        raise TraceError(f"{where} does not say what a row is; {_timed_readings(rows)}")
+        raise TraceError(
+            f"{where} does not say what a row is: {quoted(header[1])} may be no count; {_timed_readings(rows)}"
+        )
     raise TraceError(
         f"{where} opens no known kind of trace; second,count or a time and a count (timestamp,requests), the full "
         "Azure header TIMESTAMP,ContextTokens,GeneratedTokens, or one column of times or counts is needed"
     )
 
 
+def _is_time(rows: TraceRows, name: str) -> bool:
+    """Whether the name of the first column means times in a unit that is known: seconds, or what their size tells."""
+    words = _words(name)
+    if rows.has_instants:
+        words = ["time" if word in _CALENDAR_WORDS else word for word in words]
+    elif not {"date", "dates"}.isdisjoint(words) and "time" not in words and _times(rows).min() < _EPOCH_FROM:
+        return False  # A number such as 20240510.
+    per_s = next((_SUBSECOND_WORDS[word] for word in words if word in _SUBSECOND_WORDS), None)
+    if per_s is not None and not rows.has_instants and _ticks(rows, _times(rows))[0] != per_s:
+        return False  # Their size does not say the same.
+    words = [word for word in words if word not in _SUBSECOND_WORDS]
+    # A server's request time is how long it took.
+    is_duration = re.search(r"request(?=times?$)", "".join(words)) is not None
+    is_known = all(_TIME_WORDS.fullmatch(word) for word in words)
+    return is_known and not is_duration and any(_SAYS_TIME.fullmatch(word) for word in words)
+
+
+def _times(rows: TraceRows) -> FloatArray:
+    return rows.columns(["time", *[None] * (rows.n_columns - 1)])[:, 0]
+
+
+def _hints_at_time(name: str) -> bool:
+    return any(
+        word in _SUBSECOND_WORDS or word in _CALENDAR_WORDS or _SAYS_TIME.fullmatch(word) for word in _words(name)
+    )
+
+
 def _is_count(name: str) -> bool:
-    return bool(_COUNT_NAME.fullmatch(name)) and not (_OTHER_NAME.fullmatch(name) or _RATE_NAME.fullmatch(name))
+    words = _words(name)
+    if _VALUE.fullmatch(name):
+        return True
+    # Behind another word they number a request: request_no, request_number.
+    is_ordinal = len(words) > 1 and words[-1] in {"n", "num", "number"}
+    is_plain = re.fullmatch(r"[\w #()-]*", name) is not None
+    is_known = is_plain and all(_COUNT_WORDS.fullmatch(word) for word in words)
+    return is_known and not is_ordinal and any(_SAYS_COUNT.fullmatch(word) for word in words)
 
 
 def _format_without_header(rows: TraceRows) -> TraceFormat:
@@ -227,6 +285,11 @@ def _format_without_header(rows: TraceRows) -> TraceFormat:
         # Counts are whole and bounded: other numbers can only be times.
         if np.all(values == np.floor(values)) and values.max() <= MAX_RATE_RPS:
             raise TraceError(f"{rows.name}: plain numbers may be counts or times; {_plain_readings(rows)}")
+        if np.all(values == np.floor(values)) and values.max() < _EPOCH_FROM:
+            raise TraceError(
+                f"{rows.name}: plain whole numbers up to {_shown(values.max())} do not say their unit; "
+                "arrivals.format: timestamps takes them for seconds"
+            )
         if np.any(np.diff(values) < 0):
             raise TraceError(
                 f"{rows.name}: plain numbers that are neither whole counts nor ascending times; arrivals.format: "
@@ -291,6 +354,18 @@ _OFF = 0.05
 _LEAST_ROWS_OF_A_TOTAL = 20
 """Fewer counts may well ascend by chance."""
 
+_LEAST_ROWS_OF_A_NAMED_TOTAL = 5
+"""The same where the column is called a total."""
+
+_RISES_OF_A_TOTAL = 50
+"""As many rises without falls are no chance, however many rows are the same as the one before."""
+
+_FALLS_PER_RISE = 0.1
+"""Counts that fall more often than this are no running total."""
+
+_NEAR_ZERO = 0.25
+"""To which part of itself a running total falls where it starts anew, at most."""
+
 
 def _from_counts(rows: TraceRows, reading: Reading) -> Trace:
     if rows.header != _COUNTS_HEADER:
@@ -318,13 +393,13 @@ def _from_timestamp_counts(rows: TraceRows, reading: Reading) -> Trace:
     order = _order(rows, times, reading.sort, time, strictly=True)
     ascending_s = (times[order] - times[order[0]]) / per_s
     _check_span(rows.name, float(ascending_s[-1]))
-    interval_s = _interval_s(rows, ascending_s, order)
+    interval_s = _interval_s(rows, ascending_s, order, float(times[order[0]]), reading)
     places = np.round(ascending_s / interval_s).astype(np.int64)
     made = _dense(rows, table[:, 1], places, order, interval_s, reading, count)
-    return replace(made, notes=(*unit, *made.notes))
+    return replace(made, notes=(*unit, *made.notes, *_unit_taken(rows, float(times[order[0]]), reading)))
 
 
-def _interval_s(rows: TraceRows, ascending_s: FloatArray, order: IntArray) -> int:
+def _interval_s(rows: TraceRows, ascending_s: FloatArray, order: IntArray, first: float, reading: Reading) -> int:
     """Whole seconds from one row to the next; where rows are missing, to the one after the next, and so on.
 
     Raises:
@@ -347,10 +422,14 @@ def _interval_s(rows: TraceRows, ascending_s: FloatArray, order: IntArray) -> in
             "row is a request: arrivals.format: timestamps)"
         )
     line, cells = rows.row(int(order[0]))
-    if interval_s % 1000 == 0 and not rows.has_instants and float(cells[0]) < _EPOCH_FROM:
+    is_thousands = interval_s % 1000 == 0
+    is_hundreds = reading.format is None and interval_s >= 100 and interval_s % 60 != 0
+    if (is_thousands or is_hundreds) and _is_of_unknown_unit(rows, first):
         raise TraceError(
             f"{rows.name} line {line}: rows are {interval_s:,} apart, which may be seconds or milliseconds; write "
             "dates, or seconds of the epoch"
+            + (", or time_s in the header" if rows.header else "")
+            + ("" if is_thousands else "; arrivals.format: timestamp-counts takes them for seconds")
         )
     return interval_s
 
@@ -364,7 +443,8 @@ def _from_plain_counts(rows: TraceRows, reading: Reading) -> Trace:
         )
     values = rows.columns(["count"])
     order = np.arange(len(values), dtype=np.int64)
-    return _dense(rows, values[:, 0], order, order, 1, reading)
+    column = "count" if rows.header is None else rows.header[0]
+    return _dense(rows, values[:, 0], order, order, 1, reading, column)
 
 
 def _dense(
@@ -385,7 +465,7 @@ def _dense(
             f"{rows.name} line {line}: {column} is {cells[-1]}; at most {MAX_RATE_RPS} a second is allowed"
         )
     _check_span(rows.name, float(places[-1]) * interval_s)
-    notes = _running_total(rows, counts[order], reading)
+    notes = _running_total(rows, counts[order], order, column, reading)
     found = np.zeros(int(places[-1]) + 1, dtype=np.int64)
     found[places] = counts[order].astype(np.int64)
     runs = missing_runs(places)
@@ -430,15 +510,32 @@ def _spread(counts: IntArray, n: int) -> IntArray:
     return parts.reshape(-1)
 
 
-def _running_total(rows: TraceRows, counts: FloatArray, reading: Reading) -> list[str]:
-    """A note on counts that never fall and mostly grow; with a given format they are taken for counts all the same.
+def _running_total(rows: TraceRows, counts: FloatArray, order: IntArray, column: str, reading: Reading) -> list[str]:
+    """A note on counts that grow and hardly ever fall; with a given format they are taken for counts all the same.
 
     Raises:
         TraceError: They do, and the format was not given.
     """
-    if counts.size < _LEAST_ROWS_OF_A_TOTAL or np.any(np.diff(counts) < 0) or np.mean(np.diff(counts) > 0) < 0.5:
+    steps = np.diff(counts)
+    n_rises, falls = int(np.sum(steps > 0)), np.flatnonzero(steps < 0)
+    is_named = column.endswith(("total", "totals"))
+    if counts.size < (_LEAST_ROWS_OF_A_NAMED_TOTAL if is_named else _LEAST_ROWS_OF_A_TOTAL) or not n_rises:
         return []
-    words = f"its {counts.size:,} counts never fall, as those of a running total"
+    if not is_named and n_rises < min(_RISES_OF_A_TOTAL, steps.size / 2):
+        return []
+    # Noise falls about as often as it rises. A total falls only where its counter starts anew, or one of several does.
+    is_reset = counts[falls + 1] <= _NEAR_ZERO * counts[falls]
+    if falls.size > _FALLS_PER_RISE * n_rises or not (is_named or np.all(is_reset)):
+        return []
+    if falls.size:
+        times = "once" if falls.size == 1 else f"{falls.size:,} times"
+        line, cells = rows.row(int(order[falls[0] + 1]))
+        words = (
+            f"the {counts.size:,} counts of {quoted(column)} fall only {times}, first to {cells[-1]} in line {line}, "
+            "as those of a running total that starts anew"
+        )
+    else:
+        words = f"its {counts.size:,} counts never fall, as those of a running total"
     if reading.format is None:
         raise TraceError(f"{rows.name}: {words}; give each row's own requests, or arrivals.format if they are that")
     return [words]
@@ -482,7 +579,8 @@ def _from_timestamps(rows: TraceRows, reading: Reading) -> Trace:
     per_s, unit = _ticks(rows, times)
     order = _order(rows, times, reading.sort, column, strictly=False)
     begin = math.floor(times[order[0]] / per_s) * per_s
-    return _from_times(rows, (times[order] - begin) / per_s, order, reading, unit)
+    trace = _from_times(rows, (times[order] - begin) / per_s, order, reading, unit)
+    return replace(trace, notes=(*trace.notes, *_unit_taken(rows, float(times[order[0]]), reading)))
 
 
 def _from_times(
@@ -535,6 +633,19 @@ def _ticks(rows: TraceRows, times: FloatArray) -> tuple[int, tuple[str, ...]]:
         if times.min() >= least:
             return per_s, (f"times are taken for {prefix}seconds of the epoch",)
     return 1, ()
+
+
+def _is_of_unknown_unit(rows: TraceRows, first: float) -> bool:
+    """Whether neither the times' size nor their name tells their unit; ``first`` is the earliest."""
+    if rows.has_instants or first >= _EPOCH_FROM:
+        return False
+    return rows.header is None or not any(_SAYS_SECONDS.fullmatch(word) for word in _words(rows.header[0]))
+
+
+def _unit_taken(rows: TraceRows, first: float, reading: Reading) -> tuple[str, ...]:
+    """A note that times are taken for seconds, where nothing says so."""
+    is_taken = reading.format is None and _is_of_unknown_unit(rows, first)
+    return ("times are taken for seconds, which neither their size nor a header says",) if is_taken else ()
 
 
 def _order(rows: TraceRows, times: FloatArray, sort: bool, column: str, *, strictly: bool) -> IntArray:

@@ -378,3 +378,182 @@ def test_a_gzip_bomb_is_no_trace(written: Path, monkeypatch: pytest.MonkeyPatch)
     written.write_bytes(gzip.compress(bytes(2**21)))
     with pytest.raises(TraceError, match="it unpacks to more than 1 MiB"):
         read_trace(written)
+
+
+def readings_of(total: np.ndarray, name: str) -> str:
+    return f"Time,{name}\n" + "".join(f"{1715340000 + n},{count}\n" for n, count in enumerate(total))
+
+
+def with_resets(name: str, rate_rps: float, resets: tuple[int, ...], n: int = 1000) -> str:
+    """Readings of a counter that starts anew in the rows given."""
+    counts = np.random.default_rng(3).poisson(rate_rps, n)
+    return readings_of(np.concatenate([np.cumsum(part) for part in np.split(counts, resets)]), name)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (with_resets("http_requests_total", 9, (500,)), "fall only once, first to 14 in line 502"),
+        (with_resets("requests", 9, (500,)), "fall only once"),
+        (with_resets("requests", 9, (100, 300, 900)), "fall only 3 times"),
+        (with_resets("requests_total", 0.2, (500,)), "fall only once"),
+        (with_resets("requests", 0.3, ()), "never fall"),
+        (with_resets("requests_total", 9, (), 6), "never fall"),
+        (readings_of(np.r_[np.arange(500) * 9 + 6000, np.arange(500) * 9 + 4000], "requests_total"), "fall only once"),
+    ],
+    ids=["named", "unnamed", "three resets", "slow", "slow and unnamed", "short", "one of several counters"],
+)
+def test_a_running_total_is_refused_though_it_starts_anew(text: str, words: str, written: Path) -> None:
+    written.write_text(text)
+    with pytest.raises(TraceError, match=words):
+        read_trace(written)
+
+
+def test_a_given_format_takes_a_total_that_starts_anew_for_counts_and_says_so(written: Path) -> None:
+    written.write_text(with_resets("requests", 9, (500,)))
+    assert "starts anew" in read_trace(written, Reading(TraceFormat.TIMESTAMP_COUNTS)).notes[0]
+
+
+@pytest.mark.parametrize("name", ["requests", "http_requests_total"])
+@pytest.mark.parametrize("mean_rps", [0.02, 0.5, 9, 400, "growing", "by the hour", "bursts"])
+def test_noisy_counts_are_no_running_total(mean_rps: float | str, name: str, written: Path) -> None:
+    seconds = np.arange(1200)
+    rates = {
+        "growing": 1 + seconds / 20,
+        "by the hour": 50 + 45 * np.sin(seconds / 200),
+        "bursts": np.where(seconds % 100 < 5, 200.0, 1.0),
+    }
+    counts = np.random.default_rng(5).poisson(rates.get(str(mean_rps), mean_rps), seconds.size)
+    written.write_text(readings_of(counts, name))
+    assert read_trace(written).counts.tolist() == counts.tolist()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "time_min,requests",
+        "minute,requests",
+        "hour,count",
+        "time_ms,requests",
+        "t_ms,count",
+        "time_us,requests",
+        "uptime,requests",
+        "date,requests",
+        "request_time,count",
+        "interarrival_time,count",
+        "timestamp,requests_in_flight",
+        "timestamp,inflight",
+        "timestamp,kreq",
+        "timestamp,requests (rpm)",
+        "timestamp,requests/s",
+        "timestamp,requests per minute",
+        "timestamp,requests_1m",
+        "timestamp,request_length",
+        "timestamp,request_number",
+        "timestamp,request",
+        "timestamp,account",
+        "timestamp,country",
+        "timestamp,discount",
+        "Time,sum(increase(http_requests_total[1m]))",
+        "Time,requests_total{code=500}",
+        "Time,requests %",
+        "time_ms",
+        "t_ms",
+        "time_us",
+        "time_ns",
+        "minute",
+        "timestamp_minutes",
+        "response_time",
+        "request_time",
+        "lifetime",
+        "interarrival_time",
+        "account",
+        "country",
+        "requests_in_flight",
+        "rpm",
+    ],
+)
+def test_a_header_that_names_another_quantity_or_unit_is_refused_with_what_a_format_takes_it_for(
+    header: str, written: Path
+) -> None:
+    row = "{},5\n" if "," in header else "{}\n"
+    written.write_text(f"{header}\n" + "".join(row.format(n) for n in range(4)))
+    with pytest.raises(TraceError, match=r"does not say what a row is.*arrivals\.format: \S+ (takes|makes)") as caught:
+        read_trace(written)
+    assert header.lower() in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "time,requests",
+        "Time (s),# requests",
+        "time_s,request_count",
+        "t,n",
+        "ts,Value #A",
+        "epoch,num_requests",
+        "unix_time,numRequests",
+        "datetime,Total Requests",
+        "start_time,hits",
+        "created_at,http_requests_total",
+        "arrival_time_seconds,calls",
+        "Timestamp,queries",
+        "second,arrivals",
+        "when,number of requests",
+        "time,sum(requests)",
+        "seconds,reqs",
+    ],
+)
+def test_names_of_times_and_counts_are_taken_as_they_are(header: str, written: Path) -> None:
+    written.write_text(f"{header}\n1715340000,3\n1715340001,0\n1715340002,4\n")
+    assert read_trace(written).counts.tolist() == [3, 0, 4]
+
+
+@pytest.mark.parametrize("name", ["time", "date", "timestamp", "timestamp_ms", "epoch_ms"])
+def test_milliseconds_of_the_epoch_are_told_by_their_size(name: str, written: Path) -> None:
+    written.write_text(f"{name},requests\n1715340000000,3\n1715340001000,4\n")
+    assert read_trace(written).counts.tolist() == [3, 4]
+
+
+def test_dates_have_their_unit_whatever_their_column_is_called(written: Path) -> None:
+    written.write_text("minute,requests\n2024-05-10 12:00,60\n2024-05-10 12:01,120\n")
+    assert int(read_trace(written).counts.sum()) == 180
+
+
+@pytest.mark.parametrize("step", [100, 200, 500, 1000])
+def test_steps_of_hundreds_without_a_unit_are_refused(step: int, written: Path) -> None:
+    written.write_text("t,count\n" + "".join(f"{step * n},5\n" for n in range(9)))
+    with pytest.raises(TraceError, match=f"rows are {step:,} apart, which may be seconds or milliseconds"):
+        read_trace(written)
+
+
+def test_steps_of_hundreds_of_seconds_are_taken(written: Path) -> None:
+    written.write_text("time_s,count\n0,100\n100,200\n")
+    assert read_trace(written).counts.tolist() == [1] * 100 + [2] * 100
+
+
+def test_whole_numbers_without_a_header_that_are_too_large_for_counts_are_refused(written: Path) -> None:
+    written.write_text("500\n2000100\n5000000\n")
+    with pytest.raises(TraceError, match="do not say their unit"):
+        read_trace(written)
+
+
+@pytest.mark.parametrize("text", ["t,count\n0,5\n1,6\n", "time,requests\n0,5\n300,6\n", "0.5\n1.25\n", "time\n3\n7\n"])
+def test_a_unit_that_nothing_tells_is_noted(text: str, written: Path) -> None:
+    written.write_text(text)
+    assert "times are taken for seconds" in read_trace(written).notes[-1]
+
+
+@pytest.mark.parametrize(
+    "text", ["second,count\n0,5\n", "time_s,requests\n0,5\n1,6\n", "time\n1715340000\n", "second\n3\n7\n"]
+)
+def test_a_unit_that_is_told_is_not_noted(text: str, written: Path) -> None:
+    written.write_text(text)
+    assert not read_trace(written).notes
+
+
+@pytest.mark.parametrize("header", ["timestamp" * 40 + "x,requests", "time," + "requests" * 40 + "x"])
+def test_a_long_name_is_soon_told(header: str, written: Path) -> None:
+    written.write_text(f"{header}\n0,5\n1,7\n")
+    with pytest.raises(TraceError, match="does not say what a row is"):
+        read_trace(written)
