@@ -62,7 +62,9 @@ def _best_alone(
         settled[:, s, first] = settled[:, s, [index[counts_at_start(problem, tenant, s) or ()]]]
     settled, changed, paid = _sums(settled), _sums(changed), _sums(prices @ counts.T)
     costs, is_paper = _retraining_costs(problem, tenant, prices), problem.reconfiguration is Reconfiguration.PAPER
-    warm_up, apart = (0, 1) if is_paper else (problem.warm_up_steps(tenant), problem.epoch_steps)
+    # What lasts longer than the window is as long as it.
+    lasting = (0, 1) if is_paper else (problem.warm_up_steps(tenant), problem.epoch_steps)
+    warm_up, apart = (min(steps, n_steps + 1) for steps in lasting)
     common = np.array([[index[tuple(map(min, a, b))] for b in index] for a in index])
     large = [profile.is_at_least(problem.gpu.profile(tenant.min_profile)) for profile in problem.profiles]
     barred = np.where(counts[:, large].any(axis=1), 0.0, -np.inf)

@@ -209,7 +209,7 @@ class HeldSetPath(Generic[Token]):
             rows,
             earned,
             facts.warm_steps,
-            facts.epoch_steps,
+            min(facts.epoch_steps, facts.n_steps + 1),  # room for longer ones would only cost memory
             first_step,
             self.nodes.initial if is_fixed else -1,
             value,

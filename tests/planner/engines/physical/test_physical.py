@@ -299,3 +299,18 @@ def test_slices_that_change_hands_faster_than_layouts_can_are_told_with_tenant_a
     reason = solve_physical(swapped(items=items, overhead_s=2.0)).infeasibility
     assert (reason.tenant, reason.rule) == ("a", RULE_MIN_PROFILE)
     assert "and which memory slices are not ours" in reason.message
+
+
+def test_a_start_that_takes_a_day_takes_no_more_memory_than_one_that_outlasts_the_window(monkeypatch) -> None:
+    sizes = []
+
+    def noted(*arguments):
+        sizes.append(arguments[11])  # the rows that the compiled loop keeps of earlier epochs
+        return longest_path(*arguments)
+
+    longest_path = path.longest_path
+    monkeypatch.setattr(path, "longest_path", noted)
+    problem = physical_problem(3, 6)
+    tenants = tuple(replace(tenant, overhead_s=86_400.0) for tenant in problem.tenants)
+    solve_physical(replace(problem, tenants=tenants, initial=None))
+    assert set(sizes) == {problem.n_steps + 1}
