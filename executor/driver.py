@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Self
 
-from executor.errors import GpuError, InstanceNotFoundError, InvalidArgumentError
+from executor.errors import DriverError, GpuError, InstanceNotFoundError, InvalidArgumentError
 from executor.gpu import GpuInstance, PartialChangeError
 from executor.mig import GpuModel, Placement
 
@@ -82,7 +82,10 @@ class DriverGpu(ABC):
         except GpuError as error:
             self._undo_creation(own, before, error)
             raise
-        return next(item for item in self.instances() if item.placement == own)
+        made = next((item for item in self.instances() if item.placement == own), None)
+        if made is None:
+            raise DriverError(f"{own} was made, and is gone again: somebody else has destroyed it")
+        return made
 
     def destroy(self, gi_id: int) -> None:
         """The GPU instance and its compute instances are gone.

@@ -71,7 +71,7 @@ class NvmlGpu(DriverGpu):
                 raise NoGpuError(f"NVML cannot be opened: {error}; install NVIDIA's driver, or load it") from None
         try:
             self._device = self._opened_device()
-            self.model  # noqa: B018 - read once, while nothing depends on it
+            self._model = self._read_model()
         except BaseException:
             self.close()
             raise
@@ -87,9 +87,12 @@ class NvmlGpu(DriverGpu):
         with _driver("Unable to read the GPU's UUID"):
             return str(pynvml.nvmlDeviceGetUUID(self._device))
 
-    @cached_property
+    @property
     def model(self) -> GpuModel:
-        """What the driver says that the GPU can be cut into."""
+        """What the driver says that the GPU can be cut into; read once, when the GPU is opened."""
+        return self._model
+
+    def _read_model(self) -> GpuModel:
         with _driver(f"Unable to read the profiles of GPU {self._index:>2}"):
             title = pynvml.nvmlDeviceGetName(self._device)
             return discovered_model(title, tuple(self._profiles()))

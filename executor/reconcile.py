@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from executor.clock import Clock
 from executor.errors import GpuError, InstanceNotFoundError, RetryableGpuError
@@ -164,42 +165,42 @@ class Reconciler:
             GpuError: The driver does not even say what stands.
         """
         decision = self.decision(target)
-        undone: list[Undone] = []
-        for item in decision.repaired:
-            self._try(item.placement, item.gi_id, lambda item=item: self._repair(item), undone)  # type: ignore[misc]
+        undone = [self._refused(item.placement, item.gi_id, partial(self._repair, item)) for item in decision.repaired]
         for item in decision.destroyed:
-            if not self._try(item.placement, item.gi_id, lambda item=item: self._destroy(item), undone):  # type: ignore[misc]
+            refused = self._refused(item.placement, item.gi_id, partial(self._destroy, item))
+            undone.append(refused)
+            if refused is not None:
                 self._keep_usable(item)
-        stuck = [item.placement for item in undone]
+        stuck = [item for item in undone if item is not None]
         for placement in decision.created:
-            if not any(placement.overlaps(other) for other in stuck):
-                self._try(placement, None, lambda placement=placement: self._create(placement), undone)  # type: ignore[misc]
-        now = self.decision(target)
-        missing = {item.placement for item in undone}
-        for placement in now.created:
-            if placement not in missing:
-                way = next(item for item in undone if item.placement.overlaps(placement))
+            way = next((item for item in stuck if placement.overlaps(item.placement)), None)
+            if way is not None:  # what would not go is in its way
                 undone.append(Undone(placement, way.error, way.holders))
-        return Outcome(now.kept, tuple(undone), now.blocked)
+            else:
+                undone.append(self._refused(placement, None, partial(self._create, placement)))
+        told = tuple(item for item in undone if item is not None)
+        now = self.decision(target)
+        missing = (*(item.placement for item in now.repaired), *now.created)
+        lost = [placement for placement in missing if placement not in {item.placement for item in told}]
+        gone = [Undone(placement, InstanceNotFoundError(f"{placement}: made, and gone again")) for placement in lost]
+        return Outcome(now.kept, (*told, *gone), now.blocked)
 
-    def _try(self, placement: Placement, gi_id: int | None, call: Callable[[], None], undone: list[Undone]) -> bool:
-        """Whether the call succeeded, after as many attempts as patience allows."""
+    def _refused(self, placement: Placement, gi_id: int | None, call: Callable[[], None]) -> Undone | None:
+        """Why the call did not succeed, after as many attempts as patience allows; ``None`` if it did."""
         wait_s = None
         for attempt in range(1, self._patience.n_attempts + 1):
             try:
                 call()
             except RetryableGpuError as error:
                 if attempt == self._patience.n_attempts:
-                    undone.append(Undone(placement, error, self._holders(gi_id)))
-                    return False
+                    return Undone(placement, error, self._holders(gi_id))
                 wait_s = error.retry_after_s if wait_s is None else wait_s * self._patience.factor
                 self._clock.sleep_until(self._clock.now_s + min(wait_s, self._patience.longest_s))
             except GpuError as error:
-                undone.append(Undone(placement, error, self._holders(gi_id)))
-                return False
+                return Undone(placement, error, self._holders(gi_id))
             else:
-                return True
-        return False
+                break
+        return None
 
     def _create(self, placement: Placement) -> None:
         standing = self._gpu.instances()
@@ -248,7 +249,7 @@ class Reconciler:
         """What will not go gets its compute instance back: half an instance serves nobody, and would be an orphan."""
         left = next((item for item in self._gpu.instances() if item.gi_id == instance.gi_id), None)
         if left is not None and not left.is_whole:
-            self._try(left.placement, left.gi_id, lambda: self._repair(left), [])
+            self._refused(left.placement, left.gi_id, partial(self._repair, left))
 
     def _holders(self, gi_id: int | None) -> tuple[int, ...]:
         try:

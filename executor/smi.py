@@ -11,7 +11,6 @@ import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from xml.etree import ElementTree as ET
 
 from executor.discovery import DriverProfile, discovered_model
@@ -93,16 +92,19 @@ class SmiGpu(DriverGpu):
         self._command = command
         self._timeout_s = timeout_s
         self._title, self._uuid = self._identity()
-        self.model  # noqa: B018 - read once, while nothing depends on it
+        self._model = self._read_model()
 
     @property
     def uuid(self) -> str:
         """Of the GPU itself."""
         return self._uuid
 
-    @cached_property
+    @property
     def model(self) -> GpuModel:
-        """What the driver says that the GPU can be cut into; ``-lgip`` and ``-lgipp``."""
+        """What the driver says that the GPU can be cut into, read once; ``-lgip`` and ``-lgipp``."""
+        return self._model
+
+    def _read_model(self) -> GpuModel:
         placements = {
             int(found["id"]): (tuple(sorted(map(int, found["starts"].split(",")))), int(found["size"]))
             for found in _matches(_PLACEMENTS, self._mig("-lgipp").text)

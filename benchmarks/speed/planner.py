@@ -117,7 +117,7 @@ class Result:
     Attributes:
         label: The problem's.
         fingerprint: The problem's.
-        seconds: Wall seconds.
+        seconds: Wall seconds without loading; of whole commands, with it; processor seconds where work is limited.
         status: The plan's.
         objective: Goodput in requests; ``None`` without a plan.
         bound: The plan's.
@@ -338,7 +338,7 @@ def _measure(case: Case, n_problems: int | None) -> None:
 
 
 def _warm_up(case: Case) -> Task:
-    """A small problem of the same kind; solving it loads kernels and libraries."""
+    """A small problem of the same kind; solving it loads libraries and most kernels."""
     names = profiles_with_double_memory(case.gpu) if case.has_double_memory else None
     return Task(
         "small",
@@ -352,7 +352,9 @@ def _solved(case: Case, task: Task) -> tuple[dict[str, object], float]:
     clock = time.perf_counter if case.max_schedules is None else time.process_time
     begin_s = clock()
     plan = solve(task.problem, engine=case.engine, budget=budget, initial=task.initial)
-    return plan_to_json(plan), clock() - begin_s
+    # A limit of seconds is one of work: what small problems do not need is loaded by the first large one.
+    loading_s = plan.load_s if clock is time.perf_counter else 0.0
+    return plan_to_json(plan), clock() - begin_s - loading_s
 
 
 def _commanded(case: Case, task: Task) -> tuple[dict[str, object], float]:

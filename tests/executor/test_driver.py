@@ -17,6 +17,7 @@ from executor.errors import (
     NoPermissionError,
 )
 from executor.gpu import PartialChangeError
+from executor.mig import Placement
 from executor.nvml import NvmlGpu
 from executor.smi import SmiGpu
 from tests.standin.cards import A30, A100_40, Card
@@ -112,6 +113,19 @@ def test_a_driver_that_complains_about_what_it_did_is_believed_by_its_deeds(open
     standin.fail(DESTROY_GI, UNKNOWN, count=1, after_effect=True)
     gpu.destroy(created.gi_id)
     assert standin.standing() == ()
+
+
+def test_what_somebody_else_destroys_at_once_was_not_made(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    standin, gpu = opened()
+    make = gpu._create
+
+    def stolen(placement: Placement) -> None:
+        make(placement)
+        standin.take_away(standin.standing()[0].gi_id)
+
+    monkeypatch.setattr(gpu, "_create", stolen)
+    with pytest.raises(DriverError, match="made, and is gone again"):
+        gpu.create(at(gpu, "1g.5gb@2"))
 
 
 def test_others_instances_are_listed_and_orphans_are_not_whole(opened: Opened) -> None:

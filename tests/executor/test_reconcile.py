@@ -198,6 +198,21 @@ def test_a_creation_left_half_is_finished_at_the_next_attempt(nvml, tmp_path: Pa
     assert [len(item.uuids) for item in standin.standing()] == [1]
 
 
+def test_what_is_made_and_taken_away_at_once_is_told(nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    standin, gpu = nvml
+    make = gpu.create
+
+    def stolen(placement: Placement) -> GpuInstance:
+        made = make(placement)
+        standin.take_away(made.gi_id)
+        return made
+
+    monkeypatch.setattr(gpu, "create", stolen)
+    with Journal(tmp_path / "journal") as journal:
+        outcome = Reconciler(gpu, journal, VirtualClock(), QUICK).apply(layout(gpu, "3g.20gb@4"))
+    assert [str(item) for item in outcome.undone] == ["3g.20gb@4: made, and gone again"]
+
+
 class Crash(BaseException):
     """The process dies here: nothing that follows is run."""
 
