@@ -19,13 +19,13 @@ Work limits are divided over the solves by fixed shares, so that the same proble
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from executor.compiled import working_s
 from planner.attainment import Attainment, attainments, barred, least_by_step, required, slack
 from planner.budget import Budget
 from planner.course import courses
@@ -98,7 +98,7 @@ def solve_with_floors(
 
     Without a plan the status is ``infeasible`` where that is proven, else ``timeout`` with what is ``missed``.
     """
-    started_s = time.perf_counter()
+    started_s = working_s()
     search = _Search(problem, engine, budget, initial, name=name, is_soft=not must_meet)
     reason = infeasibility(problem) or floor_out_of_reach(problem)
     if reason is not None and (must_meet or reason.rule != RULE_FLOOR):
@@ -110,7 +110,7 @@ def solve_with_floors(
             search.run()
         if not must_meet:
             search.come_near()
-    return replace(search.answer(), solve_s=time.perf_counter() - started_s)
+    return replace(search.answer(), solve_s=working_s() - started_s)
 
 
 def _without(problem: Problem, engine: str, reason: Infeasibility | None) -> MigPlan:
@@ -443,7 +443,7 @@ class _Purse:
     """A budget that several solves share."""
 
     def __init__(self, budget: Budget, problem: Problem) -> None:
-        self._budget, self._begin_s, self._n_left = budget, time.perf_counter(), budget.max_nodes
+        self._budget, self._begin_s, self._n_left = budget, working_s(), budget.max_nodes
         self._default = None
         if problem.reconfiguration is Reconfiguration.PHYSICAL and budget.time_limit_s is None:
             self._default = DEFAULT_WORK * 200 // max(problem.n_steps, 200)
@@ -452,7 +452,7 @@ class _Purse:
     def is_empty(self) -> bool:
         """Whether time is up. Work never is: every solve takes a share of what is left."""
         limit_s = self._budget.time_limit_s
-        return limit_s is not None and time.perf_counter() - self._begin_s >= limit_s
+        return limit_s is not None and working_s() - self._begin_s >= limit_s
 
     def slice(self, share: float) -> Budget:
         """The budget of one solve: this share of what is left."""
@@ -464,7 +464,7 @@ class _Purse:
             self._n_left = max(1, self._n_left - n_nodes)
             budget = replace(budget, max_nodes=n_nodes)
         if budget.time_limit_s is not None:
-            left_s = budget.time_limit_s - (time.perf_counter() - self._begin_s)
+            left_s = budget.time_limit_s - (working_s() - self._begin_s)
             budget = replace(budget, time_limit_s=max(0.01, share * left_s))
         return budget
 

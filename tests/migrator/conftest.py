@@ -40,6 +40,27 @@ SMALL: dict[str, Any] = {
 }
 
 
+PAPER_PROBLEM: dict[str, Any] = {
+    "schema": 1,
+    "gpu": "a100-40gb",
+    "step_s": 1.0,
+    "n_steps": 6,
+    "reconfiguration": "paper",
+    "tenants": [
+        {
+            "name": "resnet50",
+            "arrivals_rps": [221, 246, 218, 200, 230, 240],
+            "capability_rps": {"1g.5gb": 45, "2g.10gb": 88},
+            "retraining_s": {"1g.5gb": 2.5, "2g.10gb": 1.4},
+            "accuracy": {"before": 0.62, "after": 0.86},
+            "overhead_s": 0.5,
+            "min_profile": "1g.5gb",
+        }
+    ],
+}
+"""One tenant and six steps, as a problem file has them."""
+
+
 def changed(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of ``data`` with dotted keys set; a number in a key is a place in a list, ``None`` removes."""
     result = copy.deepcopy(dict(data))

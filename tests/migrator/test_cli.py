@@ -11,35 +11,17 @@ import pytest
 from rich.console import Console
 
 from executor.catalogue import gpu_model, gpu_model_names
-
-PROBLEM = {
-    "schema": 1,
-    "gpu": "a100-40gb",
-    "step_s": 1.0,
-    "n_steps": 6,
-    "reconfiguration": "paper",
-    "tenants": [
-        {
-            "name": "resnet50",
-            "arrivals_rps": [221, 246, 218, 200, 230, 240],
-            "capability_rps": {"1g.5gb": 45, "2g.10gb": 88},
-            "retraining_s": {"1g.5gb": 2.5, "2g.10gb": 1.4},
-            "accuracy": {"before": 0.62, "after": 0.86},
-            "overhead_s": 0.5,
-            "min_profile": "1g.5gb",
-        }
-    ],
-}
+from tests.migrator.conftest import PAPER_PROBLEM
 
 
 def write_problem(folder: Path, **changes: object) -> Path:
     path = folder / "problem.json"
-    path.write_text(json.dumps({**PROBLEM, **changes}))
+    path.write_text(json.dumps({**PAPER_PROBLEM, **changes}))
     return path
 
 
 def only_tenant(**changes: object) -> list[dict[str, object]]:
-    return [{**PROBLEM["tenants"][0], **changes}]  # type: ignore[index]
+    return [{**PAPER_PROBLEM["tenants"][0], **changes}]
 
 
 def test_importing_the_command_line_brings_in_nothing_heavy() -> None:

@@ -206,6 +206,11 @@ def test_more_than_a_floor_asks_for_makes_up_for_nothing_that_lacks_elsewhere(mo
     assert lacks == pytest.approx([one.shortfall for one in attainments(alone, solve(alone, must_meet_floors=False))])
 
 
+def test_loading_counts_no_more_than_without_floors(monkeypatch):
+    monkeypatch.setattr("planner.floors.working_s", lambda: 7.0)  # the clock that stands still while loops are loaded
+    assert solve(two_tenants(None, AttainmentFloor(0.4))).solve_s == 0
+
+
 def test_a_plan_that_misses_a_floor_says_so():
     plan = solve(two_tenants(None, AttainmentFloor(0.95)), must_meet_floors=False)
     assert plan.missed == ("speech: 90 % in time of 95 % asked for",)

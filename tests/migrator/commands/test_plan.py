@@ -13,28 +13,11 @@ import pytest
 from planner.plan import MigPlan, Status
 from planner.problem import Problem
 from planner.solve import solve
+from tests.migrator.conftest import PAPER_PROBLEM as PAPER
 from tests.migrator.log import records
 
 Call = Callable[..., tuple[int, str, str]]
 
-PAPER: dict[str, Any] = {
-    "schema": 1,
-    "gpu": "a100-40gb",
-    "step_s": 1.0,
-    "n_steps": 6,
-    "reconfiguration": "paper",
-    "tenants": [
-        {
-            "name": "resnet50",
-            "arrivals_rps": [221, 246, 218, 200, 230, 240],
-            "capability_rps": {"1g.5gb": 45, "2g.10gb": 88},
-            "retraining_s": {"1g.5gb": 2.5, "2g.10gb": 1.4},
-            "accuracy": {"before": 0.62, "after": 0.86},
-            "overhead_s": 0.5,
-            "min_profile": "1g.5gb",
-        }
-    ],
-}
 PHYSICAL = {**PAPER, "reconfiguration": "physical", "switch_s": 0.0}
 
 
