@@ -1,0 +1,195 @@
+"""The processes of this machine by name: who holds an instance, and who else cuts GPUs or hands them out here."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+PROC = Path("/proc")
+"""Where Linux shows its processes, and NVIDIA's driver what may be done."""
+
+_SHOWN = 60
+"""Characters of a command in a message; programs are told all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process as far as it can be seen.
+
+    Attributes:
+        pid: Its number, which is all that is known of one that is gone, or that another PID namespace hides.
+        command: Its command line, or its name where it has none (a zombie, or the kernel's).
+        user: Whose it is: a name, or a number that has none.
+    """
+
+    pid: int
+    command: str | None = None
+    user: str | None = None
+
+    def __str__(self) -> str:
+        if self.command is None:
+            return str(self.pid)
+        short = self.command if len(self.command) <= _SHOWN else f"{self.command[: _SHOWN - 1]}…"
+        return f"{self.pid} ({short})" if self.user is None else f"{self.pid} ({short}, {self.user})"
+
+
+def process(pid: int) -> Process:
+    """The process of this number, by name where it can be seen."""
+    folder = PROC / str(pid)
+    words = _words(folder)
+    command = " ".join(words) or _read(folder / "comm").strip()
+    if not command:
+        return Process(pid)
+    return Process(pid, "".join(c if c.isprintable() else "?" for c in command), _user(folder))
+
+
+def gpu_process(pid: int) -> Process:
+    """The process that a driver gave this number, by name where it is seen to be that one.
+
+    In a container a driver may give the numbers of another PID namespace, which somebody else has here. Whoever
+    computes on a GPU has its device files open; of one who visibly has not, the number is all that is known.
+    """
+    return Process(pid) if _has_driver_open(pid) is False else process(pid)
+
+
+def python_command(module: str, function: str, *arguments: str) -> list[str]:
+    """The command that calls a function of ours, with text, in a Python that finds the modules this one does."""
+    code = (
+        "import sys, json, importlib; module, function, path, *arguments = sys.argv[1:]; "
+        "sys.path[:] = json.loads(path); "
+        "sys.exit(getattr(importlib.import_module(module), function)(*arguments))"
+    )
+    return [sys.executable, "-P", "-c", code, module, function, json.dumps(sys.path), *arguments]
+
+
+def device_users() -> tuple[Process, ...]:
+    """The processes that have device files of NVIDIA's driver open, but for this one, as far as this user may look.
+
+    ``lsof /dev/nvidia*``.
+    """
+    return tuple(process(pid) for pid in _pids() if pid != os.getpid() and _has_driver_open(pid))
+
+
+def holder_of_lock(path: Path) -> Process | None:
+    """Who has the ``flock`` on the file; ``None`` if nobody has, or it cannot be seen."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    name = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    for line in _read(PROC / "locks").splitlines():
+        match line.split():
+            case [_, "FLOCK", _, _, pid, where, *_] if where == name:
+                return process(int(pid))
+    return None
+
+
+_HAND_OUT = "hands out this node's instances to pods"
+_CHANGE = "changes this node's layouts itself"
+
+_MANAGERS = {
+    "nvidia-device-plugin": f"Kubernetes' device plugin {_HAND_OUT}",
+    "gpu-kubelet-plugin": f"the DRA driver's kubelet plugin makes instances, and {_HAND_OUT}",
+    "nvidia-mig-manager": f"NVIDIA's MIG manager {_CHANGE}",
+    "nvidia-mig-parted": f"mig-parted {_CHANGE}",
+}
+"""Programs that undo what we do, or give away what is ours."""
+
+_HOLDERS = {
+    "nv-hostengine": "DCGM can hold instances that no process is listed for; if one will not go, restart it",
+    "dcgm-exporter": "DCGM's exporter can hold instances that no process is listed for; if one will not go, stop it",
+    "nvsm*": "NVSM can hold instances that no process is listed for; if one will not go, stop it",
+    "nvidia-persistenced": "the persistence daemon can be in the way of a change of MIG mode",
+    "Xorg": "an X server can be in the way of a change of MIG mode",
+    "nsys*": "the profiler can hold instances that no process is listed for",
+}
+"""Programs that hold a GPU although the driver lists no process of theirs, by bug reports of NVIDIA's projects."""
+
+
+_INTERPRETER = re.compile(r"(?:ba|da|a|z)?sh|python[\d.]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A program beside us on this node, and what it does to us."""
+
+    process: Process
+    does: str
+
+    def __str__(self) -> str:
+        return f"{self.does} (process {self.process})"
+
+
+def other_managers() -> tuple[Neighbour, ...]:
+    """Programs on this node that would undo our layouts, or give our instances to others."""
+    return tuple(_neighbours(_MANAGERS))
+
+
+def usual_holders() -> tuple[Neighbour, ...]:
+    """Programs on this node that are known to hold GPUs unlisted."""
+    return tuple(_neighbours(_HOLDERS))
+
+
+def _neighbours(known: dict[str, str]) -> Iterator[Neighbour]:
+    for pid in _pids():
+        program = _program(_words(PROC / str(pid)))
+        found = next((does for pattern, does in known.items() if fnmatchcase(program, pattern)), None)
+        if found is not None:
+            yield Neighbour(process(pid), found)
+
+
+def _program(words: list[str]) -> str:
+    """What runs: the first word without its folder, or the second where the first is a shell or an interpreter."""
+    names = [word.rpartition("/")[2] for word in words[:2]]
+    return names[-1] if names and _INTERPRETER.fullmatch(names[0]) else "".join(names[:1])
+
+
+def _pids() -> list[int]:
+    try:
+        return sorted(int(entry.name) for entry in PROC.iterdir() if entry.name.isdecimal())
+    except OSError:
+        return []
+
+
+def _has_driver_open(pid: int) -> bool | None:
+    """Whether the process has a device file of NVIDIA's driver open; ``None`` where that cannot be seen."""
+    try:
+        links = list((PROC / str(pid) / "fd").iterdir())
+    except OSError:
+        return None
+    targets = []
+    for link in links:
+        with suppress(OSError):  # closed meanwhile
+            targets.append(str(link.readlink()))
+    return any(target.startswith("/dev/nvidia") for target in targets)
+
+
+def _words(folder: Path) -> list[str]:
+    return [word for word in _read(folder / "cmdline").split("\0") if word]
+
+
+def _user(folder: Path) -> str | None:
+    line = next((line for line in _read(folder / "status").splitlines() if line.startswith("Uid:")), None)
+    if line is None:
+        return None
+    uid = int(line.split()[1])
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _read(path: Path) -> str:
+    """What the file holds; nothing where it is gone or not ours to read."""
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""

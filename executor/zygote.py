@@ -1,0 +1,491 @@
+"""Workers that start at once: forked from a warm process, the zygote, which has imported what is heavy beforehand.
+
+A controller holds a ``Zygote`` and asks it for workers; what becomes of them comes back as events, with times on the
+clock that all processes of a machine share (``time.monotonic``). The zygote has one thread and knows nothing but
+forking, so that a fork is safe. A worker enters its share of a GPU or CPU when it is ready: loading is not slowed down.
+
+Nobody outlives whom they work for: the kernel kills a worker when the zygote dies, the zygote when the controller
+does, ``kill -9`` included; and the zygote sees its connection close, too. A worker's own children are killed when
+it ends, as far as they stayed in its process group.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import random
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+from executor.errors import ExecutorError
+from executor.processes import python_command
+
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
+"""A process of several threads is not to be forked, and in a share of a core they only get in each other's way."""
+
+LIMIT_S = 5.0
+"""A worker that was asked to end is killed after this."""
+
+_PR_SET_PDEATHSIG = 1
+_LARGEST = 1 << 16
+"""Bytes of a message: names and small options; data goes through files."""
+
+
+class ZygoteError(ExecutorError):
+    """The zygote cannot be had, or is gone; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warm:
+    """The zygote has imported everything.
+
+    Attributes:
+        pid: Its own.
+        import_s: Seconds that each import took, in order; those that others had brought along take none.
+        at_s: When.
+    """
+
+    pid: int
+    import_s: Mapping[str, float]
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """A worker runs, and is about to import what it was asked for; ``asked_s`` is when the controller asked for it."""
+
+    worker: str
+    pid: int
+    asked_s: float
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A worker says that it has come to a phase of its own, such as ``loaded`` or ``ready``."""
+
+    worker: str
+    phase: str
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """A worker is gone, and has been waited for.
+
+    Attributes:
+        worker: Which.
+        pid: Its number, which may come again from now on.
+        code: What it returned; ``None`` if a signal ended it.
+        signal: What ended it: 9 also when the kernel had no memory left.
+        error: The exception that it died of, in one line; empty if none.
+        was_asked: Whether it had been told to end.
+        at_s: When it was noticed.
+    """
+
+    worker: str
+    pid: int
+    code: int | None
+    signal: int | None
+    error: str
+    was_asked: bool
+    at_s: float
+
+
+Event = Warm | Forked | Reached | Exited
+_EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in (Warm, Forked, Reached, Exited)}
+
+
+class Reporter:
+    """How a worker says how far it is. The function that it runs gets one, and its own arguments by name."""
+
+    def __init__(self, worker: str, connection: socket.socket) -> None:
+        self.worker = worker
+        self._connection = connection
+
+    def reached(self, phase: str) -> None:
+        """Tell the controller of a phase; nothing happens if nobody listens any more."""
+        with suppress(OSError):
+            _send(self._connection, Reached(self.worker, phase, time.monotonic()))
+
+
+class Zygote:
+    """The controller's side of a zygote: a context at whose end all its workers are gone. For one thread.
+
+    Attributes:
+        pid: The zygote's.
+        workers: Those that were asked for and are not known to be gone, with their pid as soon as it is known.
+    """
+
+    def __init__(self, imports: Iterable[str] = (), *, environment: Mapping[str, str] = ONE_THREAD) -> None:
+        """A zygote that begins to import; :class:`Warm` comes when it has, and workers can be asked for before that.
+
+        Raises:
+            ZygoteError: This is not the main thread: Linux would end the zygote with its thread.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            raise ZygoteError("a zygote has to be started on the main thread, because Linux ends it with its thread")
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            self._process = subprocess.Popen(  # noqa: S603 - this very file
+                python_command(__name__, "hatch", str(its.fileno()), str(os.getpid()), *imports),
+                pass_fds=(its.fileno(),),
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C in a terminal is the controller's
+            )
+        self._connection = ours
+        self.pid = self._process.pid
+        self.workers: dict[str, int | None] = {}
+        self._n_started = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def fileno(self) -> int:
+        """What becomes readable when there are events, for ``select`` and its like."""
+        return self._connection.fileno()
+
+    def start(
+        self,
+        function: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        log: Path | None = None,
+    ) -> str:
+        """A worker is asked for: its name. It runs ``module:function`` with a :class:`Reporter`.
+
+        ``arguments`` are what JSON can say. ``log`` is appended to by what it prints; without one, that goes where the
+        controller's goes. What ``environment`` sets is set before anything is imported that the zygote has not.
+
+        Raises:
+            ZygoteError: The zygote is gone, a worker of this name is not, or the arguments are too long.
+        """
+        self._n_started += 1
+        name = name or f"worker-{self._n_started}"
+        if name in self.workers:
+            raise ZygoteError(f"there is a worker called {name} already")
+        request = {
+            "start": name,
+            "function": function,
+            "arguments": dict(arguments or {}),
+            "environment": dict(environment or {}),
+            "log": None if log is None else str(log.absolute()),
+            "asked_s": time.monotonic(),
+        }
+        self._ask(request)
+        self.workers[name] = None
+        return name
+
+    def stop(self, worker: str, limit_s: float = LIMIT_S) -> None:
+        """The worker is told to end (SIGTERM), and killed if it has not after ``limit_s``; nothing if it is gone.
+
+        To be told again brings the end nearer, and never puts it off.
+
+        Raises:
+            ZygoteError: The zygote is gone.
+        """
+        if worker in self.workers:
+            self._ask({"stop": worker, "limit_s": limit_s})
+
+    def events(self, timeout_s: float = 0.0) -> tuple[Event, ...]:
+        """What has happened since; waits until something has, or ``timeout_s`` have passed.
+
+        Raises:
+            ZygoteError: The zygote is gone, and all its workers with it.
+        """
+        found: list[Event] = []
+        while select.select([self._connection], [], [], 0.0 if found else timeout_s)[0]:
+            message = self._received()
+            if not message:
+                if found:
+                    break  # the next call tells it
+                raise ZygoteError(f"the zygote is gone, and its workers with it: {self._ending()}")
+            event = _event(message)
+            if isinstance(event, Forked):
+                self.workers[event.worker] = event.pid
+            elif isinstance(event, Exited):
+                self.workers.pop(event.worker, None)
+            found.append(event)
+        if not found and self._process.poll() is not None and not select.select([self._connection], [], [], 0.0)[0]:
+            # What a worker had started may outlive it, and keep the connection open.
+            raise ZygoteError(f"the zygote is gone, and its workers with it: {self._ending()}")
+        return tuple(found)
+
+    def close(self, limit_s: float = LIMIT_S) -> None:
+        """Every worker is told to end, and killed after ``limit_s``; then the zygote is gone, too."""
+        with suppress(ZygoteError):
+            for worker in self.workers:
+                self._ask({"stop": worker, "limit_s": limit_s})
+            until_s = time.monotonic() + limit_s + 1.0
+            while self.workers and time.monotonic() < until_s:
+                self.events(until_s - time.monotonic())
+        self._connection.close()
+        try:
+            self._process.wait(1.0)
+        except subprocess.TimeoutExpired:  # it hangs in an import; its workers die with it
+            self._process.kill()
+            self._process.wait()
+
+    def _ask(self, request: Mapping[str, Any]) -> None:
+        message = json.dumps(request).encode()
+        if len(message) > _LARGEST:
+            raise ZygoteError(f"a request of {len(message):,} bytes is too long; at most {_LARGEST:,}: use a file")
+        try:
+            self._connection.send(message)
+        except OSError as error:
+            raise ZygoteError(f"the zygote is gone, and its workers with it: {error.strerror}") from error
+
+    def _received(self) -> bytes:
+        try:
+            return self._connection.recv(_LARGEST)
+        except ConnectionResetError:
+            return b""
+
+    def _ending(self) -> str:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)
+        code = self._process.returncode
+        if code is None:
+            return "it has closed the connection"
+        return f"killed by signal {-code}" if code < 0 else f"it ended with code {code}, and has said why"
+
+
+def _send(connection: socket.socket, event: Event) -> None:
+    connection.send(json.dumps({"event": type(event).__name__, **asdict(event)}).encode())
+
+
+def _event(message: bytes) -> Event:
+    fields = json.loads(message)
+    return _EVENTS[fields.pop("event")](**fields)
+
+
+# What follows runs in the zygote and in its workers.
+
+
+@dataclass
+class _Worker:
+    """A worker as the zygote knows it."""
+
+    name: str
+    pid: int
+    pidfd: int
+    error_fd: int
+    kill_at_s: float | None = None
+    was_asked: bool = False
+
+
+@dataclass
+class _Nest:
+    """The zygote's loop: requests come, workers go, and those that linger are killed."""
+
+    connection: socket.socket
+    workers: dict[int, _Worker] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Until the controller's end of the connection is closed; then nobody is left."""
+        try:
+            while True:
+                for descriptor in self._ready():
+                    if descriptor != self.connection.fileno():
+                        self._bury(self.workers.pop(descriptor))
+                    elif not self._answer():
+                        return
+                self._kill_overdue()
+        finally:
+            for worker in self.workers.values():
+                _kill_group(worker.pid)
+            for worker in self.workers.values():
+                os.waitpid(worker.pid, 0)
+
+    def _ready(self) -> list[int]:
+        poll = select.poll()
+        for descriptor in (self.connection.fileno(), *self.workers):
+            poll.register(descriptor, select.POLLIN)
+        due = [worker.kill_at_s for worker in self.workers.values() if worker.kill_at_s is not None]
+        timeout_ms = max(0.0, min(due) - time.monotonic()) * 1000 + 1 if due else None
+        return [descriptor for descriptor, _ in poll.poll(timeout_ms)]
+
+    def _answer(self) -> bool:
+        """Do what is asked for next; whether the controller is still there."""
+        try:
+            message = self.connection.recv(_LARGEST)
+        except ConnectionResetError:
+            return False
+        if not message:
+            return False
+        request = json.loads(message)
+        if "start" in request:
+            self._fork(request)
+        else:
+            worker = next((one for one in self.workers.values() if one.name == request["stop"]), None)
+            if worker is not None:
+                kill_at_s = time.monotonic() + request["limit_s"]
+                worker.kill_at_s = kill_at_s if worker.kill_at_s is None else min(kill_at_s, worker.kill_at_s)
+                worker.was_asked = True
+                for number in (signal.SIGTERM, signal.SIGCONT):  # who is stopped hears nothing
+                    os.kill(worker.pid, number)
+        return True
+
+    def _fork(self, request: dict[str, Any]) -> None:
+        parent = os.getpid()
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)  # a process that the worker leaves behind may keep it open
+        try:
+            pid = os.fork()
+        except OSError as error:
+            os.close(reading)
+            os.close(writing)
+            said = f"it cannot be forked: {error.strerror}"
+            _send(self.connection, Exited(request["start"], 0, 1, None, said, was_asked=False, at_s=time.monotonic()))
+            return
+        if pid == 0:
+            for other in self.workers.values():
+                os.close(other.pidfd)
+                os.close(other.error_fd)
+            _become_worker(request, parent, self.connection, writing)
+        os.close(writing)
+        worker = _Worker(request["start"], pid, os.pidfd_open(pid), reading)
+        self.workers[worker.pidfd] = worker
+
+    def _bury(self, worker: _Worker) -> None:
+        """Tell how a worker ended; its own children go with it."""
+        _kill_group(worker.pid)
+        _, status = os.waitpid(worker.pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        error = b""
+        with suppress(BlockingIOError):
+            error = os.read(worker.error_fd, _LARGEST)
+        os.close(worker.pidfd)
+        os.close(worker.error_fd)
+        event = Exited(
+            worker.name,
+            worker.pid,
+            None if code < 0 else code,
+            -code if code < 0 else None,
+            error.decode(errors="replace"),
+            worker.was_asked,
+            time.monotonic(),
+        )
+        with suppress(OSError):  # the controller is gone: the next look at the connection tells
+            _send(self.connection, event)
+
+    def _kill_overdue(self) -> None:
+        now_s = time.monotonic()
+        for worker in self.workers.values():
+            if worker.kill_at_s is not None and worker.kill_at_s <= now_s:
+                _kill_group(worker.pid)
+                worker.kill_at_s = None
+
+
+def _kill_group(pid: int) -> None:
+    for kill in (os.killpg, os.kill):  # it may not have its own group yet
+        with suppress(ProcessLookupError):
+            kill(pid, signal.SIGKILL)
+
+
+def _die_with(parent: int) -> None:
+    """This process is killed when the thread that started it ends; at once if its parent is gone already.
+
+    ``prctl(PR_SET_PDEATHSIG, SIGKILL)``, which a fork does not hand on.
+    """
+    if _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def _become_worker(request: dict[str, Any], parent: int, connection: socket.socket, error_fd: int) -> NoReturn:
+    """Run the function that was asked for, and end."""
+    code = 1
+    try:
+        _die_with(parent)
+        os.setsid()
+        _send(connection, Forked(request["start"], os.getpid(), request["asked_s"], time.monotonic()))
+        if request["log"] is not None:
+            log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            os.close(log)
+        os.environ.update(request["environment"])
+        random.seed()
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed()
+        code = _call(request, Reporter(request["start"], connection))
+    except SystemExit as ending:
+        code = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the controller is told, and this process ends
+        traceback.print_exc()
+        text = " ".join("".join(traceback.format_exception_only(error)).split())
+        os.write(error_fd, text.encode(errors="replace")[:4096])
+    finally:
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _call(request: dict[str, Any], reporter: Reporter) -> int:
+    module, _, name = request["function"].partition(":")
+    function: Callable[..., object] = getattr(importlib.import_module(module), name)
+    result = function(reporter, **request["arguments"])
+    return result if isinstance(result, int) else 0
+
+
+def hatch(descriptor: str, parent: str, *imports: str) -> int:
+    """Be the zygote: warm up, then fork until the controller is gone. What a zygote's process is started with."""
+    _die_with(int(parent))
+    with socket.socket(fileno=int(descriptor)) as connection:
+        connection.set_inheritable(False)
+        try:
+            import_s = {module: _imported_s(module) for module in imports}
+        except ZygoteError as error:
+            print(error, file=sys.stderr)  # noqa: T201 - a process of its own; the controller's stderr is its
+            return 1
+        gc.collect()
+        gc.freeze()  # what is warm stays shared between the processes: no collection writes to it
+        with suppress(BrokenPipeError):
+            _send(connection, Warm(os.getpid(), import_s, time.monotonic()))
+            _Nest(connection).run()
+    return 0
+
+
+def _imported_s(module: str) -> float:
+    """Seconds that the import took.
+
+    Raises:
+        ZygoteError: It failed, or has left more than one thread.
+    """
+    begin_s = time.monotonic()
+    try:
+        importlib.import_module(module)
+    except Exception as error:
+        raise ZygoteError(f"the zygote cannot import {module}: {type(error).__name__}: {error}") from error
+    n_threads = len(list(Path("/proc/self/task").iterdir()))
+    if n_threads > 1:
+        raise ZygoteError(f"the zygote has {n_threads} threads after it imported {module}, so that it cannot fork")
+    return time.monotonic() - begin_s

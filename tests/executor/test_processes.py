@@ -1,0 +1,144 @@
+"""Processes are known by name as far as the machine shows them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from executor import processes
+from executor.processes import (
+    Process,
+    device_users,
+    gpu_process,
+    holder_of_lock,
+    other_managers,
+    process,
+    usual_holders,
+)
+
+
+@pytest.fixture
+def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "proc"
+    folder.mkdir()
+    monkeypatch.setattr(processes, "PROC", folder)
+    return folder
+
+
+def put(proc: Path, pid: int, *words: str, comm: str = "python", uid: int = 0) -> None:
+    folder = proc / str(pid)
+    folder.mkdir()
+    (folder / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in words))
+    (folder / "comm").write_text(f"{comm}\n")
+    (folder / "status").write_text(f"Name:\t{comm}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
+
+
+def test_a_process_has_its_command_and_user(proc: Path) -> None:
+    put(proc, 41, "python", "train.py", "--epochs", "3")
+    assert process(41) == Process(41, "python train.py --epochs 3", "root")
+
+
+def test_a_user_without_a_name_is_a_number(proc: Path) -> None:
+    put(proc, 41, "python", uid=987_654)
+    assert process(41).user == "987654"
+
+
+def test_a_process_without_a_command_line_has_its_name(proc: Path) -> None:
+    put(proc, 41, comm="kworker/0:1")
+    assert str(process(41)) == "41 (kworker/0:1, root)"
+
+
+@pytest.mark.usefixtures("proc")
+def test_a_process_that_is_not_there_is_its_number_alone() -> None:
+    assert str(process(41)) == "41"
+
+
+def test_a_long_command_is_cut_in_messages_and_whole_for_programs(proc: Path) -> None:
+    put(proc, 41, "python", "x" * 200)
+    assert len(str(process(41))) < 90
+    assert (process(41).command or "").endswith("x" * 200)
+
+
+def test_what_a_terminal_would_act_on_is_not_shown(proc: Path) -> None:
+    put(proc, 41, "a\x1b[2J\nb")
+    assert process(41).command == "a?[2J?b"
+
+
+def test_this_process_is_found_on_the_real_machine() -> None:
+    assert "python" in (process(os.getpid()).command or "")
+
+
+def test_who_has_a_lock_is_named(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert holder_of_lock(tmp_path / "file") == process(os.getpid())
+
+
+def test_a_file_that_nobody_locks_has_no_holder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert holder_of_lock(tmp_path / "file") is None
+    assert holder_of_lock(tmp_path / "absent") is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("/usr/bin/nvidia-device-plugin", "--mig-strategy=mixed"),
+        ("nvidia-mig-manager",),
+        ("/usr/local/bin/nvidia-mig-parted", "apply"),
+        ("gpu-kubelet-plugin", "-v", "6"),
+        ("/bin/sh", "/usr/bin/nvidia-mig-manager"),
+    ],
+)
+def test_other_managers_are_known_by_their_programs(proc: Path, words: tuple[str, ...]) -> None:
+    put(proc, 7, *words)
+    assert [item.process.pid for item in other_managers()] == [7]
+
+
+def test_whoever_only_speaks_of_a_manager_is_none(proc: Path) -> None:
+    put(proc, 7, "vim", "nvidia-mig-manager")
+    put(proc, 8, "bash")
+    assert other_managers() == ()
+
+
+def test_usual_holders_are_no_managers(proc: Path) -> None:
+    put(proc, 7, "/usr/bin/nv-hostengine", "-n")
+    assert [item.process.pid for item in usual_holders()] == [7]
+    assert other_managers() == ()
+
+
+def opens(proc: Path, pid: int, *targets: str) -> None:
+    (proc / str(pid) / "fd").mkdir()
+    for number, target in enumerate(targets):
+        (proc / str(pid) / "fd" / str(number)).symlink_to(target)
+
+
+def test_who_has_the_drivers_devices_open_is_a_user_of_theirs(proc: Path) -> None:
+    put(proc, 7, "dcgmproftester")
+    opens(proc, 7, "/dev/null", "/dev/nvidia-caps/nvidia-cap21")
+    put(proc, 8, "bash")
+    opens(proc, 8, "/dev/null")
+    put(proc, 9, "not ours to see")
+    assert device_users() == (process(7),)
+
+
+def test_this_process_is_no_user_beside_itself(proc: Path) -> None:
+    put(proc, os.getpid(), "pytest")
+    opens(proc, os.getpid(), "/dev/nvidiactl")
+    assert device_users() == ()
+
+
+def test_a_number_of_another_namespace_gets_nobodys_name(proc: Path) -> None:
+    put(proc, 41, "nginx")
+    opens(proc, 41, "/dev/null")
+    assert gpu_process(41) == Process(41)
+
+
+def test_a_process_on_a_gpu_is_named(proc: Path) -> None:
+    put(proc, 41, "python")
+    opens(proc, 41, "/dev/nvidia0")
+    put(proc, 42, "python")  # of another user: what it has open is not to be seen
+    assert (gpu_process(41), gpu_process(42)) == (process(41), process(42))
