@@ -1,0 +1,90 @@
+"""Models without torch, for the tests: on the path of the processes that they start."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from workloads.live.model import WeightsError
+
+
+class Echo:
+    """Answers with the input behind its weights' text."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix.encode()
+
+    def answer(self, inputs: Sequence[bytes]) -> Sequence[bytes]:
+        return [self._prefix + one for one in inputs]
+
+    def load(self, weights: Path) -> None:
+        text = weights.read_bytes()
+        if text.startswith(b"corrupt"):
+            raise WeightsError(f"{weights}: no weights")
+        self._prefix = text
+
+
+class Busy(Echo):
+    """Answers after a set time of computing."""
+
+    def __init__(self, batch_s: float) -> None:
+        super().__init__()
+        self._batch_s = batch_s
+
+    def answer(self, inputs: Sequence[bytes]) -> Sequence[bytes]:
+        until_s = time.perf_counter() + self._batch_s
+        while time.perf_counter() < until_s:
+            pass
+        return super().answer(inputs)
+
+
+class Raises(Echo):
+    """Raises if an input asks for it; gives one answer too few, no bytes, or dies where asked."""
+
+    def answer(self, inputs: Sequence[bytes]) -> Sequence[bytes]:
+        for one in inputs:
+            match one:
+                case b"raise":
+                    raise RuntimeError("asked to")
+                case b"short":
+                    return []
+                case b"text":
+                    return ["text"]  # type: ignore[list-item]
+                case b"die":
+                    os._exit(9)
+        return super().answer(inputs)
+
+
+class Hangs(Echo):
+    """Never answers an input that asks for it; never takes weights."""
+
+    def answer(self, inputs: Sequence[bytes]) -> Sequence[bytes]:
+        if b"hang" in inputs:
+            stuck()
+        return super().answer(inputs)
+
+    def load(self, weights: Path) -> None:
+        if weights.name == "hang":
+            stuck()
+        super().load(weights)
+
+
+def stuck() -> None:
+    """Wait for ever."""
+    reader, _ = os.pipe()
+    os.read(reader, 1)
+
+
+def never_made() -> Echo:
+    """A model that is never loaded."""
+    stuck()
+    return Echo()
+
+
+def none() -> None:
+    """No model at all."""
+
+
+NOT_CALLABLE = 3

@@ -1,0 +1,1 @@
+"""Real requests between real processes: generator → dispatcher → workers. Nothing here needs torch."""

@@ -1,0 +1,171 @@
+"""The process that sends requests at given times, whatever becomes of them: an open loop.
+
+Run with ``python -m workloads.live.generator PARENT FOLDER STREAMS ORIGIN_S``, which prints a :class:`Replayed` as
+JSON, or call :func:`replay` in a child.
+
+A request is counted from the moment at which it was to arrive. A generator that is late itself sends it at once and
+with that moment, so that no delay, be it here or at the dispatcher, is left out (no coordinated omission). How late it
+was is told beside the answers.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import ceil, inf, isfinite
+from pathlib import Path
+from time import monotonic
+
+import msgpack
+
+from executor.input_file import read_input
+from workloads.errors import WorkloadError
+from workloads.live.messages import Answer, Request
+from workloads.live.process import Parent, begun
+from workloads.live.wire import CLIENTS, Peer
+
+_MOST_FILE_BYTES = 2**32
+_LONGEST_WAIT_S = 0.25
+_ANSWERS = frozenset([Answer])
+
+
+class StreamError(WorkloadError, ValueError):
+    """The requests to send are not well described."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One tenant's requests.
+
+    Attributes:
+        slo_s: A request is in time if it is answered so long after its arrival.
+        arrival_s: From the run's origin, ascending, one a request.
+        samples: Which payload each request has, one a request.
+        payloads: What may be sent.
+        expected: The right answer to each payload; empty: not known.
+    """
+
+    tenant: str
+    slo_s: float
+    arrival_s: tuple[float, ...]
+    samples: tuple[int, ...]
+    payloads: tuple[bytes, ...]
+    expected: tuple[bytes, ...] = ()
+
+    def __post_init__(self) -> None:
+        where = f"stream of {self.tenant}"
+        if not 0 < self.slo_s < inf:
+            raise StreamError(f"{where}: slo_s: {self.slo_s}; must be finite and above 0")
+        if len(self.samples) != len(self.arrival_s):
+            raise StreamError(f"{where}: {len(self.samples)} samples for {len(self.arrival_s)} arrivals")
+        if not all(map(isfinite, self.arrival_s)) or sorted(self.arrival_s) != list(self.arrival_s):
+            raise StreamError(f"{where}: arrival_s: must be finite and ascending")
+        if not all(0 <= sample < len(self.payloads) for sample in self.samples):
+            raise StreamError(f"{where}: samples: must be places in the {len(self.payloads)} payloads")
+        if self.expected and len(self.expected) != len(self.payloads):
+            raise StreamError(f"{where}: {len(self.expected)} expected answers for {len(self.payloads)} payloads")
+
+    def request(self, place: int, request_id: int, origin_s: float) -> Request:
+        """The request of this place."""
+        sample, arrival_s = self.samples[place], origin_s + self.arrival_s[place]
+        expected = self.expected[sample] if self.expected else None
+        return Request(request_id, self.tenant, arrival_s, arrival_s + self.slo_s, self.payloads[sample], expected)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What was sent, and what came back.
+
+    Attributes:
+        sent: Requests by tenant.
+        answers: By tenant and status; what has none was not answered when the generator left.
+        late_s: How late the generator itself sent a request: the median, the 99th percentile and the worst.
+    """
+
+    sent: Mapping[str, int]
+    answers: Mapping[str, Mapping[str, int]]
+    late_s: tuple[float, float, float]
+
+
+def replay(folder: Path, streams: Sequence[Stream], origin_s: float, parent: Parent, grace_s: float = 30.0) -> Replayed:
+    """Send every request when it is due, then wait for the answers that are missing.
+
+    Args:
+        folder: Where the dispatcher's sockets are.
+        streams: What to send.
+        origin_s: The streams' second 0 on the machine's monotonic clock.
+        parent: Without it, the rest is not sent.
+        grace_s: Longest wait for answers after the last deadline.
+    """
+    order = sorted(
+        (arrival_s, number, place)
+        for number, stream in enumerate(streams)
+        for place, arrival_s in enumerate(stream.arrival_s)
+    )
+    last_s = max((origin_s + one.arrival_s[-1] + one.slo_s for one in streams if one.arrival_s), default=origin_s)
+    peer = Peer(folder, CLIENTS, b"", _ANSWERS)
+    answers: dict[str, Counter[str]] = {stream.tenant: Counter() for stream in streams}
+    late_s: list[float] = []
+    n_answers = 0
+    try:
+        while not parent.is_gone and n_answers < len(order) and monotonic() < last_s + grace_s:
+            now_s = monotonic()
+            while len(late_s) < len(order) and origin_s + order[len(late_s)][0] <= now_s:
+                arrival_s, number, place = order[len(late_s)]
+                peer.send(streams[number].request(place, len(late_s), origin_s))
+                late_s.append(monotonic() - origin_s - arrival_s)
+            due_s = origin_s + order[len(late_s)][0] if len(late_s) < len(order) else inf
+            for answer in peer.receive(min(max(due_s - monotonic(), 0.0), _LONGEST_WAIT_S)):
+                assert isinstance(answer, Answer)
+                answers[streams[order[answer.id][1]].tenant][answer.status.value] += 1
+                n_answers += 1
+    finally:
+        peer.close()
+    sent = Counter(streams[number].tenant for _, number, _ in order[: len(late_s)])
+    return Replayed(dict(sent), {tenant: dict(counts) for tenant, counts in answers.items()}, _spread(late_s))
+
+
+def _spread(values_s: Sequence[float]) -> tuple[float, float, float]:
+    ordered = sorted(values_s) or [0.0]
+    return ordered[(len(ordered) - 1) // 2], ordered[ceil(0.99 * len(ordered)) - 1], ordered[-1]
+
+
+def write_streams(path: Path, streams: Sequence[Stream]) -> None:
+    """Write the streams to a file, for the generator's process."""
+    path.write_bytes(msgpack.packb([asdict(stream) for stream in streams]))
+
+
+def read_streams(path: Path) -> list[Stream]:
+    """The streams of the file.
+
+    Raises:
+        StreamError: It cannot be read, or describes none.
+    """
+    try:
+        described = msgpack.unpackb(read_input(path, _MOST_FILE_BYTES), use_list=False)
+        return [Stream(**one) for one in described]
+    except OSError as error:
+        raise StreamError(f"streams {path}: {error.strerror}") from error
+    except StreamError as error:
+        raise StreamError(f"streams {path}: {error}") from error
+    except Exception as error:
+        raise StreamError(f"streams {path}: not a file of streams: {type(error).__name__}: {error}") from error
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Replay as the arguments say and print what came of it; 2 where they are wrong."""
+    try:
+        parent, (folder, path, origin_s) = begun(arguments, 3)
+        replayed = replay(Path(folder), read_streams(Path(path)), float(origin_s), parent)
+    except (WorkloadError, ValueError) as error:
+        sys.stderr.write(f"generator: {error}\n")
+        return 2
+    sys.stdout.write(json.dumps(asdict(replayed)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

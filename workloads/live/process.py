@@ -1,0 +1,83 @@
+"""What the processes of live serving have in common: how they are told what to do, and that they never outlive others.
+
+The end of a parent is noticed twice. Where there is ``prctl`` (Linux), the kernel kills its children at once, whatever
+they do; the dispatcher, which runs nobody else's code, is asked to end, and still answers its clients. It goes by the
+*thread* that started them, so they are to be started from a thread that stays. Everywhere the processes also look now
+and then whether their parent is still the one that they began with.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import TypeVar
+
+from workloads.errors import WorkloadError
+
+Setup = TypeVar("Setup")
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Parent:
+    """The process that started this one, by its id: it may have ended before this one could look.
+
+    Interrupts are left to it: Ctrl-C reaches all processes of a terminal, and it alone knows what is to come of it.
+    ``at_its_end`` is what the kernel sends to this process then.
+    """
+
+    def __init__(self, pid: int, at_its_end: signal.Signals = signal.SIGKILL) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._pid = pid
+        if sys.platform == "linux":
+            ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, at_its_end, 0, 0, 0)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has ended, so that this process has another parent now."""
+        return os.getppid() != self._pid
+
+
+def command(module: str, *arguments: str) -> list[str]:
+    """The command line of a child that runs the module; its ``main`` begins with :func:`begun`."""
+    return [sys.executable, "-m", module, str(os.getpid()), *arguments]
+
+
+def begun(
+    arguments: Sequence[str], n_needed: int, at_its_end: signal.Signals = signal.SIGKILL
+) -> tuple[Parent, Sequence[str]]:
+    """The parent, and the arguments that are left for the module.
+
+    Raises:
+        WorkloadError: They are not what :func:`command` gives with so many arguments.
+    """
+    pid, *rest = arguments or [""]
+    if not pid.isdecimal() or len(rest) != n_needed:
+        raise WorkloadError(f"{len(arguments)} arguments; allowed: the parent's process id and {n_needed} more")
+    return Parent(int(pid), at_its_end), rest
+
+
+def setup_from(text: str, kind: type[Setup]) -> Setup:
+    """The setup that the JSON text describes.
+
+    Raises:
+        WorkloadError: It is none; the message names the first field that is wrong.
+    """
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - a fork of a running process does not need it
+
+    try:
+        return TypeAdapter(kind).validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the setup"
+        raise WorkloadError(f"{kind.__name__}: {place}: {first['msg']}") from error
+
+
+def setup_text(setup: object) -> str:
+    """The JSON text of a setup, for its process's :func:`command`."""
+    from pydantic import TypeAdapter  # noqa: PLC0415 - as above
+
+    return TypeAdapter(type(setup)).dump_json(setup).decode()
