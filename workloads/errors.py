@@ -15,3 +15,11 @@ class ProfileTableError(WorkloadError, ValueError):
 
 class UnmetSloError(WorkloadError, ValueError):
     """No profile, batch and process count of the model meets the SLO."""
+
+
+class LearningError(WorkloadError, ValueError):
+    """What was asked of a benchmark, a model or a retraining cannot be done."""
+
+
+class DataAbsentError(LearningError):
+    """A data set is not there and cannot be downloaded; the message says what to put where."""

@@ -1,0 +1,281 @@
+"""One retraining as a process: it takes a :class:`Job`, tells its course line by line, and leaves when it has to.
+
+``python -m workloads.learning.retraining`` reads the job as one line of JSON from its standard input and tells on its
+standard output, which nothing else writes to. A forked child calls :func:`work` with a socket or two pipes instead.
+The input stays open: when it ends, whoever started the process is gone, and it leaves at the next step. So it does at
+SIGTERM. What was told before stays: a checkpoint's file is whole before its line is sent.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, get_args
+
+from workloads.errors import LearningError, WorkloadError
+from workloads.learning.course import Failed, Finished, Option, Told, line_of
+from workloads.learning.datasets import benchmark
+from workloads.learning.experiences import Asked, Benchmark, Samples
+from workloads.learning.models import Classifier
+from workloads.learning.watch import Cut, Steps, Watch
+from workloads.live.model import loaded
+
+MOST_LINE_BYTES = 2**20
+"""A job is no longer than this."""
+
+GRACE_S = 5.0
+"""Seconds until the process ends, whatever it is doing, once whoever started it is gone."""
+
+
+class Fit(Protocol):
+    """A trainer: changes the classifier in place and tells each step."""
+
+    def __call__(
+        self, classifier: Classifier, new: Samples, memory: Samples, option: Option, *, seed: int, steps: Steps
+    ) -> None:
+        """See :func:`workloads.learning.training.fit`."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a retraining process is asked.
+
+    Attributes:
+        model: A name of the catalogue, or ``module:callable`` that gives a
+            :class:`~workloads.learning.models.Classifier`.
+        benchmark: Name of the benchmark.
+        experience: Number of the experience to learn, from 0.
+        option: How.
+        out: Folder for checkpoints; it is made if it is missing.
+        weights: File of the served weights to begin with; ``None`` for what the model is made with.
+        time_s: Seconds from the process's start within which it must have ended.
+        seed: Of the benchmark, of drawn samples and of training.
+        folder: Where the data set lies; ``None`` for the usual place.
+        asked: What accuracy is about.
+        model_options: Handed to the model beside shape, classes and type of its inputs.
+
+    Raises:
+        LearningError: ``time_s`` is no number > 0, or ``asked`` is unknown.
+    """
+
+    model: str
+    benchmark: str
+    experience: int
+    option: Option
+    out: Path
+    weights: Path | None = None
+    time_s: float = math.inf
+    seed: int = 0
+    folder: Path | None = None
+    asked: Asked = "new"
+    model_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.time_s > 0:
+            raise LearningError(f"retraining: time_s is {self.time_s}; a number > 0 is needed")
+        if self.asked not in get_args(Asked):
+            raise LearningError(f"retraining: asked is {self.asked!r}; {' or '.join(get_args(Asked))} is allowed")
+
+    def line(self) -> bytes:
+        """The job as one line of JSON."""
+        values = asdict(self) | {"time_s": None if math.isinf(self.time_s) else self.time_s}
+        return json.dumps(values, default=str).encode() + b"\n"
+
+
+def job_in(line: bytes) -> Job:
+    """What :meth:`Job.line` wrote.
+
+    Raises:
+        LearningError: It is no job; the message says what is wrong.
+    """
+    try:
+        values = json.loads(line)
+        values["option"] = Option(**values["option"])
+        values["out"] = Path(values["out"])
+        for key in ("weights", "folder"):
+            values[key] = None if values.get(key) is None else Path(values[key])
+        values["time_s"] = math.inf if values.get("time_s") is None else float(values["time_s"])
+        return Job(**values)
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, LearningError):
+            raise
+        raise LearningError(
+            f"a retraining was asked {line[:80]!r}: {error!r}; one line of JSON, a Job, is needed"
+        ) from error
+
+
+class Leaving:
+    """Whether to leave, and why; the first reason stays."""
+
+    def __init__(self) -> None:
+        self._why: tuple[str, str] | None = None
+
+    def __call__(self) -> tuple[str, str] | None:
+        """A cause and a reason, or ``None``."""
+        return self._why
+
+    def because(self, cause: str, reason: str) -> None:
+        """Leave at the next step."""
+        self._why = self._why or (cause, reason)
+
+
+def retrained(
+    job: Job,
+    tell: Callable[[Told], None],
+    *,
+    since_s: float | None = None,
+    leaving: Callable[[], tuple[str, str] | None] = lambda: None,
+    now: Callable[[], float] = time.monotonic,
+) -> Finished | Failed:
+    """Carry the job out and tell its course; the end, which is told as well, is returned.
+
+    Args:
+        job: What to do.
+        tell: Takes each line as it happens.
+        since_s: The reading of ``now`` at which the process started.
+        leaving: As :class:`~workloads.learning.watch.Watch` takes it.
+        now: A clock in seconds.
+    """
+    start_s = now() if since_s is None else since_s
+    try:
+        return _trained(job, tell, start_s, leaving, now)
+    except Cut as cut:
+        failed = Failed(cut.cause, str(cut), now() - start_s)
+    except WorkloadError as error:
+        failed = Failed("input", str(error), now() - start_s)
+    except MemoryError:
+        failed = Failed("error", "memory is full", now() - start_s)
+    except Exception as error:  # noqa: BLE001 - the disk, the GPU, torch about a batch, or a user's model about anything
+        failed = Failed("error", f"{type(error).__name__}: {' '.join(str(error).split())[:300]}", now() - start_s)
+    tell(failed)
+    return failed
+
+
+def _trained(
+    job: Job,
+    tell: Callable[[Told], None],
+    since_s: float,
+    leaving: Callable[[], tuple[str, str] | None],
+    now: Callable[[], float],
+) -> Finished:
+    data = benchmark(job.benchmark, seed=job.seed, folder=job.folder, asked=job.asked)
+    test, new = data.test(job.experience), data.train(job.experience, job.option.n_samples, job.seed)
+    memory = data.memory(job.experience, job.option.memory, job.seed)
+    model = learner(job, data)
+    job.out.mkdir(parents=True, exist_ok=True)
+    facts = {
+        "benchmark": job.benchmark,
+        "experience": str(job.experience),
+        "option": job.option.name,
+        "seed": str(job.seed),
+    }
+
+    def write(share: float, accuracy: float) -> str:
+        path = job.out / (f"checkpoint-{share:.3f}.safetensors" if share < 1 else "final.safetensors")
+        model.save(path, {**facts, "share": f"{share:.6f}", "accuracy": f"{accuracy:.6f}"})
+        return str(path)
+
+    watch = Watch(
+        job.option.checkpoints,
+        measure=lambda: model.accuracy(test.inputs, test.labels, watch.check),
+        write=write,
+        tell=tell,
+        time_s=job.time_s,
+        since_s=since_s,
+        leaving=leaving,
+        now=now,
+    )
+    watch.begin(model.weights)
+    fit_of(job.option)(model, new, memory, job.option, seed=job.seed, steps=watch)
+    return watch.finish()
+
+
+def fit_of(option: Option) -> Fit:
+    """The trainer that the option names."""
+    if option.trainer == "avalanche":
+        from workloads.learning.avalanche import fit  # noqa: PLC0415 (Avalanche is heavy)
+    else:
+        from workloads.learning.training import fit  # noqa: PLC0415 (beside the other one)
+    return fit
+
+
+def learner(job: Job, data: Benchmark) -> Classifier:
+    """The job's model for the benchmark's inputs, with the served weights.
+
+    Raises:
+        WorkloadError: There is no such model, the weights do not fit, or a user's model cannot be trained here.
+    """
+    options = {**data.model_options, **job.model_options}
+    model = loaded(job.model, options)
+    if not isinstance(model, Classifier):
+        raise LearningError(f"model {job.model!r} gives {type(model).__name__}; a Classifier is needed to retrain it")
+    if job.weights is not None:
+        model.load(job.weights)
+    return model
+
+
+def work(reading_fd: int, writing_fd: int) -> int:
+    """Read one job from ``reading_fd``, carry it out, tell it on ``writing_fd``; gives the process's exit code.
+
+    For the main thread of a process that does nothing else. 0: finished, or left when asked to; 1: failed, and told so.
+    """
+    since_s = time.monotonic()
+    leaving = Leaving()
+    signal.signal(signal.SIGTERM, lambda *_: leaving.because("stopped", "SIGTERM"))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all in the terminal; whoever started this decides
+    out = os.fdopen(writing_fd, "wb", buffering=0)
+
+    def tell(told: Told) -> None:
+        try:
+            out.write(line_of(told))
+        except OSError:
+            leaving.because("parent", "nobody listens any more")
+
+    try:
+        job = job_in(_line_from(reading_fd))
+    except LearningError as error:
+        tell(Failed("input", str(error), 0.0))
+        return 1
+    threading.Thread(target=_await_end, args=(reading_fd, leaving), daemon=True).start()
+    told = retrained(job, tell, since_s=since_s, leaving=leaving)
+    return 0 if isinstance(told, Finished) or told.cause in {"stopped", "parent"} else 1
+
+
+def _line_from(fd: int) -> bytes:
+    raw = b""
+    while not raw.endswith(b"\n") and len(raw) < MOST_LINE_BYTES:
+        # Byte by byte: what follows the line is not ours.
+        if not (part := os.read(fd, 1)):
+            break
+        raw += part
+    return raw
+
+
+def _await_end(fd: int, leaving: Leaving) -> None:
+    try:
+        while os.read(fd, 4096):
+            pass
+    except OSError:
+        pass
+    leaving.because("parent", "whoever started this is gone")
+    time.sleep(GRACE_S)
+    os._exit(1)  # it may hang in a step, or in a download
+
+
+def main() -> int:
+    """Work for whoever holds the other ends of this process's input and output."""
+    writing_fd = os.dup(1)
+    os.dup2(2, 1)  # libraries print; what they print goes where errors go
+    return work(0, writing_fd)
+
+
+if __name__ == "__main__":
+    # At once: tearing torch down takes a second, in which nobody else has the instance. All files are synced.
+    os._exit(main())
