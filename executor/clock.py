@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from typing import Protocol
 
@@ -11,15 +12,27 @@ class Clock(Protocol):
     """A clock that only runs forwards, and a way to wait for it."""
 
     @property
+    def runs_by_itself(self) -> bool:
+        """Whether time passes while nobody waits; where it does not, whoever waits moves the clock on."""
+
+    @property
     def now_s(self) -> float:
         """Seconds since the clock's own zero."""
 
     def sleep_until(self, time_s: float) -> None:
         """Return once ``now_s`` ≥ ``time_s``; immediately if it already is."""
 
+    def wait(self, until_s: float) -> None:
+        """As :meth:`sleep_until`, but back earlier if another thread wakes the clock, or has since the last wait."""
+
+    def wake(self) -> None:
+        """End a wait, from any thread."""
+
 
 class VirtualClock:
     """A clock that stands still until a caller waits on it, and then jumps."""
+
+    runs_by_itself = False
 
     def __init__(self, start_s: float = 0.0) -> None:
         self._now_s = _finite(start_s)
@@ -40,17 +53,34 @@ class VirtualClock:
         """
         self._now_s = max(self._now_s, _finite(time_s))
 
+    def wait(self, until_s: float) -> None:
+        """Set the clock to ``until_s``, or leave it where that is past: nothing happens while nobody waits."""
+        self.sleep_until(until_s)
+
+    def wake(self) -> None:
+        """Do nothing: nobody waits."""
+
 
 class WallClock:
-    """The machine's own clock, which runs whether anybody waits or not; its zero is when it was made."""
+    """The machine's own clock, which runs whether anybody waits or not.
 
-    def __init__(self) -> None:
-        self._zero_s = time.monotonic()
+    It begins to run when it is first looked at, and then shows ``start_s``. It shows ``rate`` seconds more each second.
+    """
+
+    runs_by_itself = True
+
+    def __init__(self, start_s: float = 0.0, rate: float = 1.0) -> None:
+        self._start_s, self._rate = _finite(start_s), rate
+        self._begin_s: float | None = None
+        self._woken = threading.Event()
 
     @property
     def now_s(self) -> float:
-        """Seconds since it was made; never falls."""
-        return time.monotonic() - self._zero_s
+        """Seconds; never falls."""
+        now_s = time.monotonic()
+        if self._begin_s is None:
+            self._begin_s = now_s
+        return self._start_s + self._rate * (now_s - self._begin_s)
 
     def sleep_until(self, time_s: float) -> None:
         """Sleep until then; immediately back if that is past.
@@ -58,9 +88,24 @@ class WallClock:
         Raises:
             ValueError: ``time_s`` is not finite.
         """
-        left_s = _finite(time_s) - self.now_s
+        left_s = (_finite(time_s) - self.now_s) / self._rate
         if left_s > 0:
             time.sleep(left_s)
+
+    def wait(self, until_s: float) -> None:
+        """Sleep until then or until woken; immediately back if that is past.
+
+        Raises:
+            ValueError: ``until_s`` is not finite.
+        """
+        left_s = (_finite(until_s) - self.now_s) / self._rate
+        if left_s > 0:
+            self._woken.wait(left_s)
+        self._woken.clear()
+
+    def wake(self) -> None:
+        """End a wait, from any thread; the next one, if there is none."""
+        self._woken.set()
 
 
 def _finite(time_s: float) -> float:

@@ -7,16 +7,39 @@ complain about what it has done. So after each failure the truth is read again, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
-from executor.errors import DriverError, GpuError, InstanceNotFoundError, InvalidArgumentError
-from executor.gpu import GpuInstance, PartialChangeError
+from executor.errors import (
+    DriverError,
+    GpuError,
+    InstanceNotFoundError,
+    InsufficientResourcesError,
+    InvalidArgumentError,
+    NoGpuError,
+    RetryableGpuError,
+)
+from executor.gpu import GpuInstance, PartialChangeError, UnsureChangeError
 from executor.mig import GpuModel, Placement
 
 
+@dataclass(frozen=True, slots=True)
+class DriverFacts:
+    """What a driver says of itself: its version, and how many GPUs it has."""
+
+    version: str
+    n_gpus: int
+
+
 class DriverGpu(ABC):
-    """A ``Gpu`` over a driver's calls; a context that lets go of the driver at its end."""
+    """A ``Gpu`` over a driver's calls; a context that lets go of the driver at its end.
+
+    Attributes:
+        keeps_mig_mode: Whether MIG mode is on, too, after the next reset: it is, unless that is asked for.
+    """
+
+    keeps_mig_mode = True
 
     def __init__(self, index: int) -> None:
         self._index = index
@@ -69,6 +92,7 @@ class DriverGpu(ABC):
         Raises:
             GpuError: As the driver says; nothing stands that did not before.
             PartialChangeError: Something stands all the same.
+            UnsureChangeError: The driver does not say what stands.
         """
         if placement not in self._own_placements:
             raise InvalidArgumentError(
@@ -82,7 +106,7 @@ class DriverGpu(ABC):
         except GpuError as error:
             self._undo_creation(own, before, error)
             raise
-        made = next((item for item in self.instances() if item.placement == own), None)
+        made = next((item for item in self._standing_after(f"{own} was to be made") if item.placement == own), None)
         if made is None:
             raise DriverError(f"{own} was made, and is gone again: somebody else has destroyed it")
         return made
@@ -94,17 +118,18 @@ class DriverGpu(ABC):
             InUseError: A client is still there, or the driver says so; nothing has changed.
             InstanceNotFoundError: There is no GPU instance of this id.
             PartialChangeError: It stands without its compute instance; destroying it again may succeed.
+            UnsureChangeError: The driver does not say what stands.
         """
         before = self._standing(gi_id)
         try:
             self._destroy(gi_id)
         except GpuError as error:
-            left = self._found(gi_id)
+            left = self._found_after(str(error), gi_id)
             if left is None:
                 return  # the driver complained, and did it
             if left != before:
                 message = f"{error}; {left.placement} stands without its compute instance"
-                raise PartialChangeError(message, left) from error
+                raise PartialChangeError(message, left, retry_after_s=_retry_after_s(error)) from error
             raise
 
     def make_whole(self, gi_id: int) -> GpuInstance:
@@ -113,10 +138,24 @@ class DriverGpu(ABC):
         Raises:
             InstanceNotFoundError: There is no GPU instance of this id.
             GpuError: As the driver says; nothing has changed.
+            UnsureChangeError: The driver does not say what stands.
         """
-        if not self._standing(gi_id).is_whole:
+        before = self._standing(gi_id)
+        if before.is_whole:
+            return before
+        what, refused = f"{before.placement} was to get its compute instance", None
+        try:
             self._create_compute(gi_id)
-        return self._standing(gi_id)
+        except GpuError as error:
+            what, refused = str(error), error
+        made = self._found_after(what, gi_id)
+        if made is not None and made.is_whole:
+            return made  # whatever the driver said of it
+        raise refused or InstanceNotFoundError(f"{what}, and is gone: somebody else has destroyed it")
+
+    def changed(self) -> bool:
+        """Whether the instances may differ from when this was last asked; true where the driver cannot tell."""
+        return True
 
     def close(self) -> None:  # noqa: B027 - a driver that holds nothing has nothing to let go
         """Let go of the driver."""
@@ -137,11 +176,18 @@ class DriverGpu(ABC):
     def _own_placements(self) -> frozenset[Placement]:
         return frozenset(self.model.placements(self.model.profile_names))
 
-    def _found(self, gi_id: int) -> GpuInstance | None:
-        return next((item for item in self.instances() if item.gi_id == gi_id), None)
+    def _standing_after(self, what: str) -> tuple[GpuInstance, ...]:
+        """All GPU instances, after a change that may have been made; ``what`` says which."""
+        try:
+            return self.instances()
+        except GpuError as error:
+            raise UnsureChangeError(f"{what}; what stands now is not known: {error}") from error
+
+    def _found_after(self, what: str, gi_id: int) -> GpuInstance | None:
+        return next((item for item in self._standing_after(what) if item.gi_id == gi_id), None)
 
     def _standing(self, gi_id: int) -> GpuInstance:
-        found = self._found(gi_id)
+        found = next((item for item in self.instances() if item.gi_id == gi_id), None)
         if found is None:
             raise InstanceNotFoundError(f"there is no GPU instance ID {gi_id:>2} on GPU {self._index:>2}: Not Found")
         return found
@@ -152,13 +198,35 @@ class DriverGpu(ABC):
         Raises:
             PartialChangeError: It would not go.
         """
-        left = next((i for i in self.instances() if i.gi_id not in before and i.placement == placement), None)
-        if left is None:
-            return
+        standing = self._standing_after(str(error))
+        left = next((i for i in standing if i.gi_id not in before and i.placement == placement), None)
+        if left is None or isinstance(error, InsufficientResourcesError):
+            return  # who finds no room has made nothing: somebody else was faster, and may not be done yet
         try:
             self.destroy(left.gi_id)
         except GpuError as second:
-            still = self._found(left.gi_id)
+            still = self._found_after(str(error), left.gi_id)
             if still is not None:
                 message = f"{error}; {placement} stands all the same, and cannot be taken away: {second}"
-                raise PartialChangeError(message, still) from error
+                raise PartialChangeError(message, still, retry_after_s=_retry_after_s(error)) from error
+
+
+def _retry_after_s(error: GpuError) -> float | None:
+    return error.retry_after_s if isinstance(error, RetryableGpuError) else None
+
+
+def no_such_gpu(index: int, n_gpus: int) -> NoGpuError:
+    """What to say where the driver has no GPU of this number."""
+    if n_gpus == 0:
+        return NoGpuError("the driver sees no GPU; nvidia-smi -L lists them; a container has to be given one")
+    return NoGpuError(f"there is no GPU {index}; the driver has {n_gpus}, counted from 0")
+
+
+def not_in_mig_mode(index: int, title: str, *, is_pending: bool | None) -> NoGpuError:
+    """What to say of a GPU whose MIG mode is not on, though it may be ``is_pending``; ``None``: it has none."""
+    if is_pending is None:
+        return NoGpuError(f"GPU {index} ({title}) cannot be cut by MIG")
+    if is_pending:
+        todo = f"once nobody uses it, as root: nvidia-smi -i {index} --gpu-reset, or reboot"
+        return NoGpuError(f"GPU {index} ({title}) is not in MIG mode yet, only from its next reset on; {todo}")
+    return NoGpuError(f"GPU {index} ({title}) is not in MIG mode; as root: nvidia-smi -i {index} -mig 1")

@@ -13,6 +13,10 @@ class UnknownProfileError(ExecutorError):
     """The GPU model has no MIG profile of this name."""
 
 
+class InvalidCutError(ExecutorError):
+    """A CPU cannot be cut so; the message says what is allowed."""
+
+
 class InvalidPlacementError(ExecutorError):
     """The profile cannot start at this memory slice, or the text is no ``profile@start``."""
 
@@ -25,13 +29,15 @@ class RetryableGpuError(GpuError):
     """The same call may succeed later, with nothing changed by the caller.
 
     Attributes:
+        RETRY_AFTER_S: Seconds to wait before the next attempt, if the call says nothing else.
         retry_after_s: Seconds to wait before the next attempt.
     """
 
-    def __init__(self, message: str, *, retry_after_s: float = 1.0) -> None:
-        # 1 s by default: destroying an instance on a loaded node takes about as long.
+    RETRY_AFTER_S = 1.0  # destroying an instance on a loaded node takes about as long
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
-        self.retry_after_s = retry_after_s
+        self.retry_after_s = self.RETRY_AFTER_S if retry_after_s is None else retry_after_s
 
 
 class InUseError(RetryableGpuError):
@@ -71,6 +77,9 @@ class NoPermissionError(PermanentGpuError):
     ``nvidia-smi``: ``Insufficient Permissions``; NVML: ``NVML_ERROR_NO_PERMISSION`` (4).
     """
 
+    def __str__(self) -> str:
+        return f"{super().__str__()}; run as root, or get read access to /proc/driver/nvidia/capabilities/mig/config"
+
 
 class NoGpuError(PermanentGpuError):
     """There is no driver, no such GPU, or it is not in MIG mode; the message says which, and what to do."""
@@ -79,9 +88,18 @@ class NoGpuError(PermanentGpuError):
 class GpuLostError(PermanentGpuError):
     """The GPU does not answer any more. NVML: ``NVML_ERROR_GPU_IS_LOST`` (15), ``NVML_ERROR_RESET_REQUIRED`` (16)."""
 
+    def __str__(self) -> str:
+        return f"{super().__str__()}; as root: nvidia-smi --gpu-reset, or reboot"
+
+
+class OtherControllerError(PermanentGpuError):
+    """Another controller has the GPU, or another manager of this node would undo what we do; the message names it."""
+
 
 class DriverError(RetryableGpuError):
     """The driver failed for a reason that it does not name; another attempt may succeed. NVML: 999 and others."""
+
+    RETRY_AFTER_S = 0.2  # nothing is known to be waited for; about as long as a call takes
 
 
 class TargetNotReachedError(PermanentGpuError):

@@ -45,16 +45,21 @@ class PartialChangeError(RetryableGpuError):
         standing: The GPU instance that stands although it should not, or without its compute instance.
     """
 
-    def __init__(self, message: str, standing: GpuInstance, *, retry_after_s: float = 1.0) -> None:
+    def __init__(self, message: str, standing: GpuInstance, *, retry_after_s: float | None = None) -> None:
         super().__init__(message, retry_after_s=retry_after_s)
         self.standing = standing
+
+
+class UnsureChangeError(RetryableGpuError):
+    """A call may have changed something, and the driver did not say afterwards what stands: the next look tells."""
 
 
 class Gpu(Protocol):
     """One GPU in MIG mode.
 
     A call blocks until the driver has finished. A call that raises has changed nothing, or has undone what it did;
-    where that failed, too, it raises :class:`~PartialChangeError`, which names what stands.
+    where that failed, too, it raises :class:`~PartialChangeError`, which names what stands, or
+    :class:`~UnsureChangeError` where nobody can tell.
     """
 
     @property
@@ -105,6 +110,12 @@ class Gpu(Protocol):
 
         Raises:
             InstanceNotFoundError: There is no GPU instance of this id.
+        """
+
+    def changed(self) -> bool:
+        """Whether the instances may differ from when this was last asked; takes no time. True where nobody can tell.
+
+        ``nvmlEventMigConfigChange``; ``nvidia-smi`` has nothing like it.
         """
 
     def processes(self) -> Mapping[int, tuple[int, ...]]:

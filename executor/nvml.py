@@ -8,8 +8,8 @@ MIG device. The UUIDs are then read by walking the MIG devices: they are never p
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from threading import RLock
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import pynvml
 
 from executor.discovery import DriverProfile, discovered_model
-from executor.driver import DriverGpu
+from executor.driver import DriverFacts, DriverGpu, no_such_gpu, not_in_mig_mode
 from executor.errors import (
     DriverError,
     GpuError,
@@ -64,11 +64,8 @@ class NvmlGpu(DriverGpu):
             NoPermissionError: The driver does not tell placements to this user.
         """
         super().__init__(index)
-        with _driver("Unable to open NVML"):
-            try:
-                pynvml.nvmlInit()
-            except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded) as error:
-                raise NoGpuError(f"NVML cannot be opened: {error}; install NVIDIA's driver, or load it") from None
+        self._events: Any = None
+        _open_session()
         try:
             self._device = self._opened_device()
             self._model = self._read_model()
@@ -79,7 +76,45 @@ class NvmlGpu(DriverGpu):
     def close(self) -> None:
         """End the session."""
         with _SESSION:
-            pynvml.nvmlShutdown()
+            with suppress(pynvml.NVMLError):  # a driver that is gone has nothing to free
+                if self._events is not None:
+                    pynvml.nvmlEventSetFree(self._events)
+            self._events = None
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlShutdown()
+
+    def changed(self) -> bool:
+        """Whether the driver has told of a change of its MIG configuration, by us or others, since this was last asked.
+
+        True at first, and always where the driver tells of no such changes.
+        """
+        with _SESSION:
+            try:
+                if self._events is None:
+                    self._events = self._registered_events()
+                    return True
+                return self._take_events()
+            except pynvml.NVMLError:
+                return True  # whoever looks then is told what is wrong
+
+    def _registered_events(self) -> Any:
+        events = pynvml.nvmlEventSetCreate()
+        try:
+            pynvml.nvmlDeviceRegisterEvents(self._device, pynvml.nvmlEventMigConfigChange, events)
+        except pynvml.NVMLError:
+            pynvml.nvmlEventSetFree(events)
+            raise
+        return events
+
+    def _take_events(self) -> bool:
+        """Whether any event waited; all of them are taken."""
+        has_any = False
+        while True:
+            try:
+                pynvml.nvmlEventSetWait_v2(self._events, 0)
+            except pynvml.NVMLError_Timeout:
+                return has_any
+            has_any = True
 
     @cached_property
     def uuid(self) -> str:
@@ -108,7 +143,7 @@ class NvmlGpu(DriverGpu):
             found = [
                 GpuInstance(info.id, Placement(profile, info.placement.start), uuids.get(info.id, ""))
                 for profile in self.model.profiles
-                for info in map(pynvml.nvmlGpuInstanceGetInfo, self._handles(profile))
+                for info in self._infos(profile)
             ]
         return tuple(sorted(found, key=lambda item: item.placement.sort_key))
 
@@ -146,16 +181,18 @@ class NvmlGpu(DriverGpu):
         with _driver(f"Unable to open GPU {self._index:>2}"):
             n_gpus = pynvml.nvmlDeviceGetCount()
             if not 0 <= self._index < n_gpus:
-                raise NoGpuError(f"there is no GPU {self._index}; the driver has {n_gpus}, counted from 0")
+                raise no_such_gpu(self._index, n_gpus)
             device = pynvml.nvmlDeviceGetHandleByIndex(self._index)
+            title = pynvml.nvmlDeviceGetName(device)
             try:
-                current, _ = pynvml.nvmlDeviceGetMigMode(device)
+                is_on, is_pending = (
+                    mode == pynvml.NVML_DEVICE_MIG_ENABLE for mode in pynvml.nvmlDeviceGetMigMode(device)
+                )
             except pynvml.NVMLError_NotSupported:
-                current = None
-            if current != pynvml.NVML_DEVICE_MIG_ENABLE:
-                can = "cannot be cut by MIG" if current is None else "is not in MIG mode; as root: nvidia-smi -i"
-                hint = "" if current is None else f" {self._index} -mig 1"
-                raise NoGpuError(f"GPU {self._index} ({pynvml.nvmlDeviceGetName(device)}) {can}{hint}")
+                raise not_in_mig_mode(self._index, title, is_pending=None) from None
+            if not is_on:
+                raise not_in_mig_mode(self._index, title, is_pending=is_pending)
+            self.keeps_mig_mode = is_pending
             return device
 
     def _profiles(self) -> Iterator[DriverProfile]:
@@ -167,6 +204,8 @@ class NvmlGpu(DriverGpu):
                 continue
             name = _text(info.name).removeprefix("MIG ")
             starts, size = self._placements(info.id)
+            if not starts:
+                continue  # a profile that cannot be placed is none for us
             yield DriverProfile(
                 name=name,
                 gi_profile_id=info.id,
@@ -183,13 +222,18 @@ class NvmlGpu(DriverGpu):
         pynvml.nvmlDeviceGetGpuInstancePossiblePlacements(self._device, profile_id, None, ctypes.byref(count))
         found = (pynvml.c_nvmlGpuInstancePlacement_t * count.value)()
         pynvml.nvmlDeviceGetGpuInstancePossiblePlacements(self._device, profile_id, found, ctypes.byref(count))
-        return tuple(sorted(item.start for item in found)), found[0].size
+        return tuple(sorted(item.start for item in found)), max((item.size for item in found), default=0)
 
-    def _handles(self, profile: Profile) -> Sequence[Any]:
+    def _infos(self, profile: Profile) -> Iterator[Any]:
+        """What the driver knows of each GPU instance of the profile."""
         room = (pynvml.c_nvmlGpuInstance_t * max(1, profile.max_instances))()
         count = ctypes.c_uint(0)
         pynvml.nvmlDeviceGetGpuInstances(self._device, profile.gi_profile_id, room, ctypes.byref(count))
-        return [room[k] for k in range(count.value)]
+        for k in range(count.value):
+            try:
+                yield pynvml.nvmlGpuInstanceGetInfo(room[k])
+            except (pynvml.NVMLError_NotFound, pynvml.NVMLError_InvalidArgument):
+                continue  # somebody else has destroyed it while we look
 
     def _uuids(self) -> dict[int, str]:
         """By GPU instance, the UUID of its first MIG device."""
@@ -201,6 +245,38 @@ class NvmlGpu(DriverGpu):
             except (pynvml.NVMLError_NotFound, pynvml.NVMLError_InvalidArgument):
                 continue  # numbers have gaps, and a device may go while we look
         return found
+
+
+def driver_facts() -> DriverFacts:
+    """What the driver says of itself.
+
+    Raises:
+        NoGpuError: There is no library, or no driver.
+    """
+    _open_session()
+    try:
+        with _driver("Unable to ask the driver"):
+            return DriverFacts(str(pynvml.nvmlSystemGetDriverVersion()), pynvml.nvmlDeviceGetCount())
+    finally:
+        pynvml.nvmlShutdown()
+
+
+_CANNOT_OPEN = {
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "install NVIDIA's driver, which brings libnvidia-ml.so.1",
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "load the driver, as root: modprobe nvidia; or install it",
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "library and driver differ, as after an update: reboot",
+}
+"""What to do where no session can be opened."""
+
+
+def _open_session() -> None:
+    with _driver("Unable to open NVML"):
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            if error.value not in _CANNOT_OPEN:
+                raise
+            raise NoGpuError(f"NVML cannot be opened: {error}; {_CANNOT_OPEN[error.value]}") from None
 
 
 def _whole_profile(gi: Any, profile: Profile) -> int:

@@ -7,15 +7,18 @@ in the way of is told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from executor.clock import Clock
 from executor.errors import GpuError, InstanceNotFoundError, RetryableGpuError
-from executor.gpu import Gpu, GpuInstance, PartialChangeError
-from executor.journal import Journal
+from executor.gpu import Gpu, GpuInstance, PartialChangeError, UnsureChangeError
+from executor.journal import Journal, Verb
 from executor.mig import Layout, Placement
+from executor.processes import Process, gpu_process
 from executor.transition import transition
 
 
@@ -80,13 +83,17 @@ class Patience:
 
     Attributes:
         n_attempts: Attempts at one call, the first included.
-        factor: Each wait is this much longer than the one before it.
+        factor: Each wait is this much longer than the one before it, while refusals are alike.
         longest_s: No wait is longer.
     """
 
-    n_attempts: int = 6
-    factor: float = 2.0
-    longest_s: float = 8.0
+    n_attempts: int = 8
+    factor: float = 1.5
+    longest_s: float = 4.0
+
+    def wait_s(self, error: RetryableGpuError, n_alike: int) -> float:
+        """Seconds until the next attempt, after as many refusals of this kind in a row."""
+        return min(error.retry_after_s * self.factor ** (n_alike - 1), self.longest_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +102,7 @@ class Undone:
 
     placement: Placement
     error: GpuError
-    holders: tuple[int, ...] = ()
+    holders: tuple[Process, ...] = ()
 
     def __str__(self) -> str:
         held = f"; held by process {', '.join(map(str, self.holders))}" if self.holders else ""
@@ -122,8 +129,124 @@ class Outcome:
         return not (self.undone or self.blocked)
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A driver call that is to be made now, on whatever thread; it journals itself.
+
+    Attributes:
+        verb: What it does.
+        placement: Where.
+        gi_id: To which instance; ``None`` for a creation.
+        make: Makes it: the instance that was created or repaired, ``None`` for one that is gone.
+
+    Raises:
+        GpuError: By ``make``; it goes back into the steps.
+    """
+
+    verb: Verb
+    placement: Placement
+    gi_id: int | None
+    make: Callable[[], GpuInstance | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing can be done before ``until_s``."""
+
+    until_s: float
+
+
+T = TypeVar("T")
+
+Steps = Generator[Call | Wait, GpuInstance | None, T]
+"""A change of what stands, one step after the other; whoever carries it out sends back what a call gave."""
+
+
+def carried_out(steps: Steps[T], clock: Clock) -> T:
+    """What the steps come to when they are all taken here, one after the other."""
+    answer: GpuInstance | None = None
+    refusal: GpuError | None = None
+    while True:
+        try:
+            step = steps.send(answer) if refusal is None else steps.throw(refusal)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        answer, refusal = None, None
+        match step:
+            case Wait():
+                clock.sleep_until(step.until_s)
+            case Call():
+                try:
+                    answer = step.make()
+                except GpuError as error:
+                    refusal = error
+
+
+class Users:
+    """Who is told what becomes of instances during a change; these methods do nothing."""
+
+    def left(self, instance: GpuInstance) -> None:
+        """The moment has come at which nobody is to be in it any more: it is about to be destroyed, or handed on."""
+
+    def gone(self, instance: GpuInstance) -> None:
+        """It is destroyed."""
+
+    def made(self, instance: GpuInstance) -> None:
+        """It is created, or repaired, and whole."""
+
+    def stuck(self, instance: GpuInstance) -> None:
+        """It will not go, or is still not whole; it stands as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """An instance whose user leaves.
+
+    Attributes:
+        instance: Which.
+        idle_s: When the user has left.
+        stays: Whether it is not to be destroyed, because somebody else gets it.
+        is_left_over: Whether it would not go before: nothing waits for it any more, so one attempt is enough.
+    """
+
+    instance: GpuInstance
+    idle_s: float = -math.inf
+    stays: bool = False
+    is_left_over: bool = False
+
+
+@dataclass(eq=False)
+class _Task:
+    """Something that a change has to do, with the attempts made at it so far; or to mend, of what would not go."""
+
+    verb: Verb
+    placement: Placement
+    due_s: float = -math.inf
+    instance: GpuInstance | None = None
+    stays: bool = False
+    is_left_over: bool = False
+    n_attempts: int | None = None
+    n_refused: int = 0
+    n_alike: int = 0
+    last: GpuError | None = None
+    holders: tuple[Process, ...] = ()
+
+    def stands_in_the_way_of(self, other: _Task) -> bool:
+        """Whether ``other`` can be created only after this one is gone: slices, or the number of a profile."""
+        is_going = self.verb == "destroy" and not self.stays
+        profile = other.placement.profile
+        is_one_of_few = self.placement.profile.name == profile.name and profile.max_instances < len(profile.starts)
+        return is_going and (is_one_of_few or self.placement.overlaps(other.placement))
+
+
+def _pause_s(error: GpuError) -> float | None:
+    """What tells refusals apart that are waited out differently."""
+    return error.retry_after_s if isinstance(error, RetryableGpuError) else None
+
+
 class Reconciler:
-    """Carries decisions out, one driver call after the other."""
+    """Brings a GPU to what it should be: what changes, in which order, and what is done about refusals."""
 
     def __init__(self, gpu: Gpu, journal: Journal, clock: Clock, patience: Patience = Patience()) -> None:
         self._gpu = gpu
@@ -153,7 +276,7 @@ class Reconciler:
         Raises:
             GpuError: The driver does not answer.
         """
-        found = tuple(item for item in self._gpu.instances() if not self._journal.is_ours(item))
+        found = tuple(item for item in self.look() if not self._journal.is_ours(item))
         for item in found:
             self._journal.stands(item)
         return found
@@ -164,53 +287,158 @@ class Reconciler:
         Raises:
             GpuError: The driver does not even say what stands.
         """
+        self.look()
         decision = self.decision(target)
-        undone = [self._refused(item.placement, item.gi_id, partial(self._repair, item)) for item in decision.repaired]
-        for item in decision.destroyed:
-            refused = self._refused(item.placement, item.gi_id, partial(self._destroy, item))
-            undone.append(refused)
-            if refused is not None:
-                self._keep_usable(item)
-        stuck = [item for item in undone if item is not None]
-        for placement in decision.created:
-            way = next((item for item in stuck if placement.overlaps(item.placement)), None)
-            if way is not None:  # what would not go is in its way
-                undone.append(Undone(placement, way.error, way.holders))
-            else:
-                undone.append(self._refused(placement, None, partial(self._create, placement)))
-        told = tuple(item for item in undone if item is not None)
+        steps = self.change(map(Going, decision.destroyed), decision.created, decision.repaired)
+        told = carried_out(steps, self._clock)
+        self.look()
         now = self.decision(target)
         missing = (*(item.placement for item in now.repaired), *now.created)
         lost = [placement for placement in missing if placement not in {item.placement for item in told}]
         gone = [Undone(placement, InstanceNotFoundError(f"{placement}: made, and gone again")) for placement in lost]
         return Outcome(now.kept, (*told, *gone), now.blocked)
 
-    def _refused(self, placement: Placement, gi_id: int | None, call: Callable[[], None]) -> Undone | None:
-        """Why the call did not succeed, after as many attempts as patience allows; ``None`` if it did."""
-        wait_s = None
-        for attempt in range(1, self._patience.n_attempts + 1):
+    def change(
+        self,
+        going: Iterable[Going],
+        coming: Iterable[Placement],
+        halves: Iterable[GpuInstance] = (),
+        users: Users | None = None,
+    ) -> Steps[tuple[Undone, ...]]:
+        """The steps of one change; what could not be done.
+
+        Halves become whole. Instances go as they become idle, then others come, in the order given. A call that is
+        refused for now is tried again later, with growing waits; meanwhile comes what does not need its slices. What
+        will not go gets its compute instance back, so that it can be used. No step raises a ``GpuError``.
+        """
+        tasks = [
+            *(_Task("repair", item.placement, instance=item) for item in halves),
+            *(
+                _Task(
+                    "destroy",
+                    item.instance.placement,
+                    item.idle_s,
+                    item.instance,
+                    item.stays,
+                    n_attempts=1 if item.is_left_over else None,
+                )
+                for item in sorted(going, key=lambda item: (item.idle_s, item.instance.placement.sort_key))
+            ),
+            *(_Task("create", placement) for placement in coming),
+        ]
+        users, undone = users or Users(), []
+        while tasks:
+            task = self._next(tasks)
+            if task.due_s > self._clock.now_s:
+                yield Wait(task.due_s)
+            if task.n_refused == 0 and task.verb == "destroy" and task.instance is not None:
+                users.left(task.instance)
+                if task.stays:
+                    tasks.remove(task)
+                    continue
             try:
-                call()
-            except RetryableGpuError as error:
-                if attempt == self._patience.n_attempts:
-                    return Undone(placement, error, self._holders(gi_id))
-                wait_s = error.retry_after_s if wait_s is None else wait_s * self._patience.factor
-                self._clock.sleep_until(self._clock.now_s + min(wait_s, self._patience.longest_s))
+                made = yield self._call(task)
             except GpuError as error:
-                return Undone(placement, error, self._holders(gi_id))
+                self._refuse(task, error)
+                if task.due_s == math.inf:
+                    undone += self._give_up(task, tasks, users)
             else:
-                break
+                tasks.remove(task)
+                if task.is_left_over and made is not None:
+                    users.stuck(made)
+                elif made is not None:
+                    users.made(made)
+                elif task.instance is not None:
+                    users.gone(task.instance)
+        return tuple(undone)
+
+    def _next(self, tasks: Sequence[_Task]) -> _Task:
+        """The first that is due, else the one that is due first; nothing comes before all goings were tried once."""
+        untried = any(task.verb == "destroy" and task.n_refused == 0 for task in tasks)
+        ready = [
+            task
+            for task in tasks
+            if task.verb != "create" or not (untried or any(other.stands_in_the_way_of(task) for other in tasks))
+        ]
+        now_s = self._clock.now_s
+        return next((task for task in ready if task.due_s <= now_s), min(ready, key=lambda task: task.due_s))
+
+    def _call(self, task: _Task) -> Call:
+        gi_id = None if task.instance is None else task.instance.gi_id
+        return Call(task.verb, task.placement, gi_id, partial(self._attempted, task))
+
+    def _attempted(self, task: _Task) -> GpuInstance | None:
+        """The task's call; when it is refused for good, who holds the instance is looked up, too."""
+        try:
+            if task.instance is None:
+                return self._create(task.placement)
+            if task.verb == "repair":
+                return self._repair(task.instance)
+            self._destroy(task.instance)
+        except GpuError as error:
+            if self._is_last(task, task.n_refused + 1, error):
+                task.holders = self._holders(task.instance)
+            raise
         return None
 
-    def _create(self, placement: Placement) -> None:
+    def _refuse(self, task: _Task, error: GpuError) -> None:
+        """Take note of a refusal: when the task is due again, if ever."""
+        is_alike = task.last is not None and _pause_s(task.last) == _pause_s(error)
+        task.n_alike = task.n_alike + 1 if is_alike else 1
+        task.n_refused, task.last = task.n_refused + 1, error
+        if isinstance(error, PartialChangeError) and task.verb == "destroy":
+            task.instance = error.standing
+        if isinstance(error, RetryableGpuError) and not self._is_last(task, task.n_refused, error):
+            task.due_s = self._clock.now_s + self._patience.wait_s(error, task.n_alike)
+        else:
+            task.due_s = math.inf
+
+    def _is_last(self, task: _Task, n_refused: int, error: GpuError) -> bool:
+        n_attempts = self._patience.n_attempts if task.n_attempts is None else task.n_attempts
+        return not isinstance(error, RetryableGpuError) or n_refused >= n_attempts
+
+    def _give_up(self, task: _Task, tasks: list[_Task], users: Users) -> list[Undone]:
+        """What is undone by the task's last refusal; what it is in the way of will not come either."""
+        assert task.last is not None
+        tasks.remove(task)
+        left = task.last.standing if isinstance(task.last, PartialChangeError) else task.instance
+        found = [Undone(task.placement, task.last, task.holders)]
+        if task.verb == "destroy" and left is not None:
+            ways = [other for other in tasks if other.verb == "create" and task.placement.overlaps(other.placement)]
+            found += [Undone(other.placement, task.last, task.holders) for other in ways]
+            tasks[:] = [other for other in tasks if other not in ways]
+            if not left.is_whole:  # half an instance serves nobody, and would be an orphan
+                tasks.insert(0, _Task("repair", task.placement, instance=left, is_left_over=True))
+                return found
+        if left is not None:
+            users.stuck(left)
+        return found
+
+    def look(self) -> tuple[GpuInstance, ...]:
+        """What stands; if the outcome of a call was left open, it is now known.
+
+        Raises:
+            GpuError: The driver does not answer.
+        """
         standing = self._gpu.instances()
+        if self._journal.open_intent is not None:
+            self._journal.settle(standing)
+        return standing
+
+    def _own(self, instance: GpuInstance) -> GpuInstance | None:
+        """The instance as it stands now; ``None`` if it is gone, even if somebody else's has its id by now."""
+        return next((i for i in self.look() if i.gi_id == instance.gi_id and self._journal.is_ours(i)), None)
+
+    def _create(self, placement: Placement) -> GpuInstance:
+        standing = self.look()
         half = next((item for item in standing if item.placement == placement and self._journal.is_ours(item)), None)
         if half is not None:  # an attempt before this one made it, and could not take it away
-            self._repair(half)
-            return
+            return self._repair(half)
         self._journal.begin("create", placement, others=[item.gi_id for item in standing])
         try:
             made = self._gpu.create(placement)
+        except UnsureChangeError:
+            raise
         except PartialChangeError as error:
             self._journal.stands(error.standing)
             raise
@@ -218,13 +446,19 @@ class Reconciler:
             self._journal.nothing_done()
             raise
         self._journal.stands(made)
+        return made
 
     def _destroy(self, instance: GpuInstance) -> None:
+        if self._own(instance) is None:
+            self._journal.gone(instance.gi_id)
+            return
         self._journal.begin("destroy", instance.placement, instance.gi_id)
         try:
             self._gpu.destroy(instance.gi_id)
         except InstanceNotFoundError:
             pass  # somebody else has done it
+        except UnsureChangeError:
+            raise
         except PartialChangeError as error:
             self._journal.stands(error.standing)
             raise
@@ -233,26 +467,26 @@ class Reconciler:
             raise
         self._journal.gone(instance.gi_id)
 
-    def _repair(self, instance: GpuInstance) -> None:
-        if instance.is_whole:
-            self._journal.stands(instance)
-            return
+    def _repair(self, instance: GpuInstance) -> GpuInstance:
+        standing = self._own(instance)
+        if standing is None:
+            raise InstanceNotFoundError(f"{instance.placement}: gone; somebody else has destroyed it")
+        if standing.is_whole:
+            self._journal.stands(standing)
+            return standing
         self._journal.begin("repair", instance.placement, instance.gi_id)
         try:
             made = self._gpu.make_whole(instance.gi_id)
+        except UnsureChangeError:
+            raise
         except GpuError:
             self._journal.nothing_done()
             raise
         self._journal.stands(made)
+        return made
 
-    def _keep_usable(self, instance: GpuInstance) -> None:
-        """What will not go gets its compute instance back: half an instance serves nobody, and would be an orphan."""
-        left = next((item for item in self._gpu.instances() if item.gi_id == instance.gi_id), None)
-        if left is not None and not left.is_whole:
-            self._refused(left.placement, left.gi_id, partial(self._repair, left))
-
-    def _holders(self, gi_id: int | None) -> tuple[int, ...]:
+    def _holders(self, instance: GpuInstance | None) -> tuple[Process, ...]:
         try:
-            return () if gi_id is None else tuple(self._gpu.processes().get(gi_id, ()))
+            return () if instance is None else tuple(map(gpu_process, self._gpu.processes().get(instance.gi_id, ())))
         except GpuError:
             return ()

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
 from executor.discovery import DriverProfile, discovered_model
-from executor.driver import DriverGpu
+from executor.driver import DriverFacts, DriverGpu, no_such_gpu, not_in_mig_mode
 from executor.errors import (
     DriverError,
+    ExecutorError,
     GpuError,
     GpuLostError,
     InstanceNotFoundError,
@@ -108,6 +109,7 @@ class SmiGpu(DriverGpu):
         placements = {
             int(found["id"]): (tuple(sorted(map(int, found["starts"].split(",")))), int(found["size"]))
             for found in _matches(_PLACEMENTS, self._mig("-lgipp").text)
+            if found["starts"].strip()
         }
         profiles = []
         for found in _matches(_PROFILE, self._mig("-lgip").text):
@@ -139,7 +141,10 @@ class SmiGpu(DriverGpu):
         uuids = self._uuids() if rows else {}
         found = []
         for row in rows:
-            placement = self.model.placement(f"{row['name']}@{row['start']}")
+            try:
+                placement = self.model.placement(f"{row['name']}@{row['start']}")
+            except ExecutorError as error:
+                raise DriverError(f"{self._command} -lgi lists what -lgipp does not: {error}") from None
             found.append(GpuInstance(int(row["gi"]), placement, uuids.get(int(row["gi"]), "")))
         return tuple(sorted(found, key=lambda item: item.placement.sort_key))
 
@@ -164,16 +169,15 @@ class SmiGpu(DriverGpu):
 
     def _identity(self) -> tuple[str, str]:
         """The GPU's name and UUID."""
-        fields = "index,uuid,mig.mode.current,name"
-        answer = self._run(f"--query-gpu={fields}", "--format=csv,noheader")
-        self._check(answer)
-        rows = {row[0]: row for row in (line.split(", ", 3) for line in answer.text.splitlines()) if len(row) == 4}
+        answer = self._run("--query-gpu=index,uuid,mig.mode.current,mig.mode.pending,name", _CSV)
+        rows = {row[0]: row for row in _rows(answer, 5)}
         if str(self._index) not in rows:
-            raise NoGpuError(f"there is no GPU {self._index}; the driver has {len(rows)}, counted from 0")
-        _, uuid, mode, title = rows[str(self._index)]
-        if mode != "Enabled":
-            hint = f"is not in MIG mode; as root: nvidia-smi -i {self._index} -mig 1"
-            raise NoGpuError(f"GPU {self._index} ({title}) {hint if mode == 'Disabled' else 'cannot be cut by MIG'}")
+            raise no_such_gpu(self._index, len(rows))
+        _, uuid, current, pending, title = rows[str(self._index)]
+        is_pending = pending == "Enabled"
+        if current != "Enabled":
+            raise not_in_mig_mode(self._index, title, is_pending=is_pending if current == "Disabled" else None)
+        self.keeps_mig_mode = is_pending
         return title, uuid
 
     def _uuids(self) -> dict[int, str]:
@@ -185,7 +189,7 @@ class SmiGpu(DriverGpu):
         found: dict[int, str] = {}
         at_gpu = -1
         answer = self._run("-L")
-        self._check(answer)
+        _check(answer)
         for line in answer.text.splitlines():
             if (header := _GPU_LINE.match(line)) is not None:
                 at_gpu = int(header["gpu"])
@@ -197,7 +201,7 @@ class SmiGpu(DriverGpu):
 
     def _xml(self) -> ET.Element:
         answer = self._run("-i", str(self._index), "-q", "-x")
-        self._check(answer)
+        _check(answer)
         try:
             return ET.fromstring(answer.text)  # noqa: S314 - the driver's own words
         except ET.ParseError as error:
@@ -207,37 +211,64 @@ class SmiGpu(DriverGpu):
         answer = self._run("mig", "-i", str(self._index), *arguments)
         if may_be_empty and _NOTHING_THERE.search(answer.text):
             return answer
-        self._check(answer)
+        _check(answer)
         return answer
 
     def _run(self, *arguments: str) -> _Answer:
-        try:
-            done = subprocess.run(  # noqa: S603 - the command is ours, and no shell reads it
-                [self._command, *arguments],
-                env={**os.environ, "LC_ALL": "C"},
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=self._timeout_s,
-                check=False,
-            )
-        except FileNotFoundError:
-            raise NoGpuError(f"there is no {self._command} on this machine; install NVIDIA's driver") from None
-        except subprocess.TimeoutExpired:
-            raise DriverError(f"{self._command} {' '.join(arguments)}: no answer in {self._timeout_s:g} s") from None
-        return _Answer(done.returncode, done.stdout + done.stderr)
+        return _run(self._command, *arguments, timeout_s=self._timeout_s)
 
-    @staticmethod
-    def _check(answer: _Answer) -> None:
-        """Raise what the text says, if the command failed; its most telling line is the message."""
-        if answer.code == 0:
-            return
-        lines = [line.strip() for line in answer.text.splitlines() if line.strip()] or ["no word"]
-        for text, kind in _ERRORS:
-            telling = next((line for line in lines if text in line), None)
-            if telling is not None:
-                raise kind(telling)
-        raise DriverError(f"nvidia-smi failed with exit code {answer.code}: {lines[0]}")
+
+def driver_facts(command: str = "nvidia-smi") -> DriverFacts:
+    """What the driver says of itself.
+
+    Raises:
+        NoGpuError: There is no command, no driver, or no GPU: without one the command says nothing of the driver.
+    """
+    answer = _run(command, "--query-gpu=index,driver_version", _CSV)
+    rows = _rows(answer, 2)
+    if not rows:
+        raise no_such_gpu(0, 0)
+    return DriverFacts(rows[0][1], len(rows))
+
+
+_CSV = "--format=csv,noheader"
+
+
+def _rows(answer: _Answer, n_fields: int) -> list[list[str]]:
+    _check(answer)
+    return [
+        row for row in (line.split(", ", n_fields - 1) for line in answer.text.splitlines()) if len(row) == n_fields
+    ]
+
+
+def _run(command: str, *arguments: str, timeout_s: float = 120.0) -> _Answer:
+    try:
+        done = subprocess.run(  # noqa: S603 - the command is ours, and no shell reads it
+            [command, *arguments],
+            env={**os.environ, "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except (FileNotFoundError, PermissionError):
+        raise NoGpuError(f"there is no {command} on this machine; install NVIDIA's driver, which brings it") from None
+    except subprocess.TimeoutExpired:
+        raise DriverError(f"{command} {' '.join(arguments)}: no answer in {timeout_s:g} s") from None
+    return _Answer(done.returncode, done.stdout + done.stderr)
+
+
+def _check(answer: _Answer) -> None:
+    """Raise what the text says, if the command failed; its most telling line is the message."""
+    if answer.code == 0:
+        return
+    lines = [line.strip() for line in answer.text.splitlines() if line.strip()] or ["no word"]
+    for text, kind in _ERRORS:
+        telling = next((line for line in lines if text in line), None)
+        if telling is not None:
+            raise kind(telling)
+    raise DriverError(f"nvidia-smi failed with exit code {answer.code}: {lines[0]}")
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[dict[str, str]]:

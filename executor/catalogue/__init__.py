@@ -12,7 +12,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from executor.errors import UnknownGpuModelError
+from executor.cpu.cut import Cut
+from executor.errors import InvalidCutError, UnknownGpuModelError
 from executor.mig import GpuModel, Profile, Variant
 from executor.names import spelled_as
 
@@ -28,9 +29,17 @@ def gpu_model_names() -> tuple[str, ...]:
 def gpu_model(name: str) -> GpuModel:
     """The catalogued GPU model called ``name``, e.g. ``a100-80gb``, whatever the case of its letters.
 
+    ``cpu-1.6-in-7`` is no entry of the catalogue, but a machine's CPU cut so: 1.6 cores in 7 slices.
+
     Raises:
-        UnknownGpuModelError: With the names that are known, nearest first.
+        UnknownGpuModelError: With the names that are known, nearest first; or a CPU cannot be cut so.
     """
+    try:
+        cut = Cut.named(name)
+    except InvalidCutError as error:
+        raise UnknownGpuModelError(f"unknown GPU model {name!r}: {error}") from None
+    if cut is not None:
+        return _of(cut)
     known = gpu_model_names()
     spelled = spelled_as(name, known)
     if spelled not in known:
@@ -38,6 +47,11 @@ def gpu_model(name: str) -> GpuModel:
         hint = f" (did you mean {nearest[0]}?)" if nearest else ""
         raise UnknownGpuModelError(f"unknown GPU model {name!r}{hint}; known: {', '.join(known)}")
     return _read(spelled)
+
+
+@cache
+def _of(cut: Cut) -> GpuModel:
+    return cut.model
 
 
 @cache

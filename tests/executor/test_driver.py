@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import pynvml
 import pytest
 
-from executor.driver import DriverGpu
+from executor.driver import DriverFacts, DriverGpu
 from executor.errors import (
     DriverError,
     GpuError,
     GpuLostError,
     InstanceNotFoundError,
+    InsufficientResourcesError,
     InUseError,
     NoGpuError,
     NoPermissionError,
 )
-from executor.gpu import PartialChangeError
+from executor.gpu import PartialChangeError, UnsureChangeError
 from executor.mig import Placement
 from executor.nvml import NvmlGpu
+from executor.opening import Backend, driver_facts
 from executor.smi import SmiGpu
 from tests.standin.cards import A30, A100_40, Card
 from tests.standin.fixtures import MakeStandIn
@@ -128,6 +131,91 @@ def test_what_somebody_else_destroys_at_once_was_not_made(opened: Opened, monkey
         gpu.create(at(gpu, "1g.5gb@2"))
 
 
+def test_what_somebody_else_made_there_first_stays(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    standin, gpu = opened()
+    make = gpu._create
+
+    def outrun(placement: Placement) -> None:
+        standin.put("1g.5gb", 2)
+        make(placement)
+
+    monkeypatch.setattr(gpu, "_create", outrun)
+    with pytest.raises(InsufficientResourcesError):
+        gpu.create(at(gpu, "1g.5gb@2"))
+    assert [(item.profile, item.start) for item in standin.standing()] == [("1g.5gb", 2)]
+
+
+def silent_after(standin: StandIn, gpu: DriverGpu, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the GPU's method of this name was called, the driver answers no question any more."""
+    call = getattr(gpu, name)
+
+    def then_silent(*arguments: object) -> None:
+        try:
+            call(*arguments)
+        finally:
+            standin.fail(READ, UNKNOWN, per_mille=1000)
+
+    monkeypatch.setattr(gpu, name, then_silent)
+
+
+def test_a_creation_after_which_nothing_can_be_read_is_unsure(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    standin, gpu = opened()
+    silent_after(standin, gpu, "_create", monkeypatch)
+    with pytest.raises(UnsureChangeError, match=r"1g\.5gb@2 was to be made; what stands now is not known"):
+        gpu.create(at(gpu, "1g.5gb@2"))
+
+
+def test_a_refusal_after_which_nothing_can_be_read_is_unsure(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    standin, gpu = opened()
+    created = gpu.create(at(gpu, "1g.5gb@2"))
+    standin.make_stubborn(created.gi_id, 1)
+    silent_after(standin, gpu, "_destroy", monkeypatch)
+    with pytest.raises(UnsureChangeError, match="In use by another client; what stands now is not known"):
+        gpu.destroy(created.gi_id)
+
+
+def half(standin: StandIn) -> int:
+    return standin.put("1g.5gb", 2, with_ci=False).gi_id
+
+
+def test_a_repair_after_which_nothing_can_be_read_is_unsure(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    standin, gpu = opened()
+    silent_after(standin, gpu, "_create_compute", monkeypatch)
+    with pytest.raises(UnsureChangeError):
+        gpu.make_whole(half(standin))
+
+
+def test_a_refused_repair_changes_nothing(opened: Opened) -> None:
+    standin, gpu = opened()
+    standin.fail(CREATE_CI, UNKNOWN, count=1)
+    with pytest.raises(DriverError):
+        gpu.make_whole(half(standin))
+    assert [item.is_whole for item in gpu.instances()] == [False]
+
+
+def test_a_driver_that_complains_about_a_repair_is_believed_by_its_deeds(opened: Opened) -> None:
+    standin, gpu = opened()
+    standin.fail(CREATE_CI, UNKNOWN, count=1, after_effect=True)
+    assert gpu.make_whole(half(standin)) == gpu.instances()[0]
+
+
+def test_an_instance_that_goes_while_it_is_looked_at_is_not_listed(
+    make_standin: MakeStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standin = make_standin(A100_40)
+    going, staying = standin.put("1g.5gb", 0), standin.put("1g.5gb", 1)
+    look = pynvml.nvmlGpuInstanceGetInfo
+
+    def slow_look(handle: object) -> object:
+        if going in standin.standing():
+            standin.take_away(going.gi_id)
+        return look(handle)
+
+    with NvmlGpu() as gpu:
+        monkeypatch.setattr(pynvml, "nvmlGpuInstanceGetInfo", slow_look)
+        assert [item.gi_id for item in gpu.instances()] == [staying.gi_id]
+
+
 def test_others_instances_are_listed_and_orphans_are_not_whole(opened: Opened) -> None:
     standin, gpu = opened()
     standin.put("2g.10gb", 0)
@@ -145,6 +233,41 @@ def test_each_instance_has_its_own_uuid(opened: Opened) -> None:
     assert [(item.placement.start, item.gi_id, (item.uuid,)) for item in gpu.instances()] == [
         (item.start, item.gi_id, item.uuids) for item in standin.standing()
     ]
+
+
+def test_a_deed_of_others_is_a_change(opened: Opened) -> None:
+    standin, gpu = opened()
+    gpu.changed()
+    standin.put("2g.10gb", 0)
+    assert gpu.changed()
+
+
+def test_nvml_tells_of_a_change_once(make_standin: MakeStandIn) -> None:
+    standin = make_standin(A100_40)
+    with NvmlGpu() as gpu:
+        gpu.changed()
+        standin.put("2g.10gb", 0)
+        assert [gpu.changed(), gpu.changed()] == [True, False]
+
+
+def test_a_driver_without_the_event_may_have_changed_at_any_time(
+    make_standin: MakeStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise pynvml.NVMLError_NotSupported
+
+    make_standin(A100_40)
+    monkeypatch.setattr("pynvml.nvmlDeviceRegisterEvents", refuse)
+    with NvmlGpu() as gpu:
+        assert [gpu.changed(), gpu.changed()] == [True, True]
+
+
+def test_a_lost_gpu_may_have_changed(make_standin: MakeStandIn) -> None:
+    standin = make_standin(A100_40)
+    with NvmlGpu() as gpu:
+        gpu.changed()
+        standin.state.gpus[0].lost = 1
+        assert gpu.changed()
 
 
 def test_processes_are_told_by_instance(opened: Opened) -> None:
@@ -216,11 +339,53 @@ def test_a_gpu_that_is_not_there_is_told(make_standin: MakeStandIn, kind: Callab
 
 @every_kind
 def test_mig_mode_that_is_off_is_told_with_what_to_do(make_standin: MakeStandIn, kind: Callable[[], DriverGpu]) -> None:
-    make_standin(A100_40).state.gpus[0].mig_current = 0
+    gpu = make_standin(A100_40).state.gpus[0]
+    gpu.mig_current = gpu.mig_pending = 0
     with pytest.raises(
         NoGpuError, match=r"GPU 0 \(NVIDIA A100-SXM4-40GB\) is not in MIG mode; as root: nvidia-smi -i 0"
     ):
         kind()
+
+
+@every_kind
+def test_mig_mode_that_waits_for_a_reset_is_told(make_standin: MakeStandIn, kind: Callable[[], DriverGpu]) -> None:
+    make_standin(A100_40).state.gpus[0].mig_current = 0
+    with pytest.raises(
+        NoGpuError, match=r"not in MIG mode yet, only from its next reset on; .* --gpu-reset, or reboot"
+    ):
+        kind()
+
+
+@every_kind
+def test_mig_mode_that_ends_with_the_next_reset_is_known(make_standin: MakeStandIn, kind: type[DriverGpu]) -> None:
+    standin = make_standin(A100_40)
+    with kind() as gpu:
+        assert gpu.keeps_mig_mode
+    standin.state.gpus[0].mig_pending = 0
+    with kind() as gpu:
+        assert not gpu.keeps_mig_mode
+
+
+@every_kind
+def test_a_driver_without_gpus_says_so(make_standin: MakeStandIn, kind: Callable[[], DriverGpu]) -> None:
+    make_standin()
+    with pytest.raises(NoGpuError, match="the driver sees no GPU"):
+        kind()
+
+
+@pytest.mark.parametrize("backend", ["nvml", "smi"])
+def test_a_driver_says_its_version_and_how_many_gpus_it_has(make_standin: MakeStandIn, backend: Backend) -> None:
+    make_standin(A100_40, A30)
+    assert driver_facts(backend) == DriverFacts("580.65.06", 2)
+
+
+def test_a_library_of_another_version_than_its_driver_asks_for_a_reboot(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
+
+    monkeypatch.setattr("pynvml.nvmlInit", refuse)
+    with pytest.raises(NoGpuError, match="library and driver differ, as after an update: reboot"):
+        driver_facts("nvml")
 
 
 @every_kind
@@ -258,3 +423,45 @@ def test_every_error_is_the_executors(opened: Opened) -> None:
         standin.fail(CREATE_GI, code, count=1)
         with pytest.raises(GpuError):
             gpu.create(at(gpu, "1g.5gb@0"))
+
+
+@every_kind
+def test_a_profile_that_can_be_placed_nowhere_is_left_out(kind: type[DriverGpu], make_standin: MakeStandIn) -> None:
+    standin = make_standin(A30)
+    (number,) = (n for n, facts in enumerate(A30.profiles) if facts.name == "2g.12gb")
+    standin.state.gpus[0].profiles[number].n_starts = 0
+    with kind(0) as gpu:
+        assert gpu.model.profile_names == tuple(facts.name for facts in A30.profiles if facts.name != "2g.12gb")
+
+
+def test_a_session_that_the_driver_has_ended_can_be_closed(make_standin: MakeStandIn) -> None:
+    make_standin(A30)
+    with NvmlGpu(0) as gpu:
+        gpu.changed()
+        pynvml.nvmlShutdown()
+
+
+def test_an_instance_of_a_profile_that_is_not_listed_is_an_error_of_the_gpu(make_standin: MakeStandIn) -> None:
+    standin = make_standin(A30)
+    standin.put("2g.12gb", 0)
+    (number,) = (n for n, facts in enumerate(A30.profiles) if facts.name == "2g.12gb")
+    standin.state.gpus[0].profiles[number].n_starts = 0
+    with SmiGpu(0) as gpu, pytest.raises(GpuError, match=r"2g\.12gb"):
+        gpu.instances()
+
+
+@pytest.mark.parametrize("with_ci", [False, True], ids=["half made", "whole"])
+def test_what_somebody_else_makes_at_the_same_place_in_the_same_moment_stays_his(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, *, with_ci: bool
+) -> None:
+    standin, gpu = opened()
+    create = gpu._create
+
+    def too_late(placement: Placement) -> None:
+        standin.put("3g.20gb", 4, with_ci=with_ci)
+        create(placement)
+
+    monkeypatch.setattr(gpu, "_create", too_late)
+    with pytest.raises(InsufficientResourcesError):
+        gpu.create(at(gpu, "3g.20gb@4"))
+    assert [item.profile for item in standin.standing()] == ["3g.20gb"]

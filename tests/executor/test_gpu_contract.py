@@ -1,13 +1,18 @@
 """What every ``Gpu`` has to do. A new implementation is one more entry of ``BENCHES``."""
 
+import errno
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from executor.catalogue import gpu_model
 from executor.clock import VirtualClock
+from executor.cpu.cut import Cut
+from executor.cpu.gpu import CpuGpu, ways
 from executor.driver import DriverGpu
 from executor.errors import (
     GpuError,
@@ -15,23 +20,39 @@ from executor.errors import (
     InsufficientResourcesError,
     InUseError,
     InvalidArgumentError,
+    RetryableGpuError,
 )
-from executor.gpu import Gpu, GpuInstance
+from executor.gpu import Gpu, GpuInstance, PartialChangeError
 from executor.mig import GpuModel, Layout, Placement
 from executor.nvml import NvmlGpu
-from executor.sim import SimGpu
+from executor.sim import Faults, SimGpu
 from executor.smi import SmiGpu
 from executor.transition import Destroy, transition
+from tests.executor.cpu.kernel import Faulty, Kernel, never
+from tests.executor.cpu.real import in_share, real_way
 from tests.standin.cards import CARDS, Card
 from tests.standin.fixtures import MakeStandIn
+from tests.standin.standin import CREATE_CI, CREATE_GI, DESTROY_GI, UNKNOWN
+
+MAY_CHANGE = "MIGRATOR_TEST_GPU"
+"""The variable of the environment that names a real GPU for the tests."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """An empty GPU, and how a process gets into one of its GPU instances."""
+    """An empty GPU, how a process gets into one of its GPU instances, and how its driver is brought to refuse.
+
+    Attributes:
+        gpu: The GPU.
+        client_in: Meanwhile a process is in the instance.
+        refusing: Meanwhile the driver creates nothing, and names no reason.
+        halving: Meanwhile creations and destructions stop half way.
+    """
 
     gpu: Gpu
     client_in: Callable[[GpuInstance], AbstractContextManager[None]]
+    refusing: Callable[[], AbstractContextManager[None]]
+    halving: Callable[[], AbstractContextManager[None]]
 
 
 def sim_bench(model_name: str) -> Bench:
@@ -43,7 +64,18 @@ def sim_bench(model_name: str) -> Bench:
         yield
         gpu.detach(gpu_instance.gi_id, "worker")
 
-    return Bench(gpu, client_in)
+    @contextmanager
+    def with_faults(faults: Faults) -> Iterator[None]:
+        gpu._faults = faults
+        yield
+        gpu._faults = Faults()
+
+    return Bench(
+        gpu,
+        client_in,
+        lambda: with_faults(Faults(error_share=1, half_share=0)),
+        lambda: with_faults(Faults(error_share=1, half_share=1)),
+    )
 
 
 def sim_maker(model_name: str) -> Callable[[pytest.FixtureRequest], Bench]:
@@ -62,7 +94,76 @@ def driver_maker(kind: type[NvmlGpu | SmiGpu], card: Card) -> Callable[[pytest.F
             yield
             standin.detach(gpu_instance.gi_id, 4711)
 
-        return Bench(gpu, client_in)
+        @contextmanager
+        def failing(*ops: int) -> Iterator[None]:
+            for op in ops:
+                standin.fail(op, UNKNOWN, per_mille=1000)
+            yield
+            standin.heal()
+
+        return Bench(gpu, client_in, lambda: failing(CREATE_GI), lambda: failing(CREATE_CI, DESTROY_GI))
+
+    return make
+
+
+def card_maker(kind: type[NvmlGpu | SmiGpu]) -> Callable[[pytest.FixtureRequest], Bench]:
+    """A real card, emptied afterwards: only where somebody says that its instances may be changed."""
+
+    def make(request: pytest.FixtureRequest) -> Bench:
+        index = os.environ.get(MAY_CHANGE)
+        if index is None:
+            pytest.skip(f"{MAY_CHANGE} does not name a GPU, as in nvidia-smi -i, whose MIG instances may be changed")
+        gpu = kind(int(index))
+        if gpu.instances():
+            gpu.close()
+            pytest.skip(f"GPU {index} has instances; the suite begins with an empty one")
+        request.addfinalizer(lambda: [kind(int(index)).destroy(item.gi_id) for item in kind(int(index)).instances()])
+
+        def impossible(*_: object) -> AbstractContextManager[None]:
+            pytest.skip("a real driver cannot be brought to this")
+
+        return Bench(gpu, impossible, impossible, impossible)
+
+    return make
+
+
+def cpu_bench(gpu: CpuGpu, client_in: Callable[[GpuInstance], AbstractContextManager[None]]) -> Bench:
+    files = gpu.shares.files = Faulty(gpu.shares.files)
+
+    @contextmanager
+    def failing(refuses: Callable[[str, str], bool]) -> Iterator[None]:
+        files.refuses = lambda call, path: errno.EIO if refuses(call, path.name) else 0
+        yield
+        files.refuses = never
+
+    def halves(call: str, name: str) -> bool:
+        return (call, name.startswith("MIG-")) in (("make", True), ("remove", False))
+
+    return Bench(gpu, client_in, lambda: failing(lambda call, _: call == "make"), lambda: failing(halves))
+
+
+def fake_cpu_maker(version: int, slices: int) -> Callable[[pytest.FixtureRequest], Bench]:
+    def make(request: pytest.FixtureRequest) -> Bench:
+        kernel = Kernel(request.getfixturevalue("tmp_path") / "cgroup", version)
+        gpu = CpuGpu(Cut(0.8, slices), kernel.base, kernel.ways())
+
+        @contextmanager
+        def client_in(gpu_instance: GpuInstance) -> Iterator[None]:
+            gpu.enter(gpu_instance.uuid, 4711)
+            yield
+            kernel.end(4711)
+
+        return cpu_bench(gpu, client_in)
+
+    return make
+
+
+def real_cpu_maker(way: str) -> Callable[[pytest.FixtureRequest], Bench]:
+    def make(request: pytest.FixtureRequest) -> Bench:
+        state = request.getfixturevalue("tmp_path")
+        gpu = CpuGpu(Cut(0.8), state, real_way(way, state))
+        request.addfinalizer(lambda: carry_out(gpu, Layout()))
+        return cpu_bench(gpu, lambda gpu_instance: in_share(gpu, gpu_instance))
 
     return make
 
@@ -77,6 +178,13 @@ BENCHES = [
         for kind in (NvmlGpu, SmiGpu)
         for card in CARDS
     ),
+    *(pytest.param(card_maker(kind), id=f"card-{kind.backend}", marks=pytest.mark.gpu) for kind in (NvmlGpu, SmiGpu)),
+    *(
+        pytest.param(fake_cpu_maker(version, slices), id=f"cpu-fake-v{version}-in-{slices}")
+        for version in (1, 2)
+        for slices in (7, 4)
+    ),
+    *(pytest.param(real_cpu_maker(way), id=f"cpu-{way.replace(' ', '-')}") for way in ways(Path())),
 ]
 
 
@@ -126,6 +234,16 @@ def test_backend_is_named(gpu: Gpu) -> None:
 
 def test_index_counts_from_zero(gpu: Gpu) -> None:
     assert gpu.index >= 0
+
+
+def test_whoever_asks_for_the_first_time_has_to_look(gpu: Gpu) -> None:
+    assert gpu.changed()
+
+
+def test_a_change_of_ours_is_told(gpu: Gpu) -> None:
+    gpu.changed()
+    gpu.create(whole(gpu))
+    assert gpu.changed()
 
 
 def test_model_says_what_the_gpu_can_be_cut_into(gpu: Gpu) -> None:
@@ -269,3 +387,82 @@ def test_what_two_layouts_share_keeps_its_id_and_uuid(gpu: Gpu) -> None:
     kept = gpu.instances()[0]
     carry_out(gpu, Layout((first,)))
     assert gpu.instances() == (kept,)
+
+
+def test_refusal_without_a_reason_is_worth_another_attempt_and_changes_nothing(bench: Bench) -> None:
+    with bench.refusing(), pytest.raises(RetryableGpuError):
+        bench.gpu.create(whole(bench.gpu))
+    assert bench.gpu.instances() == ()
+    assert bench.gpu.create(whole(bench.gpu)).is_whole
+
+
+def half_made(bench: Bench, placement: Placement) -> GpuInstance:
+    with bench.halving(), pytest.raises(PartialChangeError) as refused:
+        bench.gpu.create(placement)
+    return refused.value.standing
+
+
+def half_gone(bench: Bench, placement: Placement) -> tuple[GpuInstance, GpuInstance]:
+    """An instance before and after its destruction stopped half way."""
+    created = bench.gpu.create(placement)
+    with bench.halving(), pytest.raises(PartialChangeError) as refused:
+        bench.gpu.destroy(created.gi_id)
+    return created, refused.value.standing
+
+
+def test_creation_that_stops_half_way_names_what_stands(bench: Bench) -> None:
+    half = half_made(bench, whole(bench.gpu))
+    assert (half.placement, half.is_whole) == (whole(bench.gpu), False)
+    assert bench.gpu.instances() == (half,)
+
+
+def test_destruction_that_stops_half_way_names_what_stands(bench: Bench) -> None:
+    created, half = half_gone(bench, whole(bench.gpu))
+    assert half == GpuInstance(created.gi_id, created.placement, "")
+    assert bench.gpu.instances() == (half,)
+
+
+def test_half_an_instance_holds_its_slices(bench: Bench) -> None:
+    half_made(bench, all_ones(bench.gpu)[-1])
+    with pytest.raises(InsufficientResourcesError):
+        bench.gpu.create(whole(bench.gpu))
+
+
+def test_half_an_instance_can_be_destroyed(bench: Bench) -> None:
+    bench.gpu.destroy(half_made(bench, whole(bench.gpu)).gi_id)
+    assert bench.gpu.instances() == ()
+
+
+def test_half_an_instance_is_made_whole_where_it_stands(bench: Bench) -> None:
+    half = half_made(bench, whole(bench.gpu))
+    made = bench.gpu.make_whole(half.gi_id)
+    assert (made.gi_id, made.placement, made.is_whole) == (half.gi_id, half.placement, True)
+    assert bench.gpu.instances() == (made,)
+
+
+def test_what_is_made_whole_again_has_another_uuid(bench: Bench) -> None:
+    created, half = half_gone(bench, whole(bench.gpu))
+    assert bench.gpu.make_whole(half.gi_id).uuid != created.uuid
+
+
+def test_making_whole_leaves_neighbours_untouched(bench: Bench) -> None:
+    first, second, *_ = all_ones(bench.gpu)
+    neighbour = bench.gpu.create(second)
+    bench.gpu.make_whole(half_made(bench, first).gi_id)
+    assert bench.gpu.instances()[1] == neighbour
+
+
+def test_a_whole_instance_is_left_as_it_is(gpu: Gpu) -> None:
+    created = gpu.create(whole(gpu))
+    assert gpu.make_whole(created.gi_id) == created
+    assert gpu.instances() == (created,)
+
+
+def test_making_an_unknown_id_whole_finds_nothing(gpu: Gpu) -> None:
+    with pytest.raises(InstanceNotFoundError):
+        gpu.make_whole(unused_gi_id(gpu))
+
+
+def test_an_idle_gpu_has_no_processes(gpu: Gpu) -> None:
+    gpu.create(whole(gpu))
+    assert dict(gpu.processes()) == {}

@@ -1,12 +1,16 @@
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import walk_packages
 
-MODULES = ("compiled", "mig", "catalogue", "errors", "transition", "clock", "gpu", "sim")
+import executor
+
+MODULES = sorted({module.name for module in walk_packages(executor.__path__, "executor.")} - {"executor.nvml"})
+"""All but the one that drives GPUs by NVIDIA's own module."""
 LOOK = """
 import importlib, sys
 for module in sys.argv[1:]:
-    importlib.import_module(f"executor.{module}")
+    importlib.import_module(module)
 print(*sorted({name.partition(".")[0] for name in sys.modules}))
 """
 

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from pathlib import Path
+from typing import Self
 
 import pytest
 
 from executor.catalogue import gpu_model
 from executor.clock import VirtualClock
 from executor.driver import DriverGpu
+from executor.errors import DriverError, GpuError, InUseError
 from executor.gpu import Gpu, GpuInstance
-from executor.journal import Journal
+from executor.journal import Journal, Remembered
 from executor.mig import GpuModel, Layout, Placement
 from executor.nvml import NvmlGpu
-from executor.reconcile import Decision, Patience, Reconciler, decide
+from executor.reconcile import Decision, Going, Patience, Reconciler, Users, carried_out, decide
 from executor.sim import SimGpu
 from executor.smi import SmiGpu
-from tests.standin.cards import A30, A100_40
+from tests.standin.cards import A100_40
 from tests.standin.fixtures import MakeStandIn
-from tests.standin.standin import CREATE_CI, CREATE_GI, DESTROY_GI, UNKNOWN, StandIn
+from tests.standin.standin import CREATE_CI, CREATE_GI, DESTROY_GI, READ, UNKNOWN, StandIn
 
 
 @pytest.fixture(autouse=True)
@@ -152,6 +154,16 @@ def test_adopted_instances_are_ours(nvml, tmp_path: Path) -> None:
     assert names(standin) == ["3g.20gb@4"]
 
 
+def test_adopting_forgets_nothing_that_was_cut_off(nvml, tmp_path: Path) -> None:
+    standin, gpu = nvml
+    with Journal(tmp_path / "journal") as journal:
+        journal.begin("create", gpu.model.placement("3g.20gb@4"))
+        standin.put("3g.20gb", 4)
+        standin.put("1g.5gb", 0)
+        Reconciler(gpu, journal, VirtualClock(), QUICK).adopt()
+        assert all(map(journal.is_ours, gpu.instances()))
+
+
 def test_an_instance_in_use_is_waited_for(nvml, tmp_path: Path) -> None:
     standin, gpu = nvml
     clock = VirtualClock()
@@ -164,8 +176,11 @@ def test_an_instance_in_use_is_waited_for(nvml, tmp_path: Path) -> None:
     assert clock.now_s > 0
 
 
-def test_a_holder_is_named_and_the_rest_is_done(driver, tmp_path: Path) -> None:
+def test_a_holder_is_named_and_the_rest_is_done(driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     standin, gpu = driver
+    (tmp_path / "4711").mkdir()
+    (tmp_path / "4711" / "cmdline").write_text("python\0train.py\0")
+    monkeypatch.setattr("executor.processes.PROC", tmp_path)
     with Journal(tmp_path / "journal") as journal:
         reconciler = Reconciler(gpu, journal, VirtualClock(), QUICK)
         made = reconciler.apply(layout(gpu, "1g.5gb@0", "1g.5gb@6")).standing[0]
@@ -173,7 +188,7 @@ def test_a_holder_is_named_and_the_rest_is_done(driver, tmp_path: Path) -> None:
         outcome = reconciler.apply(layout(gpu, "2g.10gb@0", "2g.10gb@4"))
     assert names(standin) == ["1g.5gb@0", "2g.10gb@4"]
     assert {str(item.placement) for item in outcome.undone} == {"1g.5gb@0", "2g.10gb@0"}
-    assert all("held by process 4711" in str(item) for item in outcome.undone)
+    assert all("held by process 4711 (python train.py)" in str(item) for item in outcome.undone)
 
 
 def test_what_will_not_go_is_made_whole_again(nvml, tmp_path: Path) -> None:
@@ -213,100 +228,44 @@ def test_what_is_made_and_taken_away_at_once_is_told(nvml, tmp_path: Path, monke
     assert [str(item) for item in outcome.undone] == ["3g.20gb@4: made, and gone again"]
 
 
-class Crash(BaseException):
-    """The process dies here: nothing that follows is run."""
-
-
-class Mortal:
-    """Passes everything on, and dies at a chosen one of the calls that matter, before or after it."""
-
-    def __init__(self, of: object, verbs: tuple[str, ...], fate: Callable[[], None]) -> None:
-        self._of, self._verbs, self._fate = of, verbs, fate
-
-    def __getattr__(self, name: str):  # type: ignore[no-untyped-def]
-        found = getattr(self._of, name)
-        if name not in self._verbs:
-            return found
-
-        def call(*arguments: object, **named: object) -> object:
-            self._fate()
-            answer = found(*arguments, **named)
-            self._fate()
-            return answer
-
-        return call
-
-
-def fate_at(moment: int) -> Callable[[], None]:
-    count = [0]
-
-    def fate() -> None:
-        count[0] += 1
-        if count[0] > moment:
-            raise Crash
-
-    return fate
-
-
 def random_layout(gpu: Gpu, chance: random.Random) -> Layout:
     return chance.choice(gpu.model.layouts())
 
 
-def crash_and_recover(gpu: Gpu, folder: Path, before: Layout, target: Layout, moment: int) -> bool:
-    """Whether the process lived through its change; afterwards another one has brought the target about."""
-    with Journal(folder) as journal:
-        Reconciler(gpu, journal, VirtualClock(), QUICK).apply(before)
-    with Journal(folder) as journal:
-        fate = fate_at(moment)
-        mortal_gpu = Mortal(gpu, ("create", "destroy", "make_whole"), fate)
-        mortal_journal = Mortal(journal, ("_write",), fate)
-        journal._write = mortal_journal.__getattr__("_write")  # type: ignore[method-assign]
-        try:
-            Reconciler(mortal_gpu, journal, VirtualClock(), QUICK).apply(target)  # type: ignore[arg-type]
-            lived = True
-        except Crash:
-            lived = False
-    with Journal(folder) as journal:
-        reconciler = Reconciler(gpu, journal, VirtualClock(), QUICK)
-        reconciler.settle()
-        assert reconciler.apply(target).is_complete
-        assert all(map(journal.is_ours, (item for item in gpu.instances() if item.placement in target)))
-    return lived
-
-
-@pytest.mark.parametrize("seed", range(50))
-def test_after_a_crash_at_any_moment_the_target_is_reached(nvml, tmp_path: Path, seed: int) -> None:
+def test_whose_id_comes_again_during_a_change_is_not_destroyed(nvml, tmp_path: Path) -> None:
     standin, gpu = nvml
-    chance = random.Random(seed)
-    theirs = standin.put("1g.5gb", 6)
-    free = [item for item in gpu.model.layouts() if not any(p.overlaps(gpu.model.placement("1g.5gb@6")) for p in item)]
-    before, target = chance.choice(free), chance.choice(free)
-    for moment in range(200):
-        if crash_and_recover(gpu, tmp_path / f"journal-{moment}", before, target, moment):
-            break
-        assert theirs in standin.standing()
-        assert sorted(names(standin)) == sorted([*map(str, target), "1g.5gb@6"])
-        clear(gpu, tmp_path / f"journal-{moment}")
-    else:
-        raise AssertionError("the change never ended")
+    with Journal(tmp_path / "journal") as journal:
+        reconciler = Reconciler(gpu, journal, VirtualClock(), QUICK)
+        made = reconciler.apply(layout(gpu, "1g.5gb@0", "1g.5gb@6")).standing
+        destroy = gpu._destroy
+
+        def slow(gi_id: int) -> None:
+            destroy(gi_id)
+            if gi_id == made[0].gi_id:
+                standin.take_away(made[1].gi_id)
+                standin.put("1g.5gb", 5)
+                with standin.locked() as state:
+                    next(item for item in state.gpus[0].gis if item.used).id = made[1].gi_id
+
+        gpu._destroy = slow
+        assert reconciler.apply(Layout()).is_complete
+    assert names(standin) == ["1g.5gb@5"]
 
 
-def clear(gpu: Gpu, folder: Path) -> None:
-    with Journal(folder) as journal:
-        Reconciler(gpu, journal, VirtualClock(), QUICK).apply(Layout())
+def test_what_was_made_while_nothing_could_be_read_is_ours_at_the_next_attempt(nvml, tmp_path: Path) -> None:
+    standin, gpu = nvml
+    make = gpu._create
 
+    def then_silent(placement: Placement) -> None:
+        make(placement)
+        standin.fail(READ, UNKNOWN, count=1)
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_same_through_nvidia_smi(make_standin: MakeStandIn, tmp_path: Path, seed: int) -> None:
-    standin = make_standin(A30)
-    gpu = SmiGpu()
-    chance = random.Random(seed)
-    before, target = random_layout(gpu, chance), random_layout(gpu, chance)
-    for moment in range(100):
-        if crash_and_recover(gpu, tmp_path / f"journal-{moment}", before, target, moment):
-            break
-        assert sorted(names(standin)) == sorted(map(str, target))
-        clear(gpu, tmp_path / f"journal-{moment}")
+    gpu._create = then_silent
+    with Journal(tmp_path / "journal") as journal:
+        outcome = Reconciler(gpu, journal, VirtualClock(), QUICK).apply(layout(gpu, "3g.20gb@4"))
+        assert outcome.is_complete
+        assert outcome.standing == gpu.instances()
+        assert all(map(journal.is_ours, gpu.instances()))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -316,11 +275,13 @@ def test_with_a_tenth_of_the_calls_refused_nothing_is_lost_track_of(nvml, tmp_pa
     chance = random.Random(seed)
     for op, after_effect in ((CREATE_GI, False), (CREATE_GI, True), (CREATE_CI, False), (DESTROY_GI, True)):
         standin.fail(op, UNKNOWN, per_mille=100, after_effect=after_effect)
+    clock = VirtualClock()
     with Journal(tmp_path / "journal") as journal:
-        reconciler = Reconciler(gpu, journal, VirtualClock(), QUICK)
+        reconciler = Reconciler(gpu, journal, clock, QUICK)
         for _ in range(10):
             reconciler.apply(random_layout(gpu, chance))
             assert all(map(journal.is_ours, gpu.instances()))
+        assert clock.now_s > 0  # calls were refused, and waited for
         standin.heal()
         assert reconciler.apply(Layout()).is_complete
     assert standin.standing() == ()
@@ -351,3 +312,74 @@ def test_a_simulated_gpu_is_reconciled_like_a_real_one(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal") as journal:
         assert Reconciler(gpu, journal, VirtualClock(), QUICK).apply(layout(gpu, "3g.20gb@4", "1g.5gb@0")).is_complete
     assert really() == [("1g.5gb", 0), ("3g.20gb", 4)]
+
+
+IN_USE, UNNAMED = InUseError("in use"), DriverError("unknown")
+
+
+def test_a_refusal_without_a_reason_is_tried_again_sooner_than_an_instance_in_use() -> None:
+    assert Patience().wait_s(UNNAMED, 1) < Patience().wait_s(IN_USE, 1)
+
+
+class Refusing(SimGpu):
+    """Refuses destructions with these errors, one after the other."""
+
+    def refusing(self, *errors: GpuError) -> Self:
+        self.errors = list(errors)
+        self.asked_s: list[float] = []
+        return self
+
+    def destroy(self, gi_id: int) -> None:
+        self.asked_s.append(self._clock.now_s)
+        if self.errors:
+            raise self.errors.pop(0)
+        super().destroy(gi_id)
+
+
+def refusing(*errors: GpuError) -> Refusing:
+    return Refusing(gpu_model("a100-40gb"), VirtualClock(), seed=2).refusing(*errors)
+
+
+def pauses_s(gpu: Refusing) -> list[float]:
+    return [later - sooner for sooner, later in pairwise(gpu.asked_s)]
+
+
+def test_waits_grow_only_while_refusals_are_alike() -> None:
+    gpu = refusing(IN_USE, IN_USE, UNNAMED, IN_USE)
+    reconciler = Reconciler(gpu, Remembered(), gpu._clock)
+    reconciler.apply(layout(gpu, "3g.20gb@0"))
+    assert reconciler.apply(Layout()).is_complete
+    assert pauses_s(gpu) == pytest.approx([1.0, 1.5, 0.2, 1.0])
+
+
+def test_what_would_not_go_before_is_asked_once() -> None:
+    gpu = refusing(*[IN_USE] * 9)
+    journal = Remembered()
+    reconciler = Reconciler(gpu, journal, gpu._clock)
+    (made,) = reconciler.apply(layout(gpu, "3g.20gb@0")).standing
+    (undone,) = carried_out(reconciler.change([Going(made, is_left_over=True)], []), gpu._clock)
+    assert (undone.placement, len(gpu.asked_s)) == (made.placement, 1)
+
+
+def created_beside(going: str, coming: str) -> float:
+    """When an instance stands while another, elsewhere, will not go for some seconds."""
+    gpu = refusing(*[IN_USE] * 3)
+    reconciler = Reconciler(gpu, Remembered(), gpu._clock)
+    (made,) = reconciler.apply(layout(gpu, going)).standing
+    stands_s: list[float] = []
+
+    class Watching(Users):
+        def made(self, instance: GpuInstance) -> None:  # noqa: ARG002 (only when counts)
+            stands_s.append(gpu._clock.now_s)
+
+    begin_s = gpu._clock.now_s
+    carried_out(reconciler.change([Going(made)], [gpu.model.placement(coming)], users=Watching()), gpu._clock)
+    return stands_s[0] - begin_s
+
+
+def test_nothing_waits_for_an_instance_of_its_profile_where_geometry_alone_is_the_limit() -> None:
+    assert created_beside("1g.5gb@0", "1g.5gb@1") < 1
+
+
+def test_what_exists_only_once_waits_for_the_one_that_goes() -> None:
+    assert created_beside("1g.5gb+me@0", "1g.5gb+me@1") > 4

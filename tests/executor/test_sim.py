@@ -1,3 +1,4 @@
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -8,14 +9,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from executor.catalogue import gpu_model
 from executor.clock import VirtualClock
 from executor.errors import (
+    DriverError,
     GpuError,
     InstanceNotFoundError,
     InsufficientResourcesError,
     InUseError,
     InvalidArgumentError,
 )
+from executor.gpu import GpuInstance, PartialChangeError
 from executor.mig import GpuModel, Placement
-from executor.sim import SimGpu
+from executor.sim import Faults, OthersInstance, SimGpu
 
 A100 = gpu_model("a100-40gb")
 
@@ -185,6 +188,172 @@ def test_uuid_never_comes_again() -> None:
     assert len(set(uuids)) == 50
 
 
+def faulty(*others: OthersInstance, seed: int = 0, **faults: float) -> tuple[SimGpu, VirtualClock]:
+    clock = VirtualClock()
+    return SimGpu(A100, clock, seed=seed, faults=Faults(**faults), others=others), clock
+
+
+def test_refused_creation_takes_half_of_its_time_and_changes_nothing() -> None:
+    gpu, clock = faulty(error_share=1, half_share=0)
+    with pytest.raises(DriverError, match=r"on GPU  0 using profile 5: Unknown Error$"):
+        gpu.create(A100.placement("4g.20gb@0"))
+    assert (clock.now_s, gpu.instances()) == (0.105, ())
+
+
+def half_made(gpu: SimGpu, text: str) -> GpuInstance:
+    with pytest.raises(PartialChangeError) as refused:
+        gpu.create(A100.placement(text))
+    return refused.value.standing
+
+
+def test_creation_refused_too_late_leaves_an_instance_without_compute_instance() -> None:
+    gpu, _ = faulty(error_share=1, half_share=1)
+    half = half_made(gpu, "3g.20gb@4")
+    assert not half.is_whole
+    assert gpu.instances() == (half,)
+
+
+def test_half_an_instance_lets_nobody_in() -> None:
+    gpu, _ = faulty(error_share=1, half_share=1)
+    with pytest.raises(InvalidArgumentError, match="it has no compute instance"):
+        gpu.attach(half_made(gpu, "3g.20gb@4").gi_id, "bert")
+
+
+def test_making_whole_can_be_refused_and_changes_nothing() -> None:
+    gpu, _ = faulty(error_share=1, half_share=1)
+    half = half_made(gpu, "3g.20gb@4")
+    with pytest.raises(DriverError, match=r"in GPU instance ID +\d+: Unknown Error$"):
+        gpu.make_whole(half.gi_id)
+    assert gpu.instances() == (half,)
+
+
+def test_making_whole_takes_a_tenth_of_a_creation_and_keeps_the_id() -> None:
+    gpu, clock = faulty(error_share=1, half_share=1)
+    half = half_made(gpu, "4g.20gb@0")
+    gpu._faults = Faults()
+    made = gpu.make_whole(half.gi_id)
+    assert clock.now_s == pytest.approx(0.105 + 0.021)
+    assert (made.gi_id, made.placement, made.is_whole) == (half.gi_id, half.placement, True)
+
+
+def test_stubborn_instance_goes_when_its_time_is_up() -> None:
+    gpu, clock = faulty(in_use_share=1, in_use_s=5, half_share=0)
+    made = gpu.create(A100.placement("1g.5gb@0"))
+    for _ in range(2):
+        with pytest.raises(InUseError, match=r"In use by another client$"):
+            gpu.destroy(made.gi_id)
+    assert gpu.instances() == (made,)
+    clock.sleep_until(5.2)
+    gpu.destroy(made.gi_id)
+    assert gpu.instances() == ()
+
+
+def test_stubborn_instance_may_have_lost_its_compute_instance() -> None:
+    gpu, _ = faulty(in_use_share=1, half_share=1)
+    made = gpu.create(A100.placement("1g.5gb@0"))
+    with pytest.raises(PartialChangeError, match=r"In use by another client; 1g.5gb@0 stands without") as refused:
+        gpu.destroy(made.gi_id)
+    assert refused.value.standing == GpuInstance(made.gi_id, made.placement, "")
+    assert gpu.instances() == (refused.value.standing,)
+
+
+def test_shares_of_refused_calls_are_as_asked_for() -> None:
+    gpu, _ = faulty(error_share=0.1, half_share=0)
+    n_refused = 0
+    for _ in range(1000):
+        try:
+            gpu.destroy(gpu.create(A100.placement("7g.40gb@0")).gi_id)
+        except DriverError:
+            n_refused += 1
+            while left := gpu.instances():
+                with suppress(DriverError):
+                    gpu.destroy(left[0].gi_id)
+    assert n_refused == pytest.approx(190, abs=40)
+
+
+def test_faults_do_not_change_ids_and_uuids() -> None:
+    plain, _ = a100(seed=4)
+    gpu, _ = faulty(in_use_share=1, seed=4)
+    for placement in A100.placements(["1g.5gb"]):
+        assert gpu.create(placement) == plain.create(placement)
+
+
+def refusals(seed: int) -> list[bool]:
+    gpu, found = faulty(error_share=0.5, half_share=0, seed=seed)[0], []
+    for placement in A100.placements(["1g.5gb"]):
+        try:
+            gpu.create(placement)
+        except DriverError:
+            found.append(True)
+        else:
+            found.append(False)
+    return found
+
+
+def test_the_seed_decides_which_calls_are_refused() -> None:
+    assert refusals(5) == refusals(5) != refusals(6)
+
+
+def put(text: str, from_s: float, to_s: float) -> OthersInstance:
+    return OthersInstance(A100.placement(text), from_s, to_s)
+
+
+def seen(gpu: SimGpu) -> list[str]:
+    return [str(gpu_instance.placement) for gpu_instance in gpu.instances()]
+
+
+def test_others_instance_comes_and_goes_at_its_moments() -> None:
+    gpu, clock = faulty(put("1g.5gb@6", 10, 20))
+    found = []
+    for now_s in (9, 10, 19, 20):
+        clock.sleep_until(now_s)
+        found.append(seen(gpu))
+    assert found == [[], ["1g.5gb@6"], ["1g.5gb@6"], []]
+
+
+def test_others_instance_waits_for_room() -> None:
+    gpu, _ = faulty(put("2g.10gb@4", 0.1, 20))
+    ours = gpu.create(A100.placement("3g.20gb@4"))
+    assert gpu.instances() == (ours,)
+    gpu.destroy(ours.gi_id)
+    assert seen(gpu) == ["2g.10gb@4"]
+
+
+def test_others_instance_that_found_no_room_in_its_time_never_comes() -> None:
+    gpu, clock = faulty(put("2g.10gb@4", 10, 20))
+    ours = gpu.create(A100.placement("3g.20gb@4"))
+    clock.sleep_until(20)
+    gpu.destroy(ours.gi_id)
+    assert gpu.instances() == ()
+
+
+def test_others_instance_takes_its_slices() -> None:
+    gpu, _ = faulty(put("1g.5gb@6", 0, 20))
+    with pytest.raises(InsufficientResourcesError, match="memory slice 6 is held"):
+        gpu.create(A100.placement("3g.20gb@4"))
+
+
+def test_others_instance_has_a_process_and_cannot_be_destroyed() -> None:
+    gpu, _ = faulty(put("1g.5gb@6", 0, 20))
+    (theirs,) = gpu.instances()
+    ((gi_id, (pid,)),) = gpu.processes().items()
+    assert gi_id == theirs.gi_id
+    with pytest.raises(InUseError, match=f"1g.5gb@6 is held by process {pid}"):
+        gpu.destroy(theirs.gi_id)
+
+
+def test_others_instance_is_seen_by_a_call_that_waited_past_its_moment() -> None:
+    gpu, _ = faulty(put("1g.5gb@6", 0.1, 20))
+    gpu.create(A100.placement("1g.5gb@0"))
+    with pytest.raises(InsufficientResourcesError, match="memory slice 6 is held"):
+        gpu.create(A100.placement("1g.5gb@6"))
+
+
+def test_others_instance_is_one_of_the_gpus_own() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"has no placement 1g.6gb@0"):
+        SimGpu(A100, VirtualClock(), others=[OthersInstance(gpu_model("a30-24gb").placement("1g.6gb@0"))])
+
+
 class SimGpuMachine(RuleBasedStateMachine):
     """A simulated GPU beside the simplest thing that could be one: sets of slices and of clients by id.
 
@@ -275,3 +444,11 @@ class SimGpuMachine(RuleBasedStateMachine):
 
 SimGpuMachine.TestCase.settings = settings(deadline=None, derandomize=True, max_examples=60, stateful_step_count=40)
 TestSimGpuMachine = SimGpuMachine.TestCase
+
+
+def test_after_a_reset_nothing_stands() -> None:
+    model = gpu_model("a100-80gb")
+    gpu = SimGpu(model, VirtualClock(), others=[OthersInstance(model.placement("1g.10gb@6"))])
+    gpu.attach(gpu.create(model.placement("3g.40gb@0")).gi_id, "worker")
+    gpu.reset()
+    assert gpu.instances() == ()

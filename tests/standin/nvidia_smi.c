@@ -424,7 +424,7 @@ static int destroy(void)
 
 static int has_value(int argc, char **argv, int k) { return k + 1 < argc && argv[k + 1][0] != '-'; }
 
-int main(int argc, char **argv)
+static int command(int argc, char **argv)
 {
     char *make = NULL, *make_ci_of = NULL;
     const char *verb = NULL, *query = NULL;
@@ -492,5 +492,23 @@ int main(int argc, char **argv)
     else
         code = refuse("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.");
     unlock_state();
+    return code;
+}
+
+int main(int argc, char **argv) { return command(argc, argv); }
+
+/* The command inside the caller's process, for tests that call it some ten thousand times; what it says goes into text. */
+int nvidia_smi(int argc, char **argv, char *text, size_t size)
+{
+    FILE *out = stdout, *err = stderr, *memory = fmemopen(text, size, "w");
+    if (memory == NULL)
+        return -1;
+    only_gpu = only_gi = only_ci = -1;
+    n_listed = 0;
+    stdout = stderr = memory; /* glibc's are variables */
+    int code = command(argc, argv);
+    stdout = out;
+    stderr = err;
+    fclose(memory);
     return code;
 }

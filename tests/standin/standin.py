@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import math
 import mmap
 import os
 import re
@@ -94,7 +95,7 @@ class State(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Programs:
-    """What gcc made: the folder with ``libnvidia-ml.so.1`` and ``nvidia-smi``."""
+    """What gcc made: the folder with ``libnvidia-ml.so.1``, ``nvidia-smi``, and the latter once more as a library."""
 
     folder: Path
 
@@ -107,6 +108,11 @@ class Programs:
     def nvidia_smi(self) -> Path:
         """The command."""
         return self.folder / "nvidia-smi"
+
+    @property
+    def near_smi(self) -> Path:
+        """The command as a library."""
+        return self.folder / "libnearsmi.so"
 
 
 def build(folder: Path, nvml_module: Path) -> Programs:
@@ -130,6 +136,7 @@ def build(folder: Path, nvml_module: Path) -> Programs:
     for arguments in (
         [*shared, *own, str(HERE / "nvml.c"), str(folder / "stubs.c")],
         ["-o", str(programs.nvidia_smi), *own, str(HERE / "nvidia_smi.c")],
+        ["-shared", "-fPIC", "-o", str(programs.near_smi), *own, str(HERE / "nvidia_smi.c")],
     ):
         done = subprocess.run([gcc, *flags, *arguments], capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -151,11 +158,16 @@ class StandIn:
     """A driver with its GPUs; every process that finds the state file by the environment sees the same ones."""
 
     def __init__(self, path: Path, programs: Programs, *cards: Card, seed: int = 1) -> None:
+        """A new driver in the file, or the one that is there."""
         self.path, self.programs, self.cards = path, programs, cards
-        path.write_bytes(bytes(ctypes.sizeof(State)))
+        is_new = not path.exists()
+        if is_new:
+            path.write_bytes(bytes(ctypes.sizeof(State)))
         self._file = path.open("r+b")
         self._map = mmap.mmap(self._file.fileno(), 0)
         self.state = State.from_buffer(self._map)
+        if not is_new:
+            return
         self.state.magic, self.state.version, self.state.size = _MAGIC, _VERSION, ctypes.sizeof(State)
         self.state.driver_version = b"580.65.06"
         self.state.random, self.state.permitted, self.state.driver_loaded = seed, 1, 1
@@ -286,6 +298,32 @@ class StandIn:
                 if not card.keeps_mig_mode:
                     own.mig_current = own.mig_pending = 0
             state.n_boots += 1
+
+
+class DriverClock:
+    """A run's clock that is the stand-in's own: driver calls move it on by what they take, and so does who waits."""
+
+    runs_by_itself = False
+
+    def __init__(self, standin: StandIn, start_s: float) -> None:
+        self._standin, self._zero_s = standin, standin.now_s - start_s
+
+    @property
+    def now_s(self) -> float:
+        """Seconds, to the microsecond."""
+        return self._standin.now_s - self._zero_s
+
+    def sleep_until(self, time_s: float) -> None:
+        """Move the clock on to then; leave it where that is past."""
+        with self._standin.locked() as state:
+            state.clock_us = max(state.clock_us, math.ceil((time_s + self._zero_s) * 1e6))
+            while self.now_s < time_s:  # rounding
+                state.clock_us += 1
+
+    wait = sleep_until
+
+    def wake(self) -> None:
+        """Do nothing: nobody waits."""
 
 
 def _gi(gpu: _Gpu, gi_id: int) -> _Gi:

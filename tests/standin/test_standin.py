@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,8 +16,14 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from executor.clock import VirtualClock
+from executor.gpu import GpuInstance
+from executor.journal import Journal
+from executor.nvml import NvmlGpu
+from executor.reconcile import Reconciler
 from tests.standin.cards import A30, A100_40, CARDS, H100_80, RTX_PRO_6000, TWO_HALVES, Card
 from tests.standin.fixtures import MakeStandIn
+from tests.standin.near_smi import NearSmiGpu
 from tests.standin.standin import (
     CREATE_CI,
     CREATE_GI,
@@ -309,20 +317,48 @@ def test_calls_that_nobody_wrote_are_not_supported() -> None:
         pynvml.nvmlDeviceGetPowerUsage(gpu_handle())
 
 
-def test_nvitop_shows_the_layout(a100: StandIn) -> None:
-    a100.put("3g.20gb", 4)
-    a100.put("1g.5gb", 0)
+def nvitop(*arguments: str) -> str:
+    """What unmodified nvitop prints, meeting the library as any other program does."""
     with tempfile.TemporaryDirectory() as home:
         done = subprocess.run(
-            [sys.executable, "-m", "nvitop", "-1"],
+            [sys.executable, *arguments],
             env={**os.environ, "HOME": home, "COLUMNS": "100"},
             capture_output=True,
             text=True,
             check=False,
         )
     assert done.returncode == 0, done.stderr
-    for item in a100.standing():
-        assert f"{item.profile} @ GI/CI:{item.gi_id:>2}/0" in done.stdout
+    return done.stdout
+
+
+@pytest.fixture
+def made_by_us(a100: StandIn, tmp_path: Path) -> tuple[GpuInstance, ...]:
+    """The instances of a layout that our own code has brought about, by way of another one."""
+    layouts = ("1g.5gb@0", "2g.10gb@2", "3g.20gb@4"), ("1g.5gb@0", "1g.5gb@1", "1g.10gb@2", "2g.10gb@4", "1g.5gb@6")
+    with NvmlGpu() as gpu, Journal(tmp_path / "journal") as journal:
+        reconciler = Reconciler(gpu, journal, VirtualClock())
+        for names in layouts:
+            outcome = reconciler.apply(gpu.model.layout(map(gpu.model.placement, names)))
+    assert outcome.is_complete
+    assert [f"{item.profile}@{item.start}" for item in a100.standing()] == list(layouts[-1])
+    return outcome.standing
+
+
+def test_nvitop_shows_our_layout_and_nothing_else(made_by_us: tuple[GpuInstance, ...]) -> None:
+    rows = re.findall(r"(\S+) @ GI/CI: ?(\d+)/0", nvitop("-m", "nvitop", "-1"))
+    assert sorted(rows) == sorted((item.placement.profile.name, str(item.gi_id)) for item in made_by_us)
+
+
+def test_nvitop_knows_our_instances_by_their_uuids_and_memory(made_by_us: tuple[GpuInstance, ...]) -> None:
+    code = (
+        "import json, nvitop; print(json.dumps([[m.uuid(), m.gpu_instance_id(), m.name().split()[-1], "
+        "m.memory_total()] for m in nvitop.Device(0).mig_devices()]))"
+    )
+    mib = {facts.name: round(facts.memory_gib * 1024) for facts in A100_40.profiles}
+    assert sorted(json.loads(nvitop("-c", code))) == sorted(
+        [item.uuid, item.gi_id, item.placement.profile.name, mib[item.placement.profile.name] * 2**20]
+        for item in made_by_us
+    )
 
 
 @pytest.mark.usefixtures("a100")
@@ -330,3 +366,13 @@ def test_the_library_is_found_by_other_processes(tmp_path: Path) -> None:
     code = "import pynvml as n; n.nvmlInit(); print(n.nvmlDeviceGetName(n.nvmlDeviceGetHandleByIndex(0)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == A100_40.name
+
+
+@pytest.mark.parametrize(
+    "arguments", ["-L", "-i 0 -q -x", "mig -lgip", "mig -lgi", "mig -cgi 9:4", "mig -dgi -gi 99", "-x y"]
+)
+def test_the_command_says_the_same_in_this_process(a100: StandIn, arguments: str) -> None:
+    a100.put("3g.20gb", 4)
+    near = NearSmiGpu(a100.programs)._run(*arguments.split())
+    done = subprocess.run(["nvidia-smi", *arguments.split()], capture_output=True, text=True, check=False)
+    assert (near.code, near.text) == (done.returncode, done.stdout + done.stderr)
