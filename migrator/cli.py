@@ -97,16 +97,32 @@ def init(
     init_command(example, folder)
 
 
-@app.command(epilog="Example: [bold]migrator run quickstart.yaml --windows 2 --out runs/try[/]")
+BesideOthers = Annotated[
+    bool,
+    typer.Option(
+        "--beside-other-managers", help="Go on although another manager of MIG runs on this node and may undo it."
+    ),
+]
+
+
+@app.command(
+    epilog="Examples: [bold]migrator run quickstart.yaml --windows 2 --out runs/try[/]   "
+    "[bold]migrator run --resume runs/try[/]"
+)
 def run(
-    config: Annotated[Path, typer.Argument(help="The config file (YAML); see docs/configuration.md.")],
+    config: Annotated[
+        Path | None, typer.Argument(help="The config file (YAML); see docs/configuration.md. Not with --resume.")
+    ] = None,
     *,
     windows: Annotated[int | None, typer.Option(min=1, help="How many of the config's windows, or more.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The seed, instead of the config's.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; it must not exist. Default: runs/NAME.")] = None,
     policy: Annotated[
-        str, typer.Option(help="Who decides: a sharing policy's name, or a .py file; see docs/policies.md.")
-    ] = "migrator",
+        str | None,
+        typer.Option(
+            help="Who decides: a sharing policy's name, or a .py file; see docs/policies.md. Default: migrator."
+        ),
+    ] = None,
     against: Annotated[
         str | None,
         typer.Option(metavar="POLICY", help="Simulate this policy, too, and say what was won over it, e.g. static."),
@@ -115,19 +131,59 @@ def run(
         float | None,
         typer.Option(min=0.0, help="Seconds a plan until the best so far is taken; the run is then not repeatable."),
     ] = None,
+    gpu: Annotated[
+        Literal["sim", "nvml", "smi"] | None,
+        typer.Option(
+            case_sensitive=False, help="A simulated GPU, or a real one by NVML or nvidia-smi; over the config."
+        ),
+    ] = None,
+    index: Annotated[
+        int | None, typer.Option("--index", "-i", min=0, help="Which real GPU, as in nvidia-smi -i; over the config.")
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where is written which instances on a real GPU are ours. See gpu list."),
+    ] = None,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Take over what others made on a real GPU; it will be destroyed.")
+    ] = False,
+    beside_other_managers: BesideOthers = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Plan the first window, print its nvidia-smi commands, and do nothing.")
+    ] = False,
     assignments: Assignments = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Instead of a CONFIG: go on with the run in this folder, which was cut off."),
+    ] = None,
 ) -> None:
     """Run a multi-tenant workload and report its goodput per window."""
-    from migrator.commands.run import run_command  # noqa: PLC0415
+    from migrator.commands.mig import Manner  # noqa: PLC0415
+    from migrator.commands.run import OnGpu, run_command  # noqa: PLC0415
+
+    if resume is not None:
+        options: dict[str, object] = {"--windows": windows, "--seed": seed, "--out": out, "--time-limit": time_limit}
+        options |= {"--set": assignments, "--gpu": gpu, "--index": index, "--dry-run": dry_run or None}
+        given = [name for name, value in {"CONFIG": config, **options}.items() if value not in (None, [])]
+        if given:
+            raise typer.BadParameter(f"--resume goes on with a run as it was begun: without {', '.join(given)}")
+        from migrator.commands.resume import resume_command  # noqa: PLC0415
+
+        where = OnGpu(state=state, manner=Manner(adopt=adopt, beside_others=beside_other_managers))
+        resume_command(resume, policy=policy, against=against, on_gpu=where)
+        return
+    if config is None:
+        raise typer.BadParameter("give a CONFIG, or --resume DIR")
 
     run_command(
         config,
         windows=windows,
         seed=seed,
         out=out,
-        policy=policy,
+        policy=policy or "migrator",
         against=against,
         time_limit_s=time_limit,
+        on_gpu=OnGpu(gpu, index, state, Manner(dry_run, adopt, beside_other_managers)),
         assignments=assignments or (),
     )
 
@@ -187,6 +243,13 @@ def plan(
     problem_out: Annotated[
         Path | None, typer.Option(help="Also write the problem that was posed, for verify, to this JSON file.")
     ] = None,
+    emit: Annotated[
+        Literal["nvidia-smi", "mig-parted"] | None,
+        typer.Option(
+            case_sensitive=False,
+            help="Print the plan for another tool instead: a shell script of commands by time, or a configuration.",
+        ),
+    ] = None,
     assignments: Assignments = None,
     as_json: Json = False,
 ) -> None:
@@ -199,7 +262,9 @@ def plan(
         raise typer.BadParameter("give either a CONFIG or --problem FILE")
     options = EngineOptions(solver=solver, configs=configs)
     solving = Solving(engine=engine, options=options, time_limit_s=time_limit)
-    shown = Shown(out, problem_out, as_json, explain, changes, floors)
+    if emit is not None and (as_json or explain is not None):
+        raise typer.BadParameter("--emit takes the place of the report; it goes with neither --json nor --explain")
+    shown = Shown(out, problem_out, as_json, explain, changes, floors, emit)
     if problem is not None:
         if window is not None:
             raise typer.BadParameter("--window goes with a CONFIG; a problem file holds one window")
@@ -425,12 +490,20 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the nvidia-smi co
 LayoutText = Annotated[str, typer.Argument(metavar="LAYOUT", help="Placements, e.g. 2g.10gb@0,3g.20gb@4.")]
 
 
-@gpu_app.command("list", epilog="Example: [bold]migrator gpu list --index 1[/]")
-def gpu_list(*, index: Index = 0, backend: Driver = "auto", state: State = None, as_json: Json = False) -> None:
-    """List the instances on a real GPU: ours and others', with their processes."""
-    from migrator.commands.mig import Where, list_command  # noqa: PLC0415
+@gpu_app.command("list", epilog="Examples: [bold]migrator gpu list[/]   [bold]migrator gpu list --index 1 --json[/]")
+def gpu_list(
+    *,
+    index: Annotated[
+        int | None, typer.Option("--index", "-i", min=0, help="Only this GPU, as in nvidia-smi -i. Default: all.")
+    ] = None,
+    backend: Driver = "auto",
+    state: State = None,
+    as_json: Json = False,
+) -> None:
+    """List the instances on real GPUs: ours and others', with their processes."""
+    from migrator.commands.mig import list_command  # noqa: PLC0415
 
-    list_command(Where(index, backend, state), as_json=as_json)
+    list_command(index, backend, state, as_json=as_json)
 
 
 @gpu_app.command("diff", epilog="Example: [bold]migrator gpu diff 2g.10gb@0,3g.20gb@4[/]")
@@ -454,19 +527,71 @@ def gpu_apply(
     adopt: Annotated[
         bool, typer.Option("--adopt", help="Take over what others made, too; it may be destroyed.")
     ] = False,
+    beside_others: BesideOthers = False,
 ) -> None:
     """Bring a real GPU to a layout: only what differs changes, and others' instances stay."""
-    from migrator.commands.mig import Where, apply_command  # noqa: PLC0415
+    from migrator.commands.mig import Manner, Where, apply_command  # noqa: PLC0415
 
-    apply_command(layout, Where(index, backend, state), dry_run=dry_run, adopt=adopt)
+    apply_command(layout, Where(index, backend, state), Manner(dry_run, adopt, beside_others))
 
 
 @gpu_app.command("clear", epilog="Example: [bold]migrator gpu clear --dry-run[/]")
-def gpu_clear(*, index: Index = 0, backend: Driver = "auto", state: State = None, dry_run: DryRun = False) -> None:
+def gpu_clear(
+    *,
+    index: Index = 0,
+    backend: Driver = "auto",
+    state: State = None,
+    dry_run: DryRun = False,
+    beside_others: BesideOthers = False,
+) -> None:
     """Take away every instance of ours on a real GPU."""
-    from migrator.commands.mig import Where, clear_command  # noqa: PLC0415
+    from migrator.commands.mig import Manner, Where, clear_command  # noqa: PLC0415
 
-    clear_command(Where(index, backend, state), dry_run=dry_run)
+    clear_command(Where(index, backend, state), Manner(dry_run, beside_others=beside_others))
+
+
+@gpu_app.command("restore", epilog="Example: [bold]migrator gpu restore --dry-run[/]")
+def gpu_restore(
+    *,
+    index: Index = 0,
+    backend: Driver = "auto",
+    state: State = None,
+    dry_run: DryRun = False,
+    beside_others: BesideOthers = False,
+) -> None:
+    """Bring back the layout that was last asked for on a real GPU, as after a reboot."""
+    from migrator.commands.mig import Manner, Where, restore_command  # noqa: PLC0415
+
+    restore_command(Where(index, backend, state), Manner(dry_run, beside_others=beside_others))
+
+
+@app.command(epilog="Example: [bold]migrator doctor[/]")
+def doctor(*, backend: Driver = "auto", state: State = None, as_json: Json = False) -> None:
+    """Check whether a run on a real GPU could work on this machine, and say what to do."""
+    from migrator.commands.doctor import doctor_command  # noqa: PLC0415
+
+    doctor_command(backend, state, as_json=as_json)
+
+
+@gpu_app.command("watch", epilog="Example: [bold]migrator gpu watch --json[/]")
+def gpu_watch(
+    *,
+    index: Index = 0,
+    backend: Driver = "auto",
+    state: State = None,
+    every: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Read everything so often. Default: when the driver tells of a change."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+) -> None:
+    """Print what stands on a real GPU, then a line whenever that changes, until Ctrl-C."""
+    if every is not None and not 0.1 <= every <= 86_400:
+        raise typer.BadParameter(f"--every is {every:g}; 0.1 to 86400 seconds are allowed")
+    from migrator.commands.mig import Where  # noqa: PLC0415
+    from migrator.commands.watch import watch_command  # noqa: PLC0415
+
+    watch_command(Where(index, backend, state), every_s=every, as_json=as_json)
 
 
 @gpu_app.command("assert", epilog="Example: [bold]migrator gpu assert 2g.10gb@0,3g.20gb@4[/]")

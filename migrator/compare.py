@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
@@ -222,12 +222,14 @@ def _with_batches(match: Match, policy: AnyPolicy) -> tuple[Setting, RecordedTra
 def simulated(
     setting: Setting, traffic: RecordedTraffic, policy: AnyPolicy, view: View, fairness: Fairness = Fairness.POLICY_ONLY
 ) -> ReadLog:
-    """The log of the setting's run under the policy; ``view`` hears of every window.
+    """The log of the setting's run under the policy, on a simulated GPU whatever the config has; ``view`` hears of it.
 
     Raises:
         InfeasibleError: The policy has no plan for window 0.
         PlannerError: The policy cannot answer.
     """
+    gpu = setting.config.gpu.model_copy(update={"backend": "sim", "index": 0})
+    setting = replace(setting, config=setting.config.model_copy(update={"gpu": gpu}))
     run = SimulatedRun(setting, traffic, policy, view, as_published=fairness is Fairness.AS_PUBLISHED)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "run"

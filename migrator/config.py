@@ -83,7 +83,8 @@ class GpuConfig(Section):
     """Which GPU, and whether it is simulated."""
 
     model: str
-    backend: Literal["sim"] = "sim"
+    backend: Literal["sim", "nvml", "smi"] = "sim"
+    index: Annotated[int, Field(ge=0, le=1000)] = 0
 
     @field_validator("model")
     @classmethod
@@ -210,17 +211,48 @@ class EstimatesConfig(Section):
     delay_s: NonNegative = 0.0
 
 
+class DriverFaultsConfig(Section):
+    """How often the simulated driver refuses what it could do: ``executor.sim.Faults``."""
+
+    error_share: Fraction = 0.0
+    in_use_share: Fraction = 0.0
+    in_use_s: NonNegative = 5.0
+    half_share: Fraction = 0.25
+
+
+class OthersInstanceConfig(Section):
+    """An instance that somebody else puts on the simulated GPU and takes away; by default it stays all along."""
+
+    placement: Text
+    from_s: Annotated[float, Field(ge=0, le=MAX_RUN_S)] | None = None
+    to_s: Annotated[float, Field(ge=0, le=MAX_RUN_S)] | None = None
+
+    @model_validator(mode="after")
+    def _goes_after_it_comes(self) -> OthersInstanceConfig:
+        if self.to_s is not None and self.to_s <= (self.from_s or 0):
+            raise ValueError(f"to_s is {self.to_s:g}; more than from_s ({self.from_s or 0:g}) is needed")
+        return self
+
+
 class SimulationConfig(Section):
     """What the simulated GPU does beyond its medians.
 
     Jitters are spreads (sigma) of a lognormal factor; ``service_jitter`` may also vary as measured steps of training
     do (``workloads.traffic.luck``). ``interference`` scales by how much tenants that share the GPU
     without partitions slow each other down, over 1: 0 is not at all, 1 as ``workloads.profiles.shares`` has it.
+    ``driver`` and ``others`` are what makes real GPUs hard to change.
     """
 
     start_jitter: Sigma = 0.0
     service_jitter: Sigma | Literal["measured"] = 0.0
     interference: Annotated[float, Field(ge=0, le=10)] = 1.0
+    driver: DriverFaultsConfig = DriverFaultsConfig()
+    others: Annotated[list[OthersInstanceConfig], Field(max_length=100)] = []
+
+    @property
+    def has_faults(self) -> bool:
+        """Whether the GPU does anything but what it is asked to."""
+        return self.driver.error_share > 0 or self.driver.in_use_share > 0 or bool(self.others)
 
     @field_validator("service_jitter", mode="wrap")
     @classmethod
@@ -268,6 +300,16 @@ class Config(Section):
                 f"tenants: {len(self.tenants)} given; at most {n_slices} can share {self.gpu.model}, which has "
                 f"{n_slices} compute slices"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _others_instances_are_the_gpus_own(self) -> Config:
+        gpu = gpu_model(self.gpu.model)
+        for number, other in enumerate(self.simulation.others):
+            try:
+                gpu.placement(other.placement)
+            except ExecutorError as error:
+                raise ValueError(f"simulation.others.{number}.placement: {error}") from None
         return self
 
     @model_validator(mode="after")

@@ -97,7 +97,7 @@ def measured(
         with RunLog(Path(folder) / "run", config_yaml(setting.config)) as log_of_run:
             run.carry_out(log_of_run)
         log = read_log(Path(folder) / "run")
-    finished = {event["window"]: event for event in log.of_kind("window_finished")}
+    finished = log.settled
     return tuple(
         WindowFidelity(
             planned.window,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # a report is made from the log alone, and should not wait for what a run imports
     from migrator.setting import Setting
@@ -36,7 +36,23 @@ def simulated_provenance(setting: Setting, traffic: Traffic) -> tuple[tuple[str,
     notes = provenance(setting, traffic)
     if setting.config.simulation.service_jitter == "measured":
         notes = (*notes, ("service jitter", MEASURED_JITTER))
+    if setting.config.simulation.has_faults:
+        notes = (*notes, ("simulated faults", faults_text(setting.config.simulation.model_dump())))
     return notes
+
+
+def faults_text(faults: Mapping[str, Any]) -> str:
+    """What the simulated GPU does beyond what it is asked to, in words; keys are as in ``simulation`` of a config."""
+    driver, parts = faults["driver"], []
+    if driver["error_share"] > 0:
+        parts.append(f"{driver['error_share']:.3g} of the driver's calls are refused")
+    if driver["in_use_share"] > 0:
+        parts.append(f"{driver['in_use_share']:.3g} of the instances will not go for {driver['in_use_s']:g} s")
+    for other in faults["others"]:
+        begin = "the beginning" if other["from_s"] is None else f"{other['from_s']:g} s"
+        end = "the end" if other["to_s"] is None else f"{other['to_s']:g} s"
+        parts.append(f"somebody else has {other['placement']} from {begin} to {end}")
+    return "; ".join(parts)
 
 
 def scaling_text(method: str, factor: float, smooth_s: int | None) -> str:

@@ -66,14 +66,16 @@ class _TenantSetting:
     load: float
 
 
-def assemble(config: Config, origin: str) -> tuple[Setting, RecordedTraffic]:
+def assemble(config: Config, origin: str, gpu: GpuModel | None = None) -> tuple[Setting, RecordedTraffic]:
     """The setting that a config describes, and its traffic; ``origin`` (the config's file) begins every message.
+
+    ``gpu`` is what the driver says of the GPU; without it, the catalogue's word counts.
 
     Raises:
         ConfigSloError: No profile meets a tenant's SLO.
         ConfigError: A tenant's trace, profile or scale does not work out; names the tenant.
     """
-    gpu = gpu_model(config.gpu.model)
+    gpu = gpu or gpu_model(config.gpu.model)
     with _naming(f"{origin}: profiles"):
         profiles = service_profiles(config)
     parts = []

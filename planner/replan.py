@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.course import courses
+from planner.feasibility import RULE_RETRAINING, infeasibility
 from planner.gains import gain_tables
 from planner.plan import Lifetime, MigPlan, Status
 from planner.problem import (
@@ -46,6 +47,21 @@ def remaining_problem(problem: Problem, plan: MigPlan, step: int) -> Problem:
         unavailable=unavailable_within(problem.unavailable, step, problem.n_steps - step),
         gains=None if gains is None else tuple(_left(table, o, step) for table, o in zip(gains, orders, strict=True)),
     )
+
+
+def without_hopeless_retrainings(problem: Problem) -> Problem:
+    """The problem in which a retraining that cannot be had any more is no longer asked for.
+
+    Whoever is left with part of a window, or of a GPU, has to serve with it all the same.
+    """
+    while (reason := infeasibility(problem)) is not None and reason.rule == RULE_RETRAINING:
+        hopeless = next(tenant for tenant in problem.tenants if tenant.name == reason.tenant)
+        if not hopeless.retraining_required:
+            break
+        let_go = replace(hopeless, retraining_required=False)
+        tenants = tuple(let_go if tenant is hopeless else tenant for tenant in problem.tenants)
+        problem = replace(problem, tenants=tenants)
+    return problem
 
 
 def _levels_left(tenant: TenantTerms, plan: MigPlan, step: int) -> list[int]:

@@ -48,3 +48,11 @@ def unavailable_within(found: Iterable[Unavailable], step: int, n_steps: int) ->
         if begin < min(end, n_steps):
             left.append(replace(item, from_step=begin, to_step=end if end < n_steps else None))
     return tuple(left)
+
+
+def unavailable_later(found: Iterable[Unavailable], step: int) -> tuple[Unavailable, ...]:
+    """The same in steps from ``step`` steps earlier: what :func:`unavailable_within` makes into ``found``."""
+    return tuple(
+        replace(item, from_step=item.from_step + step, to_step=None if item.to_step is None else item.to_step + step)
+        for item in found
+    )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import signal
+
+import pytest
 
 from tests.standin.fixtures import make_standin, programs
 
@@ -11,3 +14,18 @@ __all__ = ["make_standin", "programs"]
 # A shell that starts the tests in the background has them ignore Ctrl-C, which some of them are about.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say aloud what this machine could not test."""
+    reasons = {report.longrepr[2] for report in terminalreporter.stats.get("skipped", ())}
+    for reason in sorted(reason for reason in reasons if "NOT TESTED" in reason):
+        terminalreporter.write_line(reason.removeprefix("Skipped: "), yellow=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out live tests where torch is missing, whatever -m says."""
+    if importlib.util.find_spec("torch") is None:
+        for item in items:
+            if item.get_closest_marker("live"):
+                item.add_marker(pytest.mark.skip(reason="NOT TESTED: needs the extra `live`: make test-live"))

@@ -1,4 +1,4 @@
-"""``migrator gpu list|diff|apply|assert|clear|export``: what stands on a real GPU, and what should."""
+"""``migrator gpu list|diff|apply|assert|clear|restore|export``: what stands on a real GPU, and what should."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from rich.table import Table
 
 from executor.clock import WallClock
 from executor.driver import DriverGpu
-from executor.errors import TargetNotReachedError
+from executor.errors import GpuError, InUseError, OtherControllerError, TargetNotReachedError
 from executor.gpu import GpuInstance
-from executor.journal import Journal
+from executor.journal import Journal, Records, file_of, recorded
 from executor.mig import GpuModel, Layout
 from executor.names import spelled_as
-from executor.opening import Backend, open_gpu
-from executor.reconcile import Decision, Outcome, Reconciler
-from migrator.console import complain, escape, output, print_json
-from migrator.errors import ExitCode
+from executor.opening import Backend, driver_facts, open_gpu
+from executor.processes import Process, gpu_process, other_managers
+from executor.reconcile import Decision, Outcome, Reconciler, decide
+from migrator.console import complain, escape, output, print_json, warn, warn_of
+from migrator.errors import ExitCode, MigratorError
 from migrator.views.fitted import fitted, left_out_text
 
 _HEADINGS = ("id", "whose", "processes", "UUID")
@@ -39,53 +40,105 @@ class Where:
     backend: Backend = "auto"
     state: Path | None = None
 
+    def journal_of(self, gpu: DriverGpu) -> Path:
+        """The file of our instances on the GPU."""
+        return file_of(self.state or state_folder(), gpu.uuid)
 
-def list_command(where: Where, *, as_json: bool) -> None:
-    """Print every instance on the GPU: its place, id, owner, processes and UUID."""
-    with _controlled(where) as (gpu, journal):
-        instances, processes = gpu.instances(), gpu.processes()
-        ours = {item.gi_id for item in instances if journal.is_ours(item)}
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a GPU is changed.
+
+    Attributes:
+        dry_run: Print the commands, and change nothing.
+        adopt: Take over what others made.
+        beside_others: Go on although another manager of this node may undo it.
+    """
+
+    dry_run: bool = False
+    adopt: bool = False
+    beside_others: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """What stands on one GPU, whose it is, and who is in it."""
+
+    gpu: DriverGpu
+    instances: tuple[GpuInstance, ...]
+    ours: frozenset[int]
+    processes: Mapping[int, tuple[Process, ...]]
+
+
+def list_command(index: int | None, backend: Backend, state: Path | None, *, as_json: bool) -> None:
+    """Print every instance on the GPU, or on all GPUs: its place, id, owner, processes and UUID.
+
+    Raises:
+        GpuError: There is no driver, or the GPU that was asked for, or each of them, cannot be listed.
+    """
+    answers: list[dict[str, object]] = []
+    errors: list[GpuError] = []
+    mind_other_managers(may_refuse=False)
+    indices = (index,) if index is not None else range(max(1, driver_facts(backend).n_gpus))
+    for one in indices:
+        where = Where(one, backend, state)
+        try:
+            with open_gpu(backend, one) as gpu:
+                listed = _listed(gpu, recorded(where.journal_of(gpu)))
+        except GpuError as error:
+            errors.append(error)
+            continue
         if as_json:
-            listed = [_to_json(item, item.gi_id in ours, processes.get(item.gi_id, ())) for item in instances]
-            print_json({"gpu": gpu.model.name, "index": gpu.index, "backend": gpu.backend, "instances": listed})
-            return
-        output().print(f"[bold]{escape(gpu.model.title)}[/] (GPU {gpu.index}, by {gpu.backend}): {_counted(instances)}")
-        if instances:
-            table, left_out = fitted(
-                lambda shown: _table(instances, ours, processes, shown), _HEADINGS, ("UUID", "processes"), output()
-            )
-            output().print(table)
-            if left_out:
-                output().print(left_out_text(left_out), style="dim")
+            answers.append(_to_json(listed))
+        else:
+            _print_list(listed)
+    if len(errors) == len(indices):
+        raise errors[0]
+    warn_of(map(str, errors))
+    if as_json:
+        print_json({"gpus": answers})
 
 
 def diff_command(text: str, where: Where, *, as_json: bool) -> None:
     """Print what would have to be done for the layout to stand, and do nothing."""
-    with _controlled(where) as (gpu, journal):
-        decision = _reconciler(gpu, journal).decision(layout_in(text, gpu.model))
+    mind_other_managers(may_refuse=False)
+    with open_gpu(where.backend, where.index) as gpu:
+        decision = decide(gpu.instances(), recorded(where.journal_of(gpu)).is_ours, layout_in(text, gpu.model))
         if as_json:
             print_json(_decision_to_json(decision))
         else:
-            _print_decision(decision, gpu.index)
+            print_decision(decision, gpu.index)
 
 
-def apply_command(text: str, where: Where, *, dry_run: bool, adopt: bool) -> None:
-    """Bring the GPU to the layout; what others made stays, unless it is adopted."""
-    with _controlled(where) as (gpu, journal):
-        target = layout_in(text, gpu.model)
-        reconciler = _reconciler(gpu, journal)
-        if dry_run:
-            _print_decision(reconciler.decision(target), gpu.index)
-            return
-        if adopt:
-            for item in reconciler.adopt():
-                output().print(f"adopted {item.placement} (GPU instance ID {item.gi_id})")
-        _end(reconciler.apply(target))
+def apply_command(text: str, where: Where, manner: Manner) -> None:
+    """Bring the GPU to the layout; what others made stays, unless it is adopted.
+
+    Raises:
+        OtherControllerError: Another controller has the GPU, or another manager of this node would undo the layout.
+        TargetNotReachedError: Something is missing, would not go, or is in the way.
+    """
+    with open_gpu(where.backend, where.index) as gpu:
+        _bring(gpu, layout_in(text, gpu.model), where, manner)
 
 
-def clear_command(where: Where, *, dry_run: bool) -> None:
+def clear_command(where: Where, manner: Manner) -> None:
     """Take away every instance of ours, and nobody else's."""
-    apply_command("", where, dry_run=dry_run, adopt=False)
+    apply_command("", where, manner)
+
+
+def restore_command(where: Where, manner: Manner) -> None:
+    """Bring back the layout that was last asked for, as after a reboot.
+
+    Raises:
+        MigratorError: None ever was.
+    """
+    with open_gpu(where.backend, where.index) as gpu:
+        path = where.journal_of(gpu)
+        target = recorded(path).target
+        if target is None:
+            raise MigratorError(f"no layout to restore on GPU {gpu.index}: gpu apply writes it to {path}")
+        output().print(f"last asked for: {escape(' '.join(target)) or 'no instance of ours'}", soft_wrap=True)
+        _bring(gpu, layout_in(",".join(target), gpu.model), where, manner)
 
 
 def assert_command(text: str, where: Where) -> None:
@@ -133,25 +186,54 @@ def state_folder() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "migrator"
 
 
+def mind_other_managers(*, may_refuse: bool) -> None:
+    """Tell of other managers of MIG on this node, or refuse to work beside them.
+
+    Raises:
+        OtherControllerError: There is one, and it ``may_refuse``.
+    """
+    found = "; ".join(map(str, other_managers()))
+    if found and may_refuse:
+        raise OtherControllerError(f"{found}; stop it, or go on all the same with --beside-other-managers")
+    if found:
+        warn(f"{found}: layouts made here may be undone, and instances given away")
+
+
+def _bring(gpu: DriverGpu, target: Layout, where: Where, manner: Manner) -> None:
+    """Bring the GPU to the layout, or say how that would be done."""
+    if not manner.dry_run:
+        mind_other_managers(may_refuse=not manner.beside_others)
+        with _controlled(gpu, where) as journal:
+            reconciler = Reconciler(gpu, journal, WallClock())
+            if manner.adopt:
+                for item in reconciler.adopt():
+                    output().print(f"adopted {item.placement} (GPU instance ID {item.gi_id})")
+            journal.aim(target)
+            _end(reconciler.apply(target))
+        return
+    mind_other_managers(may_refuse=False)
+    standing, records = gpu.instances(), recorded(where.journal_of(gpu))
+    adopted = tuple(item for item in standing if manner.adopt and not records.is_ours(item))
+    for item in adopted:
+        output().print(f"[dim]adopt   {item.placement} (GPU instance ID {item.gi_id})[/]")
+    print_decision(decide(standing, lambda item: item in adopted or records.is_ours(item), target), gpu.index)
+
+
 @contextmanager
-def _controlled(where: Where) -> Iterator[tuple[DriverGpu, Journal]]:
-    """The GPU with the journal of our instances on it, made to agree with what stands."""
-    with open_gpu(where.backend, where.index) as gpu:
-        path = (where.state or state_folder()) / f"{gpu.uuid}.jsonl"
-        with Journal(path) as journal:
-            journal.settle(gpu.instances())
-            yield gpu, journal
-
-
-def _reconciler(gpu: DriverGpu, journal: Journal) -> Reconciler:
-    return Reconciler(gpu, journal, WallClock())
+def _controlled(gpu: DriverGpu, where: Where) -> Iterator[Journal]:
+    """The journal of our instances on the GPU, made to agree with what stands."""
+    with Journal(where.journal_of(gpu)) as journal:
+        journal.settle(gpu.instances())
+        yield journal
 
 
 def _end(outcome: Outcome) -> None:
     for item in outcome.standing:
         output().print(f"{item.placement}  GPU instance ID {item.gi_id}  {item.uuid}", soft_wrap=True)
     if not outcome.is_complete:
-        raise TargetNotReachedError("; ".join(map(str, (*outcome.undone, *outcome.blocked))))
+        unexplained = any(isinstance(item.error, InUseError) and not item.holders for item in outcome.undone)
+        advice = ["migrator doctor looks for programs that hold instances unlisted"] if unexplained else []
+        raise TargetNotReachedError("; ".join([*map(str, outcome.undone), *map(str, outcome.blocked), *advice]))
 
 
 def _commands(decision: Decision, index: int) -> list[str]:
@@ -169,7 +251,8 @@ def _creations(index: int, layout: Layout) -> list[str]:
     ]
 
 
-def _print_decision(decision: Decision, index: int) -> None:
+def print_decision(decision: Decision, index: int) -> None:
+    """Print what would be done on the GPU, as ``nvidia-smi`` commands."""
     for item in decision.kept:
         output().print(f"[dim]keep    {item.placement} (GPU instance ID {item.gi_id})[/]")
     for command in _commands(decision, index):
@@ -194,32 +277,60 @@ def _decision_to_json(decision: Decision) -> dict[str, object]:
     }
 
 
-def _to_json(item: GpuInstance, is_ours: bool, processes: tuple[int, ...]) -> dict[str, object]:
+def _listed(gpu: DriverGpu, records: Records) -> _Listed:
+    instances = gpu.instances()
+    ours = frozenset(item.gi_id for item in instances if records.is_ours(item))
+    held = {gi_id: tuple(map(gpu_process, pids)) for gi_id, pids in gpu.processes().items()}
+    return _Listed(gpu, instances, ours, held)
+
+
+def _to_json(listed: _Listed) -> dict[str, object]:
+    gpu = listed.gpu
     return {
-        "placement": str(item.placement),
-        "gi_id": item.gi_id,
-        "uuid": item.uuid or None,
-        "ours": is_ours,
-        "processes": list(processes),
+        "gpu": gpu.model.name,
+        "index": gpu.index,
+        "uuid": gpu.uuid,
+        "backend": gpu.backend,
+        "instances": [
+            {
+                "placement": str(item.placement),
+                "gi_id": item.gi_id,
+                "uuid": item.uuid or None,
+                "ours": item.gi_id in listed.ours,
+                "processes": [
+                    {"pid": holder.pid, "command": holder.command, "user": holder.user}
+                    for holder in listed.processes.get(item.gi_id, ())
+                ],
+            }
+            for item in listed.instances
+        ],
     }
 
 
-def _table(
-    instances: Iterable[GpuInstance],
-    ours: set[int],
-    processes: Mapping[int, tuple[int, ...]],
-    shown: Iterable[str],
-) -> Table:
+def _print_list(listed: _Listed) -> None:
+    gpu = listed.gpu
+    output().print(
+        f"[bold]{escape(gpu.model.title)}[/] (GPU {gpu.index}, by {gpu.backend}): {_counted(listed.instances)}"
+    )
+    if not listed.instances:
+        return
+    table, left_out = fitted(lambda shown: _table(listed, shown), _HEADINGS, ("UUID", "processes"), output())
+    output().print(table)
+    if left_out:
+        output().print(left_out_text(left_out), style="dim")
+
+
+def _table(listed: _Listed, shown: Iterable[str]) -> Table:
     headings = tuple(shown)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("placement", no_wrap=True)
     for heading in headings:
         table.add_column(heading, justify="right" if heading == "id" else "left", no_wrap=heading != "processes")
-    for item in instances:
+    for item in listed.instances:
         cells = {
             "id": str(item.gi_id),
-            "whose": "ours" if item.gi_id in ours else "others'",
-            "processes": " ".join(map(str, processes.get(item.gi_id, ()))),
+            "whose": "ours" if item.gi_id in listed.ours else "others'",
+            "processes": "\n".join(escape(str(holder)) for holder in listed.processes.get(item.gi_id, ())),
             "UUID": item.uuid or "no compute instance",
         }
         table.add_row(str(item.placement), *(cells[heading] for heading in headings))

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from migrator.assumed import assumed_in, assumed_in_problem, assumed_to_json
 from migrator.config import read_config
 from migrator.console import output, print_json, progress, warn, warn_of
@@ -19,6 +21,7 @@ from migrator.run.planning import PlannedWindow, Solving, none_found, plan_throu
 from migrator.setting import assemble
 from migrator.views.as_json import explanation_to_json, promised_to_json
 from migrator.views.assumed import assumed_lines
+from migrator.views.emit import Emitted, Form, emitted
 from migrator.views.plan import Floor, print_explanation, print_plan
 from migrator.views.traffic import print_traffic
 from planner.attainment import attainments
@@ -27,7 +30,7 @@ from planner.explain.explain import explain
 from planner.files.plan_file import plan_to_json, read_plan
 from planner.files.problem_file import problem_text, read_problem
 from planner.plan import MigPlan
-from planner.problem import Problem
+from planner.problem import Problem, Reconfiguration
 from planner.solve import solve, start_misfit
 from planner.verify import verify
 
@@ -46,6 +49,7 @@ class Shown:
         explain_step: Step of which the layout is to be explained.
         changes: Print the whole timetable.
         floors: Measure the plan against simple engines.
+        emit: Print the plan for another tool instead.
     """
 
     out: Path | None = None
@@ -54,6 +58,7 @@ class Shown:
     explain_step: int | None = None
     changes: bool = False
     floors: bool = True
+    emit: Form | None = None
 
 
 def plan_config_command(
@@ -82,7 +87,11 @@ def plan_config_command(
     assumed = assumed_to_json(assumed_in(setting))
     notes = (*_beginning(planned), *provenance(setting, traffic), *_assumed_notes(assumed))
     extra = {"plan_from_step": planned.plan_from_step, "assumed": assumed}
-    _show(planned.problem, planned.plan, shown, notes, extra)
+    if shown.emit is not None:
+        require_plan(planned)
+    begins_s = planned.plan_from_step * planned.problem.step_s
+    what = Emitted(planned.problem, planned.plan, begins_s, f"{config_path.name}, window {window}")
+    _show(what, shown, notes, extra)
     require_plan(planned)
 
 
@@ -107,6 +116,8 @@ def plan_problem_command(
     """
     _check_out(shown, problem_path)
     problem = read_problem(problem_path)
+    if shown.emit is not None and problem.reconfiguration is not Reconfiguration.PHYSICAL:
+        raise MigratorError(f"--emit: {problem_path} is a paper problem, whose plans have no placements; physical has")
     _check_step(shown, problem.n_steps, problem_path)
     assumed = assumed_to_json(assumed_in_problem(problem))
     extra: dict[str, object] = {"assumed": assumed} if assumed else {}
@@ -122,7 +133,7 @@ def plan_problem_command(
     with progress().status("solving"):
         budget = Budget(time_limit_s=solving.time_limit_s)
         plan = solve(problem, engine=solving.engine, budget=budget, initial=initial, options=solving.options)
-    _show(problem, plan, shown, notes, extra)
+    _show(Emitted(problem, plan, 0.0, problem_path.name), shown, notes, extra)
     if not plan.status.has_plan:
         raise InfeasibleError(f"{problem_path}: {plan.infeasibility or none_found(plan)}")
 
@@ -160,19 +171,17 @@ def _check_step(shown: Shown, n_steps: int, origin: Path) -> None:
         raise MigratorError(f"--explain is {shown.explain_step}; {origin} has steps 0 to {n_steps - 1}")
 
 
-def _show(
-    problem: Problem,
-    plan: MigPlan,
-    shown: Shown,
-    notes: Sequence[tuple[str, str]],
-    extra: Mapping[str, object],
-) -> None:
+def _show(what: Emitted, shown: Shown, notes: Sequence[tuple[str, str]], extra: Mapping[str, object]) -> None:
     """Write, print and explain the plan as asked; ``extra`` are more fields of its JSON."""
+    problem, plan = what.problem, what.plan
     if shown.problem_out is not None:
         write_output("--problem-out", shown.problem_out, problem_text(problem))
     if shown.out is not None:
         write_output("--out", shown.out, json.dumps(plan_to_json(plan), indent=2, allow_nan=False))
     has_plan = plan.status.has_plan
+    if shown.emit is not None:
+        typer.echo(emitted(shown.emit, what) if has_plan else "", nl=False)
+        return
     explanation = explain(problem, plan, shown.explain_step) if shown.explain_step is not None and has_plan else None
     if shown.as_json:
         explained = {} if explanation is None else {"explain": explanation_to_json(explanation)}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from migrator.console import output, print_json
+from migrator.console import escape, output, print_json, program
 from migrator.log.report import report_of
-from migrator.log.runlog import read_log
+from migrator.log.runlog import SCHEMA, read_log
 from migrator.views.as_json import report_to_json
 from migrator.views.report import print_report
 
@@ -22,3 +22,5 @@ def report_command(folder: Path, *, as_json: bool) -> None:
         print_json(report_to_json(report))
     else:
         print_report(report, output())
+        if report.ending != "finished" and report.header["simulated"] and report.header["schema"] == SCHEMA:
+            output().print(f"To go on with it: {escape(program())} run --resume {escape(str(folder))}", soft_wrap=True)

@@ -5,24 +5,53 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from executor.reconcile import decide
+from migrator.commands.mig import Manner, mind_other_managers, print_decision, state_folder
 from migrator.compare import simulated
-from migrator.config import config_yaml, read_config
+from migrator.config import Config, config_yaml, read_config
 from migrator.console import escape, output, program, progress, warn, warn_of
 from migrator.errors import MigratorError, RunFolderError
 from migrator.log.report import report_of
-from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog, RunLog, new_run_log, read_log
+from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog, RunLog, config_sum, new_run_log, read_log
 from migrator.run import events
 from migrator.run.loop import View
+from migrator.run.real import RealGpu, real_gpu
 from migrator.run.simulated import SimulatedRun
-from migrator.setting import assemble
+from migrator.setting import Setting, assemble
+from migrator.traffic import RecordedTraffic
 from migrator.views.ending import print_against, print_layout_over_time
 from migrator.views.live import RunView
 from migrator.views.report import print_report
 from migrator.views.traffic import print_traffic
-from planner.policies.policy import Policy
+from planner.policies.policy import AnyPolicy, Policy
 from planner.policies.registry import policy_of
+
+
+@dataclass(frozen=True, slots=True)
+class OnGpu:
+    """On what a run is put: a simulated GPU or a real one, instead of the config's.
+
+    Attributes:
+        backend: ``sim``, ``nvml`` or ``smi``.
+        index: Which of the real ones.
+        state: The folder of our journals.
+        manner: How it is changed.
+    """
+
+    backend: str | None = None
+    index: int | None = None
+    state: Path | None = None
+    manner: Manner = field(default_factory=Manner)
+
+    @property
+    def assignments(self) -> list[str]:
+        """As ``--set`` takes them."""
+        given = {"gpu.backend": self.backend, "gpu.index": self.index}
+        return [f"{key}={value}" for key, value in given.items() if value is not None]
+
 
 RUNS = Path("runs")
 """Where runs go unless ``--out`` says otherwise."""
@@ -37,11 +66,13 @@ def run_command(
     policy: str = "migrator",
     against: str | None = None,
     time_limit_s: float | None = None,
+    on_gpu: OnGpu | None = None,
     assignments: Sequence[str] = (),
 ) -> None:
     """Run a config under a policy and print its report; with ``against``, what it won over that policy, too.
 
-    With ``time_limit_s`` each plan is made within that, and the run is not repeatable.
+    With ``time_limit_s`` each plan is made within that, and the run is not repeatable. ``on_gpu`` says on what, and by
+    default it is what the config says.
 
     Nothing is written before the config is checked and window 0 has a plan.
 
@@ -50,9 +81,11 @@ def run_command(
         PolicyError: There is no such policy.
         RunFolderError: The folder exists already.
         InfeasibleError: Window 0 cannot be planned.
-        MigratorError: There is a time limit, but the policy makes no plans.
+        MigratorError: There is a time limit, or a real GPU, but the policy makes no plans.
+        GpuError: A real GPU is not there, not as the config has it, or does not answer.
     """
-    config = read_config(config_path, assignments, windows=windows, seed=seed)
+    where = on_gpu or OnGpu()
+    config = read_config(config_path, [*where.assignments, *assignments], windows=windows, seed=seed)
     chosen = policy_of(policy)
     rival = None if against is None else policy_of(against)
     if time_limit_s is not None and not math.isfinite(time_limit_s):
@@ -61,23 +94,36 @@ def run_command(
         raise MigratorError(f"--time-limit goes with policies that plan windows; {chosen.name} decides as it goes")
     if out is not None and out.exists():
         raise RunFolderError(f"{out} exists already; give --out another folder, runs are never overwritten")
-    setting, traffic = assemble(config, str(config_path))
-    warn_of(setting.warnings)
-    console = progress()
-    print_traffic(config, setting, traffic, console)
-    with closing(RunView(setting, console)) as view:
-        run = SimulatedRun(setting, traffic, chosen, view, time_limit_s=time_limit_s)
-        resolved = config_yaml(setting.config, out or RUNS / config.name)
-        with new_run_log(RUNS, config.name, resolved) if out is None else RunLog(out, resolved) as log:
-            folder = log.folder
-            with _telling_where(folder):
-                run.carry_out(log, events.wall())
+    if config.gpu.backend != "sim" and not isinstance(chosen, Policy):
+        raise MigratorError(f"gpu.backend is {config.gpu.backend}; {chosen.name} shares the GPU without MIG instances")
+    with gpu_of(config, str(config_path), where) as real:
+        setting, traffic = assemble(config, str(config_path), None if real is None else real.gpu.model)
+        warn_of(setting.warnings)
+        console = progress()
+        print_traffic(config, setting, traffic, console)
+        with closing(RunView(setting, console)) as view:
+            backend = None if real is None else real.backend(setting)
+            run = SimulatedRun(setting, traffic, chosen, view, time_limit_s=time_limit_s, backend=backend)
+            if where.manner.dry_run:
+                standing, ours = ((), bool) if real is None else (real.gpu.instances(), real.journal.is_ours)
+                print_decision(decide(standing, ours, run.first_layout), config.gpu.index)
+                return
+            resolved = config_yaml(setting.config, out or RUNS / config.name)
+            with new_run_log(RUNS, config.name, resolved) if out is None else RunLog(out, resolved) as log:
+                folder = log.folder
+                with telling_where(folder), telling_what_is_left(real):
+                    run.carry_out(log, {**events.wall(), "config_sum": config_sum(resolved)})
+    print_run(folder, rival, setting, traffic)
+
+
+def print_run(folder: Path, rival: AnyPolicy | None, setting: Setting, traffic: RecordedTraffic) -> None:
+    """Print the report of a finished run; with ``rival``, what it won over that policy on the same requests, too."""
     log_of_run = read_log(folder)
     print_report(report_of(log_of_run), output())
     print_layout_over_time(log_of_run, output())
     _warn_of_slow_plans(log_of_run)
     if rival is not None:
-        with console.status(f"simulating {escape(rival.name)} on the same requests"):
+        with progress().status(f"simulating {escape(rival.name)} on the same requests"):
             log_of_rival = simulated(setting, traffic, rival, View())
         print_against(log_of_run, log_of_rival, output())
     output().print(f"\nThe run is in [bold]{escape(str(folder))}[/]. To look further:")
@@ -87,13 +133,44 @@ def run_command(
 
 
 @contextmanager
-def _telling_where(folder: Path) -> Iterator[None]:
-    """Say where the log is, if there is one, when the run is interrupted."""
+def gpu_of(config: Config, origin: str, where: OnGpu) -> Iterator[RealGpu | None]:
+    """The real GPU that the config asks for, if it asks for one.
+
+    Raises:
+        OtherControllerError: Another controller has it, or another manager of this node would undo its layout.
+        GpuError: It is not there, not as the config has it, or does not answer.
+    """
+    if config.gpu.backend == "sim":
+        yield None
+        return
+    if config.simulation.has_faults:
+        raise MigratorError(f"{origin}: simulation.driver and simulation.others are faults of the simulated GPU alone")
+    manner = where.manner
+    mind_other_managers(may_refuse=not (manner.dry_run or manner.beside_others))
+    state = where.state or state_folder()
+    with real_gpu(config.gpu, origin, state, adopt=manner.adopt, dry_run=manner.dry_run) as real:
+        yield real
+
+
+@contextmanager
+def telling_what_is_left(real: RealGpu | None) -> Iterator[None]:
+    """Say what of ours the run could not take away from the GPU."""
     try:
         yield
-    except KeyboardInterrupt:
+    finally:
+        if real is not None and real.left:
+            warn(f"not taken away: {'; '.join(real.left)}; later: {program()} gpu clear")
+
+
+@contextmanager
+def telling_where(folder: Path) -> Iterator[None]:
+    """Say where the log is, if there is one, and what can be done with it when the run is cut off."""
+    try:
+        yield
+    except (KeyboardInterrupt, OSError):
         if (folder / EVENTS_FILE).exists():
-            warn(f"the log up to here is in {folder}; {program()} report {folder} shows it")
+            again = f"{program()} run --resume {folder}"
+            warn(f"the log up to here is in {folder}; {program()} report {folder} shows it, {again} goes on")
         raise
 
 
@@ -105,7 +182,9 @@ def _warn_of_slow_plans(log: ReadLog) -> None:
     if slow_s:
         slowest = max(slow_s, key=lambda window: slow_s[window])
         plans = "plan took" if len(slow_s) == 1 else "plans took"
+        is_real = "backend" in log.header
+        what = "they came later than planned" if is_real else "on this machine they would come later than simulated"
         warn(
             f"{len(slow_s)} {plans} longer than the {charged_s:g} s charged (planner.planning_s), up to "
-            f"{slow_s[slowest]:.1f} s in window {slowest}: on this machine they would come later than simulated"
+            f"{slow_s[slowest]:.1f} s in window {slowest}: {what}"
         )

@@ -105,7 +105,7 @@ class Account:
 
 
 def accounts(log: ReadLog) -> dict[str, SecondAccounts]:
-    """By tenant, the account of all settled windows, one after the other."""
+    """By tenant, the account of all windows up to the last settled one, one after the other; void ones are 0."""
     instances = [item for change in changes_in(log) for item in change.started if item.task == INFERENCE]
     return {
         tenant["name"]: _account(log, tenant, [item for item in instances if item.tenant == tenant["name"]])
@@ -115,12 +115,15 @@ def accounts(log: ReadLog) -> dict[str, SecondAccounts]:
 
 def _account(log: ReadLog, tenant: Record, instances: Sequence[Instance]) -> SecondAccounts:
     name, window_s = tenant["name"], round(log.header["window_s"])
-    windows = log.of_kind("window_finished")
+    settled = log.settled
+    starts_s = np.arange(window_s * (1 + max(settled, default=-1)), dtype=np.float64)
 
     def counts(key: str) -> FloatArray:
-        return np.concatenate([[], *(np.array(event["tenants"][name][key], dtype=np.float64) for event in windows)])
+        found = np.zeros(len(starts_s))
+        for window, event in settled.items():
+            found[window * window_s : (window + 1) * window_s] = event["tenants"][name][key]
+        return found
 
-    starts_s = np.arange(len(windows) * window_s, dtype=np.float64)
     if log.sharing == "instances":
         serving, changing = _could_serve(tenant, instances, starts_s)
     else:

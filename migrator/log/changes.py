@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Container
 from dataclasses import dataclass
 
 from migrator.log.record import Record
@@ -58,18 +59,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class LayoutChange:
-    """One change of the layout; that before second 0 is the bring-up."""
+    """One change of the layout; the bring-up is what was put up before a run's, or a joined run's, first window."""
 
     window: int
     begin_s: float
     calls: tuple[Call, ...]
     started: tuple[Instance, ...]
     stopped: tuple[Instance, ...]
-
-    @property
-    def is_bring_up(self) -> bool:
-        """Whether it was made before the first window began."""
-        return self.begin_s < 0
+    is_bring_up: bool
 
 
 def changes_in(log: ReadLog) -> tuple[LayoutChange, ...]:
@@ -79,7 +76,9 @@ def changes_in(log: ReadLog) -> tuple[LayoutChange, ...]:
     changes: list[LayoutChange] = []
     calls: list[Call] = []
     for record in log.events:
-        if record["kind"] == "outcome" and record["error"] is None:
+        if record["kind"] == "resumed":
+            calls = []  # of a change that was cut off
+        elif record["kind"] == "outcome" and record["error"] is None:
             intent = intents[record["intent"]]
             calls.append(Call(intent["call"], intent["placement"], record["begin_s"], record["end_s"]))
         elif record["kind"] == "change":
@@ -90,6 +89,7 @@ def changes_in(log: ReadLog) -> tuple[LayoutChange, ...]:
                     calls=tuple(calls),
                     started=tuple(instances[item["instance"]] for item in record["started"]),
                     stopped=tuple(instances[item["instance"]] for item in record["stopped"]),
+                    is_bring_up=record["begin_s"] < record["window"] * log.header["window_s"],
                 )
             )
             calls = []
@@ -100,6 +100,7 @@ def _instances_in(log: ReadLog) -> dict[str, Instance]:
     """By id."""
     changes = log.of_kind("change")
     stopped = {item["instance"]: item for record in changes for item in record["stopped"]}
+    stopped |= _cut_off(log, stopped.keys())
     workers: defaultdict[str | None, list[Record]] = defaultdict(list)
     for record in log.events:
         if record["kind"] in ("ready", "failed"):
@@ -110,6 +111,21 @@ def _instances_in(log: ReadLog) -> dict[str, Instance]:
         for record in changes
         for item in record["started"]
     }
+
+
+def _cut_off(log: ReadLog, stopped: Container[str]) -> dict[str, Record]:
+    """What was in use when the run was cut off, with the last moment that is known of it."""
+    found: dict[str, Record] = {}
+    alive: list[str] = []
+    last_s = 0.0
+    for record in log.events:
+        if record["kind"] == "resumed":
+            found |= {name: {"end_s": last_s, "gone_s": last_s} for name in alive if name not in stopped}
+            alive = []
+        elif record["kind"] == "change":
+            alive += [item["instance"] for item in record["started"]]
+        last_s = record.get("at_s", last_s)
+    return found
 
 
 def _instance(started: Record, stopped: Record, workers: list[Record], log_ends_s: float) -> Instance:

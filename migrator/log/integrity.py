@@ -49,6 +49,8 @@ class _SoFar:
         match kind:
             case "run_started":
                 self._header = record
+            case "resumed":
+                self._take_resumed(record)
             case "window_started":
                 self._expect_window(record, self._n_started)
                 self._check_forecast(record)
@@ -64,9 +66,7 @@ class _SoFar:
             case "change":
                 self._take_change(record)
             case "ready" | "finished" | "failed":
-                instance = record["instance"]
-                if instance is not None and instance not in self._instances:
-                    raise LogError(f"{kind} names instance {instance}, which was not started; {ALTERED}")
+                self._check_worker(record)
             case "run_finished" | "interrupted":
                 self._take_ending(kind)
 
@@ -77,6 +77,11 @@ class _SoFar:
         if kind == "window_finished" and window >= self._n_started:
             raise LogError(f"window {window} is finished before it is started; {ALTERED}")
 
+    def _check_worker(self, record: Record) -> None:
+        kind, instance = record["kind"], record["instance"]
+        if instance is not None and instance not in self._instances:
+            raise LogError(f"{kind} names instance {instance}, which was not started; {ALTERED}")
+
     def _check_forecast(self, record: Record) -> None:
         missing = {tenant["name"] for tenant in self._header["tenants"]} - set(record["forecast"]["tenants"])
         if missing:
@@ -84,6 +89,16 @@ class _SoFar:
         strange = set(record.get("expected") or ()) - {tenant["name"] for tenant in self._header["tenants"]}
         if strange:
             raise LogError(f"expected has tenant {min(strange)}, whom the run does not know; {ALTERED}")
+
+    def _take_resumed(self, record: Record) -> None:
+        window = record["window"]
+        if self._header.get("backend", "sim") == "sim":
+            raise LogError(f"resumed: a simulated run is carried out again instead; {ALTERED}")
+        if record["void"] != list(range(self._n_finished, window)) or window < self._n_started:
+            raise LogError(f"resumed with window {window} after {self._n_finished} finished ones; {ALTERED}")
+        self._n_started = self._n_finished = window
+        self._open_intents.clear()
+        self._stopped = set(self._instances)
 
     def _take_outcome(self, record: Record) -> None:
         intent = record["intent"]

@@ -12,6 +12,7 @@ from migrator.log.changes import INFERENCE, RETRAINING, Instance, LayoutChange, 
 from migrator.log.record import Record
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import Surprise, surprises
+from migrator.log.trouble import Trouble, trouble_of
 from workloads.serving.tally import Totals, latency_percentile_ms, merge_histograms
 
 PHASES = ("destruction", "initialisation", "library_load", "model_load")
@@ -86,7 +87,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class WindowReport:
-    """One window; ``tenants`` is empty and ``total`` ``None`` when the run ended before it was settled (void).
+    """One window; ``tenants`` is empty and ``total`` ``None`` when the run was cut off before it was settled (void).
 
     Where tenants have no instances there is no plan: its status, expected goodput and gap are ``None``. ``promised`` is
     by tenant with a floor of in-time answers. ``violation`` is the first rule that the policy's own plan breaks, which
@@ -104,7 +105,7 @@ class WindowReport:
 
     @property
     def is_void(self) -> bool:
-        """Whether the run ended before every request of the window was resolved."""
+        """Whether the run was cut off before every request of the window was resolved."""
         return self.total is None
 
 
@@ -121,6 +122,7 @@ class Report:
         start_ups: What its changes took, by tenant and phase.
         open_call: The driver call in which the run ended, if it did.
         surprises: Where a window's goodput is far from what its plan promised.
+        trouble: What the driver refused, and what others did to the GPU; ``None`` if nothing.
     """
 
     header: Record
@@ -131,6 +133,7 @@ class Report:
     start_ups: StartUps
     open_call: str | None
     surprises: tuple[Surprise, ...] = ()
+    trouble: Trouble | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,7 @@ class _Part:
 def report_of(log: ReadLog) -> Report:
     """The report of a log, whole or torn."""
     names = [tenant["name"] for tenant in log.header["tenants"]]
-    finished = {event["window"]: event for event in log.of_kind("window_finished")}
+    finished = log.settled
     changes = changes_in(log)
     moves_of = _moves_of_instances(log, changes) if log.sharing == "instances" else _moves_of_shares(log)
     windows: list[WindowReport] = []
@@ -180,6 +183,10 @@ def report_of(log: ReadLog) -> Report:
                 violation=next(iter(started.get("violations", ())), None) if started.get("rejected_plan") else None,
             )
         )
+    begun = {window.window for window in windows}
+    left_out = {window for event in log.of_kind("resumed") for window in event["void"]} - begun
+    windows += [WindowReport(window, None, None, None, {}, None) for window in left_out]
+    windows.sort(key=lambda window: window.window)
     every = [part for own_parts in parts.values() for part in own_parts]
     return Report(
         header={key: value for key, value in log.header.items() if key not in ("n", "kind", "at_s", "wall")},
@@ -190,6 +197,7 @@ def report_of(log: ReadLog) -> Report:
         start_ups=_start_ups(changes),
         open_call=_open_call(log),
         surprises=surprises(log),
+        trouble=trouble_of(log),
     )
 
 
@@ -212,9 +220,10 @@ def _ending(log: ReadLog) -> str:
 
 
 def _open_call(log: ReadLog) -> str | None:
-    answered = {event["intent"] for event in log.of_kind("outcome")}
-    calls = [f"{event['call']} {event['placement']}" for event in log.of_kind("intent") if event["n"] not in answered]
-    return calls[-1] if calls else None
+    closed = {event["intent"] for event in log.of_kind("outcome")}
+    joined = max((event["n"] for event in log.of_kind("resumed")), default=0)  # what was open then is not what ended it
+    calls = [event for event in log.of_kind("intent") if event["n"] > joined and event["n"] not in closed]
+    return f"{calls[-1]['call']} {calls[-1]['placement']}" if calls else None
 
 
 def _part(name: str, log: ReadLog, started: Record, closing: Record, moves_of: _MovesOf) -> _Part:

@@ -3,20 +3,23 @@
 The log is append-only, one record a line; the kinds and their fields stand in ``docs/log.md``. Wall-clock facts live
 under the key ``wall`` and nowhere else, so that two runs of one seed are equal byte for byte without it. A line is
 written whole or torn at the end of the file. A reader drops a torn last line, and refuses a log with any other damage.
+One process writes a log: it holds a lock on the file.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from zlib import crc32
 
 from executor.input_file import read_input
 from migrator.errors import LogError, RunFolderError
@@ -45,14 +48,14 @@ class RunLog:
     """The log of a run in progress; every record is in the file when :meth:`append` returns."""
 
     def __init__(self, folder: Path, config_yaml: str) -> None:
-        """Create ``folder`` with the resolved config and an empty log.
+        """Create ``folder`` with the resolved config and an empty log; a power cut leaves both, or no log.
 
         Raises:
             RunFolderError: The folder exists already or cannot be made.
             OSError: The disk is full or gone.
         """
-        self.folder = folder
         try:
+            stands = next(parent for parent in folder.absolute().parents if parent.exists())
             folder.mkdir(parents=True)
         except FileExistsError:
             raise RunFolderError(
@@ -62,13 +65,36 @@ class RunLog:
             if error.errno in _DISK:
                 raise
             raise RunFolderError(f"{folder} cannot be created: {error.strerror or error}") from None
-        with _naming(folder / CONFIG_FILE) as path:
-            path.write_text(config_yaml, "utf-8")
+        # The log begins when the config is whole and on the disk.
+        with _naming(folder / CONFIG_FILE) as path, path.open("w", encoding="utf-8") as file:
+            file.write(config_yaml)
+            file.flush()
+            os.fsync(file.fileno())
+        self._open(folder)
+        with _naming(folder):
+            _sync_folders(folder.absolute(), stands)
+
+    def _open(self, folder: Path) -> None:
+        """Open the folder's log, which nobody else writes, at its beginning.
+
+        Raises:
+            RunFolderError: Another process writes it.
+            OSError: It cannot be written, or the disk is full or gone.
+        """
+        self.folder = folder
         self._path = folder / EVENTS_FILE
-        self._file = self._path.open("ab", buffering=0)
+        with _naming(self._path):
+            self._file = self._path.open("ab", buffering=0)
         self._size = 0
         self._n = 0
         self._at_s = -math.inf
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise RunFolderError(f"{self._path}: another process still writes it; one at a time") from None
+        except OSError:
+            pass  # a file system without locks
 
     def __enter__(self) -> Self:
         return self
@@ -116,6 +142,27 @@ class RunLog:
     def close(self) -> None:
         """Close the file; harmless when done twice."""
         self._file.close()
+
+
+def _sync_folders(folder: Path, last: Path) -> None:
+    """Wait until a new folder and those above it, up to ``last``, are on the disk with the names in them."""
+    for one in (folder, *folder.parents):
+        with suppress(PermissionError):  # a folder may be one to write in that is none to read
+            fd = os.open(one, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            except OSError as error:
+                if error.errno != errno.EINVAL:  # a file system that has nothing to sync of a folder
+                    raise
+            finally:
+                os.close(fd)
+        if one == last:
+            return
+
+
+def config_sum(config_yaml: str) -> str:
+    """The CRC-32, in 8 hex digits, by which a run's header tells whether its config is the one that it began with."""
+    return f"{crc32(config_yaml.encode()):08x}"
 
 
 @contextmanager
@@ -167,6 +214,11 @@ class ReadLog:
         """How tenants share the GPU: ``instances``, ``shares`` or ``turns``."""
         return str(self.header.get("sharing", "instances"))
 
+    @property
+    def settled(self) -> dict[int, Record]:
+        """The ``window_finished`` records by window; a run that was joined again may have gaps."""
+        return {event["window"]: event for event in self.of_kind("window_finished")}
+
     def of_kind(self, kind: str) -> tuple[Record, ...]:
         """The records of one kind, in order."""
         return tuple(event for event in self.events if event["kind"] == kind)
@@ -179,14 +231,22 @@ def read_log(folder: Path) -> ReadLog:
         LogError: No run folder, no record yet, another schema, or damage; one line names the file, the line and what
             is wrong.
     """
+    return log_in(bytes_of_log(folder), folder)
+
+
+def bytes_of_log(folder: Path) -> bytes:
+    """What the log in a run's folder holds, whatever that is.
+
+    Raises:
+        LogError: No run folder, or the file cannot be read.
+    """
     path = folder / EVENTS_FILE
     try:
-        raw = read_input(path, MOST_BYTES)
+        return read_input(path, MOST_BYTES)
     except FileNotFoundError:
         raise LogError(f"{folder} is no run: it holds no {EVENTS_FILE}") from None
     except OSError as error:
         raise LogError(f"{path}: cannot be read: {error.strerror or error}") from None
-    return log_in(raw, folder)
 
 
 def log_in(raw: bytes, folder: Path) -> ReadLog:

@@ -63,10 +63,30 @@ class _Assumed(_Fields):
     source: str
 
 
+class _Driver(_Fields):
+    error_share: Number
+    in_use_share: Number
+    in_use_s: Number
+    half_share: Number
+
+
+class _Other(_Fields):
+    placement: str
+    from_s: Number | None
+    to_s: Number | None
+
+
+class _SimulatedFaults(_Fields):
+    driver: _Driver
+    others: list[_Other]
+
+
 class _RunStarted(_Fields):
     name: str
     seed: int
     simulated: bool
+    backend: str = "sim"
+    index: Count = 0
     gpu: str
     compute_slices: Annotated[int, Field(gt=0, le=1000)]
     memory_slices: Count = 0
@@ -81,6 +101,7 @@ class _RunStarted(_Fields):
     profile_variant: str = "recorded"
     service_jitter: str | Number = ""
     interference: Number = 0.0
+    simulated_faults: _SimulatedFaults | None = None
     assumed: list[_Assumed] = []
     planning_s: Annotated[float, Field(ge=0, le=1e15)] | None = None
     repeatable: bool = True
@@ -125,12 +146,13 @@ class _WindowStarted(_InWindow):
     forecast: _Forecasts
     initial: dict[str, object] | None = None
     plan: _Plan | None
+    unavailable: list[dict[str, object]] = []
     in_time: dict[str, _InTime] | None = None
     violations: list[str] = []
 
 
 class _Intent(_InWindow):
-    call: Literal["create", "destroy"]
+    call: Literal["create", "destroy", "repair"]
     placement: str
 
 
@@ -160,6 +182,18 @@ class _Change(_InWindow):
     begin_s: Number
     stopped: list[_Stopped]
     started: list[_Started]
+    undone: list[str] = []
+
+
+class _Resumed(_InWindow):
+    void: list[Count]
+
+
+class _Others(_InWindow):
+    gone: list[str]
+    came: list[str]
+    left: list[str]
+    taken: list[str]
 
 
 class _Shares(_InWindow):
@@ -209,11 +243,14 @@ _FIELDS: Mapping[str, type[_Fields]] = {
     "intent": _Intent,
     "outcome": _Outcome,
     "change": _Change,
+    "others": _Others,
+    "resumed": _Resumed,
     "shares": _Shares,
     "ready": _Ready,
     "finished": _Finished,
     "failed": _Failed,
     "plan_revised": _InWindow,
+    "not_revised": _InWindow,
     "window_finished": _WindowFinished,
     "run_finished": _Fields,
     "interrupted": _Fields,

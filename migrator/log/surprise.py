@@ -87,8 +87,8 @@ def surprises(log: ReadLog) -> tuple[Surprise, ...]:
     """Of every settled window with a plan of its own, in order; all tenants first, then those far off themselves."""
     revised = {event["window"] for event in log.of_kind("plan_revised")}
     started = [event for event in log.of_kind("window_started") if event["window"] not in revised]
-    n_settled = len(log.of_kind("window_finished"))
-    told = [event for event in started if event.get("expected") and event["window"] < n_settled]
+    settled = log.settled
+    told = [event for event in started if event.get("expected") and event["window"] in settled]
     if not told:
         return ()
     known = accounts(log)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from executor.errors import GpuError
+from executor.gpu import GpuInstance
 from executor.mig import OwnedLayout, Placement
+from executor.reconcile import Undone
 from planner.plan import MigPlan
 from planner.problem import Owner
 
@@ -50,14 +51,13 @@ def _change_at(step: int, plan: MigPlan, start_s: float, step_s: float) -> Chang
 
 
 @dataclass(frozen=True, slots=True)
-class DriverCall:
-    """One creation or destruction of a GPU instance, in seconds of the run."""
+class Made:
+    """What came of a driver call, in seconds of the run: the instance that it made, if any, or why it was refused."""
 
-    call: Literal["create", "destroy"]
-    placement: Placement
-    gi_id: int
     begin_s: float
     end_s: float
+    instance: GpuInstance | None
+    error: GpuError | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +100,27 @@ class ChangeOutcome:
     Attributes:
         planned_s: When it was due,
         begin_s: and when it began.
-        calls: The driver calls that were made.
         started: Who got an instance.
         stopped: Who lost one.
         died: Whose worker died before it was stopped.
-        error: The refusal that ended it early; ``None`` if it was carried out in full.
+        undone: What is missing, or would not go, in spite of all attempts.
+        left_over: What would not go in an earlier change already.
     """
 
     planned_s: float
     begin_s: float
-    calls: tuple[DriverCall, ...] = ()
     started: tuple[Started, ...] = ()
     stopped: tuple[Stopped, ...] = ()
     died: tuple[Died, ...] = ()
-    error: GpuError | None = None
+    undone: tuple[Undone, ...] = ()
+    left_over: frozenset[Placement] = frozenset()
+
+    @property
+    def news(self) -> tuple[Undone, ...]:
+        """What is undone that no plan knew of."""
+        return tuple(item for item in self.undone if item.placement not in self.left_over)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing had to be done."""
-        return not (self.started or self.stopped or self.calls)
+        return not (self.started or self.stopped or self.undone)

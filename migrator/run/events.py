@@ -9,14 +9,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from executor.journal import Verb
 from executor.mig import OwnedLayout, Placement
+from executor.reconcile import Call
 from forecaster.forecast import Forecast
 from migrator import __version__
 from migrator.assumed import assumed_in, assumed_to_json
-from migrator.config import EstimatesConfig, FloorConfig
+from migrator.config import EstimatesConfig, FloorConfig, SimulationConfig
 from migrator.estimates import estimate_of
 from migrator.log.runlog import SCHEMA
-from migrator.run.changes import ChangeOutcome, Started, Stopped
+from migrator.run.changes import ChangeOutcome, Made, Started, Stopped
 from migrator.run.planning import Opening, PlannedWindow
 from migrator.run.requests import SettledWindow
 from migrator.run.seams import Ready, Trained
@@ -25,10 +27,10 @@ from migrator.traffic import Origin
 from planner.attainment import attainments
 from planner.course import Course, courses
 from planner.files.plan_file import WALL_KEYS, plan_to_json
-from planner.files.problem_file import state_to_json
+from planner.files.problem_file import state_to_json, unavailable_to_json
 from planner.plan import MigPlan
 from planner.policies.policy import AnyPolicy
-from planner.problem import Owner
+from planner.problem import Owner, Problem
 from workloads.profiles.operating_point import OperatingPoint
 from workloads.serving.requests import QueueState
 from workloads.serving.tally import SecondCounts
@@ -63,7 +65,8 @@ def run_started(
         "schema": SCHEMA,
         "name": config.name,
         "seed": config.seed,
-        "simulated": config.gpu.backend == "sim",
+        "simulated": True,  # requests and workers are, on every GPU
+        **({} if config.gpu.backend == "sim" else {"backend": config.gpu.backend, "index": config.gpu.index}),
         "gpu": setting.gpu.name,
         "compute_slices": setting.gpu.compute_slices,
         "memory_slices": setting.gpu.memory_slices,
@@ -78,14 +81,23 @@ def run_started(
         "profile_variant": config.profile_variant,
         **({"service_jitter": jitter} if jitter == "measured" else {}),
         **({"interference": config.simulation.interference} if sharing == "shares" else {}),
+        **(_simulated_faults(config.simulation) if sharing == "instances" else {}),
         **({"planning_s": config.planning_s} if sharing == "instances" else {}),
-        **({"time_limit_s": time_limit_s, "repeatable": False} if time_limit_s is not None else {}),
+        **({"time_limit_s": time_limit_s} if time_limit_s is not None else {}),
+        **({"repeatable": False} if time_limit_s is not None or config.gpu.backend != "sim" else {}),
         "assumed": assumed_to_json(assumed_in(setting, sharing)),
         "tenants": [
             _tenant(tenant, origin) | _floor(entry.min_slo_attainment)
             for tenant, origin, entry in zip(setting.tenants, origins, config.tenants, strict=True)
         ],
     }
+
+
+def _simulated_faults(simulation: SimulationConfig) -> Json:
+    if not simulation.has_faults:
+        return {}
+    others = [other.model_dump() for other in simulation.others]
+    return {"simulated_faults": {"driver": simulation.driver.model_dump(), "others": others}}
 
 
 def _floor(floor: FloorConfig | None) -> dict[str, object]:
@@ -131,6 +143,11 @@ def _operating_point(point: OperatingPoint) -> Json:
     }
 
 
+def resumed(window: int, void: Sequence[int]) -> Json:
+    """A run on a real GPU that was cut off goes on with this window; of those that are void nothing is known."""
+    return {"window": window, "void": list(void)}
+
+
 def window_started(
     setting: Setting,
     opening: Opening,
@@ -168,8 +185,14 @@ def window_started(
         "plan": None if planned is None else _plan(planned.plan),
         "violations": [] if planned is None else _violations(planned),
         "rejected_plan": None if planned is None or planned.rejected is None else _plan(planned.rejected),
+        **({} if planned is None else _unavailable(planned.problem)),
         **({"in_time": _in_time(planned)} if planned is not None and planned.problem.has_floors else {}),
     }
+
+
+def _unavailable(problem: Problem) -> Json:
+    """Memory slices that the plan may not touch, in its own steps; nothing where it may use all."""
+    return {"unavailable": list(map(unavailable_to_json, problem.unavailable))} if problem.unavailable else {}
 
 
 def _in_time(planned: PlannedWindow) -> Json:
@@ -220,6 +243,15 @@ def plan_revised(revised: PlannedWindow, reason: str) -> Json:
         "reason": reason,
         "plan": _plan(revised.plan),
         "violations": _violations(revised),
+        **_unavailable(revised.problem),
+    }
+
+
+def not_revised(kept: PlannedWindow, reason: str) -> Json:
+    """There is a reason to plan a window's rest anew, and no plan: what stands, and what the answer was."""
+    return {
+        **plan_revised(kept, reason),
+        "rejected_plan": None if kept.rejected is None else _plan(kept.rejected),
     }
 
 
@@ -252,22 +284,19 @@ def wall_of(plan: MigPlan) -> Json:
     return {key: getattr(plan, key) for key in WALL_KEYS}
 
 
-def intent(window: int, call: str, placement: Placement, gi_id: int | None) -> Json:
+def intent(window: int, call: Verb, placement: Placement, gi_id: int | None) -> Json:
     """A driver call that is about to be made."""
     return {"window": window, "call": call, "placement": str(placement), "gi_id": gi_id}
 
 
-def outcome(
-    window: int, intent_n: int, gi_id: int | None, begin_s: float, end_s: float, error: BaseException | None
-) -> Json:
+def outcome(window: int, intent_n: int, call: Call, made: Made) -> Json:
     """What came of a driver call; ``intent_n`` is the number of its intent's record."""
-    moments = {"begin_s": _moment(begin_s), "end_s": _moment(end_s)}
     return {
         "window": window,
         "intent": intent_n,
-        "gi_id": gi_id,
-        **moments,
-        "error": None if error is None else str(error),
+        "gi_id": call.gi_id if made.instance is None else made.instance.gi_id,
+        **_moments(begin_s=made.begin_s, end_s=made.end_s),
+        "error": None if made.error is None else str(made.error),
     }
 
 
@@ -285,6 +314,20 @@ def change(window: int, outcome: ChangeOutcome, layout: OwnedLayout[Owner]) -> J
             _instance(item) | _moments(begin_s=item.begin_s, promised_s=item.promised_s) for item in outcome.started
         ],
         "layout": [[str(placement), owner.tenant, owner.task.value] for placement, owner in layout.entries],
+        **({"undone": [f"{item.placement}: {item}" for item in outcome.undone]} if outcome.undone else {}),
+    }
+
+
+def others(
+    window: int, gone: Sequence[str], came: Sequence[Placement], left: Sequence[Placement], taken: Sequence[Placement]
+) -> Json:
+    """What others have done to the GPU, and where instances stand now that no plan may count on."""
+    return {
+        "window": window,
+        "gone": list(gone),
+        "came": list(map(str, came)),
+        "left": list(map(str, left)),
+        "taken": list(map(str, taken)),
     }
 
 

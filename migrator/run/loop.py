@@ -8,7 +8,7 @@ when something has happened. A window is reported when its last request is resol
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from executor.mig import OwnedLayout
@@ -37,6 +37,9 @@ class View:
     def planned(self, planned: PlannedWindow) -> None:
         """The plan is there and checked."""
 
+    def revised(self, planned: PlannedWindow, reason: str) -> None:
+        """The rest of a window was planned anew; or there is no plan for it, and what stands stays."""
+
     def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner] | None) -> None:
         """Requests are served up to ``now_s``; ``totals`` of the run so far, and who holds which instance."""
 
@@ -44,12 +47,32 @@ class View:
         """A window is in the log; ``totals`` are its own."""
 
 
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """Where a run that was cut off is joined again: at the begin of a window, with empty queues.
+
+    Attributes:
+        window: The window.
+        void: Windows of which nobody knows what became: the one that was torn, and those that are left out.
+        last_trained: With which window's data each tenant's model was trained last.
+        n_started: How many instances were started before.
+    """
+
+    window: int
+    void: tuple[int, ...]
+    last_trained: tuple[int, ...]
+    n_started: int
+
+
 Reviser = Callable[[float], str | None]
 """Says at a moment of a window, by the second of the run, why to plan its rest anew; ``None`` for no reason."""
 
 
 class Loop:
-    """One run. ``prepare`` plans its first window before anything is written; ``run`` carries all of them out."""
+    """One run. ``prepare`` plans its first window before anything is written; ``run`` carries all of them out.
+
+    With ``joins``, it is the rest of one.
+    """
 
     def __init__(
         self,
@@ -59,13 +82,15 @@ class Loop:
         foresight: Foresight,
         view: View,
         revises: Reviser | None = None,
+        joins: Joining | None = None,
     ) -> None:
         self._setting, self._traffic, self._sharing, self._foresight = setting, traffic, sharing, foresight
         self._view, self._revises = view, revises
-        self._models = Models(setting.tenants, setting.config.window_s)
-        self._ledger = Ledger(setting)
+        self._first_window = 0 if joins is None else joins.window
+        self._models = Models(setting.tenants, setting.config.window_s, None if joins is None else joins.last_trained)
+        self._ledger = Ledger(setting, self._first_window)
         self._plans: list[MigPlan] = []
-        self._served_s = 0.0
+        self._served_s = self._first_window * setting.config.window_s
         self._log: RunLog | None = None
         self._first: tuple[Opening, Forecast, PlannedWindow | None] | None = None
 
@@ -76,30 +101,38 @@ class Loop:
             InfeasibleError: It has no plan, so there is no layout to keep.
             PlannerError: The policy cannot answer.
         """
-        self._first = self._planned(0)
+        self._first = self._planned(self._first_window)
 
-    def run(self, log: RunLog, header: Mapping[str, object], wall: Mapping[str, object] | None = None) -> None:
-        """Carry out all windows; ``header`` says in the log what the run is about.
+    @property
+    def first_plan(self) -> PlannedWindow | None:
+        """The first window's, once :meth:`prepare` has made it; ``None`` where the sharing plans no windows."""
+        return None if self._first is None else self._first[2]
+
+    def run(
+        self, log: RunLog, kind: str, header: Mapping[str, object], wall: Mapping[str, object] | None = None
+    ) -> None:
+        """Carry out all windows; ``header``, a record of ``kind``, says in the log what the run is about.
 
         Raises:
-            GpuError: The GPU refused a change.
-            OSError: The log cannot be written.
+            OSError: The log, or the journal of our instances, cannot be written.
         """
         self._log = log
-        self._note("run_started", header, wall)
+        self._note(kind, header, wall)
         try:
             self._all_windows()
         except KeyboardInterrupt:
             self._note("interrupted", {})
             raise
+        finally:
+            self._sharing.close()
         self._note("run_finished", {"windows": self._setting.config.windows})
         log.sync()
 
     def _all_windows(self) -> None:
         assert self._first is not None
         n_windows, window_s = self._setting.config.windows, self._setting.config.window_s
-        for window in range(n_windows):
-            opening, forecast, planned = self._first if window == 0 else self._planned(window)
+        for window in range(self._first_window, n_windows):
+            opening, forecast, planned = self._first if window == self._first_window else self._planned(window)
             self._apply(opening, forecast, planned)
             self._serve_until((window + 1) * window_s, opening)
         longest_s = max(tenant.slo_s for tenant in self._setting.tenants)
@@ -133,8 +166,9 @@ class Loop:
             self._ledger.add(requests, outcomes)
             for happened in self._sharing.act(self._served_s, self._note):
                 self._happened(happened)
-            if opening is not None and self._revises is not None:
-                self._revise(opening, self._revises(self._served_s))
+            if opening is not None:
+                asked = None if self._revises is None else self._revises(self._served_s)
+                self._revise(opening, self._sharing.strayed or asked)
             self._report()
 
     def _happened(self, happened: Trained | Lost) -> None:
@@ -154,7 +188,9 @@ class Loop:
         config = self._setting.config
         past_rps = self._traffic.rates_before(self._served_s, config.step_s, self._setting.n_history_steps)
         seen = replace(opening, past_rps=past_rps)
-        self._sharing.revise(seen, partial(self._foresight.forecast, seen), reason, self._note)
+        revised = self._sharing.revise(seen, partial(self._foresight.forecast, seen), reason, self._note)
+        if revised is not None:
+            self._view.revised(revised, reason)
 
     def _report(self) -> None:
         """Tell the view how far the run is, and log the windows that have become settled."""

@@ -38,7 +38,7 @@ from planner.problem import (
     RunningRetraining,
     Task,
 )
-from planner.replan import remaining_problem
+from planner.replan import remaining_problem, without_hopeless_retrainings
 from planner.solve import solve
 from planner.unavailable import Unavailable, unavailable_within
 from planner.verify import Verification, verify
@@ -183,15 +183,18 @@ def plan_window(
     forecast: Forecast,
     state: PhysicalState | None,
     solving: Solving | None = None,
+    unavailable: Sequence[Unavailable] = (),
 ) -> PlannedWindow:
     """The plan of one window that begins in ``state``; ``solving`` is as a run does it if ``None``.
+
+    ``unavailable`` is as :func:`posed` has it.
 
     Raises:
         PlannerError: The parts do not make a problem, or the solver failed.
     """
     how = solving or Solving(must_meet_floors=False)
     plan_from_step = 0 if state is None else setting.config.planning_steps
-    problem = posed(setting, opening.window, state, opening.accuracies, forecast, how.reconfiguration)
+    problem = posed(setting, opening.window, state, opening.accuracies, forecast, how.reconfiguration, unavailable)
     return _checked(problem, _answer(setting, opening, problem, how), opening.window, plan_from_step, forecast)
 
 
@@ -203,11 +206,14 @@ def plan_rest(
     step: int,
     standing: PhysicalState,
     solving: Solving,
+    unavailable: Sequence[Unavailable] = (),
 ) -> PlannedWindow:
     """The plan of what is left of a window from ``step`` of its plan on, if the plan was followed so far.
 
-    ``forecast`` is of what is left, and ``standing`` is what serves, or starts to. Both, and the result, count steps
-    from there.
+    ``forecast`` is of what is left, ``standing`` is what serves, or starts to, and ``unavailable`` is what others hold.
+    If a tenant has nothing to serve with, nothing done so far keeps the held set from changing, but ``standing``. A
+    retraining that cannot be had any more is not asked for.
+    All of them, and the result, count steps from there.
 
     Raises:
         PlannerError: As :func:`plan_window`.
@@ -215,15 +221,29 @@ def plan_rest(
     from_step = planned.plan_from_step + step
     rest = remaining_problem(planned.problem, planned.plan, step)
     left = rest.physical_initial or PhysicalState()
-    epoch_step = max([left.next_epoch_step, *(item.serve_step for item in standing.held)])
-    rest = replace(rest, initial=replace(left, held=standing.held, next_epoch_step=epoch_step))
-    rest = with_forecast(rest, setting.tenants, forecast)
+    is_served = {item.tenant for item in standing.held} == set(rest.tenant_names)
+    epoch_step = max(left.next_epoch_step, standing.next_epoch_step) if is_served else standing.next_epoch_step
+    rest = replace(
+        rest, initial=replace(left, held=standing.held, next_epoch_step=epoch_step), unavailable=tuple(unavailable)
+    )
+    rest = without_hopeless_retrainings(with_forecast(rest, setting.tenants, forecast))
     return _checked(rest, _answer(setting, opening, rest, solving), opening.window, from_step, forecast)
 
 
 def without_retrainings(planned: PlannedWindow, owners: Container[Owner]) -> PlannedWindow:
     """The window as if these retrainings had not been planned."""
     lifetimes = tuple(item for item in planned.plan.lifetimes if item.owner not in owners)
+    return replace(planned, plan=replace(planned.plan, lifetimes=lifetimes))
+
+
+def with_ended(planned: PlannedWindow, owners: Container[Owner], step: int) -> PlannedWindow:
+    """The window as if these retrainings had ended by ``step``, if they were to end later."""
+    lifetimes = tuple(
+        replace(item, serve_step=min(item.serve_step, step), end_step=step)
+        if item.owner in owners and item.create_step < step < item.end_step
+        else item
+        for item in planned.plan.lifetimes
+    )
     return replace(planned, plan=replace(planned.plan, lifetimes=lifetimes))
 
 
@@ -262,7 +282,8 @@ def posed(
     """The problem of a window's steps from when its plan is there, with the arrivals of ``forecast``.
 
     Of the window's retrainings it knows the estimates, never the truth. ``unavailable`` are memory slices that
-    others hold, in steps from the window's start; it may name steps beyond the window's end.
+    others hold, in steps from the window's start; it may name steps beyond the window's end. A retraining that cannot
+    be had beside them is not asked for.
 
     Raises:
         ProblemError: The parts do not make a problem.
@@ -270,7 +291,7 @@ def posed(
     plan_from_step = 0 if state is None else setting.config.planning_steps
     estimates = estimates_in(setting, window)
     n_steps = forecast.mean_rps.shape[0] - plan_from_step
-    return window_problem(
+    problem = window_problem(
         setting.gpu,
         [as_estimated(tenant, estimate) for tenant, estimate in zip(setting.tenants, estimates, strict=True)],
         _window_terms(setting, window, accuracy_before, estimates),
@@ -281,6 +302,7 @@ def posed(
         reconfiguration=reconfiguration,
         unavailable=unavailable_within(unavailable, plan_from_step, n_steps),
     )
+    return without_hopeless_retrainings(problem) if problem.unavailable else problem
 
 
 def _initial(state: PhysicalState, reconfiguration: Reconfiguration) -> InitialState:

@@ -19,9 +19,10 @@ from migrator.run.planning import Foresight, later, observe, posed
 from migrator.setting import Setting
 from migrator.traffic import Traffic
 from planner.files.plan_file import plan_of
-from planner.files.problem_file import state_of_json
+from planner.files.problem_file import state_of_json, unavailable_of_json
 from planner.policies.policy import Knows
 from planner.problem import PhysicalState, Problem, Reconfiguration
+from planner.unavailable import unavailable_later
 from planner.verify import Verification, verify
 
 
@@ -93,14 +94,18 @@ class RunCheck:
             mean_rps = np.round(forecast.mean_rps[:, index], events.RATE_DIGITS).tolist()
             if mean_rps != told[tenant.name]["mean_rps"]:
                 return f"the forecast of {tenant.name} made anew is not the log's: its trace or the program has changed"
-        return posed(self._setting, window, state, accuracies, forecast)
+        taken = unavailable_of_json(record.get("unavailable", ()), self._origin(record))
+        taken = unavailable_later(taken, from_step)
+        return posed(self._setting, window, state, accuracies, forecast, unavailable=taken)
+
+    def _origin(self, record: Record) -> str:
+        return f"{self._log.folder / EVENTS_FILE}: window {record['window']}"
 
     def _state(self, record: Record, from_step: int) -> PhysicalState | None:
         """What the window began with, in steps from its start."""
         if record["initial"] is None:
             return None
-        origin = f"{self._log.folder / EVENTS_FILE}: window {record['window']}"
-        state = state_of_json(record["initial"], Reconfiguration.PHYSICAL, self._setting.gpu, origin)
+        state = state_of_json(record["initial"], Reconfiguration.PHYSICAL, self._setting.gpu, self._origin(record))
         assert isinstance(state, PhysicalState)
         return later(state, from_step)
 

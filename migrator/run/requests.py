@@ -17,11 +17,15 @@ from workloads.traffic.luck import ServiceJitter
 
 
 class Queues:
-    """Every tenant's queue, from second 0 on, served by whatever stands at the moment."""
+    """Every tenant's queue, from second 0 on unless it begins later, served by whatever stands at the moment."""
 
     def __init__(self, n_tenants: int, jitter: ServiceJitter | None, dispatch: Dispatch = Dispatch.PULL) -> None:
         self._jitter, self._dispatch = jitter, dispatch
         self._states = [QueueState() for _ in range(n_tenants)]
+
+    def begin(self, requests: Sequence[Requests], start_s: float) -> None:
+        """Begin at a later second; ``requests`` arrived before it, and are nobody's."""
+        self._states = [QueueState(head=len(own), tail=len(own), now_s=start_s) for own in requests]
 
     @property
     def states(self) -> Sequence[QueueState]:
@@ -63,13 +67,16 @@ class Queues:
 
 
 class Models:
-    """The models that answer, over a run; all of them count as retrained before window 0."""
+    """The models that answer, over a run; all of them count as retrained before window 0.
 
-    def __init__(self, tenants: Sequence[Tenant], window_s: float) -> None:
+    ``last_trained`` says otherwise, where a run goes on: by tenant, with which window's data.
+    """
+
+    def __init__(self, tenants: Sequence[Tenant], window_s: float, last_trained: Sequence[int] | None = None) -> None:
         self._tenants = tenants
         self._names = [tenant.name for tenant in tenants]
         self._window_s = window_s
-        self._last_trained = [-1] * len(tenants)
+        self._last_trained = [-1] * len(tenants) if last_trained is None else list(last_trained)
         self._accuracies: list[dict[float, float]] = [{} for _ in tenants]
 
     @property
@@ -115,13 +122,16 @@ class SettledWindow:
 
 
 class Ledger:
-    """What became of all requests, tallied by window; a window is set apart once it is settled."""
+    """What became of all requests, tallied by window; a window is set apart once it is settled.
 
-    def __init__(self, setting: Setting) -> None:
+    Windows before ``first_window`` are not asked for.
+    """
+
+    def __init__(self, setting: Setting, first_window: int = 0) -> None:
         self._names = [tenant.name for tenant in setting.tenants]
         self._window_s = round(setting.config.window_s)
         self._tallies: dict[int, tuple[Tally, ...]] = {}
-        self._n_settled = 0
+        self._n_settled = first_window
         self._settled_totals = Totals()
 
     @property

@@ -124,6 +124,7 @@ class Sharing(Protocol):
         kind: ``instances``, ``shares`` or ``turns``.
         now_s: The run's clock.
         layout: Who holds which instance; ``None`` without instances.
+        strayed: Why the plan in force cannot be followed any more; ``None`` if it can.
     """
 
     @property
@@ -139,6 +140,11 @@ class Sharing(Protocol):
     @property
     def layout(self) -> OwnedLayout[Owner] | None:
         """Who holds which instance."""
+        ...
+
+    @property
+    def strayed(self) -> str | None:
+        """Why the rest of the window is to be planned anew: :meth:`revise` is then called."""
         ...
 
     @property
@@ -171,11 +177,17 @@ class Sharing(Protocol):
         """
         ...
 
-    def revise(self, seen: Opening, forecast_from: Callable[[int], Forecast], reason: str, note: Note) -> bool:
-        """Plan the rest of the window anew, if it can be; whether there is a new plan.
+    def revise(
+        self, seen: Opening, forecast_from: Callable[[int], Forecast], reason: str, note: Note
+    ) -> PlannedWindow | None:
+        """Plan the rest of the window anew, if it can be; the answer, which may be no plan, or ``None`` without one.
 
         ``seen`` is what is known by now; ``forecast_from`` gives the forecast of the window's steps from one on.
         """
+        ...
+
+    def close(self) -> None:
+        """End what is under way on other threads; nothing follows."""
         ...
 
     def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:

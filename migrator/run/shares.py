@@ -80,6 +80,7 @@ class Shares:
 
     kind = "shares"
     layout: OwnedLayout[Owner] | None = None
+    strayed: str | None = None
 
     def __init__(
         self, setting: Setting, traffic: RecordedTraffic, policy: SharePolicy, queues: Queues, *, as_published: bool
@@ -165,9 +166,15 @@ class Shares:
             self._decide(note)
         return ended
 
-    def revise(self, seen: Opening, forecast_from: Callable[[int], Forecast], reason: str, note: Note) -> bool:  # noqa: ARG002
+    def revise(
+        self, seen: Opening, forecast_from: Callable[[int], Forecast], reason: str, note: Note
+    ) -> PlannedWindow | None:
         """Never: the policy says itself how often it decides."""
-        return False
+        del seen, forecast_from, reason, note
+        return None
+
+    def close(self) -> None:
+        """Do nothing: nothing is under way elsewhere."""
 
     def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:
         """What each tenant's processes could have served in the window's seconds, and missed while they restarted."""

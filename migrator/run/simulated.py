@@ -6,20 +6,23 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from zlib import crc32
 
 import numpy as np
 
 from executor.clock import Clock, VirtualClock
+from executor.errors import InstanceNotFoundError, InvalidArgumentError
 from executor.gpu import GpuInstance
-from executor.mig import Placement
-from executor.sim import SimGpu
+from executor.mig import Layout, Placement
+from executor.sim import Faults, OthersInstance, SimGpu
 from migrator.estimates import as_carried_out
 from migrator.log.runlog import RunLog
 from migrator.run import events
-from migrator.run.instances import Backend, Instances
-from migrator.run.loop import Loop, Reviser, View
+from migrator.run.applier import Backend
+from migrator.run.instances import Instances
+from migrator.run.loop import Joining, Loop, Reviser, View
 from migrator.run.planning import Foresight, Solving, accuracy_at_start, observe, posed
 from migrator.run.requests import Queues
 from migrator.run.seams import Failed, Finished, Happening, Ready, Sharing
@@ -55,13 +58,14 @@ class _Client:
 class SimWorkers:
     """Workers that are not there: each takes its model's documented time to start, with jitter if there is any.
 
-    Draws depend on (seed, window, placement, number of the start there in that window) alone. So a run that is resumed
-    at a window's start draws the same times.
+    On a simulated GPU each holds its instance; on a real one nobody is really there. Draws depend on (seed, window,
+    placement, number of the start there in that window) alone. So a run that is resumed at a window's start draws the
+    same times.
     """
 
     def __init__(
         self,
-        gpu: SimGpu,
+        gpu: SimGpu | None,
         clock: Clock,
         tenants: Mapping[str, Tenant],
         seed: int,
@@ -78,7 +82,8 @@ class SimWorkers:
     def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int) -> None:
         """Start a worker; from now on the instance cannot be destroyed under it."""
         client = _Client(instance.gi_id, str(owner))
-        self._gpu.attach(client.gi_id, client.name)
+        if self._gpu is not None:
+            self._gpu.attach(client.gi_id, client.name)
         self._clients[instance_id] = client
         tenant = self._tenants[owner.tenant]
         start_up = tenant.worker_start if owner.task is Task.INFERENCE else tenant.trainer_start
@@ -94,7 +99,9 @@ class SimWorkers:
     def stop(self, instance_id: str) -> Failed | None:
         """Take the worker out of its instance."""
         client = self._clients.pop(instance_id)
-        self._gpu.detach(client.gi_id, client.name)
+        if self._gpu is not None:
+            with suppress(InstanceNotFoundError, InvalidArgumentError):  # it may be gone from under the worker
+                self._gpu.detach(client.gi_id, client.name)
         own = sorted(item for item in self._to_come if item[2].instance_id == instance_id)
         unheard = (happening for at_s, _, happening in own if at_s <= self._clock.now_s)
         failure = next((happening for happening in unheard if isinstance(happening, Failed)), None)
@@ -104,11 +111,10 @@ class SimWorkers:
 
     def happenings(self, until_s: float) -> Sequence[Happening]:
         """What comes first, until ``until_s`` at the latest; the clock then shows when."""
-        if not self._to_come or self._to_come[0][0] > until_s:
-            self._clock.sleep_until(until_s)
+        at_s = self._to_come[0][0] if self._to_come else math.inf
+        self._clock.wait(min(at_s, until_s))
+        if at_s > until_s or self._clock.now_s < at_s:  # a clock that runs by itself may have been woken before
             return ()
-        at_s = self._to_come[0][0]
-        self._clock.sleep_until(at_s)
         found = []
         while self._to_come and self._to_come[0][0] == at_s:
             found.append(heapq.heappop(self._to_come)[2])
@@ -126,7 +132,7 @@ class SimWorkers:
 
 
 def simulated_backend(setting: Setting, not_before_s: NotBefore | None = None) -> Callable[[float], Backend]:
-    """Opens an empty simulated GPU on a virtual clock that stands at a second of the run.
+    """Opens a simulated GPU, empty but for others' instances, on a virtual clock that stands at a second of the run.
 
     ``not_before_s`` may have workers ready later than they would be.
     """
@@ -134,11 +140,23 @@ def simulated_backend(setting: Setting, not_before_s: NotBefore | None = None) -
     def opened(start_s: float) -> Backend:
         config = setting.config
         clock = VirtualClock(start_s)
-        gpu = SimGpu(setting.gpu, clock, seed=config.seed)
+        faults = Faults(**config.simulation.driver.model_dump())
+        gpu = SimGpu(setting.gpu, clock, seed=config.seed, faults=faults, others=_others(setting))
         tenants = tenants_that_run(setting)
         return Backend(gpu, clock, SimWorkers(gpu, clock, tenants, config.seed, config.window_s, not_before_s))
 
     return opened
+
+
+def _others(setting: Setting) -> list[OthersInstance]:
+    return [
+        OthersInstance(
+            setting.gpu.placement(other.placement),
+            -math.inf if other.from_s is None else other.from_s,
+            math.inf if other.to_s is None else other.to_s,
+        )
+        for other in setting.config.simulation.others
+    ]
 
 
 def tenants_that_run(setting: Setting) -> dict[str, Tenant]:
@@ -153,8 +171,9 @@ def _sharing(
     policy: AnyPolicy,
     how: Solving,
     backend: Callable[[float], Backend],
+    joins: Joining | None,
 ) -> Sharing:
-    """What the policy's answers become on a simulated GPU."""
+    """What the policy's answers become on a GPU."""
     config = setting.config
     jitter = service_jitter(config.seed, config.simulation.service_jitter)
     if isinstance(policy, SharePolicy):
@@ -163,17 +182,19 @@ def _sharing(
         return Turns(setting, policy, jitter)
     assert isinstance(policy, Policy)
     dispatch = Dispatch.PUSH if policy.traits.pushes else Dispatch.PULL
-    return Instances(
-        setting,
-        backend,
-        Queues(len(setting.tenants), jitter, dispatch),
-        tenants_that_run(setting),
-        replace(how, policy=policy),
-    )
+    queues = Queues(len(setting.tenants), jitter, dispatch)
+    if joins is not None:
+        start_s = joins.window * config.window_s
+        queues.begin(traffic.requests(start_s), start_s)
+    n_started = 0 if joins is None else joins.n_started
+    return Instances(setting, backend, queues, tenants_that_run(setting), replace(how, policy=policy), n_started)
 
 
 class SimulatedRun:
-    """A run of a policy, by default our planner, on a simulated GPU: window 0 is planned, nothing is written yet."""
+    """A run of a policy, by default our planner, with simulated requests and workers, on a simulated GPU or another.
+
+    Its first window is planned, and nothing is written yet.
+    """
 
     def __init__(
         self,
@@ -186,8 +207,9 @@ class SimulatedRun:
         time_limit_s: float | None = None,
         backend: Callable[[float], Backend] | None = None,
         revises: Reviser | None = None,
+        joins: Joining | None = None,
     ) -> None:
-        """``backend`` opens the GPU, as :func:`simulated_backend` does; ``revises`` is the loop's.
+        """``backend`` opens the GPU, as :func:`simulated_backend` does; ``revises`` and ``joins`` are the loop's.
 
         With ``time_limit_s``, wall seconds for a plan, another run of the same may come out otherwise; the log says so.
 
@@ -201,19 +223,31 @@ class SimulatedRun:
         if isinstance(policy, Policy) and policy.knows is Knows.RUN:
             policy = policy.prepared(true_problems(setting, traffic))
         how = Solving(as_published=as_published, time_limit_s=time_limit_s)
-        sharing = _sharing(setting, traffic, policy, how, backend or simulated_backend(setting))
-        self._header = events.run_started(setting, traffic.origins, foresight.name, policy, sharing.kind, time_limit_s)
-        self._loop = Loop(setting, traffic, sharing, foresight, view or View(), revises)
+        sharing = _sharing(setting, traffic, policy, how, backend or simulated_backend(setting), joins)
+        if joins is None:
+            header = events.run_started(setting, traffic.origins, foresight.name, policy, sharing.kind, time_limit_s)
+            self._begins: tuple[str, Mapping[str, object]] = "run_started", header
+        else:
+            self._begins = "resumed", events.resumed(joins.window, joins.void)
+        self._loop = Loop(setting, traffic, sharing, foresight, view or View(), revises, joins)
         self._loop.prepare()
+
+    @property
+    def first_layout(self) -> Layout:
+        """What is to stand as the first window begins, retrainings aside; empty where sharing needs no instances."""
+        planned = self._loop.first_plan
+        if planned is None:
+            return Layout()
+        serving = {item.placement for item in planned.plan.lifetimes if item.is_inference and item.create_step == 0}
+        return Layout(tuple(sorted(serving, key=lambda placement: placement.sort_key)))
 
     def carry_out(self, log: RunLog, wall: Mapping[str, object] | None = None) -> None:
         """All windows, into the log.
 
         Raises:
-            GpuError: The GPU refused a change.
-            OSError: The log cannot be written.
+            OSError: The log, or the journal of our instances, cannot be written.
         """
-        self._loop.run(log, self._header, wall)
+        self._loop.run(log, *self._begins, wall)
 
 
 def true_problems(setting: Setting, traffic: RecordedTraffic) -> tuple[Problem, ...]:

@@ -58,6 +58,7 @@ class Turns:
 
     kind = "turns"
     layout: OwnedLayout[Owner] | None = None
+    strayed: str | None = None
 
     def __init__(self, setting: Setting, policy: Whole, jitter: ServiceJitter | None) -> None:
         """Look up what was measured on the whole GPU.
@@ -137,9 +138,15 @@ class Turns:
             ended.append(self._ending.popleft())
         return ended
 
-    def revise(self, seen: Opening, forecast_from: Callable[[int], Forecast], reason: str, note: Note) -> bool:  # noqa: ARG002
+    def revise(
+        self, seen: Opening, forecast_from: Callable[[int], Forecast], reason: str, note: Note
+    ) -> PlannedWindow | None:
         """Never: there is no plan."""
-        return False
+        del seen, forecast_from, reason, note
+        return None
+
+    def close(self) -> None:
+        """Do nothing: nothing is under way elsewhere."""
 
     def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:
         """What the GPU could have served of each tenant in the part of a second that other tenants' batches left.

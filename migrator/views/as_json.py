@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # a command needs one kind of these values, and should not wa
     from migrator.compare import Score, Standing
     from migrator.log.report import Figures, Report, WindowReport
     from migrator.log.surprise import Surprise
+    from migrator.log.trouble import Trouble
     from migrator.run.reposing import CheckedWindow
     from migrator.whatif.grid import Choice as GridChoice
     from migrator.whatif.grid import Point
@@ -48,6 +49,7 @@ def report_to_json(report: Report) -> Json:
         "run": {key: value for key, value in report.header.items() if key not in ("kind", "wall")},
         "ending": report.ending,
         "surprises": [_surprise(item) for item in report.surprises],
+        **({} if report.trouble is None else {"trouble": _trouble(report.trouble)}),
         "windows": [_window(window) for window in report.windows],
         **_figures_of_all(report),
         "start_ups": {
@@ -59,6 +61,17 @@ def report_to_json(report: Report) -> Json:
 
 def _surprise(item: Surprise) -> Json:
     return _rounded({**asdict(item), "points": item.points})
+
+
+def _trouble(trouble: Trouble) -> Json:
+    kept = {"troubled": trouble.troubled, "quiet": trouble.quiet}
+    return {
+        **asdict(trouble),
+        **{
+            name: None if one is None else _rounded({**asdict(one), "lost_points": one.lost_points})
+            for name, one in kept.items()
+        },
+    }
 
 
 def _window(window: WindowReport) -> Json:

@@ -35,10 +35,9 @@ _LEAST_POINTS = 0.1
 
 def print_layout_over_time(log: ReadLog, console: Console) -> None:
     """Print what every memory slice did in every second of the run; nothing where tenants had no instances."""
-    windows = log.of_kind("window_finished")
-    if log.sharing != "instances" or not windows:
+    if log.sharing != "instances" or not log.settled:
         return
-    n_rows, n_seconds = log.header["memory_slices"], len(windows) * round(log.header["window_s"])
+    n_rows, n_seconds = log.header["memory_slices"], (1 + max(log.settled)) * round(log.header["window_s"])
     names = [tenant["name"] for tenant in log.header["tenants"]]
     letters, scale = tenant_letters(names), TimeScale.within(n_seconds, console.width - GUTTER)
     lines = gantt(tuple(_bars(log, names, n_seconds)), n_rows, scale, letters)

@@ -20,9 +20,13 @@ from workloads.serving.tally import Totals
 
 
 class RunView(View):
-    """A run's progress: two lines a window and, in a terminal, a line that moves. Close it to remove that line."""
+    """A run's progress: two lines a window and, in a terminal, a line that moves. Close it to remove that line.
 
-    def __init__(self, setting: Setting, console: Console) -> None:
+    Of a run that is resumed, windows whose plan (``n_planned``) or end (``n_settled``) stands in the log are not news.
+    """
+
+    def __init__(self, setting: Setting, console: Console, n_planned: int = 0, n_settled: int = 0) -> None:
+        self._n_planned, self._n_settled = n_planned, n_settled
         self._names = [tenant.name for tenant in setting.tenants]
         self._memory_slices = setting.gpu.memory_slices
         self._windows = setting.config.windows
@@ -44,11 +48,19 @@ class RunView(View):
 
     def planning(self, window: int) -> None:
         """Show that the solver works."""
-        self._progress.update(self._task, description=f"window {window} (last {self._windows - 1}): planning")
+        doing = "again" if window < self._n_planned else "planning"
+        self._progress.update(self._task, description=f"window {window} (last {self._windows - 1}): {doing}")
 
     def planned(self, planned: PlannedWindow) -> None:
         """Print what the plan promises."""
-        self._print(f"window {planned.window}: {_promise(planned)}", style="dim")
+        if planned.window >= self._n_planned:
+            self._print(f"window {planned.window}: {_promise(planned)}", style="dim")
+
+    def revised(self, planned: PlannedWindow, reason: str) -> None:
+        """Print why there is a new plan, and what it promises."""
+        if planned.window >= self._n_planned - 1:
+            self._print(f"window {planned.window}: {escape(reason)}", style="yellow")
+            self._print(f"window {planned.window}: {_promise(planned)}", style="dim")
 
     def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner] | None) -> None:
         """Move the line: window, second, goodput so far, and the strip of the layout, if there is one."""
@@ -65,7 +77,8 @@ class RunView(View):
 
     def settled(self, window: int, totals: Totals) -> None:
         """Print the window's goodput."""
-        self._print(f"window {window}: goodput {_goodput(totals)} of {totals.arrivals} requests")
+        if window >= self._n_settled:
+            self._print(f"window {window}: goodput {_goodput(totals)} of {totals.arrivals} requests")
 
     def close(self) -> None:
         """Remove the line that moves."""

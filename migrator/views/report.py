@@ -12,7 +12,8 @@ from rich.table import Table
 
 from migrator.console import escape
 from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
-from migrator.provenance import MEASURED_JITTER, derived_profiles, scaling_text
+from migrator.log.trouble import Trouble
+from migrator.provenance import MEASURED_JITTER, derived_profiles, faults_text, scaling_text
 from migrator.views.assumed import assumed_lines
 from migrator.views.fitted import fitted, left_out_text
 from migrator.views.surprise import surprise_lines
@@ -56,6 +57,8 @@ def print_report(report: Report, console: Console) -> None:
         console.print(left_out_text(left_out), style="dim")
     for line in surprise_lines(report.surprises):
         console.print(f"[bold red]far from its plan:[/] {escape(line)}")
+    if report.trouble is not None:
+        _print_trouble(report.trouble, console)
     _print_floors(report, console)
     _print_start_ups(report, console)
     _print_ending(report, console)
@@ -63,9 +66,8 @@ def print_report(report: Report, console: Console) -> None:
 
 def _print_header(report: Report, console: Console) -> None:
     header = report.header
-    simulated = "[bold yellow]simulated[/] " if header["simulated"] else ""
     console.print(
-        f"[bold]{escape(header['name'])}[/]: {simulated}{escape(header['gpu'])}, windows of "
+        f"[bold]{escape(header['name'])}[/]: {_what_is_simulated(header)}{escape(header['gpu'])}, windows of "
         f"{header['window_s']:g} s, steps of {header['step_s']:g} s, seed {header['seed']}, "
         f"forecast by {escape(header['forecaster'])}"
     )
@@ -83,6 +85,8 @@ def _print_header(report: Report, console: Console) -> None:
         console.print(f"  service profiles: {escape(header['profile_variant'])}, no longer as recorded")
     if header.get("service_jitter") == "measured":
         console.print(f"  service jitter: {MEASURED_JITTER}")
+    if header.get("simulated_faults") is not None:
+        console.print(f"  [bold yellow]simulated faults[/]: {escape(faults_text(header['simulated_faults']))}")
     for tenant in header["tenants"]:
         console.print("  " + _tenant_line(tenant))
         for note in tenant.get("notes", ()):
@@ -94,6 +98,14 @@ def _print_header(report: Report, console: Console) -> None:
         console.print("  assumed: not told, the log was written before logs said so", style="dim")
     for line in assumed_lines(header.get("assumed", ()), left_out=("capability",)):
         console.print(f"  assumed: {escape(line)}", style="dim")
+
+
+def _what_is_simulated(header: Mapping[str, Any]) -> str:
+    """All, or all but the instances."""
+    if header.get("backend", "sim") != "sim":
+        where = f"GPU {header['index']}, by {header['backend']}"
+        return f"[bold yellow]simulated requests[/] on real MIG instances ({where}), "
+    return "[bold yellow]simulated[/] " if header["simulated"] else ""
 
 
 def _tenant_line(tenant: Mapping[str, Any]) -> str:
@@ -159,6 +171,27 @@ def _number(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
+def _print_trouble(trouble: Trouble, console: Console) -> None:
+    """Print what was refused, what came of it, and what it may have cost."""
+    parts = [f"{trouble.refused} of {trouble.calls} driver calls refused"]
+    if trouble.undone:
+        parts.append(f"{trouble.undone} things left undone")
+    if trouble.others:
+        parts.append(f"others seen at work {_times(trouble.others)}")
+    if trouble.revised:
+        parts.append(f"the rest of a window planned anew {_times(trouble.revised)}")
+    if trouble.not_revised:
+        parts.append(f"no new plan found {_times(trouble.not_revised)}")
+    console.print(f"[bold yellow]trouble with the GPU:[/] {', '.join(parts)}")
+    for where, kept in (("with it", trouble.troubled), ("without", trouble.quiet)):
+        if kept is not None:
+            console.print(f"  {kept.windows} {'window' if kept.windows == 1 else 'windows'} {where}: {kept}")
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
 def _print_floors(report: Report, console: Console) -> None:
     """Print what was promised and what was achieved in time, if any tenant has a floor, and what was missed."""
     if not any(window.promised for window in report.windows):
@@ -213,7 +246,8 @@ def _print_ending(report: Report, console: Console) -> None:
     void = f"; {n_void} window{'s' if n_void != 1 else ''} void and in no total" if n_void else ""
     match report.ending:
         case "finished":
-            pass
+            if n_void:
+                console.print(f"The run was cut off and joined again{void}.")
         case "interrupted":
             console.print(f"The run was interrupted{void}.")
         case _:

@@ -7,7 +7,7 @@ gives tables itself, as that of a config's window does.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -146,9 +146,7 @@ def _problem(content: _File, origin: str) -> Problem:
         tenants=tuple(_tenant(tenant, index) for index, tenant in enumerate(content.tenants)),
         switch_s=content.switch_s,
         initial=None if content.initial is None else state_of_json(content.initial, model, gpu, origin),
-        unavailable=tuple(
-            Unavailable(tuple(item.memory_slices), item.from_step, item.to_step) for item in content.unavailable
-        ),
+        unavailable=tuple(map(_unavailable, content.unavailable)),
     )
     return replace(problem, gains=gains_of(problem, [tenant.gains for tenant in content.tenants]))
 
@@ -204,6 +202,23 @@ def state_of_json(content: dict[str, object], model: Reconfiguration, gpu: GpuMo
     )
 
 
+def unavailable_of_json(content: Iterable[Mapping[str, object]], origin: str) -> tuple[Unavailable, ...]:
+    """Memory slices that the key ``unavailable`` of ``origin`` says are not ours.
+
+    Raises:
+        ProblemError: One line naming the key, its value and what is allowed.
+    """
+    items = [
+        validated(_Unavailable, dict(item), origin, ProblemError, below=f"unavailable[{index}]")
+        for index, item in enumerate(content)
+    ]
+    return tuple(map(_unavailable, items))
+
+
+def _unavailable(item: _Unavailable) -> Unavailable:
+    return Unavailable(tuple(item.memory_slices), item.from_step, item.to_step)
+
+
 def _placed(items: list[tuple[str, str, int]], gpu: GpuModel, where: str) -> Iterator[tuple[Placement, str, int]]:
     for index, (text, tenant, step) in enumerate(items):
         yield placement_of(text, gpu, f"{where}[{index}][0]", ProblemError), tenant, step
@@ -235,7 +250,7 @@ def problem_to_json(problem: Problem, *, with_gains: bool = False) -> dict[str, 
     if problem.initial is not None:
         document["initial"] = state_to_json(problem.initial)
     if problem.unavailable:
-        document["unavailable"] = [_unavailable_to_json(item) for item in problem.unavailable]
+        document["unavailable"] = [unavailable_to_json(item) for item in problem.unavailable]
     tenants = [_tenant_to_json(tenant) for tenant in problem.tenants]
     if with_gains and problem.gains is not None:
         tenants = [{**tenant, "gains": gains_to_json(problem, index)} for index, tenant in enumerate(tenants)]
@@ -277,7 +292,8 @@ def state_to_json(state: InitialState) -> dict[str, object]:
     }
 
 
-def _unavailable_to_json(item: Unavailable) -> dict[str, object]:
+def unavailable_to_json(item: Unavailable) -> dict[str, object]:
+    """As the key ``unavailable`` of a problem file has it."""
     document: dict[str, object] = {"memory_slices": list(item.memory_slices), "from_step": item.from_step}
     return document if item.to_step is None else {**document, "to_step": item.to_step}
 

@@ -25,10 +25,11 @@ PROFILES = Path(__file__).parents[2] / "workloads" / "data" / "parvagpu.csv"
 
 @dataclass(frozen=True)
 class Originals:
-    """What good commands wrote: a plan of each cost model, and the log of a run; made once."""
+    """What good commands wrote: a plan of each cost model, and the log and config of a run; made once."""
 
     plans: dict[str, dict[str, Any]]
     log: bytes
+    config: bytes
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,26 @@ def of_log(random: Random, cwd: Path, originals: Originals) -> list[str]:
     return ["report", "run", *random.choice(((), ("--json",)))]
 
 
+def of_resumption(random: Random, cwd: Path, originals: Originals) -> list[str]:
+    """A run's folder whose log was cut off, and perhaps a file in it, or one that it names, changed as well."""
+    write_inputs(cwd, random, CONFIG)
+    raw, config = originals.log, originals.config
+    change = random.randrange(5)
+    if change == 0:
+        raw = _with_other_records(raw, random)
+    raw = raw[: random.randrange(len(raw) // 3, len(raw))]
+    if change == 1:
+        raw = mutate.damaged(raw, random)
+    if change == 2:
+        config = mutate.damaged(config, random)
+    if change == 3:
+        (cwd / "trace.csv").write_text(mutate.table(TRACES["counts"], random).decode("utf-8", "replace"))
+    (cwd / "out").mkdir()
+    (cwd / "out" / "events.jsonl").write_bytes(raw)
+    (cwd / "out" / "config.yaml").write_bytes(config)
+    return ["run", "--resume", "out"]
+
+
 def _with_other_records(raw: bytes, random: Random) -> bytes:
     """The log with one record changed, moved, doubled or removed, then numbered and summed as if it had been so."""
     records = [json.loads(line) for line in raw.splitlines()]
@@ -215,6 +236,7 @@ _COMMANDS: tuple[tuple[list[str], tuple[str, ...]], ...] = (
     (["plan", "--problem", "problem.json"], ("", "--engine", "--configs", "--warm-start", "--overhead-from", "--out")),
     (["verify", "problem.json", "problem.json"], ("",)),
     (["report", "run"], ("",)),
+    (["run", "--resume", "run"], ("", "--policy", "--against")),
     (["gpu", "layouts", "a30-24gb"], ("", "--profiles")),
     (["whatif", "config.yaml"], ("--vary",)),
     (["whatif", "--vary", "nothing=1", "config.yaml"], ("", "--jobs", "--out", "--plot")),
@@ -229,5 +251,6 @@ KINDS: dict[str, Callable[[Random, Path, Originals], list[str]]] = {
     "profiles": of_profiles,
     "log": of_log,
     "arguments": of_arguments,
+    "resumption": of_resumption,
 }
 """By name; a case's number decides its kind."""

@@ -193,9 +193,9 @@ def originals_of(folder: Path) -> Originals:
     (folder / "run").mkdir()
     write_inputs(folder / "run", Random(0), CONFIG)
     _good(["run", "config.yaml", "--out", "out"], folder / "run")
-    log = (folder / "run" / "out" / "events.jsonl").read_bytes()
+    log, config = ((folder / "run" / "out" / name).read_bytes() for name in ("events.jsonl", "config.yaml"))
     shutil.rmtree(folder)
-    return Originals(plans, log)
+    return Originals(plans, log, config)
 
 
 def _good(arguments: Sequence[str], cwd: Path) -> None:

@@ -17,7 +17,12 @@ CONFIG: dict[str, Any] = {
     "forecast": {"method": "ewma", "history_s": 20, "half_life_s": 10, "n_paths": 2},
     "planner": {"max_schedules": 4, "planning_s": 0.0},
     "estimates": {"accuracy_sigma": 0.1, "time_sigma": 0.1},
-    "simulation": {"start_jitter": 0.1, "service_jitter": 0.0},
+    "simulation": {
+        "start_jitter": 0.1,
+        "service_jitter": 0.0,
+        "driver": {"error_share": 0.0, "in_use_share": 0.0, "in_use_s": 1.0},
+        "others": [{"placement": "1g.10gb@6", "from_s": 30, "to_s": 40}],
+    },
     "tenants": [
         {
             "name": "vision",

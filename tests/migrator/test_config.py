@@ -162,6 +162,30 @@ BAD = [
         for value in ("measurd", -0.1, 11, True, None, float("nan"))
     ),
     ({"simulation": {"service_jitter": ["measured"]}}, ALLOWED_SERVICE_JITTER),
+    (
+        {"simulation": {"driver": {"eror_share": 1}}},
+        "simulation.driver: unknown key 'eror_share'; did you mean 'error_share'?",
+    ),
+    (
+        {"simulation": {"driver": {"error_share": 10}}},
+        "simulation.driver.error_share: Input should be less than or equal to 1 (got 10)",
+    ),
+    ({"simulation": {"driver": {"in_use_s": -1}}}, "simulation.driver.in_use_s"),
+    ({"simulation": {"others": {"placement": "1g.10gb@0"}}}, "simulation.others: Input should be a valid list"),
+    ({"simulation": {"others": [{}]}}, "simulation.others.0.placement: Field required"),
+    (
+        {"simulation": {"others": [{"placement": "1g.10gb@0"}, {"placement": "1g.5gb@0"}]}},
+        "simulation.others.1.placement: a100-80gb has no MIG profile '1g.5gb'; it has 1g.10gb,",
+    ),
+    (
+        {"simulation": {"others": [{"placement": "2g.20gb@1"}]}},
+        "simulation.others.0.placement: 2g.20gb cannot start at memory slice 1 on a100-80gb; allowed: 0, 2, 4",
+    ),
+    (
+        {"simulation": {"others": [{"placement": "1g.10gb@0", "from_s": 5, "to_s": 5}]}},
+        "simulation.others.0: to_s is 5; more than from_s (5) is needed",
+    ),
+    ({"simulation": {"others": [{"placement": "1g.10gb@0", "from_s": -5}]}}, "simulation.others.0.from_s"),
     ({"tenants.0.weight": 1e308}, "tenants.0.weight"),
     ({"tenants.0.worker_start_s": 1e308}, "tenants.0.worker_start_s"),
     ({"tenants.0.arrivals.scale": {"factor": 1e308}}, "tenants.0.arrivals.scale.factor"),

@@ -20,6 +20,7 @@ from migrator.run.planning import Foresight, Opening, PlannedWindow, Solving, ob
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
 from planner.problem import PhysicalState
+from planner.unavailable import Unavailable
 from tests.migrator.conftest import SMALL, changed
 
 CONFIGS = {path.stem: path for path in sorted((Path(__file__).parent / "fidelity").glob("*.yaml"))}
@@ -38,11 +39,16 @@ def _plan_once() -> Iterator[None]:
     known: dict[object, PlannedWindow] = {}
 
     def once(
-        setting: Setting, opening: Opening, forecast: Forecast, state: PhysicalState | None, solving: Solving
+        setting: Setting,
+        opening: Opening,
+        forecast: Forecast,
+        state: PhysicalState | None,
+        solving: Solving,
+        unavailable: tuple[Unavailable, ...],
     ) -> PlannedWindow:
-        key = (setting.config.name, opening.window, state, opening.accuracies)
+        key = (setting.config.name, opening.window, state, opening.accuracies, unavailable)
         if key not in known:
-            known[key] = plan_window(setting, opening, forecast, state, solving)
+            known[key] = plan_window(setting, opening, forecast, state, solving, unavailable)
         return known[key]
 
     with pytest.MonkeyPatch.context() as patch:

@@ -11,7 +11,7 @@ from planner.engines.physical.physical import solve_physical
 from planner.gains import gain_tables
 from planner.plan import MigPlan, Status
 from planner.problem import Problem
-from planner.replan import remaining_plan, remaining_problem, state_at
+from planner.replan import remaining_plan, remaining_problem, state_at, without_hopeless_retrainings
 from planner.verify import verify
 
 SEEDS = range(80)
@@ -80,3 +80,40 @@ def test_planning_again_beside_what_is_not_ours_finds_as_much(seed):
         again = solve_physical(remaining_problem(problem, plan, 2), initial=remaining_plan(plan, 2))
         total = goodput_before(problem, plan, 2) + again.objective
         assert total == pytest.approx(plan.objective, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_problem_that_has_a_plan_still_asks_for_every_retraining(seed):
+    problem = physical_problem(seed, 6)
+    if solve_physical(problem).status.has_plan:
+        assert without_hopeless_retrainings(problem) is problem
+
+
+def hopeless(seed: int) -> Problem:
+    """Without anything held or running, and with retrainings that take longer than the window."""
+    problem = physical_problem(seed, 6)
+    tenants = tuple(
+        replace(
+            tenant,
+            retraining_required=True,
+            options=tuple(replace(option, time_s=dict.fromkeys(option.time_s, 1e6)) for option in tenant.options),
+        )
+        for tenant in problem.tenants
+    )
+    return replace(problem, tenants=tenants, initial=None)
+
+
+def test_retrainings_that_cannot_be_had_any_more_are_not_asked_for() -> None:
+    problems = [problem for problem in map(hopeless, SEEDS) if any(t.must_retrain for t in problem.tenants)]
+    can_serve = [p for p in problems if solve_physical(_asking_for_none(p)).status.has_plan]
+    assert len(can_serve) > 10
+    for problem in can_serve:
+        assert not solve_physical(problem).status.has_plan
+        assert not any(tenant.must_retrain for tenant in without_hopeless_retrainings(problem).tenants)
+
+
+def _asking_for_none(problem: Problem) -> Problem:
+    return replace(
+        problem,
+        tenants=tuple(replace(t, retraining_required=t.retraining_required and not t.options) for t in problem.tenants),
+    )

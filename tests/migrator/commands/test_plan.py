@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from planner.plan import MigPlan, Status
 from planner.problem import Problem
@@ -343,3 +344,37 @@ def test_plan_and_problem_are_not_written_to_one_file(call: Call, tmp_path: Path
     path = tmp_path / "both.json"
     code, _, err = call("plan", "--problem", problem, "--out", path, "--problem-out", path)
     assert (code, "--problem-out" in err, path.exists()) == (2, True, False)
+
+
+def test_a_problems_plan_is_emitted_in_the_reports_place(tmp_path: Path, call: Call) -> None:
+    path = written(tmp_path / "problem.json", PHYSICAL)
+    code, out, _ = call("plan", "--problem", path, "--emit", "nvidia-smi", "--out", "plan.json")
+    assert (code, Path("plan.json").exists()) == (0, True)
+    assert out.startswith("#!/bin/sh\n# problem.json: its layouts on NVIDIA A100 40GB, by seconds of the window.\n")
+
+
+def test_a_windows_plan_is_emitted_by_its_seconds(write_config, call: Call) -> None:
+    config = write_config({"planner.planning_s": 6})
+    code, out, _ = call("plan", config, "--window", 1, "--emit", "mig-parted")
+    assert code == 0
+    assert out.startswith("# config.yaml, window 1: a configuration for each layout")
+    assert next(iter(yaml.safe_load(out)["mig-configs"])) == "second-6"
+
+
+@pytest.mark.parametrize("form", ["nvidia-smi", "mig-parted"])
+def test_a_paper_plan_cannot_be_emitted(problem: Path, call: Call, form: str) -> None:
+    code, out, err = call("plan", "--problem", problem, "--emit", form)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "problem.json is a paper problem, whose plans have no placements" in err
+
+
+def test_without_a_plan_nothing_is_emitted(tmp_path: Path, call: Call) -> None:
+    many = {**PHYSICAL, "tenants": [{**PHYSICAL["tenants"][0], "arrivals_rps": [630] * 6, "retraining_s": {}}]}
+    code, out, _ = call("plan", "--problem", floored(tmp_path, many, 0.9), "--emit", "nvidia-smi")
+    assert (code, out) == (3, "")
+
+
+@pytest.mark.parametrize("other", [("--json",), ("--explain", "1")])
+def test_what_is_emitted_takes_the_reports_place(problem: Path, call: Call, other: tuple[str, ...]) -> None:
+    code, out, err = call("plan", "--problem", problem, "--emit", "nvidia-smi", *other)
+    assert (code, out, err.count("\n")) == (2, "", 1)

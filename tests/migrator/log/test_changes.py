@@ -54,3 +54,17 @@ def test_calls_belong_to_the_change_after_them_and_refused_ones_to_none() -> Non
 def test_the_first_layout_is_the_bring_up() -> None:
     changes = changes_in(records.log_of(HEADER, change(0, -9.0, [started("x", -9.0)]), change(0, 0.0)))
     assert [item.is_bring_up for item in changes] == [True, False]
+
+
+def test_calls_of_a_change_that_was_cut_off_are_no_later_changes() -> None:
+    log = records.log_of(
+        records.header(10.0),
+        records.intent(0, "create", "1g.10gb@0"),
+        records.outcome(0, 1, 3.0, 3.2),
+        {"kind": "resumed", "window": 1, "void": [0], "at_s": 4.0},
+        records.intent(1, "create", "1g.10gb@1"),
+        records.outcome(1, 4, 12.0, 12.2),
+        records.change(1, 12.0, [records.started("x", 12.0, "1g.10gb@1")]),
+    )
+    (found,) = changes_in(log)
+    assert [call.placement for call in found.calls] == ["1g.10gb@1"]

@@ -241,3 +241,10 @@ def calls_of_a_report(n_windows: int) -> int:
 def test_a_report_of_four_times_as_many_windows_takes_four_times_the_work() -> None:
     calls_of_a_report(1)  # what is done once
     assert calls_of_a_report(200) < 4.4 * calls_of_a_report(50)
+
+
+def test_a_call_in_which_a_run_was_cut_off_before_it_was_joined_is_not_the_one_in_which_it_ended() -> None:
+    call = records.intent(0, "create", "1g.10gb@0")
+    joined = {"kind": "resumed", "window": 1, "void": [0]}
+    assert report(window_started(0, [1.0] * 10), call).open_call == "create 1g.10gb@0"
+    assert report(window_started(0, [1.0] * 10), call, joined).open_call is None

@@ -62,6 +62,36 @@ def test_a_log_in_which_time_falls_is_refused(tmp_path: Path) -> None:
         read_log(tmp_path / "run")
 
 
+def test_a_new_run_is_on_the_disk_before_its_first_record_and_its_config_before_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, bool]] = []
+    fsync, run = os.fsync, tmp_path / "runs" / "run"
+
+    def seen(fd: int) -> None:
+        name = Path(f"/proc/self/fd/{fd}").readlink()
+        synced.append((os.path.relpath(name, tmp_path), (run / EVENTS_FILE).exists()))
+        fsync(fd)
+
+    monkeypatch.setattr("os.fsync", seen)
+    with RunLog(run, "seed: 1\n"):
+        assert synced == [("runs/run/config.yaml", False), ("runs/run", True), ("runs", True), (".", True)]
+
+
+def test_a_folder_that_may_be_written_but_not_read_takes_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "drop").mkdir()
+    opens = os.open
+
+    def refused(path: Path, flags: int, *rest: int) -> int:
+        if path == tmp_path / "drop":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return opens(path, flags, *rest)
+
+    monkeypatch.setattr("os.open", refused)
+    RunLog(tmp_path / "drop" / "run", "seed: 1\n").close()
+    assert (tmp_path / "drop" / "run" / EVENTS_FILE).exists()
+
+
 def test_existing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="exists already"):
         RunLog(tmp_path, "")
@@ -157,9 +187,10 @@ def test_what_the_disk_refuses_names_the_log(tmp_path: Path, monkeypatch: pytest
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("os.fsync", full)
-    with RunLog(tmp_path / "run", "") as log, pytest.raises(OSError, match="No space left") as caught:
-        log.sync()
+    with RunLog(tmp_path / "run", "") as log:
+        monkeypatch.setattr("os.fsync", full)
+        with pytest.raises(OSError, match="No space left") as caught:
+            log.sync()
     assert caught.value.filename == str(tmp_path / "run" / EVENTS_FILE)
 
 

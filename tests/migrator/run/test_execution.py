@@ -20,8 +20,8 @@ from executor.catalogue import gpu_model
 from executor.clock import VirtualClock
 from executor.mig import GpuModel, OwnedLayout
 from executor.sim import SimGpu
+from migrator.run.applier import Applier, Backend
 from migrator.run.changes import Change, changes_of
-from migrator.run.instances import Applier
 from migrator.run.seams import Failed, Finished, Ready
 from migrator.run.simulated import SimWorkers
 from planner.budget import Budget
@@ -62,7 +62,7 @@ class Chain:
         self._gpu = SimGpu(gpu, self._clock, seed=seed)
         self._tenants: dict[str, Tenant] = {}
         self._workers = SimWorkers(self._gpu, self._clock, self._tenants, seed, window_s=1e9)
-        self._applier = Applier(self._gpu, self._clock, self._workers, self._tenants)
+        self._applier = Applier(Backend(self._gpu, self._clock, self._workers), self._tenants)
         self._n_notes = count()
         self._facts = facts
         self._ends_s: dict[tuple[str, str], float] = {}
@@ -122,7 +122,8 @@ class Chain:
         servers = [server for own in applier.servers.values() for server in own]
         busy_until_s = {server.server_id: self._clock.now_s + DRAIN_S for server in servers}
         outcome = applier.apply(change, 0, busy_until_s, self._noted)
-        assert outcome.error is None
+        assert outcome is not None
+        assert outcome.undone == ()
         after = dict(change.layout.entries)
         ids_after = {instance.placement: instance.gi_id for instance in self._gpu.instances()}
         assert ids_after.keys() == after.keys()

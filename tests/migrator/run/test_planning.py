@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from executor.catalogue import gpu_model
@@ -15,6 +17,7 @@ from migrator.run.planning import (
     shifted,
     state_after,
     state_of,
+    with_ended,
 )
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
@@ -184,3 +187,19 @@ def test_what_really_stands_is_held_from_when_it_is_ready() -> None:
 
 def test_an_empty_gpu_is_an_empty_state() -> None:
     assert state_of((), 100.0, 1.0) == PhysicalState()
+
+
+def test_a_retraining_that_ended_early_is_over_for_the_plan() -> None:
+    own = Owner("vision", Task.RETRAINING)
+    plan = plan_of(Lifetime(at("1g.10gb@0"), own, 2, 5, 9, "full"))
+    setting, traffic = assembled()
+    (window, *_) = plan_through(setting, traffic, 0)
+    (ended,) = with_ended(replace(window, plan=plan), {own}, 4).plan.lifetimes
+    assert (ended.create_step, ended.serve_step, ended.end_step) == (2, 4, 4)
+
+
+def test_a_retraining_that_goes_on_is_not_over_for_the_plan() -> None:
+    plan = plan_of(Lifetime(at("1g.10gb@0"), Owner("vision", Task.RETRAINING), 2, 5, 9, "full"))
+    setting, traffic = assembled()
+    (window, *_) = plan_through(setting, traffic, 0)
+    assert with_ended(replace(window, plan=plan), set(), 4).plan == plan

@@ -26,7 +26,7 @@ from migrator.config import Config, config_yaml
 from migrator.log.account import accounts
 from migrator.log.report import report_of
 from migrator.log.runlog import EVENTS_FILE, ReadLog, RunLog, read_log
-from migrator.run.instances import MAX_STARTS, Backend
+from migrator.run.applier import MAX_STARTS, Backend
 from migrator.run.seams import Failed, Finished, Happening, Ready
 from migrator.run.simulated import SimulatedRun, SimWorkers, tenants_that_run
 from migrator.setting import Setting, assemble
@@ -396,7 +396,7 @@ def test_answers_die_with_a_server_that_was_to_finish_its_last_batch(tmp_path: P
 
 
 class RefusingGpu(SimGpu):
-    """A GPU whose driver refuses the creation with this number."""
+    """A GPU whose driver refuses every creation from this number on."""
 
     refused = 3
 
@@ -407,7 +407,7 @@ class RefusingGpu(SimGpu):
         return super().create(placement)
 
 
-def test_a_refused_call_ends_the_run_with_all_that_was_done_in_the_log(tmp_path: Path) -> None:
+def refusing_run(folder: Path) -> tuple[ReadLog, RecordedTraffic]:
     setting, traffic = tiny()
 
     def opened(start_s: float) -> Backend:
@@ -415,15 +415,26 @@ def test_a_refused_call_ends_the_run_with_all_that_was_done_in_the_log(tmp_path:
         gpu = RefusingGpu(setting.gpu, clock, seed=1)
         return Backend(gpu, clock, SimWorkers(gpu, clock, tenants_that_run(setting), 0, setting.config.window_s))
 
-    run = SimulatedRun(setting, traffic, backend=opened)
-    with pytest.raises(InsufficientResourcesError, match="no room"):
-        logged(tmp_path / "run", run, setting)
-    log = read_log(tmp_path / "run")
-    assert [event["error"] is None for event in log.of_kind("outcome")][-1] is False
-    assert len(log.of_kind("outcome")) == len(log.of_kind("intent"))
-    created = [e["gi_id"] for e in log.of_kind("outcome") if e["error"] is None]
-    assert len(created) >= RefusingGpu.refused
-    assert report_of(log).ending == "torn"
+    return logged(folder, SimulatedRun(setting, traffic, backend=opened), setting), traffic
+
+
+def test_refused_calls_do_not_end_the_run(tmp_path: Path) -> None:
+    log, traffic = refusing_run(tmp_path / "run")
+    report = report_of(log)
+    assert any(event["error"] for event in log.of_kind("outcome"))
+    assert report.ending == "finished"
+    assert report.total is not None
+    assert report.total.requests.arrivals == sum(map(len, traffic.hindsight.arrival_s))
+
+
+def test_what_could_not_be_made_is_told_and_planned_around(tmp_path: Path) -> None:
+    log, _ = refusing_run(tmp_path / "run")
+    undone = [event for event in log.of_kind("change") if event.get("undone")]
+    (revised, *_) = log.of_kind("plan_revised")
+    assert undone
+    assert revised["reason"] == "; ".join(undone[0]["undone"])
+    assert revised["unavailable"]
+    assert revised["violations"] == []
 
 
 def revised_once_at(moment_s: float) -> Callable[[float], str | None]:

@@ -8,12 +8,13 @@ import pytest
 
 from executor.catalogue import gpu_model
 from executor.clock import Clock, VirtualClock
+from executor.errors import DriverError, InUseError
 from executor.gpu import GpuInstance
 from executor.mig import OwnedLayout
-from executor.sim import SimGpu
+from executor.sim import Faults, SimGpu
 from migrator.run import events
+from migrator.run.applier import LOOK_EVERY_S, MAX_STARTS, STAYS_S, Applier, Backend, Sight
 from migrator.run.changes import Change, ChangeOutcome
-from migrator.run.instances import MAX_STARTS, Applier
 from migrator.run.seams import Happening, Ready
 from planner.problem import Owner, Task
 from workloads.profiles.latency import LatencyCurve
@@ -71,7 +72,7 @@ class Stage:
         self.gpu = SimGpu(GPU, self.clock)
         self.workers = SilentWorkers(self.gpu, self.clock)
         tenants = {name: tenant(name) for name in ("a", "b")}
-        self.applier = Applier(self.gpu, self.clock, self.workers, tenants)
+        self.applier = Applier(Backend(self.gpu, self.clock, self.workers), tenants)
         self.notes: list[tuple[str, Mapping[str, object]]] = []
 
     def note(self, kind: str, fields: Mapping[str, object], wall: Mapping[str, object] | None = None) -> int:
@@ -82,7 +83,9 @@ class Stage:
     def apply(self, wanted: Change, busy_until_s: Mapping[str, float] | None = None) -> ChangeOutcome:
         """Carry the change out when it is due."""
         self.clock.sleep_until(wanted.planned_s)
-        return self.applier.apply(wanted, 0, busy_until_s or {}, self.note)
+        outcome = self.applier.apply(wanted, 0, busy_until_s or {}, self.note)
+        assert outcome is not None
+        return outcome
 
     def hold(self, held: dict[str, Owner]) -> ChangeOutcome:
         """Carry a change out in which all that is new is ready at once."""
@@ -169,7 +172,7 @@ def test_an_instance_handed_over_stays_and_starts_another_worker() -> None:
     (before,) = stage.gpu.instances()
     outcome = stage.apply(change(20.0, {"2g.20gb@0": B}))
     assert stage.gpu.instances() == (before,)
-    assert outcome.calls == ()
+    assert [kind for kind, _ in stage.notes].count("intent") == 1
     assert [str(item.owner) for item in outcome.started] == ["b/inference"]
     assert stage.workers.starts[-1] == (20.0, "b/inference", 1)
     assert [owner for _, owner in stage.workers.running.values()] == [B]
@@ -266,17 +269,16 @@ def test_every_driver_call_is_noted_before_it_is_made_and_after_it() -> None:
     assert all(fields["error"] is None for kind, fields in stage.notes if kind == "outcome")
 
 
-def test_what_was_done_before_a_refused_call_is_told_and_stays() -> None:
+def test_a_refused_call_is_told_and_the_rest_is_done() -> None:
     stage = Stage()
     stage.hold({"2g.20gb@0": A, "2g.20gb@4": A})
     stage.gpu.create(GPU.placement("2g.20gb@2"))  # by somebody else
     outcome = stage.apply(change(20.0, {"2g.20gb@0": A, "1g.10gb@4": B, "2g.20gb@2": B}))
-    assert outcome.error is not None
-    assert [(item.call, str(item.placement)) for item in outcome.calls] == [("destroy", "2g.20gb@4")]
+    (undone,) = outcome.undone
+    assert str(undone.placement) == "2g.20gb@2"
     assert [str(item.placement) for item in outcome.stopped] == ["2g.20gb@4"]
-    assert outcome.started == ()
-    assert stage.notes[-1][1]["error"] == str(outcome.error)
-    assert [str(placement) for placement, _ in stage.applier.layout.entries] == ["2g.20gb@0"]
+    assert [fields["error"] for kind, fields in stage.notes if kind == "outcome"][2:] == [None, str(undone.error), None]
+    assert [str(placement) for placement, _ in stage.applier.layout.entries] == ["2g.20gb@0", "1g.10gb@4"]
     assert len(stage.servers("a")) == 3
 
 
@@ -329,5 +331,106 @@ def test_an_instance_whose_worker_starts_again_can_be_dropped() -> None:
     assert live is not None
     stage.workers.stop(started.instance_id)
     stage.applier.failed(live)
-    assert stage.apply(change(20.0, {})).error is None
+    assert stage.apply(change(20.0, {})).undone == ()
     assert (stage.workers.running, stage.gpu.instances()) == ({}, ())
+
+
+def test_half_an_instance_that_nobody_could_mend_stays_in_sight() -> None:
+    stage = Stage()
+    stage.gpu._faults = Faults(error_share=1.0, half_share=1.0)
+    assert stage.apply(change(0.0, {"2g.20gb@0": A})).undone
+    stage.gpu._faults = Faults()
+    stage.applier.look()
+    stage.applier.give_up(1)  # what could not be made may be tried again
+    assert stage.applier.taken == (GPU.placement("2g.20gb@0"),)
+    assert stage.apply(change(60.0, {"3g.40gb@0": A})).undone == ()
+    assert [str(item.placement) for item in stage.gpu.instances()] == ["3g.40gb@0"]
+
+
+def test_a_change_that_the_driver_tells_of_once_is_seen_though_the_look_at_it_fails() -> None:
+    stage = Stage()
+    stage.applier.look()
+    theirs, told, silences = stage.gpu.create(GPU.placement("1g.10gb@6")), [True], [DriverError("Unknown Error")]
+
+    def instances() -> tuple[GpuInstance, ...]:
+        if silences:
+            raise silences.pop()
+        return (theirs,)
+
+    stage.gpu.changed = lambda: bool(told) and told.pop()
+    stage.gpu.instances = instances
+    sights = []
+    for _ in range(2):
+        stage.clock.sleep_until(stage.clock.now_s + LOOK_EVERY_S)
+        sights.append(stage.applier.look())
+    assert sights == [None, Sight(came=(theirs.placement,))]
+
+
+def test_where_an_instance_was_given_back_nothing_is_taken() -> None:
+    stage = Stage()
+    stage.hold({"2g.20gb@0": A})
+    stage.gpu._faults = Faults(in_use_share=1.0, in_use_s=1e6, half_share=0.0)
+    assert len(stage.apply(change(20.0, {"3g.40gb@0": A})).undone) == 2
+    assert [str(placement) for placement, _ in stage.applier.layout.entries] == ["2g.20gb@0"]
+    assert stage.applier.taken == ()
+
+
+def test_an_instance_that_is_given_back_starts_its_worker_alone_where_nothing_else_starts() -> None:
+    stage = Stage()
+    stage.hold({"2g.20gb@0": A})
+    stage.gpu._faults = Faults(in_use_share=1.0, in_use_s=1e6, half_share=0.0)
+    stage.apply(change(20.0, {}))
+    assert stage.workers.starts[-1][1:] == ("a/inference", 1)
+
+
+class StubbornGpu(SimGpu):
+    """A GPU of which nothing goes."""
+
+    def destroy(self, gi_id: int) -> None:
+        raise InUseError(f"{gi_id} is in use by another client")
+
+
+def stubborn() -> Stage:
+    stage = Stage()
+    stage.gpu.__class__ = StubbornGpu
+    return stage
+
+
+def test_an_instance_that_will_not_go_serves_whom_it_served() -> None:
+    stage = stubborn()
+    stage.hold({"2g.20gb@0": A})
+    outcome = stage.apply(change(20.0, {}))
+    assert [str(item.placement) for item in outcome.news] == ["2g.20gb@0"]
+    assert dict(stage.applier.layout.entries) == {GPU.placement("2g.20gb@0"): A}
+
+
+def test_a_retraining_s_instance_that_will_not_go_serves_its_tenant() -> None:
+    stage = stubborn()
+    (started,) = stage.hold({"1g.10gb@4": TRAINING}).started
+    stage.end(started.instance_id)
+    stage.apply(change(20.0, {}))
+    assert dict(stage.applier.layout.entries) == {GPU.placement("1g.10gb@4"): A}
+
+
+def test_an_instance_that_would_not_go_is_left_alone_for_a_while() -> None:
+    stage = stubborn()
+    stage.hold({"2g.20gb@0": A})
+    stage.apply(change(20.0, {}))
+    assert stage.applier.stays_until_s == stage.clock.now_s + STAYS_S
+
+
+def test_what_could_not_go_before_is_no_news() -> None:
+    stage = stubborn()
+    stage.gpu.create(GPU.placement("7g.80gb@0"))
+    stage.applier._journal.stands(stage.gpu.instances()[0])
+    stage.applier.leave_idle(stage.gpu.instances()[0])
+    outcome = stage.apply(change(20.0, {}))
+    assert len(outcome.undone) == 1
+    assert outcome.news == ()
+
+
+def test_only_what_was_started_in_the_window_counts_as_its_retraining() -> None:
+    stage = Stage()
+    stage.hold({"1g.10gb@4": TRAINING})
+    assert stage.applier.retraining(0) == {TRAINING}
+    assert stage.applier.retraining(1) == frozenset()

@@ -1,0 +1,335 @@
+"""``migrator doctor``: whether a real run could work on this machine, and what to do where it could not.
+
+It looks, and changes nothing: no file is made, no lock is taken, and no driver call has an effect. A control group that
+is made to see whether it can be is taken away.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+import typer
+from rich.table import Table
+
+from executor import processes
+from executor.cpu.gpu import find_shares, ways
+from executor.discovery import disagreements
+from executor.driver import DriverFacts, DriverGpu
+from executor.errors import ExecutorError, GpuError, NoGpuError
+from executor.gpu import GpuInstance
+from executor.journal import Records, recorded
+from executor.opening import Backend, driver_facts, open_gpu
+from executor.processes import device_users, gpu_process, holder_of_lock, other_managers, usual_holders
+from migrator.commands.mig import Where, state_folder
+from migrator.console import escape, output, print_json
+from migrator.errors import ExitCode
+
+Level = Literal["ok", "note", "warning", "problem"]
+"""``note``: nothing is wrong. ``problem``: a real run could not work."""
+
+_STYLES: dict[Level, str] = {"ok": "green", "note": "dim", "warning": "yellow", "problem": "bold red"}
+_LEAST_NVML = (12, 570)
+"""Versions of nvidia-ml-py before this one do not know all profiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check came to.
+
+    Attributes:
+        level: How bad it is.
+        about: What was looked at.
+        said: What was found.
+        advice: What to do; empty where nothing has to be done.
+    """
+
+    level: Level
+    about: str
+    said: str
+    advice: str = ""
+
+
+def doctor_command(backend: Backend, state: Path | None, *, as_json: bool) -> None:
+    """Print what was found; end with 0 if a real run could work, else with 4."""
+    found = tuple(findings(backend, state))
+    n_problems = sum(finding.level == "problem" for finding in found)
+    if as_json:
+        print_json({"can_run": n_problems == 0, "checks": [asdict(finding) for finding in found]})
+    else:
+        _print(found, n_problems)
+    if n_problems:
+        raise typer.Exit(ExitCode.DEVICE_ERROR)
+
+
+def findings(backend: Backend = "auto", state: Path | None = None) -> Iterator[Finding]:
+    """Every check, one after the other: the driver, its GPUs, this node, this user, the planner's solvers."""
+    opened = yield from _doors(backend)
+    if opened is not None:
+        yield from _gpus(*opened, state)
+    yield from _permission()
+    yield from _node()
+    yield from _state(state)
+    yield from _cpu_shares(state)
+    yield from _solvers()
+    yield from _extras()
+
+
+def _print(found: Sequence[Finding], n_problems: int) -> None:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for finding in found:
+        text = f"{finding.said}; {finding.advice}" if finding.advice else finding.said
+        table.add_row(f"[{_STYLES[finding.level]}]{finding.level}[/]", escape(finding.about), escape(text))
+    output().print(table)
+    if n_problems == 0:
+        output().print("A real run could work here.")
+    else:
+        output().print(f"A real run could not work here: {_counted(n_problems, 'problem')}.")
+
+
+_Door = Literal["nvml", "smi"]
+_DOORS: dict[_Door, str] = {"nvml": "NVML", "smi": "nvidia-smi"}
+
+
+def _doors(backend: Backend) -> Generator[Finding, None, tuple[_Door, int] | None]:
+    """How the driver can be spoken to; returns by which door, and to how many GPUs, or that it cannot."""
+    answers: dict[_Door, DriverFacts] = {}
+    shut: dict[_Door, str] = {}
+    doors: tuple[_Door, ...] = ("nvml", "smi") if backend == "auto" else (backend,)
+    for door in doors:
+        try:
+            if door == "nvml":
+                _require_module()
+            answers[door] = driver_facts(door)
+        except GpuError as error:
+            shut[door] = str(error)
+    if not answers:
+        yield from (Finding("problem", _DOORS[door], said) for door, said in shut.items())
+        return None
+    open_door, facts = next(iter(answers.items()))
+    advice = "until then: --backend smi" if open_door == "smi" else "NVML is enough"
+    yield from (Finding("warning", _DOORS[door], said, advice) for door, said in shut.items())
+    if len({answer.version for answer in answers.values()}) > 1:
+        said = ", ".join(f"{answer.version} by {_DOORS[door]}" for door, answer in answers.items())
+        yield Finding("problem", "driver", said, "library and command are of two drivers: remove one, and reboot")
+    else:
+        by = " and ".join(_DOORS[door] for door in answers)
+        yield Finding("ok", "driver", f"{facts.version}, {_counted(facts.n_gpus, 'GPU')}, by {by}")
+    return open_door, facts.n_gpus
+
+
+def _require_module() -> None:
+    """Check that NVML's Python module is there, and new enough.
+
+    Raises:
+        NoGpuError: It is not.
+    """
+    least = ".".join(map(str, _LEAST_NVML))
+    install = f"pip install 'nvidia-ml-py>={least}'"
+    try:
+        version = metadata.version("nvidia-ml-py")
+    except metadata.PackageNotFoundError:
+        raise NoGpuError(f"the Python module nvidia-ml-py is absent; {install}") from None
+    if tuple(int(part) for part in version.split(".")[:2] if part.isdecimal()) < _LEAST_NVML:
+        raise NoGpuError(f"nvidia-ml-py is {version}, which does not know all profiles; {install}")
+
+
+def _gpus(door: _Door, n_gpus: int, state: Path | None) -> Iterator[Finding]:
+    """What each GPU is like, and whether there is one to run on."""
+    n_usable = 0
+    for index in range(n_gpus):
+        try:
+            with open_gpu(door, index) as gpu:
+                found = tuple(_gpu(gpu, Where(index, door, state).journal_of(gpu)))
+        except GpuError as error:
+            found = (Finding("warning", f"GPU {index}", str(error)),)
+        else:
+            n_usable += all(finding.level != "problem" for finding in found)
+        yield from found
+    if n_usable == 0:
+        yield Finding(
+            "problem", "GPUs", "there is none to run on", "see above" if n_gpus else "nvidia-smi -L lists them"
+        )
+
+
+def _gpu(gpu: DriverGpu, path: Path) -> Iterator[Finding]:
+    """What one GPU in MIG mode is like, what stands on it, and who has it."""
+    about = f"GPU {gpu.index}"
+    yield Finding("ok", about, f"{gpu.model.title}, in MIG mode, as {gpu.model.name}")
+    if not gpu.keeps_mig_mode:
+        yield Finding("warning", about, "its MIG mode ends with the next reset", f"nvidia-smi -i {gpu.index} -mig 1")
+    for line in disagreements(gpu.model):
+        yield Finding("note", about, f"catalogue: {line}", "the driver's word counts")
+    holder = holder_of_lock(path)
+    if holder is not None:
+        yield Finding("problem", about, f"another controller has it: process {holder}", "wait for it, or end it")
+    try:
+        records = recorded(path)
+    except ExecutorError as error:
+        yield Finding("problem", about, str(error), "move the file away; what stands is then others'")
+        return
+    yield from _standing(gpu, records, about)
+
+
+def _standing(gpu: DriverGpu, records: Records, about: str) -> Iterator[Finding]:
+    instances, running = gpu.instances(), gpu.processes()
+    ours = tuple(item for item in instances if records.is_ours(item))
+    others = tuple(item for item in instances if item not in ours)
+    yield Finding("ok", about, f"ours: {_named(ours) or 'no instance'}")
+    if others:
+        advice = "they stay, and plans go around them; gpu apply --adopt takes them over"
+        yield Finding("warning", about, f"others': {_named(others)}", advice)
+    for item in instances:
+        if not item.is_whole:
+            mine = item in ours
+            advice = "gpu restore mends it, gpu clear takes it away" if mine else "its owner may have left it half done"
+            yield Finding("warning", about, f"{_named([item])} has no compute instance", advice)
+        if item.gi_id in running:
+            who = ", ".join(str(gpu_process(pid)) for pid in running[item.gi_id])
+            advice = "it cannot be destroyed before they end" if item in ours else ""
+            yield Finding("warning" if item in ours else "note", about, f"{item.placement} is held by {who}", advice)
+    if records.target is not None and set(records.target) != {str(item.placement) for item in ours}:
+        said = f"last asked for: {' '.join(records.target) or 'no instance'}, which is not what stands of ours"
+        yield Finding("warning", about, said, f"migrator gpu restore -i {gpu.index}")
+
+
+def _permission() -> Iterator[Finding]:
+    config = processes.PROC / "driver" / "nvidia" / "capabilities" / "mig" / "config"
+    if os.geteuid() == 0:
+        yield Finding("ok", "permission", "root may change instances")
+    elif os.access(config, os.R_OK):
+        yield Finding("ok", "permission", f"{config} can be read: this user may change instances")
+    else:
+        advice = "run as root, or let root give this user read access to it, and to its device in /dev/nvidia-caps"
+        yield Finding("problem", "permission", f"neither root nor read access to {config}", advice)
+
+
+def _node() -> Iterator[Finding]:
+    """Whoever else cuts GPUs, hands them out or holds them here."""
+    managers, holders = other_managers(), usual_holders()
+    for neighbour in managers:
+        yield Finding("problem", "node", str(neighbour), "stop it while we work, or take this node's GPUs from it")
+    for neighbour in holders:
+        yield Finding("warning", "node", str(neighbour))
+    named = {neighbour.process for neighbour in (*managers, *holders)}
+    for user in device_users():
+        if user not in named:
+            yield Finding("note", "node", f"process {user} has devices of NVIDIA's driver open")
+    if not managers:
+        yield Finding("ok", "node", "no other manager of MIG among the processes that can be seen from here")
+
+
+def _state(state: Path | None) -> Iterator[Finding]:
+    folder = state or state_folder()
+    there = next(place for place in (folder, *folder.absolute().parents) if os.access(place, os.F_OK))
+    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        yield Finding("ok", "state", f"{folder} can be written")
+    else:
+        yield Finding("problem", "state", f"{folder} cannot be written", "choose another folder: --state DIR")
+
+
+def _cpu_shares(state: Path | None) -> Iterator[Finding]:
+    """How this machine's CPU can be cut in place of a GPU; a real run does not need it."""
+    about = "CPU shares"
+    try:
+        shares, why_not = find_shares(ways(state or state_folder()), "migrator-tried")
+    except NoGpuError as error:
+        yield Finding("note", about, str(error))
+        return
+    if shares.is_coarse:
+        advice = f"exact ones need a control group that this user may write to: {'; '.join(why_not)}"
+        yield Finding("note", about, f"coarse ones only, by {shares.way}", advice)
+    else:
+        yield Finding("ok", about, f"exact ones, by {shares.way}")
+
+
+def _solvers() -> Iterator[Finding]:
+    """The planner's solvers, each of them tried."""
+    tries: dict[str, Callable[[], str]] = {"highs": _try_highs, "cbc": _try_cbc, "gurobi": _try_gurobi}
+    for name, attempt in tries.items():
+        try:
+            yield Finding("ok", name, attempt())
+        except ModuleNotFoundError as error:
+            advice = f"pip install 'migrator-mig{'[gurobi]' if name == 'gurobi' else ''}', for --solver {name}"
+            yield Finding("note" if name == "gurobi" else "warning", name, f"{error.name} is absent", advice)
+        except Exception as error:  # noqa: BLE001 - a foreign program that fails, for whatever reason, is what we look for
+            yield Finding("warning", name, " ".join(str(error).split()), f"--solver {name} will not work")
+
+
+def _try_highs() -> str:
+    import highspy  # noqa: PLC0415 - only where it is looked for
+
+    highs = highspy.Highs()  # type: ignore[no-untyped-call]
+    highs.silent()
+    column = highs.addVariable(0, 1)
+    highs.maximize(column)
+    if highs.getInfo().objective_function_value != 1:
+        raise RuntimeError("it does not solve a program of one variable")
+    return f"HiGHS {highs.version()} works"
+
+
+def _try_cbc() -> str:
+    import pulp  # noqa: PLC0415
+
+    program = pulp.LpProblem(sense=pulp.LpMaximize)
+    program += program.add_variable("x", 0, 1)
+    with warnings.catch_warnings(category=DeprecationWarning, action="ignore"):  # PuLP 4 will not bundle it
+        cbc = pulp.PULP_CBC_CMD(msg=False)
+    if program.solve(cbc) != pulp.LpStatusOptimal:
+        raise RuntimeError("it does not solve a program of one variable")
+    return f"CBC works, of PuLP {pulp.__version__}"
+
+
+def _try_gurobi() -> str:
+    """What Gurobi's licence is good for: a program beyond the free one's size is solved, or refused."""
+    import gurobipy  # noqa: PLC0415 - optional
+
+    version = ".".join(map(str, gurobipy.gurobi.version()))
+    with gurobipy.Env(empty=True) as environment:
+        environment.setParam("OutputFlag", 0)
+        environment.start()
+        with gurobipy.Model(env=environment) as model:
+            model.addVars(_BEYOND_FREE)
+            try:
+                model.optimize()
+            except gurobipy.GurobiError as error:
+                if error.errno != gurobipy.GRB.Error.SIZE_LIMIT_EXCEEDED:
+                    raise
+                return f"Gurobi {version}, with its free licence: 2,000 variables and rules at most"
+    return f"Gurobi {version}, with a licence for any size"
+
+
+_BEYOND_FREE = 2001
+
+_EXTRAS = {
+    "nvml": (("pynvml",), "a real GPU by NVML"),
+    "plot": (("plotly", "jinja2"), "--plot"),
+}
+"""The extras, the modules of each, and what it is for; gurobi is among the solvers."""
+
+
+def _extras() -> Iterator[Finding]:
+    for name, (modules, purpose) in _EXTRAS.items():
+        absent = [module for module in modules if find_spec(module) is None]
+        if absent:
+            said = f"absent, for {purpose}"
+            yield Finding("note", f"extra {name}", said, f"pip install 'migrator-mig[{name}]'")
+        else:
+            yield Finding("ok", f"extra {name}", f"there, for {purpose}")
+
+
+def _named(instances: Iterable[GpuInstance]) -> str:
+    return ", ".join(f"{item.placement} (GPU instance ID {item.gi_id})" for item in instances)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number != 1 else ''}"

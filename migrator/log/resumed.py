@@ -1,0 +1,116 @@
+"""The log of a run that was cut off, while the run is carried out again: what stands is compared, the rest appended.
+
+Until the first record that the log does not have, nothing is written. So a run that turns out to be another one, or is
+interrupted on the way, leaves its folder as it was found.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from migrator.errors import LogError
+from migrator.log.record import Record, canonical
+from migrator.log.runlog import EVENTS_FILE, SCHEMA, TIME_DIGITS, RunLog, bytes_of_log, log_in
+
+LONGEST_VALUE = 60
+"""Characters of a value that a message shows."""
+
+
+class ResumedLog(RunLog):
+    """A log that is there already, to be gone on with.
+
+    Attributes:
+        stands: What it holds, without what the cutting-off left at its end: half a line, or ``interrupted``.
+        left_out: That, in words; empty if there is none. It is taken off when the first new record is written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Open the log in a run's folder, and keep other writers away.
+
+        Raises:
+            LogError: There is no log, or a damaged one, or one of schema 1 that is not finished.
+            RunFolderError: Another process writes it.
+            OSError: It cannot be written.
+        """
+        if not (folder / EVENTS_FILE).is_file():
+            bytes_of_log(folder)  # says what it is instead
+        self._open(folder)
+        try:
+            self._take(bytes_of_log(folder))
+        except BaseException:
+            self.close()
+            raise
+
+    def _take(self, raw: bytes) -> None:
+        found = log_in(raw, self.folder)
+        was_interrupted = found.events[-1]["kind"] == "interrupted"
+        self.stands = replace(found, events=found.events[:-1] if was_interrupted else found.events)
+        self.left_out = "that it was interrupted" if was_interrupted else "a line that was cut off" * found.torn
+        schema = self.stands.header["schema"]
+        if schema != SCHEMA and not self.is_finished:
+            raise LogError(f"{self._path}: is of schema {schema}; runs of schema {SCHEMA} can be resumed")
+        n_records = len(self.stands.events)
+        self._size = sum(len(line) + 1 for line in raw.split(b"\n", n_records)[:n_records])
+
+    def take_up(self) -> None:
+        """Go on behind what stands, as it is: what happened on a real GPU cannot be carried out again."""
+        self._n, self._at_s = len(self.stands.events), self.stands.events[-1]["at_s"]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing is left to be done."""
+        return bool(self.stands.events[-1]["kind"] == "run_finished")
+
+    def append(
+        self, kind: str, at_s: float, fields: Mapping[str, object], wall: Mapping[str, object] | None = None
+    ) -> int:
+        """Compare the record with the one that stands in its place, or write it where there is none.
+
+        ``wall`` is not compared.
+
+        Raises:
+            LogError: Another one stands there.
+            OSError: The disk is full or gone; what was written before stays readable.
+        """
+        if self._n >= len(self.stands.events):
+            return super().append(kind, at_s, fields, wall)
+        if kind == "interrupted":
+            return self._n  # what is cut off now is the comparison, not the run
+        at_s = round(at_s, TIME_DIGITS)
+        made = canonical({"n": self._n, "kind": kind, "at_s": at_s, **fields})
+        there = {key: value for key, value in self.stands.events[self._n].items() if key != "wall"}
+        if made != canonical(there):
+            raise LogError(self._difference(json.loads(made), there))
+        self._n, self._at_s = self._n + 1, at_s
+        return self._n - 1
+
+    def _difference(self, made: Record, there: Record) -> str:
+        where = f"{self._path}: record {self._n}"
+        if made["kind"] != there["kind"]:
+            what = f"{where} is {there['kind']}, but {made['kind']} comes here when the run is carried out again"
+        else:
+            what = f"{where}, {there['kind']}: {first_difference(made, there)}"
+        return f"{what}; another version wrote it, or the config, what it names or the log was changed"
+
+
+def first_difference(made: Any, there: Any, where: str = "") -> str:
+    """The first value in which two JSON values differ, in words; empty if they are the same."""
+    if isinstance(made, dict) and isinstance(there, dict):
+        for key in (*made, *(key for key in there if key not in made)):
+            name = f"{where}.{key}" if where else str(key)
+            if key not in made or key not in there:
+                return f"{name} is only {'made' if key in made else 'in the log'}"
+            if found := first_difference(made[key], there[key], name):
+                return found
+        return "" if list(made) == list(there) else f"the keys of {where or 'the record'} stand in another order"
+    if isinstance(made, list) and isinstance(there, list) and len(made) == len(there):
+        pairs = enumerate(zip(made, there, strict=True))
+        return next((found for i, pair in pairs if (found := first_difference(*pair, f"{where}[{i}]"))), "")
+    shown = [text if len(text) <= LONGEST_VALUE else "something else" for text in map(json.dumps, (there, made))]
+    if shown[0] == shown[1] and made == there:
+        return ""
+    return f"{where} is {shown[0]}, and {shown[1]} when the run is carried out again"

@@ -1,0 +1,106 @@
+"""What the driver refused, what others did to the GPU, and what goodput that may have cost; from the log alone.
+
+What a run would have come to on a GPU that does what it is asked to is not in its log. What its windows' first plans
+promised is. So the goodput of the windows in which something was refused is held against their plans, and that of the
+other windows against theirs: plans are cautious, and forecasts err, without any refusal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from migrator.log.record import Record
+from migrator.log.runlog import ReadLog
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What plans promised of some windows, and what came; over the seconds that the first plan of each covers.
+
+    Attributes:
+        windows: How many.
+        promised_pct: Goodput by those plans, of the requests expected.
+        achieved_pct: Goodput, of the requests that came.
+    """
+
+    windows: int
+    promised_pct: float
+    achieved_pct: float
+
+    @property
+    def lost_points(self) -> float:
+        """Promised less achieved; negative where more came than was promised."""
+        return self.promised_pct - self.achieved_pct
+
+    def __str__(self) -> str:
+        side = "less" if self.lost_points >= 0 else "more"
+        return (
+            f"goodput {self.achieved_pct:.1f} %, by their first plans {self.promised_pct:.1f} %: "
+            f"{abs(self.lost_points):.1f} points {side}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What did not go as asked for on a run's GPU.
+
+    Attributes:
+        calls: Driver calls,
+        refused: and those of them that were refused.
+        undone: What stayed undone, or would not go, in spite of all attempts.
+        others: How often others were seen to have done something to the GPU.
+        revised: How often a window's rest was planned anew,
+        not_revised: and how often there was no plan for it.
+        troubled: The windows in which anything of this happened; ``None`` where no plan promised anything.
+        quiet: The other windows, likewise.
+    """
+
+    calls: int
+    refused: int
+    undone: int
+    others: int
+    revised: int
+    not_revised: int
+    troubled: Kept | None
+    quiet: Kept | None
+
+
+def trouble_of(log: ReadLog) -> Trouble | None:
+    """What the log tells of refusals and others' deeds; ``None`` if nothing."""
+    refused = [event for event in log.of_kind("outcome") if event["error"] is not None]
+    undone = [event for event in log.of_kind("change") if event.get("undone")]
+    others = log.of_kind("others")
+    if not (refused or undone or others):
+        return None
+    windows = {event["window"] for event in (*refused, *undone, *others)}
+    finished = {event["window"]: event for event in log.of_kind("window_finished")}
+    settled = [event for event in log.of_kind("window_started") if event["window"] in finished]
+    return Trouble(
+        calls=len(log.of_kind("outcome")),
+        refused=len(refused),
+        undone=sum(len(event["undone"]) for event in undone),
+        others=len(others),
+        revised=len(log.of_kind("plan_revised")),
+        not_revised=len(log.of_kind("not_revised")),
+        troubled=_kept(log, [(event, finished[event["window"]]) for event in settled if event["window"] in windows]),
+        quiet=_kept(log, [(event, finished[event["window"]]) for event in settled if event["window"] not in windows]),
+    )
+
+
+def _kept(log: ReadLog, windows: Iterable[tuple[Record, Record]]) -> Kept | None:
+    """What came of the windows' promises; each window is its start and its end in the log."""
+    n_windows, expected, promised, arrivals, goodput = 0, 0.0, 0.0, 0, 0
+    for started, closing in windows:
+        told = started.get("expected") or {}
+        own = {name: promise for name, promise in told.items() if promise["goodput"] is not None}
+        first = math.ceil(started.get("plan_from_step", 0) * log.header["step_s"] - 1e-9)
+        n_windows += bool(own)
+        for name, promise in own.items():
+            counts = closing["tenants"][name]
+            expected, promised = expected + promise["arrivals"], promised + promise["goodput"]
+            arrivals, goodput = arrivals + sum(counts["arrivals"][first:]), goodput + sum(counts["correct"][first:])
+    if expected <= 0 or not arrivals:
+        return None
+    return Kept(n_windows, 100 * promised / expected, 100 * goodput / arrivals)

@@ -1,0 +1,146 @@
+"""A real GPU under a run: its instances are real; requests, and the workers that answer them, are still simulated.
+
+Here, and nowhere else, a run is put on one. Whoever runs it holds the GPU's journal, so that it is the only controller.
+At the end all that is ours is taken away. After a crash, the next run or ``migrator gpu`` command finds it in the
+journal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from executor.catalogue import gpu_model_names
+from executor.clock import Clock, WallClock
+from executor.driver import DriverGpu
+from executor.errors import GpuError, NoGpuError, RetryableGpuError
+from executor.journal import Journal, Remembered, file_of, recorded
+from executor.mig import Layout
+from executor.opening import open_gpu
+from executor.reconcile import Outcome, Reconciler
+from migrator.config import GpuConfig
+from migrator.log.runlog import ReadLog
+from migrator.run.applier import Backend
+from migrator.run.instances import lead_s
+from migrator.run.loop import Joining
+from migrator.run.planning import Foresight, observe
+from migrator.run.requests import Models
+from migrator.run.simulated import SimWorkers, tenants_that_run
+from migrator.setting import Setting
+from migrator.traffic import RecordedTraffic
+from planner.policies.policy import Knows
+
+MAX_SILENCES = 4
+"""How often the driver may fail to say what stands before the GPU is left as it is at a run's end."""
+
+
+@dataclass(frozen=True)
+class RealGpu:
+    """A GPU that is ours to change, as far as it is not others'.
+
+    Attributes:
+        gpu: The GPU, by its driver.
+        journal: What on it is ours.
+        clock: Makes a clock that shows this second.
+        left: What could not be taken away, and why; while a run has the GPU, that it has.
+    """
+
+    gpu: DriverGpu
+    journal: Journal
+    clock: Callable[[float], Clock]
+    left: list[str] = field(default_factory=list)
+
+    def backend(self, setting: Setting) -> Callable[[float], Backend]:
+        """Opens it for a run; see :class:`migrator.run.simulated.SimulatedRun`."""
+
+        def opened(start_s: float) -> Backend:
+            config, clock = setting.config, self.clock(start_s)
+            self.left[:] = ["what the run has made, if anything"]  # until it is cleared
+            workers = SimWorkers(None, clock, tenants_that_run(setting), config.seed, config.window_s)
+            return Backend(self.gpu, clock, workers, self.journal, end=self.clear)
+
+        return opened
+
+    def clear(self) -> None:
+        """Take away all that is ours; what would not go, or could not be written down, stands in :attr:`left`."""
+        self.left.clear()
+        try:
+            self.journal.aim(Layout())
+            self.left.extend(map(str, self._cleared().undone))
+        except GpuError as error:
+            self.left.append(str(error))
+        except OSError as error:
+            self.left.append(f"{error.filename}: {error.strerror or error}")
+        except KeyboardInterrupt:
+            self.left.append("interrupted once more")
+            raise
+
+    def _cleared(self) -> Outcome:
+        """What came of it; the driver is asked again where it does not say what stands."""
+        clock = self.clock(0.0)
+        reconciler = Reconciler(self.gpu, self.journal, clock)
+        for _ in range(MAX_SILENCES):
+            try:
+                return reconciler.apply(Layout())
+            except RetryableGpuError as error:
+                clock.sleep_until(clock.now_s + error.retry_after_s)
+        return reconciler.apply(Layout())
+
+
+@contextmanager
+def real_gpu(
+    asked: GpuConfig, origin: str, state: Path, *, adopt: bool = False, dry_run: bool = False
+) -> Iterator[RealGpu]:
+    """The GPU that a config asks for, with the journal in folder ``state``; ``adopt`` takes over what others made.
+
+    With ``dry_run`` it may be looked at only: nothing is written, and nobody is kept away.
+
+    Raises:
+        NoGpuError: It is not there, or another card than the config is about; ``origin`` names the config.
+        OtherControllerError: Another controller has it.
+        JournalError: The journal cannot be used.
+        GpuError: The driver does not answer.
+    """
+    assert asked.backend != "sim"
+    with open_gpu(asked.backend, asked.index) as gpu:
+        if gpu.model.name != asked.model:
+            raise NoGpuError(f"{origin}: gpu.model is {asked.model}; {_what_it_is(gpu)}")
+        path = file_of(state, gpu.uuid)
+        with Remembered(recorded(path)) if dry_run else Journal(path) as journal:
+            reconciler = Reconciler(gpu, journal, WallClock())
+            reconciler.settle()
+            if adopt:
+                reconciler.adopt()
+            yield RealGpu(gpu, journal, WallClock)
+
+
+def joining(stands: ReadLog, setting: Setting, traffic: RecordedTraffic) -> Joining:
+    """Where the run whose log ``stands`` is joined again: the first window that all instances can be ready for.
+
+    The run's clock stands still while nobody runs it.
+    """
+    window_s = setting.config.window_s
+    trained = {tenant.name: -1 for tenant in setting.tenants}
+    for record in stands.of_kind("finished"):
+        trained[record["tenant"]] = max(trained[record["tenant"]], record["window"])
+    last_trained = tuple(trained.values())
+    models = Models(setting.tenants, window_s, last_trained)
+    foresight = Foresight(setting, traffic, needs_hindsight=Knows(stands.header["knows"]).needs_hindsight)
+    joined = max((record["window"] for record in stands.of_kind("resumed")), default=0)
+    window = max(1 + max((record["window"] for record in stands.of_kind("window_started")), default=-1), joined)
+    opening = observe(setting, traffic, window, models.open(window))
+    ready_s = stands.events[-1]["at_s"] + lead_s(setting, opening, foresight.forecast(opening))
+    window = max(window, math.ceil(ready_s / window_s - 1e-9))
+    n_started = sum(len(record["started"]) for record in stands.of_kind("change"))
+    void = range(max(1 + max(stands.settled, default=-1), joined), min(window, setting.config.windows))
+    return Joining(window, tuple(void), last_trained, n_started)
+
+
+def _what_it_is(gpu: DriverGpu) -> str:
+    own = f"GPU {gpu.index} is a {gpu.model.title}"
+    if gpu.model.name in gpu_model_names():
+        return f"{own}: set gpu.model to {gpu.model.name}, or take another GPU with --index"
+    return f"{own}, which the catalogue does not know and nothing was measured on; take another GPU with --index"

@@ -1,0 +1,38 @@
+"""A few kills in ``make test``; ``make test-crash`` has many."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crash.kinds import Simulated
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_runs_that_are_killed_and_resumed_come_out_as_undisturbed_ones() -> None:
+    command = [sys.executable, "-m", "tests.crash", "--kills", "20", "--seed", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("every run came out as an undisturbed one\n")
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({"seed": 3}, None),
+        ({"seed": 4}, "totals are"),
+        ({"name": "other"}, "the log is not that of an undisturbed run"),
+    ],
+)
+def test_a_run_that_comes_out_otherwise_is_noticed(tmp_path: Path, changes: dict[str, Any], wrong: str | None) -> None:
+    kinds = [Simulated("turns", "whole", one) for one in ({"seed": 3}, changes)]
+    folders = [tmp_path / "undisturbed", tmp_path / "killed"]
+    for kind, folder in zip(kinds, folders, strict=True):
+        kind.begin(folder)
+    found = kinds[0].wrong(folders[1], folders[0])
+    assert found == wrong if wrong is None else found is not None and found.startswith(wrong)
