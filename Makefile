@@ -3,12 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+LIVE := $(VENV)/.live
 
-.PHONY: help demo test check format bench bench-planner reproduce clean
+.PHONY: help demo test test-live test-crash check format bench bench-planner reproduce clean
 
 help:
 	@echo "make demo    set up, then run two tenants on a simulated A100 and say what was won over the best fixed layout"
 	@echo "make test    set up, then run the tests"
+	@echo "make test-live    set up torch and Avalanche as well (6 GB), then run the tests that need them"
+	@echo "make test-crash       kill runs 200 times at random moments, take them up again: a minute"
 	@echo "make check   ruff, formatting, mypy, import contracts"
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make bench   print the speed figures"
@@ -34,6 +37,19 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
+# The registry's ordinary builds: those of torch and torchvision for the CPU alone do not go together.
+$(LIVE): $(STAMP)
+	@echo "installing torch and Avalanche into $(VENV), once: 6 GB on disk, two to five minutes on a fast line"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[live]"
+	@touch $@
+
+test-live: $(LIVE)
+	$(BIN)/python -c 'import torch'
+	$(BIN)/python -m pytest -m live
+
+test-crash: $(STAMP)
+	$(BIN)/python -m tests.crash --kills 200
+
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -48,6 +64,8 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.speed.cli
 	$(BIN)/python -m benchmarks.speed.serving
+	$(BIN)/python -m benchmarks.speed.cpu_shares
+	$(BIN)/python -m benchmarks.speed.dispatcher
 
 bench-planner: $(STAMP)
 	$(BIN)/python -m benchmarks.speed.planner $(ARGS)
