@@ -7,6 +7,7 @@ complain about what it has done. So after each failure the truth is read again, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -69,6 +70,13 @@ class DriverGpu(ABC):
     @abstractmethod
     def model(self) -> GpuModel:
         """What the driver says that the GPU can be cut into."""
+
+    def environment(self, gi_uuid: str) -> Mapping[str, str]:
+        """What a process needs in its environment, before CUDA starts in it, to compute in the instance."""
+        return {"CUDA_VISIBLE_DEVICES": gi_uuid}
+
+    def enter(self, gi_uuid: str, pid: int) -> None:  # noqa: B027 - most need nothing
+        """Have a running process compute in the instance from now on, where its environment does not say so."""
 
     @abstractmethod
     def instances(self) -> tuple[GpuInstance, ...]:

@@ -12,7 +12,7 @@ import os
 import random
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -162,6 +162,10 @@ class CpuGpu(DriverGpu):
             if pids:
                 found[item.gi_id] = pids
         return found
+
+    def environment(self, gi_uuid: str) -> Mapping[str, str]:  # noqa: ARG002
+        """Nothing: see :meth:`enter`."""
+        return {}
 
     def enter(self, gi_uuid: str, pid: int) -> None:
         """The process runs in the instance from now on, and so does what it forks; it may come from another one.

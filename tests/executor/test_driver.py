@@ -465,3 +465,9 @@ def test_what_somebody_else_makes_at_the_same_place_in_the_same_moment_stays_his
     with pytest.raises(InsufficientResourcesError):
         gpu.create(at(gpu, "3g.20gb@4"))
     assert [item.profile for item in standin.standing()] == ["3g.20gb"]
+
+
+def test_a_process_is_in_an_instance_by_its_environment(opened: Opened) -> None:
+    _, gpu = opened()
+    instance = gpu.create(gpu.model.placement("3g.20gb@0"))
+    assert gpu.environment(instance.uuid) == {"CUDA_VISIBLE_DEVICES": instance.uuid}
