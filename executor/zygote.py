@@ -471,7 +471,7 @@ def hatch(descriptor: str, parent: str, *imports: str) -> int:
         with suppress(BrokenPipeError):
             _send(connection, Warm(os.getpid(), import_s, time.monotonic()))
             _Nest(connection).run()
-    return 0
+    os._exit(0)  # taking down what was imported takes a while, and libraries complain of it
 
 
 def _imported_s(module: str) -> float:

@@ -83,7 +83,7 @@ class GpuConfig(Section):
     """Which GPU, and whether it is simulated."""
 
     model: str
-    backend: Literal["sim", "nvml", "smi"] = "sim"
+    backend: Literal["sim", "nvml", "smi", "cpu"] = "sim"
     index: Annotated[int, Field(ge=0, le=1000)] = 0
 
     @field_validator("model")
@@ -137,6 +137,27 @@ class AccuracyConfig(Section):
     after: Fraction
 
 
+class LearningConfig(Section):
+    """What a tenant's model is asked and learns, where requests and workers are real."""
+
+    benchmark: Text
+    asked: Literal["new", "seen"] = "new"
+    folder: Text | None = None
+    trainer: Literal["plain", "avalanche"] = "plain"
+    strategy: Literal["naive", "replay", "ewc", "lwf"] = "replay"
+    batch: Count = 32
+    learning_rate: Positive = 0.02
+    memory: Annotated[int, Field(ge=0, le=10**9)] = 200
+    checkpoints: list[Annotated[float, Field(gt=0, lt=1)]] = [0.5]
+    model_options: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _trainer_knows_the_strategy(self) -> LearningConfig:
+        if self.strategy in ("ewc", "lwf") and self.trainer != "avalanche":
+            raise ValueError(f"strategy is {self.strategy!r}; trainer 'plain' knows naive and replay, 'avalanche' all")
+        return self
+
+
 class FloorConfig(Section):
     """The least share of requests to be answered in time, over each window or in each step."""
 
@@ -172,6 +193,7 @@ class TenantConfig(Section):
     worker_start_s: NonNegative | None = None
     retraining_start_s: NonNegative | None = None
     min_slo_attainment: FloorConfig | None = None
+    learning: LearningConfig | None = None
 
     @property
     def accuracies(self) -> list[AccuracyConfig]:
@@ -293,6 +315,13 @@ class Config(Section):
         return tenants
 
     @model_validator(mode="after")
+    def _all_learn_or_none(self) -> Config:
+        without = [tenant.name for tenant in self.tenants if tenant.learning is None]
+        if 0 < len(without) < len(self.tenants):
+            raise ValueError(f"tenants.{without[0]}: has no 'learning', and others have; all are real, or none is")
+        return self
+
+    @model_validator(mode="after")
     def _tenants_have_a_slice_each(self) -> Config:
         n_slices = gpu_model(self.gpu.model).compute_slices
         if len(self.tenants) > n_slices:
@@ -339,6 +368,11 @@ class Config(Section):
                 f"({self.planning_s:g}) it must leave a step of window_s to plan"
             )
         return self
+
+    @property
+    def is_live(self) -> bool:
+        """Whether requests and workers are real."""
+        return self.gpu.backend != "sim" and self.tenants[0].learning is not None
 
     @property
     def n_steps(self) -> int:

@@ -33,6 +33,10 @@ class OutputError(MigratorError):
     """A file cannot be written, although nothing is wrong with what was asked: the disk is full, or gone."""
 
 
+class LiveError(MigratorError):
+    """A process that a live run cannot do without is gone, or does not do what it must; says which and why."""
+
+
 class LogError(MigratorError):
     """A log cannot be read as one of ours."""
 
@@ -63,7 +67,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
             return ExitCode.INTERRUPTED
         case InfeasibleError():
             return ExitCode.INFEASIBLE
-        case OutputError():
+        case OutputError() | LiveError():
             return ExitCode.FAILED
         case GpuError():
             return ExitCode.DEVICE_ERROR

@@ -25,11 +25,13 @@ class Estimate:
         accuracy_after: Share of correct answers once it has ended, in [0, 1].
         retraining_s: Seconds of training by profile name, start-up and profiling apart.
         profiling_s: Seconds by profile name that making the estimate takes before the training; known, not estimated.
+        source: Where the accuracies come from, if not from the config as it is.
     """
 
     accuracy_after: float
     retraining_s: Mapping[str, float]
     profiling_s: Mapping[str, float]
+    source: str = ""
 
     @property
     def occupation_s(self) -> Mapping[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -56,6 +57,9 @@ class OnGpu:
 RUNS = Path("runs")
 """Where runs go unless ``--out`` says otherwise."""
 
+LIVE = "live"
+"""The folder, in a run's, of what its processes write."""
+
 
 def run_command(
     config_path: Path,
@@ -101,18 +105,33 @@ def run_command(
         warn_of(setting.warnings)
         console = progress()
         print_traffic(config, setting, traffic, console)
-        with closing(RunView(setting, console)) as view:
-            backend = None if real is None else real.backend(setting)
-            run = SimulatedRun(setting, traffic, chosen, view, time_limit_s=time_limit_s, backend=backend)
-            if where.manner.dry_run:
-                standing, ours = ((), bool) if real is None else (real.gpu.instances(), real.journal.is_ours)
-                print_decision(decide(standing, ours, run.first_layout), config.gpu.index)
-                return
-            resolved = config_yaml(setting.config, out or RUNS / config.name)
-            with new_run_log(RUNS, config.name, resolved) if out is None else RunLog(out, resolved) as log:
-                folder = log.folder
-                with telling_where(folder), telling_what_is_left(real):
-                    run.carry_out(log, {**events.wall(), "config_sum": config_sum(resolved)})
+        resolved = config_yaml(setting.config, out or RUNS / config.name)
+        wall = {**events.wall(), "config_sum": config_sum(resolved)}
+
+        def new_log() -> RunLog:
+            return new_run_log(RUNS, config.name, resolved) if out is None else RunLog(out, resolved)
+
+        with closing(RunView(setting, console)) as view, telling_what_is_left(real):
+            if real is not None and config.is_live and not where.manner.dry_run:
+                from migrator.run.live.opening import live_run  # noqa: PLC0415 - needs the extra `live`
+
+                # Its processes write into the run's folder before the first plan; it goes if there is none.
+                with new_log() as log, gone_if_empty(log), live_run(real, setting, traffic, log.folder / LIVE) as live:
+                    folder = log.folder
+                    run = SimulatedRun(setting, traffic, chosen, view, time_limit_s=time_limit_s, **vars(live))
+                    with telling_where(folder):
+                        run.carry_out(log, wall)
+            else:
+                backend = None if real is None else real.backend(setting)
+                run = SimulatedRun(setting, traffic, chosen, view, time_limit_s=time_limit_s, backend=backend)
+                if where.manner.dry_run:
+                    standing, ours = ((), bool) if real is None else (real.gpu.instances(), real.journal.is_ours)
+                    print_decision(decide(standing, ours, run.first_layout), config.gpu.index)
+                    return
+                with new_log() as log:
+                    folder = log.folder
+                    with telling_where(folder):
+                        run.carry_out(log, wall)
     print_run(folder, rival, setting, traffic)
 
 
@@ -146,7 +165,8 @@ def gpu_of(config: Config, origin: str, where: OnGpu) -> Iterator[RealGpu | None
     if config.simulation.has_faults:
         raise MigratorError(f"{origin}: simulation.driver and simulation.others are faults of the simulated GPU alone")
     manner = where.manner
-    mind_other_managers(may_refuse=not (manner.dry_run or manner.beside_others))
+    if config.gpu.backend != "cpu":
+        mind_other_managers(may_refuse=not (manner.dry_run or manner.beside_others))
     state = where.state or state_folder()
     with real_gpu(config.gpu, origin, state, adopt=manner.adopt, dry_run=manner.dry_run) as real:
         yield real
@@ -160,6 +180,17 @@ def telling_what_is_left(real: RealGpu | None) -> Iterator[None]:
     finally:
         if real is not None and real.left:
             warn(f"not taken away: {'; '.join(real.left)}; later: {program()} gpu clear")
+
+
+@contextmanager
+def gone_if_empty(log: RunLog) -> Iterator[None]:
+    """Remove the run's folder again where the run fails before anything of it is in its log."""
+    try:
+        yield
+    except BaseException:
+        if log.is_empty:
+            shutil.rmtree(log.folder, ignore_errors=True)
+        raise
 
 
 @contextmanager

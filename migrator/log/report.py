@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from itertools import accumulate
 
 from migrator.log.changes import INFERENCE, RETRAINING, Instance, LayoutChange, changes_in
+from migrator.log.live import LiveFacts, live_facts
 from migrator.log.record import Record
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import Surprise, surprises
@@ -123,6 +124,7 @@ class Report:
         open_call: The driver call in which the run ended, if it did.
         surprises: Where a window's goodput is far from what its plan promised.
         trouble: What the driver refused, and what others did to the GPU; ``None`` if nothing.
+        live: What really was answered and learned; ``None`` where requests were simulated.
     """
 
     header: Record
@@ -134,6 +136,7 @@ class Report:
     open_call: str | None
     surprises: tuple[Surprise, ...] = ()
     trouble: Trouble | None = None
+    live: LiveFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +201,7 @@ def report_of(log: ReadLog) -> Report:
         open_call=_open_call(log),
         surprises=surprises(log),
         trouble=trouble_of(log),
+        live=live_facts(log),
     )
 
 

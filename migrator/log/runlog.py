@@ -105,6 +105,11 @@ class RunLog:
         self.close()
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing was written yet."""
+        return self._size == 0
+
+    @property
     def at_s(self) -> float:
         """The time of the last record; −∞ before the first."""
         return self._at_s

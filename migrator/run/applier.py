@@ -469,7 +469,8 @@ class Applier:
         for placement in placements:
             live = self._live.pop(placement)
             busy = [busy_until_s.get(server.server_id, doing.begin_s) for server in live.servers]
-            closed.append((live, max([doing.begin_s, *busy])))
+            drained_s = self._workers.drain(live.instance_id) if live.has_worker else doing.begin_s
+            closed.append((live, max([doing.begin_s, drained_s, *busy])))
         doing.closed = {live.placement: (live, drained_s) for live, drained_s in closed}
         return closed
 

@@ -16,7 +16,7 @@ from forecaster.forecast import Forecast
 from migrator import __version__
 from migrator.assumed import assumed_in, assumed_to_json
 from migrator.config import EstimatesConfig, FloorConfig, SimulationConfig
-from migrator.estimates import estimate_of
+from migrator.estimates import Estimate, estimate_of
 from migrator.log.runlog import SCHEMA
 from migrator.run.changes import ChangeOutcome, Made, Started, Stopped
 from migrator.run.planning import Opening, PlannedWindow
@@ -65,7 +65,7 @@ def run_started(
         "schema": SCHEMA,
         "name": config.name,
         "seed": config.seed,
-        "simulated": True,  # requests and workers are, on every GPU
+        "simulated": not config.is_live,  # requests and workers are, on every GPU
         **({} if config.gpu.backend == "sim" else {"backend": config.gpu.backend, "index": config.gpu.index}),
         "gpu": setting.gpu.name,
         "compute_slices": setting.gpu.compute_slices,
@@ -161,8 +161,7 @@ def window_started(
     by_tenant = {
         tenant.name: {
             "accuracy_before": opening.accuracies[index],
-            "accuracy_after": tenant.accuracy_in(opening.window).after,
-            **_estimate(setting, tenant, opening.window),
+            **_accuracy_after(setting, tenant, opening, index),
             "mean_rps": _rates(forecast.mean_rps[:, index]),
             "low_rps": _rates(forecast.quantiles_rps[low, :, index]),
             "high_rps": _rates(forecast.quantiles_rps[high, :, index]),
@@ -255,15 +254,22 @@ def not_revised(kept: PlannedWindow, reason: str) -> Json:
     }
 
 
-def _estimate(setting: Setting, tenant: Tenant, window: int) -> Json:
-    """What the plan assumed of the tenant's retraining, where that may differ from the truth."""
-    config = setting.config
+def _accuracy_after(setting: Setting, tenant: Tenant, opening: Opening, index: int) -> Json:
+    """What the retraining brings, where that is known, and what the plan assumed, where that may be something else."""
+    config, window = setting.config, opening.window
+    if opening.estimates is not None:
+        return _estimate(opening.estimates[index]) if tenant.retrains_in(window) else {}
+    known = {"accuracy_after": tenant.accuracy_in(window).after}
     if config.estimates == EstimatesConfig() or not tenant.retrains_in(window):
-        return {}
-    estimate = estimate_of(config.estimates, config.seed, setting.gpu, tenant, window)
+        return known
+    return {**known, **_estimate(estimate_of(config.estimates, config.seed, setting.gpu, tenant, window))}
+
+
+def _estimate(estimate: Estimate) -> Json:
     return {
         "estimate": {
             "accuracy_after": estimate.accuracy_after,
+            **({"source": estimate.source} if estimate.source else {}),
             "retraining_s": _seconds_by_profile(estimate.retraining_s),
             "profiling_s": _seconds_by_profile(estimate.profiling_s),
         }
@@ -357,6 +363,7 @@ def finished(trained: Trained, accuracy: float) -> Json:
         "tenant": trained.tenant,
         "finish_s": _moment(trained.at_s),
         "accuracy": accuracy,
+        **trained.facts,
     }
 
 

@@ -370,7 +370,7 @@ class Instances:
                 live.is_over = True
                 if live.window == window:  # else it is the one of the window before, which ended late
                     self._trained.add(live.owner)
-                yield Trained(happening.at_s, live.owner.tenant, live.window, live.instance_id)
+                yield Trained(happening.at_s, live.owner.tenant, live.window, live.instance_id, happening.facts)
             case Failed():
                 lost = list(self._lost(live))
                 note("failed", events.failed(window, live.started, happening.at_s, happening.reason))

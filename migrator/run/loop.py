@@ -16,7 +16,7 @@ from forecaster.forecast import Forecast
 from migrator.log.runlog import RunLog
 from migrator.run import events
 from migrator.run.planning import Foresight, Opening, PlannedWindow, observe
-from migrator.run.requests import Ledger, Models
+from migrator.run.requests import Ledger, Models, TabledModels
 from migrator.run.seams import Lost, Sharing, Trained
 from migrator.setting import Setting
 from migrator.traffic import Traffic
@@ -83,11 +83,15 @@ class Loop:
         view: View,
         revises: Reviser | None = None,
         joins: Joining | None = None,
+        models: Models | None = None,
+        ending: Callable[[], Mapping[str, object]] = dict,
     ) -> None:
+        """``models`` are by default those of the config; ``ending`` says what else there is to know at the end."""
         self._setting, self._traffic, self._sharing, self._foresight = setting, traffic, sharing, foresight
-        self._view, self._revises = view, revises
+        self._view, self._revises, self._ending = view, revises, ending
         self._first_window = 0 if joins is None else joins.window
-        self._models = Models(setting.tenants, setting.config.window_s, None if joins is None else joins.last_trained)
+        last_trained = None if joins is None else joins.last_trained
+        self._models = models or TabledModels(setting.tenants, setting.config.window_s, last_trained)
         self._ledger = Ledger(setting, self._first_window)
         self._plans: list[MigPlan] = []
         self._served_s = self._first_window * setting.config.window_s
@@ -120,12 +124,13 @@ class Loop:
         self._note(kind, header, wall)
         try:
             self._all_windows()
+            ending = self._ending()
         except KeyboardInterrupt:
             self._note("interrupted", {})
             raise
         finally:
             self._sharing.close()
-        self._note("run_finished", {"windows": self._setting.config.windows})
+        self._note("run_finished", {"windows": self._setting.config.windows, **ending})
         log.sync()
 
     def _all_windows(self) -> None:
@@ -137,13 +142,15 @@ class Loop:
             self._serve_until((window + 1) * window_s, opening)
         longest_s = max(tenant.slo_s for tenant in self._setting.tenants)
         self._serve_until(n_windows * window_s + longest_s, None)  # by then every request is in service or resolved
-        answers_s = [state.busy_until[server] for state in self._sharing.queues for server in state.batches]
-        self._serve_until(max(answers_s, default=0.0), None)  # service jitter may make the last answers late
+        # Service jitter may make the last answers late.
+        while answers_s := [state.busy_until[server] for state in self._sharing.queues for server in state.batches]:
+            self._serve_until(max(answers_s), None)
 
     def _planned(self, window: int) -> tuple[Opening, Forecast, PlannedWindow | None]:
         """What is seen as the window begins, what is expected of it, and what is to be done in it."""
         self._view.planning(window)
-        opening = observe(self._setting, self._traffic, window, self._models.open(window), self._plans)
+        accuracies = self._models.open(window)
+        opening = observe(self._setting, self._traffic, window, accuracies, self._plans, self._models.estimates)
         forecast = self._foresight.forecast(opening)
         planned = self._sharing.plan(opening, forecast)
         if planned is not None:

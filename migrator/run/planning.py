@@ -119,21 +119,29 @@ class Opening:
         past_rps: Arrival rates of the steps before it, oldest first, ``(n_history_steps, n_tenants)``.
         accuracies: What the models in service give, by tenant.
         plans: What was in force in the windows before, oldest first.
+        estimates: What is estimated of the retrainings, by tenant; ``None`` where the config says it.
     """
 
     window: int
     past_rps: FloatArray
     accuracies: tuple[float, ...]
     plans: tuple[MigPlan, ...] = ()
+    estimates: tuple[Estimate, ...] | None = None
 
 
 def observe(
-    setting: Setting, traffic: Traffic, window: int, accuracies: Sequence[float], plans: Sequence[MigPlan] = ()
+    setting: Setting,
+    traffic: Traffic,
+    window: int,
+    accuracies: Sequence[float],
+    plans: Sequence[MigPlan] = (),
+    estimates: Sequence[Estimate] | None = None,
 ) -> Opening:
     """The opening of a window, from the traffic before it alone."""
     start_s = window * setting.config.window_s
     past_rps = traffic.rates_before(start_s, setting.config.step_s, setting.n_history_steps)
-    return Opening(window, past_rps, tuple(accuracies), tuple(plans))
+    found = None if estimates is None else tuple(estimates)
+    return Opening(window, past_rps, tuple(accuracies), tuple(plans), found)
 
 
 class Foresight:
@@ -194,7 +202,16 @@ def plan_window(
     """
     how = solving or Solving(must_meet_floors=False)
     plan_from_step = 0 if state is None else setting.config.planning_steps
-    problem = posed(setting, opening.window, state, opening.accuracies, forecast, how.reconfiguration, unavailable)
+    problem = posed(
+        setting,
+        opening.window,
+        state,
+        opening.accuracies,
+        forecast,
+        how.reconfiguration,
+        unavailable,
+        opening.estimates,
+    )
     return _checked(problem, _answer(setting, opening, problem, how), opening.window, plan_from_step, forecast)
 
 
@@ -278,18 +295,19 @@ def posed(
     forecast: Forecast,
     reconfiguration: Reconfiguration = Reconfiguration.PHYSICAL,
     unavailable: Sequence[Unavailable] = (),
+    estimated: Sequence[Estimate] | None = None,
 ) -> Problem:
     """The problem of a window's steps from when its plan is there, with the arrivals of ``forecast``.
 
-    Of the window's retrainings it knows the estimates, never the truth. ``unavailable`` are memory slices that
-    others hold, in steps from the window's start; it may name steps beyond the window's end. A retraining that cannot
-    be had beside them is not asked for.
+    Of the window's retrainings it knows the estimates, the config's or ``estimated`` ones, never the truth.
+    ``unavailable`` are memory slices that others hold, in steps from the window's start; it may name steps beyond the
+    window's end. A retraining that cannot be had beside them is not asked for.
 
     Raises:
         ProblemError: The parts do not make a problem.
     """
     plan_from_step = 0 if state is None else setting.config.planning_steps
-    estimates = estimates_in(setting, window)
+    estimates = estimates_in(setting, window) if estimated is None else estimated
     n_steps = forecast.mean_rps.shape[0] - plan_from_step
     problem = window_problem(
         setting.gpu,

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from executor.catalogue import gpu_model_names
 from executor.clock import Clock, WallClock
+from executor.cpu.cut import Cut
+from executor.cpu.gpu import CpuGpu
 from executor.driver import DriverGpu
 from executor.errors import GpuError, NoGpuError, RetryableGpuError
 from executor.journal import Journal, Remembered, file_of, recorded
@@ -27,7 +29,8 @@ from migrator.run.applier import Backend
 from migrator.run.instances import lead_s
 from migrator.run.loop import Joining
 from migrator.run.planning import Foresight, observe
-from migrator.run.requests import Models
+from migrator.run.requests import TabledModels
+from migrator.run.seams import Workers
 from migrator.run.simulated import SimWorkers, tenants_that_run
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
@@ -58,11 +61,22 @@ class RealGpu:
 
         def opened(start_s: float) -> Backend:
             config, clock = setting.config, self.clock(start_s)
-            self.left[:] = ["what the run has made, if anything"]  # until it is cleared
             workers = SimWorkers(None, clock, tenants_that_run(setting), config.seed, config.window_s)
-            return Backend(self.gpu, clock, workers, self.journal, end=self.clear)
+            return self.under(clock, workers)
 
         return opened
+
+    def under(self, clock: Clock, workers: Workers, first: Callable[[], object] = lambda: None) -> Backend:
+        """The GPU under these workers; ``first`` is called before it is cleared at the run's end."""
+        self.left[:] = ["what the run has made, if anything"]  # until it is cleared
+
+        def end() -> None:
+            try:
+                first()
+            finally:
+                self.clear()
+
+        return Backend(self.gpu, clock, workers, self.journal, end=end)
 
     def clear(self) -> None:
         """Take away all that is ours; what would not go, or could not be written down, stands in :attr:`left`."""
@@ -105,7 +119,7 @@ def real_gpu(
         GpuError: The driver does not answer.
     """
     assert asked.backend != "sim"
-    with open_gpu(asked.backend, asked.index) as gpu:
+    with _opened(asked, state) as gpu:
         if gpu.model.name != asked.model:
             raise NoGpuError(f"{origin}: gpu.model is {asked.model}; {_what_it_is(gpu)}")
         path = file_of(state, gpu.uuid)
@@ -115,6 +129,21 @@ def real_gpu(
             if adopt:
                 reconciler.adopt()
             yield RealGpu(gpu, journal, WallClock)
+
+
+def _opened(asked: GpuConfig, state: Path) -> DriverGpu:
+    """The GPU, or the machine's CPU in its place.
+
+    Raises:
+        NoGpuError: It is not there.
+    """
+    if asked.backend != "cpu":
+        assert asked.backend != "sim"
+        return open_gpu(asked.backend, asked.index)
+    cut = Cut.named(asked.model)
+    if cut is None:
+        raise NoGpuError(f"gpu.model is {asked.model}; gpu.backend cpu takes cpu-CORES-in-SLICES, as cpu-1.6-in-7")
+    return CpuGpu(cut, state)
 
 
 def joining(stands: ReadLog, setting: Setting, traffic: RecordedTraffic) -> Joining:
@@ -127,7 +156,7 @@ def joining(stands: ReadLog, setting: Setting, traffic: RecordedTraffic) -> Join
     for record in stands.of_kind("finished"):
         trained[record["tenant"]] = max(trained[record["tenant"]], record["window"])
     last_trained = tuple(trained.values())
-    models = Models(setting.tenants, window_s, last_trained)
+    models = TabledModels(setting.tenants, window_s, last_trained)
     foresight = Foresight(setting, traffic, needs_hindsight=Knows(stands.header["knows"]).needs_hindsight)
     joined = max((record["window"] for record in stands.of_kind("resumed")), default=0)
     window = max(1 + max((record["window"] for record in stands.of_kind("window_started")), default=-1), joined)

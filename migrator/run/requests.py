@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
+from migrator.estimates import Estimate
 from migrator.run.planning import accuracy_at_start
 from migrator.setting import Setting
 from workloads.serving.advance import advance
@@ -16,7 +18,40 @@ from workloads.tenants import Tenant
 from workloads.traffic.luck import ServiceJitter
 
 
-class Queues:
+class Queues(Protocol):
+    """Every tenant's queue."""
+
+    def begin(self, requests: Sequence[Requests], start_s: float) -> None:
+        """Begin at a later second; ``requests`` arrived before it, and are nobody's."""
+        ...
+
+    @property
+    def states(self) -> Sequence[QueueState]:
+        """How each queue stands."""
+        ...
+
+    @property
+    def now_s(self) -> float:
+        """How far all queues have come."""
+        ...
+
+    @property
+    def busy_until_s(self) -> Mapping[str, float]:
+        """By server id, when the batch in service at :attr:`now_s` ends, as far as known."""
+        ...
+
+    def advance(
+        self,
+        requests: Sequence[Requests],
+        servers: Mapping[str, Sequence[Server]],
+        accuracies: Sequence[AccuracyTimeline],
+        until_s: float,
+    ) -> list[Outcomes]:
+        """Bring every queue to ``until_s`` with the tenant's servers; outcomes by tenant, as far as known."""
+        ...
+
+
+class SimulatedQueues:
     """Every tenant's queue, from second 0 on unless it begins later, served by whatever stands at the moment."""
 
     def __init__(self, n_tenants: int, jitter: ServiceJitter | None, dispatch: Dispatch = Dispatch.PULL) -> None:
@@ -66,8 +101,30 @@ class Queues:
         return found
 
 
-class Models:
-    """The models that answer, over a run; all of them count as retrained before window 0.
+class Models(Protocol):
+    """The models that answer, over a run."""
+
+    @property
+    def timelines(self) -> list[AccuracyTimeline]:
+        """Each tenant's accuracy so far."""
+        ...
+
+    @property
+    def estimates(self) -> Sequence[Estimate] | None:
+        """Of the window that was opened last, what was estimated of its retrainings by tenant; ``None``: by config."""
+        ...
+
+    def open(self, window: int) -> tuple[float, ...]:
+        """What the models in service give from the window's start on, by tenant."""
+        ...
+
+    def trained(self, tenant: str, window: int, finish_s: float) -> float:
+        """What the model retrained in ``window`` gives from now on."""
+        ...
+
+
+class TabledModels:
+    """Models as accurate as the config says; all of them count as retrained before window 0.
 
     ``last_trained`` says otherwise, where a run goes on: by tenant, with which window's data.
     """
@@ -84,6 +141,11 @@ class Models:
         """Each tenant's accuracy so far."""
         ordered = (sorted(own.items()) for own in self._accuracies)
         return [AccuracyTimeline(tuple(at for at, _ in own), tuple(value for _, value in own)) for own in ordered]
+
+    @property
+    def estimates(self) -> None:
+        """By config."""
+        return
 
     def open(self, window: int) -> tuple[float, ...]:
         """What the models in service give from the window's start on, by tenant."""

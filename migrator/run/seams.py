@@ -9,7 +9,7 @@ come.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -44,10 +44,11 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The retraining in the instance is done; its model answers from now on."""
+    """The retraining in the instance is done; its model answers from now on. ``facts`` are for the log."""
 
     at_s: float
     instance_id: str
+    facts: Mapping[str, object] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,10 @@ class Workers(Protocol):
 
     def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int) -> None:
         """Start the owner's worker now, as one of ``n_at_once`` that start together."""
+        ...
+
+    def drain(self, instance_id: str) -> float:
+        """The worker is about to be stopped and takes no further work; when it is done with what it has."""
         ...
 
     def stop(self, instance_id: str) -> Failed | None:
@@ -90,12 +95,14 @@ class Trained:
         tenant: Whose.
         window: With whose data.
         instance_id: Where, if it had an instance.
+        facts: What else is known of it, for the log.
     """
 
     at_s: float
     tenant: str
     window: int
     instance_id: str | None = None
+    facts: Mapping[str, object] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from forecaster.forecast import FloatArray, Forecast
 from migrator.estimates import as_carried_out
 from migrator.run import events
 from migrator.run.planning import Opening, PlannedWindow, estimates_in
-from migrator.run.requests import Queues
+from migrator.run.requests import SimulatedQueues
 from migrator.run.seams import Lost, Note, Trained
 from migrator.setting import Setting, service_profiles
 from migrator.traffic import RecordedTraffic
@@ -83,7 +83,13 @@ class Shares:
     strayed: str | None = None
 
     def __init__(
-        self, setting: Setting, traffic: RecordedTraffic, policy: SharePolicy, queues: Queues, *, as_published: bool
+        self,
+        setting: Setting,
+        traffic: RecordedTraffic,
+        policy: SharePolicy,
+        queues: SimulatedQueues,
+        *,
+        as_published: bool,
     ) -> None:
         self._setting, self._traffic, self._policy, self._queues = setting, traffic, policy, queues
         self._as_published = as_published

@@ -24,7 +24,7 @@ from migrator.run.applier import Backend
 from migrator.run.instances import Instances
 from migrator.run.loop import Joining, Loop, Reviser, View
 from migrator.run.planning import Foresight, Solving, accuracy_at_start, observe, posed
-from migrator.run.requests import Queues
+from migrator.run.requests import Models, Queues, SimulatedQueues
 from migrator.run.seams import Failed, Finished, Happening, Ready, Sharing
 from migrator.run.shares import Shares
 from migrator.run.turns import Turns
@@ -95,6 +95,10 @@ class SimWorkers:
         if owner.task is Task.RETRAINING:
             profile = instance.placement.profile.name
             self._expect(Finished(ready_s + tenant.retraining_time_s[profile], instance_id))
+
+    def drain(self, instance_id: str) -> float:  # noqa: ARG002 - the queues know the batches in service
+        """Nothing: a batch in service ends when the queues say so."""
+        return -math.inf
 
     def stop(self, instance_id: str) -> Failed | None:
         """Take the worker out of its instance."""
@@ -172,17 +176,20 @@ def _sharing(
     how: Solving,
     backend: Callable[[float], Backend],
     joins: Joining | None,
+    queues: Queues | None,
 ) -> Sharing:
     """What the policy's answers become on a GPU."""
     config = setting.config
     jitter = service_jitter(config.seed, config.simulation.service_jitter)
     if isinstance(policy, SharePolicy):
-        return Shares(setting, traffic, policy, Queues(len(setting.tenants), jitter), as_published=how.as_published)
+        return Shares(
+            setting, traffic, policy, SimulatedQueues(len(setting.tenants), jitter), as_published=how.as_published
+        )
     if isinstance(policy, Whole):
         return Turns(setting, policy, jitter)
     assert isinstance(policy, Policy)
     dispatch = Dispatch.PUSH if policy.traits.pushes else Dispatch.PULL
-    queues = Queues(len(setting.tenants), jitter, dispatch)
+    queues = queues or SimulatedQueues(len(setting.tenants), jitter, dispatch)
     if joins is not None:
         start_s = joins.window * config.window_s
         queues.begin(traffic.requests(start_s), start_s)
@@ -208,8 +215,13 @@ class SimulatedRun:
         backend: Callable[[float], Backend] | None = None,
         revises: Reviser | None = None,
         joins: Joining | None = None,
+        queues: Queues | None = None,
+        models: Models | None = None,
+        ending: Callable[[], Mapping[str, object]] = dict,
     ) -> None:
-        """``backend`` opens the GPU, as :func:`simulated_backend` does; ``revises`` and ``joins`` are the loop's.
+        """``backend`` opens the GPU, as :func:`simulated_backend` does; ``queues`` are simulated unless given.
+
+        ``revises``, ``joins``, ``models`` and ``ending`` are the loop's.
 
         With ``time_limit_s``, wall seconds for a plan, another run of the same may come out otherwise; the log says so.
 
@@ -223,13 +235,13 @@ class SimulatedRun:
         if isinstance(policy, Policy) and policy.knows is Knows.RUN:
             policy = policy.prepared(true_problems(setting, traffic))
         how = Solving(as_published=as_published, time_limit_s=time_limit_s)
-        sharing = _sharing(setting, traffic, policy, how, backend or simulated_backend(setting), joins)
+        sharing = _sharing(setting, traffic, policy, how, backend or simulated_backend(setting), joins, queues)
         if joins is None:
             header = events.run_started(setting, traffic.origins, foresight.name, policy, sharing.kind, time_limit_s)
             self._begins: tuple[str, Mapping[str, object]] = "run_started", header
         else:
             self._begins = "resumed", events.resumed(joins.window, joins.void)
-        self._loop = Loop(setting, traffic, sharing, foresight, view or View(), revises, joins)
+        self._loop = Loop(setting, traffic, sharing, foresight, view or View(), revises, joins, models, ending)
         self._loop.prepare()
 
     @property

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # a command needs one kind of these values, and should not wait for the others' imports
     from executor.mig import GpuModel
     from migrator.compare import Score, Standing
+    from migrator.log.live import LiveFacts
     from migrator.log.report import Figures, Report, WindowReport
     from migrator.log.surprise import Surprise
     from migrator.log.trouble import Trouble
@@ -50,6 +51,7 @@ def report_to_json(report: Report) -> Json:
         "ending": report.ending,
         "surprises": [_surprise(item) for item in report.surprises],
         **({} if report.trouble is None else {"trouble": _trouble(report.trouble)}),
+        **({} if report.live is None else {"live": _live(report.live)}),
         "windows": [_window(window) for window in report.windows],
         **_figures_of_all(report),
         "start_ups": {
@@ -61,6 +63,10 @@ def report_to_json(report: Report) -> Json:
 
 def _surprise(item: Surprise) -> Json:
     return _rounded({**asdict(item), "points": item.points})
+
+
+def _live(facts: LiveFacts) -> Json:
+    return {**asdict(facts), "unaccounted": facts.unaccounted, "void": facts.is_void}
 
 
 def _trouble(trouble: Trouble) -> Json:

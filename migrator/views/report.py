@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from migrator.console import escape
+from migrator.log.live import LiveFacts
 from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
 from migrator.log.trouble import Trouble
 from migrator.provenance import MEASURED_JITTER, derived_profiles, faults_text, scaling_text
@@ -57,6 +58,8 @@ def print_report(report: Report, console: Console) -> None:
         console.print(left_out_text(left_out), style="dim")
     for line in surprise_lines(report.surprises):
         console.print(f"[bold red]far from its plan:[/] {escape(line)}")
+    if report.live is not None:
+        _print_live(report.live, console)
     if report.trouble is not None:
         _print_trouble(report.trouble, console)
     _print_floors(report, console)
@@ -102,10 +105,14 @@ def _print_header(report: Report, console: Console) -> None:
 
 def _what_is_simulated(header: Mapping[str, Any]) -> str:
     """All, or all but the instances."""
-    if header.get("backend", "sim") != "sim":
-        where = f"GPU {header['index']}, by {header['backend']}"
-        return f"[bold yellow]simulated requests[/] on real MIG instances ({where}), "
-    return "[bold yellow]simulated[/] " if header["simulated"] else ""
+    backend = header.get("backend", "sim")
+    if backend == "sim":
+        return "[bold yellow]simulated[/] "
+    what, where = "real MIG instances", f"GPU {header['index']}, by {backend}"
+    if backend == "cpu":
+        what, where = "[bold yellow]emulated[/] instances", "shares of this machine's CPU"
+    requests = "[bold yellow]simulated requests[/]" if header["simulated"] else "real requests and workers"
+    return f"{requests} on {what} ({where}), "
 
 
 def _tenant_line(tenant: Mapping[str, Any]) -> str:
@@ -169,6 +176,49 @@ def _cells(figures: Figures, shown: Sequence[str]) -> list[str]:
 
 def _number(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _print_live(facts: LiveFacts, console: Console) -> None:
+    """Print what was learned, window by window, and whether each request is accounted for."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in ("win-\ndow", "tenant", "right before\nretraining %", "right\nafter %", "new weights\nat second"):
+        table.add_column(title, justify="left" if title == "tenant" else "right")
+    for title in ("expected\nof them %", "their test\nset %", "load ms"):
+        table.add_column(title, justify="right")
+    for one in facts.learned:
+        swap_ms = "–" if not one.swap_s else f"{1000 * max(one.swap_s):.1f}"
+        table.add_row(
+            str(one.window),
+            escape(one.tenant),
+            *(_figure(value) for value in (one.before_pct, one.after_pct, one.finish_s)),
+            *(_figure(value) for value in (one.estimated_pct, one.tested_pct)),
+            swap_ms,
+        )
+    console.print(table)
+    for one in facts.learned:
+        if one.failure:
+            console.print(f"window {one.window}: {escape(one.tenant)} was not retrained: {escape(one.failure)}")
+    if facts.requests:
+        sent = sum(one["sent"] for one in facts.requests.values())
+        parts = [f"{sum(one[key] for one in facts.requests.values()):,} {key.replace('_', ' ')}" for key in _BECAME]
+        missing = f"; [bold red]{facts.unaccounted:,} are not accounted for[/]" if facts.unaccounted else ""
+        console.print(f"requests: {sent:,} sent = {' + '.join(parts)}{missing}")
+    if facts.sent_late_s is not None:
+        median_ms, _, worst_ms = (1000 * late_s for late_s in facts.sent_late_s)
+        console.print(f"sent late by the generator itself: median {median_ms:.1f} ms, at most {worst_ms:.0f} ms")
+    if facts.is_void:
+        assert facts.stolen_share is not None
+        console.print(
+            f"[bold red]void[/]: this machine was refused {facts.stolen_share:.0%} of its CPU time, so that times say "
+            "nothing"
+        )
+
+
+_BECAME = ("in_time", "late", "dropped")
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"
 
 
 def _print_trouble(trouble: Trouble, console: Console) -> None:

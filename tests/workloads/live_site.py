@@ -78,7 +78,7 @@ class Site:
             "latency_s": (0.001, 0.001),
             "silence_s": 30.0,
         }
-        usual |= {"heartbeat_s": 0.1, "sample": b""}
+        usual |= {"heartbeat_s": 0.1, "sample_bytes": 0}
         return worker.Setup(self.folder, name, model=f"{MODELS}:{model}", **{**usual, **changes})
 
     # --- as the controller

@@ -275,14 +275,15 @@ def _mlp(shape: Shape, n_classes: int) -> Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), 128), nn.ReLU(), nn.Linear(128, n_classes))
 
 
-def _cnn(shape: Shape, n_classes: int) -> Module:
+def _cnn(shape: Shape, n_classes: int, width: int = 16) -> Module:
     from torch import nn  # noqa: PLC0415 (heavy, and of the extra `live`)
 
     def block(n_in: int, n_out: int) -> list[Module]:
         return [nn.Conv2d(n_in, n_out, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True)]
 
-    height, width = (math.ceil(math.ceil(size / 2) / 2) for size in shape[1:])
-    features = [*block(shape[0], 16), *block(16, 32), nn.Flatten(), nn.Linear(32 * height * width, 64), nn.ReLU()]
+    height, across = (math.ceil(math.ceil(size / 2) / 2) for size in shape[1:])
+    flat = [nn.Flatten(), nn.Linear(2 * width * height * across, 64), nn.ReLU()]
+    features = [*block(shape[0], width), *block(width, 2 * width), *flat]
     return nn.Sequential(*features, nn.Linear(64, n_classes))
 
 
@@ -321,6 +322,7 @@ def _torchvision_entry(name: str, pixels: int) -> Entry:
 MODELS: dict[str, Entry] = {
     "mlp": Entry(_mlp, "numbers"),
     "cnn": Entry(_cnn, "images"),
+    "cnn_wide": Entry(partial(_cnn, width=192), "images"),
     "resnet50": _torchvision_entry("resnet50", 224),
     "mobilenet_v2": _torchvision_entry("mobilenet_v2", 224),
     "inception_v3": _torchvision_entry("inception_v3", 299),

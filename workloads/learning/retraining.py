@@ -1,9 +1,9 @@
 """One retraining as a process: it takes a :class:`Job`, tells its course line by line, and leaves when it has to.
 
 ``python -m workloads.learning.retraining`` reads the job as one line of JSON from its standard input and tells on its
-standard output, which nothing else writes to. A forked child calls :func:`work` with a socket or two pipes instead.
-The input stays open: when it ends, whoever started the process is gone, and it leaves at the next step. So it does at
-SIGTERM. What was told before stays: a checkpoint's file is whole before its line is sent.
+standard output, which nothing else writes to. The input stays open: when it ends, whoever started the process is gone,
+and it leaves at the next step. So it does at SIGTERM. What was told before stays: a checkpoint's file is whole before
+its line is sent. A child that was forked from a warm process calls :func:`forked` and tells its course in a file.
 """
 
 from __future__ import annotations
@@ -32,6 +32,14 @@ MOST_LINE_BYTES = 2**20
 
 GRACE_S = 5.0
 """Seconds until the process ends, whatever it is doing, once whoever started it is gone."""
+
+
+class Reporter(Protocol):
+    """How a forked child tells the process that it was forked from how far it is."""
+
+    def reached(self, phase: str) -> None:
+        """It has come to a phase."""
+        ...
 
 
 class Fit(Protocol):
@@ -133,6 +141,7 @@ def retrained(
     since_s: float | None = None,
     leaving: Callable[[], tuple[str, str] | None] = lambda: None,
     now: Callable[[], float] = time.monotonic,
+    warm: Callable[[], None] = lambda: None,
 ) -> Finished | Failed:
     """Carry the job out and tell its course; the end, which is told as well, is returned.
 
@@ -142,10 +151,11 @@ def retrained(
         since_s: The reading of ``now`` at which the process started.
         leaving: As :class:`~workloads.learning.watch.Watch` takes it.
         now: A clock in seconds.
+        warm: Called when data and model are there, before anything is computed with them.
     """
     start_s = now() if since_s is None else since_s
     try:
-        return _trained(job, tell, start_s, leaving, now)
+        return _trained(job, tell, start_s, leaving, now, warm)
     except Cut as cut:
         failed = Failed(cut.cause, str(cut), now() - start_s)
     except WorkloadError as error:
@@ -164,6 +174,7 @@ def _trained(
     since_s: float,
     leaving: Callable[[], tuple[str, str] | None],
     now: Callable[[], float],
+    warm: Callable[[], None],
 ) -> Finished:
     data = benchmark(job.benchmark, seed=job.seed, folder=job.folder, asked=job.asked)
     test, new = data.test(job.experience), data.train(job.experience, job.option.n_samples, job.seed)
@@ -192,8 +203,10 @@ def _trained(
         leaving=leaving,
         now=now,
     )
+    fit = fit_of(job.option)
+    warm()
     watch.begin(model.weights)
-    fit_of(job.option)(model, new, memory, job.option, seed=job.seed, steps=watch)
+    fit(model, new, memory, job.option, seed=job.seed, steps=watch)
     return watch.finish()
 
 
@@ -227,9 +240,7 @@ def work(reading_fd: int, writing_fd: int) -> int:
     For the main thread of a process that does nothing else. 0: finished, or left when asked to; 1: failed, and told so.
     """
     since_s = time.monotonic()
-    leaving = Leaving()
-    signal.signal(signal.SIGTERM, lambda *_: leaving.because("stopped", "SIGTERM"))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all in the terminal; whoever started this decides
+    leaving = _leaving_when_asked()
     out = os.fdopen(writing_fd, "wb", buffering=0)
 
     def tell(told: Told) -> None:
@@ -244,7 +255,38 @@ def work(reading_fd: int, writing_fd: int) -> int:
         tell(Failed("input", str(error), 0.0))
         return 1
     threading.Thread(target=_await_end, args=(reading_fd, leaving), daemon=True).start()
-    told = retrained(job, tell, since_s=since_s, leaving=leaving)
+    return _code(retrained(job, tell, since_s=since_s, leaving=leaving))
+
+
+def forked(reporter: Reporter, *, job: str, course: str) -> int:
+    """Carry out the job, which is what :meth:`Job.line` wrote, in a child of a warm process; its exit code.
+
+    The lines of its course are appended to the file ``course``; after each the reporter tells its kind as a phase, and
+    ``warm`` when data and model are there. The child is killed with the process that it was forked from.
+
+    Raises:
+        LearningError: It is no job.
+        OSError: The course cannot be written.
+    """
+    leaving, asked = _leaving_when_asked(), job_in(job.encode())
+    with Path(course).open("ab", buffering=0) as out:
+
+        def tell(told: Told) -> None:
+            out.write(line_of(told))
+            reporter.reached(told.kind)
+
+        return _code(retrained(asked, tell, leaving=leaving, warm=lambda: reporter.reached("warm")))
+
+
+def _leaving_when_asked() -> Leaving:
+    """Leaves at SIGTERM; Ctrl-C reaches all in the terminal, and whoever started this process decides."""
+    leaving = Leaving()
+    signal.signal(signal.SIGTERM, lambda *_: leaving.because("stopped", "SIGTERM"))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return leaving
+
+
+def _code(told: Finished | Failed) -> int:
     return 0 if isinstance(told, Finished) or told.cause in {"stopped", "parent"} else 1
 
 

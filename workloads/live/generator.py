@@ -1,16 +1,18 @@
 """The process that sends requests at given times, whatever becomes of them: an open loop.
 
-Run with ``python -m workloads.live.generator PARENT FOLDER STREAMS ORIGIN_S``, which prints a :class:`Replayed` as
-JSON, or call :func:`replay` in a child.
+Run with ``python -m workloads.live.generator PARENT FOLDER STREAMS ORIGIN_S OUTCOMES``, which prints a
+:class:`Replayed` as JSON, or call :func:`replay` in a child.
 
 A request is counted from the moment at which it was to arrive. A generator that is late itself sends it at once and
 with that moment, so that no delay, be it here or at the dispatcher, is left out (no coordinated omission). How late it
-was is told beside the answers.
+was is told beside the answers. What became of each request is appended to the file of outcomes as soon as it is known,
+so that whoever reads it never holds up what is still to be sent.
 """
 
 from __future__ import annotations
 
 import json
+import struct
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,18 +20,28 @@ from dataclasses import asdict, dataclass
 from math import ceil, inf, isfinite
 from pathlib import Path
 from time import monotonic
+from typing import BinaryIO
 
 import msgpack
 
 from executor.input_file import read_input
 from workloads.errors import WorkloadError
-from workloads.live.messages import Answer, Request
+from workloads.live.messages import Answer, Request, Status
 from workloads.live.process import Parent, begun
 from workloads.live.wire import CLIENTS, Peer
 
 _MOST_FILE_BYTES = 2**32
 _LONGEST_WAIT_S = 0.25
 _ANSWERS = frozenset([Answer])
+
+OUTCOME = struct.Struct("<HIBBd")
+"""One record of the file of outcomes: stream, place, place of the status in :data:`STATUSES`, right (1) or not, second.
+
+The second is when the dispatcher had it, from the run's origin.
+"""
+
+STATUSES = tuple(Status)
+"""The statuses in the order in which records number them."""
 
 
 class StreamError(WorkloadError, ValueError):
@@ -74,6 +86,10 @@ class Stream:
         expected = self.expected[sample] if self.expected else None
         return Request(request_id, self.tenant, arrival_s, arrival_s + self.slo_s, self.payloads[sample], expected)
 
+    def is_right(self, place: int, answer: bytes | None) -> bool:
+        """Whether this is the right answer to the request of this place; never where that is not known."""
+        return bool(self.expected) and answer == self.expected[self.samples[place]]
+
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
@@ -90,7 +106,14 @@ class Replayed:
     late_s: tuple[float, float, float]
 
 
-def replay(folder: Path, streams: Sequence[Stream], origin_s: float, parent: Parent, grace_s: float = 30.0) -> Replayed:
+def replay(
+    folder: Path,
+    streams: Sequence[Stream],
+    origin_s: float,
+    parent: Parent,
+    grace_s: float = 30.0,
+    outcomes: BinaryIO | None = None,
+) -> Replayed:
     """Send every request when it is due, then wait for the answers that are missing.
 
     Args:
@@ -99,6 +122,10 @@ def replay(folder: Path, streams: Sequence[Stream], origin_s: float, parent: Par
         origin_s: The streams' second 0 on the machine's monotonic clock.
         parent: Without it, the rest is not sent.
         grace_s: Longest wait for answers after the last deadline.
+        outcomes: Where an :data:`OUTCOME` is written for each answer, without a buffer.
+
+    Raises:
+        OSError: The outcomes cannot be written.
     """
     order = sorted(
         (arrival_s, number, place)
@@ -118,10 +145,17 @@ def replay(folder: Path, streams: Sequence[Stream], origin_s: float, parent: Par
                 peer.send(streams[number].request(place, len(late_s), origin_s))
                 late_s.append(monotonic() - origin_s - arrival_s)
             due_s = origin_s + order[len(late_s)][0] if len(late_s) < len(order) else inf
+            records = bytearray()
             for answer in peer.receive(min(max(due_s - monotonic(), 0.0), _LONGEST_WAIT_S)):
                 assert isinstance(answer, Answer)
-                answers[streams[order[answer.id][1]].tenant][answer.status.value] += 1
+                _, number, place = order[answer.id]
+                answers[streams[number].tenant][answer.status.value] += 1
                 n_answers += 1
+                is_right = streams[number].is_right(place, answer.payload)
+                status = STATUSES.index(answer.status)
+                records += OUTCOME.pack(number, place, status, is_right, answer.at_s - origin_s)
+            if outcomes is not None and records:
+                outcomes.write(records)
     finally:
         peer.close()
     sent = Counter(streams[number].tenant for _, number, _ in order[: len(late_s)])
@@ -158,8 +192,12 @@ def read_streams(path: Path) -> list[Stream]:
 def main(arguments: Sequence[str]) -> int:
     """Replay as the arguments say and print what came of it; 2 where they are wrong."""
     try:
-        parent, (folder, path, origin_s) = begun(arguments, 3)
-        replayed = replay(Path(folder), read_streams(Path(path)), float(origin_s), parent)
+        parent, (folder, path, origin_s, outcomes) = begun(arguments, 4)
+        with Path(outcomes).open("ab", buffering=0) as file:
+            replayed = replay(Path(folder), read_streams(Path(path)), float(origin_s), parent, outcomes=file)
+    except OSError as error:
+        sys.stderr.write(f"generator: {error.filename}: {error.strerror}\n")
+        return 2
     except (WorkloadError, ValueError) as error:
         sys.stderr.write(f"generator: {error}\n")
         return 2

@@ -16,6 +16,7 @@ CATALOGUE: Mapping[str, str] = {
     for name in (
         "mlp",
         "cnn",
+        "cnn_wide",
         "resnet50",
         "mobilenet_v2",
         "inception_v3",

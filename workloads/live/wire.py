@@ -82,6 +82,10 @@ class Peer:
             self._socket.setsockopt(zmq.IDENTITY, identity)
         self._socket.connect(address(folder, name))
 
+    def watched_by(self, poller: zmq.Poller) -> None:
+        """Have the poller see when something can be received."""
+        poller.register(self._socket, zmq.POLLIN)
+
     def send(self, message: Message) -> None:
         """Send the message; never waits.
 

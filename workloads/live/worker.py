@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from types import FrameType
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from workloads.errors import WorkloadError
 from workloads.live.messages import (
@@ -62,14 +62,12 @@ class Setup:
         imports: Libraries of the model, as ``torch``, so that their time is told apart from the model's.
         weights: A file to begin with; ``None``: those that the model is made with.
         version: How these weights are called.
-        sample: What the warm-up batch is filled with; ``None``: there is no warm-up batch.
+        sample_bytes: Of an input; the warm-up batch is filled with such of zeros. ``None``: there is no warm-up batch.
         hold: Wait warm until told to serve.
         environment: Set before any library is loaded, as ``CUDA_VISIBLE_DEVICES``.
         heartbeat_s: How often it says that it lives.
         silence_s: It leaves when the dispatcher has not answered for so long.
     """
-
-    __pydantic_config__: ClassVar = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
 
     folder: Path
     worker: str
@@ -82,7 +80,7 @@ class Setup:
     imports: tuple[str, ...] = ()
     weights: Path | None = None
     version: str = "0"
-    sample: bytes | None = None
+    sample_bytes: int | None = None
     hold: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     heartbeat_s: float = 0.5
@@ -231,8 +229,8 @@ class _Worker:
             if error:
                 raise ModelError(f"model {setup.model!r}: {error}")
         made_s = perf_counter()
-        if setup.sample is not None:
-            answers_of(model, [setup.sample] * setup.batch_limit)
+        if setup.sample_bytes is not None:
+            answers_of(model, [bytes(setup.sample_bytes)] * setup.batch_limit)
         self._heart.busy_since_s, self._heart.state = None, State.WARM
         self._peer.send(Ready(imported_s - begin_s, made_s - imported_s, perf_counter() - made_s, self._version))
         self._reached(State.WARM)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -54,6 +55,9 @@ class SilentWorkers:
         self._gpu.attach(instance.gi_id, str(owner))
         self.running[instance_id] = (instance.gi_id, owner)
         self.starts.append((self._clock.now_s, str(owner), n_at_once))
+
+    def drain(self, instance_id: str) -> float:  # noqa: ARG002
+        return -math.inf
 
     def stop(self, instance_id: str) -> None:
         gi_id, owner = self.running.pop(instance_id)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from migrator.config import read_config
-from migrator.run.requests import Ledger, Queues, SettledWindow
+from migrator.run.requests import Ledger, SettledWindow, SimulatedQueues
 from migrator.setting import assemble
 from workloads.profiles.latency import LatencyCurve
 from workloads.serving.requests import AccuracyTimeline, Server
@@ -24,7 +24,7 @@ class Serving:
 
     def __init__(self, path: Path) -> None:
         self._setting, self._traffic = assemble(read_config(path), str(path))
-        self._queues, self._ledger = Queues(2, jitter=None), Ledger(self._setting)
+        self._queues, self._ledger = SimulatedQueues(2, jitter=None), Ledger(self._setting)
 
     @property
     def totals(self) -> Totals:

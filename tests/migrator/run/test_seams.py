@@ -7,6 +7,7 @@ workers here draw what happens only as their clock passes it, so there is nothin
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -76,6 +77,9 @@ class DrawingWorkers:
         del n_at_once
         self._gpu.attach(instance.gi_id, str(owner))
         self._clients[instance_id] = (instance.gi_id, owner, False)
+
+    def drain(self, instance_id: str) -> float:  # noqa: ARG002
+        return -math.inf
 
     def stop(self, instance_id: str) -> Failed | None:
         gi_id, owner, _ = self._clients.pop(instance_id)

@@ -56,7 +56,7 @@ def test_answers_get_worse_as_data_drifts_and_better_with_new_weights_in_place(f
     with site_in(folder) as site:
         site.dispatcher()
         usual, options = site.worker_setup("w", "Echo"), benchmark(BENCHMARK).model_options
-        setup = replace(usual, model="mlp", options=options, weights=old, sample=bytes(64))
+        setup = replace(usual, model="mlp", options=options, weights=old, sample_bytes=64)
         site.start("workloads.live.worker", setup_text(setup))
         becomes_serving(site, "w")
         at_first, drifted = share_right(site, 0), share_right(site, 1)

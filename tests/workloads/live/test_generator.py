@@ -12,8 +12,17 @@ from typing import Any
 import pytest
 from live_site import PATIENCE_S, Site, site_in
 
-from workloads.live.generator import Replayed, Stream, StreamError, read_streams, replay, write_streams
-from workloads.live.messages import Counts
+from workloads.live.generator import (
+    OUTCOME,
+    STATUSES,
+    Replayed,
+    Stream,
+    StreamError,
+    read_streams,
+    replay,
+    write_streams,
+)
+from workloads.live.messages import Counts, Status
 from workloads.live.process import Parent
 from workloads.live.wire import private_folder
 
@@ -105,9 +114,13 @@ def test_as_a_process_it_prints_what_came_of_it(site: Site, tmp_path: Path) -> N
     site.dispatcher()
     site.worker("a")
     write_streams(tmp_path / "streams", [STREAM])
-    process = site.start("workloads.live.generator", str(site.folder), str(tmp_path / "streams"), str(site.origin_s))
+    files = str(tmp_path / "streams"), str(site.origin_s), str(tmp_path / "outcomes")
+    process = site.start("workloads.live.generator", str(site.folder), *files)
     said, _ = process.communicate(timeout=PATIENCE_S)
+    outcomes = list(OUTCOME.iter_unpack((tmp_path / "outcomes").read_bytes()))
     assert json.loads(said)["answers"] == {"vision": {"in_time": 3}}
+    assert sorted(place for _, place, *_ in outcomes) == [0, 1, 2]
+    assert {STATUSES[status] for _, _, status, _, _ in outcomes} == {Status.IN_TIME}
 
 
 def test_streams_survive_their_file(tmp_path: Path) -> None:

@@ -1,0 +1,121 @@
+"""What really was answered and learned in a live run, from its log alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from migrator.log.record import Record
+from migrator.log.runlog import ReadLog
+
+MOST_STOLEN = 0.05
+"""A run whose machine was refused more of its CPU time than this says nothing of what the machine can do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """One tenant's model in one window; shares of right answers are of the requests that were answered.
+
+    Attributes:
+        before_pct: Right answers to requests that arrived before the retraining ended, or in the whole window where
+            none did; ``None`` where there was none.
+        after_pct: To those that arrived in the seconds after; ``None`` without.
+        finish_s: When the retraining's weights answered, in seconds of the window; ``None``: not in this window.
+        estimated_pct: What micro-profiling, or the config, expected of the retraining.
+        tested_pct: What its end was worth on the whole test set.
+        swap_s: What each worker took to load the weights.
+        failure: Why there are no new weights; empty where there are, or none were asked for.
+    """
+
+    window: int
+    tenant: str
+    before_pct: float | None
+    after_pct: float | None
+    finish_s: float | None
+    estimated_pct: float | None
+    tested_pct: float | None
+    swap_s: tuple[float, ...] = ()
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFacts:
+    """What is to be said of a live run beside its requests.
+
+    Attributes:
+        learned: By window, then in the tenants' order; settled windows only.
+        requests: By tenant what the generator sent, and what the dispatcher counted: ``sent``, ``arrived``,
+            ``in_time``, ``late``, ``dropped``, ``refused``, ``failed``, ``correct``, ``goodput``; empty where the run
+            has not ended.
+        sent_late_s: How late the generator itself sent: median, 99th percentile, worst; ``None`` likewise.
+        stolen_share: Of the machine's CPU time, what it was refused; ``None`` where nobody says.
+    """
+
+    learned: tuple[Learned, ...]
+    requests: Mapping[str, Mapping[str, int]]
+    sent_late_s: tuple[float, ...] | None
+    stolen_share: float | None
+
+    @property
+    def is_void(self) -> bool:
+        """Whether the machine was so little its own that the run says nothing."""
+        return self.stolen_share is not None and self.stolen_share > MOST_STOLEN
+
+    @property
+    def unaccounted(self) -> int:
+        """Requests that were sent, and of which nobody knows what became."""
+        return sum(abs(one["sent"] - one["in_time"] - one["late"] - one["dropped"]) for one in self.requests.values())
+
+
+def live_facts(log: ReadLog) -> LiveFacts | None:
+    """What a live run's log says; ``None`` where requests were simulated."""
+    if log.header["simulated"]:
+        return None
+    settled, finished = log.settled, {(r["tenant"], r["window"]): r for r in log.of_kind("finished")}
+    failed = {(r["tenant"], r["window"]): r["reason"] for r in log.of_kind("failed") if r.get("task") == "retraining"}
+    learned = []
+    for started in log.of_kind("window_started"):
+        closing = settled.get(started["window"])
+        if closing is None:
+            continue
+        for name, forecast in started["forecast"]["tenants"].items():
+            key = name, started["window"]
+            counts = closing["tenants"][name]
+            learned.append(_learned(started, name, forecast, counts, finished.get(key), failed.get(key, "")))
+    ending = next(iter(log.of_kind("run_finished")), {})
+    late_s = ending.get("sent_late_s")
+    return LiveFacts(
+        tuple(learned),
+        ending.get("requests", {}),
+        None if late_s is None else tuple(late_s),
+        ending.get("stolen_share"),
+    )
+
+
+def _learned(
+    started: Record, name: str, forecast: Record, counts: Record, finished: Record | None, failure: str
+) -> Learned:
+    n_seconds = len(counts["arrivals"])
+    finish_s = None if finished is None else finished["finish_s"] - started["start_s"]
+    if finish_s is not None and finish_s >= n_seconds:
+        finish_s = None  # it answered in the next window only
+    cut = n_seconds if finish_s is None else int(finish_s)
+    estimate = forecast.get("estimate")
+    return Learned(
+        window=started["window"],
+        tenant=name,
+        before_pct=_right_pct(counts, range(cut)),
+        # The second in which it ended has answers of both.
+        after_pct=_right_pct(counts, range(min(cut + 1, n_seconds), n_seconds)),
+        finish_s=finish_s,
+        estimated_pct=None if estimate is None else 100 * estimate["accuracy_after"],
+        tested_pct=None if finished is None else 100 * finished["accuracy"],
+        swap_s=() if finished is None else tuple(finished.get("swap_s", ())),
+        failure=failure if finished is None else "",
+    )
+
+
+def _right_pct(counts: Record, seconds: Sequence[int]) -> float | None:
+    right = sum(counts["correct"][second] + counts["correct_late"][second] for second in seconds)
+    answered = sum(counts["in_time"][second] + counts["late"][second] for second in seconds)
+    return 100 * right / answered if answered else None

@@ -1,0 +1,1 @@
+"""Runs whose requests are real: real processes answer them, and real models learn."""

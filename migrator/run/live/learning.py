@@ -1,0 +1,276 @@
+"""The models of a live run: which weights are served, what they are worth, and what a retraining would bring.
+
+All of it is measured, by clerks beside the instances; what the config says of accuracies holds where nothing could be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from migrator.config import LearningConfig, TenantConfig
+from migrator.errors import LiveError
+from migrator.estimates import Estimate
+from migrator.run.live.site import Site
+from migrator.setting import Setting
+from workloads.learning.clerk import Measured, Prepared
+from workloads.learning.course import Option
+from workloads.learning.curve import Correction
+from workloads.learning.retraining import Job
+from workloads.live.generator import Stream
+from workloads.serving.requests import AccuracyTimeline, Requests
+from workloads.tenants import Tenant
+
+ESTIMATING_S = 3.0
+"""Seconds that micro-profiling may take a tenant; loading data and weights comes to it."""
+
+SPARE = 1.3
+"""A retraining is taken to last so many times what the service profile says, until one has been seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The weights that a tenant's workers are to answer with."""
+
+    file: Path
+    version: str
+    accuracy: float
+
+
+@dataclass
+class _Learner:
+    """One tenant's model over the run."""
+
+    tenant: Tenant
+    config: TenantConfig
+    prepared: Prepared
+    served: Served
+    correction: Correction = field(default_factory=Correction)
+    raw: float | None = None  # what was expected of the retraining that is to come, before correction
+    slowness: list[float] = field(default_factory=list)  # how often longer retrainings took than the profile says
+    accuracies: dict[float, float] = field(default_factory=dict)  # from a second on
+
+    @property
+    def learning(self) -> LearningConfig:
+        assert self.config.learning is not None
+        return self.config.learning
+
+
+class LiveModels:
+    """As :class:`migrator.run.requests.Models`, with measured accuracies.
+
+    Attributes:
+        measured: Of the window that was opened last, by tenant: what a clerk found, or why it found nothing.
+    """
+
+    def __init__(self, setting: Setting, site: Site, requests: Sequence[Requests]) -> None:
+        """Train the first weights, and have it written which requests are asked; minutes, where models are large.
+
+        Raises:
+            LiveError: A model or its data cannot be had; one line says why.
+        """
+        self._setting, self._site, self._requests = setting, site, requests
+        self.measured: dict[str, Measured | str] = {}
+        self._estimates: tuple[Estimate, ...] | None = None
+        entries = [entry for entry in setting.config.tenants if entry.learning is not None]
+        found = site.ask(
+            "workloads.learning.clerk:prepare",
+            [
+                {
+                    "job": _line(self._job_of(entry, None, experience=0, out=self._weights(entry.name) / "first")),
+                    "requests": str(self._samples(entry.name)),
+                    "n_by_window": _by_window(setting, own),
+                }
+                for entry, own in zip(entries, requests, strict=True)
+            ],
+        )
+        self._learners = {
+            tenant.name: _Learner(tenant, entry, prepared, Served(Path(prepared.weights), "first", prepared.accuracy))
+            for tenant, entry, prepared in zip(setting.tenants, entries, map(_prepared, found), strict=True)
+        }
+
+    # --- what the loop asks
+
+    @property
+    def timelines(self) -> list[AccuracyTimeline]:
+        """Each tenant's accuracy so far, as measured before a window and after a retraining."""
+        ordered = (sorted(one.accuracies.items()) for one in self._learners.values())
+        return [AccuracyTimeline(tuple(at for at, _ in own), tuple(value for _, value in own)) for own in ordered]
+
+    @property
+    def estimates(self) -> tuple[Estimate, ...] | None:
+        """What the retrainings of the window that was opened last would bring, by tenant."""
+        return self._estimates
+
+    def open(self, window: int) -> tuple[float, ...]:
+        """What the models in service give from the window's start on, measured on its new training data."""
+        learners = list(self._learners.values())
+        asked = [
+            {
+                "job": _line(self.job(one.tenant.name, window, self._weights(one.tenant.name), np.inf)),
+                "window": window,
+                "budget_s": ESTIMATING_S,
+                "correction": asdict(one.correction),
+            }
+            for one in learners
+        ]
+        limit_s = max(30.0, self._setting.config.window_s)
+        try:
+            found = [Measured(**one) for one in self._site.ask("workloads.learning.clerk:estimate", asked, limit_s)]
+        except LiveError as error:
+            if window == 0:
+                raise  # data or a model cannot be had at all
+            self.measured = dict.fromkeys(self._learners, str(error))
+        else:
+            self.measured = dict(zip(self._learners, found, strict=True))
+        self._estimates = tuple(self._estimate(one, window) for one in learners)
+        before = tuple(self._before(one, window) for one in learners)
+        for one, accuracy in zip(learners, before, strict=True):
+            one.accuracies[window * self._setting.config.window_s] = accuracy
+        return before
+
+    def trained(self, tenant: str, window: int, finish_s: float) -> float:  # noqa: ARG002 - as the simulation's
+        """What the retrained model gives, as measured at its end."""
+        one = self._learners[tenant]
+        one.accuracies[finish_s] = one.served.accuracy
+        return one.served.accuracy
+
+    # --- what the workers ask
+
+    def served(self, tenant: str) -> Served:
+        """The weights that the tenant's workers are to answer with."""
+        return self._learners[tenant].served
+
+    def serve(self, tenant: str, served: Served) -> None:
+        """From now on workers are to answer with these."""
+        self._learners[tenant].served = served
+
+    def ended(self, tenant: str, accuracy: float, took_s: float, profile: str) -> None:
+        """A retraining has ended so: the next estimates know it."""
+        one = self._learners[tenant]
+        if one.raw is not None:
+            one.correction = one.correction.learned([(one.raw, accuracy)])
+            one.raw = None
+        one.slowness.append(took_s / one.tenant.retraining_time_s[profile])
+
+    def input_bytes(self, tenant: str) -> int:
+        """Of one request."""
+        return self._learners[tenant].prepared.input_bytes
+
+    def model_options(self, tenant: str) -> Mapping[str, Any]:
+        """What the tenant's model is made with."""
+        one = self._learners[tenant]
+        benchmark = {
+            "shape": list(one.prepared.shape),
+            "n_classes": one.prepared.n_classes,
+            "dtype": one.prepared.dtype,
+        }
+        return {**benchmark, **one.learning.model_options}
+
+    def job(self, tenant: str, window: int, out: Path, time_s: float) -> Job:
+        """The retraining with a window's data, from the weights that are served."""
+        one = self._learners[tenant]
+        number = min(window + 1, len(one.prepared.n_samples) - 1)
+        return self._job_of(one.config, one.served.file, experience=number, out=out, time_s=time_s)
+
+    def out(self, tenant: str, window: int, attempt: int) -> Path:
+        """Where a retraining's weights go."""
+        return self._weights(tenant) / f"window-{window}-{attempt}"
+
+    def streams(self) -> list[Stream]:
+        """All requests of the run, each with its payload and the right answer.
+
+        Raises:
+            LiveError: What the clerks wrote cannot be read.
+        """
+        return [_stream(self._samples(name), own) for name, own in zip(self._learners, self._requests, strict=True)]
+
+    # --- inside
+
+    def _weights(self, tenant: str) -> Path:
+        return self._site.folder / "weights" / tenant
+
+    def _samples(self, tenant: str) -> Path:
+        return self._site.folder / f"samples-{tenant}.npz"
+
+    def _job_of(
+        self, entry: TenantConfig, weights: Path | None, *, experience: int, out: Path, time_s: float = np.inf
+    ) -> Job:
+        learning = entry.learning
+        assert learning is not None
+        n_samples = None if entry.retraining is None else entry.retraining.samples
+        option = Option(
+            name=learning.strategy,
+            strategy=learning.strategy,
+            trainer=learning.trainer,
+            n_samples=n_samples,
+            n_epochs=1 if entry.retraining is None else entry.retraining.epochs,
+            batch=learning.batch,
+            learning_rate=learning.learning_rate,
+            memory=learning.memory,
+            checkpoints=tuple(learning.checkpoints),
+        )
+        return Job(
+            model=entry.model,
+            benchmark=learning.benchmark,
+            experience=experience,
+            option=option,
+            out=out,
+            weights=weights,
+            time_s=time_s,
+            seed=self._setting.config.seed,
+            folder=None if learning.folder is None else Path(learning.folder),
+            asked=learning.asked,
+            model_options=learning.model_options,
+        )
+
+    def _before(self, one: _Learner, window: int) -> float:
+        found = self.measured[one.tenant.name]
+        return one.tenant.accuracy_in(window).before if isinstance(found, str) else found.accuracy_before
+
+    def _estimate(self, one: _Learner, window: int) -> Estimate:
+        """What the window's retraining would bring; where it could not be measured, what the config says."""
+        found = self.measured[one.tenant.name]
+        after, one.raw = one.tenant.accuracy_in(window).after, None
+        if isinstance(found, str):
+            source = f"the config, because nothing could be measured: {found}"
+        elif found.accuracy_after is None:
+            source = f"before: measured in {found.took_s:.2f} s; after: the config, because time was too short"
+        else:
+            after, one.raw = found.accuracy_after, found.raw
+            source = f"measured in {found.took_s:.2f} s"
+        factor = median(one.slowness) if one.slowness else SPARE
+        seconds = {name: factor * seconds for name, seconds in one.tenant.retraining_time_s.items()}
+        return Estimate(after, MappingProxyType(seconds), MappingProxyType(dict.fromkeys(seconds, 0.0)), source)
+
+
+def _line(job: Job) -> str:
+    return job.line().decode()
+
+
+def _prepared(found: Mapping[str, Any]) -> Prepared:
+    return Prepared(**{**found, "n_samples": tuple(found["n_samples"]), "shape": tuple(found["shape"])})
+
+
+def _by_window(setting: Setting, requests: Requests) -> list[int]:
+    """How many requests arrive in each window."""
+    edges_s = setting.config.window_s * np.arange(setting.config.windows + 1)
+    n_by_window: list[int] = np.diff(np.searchsorted(requests.arrival_s, edges_s)).tolist()
+    return n_by_window
+
+
+def _stream(path: Path, requests: Requests) -> Stream:
+    try:
+        with np.load(path) as found:
+            payloads = tuple(row.tobytes() for row in found["payloads"])
+            expected = tuple(row.tobytes() for row in found["expected"])
+            samples = tuple(found["samples"].tolist())
+    except (OSError, ValueError, KeyError) as error:
+        raise LiveError(f"the requests of {requests.tenant}: {path}: {error}") from error
+    return Stream(requests.tenant, requests.slo_s, tuple(requests.arrival_s.tolist()), samples, payloads, expected)

@@ -1,0 +1,130 @@
+"""Puts a live run together: real processes on a GPU that is held, in a folder of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from executor.cpu.gpu import CpuGpu
+from executor.driver import DriverGpu
+from migrator.errors import ConfigError
+from migrator.run.applier import Backend
+from migrator.run.live.learning import LiveModels
+from migrator.run.live.queues import LiveQueues
+from migrator.run.live.site import LiveClock, Site
+from migrator.run.live.workers import LiveWorkers
+from migrator.run.real import RealGpu
+from migrator.setting import Setting
+from migrator.traffic import RecordedTraffic
+from workloads.live.messages import Counts
+
+LEAST_PERIODS = 20
+"""An SLO of fewer periods of a CPU's shares says more about the period than about the service."""
+
+_TOTALS = ("arrived", "in_time", "late", "dropped", "refused", "failed", "correct", "goodput")
+
+
+@dataclass(frozen=True)
+class Live:
+    """The parts of a live run, as :class:`migrator.run.simulated.SimulatedRun` takes them.
+
+    Attributes:
+        backend: Opens the GPU for the run.
+        queues: What becomes of the requests.
+        models: What answers them.
+        ending: Ends the service; what else is known then.
+    """
+
+    backend: Callable[[float], Backend]
+    queues: LiveQueues
+    models: LiveModels
+    ending: Callable[[], Mapping[str, object]]
+
+
+@contextmanager
+def live_run(real: RealGpu, setting: Setting, traffic: RecordedTraffic, folder: Path) -> Iterator[Live]:
+    """All that a live run needs; ``folder`` is for what its processes write. They are gone when this is left.
+
+    Raises:
+        ConfigError: An SLO is too short for the shares of this CPU.
+        LiveError: A model or its data cannot be had.
+        WireError: The folder cannot be used.
+    """
+    _refuse_short_slos(setting, real.gpu)
+    with Site(folder) as site:
+        end_s = setting.config.windows * setting.config.window_s
+        requests = traffic.requests(end_s)
+        models = LiveModels(setting, site, requests)
+        longest_s = max(tenant.slo_s for tenant in setting.tenants)
+        queues = LiveQueues(site, len(setting.tenants), end_s + longest_s)
+        machine = _Machine()
+        made: list[LiveWorkers] = []
+
+        def opened(start_s: float) -> Backend:
+            clock = LiveClock(start_s)
+            site.open(clock, [tenant.name for tenant in setting.tenants], models.streams())
+            machine.begin()
+            entries = {entry.name: entry.model for entry in setting.config.tenants}
+            tenants = {tenant.name: tenant for tenant in setting.tenants}
+            workers = LiveWorkers(site, real.gpu, clock, models, tenants, entries, setting.config.window_s)
+            made.append(workers)
+            return real.under(clock, workers, first=site.close)
+
+        def ending() -> Mapping[str, object]:
+            replayed = site.finish()
+            return {
+                "requests": {name: {"sent": n, **_totals(site, name)} for name, n in replayed["sent"].items()},
+                "sent_late_s": [round(late_s, 6) for late_s in replayed["late_s"]],
+                "swaps": made[0].n_swaps,
+                "stolen_share": machine.stolen_share,
+            }
+
+        yield Live(opened, queues, models, ending)
+
+
+def _refuse_short_slos(setting: Setting, gpu: DriverGpu) -> None:
+    if not isinstance(gpu, CpuGpu):
+        return
+    least_s = LEAST_PERIODS * gpu.shares.period_s
+    for tenant in setting.tenants:
+        if tenant.slo_s < least_s - 1e-9:
+            raise ConfigError(
+                f"tenants.{tenant.name}.slo_ms: {1000 * tenant.slo_s:g}; at least {1000 * least_s:g} are needed, "
+                f"{LEAST_PERIODS} periods, on a CPU that is shared by {gpu.shares.way}"
+            )
+
+
+def _totals(site: Site, tenant: str) -> dict[str, int]:
+    """The dispatcher's own sums, to hold against those of the log."""
+    own: list[Counts] = [counts for (name, _), counts in site.counts.items() if name == tenant]
+    return {key: sum(getattr(counts, key) for counts in own) for key in _TOTALS}
+
+
+class _Machine:
+    """How much of its CPU time the machine was refused by whoever runs it, as a virtual machine is."""
+
+    def begin(self) -> None:
+        """Count from now on."""
+        self._begun = _cpu_ticks()
+
+    @property
+    def stolen_share(self) -> float | None:
+        """Of all CPU time since; ``None`` where the system does not say."""
+        now, begun = _cpu_ticks(), self._begun
+        if now is None or begun is None:
+            return None
+        passed = now - begun
+        return round(float(passed[7] / max(1, passed[:8].sum())), 6)
+
+
+def _cpu_ticks() -> np.ndarray[tuple[int], np.dtype[np.int64]] | None:
+    """The first line of ``/proc/stat``: user, nice, system, idle, iowait, irq, softirq, steal."""
+    try:
+        first = Path("/proc/stat").read_text("ascii").split("\n", 1)[0]
+        return np.array(first.split()[1:], np.int64)
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,302 @@
+"""The processes of a live run, and one ear for them all.
+
+A warm process forks workers, trainers and clerks; a dispatcher keeps the requests, a generator sends them. All belong
+to the thread that opens the site, which has to be the main one, and none outlives it, ``kill -9`` included.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any, Self
+
+import zmq
+
+from executor.clock import WallClock
+from executor.zygote import Event, Exited, Zygote, ZygoteError
+from migrator.errors import LiveError
+from workloads.live import dispatcher
+from workloads.live.generator import Stream, write_streams
+from workloads.live.messages import (
+    Changed,
+    Counts,
+    Finish,
+    Finished,
+    Heartbeat,
+    Hung,
+    Loaded,
+    Message,
+    NotDone,
+    Order,
+    ToController,
+    Watch,
+)
+from workloads.live.process import command, setup_text
+from workloads.live.wire import CONTROLLER, WORKERS, Peer, private_folder
+
+IMPORTS = ("pydantic", "workloads.live.worker", "workloads.learning.clerk", "workloads.learning.warm")
+"""What the warm process imports: all that workers and trainers of every model need."""
+
+CLERK_S = 300.0
+"""A clerk that takes longer is given up."""
+
+FINISH_S = 10.0
+"""The dispatcher's last word is waited for no longer than this."""
+
+_TO_CONTROLLER: frozenset[type[Message]] = frozenset(ToController.__args__)
+
+Heard = Changed | Hung | Loaded | NotDone | Event
+
+
+class LiveClock(WallClock):
+    """The machine's clock, whose zero the processes of a run share; whoever waits on it can be woken by a file.
+
+    Attributes:
+        woken: A file that can be read once somebody has woken the clock.
+    """
+
+    def __init__(self, start_s: float) -> None:
+        super().__init__(start_s)
+        self.woken, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.origin_s = monotonic() - self.now_s
+        """The machine's monotonic clock at second 0."""
+
+    def wake(self) -> None:
+        """End a wait, from any thread."""
+        super().wake()
+        with suppress(BlockingIOError):  # it is full of reasons to wake already
+            os.write(self._waker, b"!")
+
+    def heed(self) -> bool:
+        """Whether somebody has woken the clock since this was last asked."""
+        try:
+            return bool(os.read(self.woken, 4096))
+        except BlockingIOError:
+            return False
+
+    def close(self) -> None:
+        """Let go of its files."""
+        os.close(self.woken)
+        os.close(self._waker)
+
+
+class Site:
+    """Where a live run takes place: a folder for what its processes write, and the processes.
+
+    Attributes:
+        folder: Sockets, weights, requests and what processes print.
+        zygote: The warm process.
+        counts: By tenant and second, the dispatcher's latest word.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Make the folder, and begin to warm up.
+
+        Raises:
+            WireError: The folder cannot be used.
+            ZygoteError: This is not the main thread.
+        """
+        self.folder = private_folder(folder)
+        self.counts: dict[tuple[str, int], Counts] = {}
+        self._later: list[Heard] = []
+        self._poller = zmq.Poller()
+        self._clock: LiveClock | None = None
+        self._peer: Peer | None = None
+        self._dispatcher: subprocess.Popen[bytes] | None = None
+        self._generator: subprocess.Popen[bytes] | None = None
+        self._is_finishing = self._has_finished = False
+        self._n_asked = 0
+        self.zygote = Zygote(IMPORTS)
+        self._poller.register(self.zygote.fileno(), zmq.POLLIN)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def log(self) -> Path:
+        """What the processes print."""
+        return self.folder / "processes.log"
+
+    @property
+    def outcomes(self) -> Path:
+        """What became of each request: records as in :data:`workloads.live.generator.OUTCOME`."""
+        return self.folder / "outcomes.bin"
+
+    # --- clerks
+
+    def ask(self, function: str, asked: Sequence[Mapping[str, Any]], limit_s: float = CLERK_S) -> list[dict[str, Any]]:
+        """What a clerk's function writes for each of these arguments; a clerk each, all at once.
+
+        Raises:
+            LiveError: One fails, or takes too long; the message says why.
+        """
+        outs, waiting = [], {}
+        for arguments in asked:
+            self._n_asked += 1
+            out = self.folder / f"clerk-{self._n_asked}.json"
+            outs.append(out)
+            name = self.zygote.start(function, {**arguments, "out": str(out)}, name=out.stem, log=self.log)
+            waiting[name] = out
+        until_s = monotonic() + limit_s
+        while waiting:
+            if monotonic() > until_s:
+                for name in waiting:
+                    self.zygote.stop(name, 0.0)
+                raise LiveError(f"{function.partition(':')[2]}: not done within {limit_s:g} s; see {self.log}")
+            for event in self._fresh(min(1.0, until_s - monotonic())):
+                if isinstance(event, Exited) and event.worker in waiting:
+                    del waiting[event.worker]
+                    if event.code != 0:
+                        raise LiveError(f"{function.partition(':')[2]}: {_ending(event)}; see {self.log}")
+                else:
+                    self._later.append(event)
+        found = [json.loads(out.read_text()) for out in outs]
+        for out in outs:
+            out.unlink()
+        return found
+
+    # --- the service
+
+    def open(self, clock: LiveClock, tenants: Sequence[str], streams: Sequence[Stream]) -> None:
+        """Begin to take requests, and to send them when the clock says so.
+
+        Raises:
+            OSError: The requests cannot be written.
+        """
+        self._clock = clock
+        self._poller.register(clock.woken, zmq.POLLIN)
+        self._peer = Peer(self.folder, WORKERS, CONTROLLER, _TO_CONTROLLER)
+        self._peer.watched_by(self._poller)
+        self._peer.send(Watch())
+        setup = dispatcher.Setup(self.folder, tuple(tenants), clock.origin_s)
+        self._dispatcher = self._start("workloads.live.dispatcher", setup_text(setup))
+        requests = self.folder / "requests.msgpack"
+        write_streams(requests, streams)
+        self.outcomes.touch()
+        self._generator = self._start(
+            "workloads.live.generator", str(self.folder), str(requests), repr(clock.origin_s), str(self.outcomes)
+        )
+
+    def order(self, order: Order) -> None:
+        """Tell the dispatcher what a worker is to do."""
+        assert self._peer is not None
+        self._peer.send(order)
+
+    def heard(self, until_s: float) -> list[Heard]:
+        """What has happened, in the order in which it was told; waits for something until the clock shows ``until_s``.
+
+        It is back earlier, with nothing, once somebody has woken the clock.
+
+        Raises:
+            LiveError: The warm process, the dispatcher or the generator is gone.
+        """
+        assert self._clock is not None
+        found, self._later = self._later, []
+        found += self._fresh(0.0)
+        while not found and (left_s := until_s - self._clock.now_s) > 0 and not self._clock.heed():
+            found += self._fresh(left_s)
+        return found
+
+    def finish(self) -> Mapping[str, Any]:
+        """Drop what still waits and send all workers away; what the generator says of the requests.
+
+        Raises:
+            LiveError: Dispatcher or generator do not end as they should.
+        """
+        assert self._peer is not None
+        assert self._generator is not None
+        self.drop_rest()
+        try:
+            said, _ = self._generator.communicate(timeout=FINISH_S)
+        except subprocess.TimeoutExpired:
+            raise LiveError(f"the generator does not end; see {self.log}") from None
+        until_s = monotonic() + FINISH_S
+        while not self._has_finished:
+            if monotonic() > until_s:
+                raise LiveError(f"the dispatcher does not end; see {self.log}")
+            self._hear(self._peer.receive(0.5))
+        if self._generator.returncode:
+            raise LiveError(f"the generator ended with code {self._generator.returncode}; see {self.log}")
+        replayed: dict[str, Any] = json.loads(said)
+        return replayed
+
+    def drop_rest(self) -> None:
+        """What is not answered by now is dropped."""
+        assert self._peer is not None
+        if not self._is_finishing:
+            self._is_finishing = True
+            self._peer.send(Finish())
+
+    def close(self) -> None:
+        """End all processes, whatever they do."""
+        for process in (self._generator, self._dispatcher):
+            if process is not None and process.poll() is None:
+                process.terminate()
+        self.zygote.close()
+        for process in (self._generator, self._dispatcher):
+            if process is not None:
+                try:
+                    process.communicate(timeout=2.0)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.communicate()
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
+        if self._clock is not None:
+            self._poller.unregister(self._clock.woken)
+            self._clock.close()
+            self._clock = None
+
+    def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            return subprocess.Popen(  # noqa: S603 - our own module
+                command(module, *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+            )
+
+    def _fresh(self, timeout_s: float) -> list[Heard]:
+        """What has happened since this was last asked; waits until something can be read, ``timeout_s`` at most."""
+        self._poller.poll(max(0, math.ceil(1000 * timeout_s)))
+        found: list[Heard] = []
+        try:
+            found += self.zygote.events()
+        except ZygoteError as error:
+            raise LiveError(str(error)) from error
+        if self._peer is not None:
+            found += self._hear(self._peer.receive(0.0))
+        for name, process in (("dispatcher", self._dispatcher), ("generator", self._generator)):
+            if process is not None and process.poll() not in (None, 0):
+                raise LiveError(f"the {name} is gone, with code {process.returncode}; see {self.log}")
+        if self._dispatcher is not None and self._dispatcher.poll() == 0 and not self._is_finishing:
+            raise LiveError(f"the dispatcher has ended before the run; see {self.log}")
+        return found
+
+    def _hear(self, messages: Sequence[Message]) -> list[Heard]:
+        """Keep counts; what else there is to know."""
+        found: list[Heard] = []
+        for message in messages:
+            match message:
+                case Counts():
+                    self.counts[message.tenant, message.second] = message
+                case Finished():
+                    self._has_finished = True
+                case Changed() | Hung() | Loaded() | NotDone():
+                    found.append(message)
+                case Heartbeat():
+                    pass
+        return found
+
+
+def _ending(event: Exited) -> str:
+    if event.error:
+        return event.error
+    return f"killed by signal {event.signal}" if event.signal else f"ended with code {event.code}"

@@ -1,0 +1,452 @@
+"""The worker processes of a live run, as the loop's ``Workers``: forked when they are started, drained when they stop.
+
+A worker loads outside its instance and enters it when it is warm. One that dies, hangs or falls silent has failed,
+whatever it was doing; the dispatcher gives its requests to others. A retraining has finished when its weights answer,
+not when it has written them: workers take them over one after the other, between two batches.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import assert_never
+
+from executor.driver import DriverGpu
+from executor.errors import ExecutorError
+from executor.gpu import GpuInstance
+from executor.zygote import Exited, Forked, Reached, Warm
+from migrator.run.live.learning import LiveModels, Served
+from migrator.run.live.site import Heard, LiveClock, Site
+from migrator.run.seams import Failed, Finished, Happening, Ready
+from planner.problem import Owner, Task
+from workloads.errors import LearningError
+from workloads.learning.course import Checkpoint, Started, Told, told_in
+from workloads.learning.course import Failed as Broken
+from workloads.learning.course import Finished as Learned
+from workloads.live import worker
+from workloads.live.messages import Changed, Drain, Hung, Load, Loaded, NotDone, Serve, State
+from workloads.live.process import setup_text
+from workloads.tenants import Tenant
+
+LEAVING_S = 3.0
+"""A worker that was told to leave is killed after so long."""
+
+EXIT_S = 0.1
+"""What a process takes to end, once its last batch is done."""
+
+
+@dataclass
+class _Server:
+    """A serving process."""
+
+    name: str
+    state: State | None = None
+    library_s: float = 0.0
+    model_s: float = 0.0
+    version: str = ""
+
+
+@dataclass
+class _Group:
+    """The processes in one instance, of one worker in the loop's eyes.
+
+    Attributes:
+        trainer: The retraining, where it is one; else ``servers`` answer requests.
+        is_leaving: They were told to, or have failed: what becomes of them is no news.
+    """
+
+    instance_id: str
+    gi_uuid: str
+    profile: str
+    tenant: str
+    servers: dict[str, _Server] = field(default_factory=dict)
+    trainer: _Trainer | None = None
+    is_leaving: bool = False
+
+
+@dataclass
+class _Trainer:
+    """A retraining process, and what it has told."""
+
+    name: str
+    window: int
+    course: Path
+    n_read: int = 0
+    begun_s: float = 0.0
+    old: Started | None = None
+    checkpoints: list[tuple[Checkpoint, float]] = field(default_factory=list)
+    ending: Learned | Broken | None = None
+
+
+@dataclass
+class _Swap:
+    """New weights on their way into the tenant's workers, one after the other."""
+
+    group: _Group
+    served: Served
+    before: Served
+    at_s: float
+    waiting: list[str]
+    loading: str | None = None
+    swap_s: list[float] = field(default_factory=list)
+
+
+class LiveWorkers:
+    """See :class:`migrator.run.seams.Workers`; for the thread that opened the site."""
+
+    def __init__(
+        self,
+        site: Site,
+        gpu: DriverGpu,
+        clock: LiveClock,
+        models: LiveModels,
+        tenants: Mapping[str, Tenant],
+        entries: Mapping[str, str],
+        window_s: float,
+    ) -> None:
+        """``entries`` are the models of the catalogue, or ``module:callable``, by tenant."""
+        self._site, self._gpu, self._clock, self._models = site, gpu, clock, models
+        self._tenants, self._entries, self._window_s = tenants, entries, window_s
+        self._groups: dict[str, _Group] = {}
+        self._of: dict[str, _Group] = {}  # by the name of a process
+        self._swaps: deque[_Swap] = deque()
+        self._news: list[tuple[float, int, Happening]] = []
+        self._n_started = 0
+        self.n_swaps = 0
+
+    # --- the loop's side
+
+    def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int) -> None:  # noqa: ARG002
+        """Fork the owner's processes; they enter the instance when they are warm."""
+        profile = instance.placement.profile.name
+        group = _Group(instance_id, instance.uuid, profile, owner.tenant)
+        self._groups[instance_id] = group
+        if owner.task is Task.RETRAINING:
+            self._start_trainer(group)
+            return
+        for process in range(self._tenants[owner.tenant].operating_points[profile].processes):
+            self._start_server(group, process)
+
+    def drain(self, instance_id: str) -> float:
+        """They take no further batch; when they should be gone."""
+        group = self._groups[instance_id]
+        batch_s = self._dismiss(group)
+        return self._clock.now_s + batch_s
+
+    def stop(self, instance_id: str) -> Failed | None:
+        """End the processes; how they failed, if they had by now and unheard."""
+        group = self._groups.pop(instance_id)
+        self._hear(self._site.heard(-math.inf))
+        self._dismiss(group)
+        unheard = [happening for _, _, happening in sorted(self._news) if happening.instance_id == instance_id]
+        self._news = [item for item in self._news if item[2].instance_id != instance_id]
+        return next((happening for happening in unheard if isinstance(happening, Failed)), None)
+
+    def happenings(self, until_s: float) -> Sequence[Happening]:
+        """What comes first, until ``until_s`` at the latest, or until somebody wakes the clock."""
+        self._hear(self._site.heard(-math.inf))
+        while not self._news and self._clock.now_s < until_s:
+            heard = self._site.heard(until_s)
+            self._hear(heard)
+            if not heard:
+                break  # woken, or it is time
+        if not self._news:
+            return ()
+        self._news.sort()
+        return (self._news.pop(0)[2],)
+
+    # --- starting and leaving
+
+    def _start_server(self, group: _Group, process: int) -> None:
+        tenant = self._tenants[group.tenant]
+        point, served = tenant.operating_points[group.profile], self._models.served(group.tenant)
+        name = self._name(f"{group.instance_id}/{process}")
+        setup = worker.Setup(
+            folder=self._site.folder,
+            worker=name,
+            tenant=group.tenant,
+            model=self._entries[group.tenant],
+            batch_limit=point.batch,
+            batches=point.latency.batches,
+            latency_s=point.latency.latency_s,
+            options=self._models.model_options(group.tenant),
+            weights=served.file,
+            version=served.version,
+            sample_bytes=self._models.input_bytes(group.tenant),
+            hold=True,
+        )
+        group.servers[name] = _Server(name)
+        self._fork("workloads.live.worker:forked", {"setup": setup_text(setup)}, name, group)
+
+    def _start_trainer(self, group: _Group) -> None:
+        window = max(0, math.floor(self._clock.now_s / self._window_s))
+        name = self._name(f"{group.instance_id}/retraining")
+        out = self._models.out(group.tenant, window, self._n_started)
+        out.mkdir(parents=True)
+        # It has to end, and its weights to be taken over, inside its window.
+        time_s = max(0.1, (window + 1) * self._window_s - self._clock.now_s - 2 * EXIT_S)
+        job = self._models.job(group.tenant, window, out, time_s)
+        group.trainer = _Trainer(name, window, out / "course.jsonl")
+        arguments = {"job": job.line().decode(), "course": str(group.trainer.course)}
+        self._fork("workloads.learning.retraining:forked", arguments, name, group)
+
+    def _name(self, what: str) -> str:
+        """Of a process; another one for each of a run."""
+        self._n_started += 1
+        return f"{what}.{self._n_started}"
+
+    def _fork(self, function: str, arguments: Mapping[str, str], name: str, group: _Group) -> None:
+        environment = dict(self._gpu.environment(group.gi_uuid))
+        self._of[name] = group
+        self._site.zygote.start(function, arguments, name=name, environment=environment, log=self._site.log)
+
+    def _dismiss(self, group: _Group) -> float:
+        """Tell the processes to leave, and have those killed that do not; seconds until they should be gone."""
+        group.is_leaving = True
+        for name, server in group.servers.items():
+            if server.state not in (None, State.GONE):
+                self._site.order(Drain(name))
+            self._site.zygote.stop(name, LEAVING_S)
+        if group.trainer is not None:
+            self._site.zygote.stop(group.trainer.name, LEAVING_S)
+            return EXIT_S
+        return self._tenants[group.tenant].operating_points[group.profile].batch_latency_s + EXIT_S
+
+    def _fail(self, group: _Group, at_s: float, reason: str) -> None:
+        """The group's processes end, and the loop is told once."""
+        if group.is_leaving:
+            return
+        group.is_leaving = True
+        for name in [*group.servers, *([group.trainer.name] if group.trainer else [])]:
+            self._site.zygote.stop(name, 0.0)
+        self._tell(Failed(min(at_s, self._clock.now_s), group.instance_id, reason))
+
+    def _tell(self, happening: Happening) -> None:
+        self._news.append((happening.at_s, len(self._news), happening))
+
+    # --- hearing
+
+    def _hear(self, heard: Sequence[Heard]) -> None:
+        for one in heard:
+            match one:
+                case Changed():
+                    self._changed(one)
+                case Hung():
+                    group = self._of[one.worker]
+                    self._fail(group, self._clock.now_s, f"hangs: a batch has taken {one.batch_s:.1f} s")
+                case Loaded():
+                    self._loaded(one)
+                case Reached():
+                    self._reached(one)
+                case Exited():
+                    self._exited(one)
+                case Warm() | Forked() | NotDone():
+                    pass  # an order to a process that is gone by now
+                case _:
+                    assert_never(one)
+        self._swap_on()
+
+    def _changed(self, changed: Changed) -> None:
+        group = self._of.get(changed.worker)
+        if group is None or changed.worker not in group.servers:
+            return
+        server, at_s = group.servers[changed.worker], changed.at_s - self._clock.origin_s
+        server.state = changed.state
+        match changed.state:
+            case State.WARM:
+                server.library_s, server.model_s = changed.library_s, changed.model_s + changed.warm_up_s
+                server.version = changed.version
+                self._enter(group, changed.worker, at_s)
+                served = self._models.served(group.tenant)
+                if changed.version != served.version and not self._is_swapping(group.tenant):
+                    self._site.order(Load(changed.worker, str(served.file), served.version))
+                self._site.order(Serve(changed.worker))
+            case State.SERVING:
+                if all(one.state is State.SERVING for one in group.servers.values()) and not group.is_leaving:
+                    servers = group.servers.values()
+                    library_s, model_s = max(one.library_s for one in servers), max(one.model_s for one in servers)
+                    self._tell(Ready(at_s, group.instance_id, library_s, model_s))
+            case State.GONE:
+                self._forget(changed.worker)
+                self._fail(group, at_s, changed.reason or "it has left")
+            case State.STARTING | State.DRAINING:
+                pass
+
+    def _enter(self, group: _Group, name: str, at_s: float) -> None:
+        """Have the process compute in its instance from now on."""
+        pid = self._site.zygote.workers.get(name)
+        if pid is None:
+            return  # it is gone; that is told, too
+        try:
+            self._gpu.enter(group.gi_uuid, pid)
+        except ExecutorError as error:
+            self._fail(group, at_s, f"cannot enter its instance: {error}")
+
+    def _reached(self, reached: Reached) -> None:
+        group = self._of.get(reached.worker)
+        if group is None or group.trainer is None:
+            return
+        at_s = reached.at_s - self._clock.origin_s
+        if reached.phase == "warm":
+            group.trainer.begun_s = at_s
+            self._enter(group, reached.worker, at_s)
+            if not group.is_leaving:
+                self._tell(Ready(at_s, group.instance_id))
+        else:
+            self._read(group, group.trainer, at_s)
+
+    def _exited(self, exited: Exited) -> None:
+        group = self._of.pop(exited.worker, None)
+        if group is None:
+            return
+        at_s = exited.at_s - self._clock.origin_s
+        if group.trainer is not None:
+            self._read(group, group.trainer, at_s)
+            if group.trainer.ending is None:
+                self._fail(group, at_s, _why(exited))
+        else:
+            self._forget(exited.worker)
+            self._fail(group, at_s, _why(exited))
+
+    # --- retraining
+
+    def _read(self, group: _Group, trainer: _Trainer, at_s: float) -> None:
+        """Read what the retraining has told since."""
+        if group.is_leaving:
+            return
+        for told in _told(trainer):
+            match told:
+                case Started():
+                    trainer.old = told
+                case Checkpoint():
+                    trainer.checkpoints.append((told, at_s))
+                case Learned():
+                    trainer.ending = told
+                    took_s = at_s - trainer.begun_s
+                    self._models.ended(group.tenant, told.accuracy, took_s, group.profile)
+                    self._take_over(group, Path(told.file), f"window-{trainer.window}", told.accuracy, at_s)
+                case Broken():
+                    trainer.ending = told
+                    self._keep_best(group, trainer, at_s)
+                    self._fail(group, at_s, f"{told.cause}: {told.reason}{self._kept(trainer)}")
+                case _:
+                    pass
+
+    def _keep_best(self, group: _Group, trainer: _Trainer, at_s: float) -> None:
+        """Serve the last checkpoint of a retraining that failed, if it is better than what is served."""
+        if self._is_better(trainer):
+            last, _ = trainer.checkpoints[-1]
+            version = f"window-{trainer.window}@{last.share:.2f}"
+            self._take_over(group, Path(last.file), version, last.accuracy, at_s)
+
+    def _is_better(self, trainer: _Trainer) -> bool:
+        old = 0.0 if trainer.old is None else trainer.old.accuracy
+        return bool(trainer.checkpoints) and trainer.checkpoints[-1][0].accuracy > old
+
+    def _kept(self, trainer: _Trainer) -> str:
+        if not self._is_better(trainer):
+            return ""
+        last, _ = trainer.checkpoints[-1]
+        return f"; its checkpoint at {last.share:.0%} answers {last.accuracy:.0%} right, and is served"
+
+    # --- new weights
+
+    def _take_over(self, group: _Group, file: Path, version: str, accuracy: float, at_s: float) -> None:
+        """Bring new weights into the tenant's workers; what is started from now on has them from the start."""
+        before, served = self._models.served(group.tenant), Served(file, version, accuracy)
+        self._models.serve(group.tenant, served)
+        self._swaps.append(_Swap(group, served, before, at_s, self._serving(group.tenant, version)))
+
+    def _serving(self, tenant: str, version: str) -> list[str]:
+        """The tenant's workers that are warm or serve, and have other weights."""
+        return [
+            name
+            for group in self._groups.values()
+            if group.tenant == tenant and not group.is_leaving
+            for name, server in group.servers.items()
+            if server.state in (State.WARM, State.SERVING) and server.version != version
+        ]
+
+    def _is_swapping(self, tenant: str) -> bool:
+        return any(swap.group.tenant == tenant for swap in self._swaps)
+
+    def _swap_on(self) -> None:
+        """Let the next worker of each swap load; a swap that is through is told."""
+        for swap in list(self._swaps):
+            if swap.loading is not None:
+                continue
+            swap.waiting = self._serving(swap.group.tenant, swap.served.version)
+            if swap.waiting:
+                swap.loading = swap.waiting[0]
+                self._site.order(Load(swap.loading, str(swap.served.file), swap.served.version))
+            else:
+                self._swaps.remove(swap)
+                self._end(swap)
+
+    def _loaded(self, loaded: Loaded) -> None:
+        group = self._of.get(loaded.worker)
+        if group is None:
+            return
+        group.servers[loaded.worker].version = loaded.version
+        swap = next((swap for swap in self._swaps if swap.loading == loaded.worker), None)
+        if swap is None:
+            if loaded.error:
+                self._fail(group, self._clock.now_s, f"cannot load its weights: {loaded.error}")
+            return
+        swap.loading = None
+        if not loaded.error:
+            swap.swap_s.append(loaded.swap_s)
+            self.n_swaps += 1
+        elif swap.swap_s:
+            self._fail(group, self._clock.now_s, f"cannot load its weights: {loaded.error}")
+        else:  # nobody has them: the old ones stay
+            self._swaps.remove(swap)
+            self._models.serve(group.tenant, swap.before)
+            self._fail(swap.group, self._clock.now_s, f"its weights cannot be loaded: {loaded.error}")
+
+    def _forget(self, name: str) -> None:
+        """A worker is gone: no swap waits for it."""
+        for swap in self._swaps:
+            if swap.loading == name:
+                swap.loading = None
+
+    def _end(self, swap: _Swap) -> None:
+        trainer = swap.group.trainer
+        assert trainer is not None
+        if swap.group.is_leaving or not isinstance(trainer.ending, Learned):
+            return
+        facts: dict[str, object] = {
+            "version": swap.served.version,
+            "accuracy_before": None if trainer.old is None else round(trainer.old.accuracy, 6),
+            "trained_s": round(swap.at_s - trainer.begun_s, 6),
+            "swap_s": [round(seconds, 6) for seconds in swap.swap_s],
+            "checkpoints": [
+                [round(told.share, 6), round(told.accuracy, 6), round(at_s, 6)] for told, at_s in trainer.checkpoints
+            ],
+        }
+        self._tell(Finished(self._clock.now_s, swap.group.instance_id, facts))
+
+
+def _told(trainer: _Trainer) -> Iterator[Told]:
+    """The whole lines that were appended since."""
+    with suppress(FileNotFoundError), trainer.course.open("rb") as file:
+        file.seek(trainer.n_read)
+        for line in file.read().splitlines(keepends=True):
+            if not line.endswith(b"\n"):
+                return
+            trainer.n_read += len(line)
+            with suppress(LearningError, json.JSONDecodeError):
+                yield told_in(line)
+
+
+def _why(exited: Exited) -> str:
+    if exited.error:
+        return exited.error
+    if exited.signal is None:
+        return f"it ended with code {exited.code}"
+    return f"killed by signal {exited.signal}" + (", maybe for want of memory" if exited.signal == 9 else "")

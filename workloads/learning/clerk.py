@@ -1,0 +1,179 @@
+"""What has to be learned and measured beside the instances, for a controller that itself loads no torch.
+
+Each function here is run in a child of a warm process and writes what it found to a file, whole. A benchmark's first
+experience is what the model has learned before a run; window ``w`` of the run asks about experience ``w + 1``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from workloads.errors import LearningError
+from workloads.learning.course import Finished, Told
+from workloads.learning.curve import Correction, estimates, fitted
+from workloads.learning.datasets import benchmark
+from workloads.learning.experiences import Benchmark, Replay, Samples, encoded, held_out
+from workloads.learning.microprofiling import HELD_OUT, measured
+from workloads.learning.retraining import Job, job_in, learner, retrained
+
+LEARNED_BEFORE_EPOCHS = 3
+"""So many times an option's epochs a model learns the first experience before a run, which it begins trained."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a tenant begins with.
+
+    Attributes:
+        weights: The file of the weights that are served at first.
+        accuracy: Theirs, on the test set of the first experience.
+        n_samples: By experience, how many there are to train on.
+        input_bytes: Of one request.
+        dtype: Of its numbers.
+        shape: Of one input.
+        n_classes: Labels that there are.
+    """
+
+    weights: str
+    accuracy: float
+    n_samples: tuple[int, ...]
+    input_bytes: int
+    dtype: str
+    shape: tuple[int, ...]
+    n_classes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What is known of a tenant's retraining before it begins.
+
+    Attributes:
+        accuracy_before: The served model's on new training data, which nobody has trained on yet.
+        raw: What the option would reach, before correction; ``None`` where the time was too short to tell.
+        accuracy_after: The same, corrected by what past windows taught.
+        train_s: Seconds that the option's steps would take where this was measured; ``None`` with ``raw``.
+        took_s: What measuring took.
+    """
+
+    accuracy_before: float
+    raw: float | None
+    accuracy_after: float | None
+    train_s: float | None
+    took_s: float
+
+
+def number_in(data: Benchmark, window: int) -> int:
+    """The experience that is current in a window; −1 is before the run. The last one stays."""
+    return data.number_in(window + 1)
+
+
+def prepare(_: object, *, job: str, requests: str, n_by_window: list[int], out: str) -> int:
+    """Train the weights that are served at first, and write which requests are asked.
+
+    Args:
+        job: A :class:`~workloads.learning.retraining.Job` of experience 0.
+        requests: The file to write: ``payloads (n, bytes)``, ``expected (n, 2)``, both of uint8, and ``samples (N,)``:
+            which of them each request of the run asks.
+        n_by_window: How many requests arrive in each window.
+        out: The file to write a :class:`Prepared` to.
+
+    Raises:
+        WorkloadError: There is no such benchmark or model, its data cannot be had, or the training fails.
+    """
+    asked = job_in(job.encode())
+    data = benchmark(asked.benchmark, seed=asked.seed, folder=asked.folder, asked=asked.asked)
+    _write_requests(Path(requests), data, asked.seed, n_by_window)
+    option = replace(asked.option, n_samples=None, n_epochs=LEARNED_BEFORE_EPOCHS * asked.option.n_epochs)
+    told = retrained(replace(asked, option=replace(option, checkpoints=())), _nobody)
+    if not isinstance(told, Finished):
+        raise LearningError(f"the first weights cannot be trained: {told.reason}")
+    n_samples = tuple(len(experience.train) for experience in data.experiences)
+    shape = tuple(data.shape)
+    n_bytes = math.prod(shape) * data.dtype.itemsize
+    found = Prepared(told.file, told.accuracy, n_samples, n_bytes, data.dtype.name, shape, data.n_classes)
+    _write(Path(out), asdict(found))
+    return 0
+
+
+def estimate(_: object, *, job: str, window: int, budget_s: float, correction: Mapping[str, Any], out: str) -> int:
+    """Measure what the served model knows of a window's new data, and what a retraining would bring.
+
+    Args:
+        job: The :class:`~workloads.learning.retraining.Job` that may be carried out, with the served weights.
+        window: Of the run.
+        budget_s: Seconds that micro-profiling may take.
+        correction: A :class:`~workloads.learning.curve.Correction` by its fields.
+        out: The file to write a :class:`Measured` to.
+
+    Raises:
+        WorkloadError: The data or the weights cannot be had.
+    """
+    begin_s = monotonic()
+    asked = job_in(job.encode())
+    data = benchmark(asked.benchmark, seed=asked.seed, folder=asked.folder, asked=asked.asked)
+    number, model = number_in(data, window), learner(asked, data)
+    # Requests ask about the test set, which is not known yet; the new training data is, and was not trained on.
+    _, unseen = held_out(data.train(number, None, asked.seed), HELD_OUT, np.random.default_rng((asked.seed, number, 5)))
+    before = _accuracy_before(asked, data, number, model.accuracy(unseen.inputs, unseen.labels), model)
+    points = measured(model, data, number, asked.option, seed=asked.seed, budget_s=budget_s)
+    found = Measured(before, None, None, None, monotonic() - begin_s)
+    if len({point.passes for point in points}) > 1:  # one point is no curve
+        n_all = len(data.current(number).train)
+        one = estimates(
+            fitted(points), [asked.option], n_all=n_all, slowdown={"here": 1.0}, correction=Correction(**correction)
+        )[0]
+        found = Measured(before, one.raw, one.accuracy, one.time_s["here"], monotonic() - begin_s)
+    _write(Path(out), asdict(found))
+    return 0
+
+
+def _accuracy_before(asked: Job, data: Benchmark, number: int, on_new: float, model: Any) -> float:
+    """On what is asked: the new experience alone, or all so far, each by its share."""
+    if data.asked == "new" or number == 0:
+        return on_new
+    old: Samples = data.memory(number, max(asked.option.memory, 64), asked.seed)
+    return float((on_new + number * model.accuracy(old.inputs, old.labels)) / (number + 1))
+
+
+def _write_requests(path: Path, data: Benchmark, seed: int, n_by_window: list[int]) -> None:
+    payloads: list[bytes] = []
+    expected: list[bytes] = []
+    place: dict[tuple[bytes, int], int] = {}
+    samples: list[int] = []
+    for window, n_requests in enumerate(n_by_window):
+        number = number_in(data, window)
+        replay = Replay(data, number, seed)
+        # Windows of one experience go on where the one before has ended.
+        begun = sum(n for earlier, n in enumerate(n_by_window[:window]) if number_in(data, earlier) == number)
+        for index in range(begun, begun + n_requests):
+            request = replay.request(index)
+            key = request.payload, request.label
+            if key not in place:
+                place[key] = len(payloads)
+                payloads.append(request.payload)
+                expected.append(encoded(request.label))
+            samples.append(place[key])
+    np.savez(
+        path,
+        payloads=np.frombuffer(b"".join(payloads), np.uint8).reshape(len(payloads), -1),
+        expected=np.frombuffer(b"".join(expected), np.uint8).reshape(len(expected), -1),
+        samples=np.array(samples, np.int64),
+    )
+
+
+def _write(path: Path, found: Mapping[str, Any]) -> None:
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(json.dumps(found))
+    part.replace(path)
+
+
+def _nobody(_: Told) -> None:
+    """Nobody listens."""

@@ -1,0 +1,13 @@
+"""Imports what learning would import on its way: for a process from which learning ones are forked.
+
+``torch._dynamo`` is what the first step of any optimizer imports: seconds, of which a forked process then takes none.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from importlib import import_module
+
+for _module in ("torch", "torch._dynamo", "sklearn.datasets", "sklearn.model_selection", "scipy.ndimage"):
+    with suppress(ImportError):  # whoever needs it says so
+        import_module(_module)
