@@ -456,11 +456,13 @@ def _with_absolute_paths(config: Config, folder: Path) -> Config:
         return os.path.realpath(folder / text)
 
     def localised(tenant: TenantConfig) -> TenantConfig:
-        trace = tenant.arrivals.trace
-        if trace is None or trace in SHIPPED_TRACES:
-            return tenant
-        arrivals = tenant.arrivals.model_copy(update={"trace": absolute(trace)})
-        return tenant.model_copy(update={"arrivals": arrivals})
+        trace, learning = tenant.arrivals.trace, tenant.learning
+        changed: dict[str, Section] = {}
+        if trace is not None and trace not in SHIPPED_TRACES:
+            changed["arrivals"] = tenant.arrivals.model_copy(update={"trace": absolute(trace)})
+        if learning is not None and learning.folder is not None:
+            changed["learning"] = learning.model_copy(update={"folder": absolute(learning.folder)})
+        return tenant.model_copy(update=changed)
 
     update: dict[str, object] = {"tenants": [localised(tenant) for tenant in config.tenants]}
     if config.profiles is not None:
@@ -481,6 +483,8 @@ def config_yaml(config: Config, folder: Path | None = None) -> str:
     for tenant in data["tenants"]:
         if tenant["arrivals"]["trace"] is not None:
             tenant["arrivals"]["trace"] = relative(tenant["arrivals"]["trace"])
+        if (tenant["learning"] or {}).get("folder") is not None:
+            tenant["learning"]["folder"] = relative(tenant["learning"]["folder"])
     if data["profiles"] is not None:
         data["profiles"] = relative(data["profiles"])
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 from migrator import __version__
-from migrator.commands.run import OnGpu, gpu_of, print_run, telling_what_is_left, telling_where
+from migrator.commands.run import OnGpu, gpu_of, live_parts, print_run, telling_what_is_left, telling_where
 from migrator.config import Config, read_config
 from migrator.console import note, output, progress, warn, warn_of
 from migrator.errors import ConfigError, MigratorError
@@ -47,8 +48,6 @@ def resume_command(
         stands = log.stands
         if log.is_finished:
             note(f"the run in {folder} is finished; nothing is left to do")
-        elif not stands.header["simulated"]:
-            raise MigratorError(f"{folder}: its requests were real; only runs with simulated ones are resumed")
         if policy is not None or not log.is_finished:
             chosen = _policy_of(stands, policy)
         if log.is_finished and rival is None:
@@ -118,11 +117,13 @@ def _join(log: ResumedLog, real: RealGpu, policy: AnyPolicy, setting: Setting, t
     note(f"joined at window {joins.window}; void, and in no total: {void}")
     console = progress()
     print_traffic(setting.config, setting, traffic, console)
-    with closing(RunView(setting, console)) as view:
-        limit_s = stands.header.get("time_limit_s")
-        backend = real.backend(setting)
-        run = SimulatedRun(setting, traffic, policy, view, time_limit_s=limit_s, backend=backend, joins=joins)
-        with telling_where(log.folder), telling_what_is_left(real):
+    limit_s = stands.header.get("time_limit_s")
+    with closing(RunView(setting, console)) as view, telling_what_is_left(real), ExitStack() as parts:
+        given: dict[str, Any] = {"backend": real.backend(setting)}
+        if setting.config.is_live:
+            given = parts.enter_context(live_parts(real, setting, traffic, log.folder, joins, stands))
+        run = SimulatedRun(setting, traffic, policy, view, time_limit_s=limit_s, joins=joins, **given)
+        with telling_where(log.folder):
             run.carry_out(log)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from executor.reconcile import decide
 from migrator.commands.mig import Manner, mind_other_managers, print_decision, state_folder
@@ -18,7 +19,7 @@ from migrator.errors import MigratorError, RunFolderError
 from migrator.log.report import report_of
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog, RunLog, config_sum, new_run_log, read_log
 from migrator.run import events
-from migrator.run.loop import View
+from migrator.run.loop import Joining, View
 from migrator.run.real import RealGpu, real_gpu
 from migrator.run.simulated import SimulatedRun
 from migrator.setting import Setting, assemble
@@ -56,9 +57,6 @@ class OnGpu:
 
 RUNS = Path("runs")
 """Where runs go unless ``--out`` says otherwise."""
-
-LIVE = "live"
-"""The folder, in a run's, of what its processes write."""
 
 
 def run_command(
@@ -111,27 +109,23 @@ def run_command(
         def new_log() -> RunLog:
             return new_run_log(RUNS, config.name, resolved) if out is None else RunLog(out, resolved)
 
-        with closing(RunView(setting, console)) as view, telling_what_is_left(real):
+        with closing(RunView(setting, console)) as view, telling_what_is_left(real), ExitStack() as parts:
+            given: dict[str, Any] = {"backend": None if real is None else real.backend(setting)}
+            log: RunLog | None = None
             if real is not None and config.is_live and not where.manner.dry_run:
-                from migrator.run.live.opening import live_run  # noqa: PLC0415 - needs the extra `live`
-
                 # Its processes write into the run's folder before the first plan; it goes if there is none.
-                with new_log() as log, gone_if_empty(log), live_run(real, setting, traffic, log.folder / LIVE) as live:
-                    folder = log.folder
-                    run = SimulatedRun(setting, traffic, chosen, view, time_limit_s=time_limit_s, **vars(live))
-                    with telling_where(folder):
-                        run.carry_out(log, wall)
-            else:
-                backend = None if real is None else real.backend(setting)
-                run = SimulatedRun(setting, traffic, chosen, view, time_limit_s=time_limit_s, backend=backend)
-                if where.manner.dry_run:
-                    standing, ours = ((), bool) if real is None else (real.gpu.instances(), real.journal.is_ours)
-                    print_decision(decide(standing, ours, run.first_layout), config.gpu.index)
-                    return
-                with new_log() as log:
-                    folder = log.folder
-                    with telling_where(folder):
-                        run.carry_out(log, wall)
+                log = parts.enter_context(new_log())
+                parts.enter_context(gone_if_empty(log))
+                given = parts.enter_context(live_parts(real, setting, traffic, log.folder))
+            run = SimulatedRun(setting, traffic, chosen, view, time_limit_s=time_limit_s, **given)
+            if where.manner.dry_run:
+                standing, ours = ((), bool) if real is None else (real.gpu.instances(), real.journal.is_ours)
+                print_decision(decide(standing, ours, run.first_layout), config.gpu.index)
+                return
+            log = log or parts.enter_context(new_log())
+            folder = log.folder
+            with telling_where(folder):
+                run.carry_out(log, wall)
     print_run(folder, rival, setting, traffic)
 
 
@@ -180,6 +174,30 @@ def telling_what_is_left(real: RealGpu | None) -> Iterator[None]:
     finally:
         if real is not None and real.left:
             warn(f"not taken away: {'; '.join(real.left)}; later: {program()} gpu clear")
+
+
+@contextmanager
+def live_parts(
+    real: RealGpu,
+    setting: Setting,
+    traffic: RecordedTraffic,
+    folder: Path,
+    joins: Joining | None = None,
+    stands: ReadLog | None = None,
+) -> Iterator[dict[str, Any]]:
+    """What a live run in ``folder`` hands to :class:`SimulatedRun`; see :func:`migrator.run.live.opening.live_run`.
+
+    Raises:
+        MigratorError: What live runs need is not installed.
+        ConfigError: The config does not go with this GPU.
+        LiveError: A model or its data cannot be had.
+    """
+    try:
+        from migrator.run.live.opening import live_run  # noqa: PLC0415 - needs an extra
+    except ImportError as error:
+        raise MigratorError(f"a live run needs {error.name}: pip install 'migrator-mig[live]'") from None
+    with live_run(real, setting, traffic, folder, joins, stands) as live:
+        yield vars(live)
 
 
 @contextmanager

@@ -69,8 +69,12 @@ class LiveModels:
         measured: Of the window that was opened last, by tenant: what a clerk found, or why it found nothing.
     """
 
-    def __init__(self, setting: Setting, site: Site, requests: Sequence[Requests]) -> None:
+    def __init__(
+        self, setting: Setting, site: Site, requests: Sequence[Requests], served: Mapping[str, Served]
+    ) -> None:
         """Train the first weights, and have it written which requests are asked; minutes, where models are large.
+
+        ``served`` are newer weights, by tenant, where a run goes on.
 
         Raises:
             LiveError: A model or its data cannot be had; one line says why.
@@ -91,7 +95,12 @@ class LiveModels:
             ],
         )
         self._learners = {
-            tenant.name: _Learner(tenant, entry, prepared, Served(Path(prepared.weights), "first", prepared.accuracy))
+            tenant.name: _Learner(
+                tenant,
+                entry,
+                prepared,
+                served.get(tenant.name) or Served(Path(prepared.weights), "first", prepared.accuracy),
+            )
             for tenant, entry, prepared in zip(setting.tenants, entries, map(_prepared, found), strict=True)
         }
 
@@ -183,13 +192,15 @@ class LiveModels:
         """Where a retraining's weights go."""
         return self._weights(tenant) / f"window-{window}-{attempt}"
 
-    def streams(self) -> list[Stream]:
-        """All requests of the run, each with its payload and the right answer.
+    def streams(self, from_s: float) -> list[Stream]:
+        """All requests of the run from a second on, each with its payload and the right answer.
 
         Raises:
             LiveError: What the clerks wrote cannot be read.
         """
-        return [_stream(self._samples(name), own) for name, own in zip(self._learners, self._requests, strict=True)]
+        return [
+            _stream(self._samples(name), own, from_s) for name, own in zip(self._learners, self._requests, strict=True)
+        ]
 
     # --- inside
 
@@ -265,12 +276,14 @@ def _by_window(setting: Setting, requests: Requests) -> list[int]:
     return n_by_window
 
 
-def _stream(path: Path, requests: Requests) -> Stream:
+def _stream(path: Path, requests: Requests, from_s: float) -> Stream:
+    first = len(requests.before(from_s))
     try:
         with np.load(path) as found:
             payloads = tuple(row.tobytes() for row in found["payloads"])
             expected = tuple(row.tobytes() for row in found["expected"])
-            samples = tuple(found["samples"].tolist())
+            samples = tuple(found["samples"][first:].tolist())
     except (OSError, ValueError, KeyError) as error:
         raise LiveError(f"the requests of {requests.tenant}: {path}: {error}") from error
-    return Stream(requests.tenant, requests.slo_s, tuple(requests.arrival_s.tolist()), samples, payloads, expected)
+    arrival_s = tuple(requests.arrival_s[first:].tolist())
+    return Stream(requests.tenant, requests.slo_s, arrival_s, samples, payloads, expected)

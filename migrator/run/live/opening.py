@@ -12,11 +12,13 @@ import numpy as np
 from executor.cpu.gpu import CpuGpu
 from executor.driver import DriverGpu
 from migrator.errors import ConfigError
+from migrator.log.runlog import ReadLog
 from migrator.run.applier import Backend
-from migrator.run.live.learning import LiveModels
+from migrator.run.live.learning import LiveModels, Served
 from migrator.run.live.queues import LiveQueues
 from migrator.run.live.site import LiveClock, Site
 from migrator.run.live.workers import LiveWorkers
+from migrator.run.loop import Joining
 from migrator.run.real import RealGpu
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
@@ -46,8 +48,17 @@ class Live:
 
 
 @contextmanager
-def live_run(real: RealGpu, setting: Setting, traffic: RecordedTraffic, folder: Path) -> Iterator[Live]:
-    """All that a live run needs; ``folder`` is for what its processes write. They are gone when this is left.
+def live_run(
+    real: RealGpu,
+    setting: Setting,
+    traffic: RecordedTraffic,
+    run: Path,
+    joins: Joining | None = None,
+    stands: ReadLog | None = None,
+) -> Iterator[Live]:
+    """All that a live run needs; its processes write into a new folder of the run's, and are gone when this is left.
+
+    With ``joins``, it goes on with the weights that ``stands``, its log so far, tells of.
 
     Raises:
         ConfigError: An SLO is too short for the shares of this CPU.
@@ -55,10 +66,11 @@ def live_run(real: RealGpu, setting: Setting, traffic: RecordedTraffic, folder: 
         WireError: The folder cannot be used.
     """
     _refuse_short_slos(setting, real.gpu)
-    with Site(folder) as site:
+    with Site(_new_folder(run)) as site:
         end_s = setting.config.windows * setting.config.window_s
         requests = traffic.requests(end_s)
-        models = LiveModels(setting, site, requests)
+        models = LiveModels(setting, site, requests, {} if stands is None else _served(stands, run))
+        from_s = 0.0 if joins is None else joins.window * setting.config.window_s
         longest_s = max(tenant.slo_s for tenant in setting.tenants)
         queues = LiveQueues(site, len(setting.tenants), end_s + longest_s)
         machine = _Machine()
@@ -66,11 +78,11 @@ def live_run(real: RealGpu, setting: Setting, traffic: RecordedTraffic, folder: 
 
         def opened(start_s: float) -> Backend:
             clock = LiveClock(start_s)
-            site.open(clock, [tenant.name for tenant in setting.tenants], models.streams())
+            site.open(clock, [tenant.name for tenant in setting.tenants], models.streams(from_s))
             machine.begin()
             entries = {entry.name: entry.model for entry in setting.config.tenants}
             tenants = {tenant.name: tenant for tenant in setting.tenants}
-            workers = LiveWorkers(site, real.gpu, clock, models, tenants, entries, setting.config.window_s)
+            workers = LiveWorkers(site, real.gpu, clock, models, tenants, entries, setting.config.window_s, run)
             made.append(workers)
             return real.under(clock, workers, first=site.close)
 
@@ -84,6 +96,22 @@ def live_run(real: RealGpu, setting: Setting, traffic: RecordedTraffic, folder: 
             }
 
         yield Live(opened, queues, models, ending)
+
+
+def _new_folder(run: Path) -> Path:
+    """Where the processes write: ``live``, and after each resumption another one."""
+    first = run / "live"
+    return first if not first.exists() else run / f"live-{1 + len(list(run.glob('live*')))}"
+
+
+def _served(stands: ReadLog, run: Path) -> dict[str, Served]:
+    """The weights that each tenant's retrainings have brought, where they are still there."""
+    found = {}
+    for record in stands.of_kind("finished"):
+        file = run / record.get("weights", "")
+        if file.is_file():
+            found[record["tenant"]] = Served(file, record["version"], record["accuracy"])
+    return found
 
 
 def _refuse_short_slos(setting: Setting, gpu: DriverGpu) -> None:

@@ -39,11 +39,13 @@ class LiveQueues:
         self._site, self._end_s = site, end_s
         self._known = [_Known() for _ in range(n_tenants)]
         self._states = [QueueState() for _ in range(n_tenants)]
+        self._first = np.zeros(n_tenants, np.int64)
         self._n_read = 0
         self._coming: NDArray[np.void] = np.empty(0, _RECORD)
 
     def begin(self, requests: Sequence[Requests], start_s: float) -> None:
         """Begin at a later second; ``requests`` arrived before it, and are nobody's."""
+        self._first = np.array([len(own) for own in requests])
         for known, own in zip(self._known, requests, strict=True):
             known.begin(len(own))
         self._states = [QueueState(head=len(own), tail=len(own), now_s=start_s) for own in requests]
@@ -84,7 +86,9 @@ class LiveQueues:
         """What was appended since, of requests that have arrived as far as the loop knows; the rest is kept."""
         raw = _read(self._site.outcomes, self._n_read, OUTCOME.size)
         self._n_read += len(raw)
-        records = np.concatenate([self._coming, np.frombuffer(raw, _RECORD)])
+        fresh = np.frombuffer(raw, _RECORD).copy()
+        fresh["place"] += self._first[fresh["stream"]].astype(np.uint32)  # streams begin where the run does
+        records = np.concatenate([self._coming, fresh])
         n_arrived = np.array([len(own) for own in requests])
         is_here = records["place"] < n_arrived[records["stream"]]
         self._coming = records[~is_here]

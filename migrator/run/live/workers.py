@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -108,10 +109,11 @@ class LiveWorkers:
         tenants: Mapping[str, Tenant],
         entries: Mapping[str, str],
         window_s: float,
+        run: Path,
     ) -> None:
-        """``entries`` are the models of the catalogue, or ``module:callable``, by tenant."""
+        """``entries`` are the models of the catalogue, or ``module:callable``, by tenant; ``run`` is the run's."""
         self._site, self._gpu, self._clock, self._models = site, gpu, clock, models
-        self._tenants, self._entries, self._window_s = tenants, entries, window_s
+        self._tenants, self._entries, self._window_s, self._run = tenants, entries, window_s, run
         self._groups: dict[str, _Group] = {}
         self._of: dict[str, _Group] = {}  # by the name of a process
         self._swaps: deque[_Swap] = deque()
@@ -422,6 +424,7 @@ class LiveWorkers:
             return
         facts: dict[str, object] = {
             "version": swap.served.version,
+            "weights": os.path.relpath(swap.served.file, self._run),
             "accuracy_before": None if trainer.old is None else round(trainer.old.accuracy, 6),
             "trained_s": round(swap.at_s - trainer.begun_s, 6),
             "swap_s": [round(seconds, 6) for seconds in swap.swap_s],
