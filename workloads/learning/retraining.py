@@ -31,7 +31,7 @@ MOST_LINE_BYTES = 2**20
 """A job is no longer than this."""
 
 GRACE_S = 5.0
-"""Seconds until the process ends, whatever it is doing, once whoever started it is gone."""
+"""Seconds until the process ends, whatever it is doing, once whoever started it is gone or its time is over."""
 
 
 class Fit(Protocol):
@@ -244,7 +244,11 @@ def work(reading_fd: int, writing_fd: int) -> int:
         tell(Failed("input", str(error), 0.0))
         return 1
     threading.Thread(target=_await_end, args=(reading_fd, leaving), daemon=True).start()
+    over = threading.Event()
+    if math.isfinite(job.time_s):
+        threading.Thread(target=_end_late, args=(job.time_s, since_s, over, tell), daemon=True).start()
     told = retrained(job, tell, since_s=since_s, leaving=leaving)
+    over.set()
     return 0 if isinstance(told, Finished) or told.cause in {"stopped", "parent"} else 1
 
 
@@ -267,6 +271,15 @@ def _await_end(fd: int, leaving: Leaving) -> None:
     leaving.because("parent", "whoever started this is gone")
     time.sleep(GRACE_S)
     os._exit(1)  # it may hang in a step, or in a download
+
+
+def _end_late(time_s: float, since_s: float, over: threading.Event, tell: Callable[[Told], None]) -> None:
+    left_s = since_s + time_s + GRACE_S - time.monotonic()
+    if over.wait(min(max(0.0, left_s), threading.TIMEOUT_MAX)):
+        return
+    done_s = time.monotonic() - since_s
+    tell(Failed("deadline", f"it hung: its {time_s:g} s are over, and it did not end by itself", done_s))
+    os._exit(1)
 
 
 def main() -> int:
