@@ -111,6 +111,7 @@ def test_an_interrupted_run_takes_away_what_is_ours(call, write_config, standin,
     code, _, err = call("run", write_config(), "--gpu", "nvml", "--state", tmp_path / "state", "--out", "run")
     assert code == 130
     assert f"run --resume run --state {tmp_path / 'state'} goes on" in err
+    assert "run --resume run, with --state DIR if it was begun with that" in call("report", "run")[1]
     assert standin.standing() == (theirs,)
 
 
