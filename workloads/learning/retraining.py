@@ -243,7 +243,7 @@ def work(reading_fd: int, writing_fd: int) -> int:
     except LearningError as error:
         tell(Failed("input", str(error), 0.0))
         return 1
-    threading.Thread(target=_await_end, args=(reading_fd, leaving), daemon=True).start()
+    threading.Thread(target=_await_end, args=(reading_fd, since_s, leaving, tell), daemon=True).start()
     over = threading.Event()
     if math.isfinite(job.time_s):
         threading.Thread(target=_end_late, args=(job.time_s, since_s, over, tell), daemon=True).start()
@@ -262,7 +262,7 @@ def _line_from(fd: int) -> bytes:
     return raw
 
 
-def _await_end(fd: int, leaving: Leaving) -> None:
+def _await_end(fd: int, since_s: float, leaving: Leaving, tell: Callable[[Told], None]) -> None:
     try:
         while os.read(fd, 4096):
             pass
@@ -270,7 +270,8 @@ def _await_end(fd: int, leaving: Leaving) -> None:
         pass
     leaving.because("parent", "whoever started this is gone")
     time.sleep(GRACE_S)
-    os._exit(1)  # it may hang in a step, or in a download
+    tell(Failed("parent", "whoever started this is gone, and it did not end by itself", time.monotonic() - since_s))
+    os._exit(0)  # it may hang in a step, or in a download
 
 
 def _end_late(time_s: float, since_s: float, over: threading.Event, tell: Callable[[Told], None]) -> None:
