@@ -15,6 +15,12 @@ from typing import Protocol
 from executor.errors import RetryableGpuError
 from executor.mig import GpuModel, Placement
 
+LOOK_EVERY_S = 1.0
+"""Seconds from one question to a driver whether anything has changed to the next, for those who watch a GPU."""
+
+BELIEVE_FOR_S = 10.0
+"""Seconds for which a driver is believed that nothing has changed; then all is read anyway."""
+
 
 @dataclass(frozen=True, slots=True)
 class GpuInstance:

@@ -22,6 +22,7 @@ from executor.errors import ExecutorError, OtherControllerError
 from executor.gpu import GpuInstance
 from executor.mig import Layout, Placement
 from executor.processes import holder_of_lock
+from executor.whole_file import sync_folder
 
 Verb = Literal["create", "destroy", "repair"]
 
@@ -162,7 +163,7 @@ class Journal(Records):
             self._file.close()
             raise
         if is_new:
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
 
     def __enter__(self) -> Self:
         return self
@@ -233,7 +234,7 @@ class Journal(Records):
             if begun is not None:
                 self._write(begun.record)
             new.replace(self.path)
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
         finally:
             self._made, self._open = made, begun
             old.close()
@@ -301,11 +302,3 @@ def _opened(path: Path) -> FileIO:
         if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
             return file
         file.close()  # a shorter one has taken its place meanwhile
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

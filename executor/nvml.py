@@ -76,12 +76,11 @@ class NvmlGpu(DriverGpu):
     def close(self) -> None:
         """End the session."""
         with _SESSION:
-            with suppress(pynvml.NVMLError):  # a driver that is gone has nothing to free
+            with suppress(pynvml.NVMLError):
                 if self._events is not None:
                     pynvml.nvmlEventSetFree(self._events)
             self._events = None
-            with suppress(pynvml.NVMLError):
-                pynvml.nvmlShutdown()
+            _end_session()
 
     def changed(self) -> bool:
         """Whether the driver has told of a change of its MIG configuration, by us or others, since this was last asked.
@@ -258,7 +257,7 @@ def driver_facts() -> DriverFacts:
         with _driver("Unable to ask the driver"):
             return DriverFacts(str(pynvml.nvmlSystemGetDriverVersion()), pynvml.nvmlDeviceGetCount())
     finally:
-        pynvml.nvmlShutdown()
+        _end_session()
 
 
 _CANNOT_OPEN = {
@@ -277,6 +276,11 @@ def _open_session() -> None:
             if error.value not in _CANNOT_OPEN:
                 raise
             raise NoGpuError(f"NVML cannot be opened: {error}; {_CANNOT_OPEN[error.value]}") from None
+
+
+def _end_session() -> None:
+    with _SESSION, suppress(pynvml.NVMLError):  # a driver that is gone has nothing to free
+        pynvml.nvmlShutdown()
 
 
 def _whole_profile(gi: Any, profile: Profile) -> int:

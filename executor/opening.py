@@ -8,10 +8,10 @@ from typing import Literal
 from executor.driver import DriverFacts, DriverGpu
 from executor.errors import NoGpuError
 
-Backend = Literal["auto", "nvml", "smi"]
+BackendName = Literal["auto", "nvml", "smi"]
 
 
-def open_gpu(backend: Backend = "auto", index: int = 0) -> DriverGpu:
+def open_gpu(backend: BackendName = "auto", index: int = 0) -> DriverGpu:
     """The GPU, through NVML where its Python module is at hand, else through ``nvidia-smi``.
 
     Raises:
@@ -27,7 +27,7 @@ def open_gpu(backend: Backend = "auto", index: int = 0) -> DriverGpu:
     return NvmlGpu(index)
 
 
-def driver_facts(backend: Backend = "auto") -> DriverFacts:
+def driver_facts(backend: BackendName = "auto") -> DriverFacts:
     """What the driver says of itself, through the same door as :func:`open_gpu`.
 
     Raises:
@@ -42,7 +42,7 @@ def driver_facts(backend: Backend = "auto") -> DriverFacts:
     return nvml.driver_facts()
 
 
-def _door(backend: Backend) -> Literal["nvml", "smi"]:
+def _door(backend: BackendName) -> Literal["nvml", "smi"]:
     is_there = find_spec("pynvml") is not None
     if backend == "nvml" and not is_there:
         raise NoGpuError("backend nvml: the Python module nvidia-ml-py is absent; install it, or take smi")

@@ -218,14 +218,28 @@ class Going:
 
 @dataclass(eq=False)
 class _Task:
-    """Something that a change has to do, with the attempts made at it so far; or to mend, of what would not go."""
+    """Something that a change has to do, with the attempts made at it so far.
+
+    Attributes:
+        verb: What.
+        placement: Where.
+        due_s: Not before.
+        instance: To which instance; ``None`` for a creation.
+        stays: Whether its user leaves it and it is not destroyed.
+        mends_stuck: Whether it repairs what would not go: whole again, the instance is stuck, and not made for anybody.
+        n_attempts: How often it is tried at most; ``None`` for what the patience says.
+        n_refused: How often it was refused,
+        n_alike: and how often of these in a row by refusals that are waited out alike.
+        last: The last refusal.
+        holders: Who held the instance then, if it was the last attempt.
+    """
 
     verb: Verb
     placement: Placement
     due_s: float = -math.inf
     instance: GpuInstance | None = None
     stays: bool = False
-    is_left_over: bool = False
+    mends_stuck: bool = False
     n_attempts: int | None = None
     n_refused: int = 0
     n_alike: int = 0
@@ -344,7 +358,7 @@ class Reconciler:
                     undone += self._give_up(task, tasks, users)
             else:
                 tasks.remove(task)
-                if task.is_left_over and made is not None:
+                if task.mends_stuck and made is not None:
                     users.stuck(made)
                 elif made is not None:
                     users.made(made)
@@ -408,7 +422,7 @@ class Reconciler:
             found += [Undone(other.placement, task.last, task.holders) for other in ways]
             tasks[:] = [other for other in tasks if other not in ways]
             if not left.is_whole:  # half an instance serves nobody, and would be an orphan
-                tasks.insert(0, _Task("repair", task.placement, instance=left, is_left_over=True))
+                tasks.insert(0, _Task("repair", task.placement, instance=left, mends_stuck=True))
                 return found
         if left is not None:
             users.stuck(left)

@@ -11,7 +11,6 @@ it ends, as far as they stayed in its process group.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
 import json
@@ -32,6 +31,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from executor.errors import ExecutorError
+from executor.parent import signal_at_end_of_parent
 from executor.processes import python_command
 
 ONE_THREAD = dict.fromkeys(
@@ -42,7 +42,6 @@ ONE_THREAD = dict.fromkeys(
 LIMIT_S = 5.0
 """A worker that was asked to end is killed after this."""
 
-_PR_SET_PDEATHSIG = 1
 _LARGEST = 1 << 16
 """Bytes of a message: names and small options; data goes through files."""
 
@@ -406,17 +405,10 @@ def _kill_group(pid: int) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """This process is killed when the thread that started it ends; at once if its parent is gone already.
-
-    ``prctl(PR_SET_PDEATHSIG, SIGKILL)``, which a fork does not hand on.
-    """
-    if _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl")
+    """This process is killed when the thread that started it ends; at once if its parent is gone already."""
+    signal_at_end_of_parent()
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def _become_worker(request: dict[str, Any], parent: int, connection: socket.socket, error_fd: int) -> NoReturn:

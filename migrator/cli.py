@@ -100,7 +100,8 @@ def init(
 BesideOthers = Annotated[
     bool,
     typer.Option(
-        "--beside-other-managers", help="Go on although another manager of MIG runs on this node and may undo it."
+        "--beside-other-managers",
+        help="Go on although another manager of MIG runs on this node and may undo it (real GPU only).",
     ),
 ]
 
@@ -142,10 +143,15 @@ def run(
     ] = None,
     state: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where is written which instances on a real GPU are ours. See gpu list."),
+        typer.Option(metavar="DIR", help="Where is written which instances are ours (real GPU only). See gpu list."),
     ] = None,
     adopt: Annotated[
-        bool, typer.Option("--adopt", help="Take over what others made on a real GPU; it will be destroyed.")
+        bool,
+        typer.Option(
+            "--adopt",
+            help="Take over what others made (real GPU only): what the plan does not want is destroyed as the run "
+            "begins, the rest at its end.",
+        ),
     ] = False,
     beside_other_managers: BesideOthers = False,
     dry_run: Annotated[

@@ -114,6 +114,11 @@ def _print_line(heading: str, message: str) -> None:
         console.print(f"{heading} {markup.escape(shown)}")
 
 
+def counted(number: int, noun: str) -> str:
+    """The number with its noun, ``1 GPU`` or ``2 GPUs``."""
+    return f"{number} {noun}{'s' if number != 1 else ''}"
+
+
 def print_json(value: Mapping[str, object]) -> None:
     """Print ``value`` as indented JSON on standard output."""
     typer.echo(json.dumps(value, indent=2, allow_nan=False))

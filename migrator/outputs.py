@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 from pathlib import Path
 
+from executor.whole_file import write_whole
 from migrator.errors import MigratorError, OutputError
 
 
@@ -35,7 +34,7 @@ def write_output(option: str, path: Path, text: str) -> None:
         if path.exists() and not _can_be_replaced(path):
             _overwrite(path, content)
         else:
-            _replace(Path(os.path.realpath(path)), content)
+            write_whole(Path(os.path.realpath(path)), content.encode())
     except OSError as error:
         raise OutputError(f"{option} {path}: cannot be written: {error.strerror or error}") from None
 
@@ -56,21 +55,6 @@ def _overwrite(path: Path, content: str) -> None:
     os.set_blocking(fd, True)
     with os.fdopen(fd, "w", encoding="utf-8") as file:
         file.write(content)
-
-
-def _replace(path: Path, content: str) -> None:
-    """Write beside ``path``, then put that in its place with its permissions; leaves nothing else behind."""
-    beside = path.with_name(f".migrator-{secrets.token_hex(8)}.tmp")
-    try:
-        with beside.open("x", encoding="utf-8") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())  # or a crash soon after could leave the new name with nothing in it
-        if path.exists():
-            shutil.copymode(path, beside)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _obstacle(path: Path, others: tuple[Path, ...]) -> str | None:

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 
+from executor.cpu.duty import used_s
 from workloads.live import dispatcher, worker
 from workloads.live.messages import Answer, Changed, Finish, Finished, Request, State, ToController, Watch
 from workloads.live.process import command, setup_text
@@ -73,24 +74,18 @@ def site(n_workers: int, batch_limit: int) -> Iterator[tuple[Peer, int]]:
         client.close()
 
 
-def cpu_s(pid: int) -> float:
-    """CPU seconds of a process so far, in user and kernel."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def rates(n_workers: int, batch_limit: int, n_bytes: int) -> tuple[float, float]:
     """Requests a second on the clock, and by the dispatcher's CPU time."""
     payload, n_sent, n_answered = bytes(n_bytes), 0, 0
     with site(n_workers, batch_limit) as (client, pid):
-        before_s, begin_s = cpu_s(pid), monotonic()
+        before_s, begin_s = used_s(pid), monotonic()
         while n_answered < N_REQUESTS:
             while n_sent < min(n_answered + UNDER_WAY, N_REQUESTS):
                 now_s = monotonic()
                 client.send(Request(n_sent, "bench", now_s, now_s + SLO_S, payload, payload[:8]))
                 n_sent += 1
             n_answered += len(client.receive(60.0))
-        return N_REQUESTS / (monotonic() - begin_s), N_REQUESTS / (cpu_s(pid) - before_s)
+        return N_REQUESTS / (monotonic() - begin_s), N_REQUESTS / (used_s(pid) - before_s)
 
 
 def overheads_ms(n_bytes: int) -> list[float]:

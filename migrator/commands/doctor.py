@@ -25,10 +25,10 @@ from executor.driver import DriverFacts, DriverGpu
 from executor.errors import ExecutorError, GpuError, NoGpuError
 from executor.gpu import GpuInstance
 from executor.journal import Records, recorded
-from executor.opening import Backend, driver_facts, open_gpu
+from executor.opening import BackendName, driver_facts, open_gpu
 from executor.processes import device_users, gpu_process, holder_of_lock, other_managers, usual_holders
 from migrator.commands.mig import Where, state_folder
-from migrator.console import escape, output, print_json
+from migrator.console import counted, escape, output, print_json
 from migrator.errors import ExitCode
 
 Level = Literal["ok", "note", "warning", "problem"]
@@ -56,7 +56,7 @@ class Finding:
     advice: str = ""
 
 
-def doctor_command(backend: Backend, state: Path | None, *, as_json: bool) -> None:
+def doctor_command(backend: BackendName, state: Path | None, *, as_json: bool) -> None:
     """Print what was found; end with 0 if a real run could work, else with 4."""
     found = tuple(findings(backend, state))
     n_problems = sum(finding.level == "problem" for finding in found)
@@ -68,7 +68,7 @@ def doctor_command(backend: Backend, state: Path | None, *, as_json: bool) -> No
         raise typer.Exit(ExitCode.DEVICE_ERROR)
 
 
-def findings(backend: Backend = "auto", state: Path | None = None) -> Iterator[Finding]:
+def findings(backend: BackendName = "auto", state: Path | None = None) -> Iterator[Finding]:
     """Every check, one after the other: the driver, its GPUs, this node, this user, the planner's solvers."""
     opened = yield from _doors(backend)
     if opened is not None:
@@ -93,14 +93,14 @@ def _print(found: Sequence[Finding], n_problems: int) -> None:
     if n_problems == 0:
         output().print("A real run could work here.")
     else:
-        output().print(f"A real run could not work here: {_counted(n_problems, 'problem')}.")
+        output().print(f"A real run could not work here: {counted(n_problems, 'problem')}.")
 
 
 _Door = Literal["nvml", "smi"]
 _DOORS: dict[_Door, str] = {"nvml": "NVML", "smi": "nvidia-smi"}
 
 
-def _doors(backend: Backend) -> Generator[Finding, None, tuple[_Door, int] | None]:
+def _doors(backend: BackendName) -> Generator[Finding, None, tuple[_Door, int] | None]:
     """How the driver can be spoken to; returns by which door, and to how many GPUs, or that it cannot."""
     answers: dict[_Door, DriverFacts] = {}
     shut: dict[_Door, str] = {}
@@ -123,7 +123,7 @@ def _doors(backend: Backend) -> Generator[Finding, None, tuple[_Door, int] | Non
         yield Finding("problem", "driver", said, "library and command are of two drivers: remove one, and reboot")
     else:
         by = " and ".join(_DOORS[door] for door in answers)
-        yield Finding("ok", "driver", f"{facts.version}, {_counted(facts.n_gpus, 'GPU')}, by {by}")
+        yield Finding("ok", "driver", f"{facts.version}, {counted(facts.n_gpus, 'GPU')}, by {by}")
     return open_door, facts.n_gpus
 
 
@@ -311,6 +311,10 @@ def _try_gurobi() -> str:
 _BEYOND_FREE = 2001
 
 _EXTRAS = {
+    "live": (
+        ("avalanche", "msgpack", "safetensors", "scipy", "sklearn", "torch", "torchvision", "zmq"),
+        "models that really serve and learn",
+    ),
     "nvml": (("pynvml",), "a real GPU by NVML"),
     "plot": (("plotly", "jinja2"), "--plot"),
 }
@@ -329,7 +333,3 @@ def _extras() -> Iterator[Finding]:
 
 def _named(instances: Iterable[GpuInstance]) -> str:
     return ", ".join(f"{item.placement} (GPU instance ID {item.gi_id})" for item in instances)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' if number != 1 else ''}"

@@ -12,7 +12,7 @@ from rich.table import Table
 from executor.catalogue import gpu_model, gpu_model_names
 from executor.mig import GpuModel, Layout
 from executor.names import spelled_as
-from migrator.console import output, print_json
+from migrator.console import counted, output, print_json
 from migrator.errors import MigratorError
 from migrator.views.as_json import gpu_to_json
 from migrator.views.fitted import fitted, left_out_text
@@ -49,8 +49,8 @@ def layouts_command(model_name: str, *, every: bool, profiles: str | None, as_js
         listed = [[str(placement) for placement in layout] for layout in layouts]
         print_json({"gpu": model.name, "kind": kind, "n_multisets": n_multisets, "layouts": listed})
         return
-    kind = _counted(len(layouts), "layout" if every else "maximal layout")
-    table = Table(title=f"{model.title}: {kind}, {_counted(n_multisets, 'multiset')}", title_justify="left")
+    kind = counted(len(layouts), "layout" if every else "maximal layout")
+    table = Table(title=f"{model.title}: {kind}, {counted(n_multisets, 'multiset')}", title_justify="left")
     table.add_column("#", justify="right")
     table.add_column("memory slices")
     table.add_column("placements")
@@ -61,10 +61,6 @@ def layouts_command(model_name: str, *, every: bool, profiles: str | None, as_js
 
 def _profile_names(model: GpuModel, profiles: str) -> list[str]:
     return [spelled_as(name.strip(), model.profile_names) for name in profiles.split(",") if name.strip()]
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
 def memory_strip(layout: Layout, memory_slices: int) -> str:

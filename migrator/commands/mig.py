@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -22,10 +21,10 @@ from executor.gpu import GpuInstance
 from executor.journal import Journal, Records, file_of, recorded
 from executor.mig import GpuModel, Layout
 from executor.names import spelled_as
-from executor.opening import Backend, driver_facts, open_gpu
+from executor.opening import BackendName, driver_facts, open_gpu
 from executor.processes import Process, gpu_process, other_managers
 from executor.reconcile import Decision, Outcome, Reconciler, decide
-from migrator.console import complain, escape, output, print_json, warn, warn_of
+from migrator.console import complain, counted, escape, output, print_json, warn, warn_of
 from migrator.errors import ExitCode, MigratorError
 from migrator.views.fitted import fitted, left_out_text
 
@@ -37,7 +36,7 @@ class Where:
     """Which GPU, how to speak to it, and where what is ours is written down."""
 
     index: int = 0
-    backend: Backend = "auto"
+    backend: BackendName = "auto"
     state: Path | None = None
 
     def journal_of(self, gpu: DriverGpu) -> Path:
@@ -70,7 +69,7 @@ class _Listed:
     processes: Mapping[int, tuple[Process, ...]]
 
 
-def list_command(index: int | None, backend: Backend, state: Path | None, *, as_json: bool) -> None:
+def list_command(index: int | None, backend: BackendName, state: Path | None, *, as_json: bool) -> None:
     """Print every instance on the GPU, or on all GPUs: its place, id, owner, processes and UUID.
 
     Raises:
@@ -203,8 +202,9 @@ def _bring(gpu: DriverGpu, target: Layout, where: Where, manner: Manner) -> None
     """Bring the GPU to the layout, or say how that would be done."""
     if not manner.dry_run:
         mind_other_managers(may_refuse=not manner.beside_others)
-        with _controlled(gpu, where) as journal:
+        with Journal(where.journal_of(gpu)) as journal:
             reconciler = Reconciler(gpu, journal, WallClock())
+            reconciler.settle()
             if manner.adopt:
                 for item in reconciler.adopt():
                     output().print(f"adopted {item.placement} (GPU instance ID {item.gi_id})")
@@ -217,14 +217,6 @@ def _bring(gpu: DriverGpu, target: Layout, where: Where, manner: Manner) -> None
     for item in adopted:
         output().print(f"[dim]adopt   {item.placement} (GPU instance ID {item.gi_id})[/]")
     print_decision(decide(standing, lambda item: item in adopted or records.is_ours(item), target), gpu.index)
-
-
-@contextmanager
-def _controlled(gpu: DriverGpu, where: Where) -> Iterator[Journal]:
-    """The journal of our instances on the GPU, made to agree with what stands."""
-    with Journal(where.journal_of(gpu)) as journal:
-        journal.settle(gpu.instances())
-        yield journal
 
 
 def _end(outcome: Outcome) -> None:
@@ -309,9 +301,8 @@ def _to_json(listed: _Listed) -> dict[str, object]:
 
 def _print_list(listed: _Listed) -> None:
     gpu = listed.gpu
-    output().print(
-        f"[bold]{escape(gpu.model.title)}[/] (GPU {gpu.index}, by {gpu.backend}): {_counted(listed.instances)}"
-    )
+    n_instances = counted(len(listed.instances), "GPU instance") if listed.instances else "no GPU instance"
+    output().print(f"[bold]{escape(gpu.model.title)}[/] (GPU {gpu.index}, by {gpu.backend}): {n_instances}")
     if not listed.instances:
         return
     table, left_out = fitted(lambda shown: _table(listed, shown), _HEADINGS, ("UUID", "processes"), output())
@@ -335,7 +326,3 @@ def _table(listed: _Listed, shown: Iterable[str]) -> Table:
         }
         table.add_row(str(item.placement), *(cells[heading] for heading in headings))
     return table
-
-
-def _counted(instances: tuple[GpuInstance, ...]) -> str:
-    return "no GPU instance" if not instances else f"{len(instances)} GPU instance{'s' if len(instances) > 1 else ''}"

@@ -23,4 +23,7 @@ def report_command(folder: Path, *, as_json: bool) -> None:
     else:
         print_report(report, output())
         if report.ending != "finished" and report.header["simulated"] and report.header["schema"] == SCHEMA:
-            output().print(f"To go on with it: {escape(program())} run --resume {escape(str(folder))}", soft_wrap=True)
+            is_real = "backend" in report.header  # the log does not say where the journals are
+            state = ", with --state DIR if it was begun with that" if is_real else ""
+            again = f"{escape(program())} run --resume {escape(str(folder))}"
+            output().print(f"To go on with it: {again}{state}", soft_wrap=True)

@@ -41,9 +41,11 @@ def resume_command(
         ConfigError: The config cannot be used, or is not the one that the run began with.
         PolicyError: There is no such policy.
         MigratorError: The run cannot be resumed, or not so; one line says why.
+        JournalError: The file of our instances on a real GPU cannot be used.
         GpuError: The real GPU is not there, or another, or does not answer.
     """
     rival = None if against is None else policy_of(against)
+    where = on_gpu or OnGpu()
     with ResumedLog(folder) as log:
         stands = log.stands
         if log.is_finished:
@@ -59,10 +61,10 @@ def resume_command(
             if not log.is_finished:
                 _carry_on(log, chosen, setting, traffic, is_own=policy is not None)
         else:
-            with gpu_of(config, path, on_gpu or OnGpu()) as real:
+            with gpu_of(config, path, where) as real:
                 assert real is not None
                 setting, traffic = assemble(config, path, real.gpu.model)
-                _join(log, real, chosen, setting, traffic)
+                _join(log, real, where, chosen, setting, traffic)
     print_run(folder, rival, setting, traffic)
 
 
@@ -100,7 +102,9 @@ def _config(stands: ReadLog) -> Config:
     return config
 
 
-def _join(log: ResumedLog, real: RealGpu, policy: AnyPolicy, setting: Setting, traffic: RecordedTraffic) -> None:
+def _join(
+    log: ResumedLog, real: RealGpu, where: OnGpu, policy: AnyPolicy, setting: Setting, traffic: RecordedTraffic
+) -> None:
     """Go on with a run on a real GPU at the next window for which all can be ready; what was torn is void."""
     stands = log.stands
     _warn_of(stands, setting)
@@ -109,7 +113,7 @@ def _join(log: ResumedLog, real: RealGpu, policy: AnyPolicy, setting: Setting, t
     void = ", ".join(map(str, joins.void)) or "none"
     if joins.window >= setting.config.windows:
         note(f"no window is left to join; void: {void}")
-        with telling_what_is_left(real):
+        with telling_what_is_left(real, where):
             real.clear()
         log.append("resumed", log.at_s, events.resumed(setting.config.windows, joins.void))
         log.append("run_finished", log.at_s, {"windows": setting.config.windows})
@@ -118,12 +122,12 @@ def _join(log: ResumedLog, real: RealGpu, policy: AnyPolicy, setting: Setting, t
     console = progress()
     print_traffic(setting.config, setting, traffic, console)
     limit_s = stands.header.get("time_limit_s")
-    with closing(RunView(setting, console)) as view, telling_what_is_left(real), ExitStack() as parts:
+    with closing(RunView(setting, console)) as view, telling_what_is_left(real, where), ExitStack() as parts:
         given: dict[str, Any] = {"backend": real.backend(setting)}
         if setting.config.is_live:
             given = parts.enter_context(live_parts(real, setting, traffic, log.folder, joins, stands))
         run = SimulatedRun(setting, traffic, policy, view, time_limit_s=limit_s, joins=joins, **given)
-        with telling_where(log.folder):
+        with telling_where(log.folder, where):
             run.carry_out(log)
 
 
@@ -146,5 +150,5 @@ def _carry_on(log: ResumedLog, policy: AnyPolicy, setting: Setting, traffic: Rec
     note(f"carried out again {how_far}, to check the log's {len(stands.events)} records, and then on{left_out}")
     with closing(RunView(setting, console, n_planned, n_settled)) as view:
         run = resumed_run(stands, setting, traffic, policy, view, is_own=is_own)
-        with telling_where(log.folder):
+        with telling_where(log.folder, OnGpu()):
             run.carry_out(log)

@@ -54,6 +54,11 @@ class OnGpu:
         given = {"gpu.backend": self.backend, "gpu.index": self.index}
         return [f"{key}={value}" for key, value in given.items() if value is not None]
 
+    @property
+    def with_state(self) -> str:
+        """What a command that is to find the same journals has at its end: nothing where they are in their place."""
+        return "" if self.state is None else f" --state {self.state}"
+
 
 RUNS = Path("runs")
 """Where runs go unless ``--out`` says otherwise."""
@@ -83,7 +88,9 @@ def run_command(
         PolicyError: There is no such policy.
         RunFolderError: The folder exists already.
         InfeasibleError: Window 0 cannot be planned.
-        MigratorError: There is a time limit, or a real GPU, but the policy makes no plans.
+        MigratorError: There is a time limit, or a real GPU, but the policy makes no plans; or a real GPU is to have
+            faults.
+        JournalError: The file of our instances on a real GPU cannot be used.
         GpuError: A real GPU is not there, not as the config has it, or does not answer.
     """
     where = on_gpu or OnGpu()
@@ -109,7 +116,7 @@ def run_command(
         def new_log() -> RunLog:
             return new_run_log(RUNS, config.name, resolved) if out is None else RunLog(out, resolved)
 
-        with closing(RunView(setting, console)) as view, telling_what_is_left(real), ExitStack() as parts:
+        with closing(RunView(setting, console)) as view, telling_what_is_left(real, where), ExitStack() as parts:
             given: dict[str, Any] = {"backend": None if real is None else real.backend(setting)}
             log: RunLog | None = None
             if real is not None and config.is_live and not where.manner.dry_run:
@@ -119,12 +126,12 @@ def run_command(
                 given = parts.enter_context(live_parts(real, setting, traffic, log.folder))
             run = SimulatedRun(setting, traffic, chosen, view, time_limit_s=time_limit_s, **given)
             if where.manner.dry_run:
-                standing, ours = ((), bool) if real is None else (real.gpu.instances(), real.journal.is_ours)
+                standing, ours = ((), lambda _: True) if real is None else (real.gpu.instances(), real.journal.is_ours)
                 print_decision(decide(standing, ours, run.first_layout), config.gpu.index)
                 return
             log = log or parts.enter_context(new_log())
             folder = log.folder
-            with telling_where(folder):
+            with telling_where(folder, where):
                 run.carry_out(log, wall)
     print_run(folder, rival, setting, traffic)
 
@@ -150,7 +157,9 @@ def gpu_of(config: Config, origin: str, where: OnGpu) -> Iterator[RealGpu | None
     """The real GPU that the config asks for, if it asks for one.
 
     Raises:
+        MigratorError: The config asks for faults, which only a simulated one has.
         OtherControllerError: Another controller has it, or another manager of this node would undo its layout.
+        JournalError: The file of our instances cannot be used.
         GpuError: It is not there, not as the config has it, or does not answer.
     """
     if config.gpu.backend == "sim":
@@ -167,13 +176,14 @@ def gpu_of(config: Config, origin: str, where: OnGpu) -> Iterator[RealGpu | None
 
 
 @contextmanager
-def telling_what_is_left(real: RealGpu | None) -> Iterator[None]:
+def telling_what_is_left(real: RealGpu | None, where: OnGpu) -> Iterator[None]:
     """Say what of ours the run could not take away from the GPU."""
     try:
         yield
     finally:
         if real is not None and real.left:
-            warn(f"not taken away: {'; '.join(real.left)}; later: {program()} gpu clear")
+            later = f"{program()} gpu clear --index {real.gpu.index}{where.with_state}"
+            warn(f"not taken away: {'; '.join(real.left)}; later: {later}")
 
 
 @contextmanager
@@ -212,13 +222,13 @@ def gone_if_empty(log: RunLog) -> Iterator[None]:
 
 
 @contextmanager
-def telling_where(folder: Path) -> Iterator[None]:
+def telling_where(folder: Path, where: OnGpu) -> Iterator[None]:
     """Say where the log is, if there is one, and what can be done with it when the run is cut off."""
     try:
         yield
     except (KeyboardInterrupt, OSError):
         if (folder / EVENTS_FILE).exists():
-            again = f"{program()} run --resume {folder}"
+            again = f"{program()} run --resume {folder}{where.with_state}"
             warn(f"the log up to here is in {folder}; {program()} report {folder} shows it, {again} goes on")
         raise
 

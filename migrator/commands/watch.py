@@ -13,22 +13,17 @@ import typer
 from executor.clock import Clock, WallClock
 from executor.driver import DriverGpu
 from executor.errors import RetryableGpuError
-from executor.gpu import GpuInstance
+from executor.gpu import BELIEVE_FOR_S, LOOK_EVERY_S, GpuInstance
 from executor.journal import recorded
 from executor.opening import open_gpu
 from migrator.commands.mig import Where, mind_other_managers
 from migrator.console import warn
 
-LOOK_S = 1.0
-"""Seconds from one question to the driver whether anything has changed to the next."""
-TRUST_S = 10.0
-"""Seconds after which everything is read although the driver says that nothing has changed."""
-
 _SIGNS = {"stands": " ", "came": "+", "went": "−", "changed": "~"}
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class Seen:
     """One instance as it was seen.
 
     Attributes:
@@ -53,49 +48,49 @@ def watch_command(where: Where, *, every_s: float | None, as_json: bool) -> None
             typer.echo(_as_json(sight) if as_json else _as_line(sight))
 
 
-def sights(gpu: DriverGpu, where: Where, clock: Clock, every_s: float | None = None) -> Iterator[Sight]:
+def sights(gpu: DriverGpu, where: Where, clock: Clock, every_s: float | None = None) -> Iterator[Seen]:
     """What stands, then what changes, for ever; what goes before what comes.
 
     Raises:
         GpuError: The driver does not answer any more. What may pass is told, and waited for.
     """
     path = where.journal_of(gpu)
-    seen: dict[tuple[int, str], Sight] | None = None
+    seen: dict[tuple[int, str], Seen] | None = None
     due_s = clock.now_s
     while True:
         if gpu.changed() or clock.now_s >= due_s:
             try:
                 records = recorded(path)
-                found = [Sight("stands", item, records.is_ours(item)) for item in gpu.instances()]
+                found = [Seen("stands", item, records.is_ours(item)) for item in gpu.instances()]
             except RetryableGpuError as error:
                 warn(f"{error}; looking again")
                 due_s = clock.now_s
             else:
                 now = {(sight.instance.gi_id, str(sight.instance.placement)): sight for sight in found}
                 yield from found if seen is None else _differences(seen, now)
-                seen, due_s = now, clock.now_s + (TRUST_S if every_s is None else every_s)
-        clock.sleep_until(clock.now_s + (LOOK_S if every_s is None else every_s))
+                seen, due_s = now, clock.now_s + (BELIEVE_FOR_S if every_s is None else every_s)
+        clock.sleep_until(clock.now_s + (LOOK_EVERY_S if every_s is None else every_s))
 
 
-def _differences(before: dict[tuple[int, str], Sight], after: dict[tuple[int, str], Sight]) -> Iterator[Sight]:
+def _differences(before: dict[tuple[int, str], Seen], after: dict[tuple[int, str], Seen]) -> Iterator[Seen]:
     for key, sight in before.items():
         if key not in after:
-            yield Sight("went", sight.instance, sight.is_ours)
+            yield Seen("went", sight.instance, sight.is_ours)
     for key, sight in after.items():
         if key not in before:
-            yield Sight("came", sight.instance, sight.is_ours)
+            yield Seen("came", sight.instance, sight.is_ours)
         elif sight != before[key]:
-            yield Sight("changed", sight.instance, sight.is_ours)
+            yield Seen("changed", sight.instance, sight.is_ours)
 
 
-def _as_line(sight: Sight) -> str:
+def _as_line(sight: Seen) -> str:
     item = sight.instance
     whose = "ours" if sight.is_ours else "others'"
     state = "" if item.is_whole else ", without compute instance"
     return f"{_now():%H:%M:%S} {_SIGNS[sight.what]} {item.placement} {whose} (GPU instance ID {item.gi_id}{state})"
 
 
-def _as_json(sight: Sight) -> str:
+def _as_json(sight: Seen) -> str:
     item = sight.instance
     return json.dumps(
         {

@@ -14,7 +14,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +22,7 @@ from typing import Self
 from zlib import crc32
 
 from executor.input_file import read_input
+from executor.whole_file import sync_folder
 from migrator.errors import LogError, RunFolderError
 from migrator.log.integrity import check_records
 from migrator.log.record import ALTERED, Record, line_of, object_in, record_in
@@ -152,15 +153,7 @@ class RunLog:
 def _sync_folders(folder: Path, last: Path) -> None:
     """Wait until a new folder and those above it, up to ``last``, are on the disk with the names in them."""
     for one in (folder, *folder.parents):
-        with suppress(PermissionError):  # a folder may be one to write in that is none to read
-            fd = os.open(one, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(fd)
-            except OSError as error:
-                if error.errno != errno.EINVAL:  # a file system that has nothing to sync of a folder
-                    raise
-            finally:
-                os.close(fd)
+        sync_folder(one)
         if one == last:
             return
 

@@ -127,9 +127,15 @@ def _while_planned(header: Record, started: Record, covered: _Sums, own: Sequenc
     return Surprise(window, None, expected_pct, achieved_pct, cause, abs(by_planning))
 
 
+def first_second(header: Record, started: Record) -> int:
+    """The first whole second of a window, from its ``window_started``, that its first plan covers."""
+    first: int = math.ceil(started.get("plan_from_step", 0) * header["step_s"] - 1e-9)
+    return first
+
+
 def _sums(header: Record, started: Record, name: str, promise: Record, account: SecondAccounts) -> _Sums:
     window_s, step_s = round(header["window_s"]), header["step_s"]
-    first = math.ceil(started["plan_from_step"] * step_s - 1e-9)
+    first = first_second(header, started)
     covered = slice(started["window"] * window_s + first, (started["window"] + 1) * window_s)
     arrivals, capacity = account.arrivals[covered], account.capacity[covered]
     forecast = _by_second(started["forecast"]["tenants"][name]["mean_rps"], step_s, window_s)[first:]

@@ -7,12 +7,12 @@ other windows against theirs: plans are cautious, and forecasts err, without any
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from migrator.log.record import Record
 from migrator.log.runlog import ReadLog
+from migrator.log.surprise import first_second
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def trouble_of(log: ReadLog) -> Trouble | None:
     if not (refused or undone or others):
         return None
     windows = {event["window"] for event in (*refused, *undone, *others)}
-    finished = {event["window"]: event for event in log.of_kind("window_finished")}
+    finished = log.settled
     settled = [event for event in log.of_kind("window_started") if event["window"] in finished]
     return Trouble(
         calls=len(log.of_kind("outcome")),
@@ -95,7 +95,7 @@ def _kept(log: ReadLog, windows: Iterable[tuple[Record, Record]]) -> Kept | None
     for started, closing in windows:
         told = started.get("expected") or {}
         own = {name: promise for name, promise in told.items() if promise["goodput"] is not None}
-        first = math.ceil(started.get("plan_from_step", 0) * log.header["step_s"] - 1e-9)
+        first = first_second(log.header, started)
         n_windows += bool(own)
         for name, promise in own.items():
             counts = closing["tenants"][name]

@@ -17,7 +17,7 @@ from typing import ParamSpec, TypeVar
 
 from executor.clock import Clock
 from executor.errors import GpuError
-from executor.gpu import Gpu, GpuInstance
+from executor.gpu import BELIEVE_FOR_S, LOOK_EVERY_S, Gpu, GpuInstance
 from executor.journal import Journal, Remembered
 from executor.mig import OwnedLayout, Placement
 from executor.reconcile import Call, Going, Patience, Reconciler, Steps, Undone, Users, Wait
@@ -36,12 +36,6 @@ NEVER_S = math.inf
 
 MAX_STARTS = 3
 """How often a serving worker is started in a row without getting ready; then its instance is left as it is."""
-
-LOOK_EVERY_S = 1.0
-"""Seconds from one look at what others have on the GPU to the next."""
-
-BELIEVE_FOR_S = 10.0
-"""Seconds for which a driver is believed that nothing has changed; then all is read anyway."""
 
 STAYS_S = 30.0
 """Seconds for which plans do without another attempt at an instance that would not go and serves again."""
@@ -102,6 +96,11 @@ class Live:
     def placement(self) -> Placement:
         """Where the instance sits."""
         return self.started.placement
+
+    @property
+    def server_ids(self) -> tuple[str, ...]:
+        """Of those that serve."""
+        return tuple(server.server_id for server in self.servers)
 
     def stopped_at(self, now_s: float) -> Stopped:
         """Its end where it is gone at once."""
@@ -252,6 +251,9 @@ class Applier:
 
         ``busy_until_s`` says, by server id, until when a batch is in service. Each driver call is noted before it is
         made and after it.
+
+        Raises:
+            OSError: The log, or the journal of our instances, cannot be written.
         """
         self._looking = None
         doing = _Doing(self, change, window, note, self._clock.now_s)
@@ -295,6 +297,9 @@ class Applier:
         """Carry the change in progress on; what it did, also where the driver refused calls, once it is over.
 
         In a simulation that is at once, and the clock then stands behind the last driver call.
+
+        Raises:
+            OSError: The log, or the journal of our instances, cannot be written.
         """
         doing = self._doing
         if doing is None:
@@ -543,8 +548,7 @@ class _Doing(Users):
         live, _ = self.closed.get(instance.placement, (None, 0.0))
         failure = None if live is None else self._applier.stop(live)
         if live is not None and failure is not None:
-            server_ids = tuple(server.server_id for server in live.servers)
-            self.died.append(Died(live.started, server_ids, failure.at_s, failure.reason))
+            self.died.append(Died(live.started, live.server_ids, failure.at_s, failure.reason))
         heir = self._change.layout.owner(instance.placement)
         if heir is not None:
             self._end(instance.placement)

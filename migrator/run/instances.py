@@ -16,7 +16,7 @@ from typing import assert_never
 from executor.mig import OwnedLayout, memory_slices_in
 from forecaster.forecast import Forecast
 from migrator.run import events
-from migrator.run.applier import NEVER_S, Applier, Backend, Live
+from migrator.run.applier import NEVER_S, Applier, Backend
 from migrator.run.changes import Change, ChangeOutcome, changes_of
 from migrator.run.planning import (
     Opening,
@@ -118,9 +118,10 @@ class Instances:
         """The window's plan, from what stands.
 
         Raises:
-            InfeasibleError: Window 0 has no plan, so there is no layout to keep. Where it has one that breaks a rule,
-                a fixed layout takes its place.
+            InfeasibleError: The first window has no plan, so there is no layout to keep. Where it has one that breaks a
+                rule, a fixed layout takes its place.
             PlannerError: The policy cannot answer.
+            GpuError: The driver does not say what stands as the first window is planned.
         """
         if self._planned is None:
             # The first layout goes up before the first window; the clock starts early enough for all of it.
@@ -321,8 +322,7 @@ class Instances:
         for died in outcome.died:
             note("failed", events.failed(self._changed_in, died.started, died.at_s, died.reason))
         for died in outcome.died:
-            index = self._names.index(died.started.owner.tenant)
-            yield from (Lost(index, self._queues.states[index].in_service(name)) for name in died.server_ids)
+            yield from self._lost(died.started.owner, died.server_ids)
 
     def _look(self, note: Note) -> Iterator[Lost]:
         """Look at what others have done to the GPU."""
@@ -331,7 +331,7 @@ class Instances:
             return
         assert self._opening is not None
         for live in sight.gone:
-            yield from self._lost(live)
+            yield from self._lost(live.owner, live.server_ids)
             reason = "its GPU instance is gone: somebody else has destroyed it, or the GPU was reset"
             note("failed", events.failed(self._opening.window, live.started, self.now_s, reason))
         if sight.gone:
@@ -348,10 +348,10 @@ class Instances:
         self._reasons.append(reason)
         self._again_s = -NEVER_S
 
-    def _lost(self, live: Live) -> Iterator[Lost]:
-        """The answers under way in the instance."""
-        index = self._names.index(live.owner.tenant)
-        yield from (Lost(index, self._queues.states[index].in_service(server.server_id)) for server in live.servers)
+    def _lost(self, owner: Owner, server_ids: Sequence[str]) -> Iterator[Lost]:
+        """The answers under way on the owner's servers."""
+        index = self._names.index(owner.tenant)
+        yield from (Lost(index, self._queues.states[index].in_service(server_id)) for server_id in server_ids)
 
     def _hear(self, happening: Happening, note: Note) -> Iterator[Trained | Lost]:
         """Take note of what happened to a worker."""
@@ -372,7 +372,7 @@ class Instances:
                     self._trained.add(live.owner)
                 yield Trained(happening.at_s, live.owner.tenant, live.window, live.instance_id, happening.facts)
             case Failed():
-                lost = list(self._lost(live))
+                lost = list(self._lost(live.owner, live.server_ids))
                 note("failed", events.failed(window, live.started, happening.at_s, happening.reason))
                 self._applier.failed(live)
                 yield from lost

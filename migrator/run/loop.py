@@ -99,11 +99,12 @@ class Loop:
         self._first: tuple[Opening, Forecast, PlannedWindow | None] | None = None
 
     def prepare(self) -> None:
-        """Plan window 0.
+        """Plan the first window.
 
         Raises:
             InfeasibleError: It has no plan, so there is no layout to keep.
             PlannerError: The policy cannot answer.
+            GpuError: The driver does not say what stands.
         """
         self._first = self._planned(self._first_window)
 

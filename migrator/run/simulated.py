@@ -1,4 +1,7 @@
-"""A simulated GPU with simulated workers: here, and nowhere else, a run is put on one."""
+"""Runs with simulated workers and requests; here, and nowhere else, one is put on a simulated GPU.
+
+:mod:`migrator.run.real` puts the same workers on a real one.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ NotBefore = Callable[[Placement, Owner, float], float]
 
 @dataclass(frozen=True, slots=True)
 class _Client:
-    """A worker in a simulated GPU's instance."""
+    """A worker that is said to be in an instance."""
 
     gi_id: int
     name: str
@@ -227,8 +230,9 @@ class SimulatedRun:
 
         Raises:
             ConfigError: The policy cannot run on what was measured.
-            InfeasibleError: Window 0 has no plan.
+            InfeasibleError: The first window has no plan.
             PlannerError: The policy cannot answer.
+            GpuError: The driver does not say what stands.
         """
         policy = policy or Migrator()
         foresight = Foresight(setting, traffic, needs_hindsight=policy.needs_hindsight)

@@ -58,6 +58,12 @@ class Kind(Protocol):
         ...
 
 
+def _has_begun(folder: Path) -> bool:
+    """Whether the log in ``folder`` has its first record, without which no run is taken up again."""
+    path = folder / "run" / EVENTS_FILE
+    return path.exists() and b"\n" in path.read_bytes()
+
+
 class Simulated:
     """A short simulated run under a policy, which has to end as if it had never been killed, byte for byte."""
 
@@ -72,8 +78,7 @@ class Simulated:
             run.carry_out(log)
 
     def has_begun(self, folder: Path) -> bool:
-        path = folder / "run" / EVENTS_FILE
-        return path.exists() and b"\n" in path.read_bytes()
+        return _has_begun(folder)
 
     def resume(self, folder: Path) -> None:
         with ResumedLog(folder / "run") as log:
@@ -92,6 +97,8 @@ class Simulated:
 class Driven:
     """A short run on a stand-in's GPU, with others' instance beside it; the driver's clock is the run's.
 
+    That clock stands still while nobody waits on it, so driver calls are made inline, on the run's own thread: a
+    process with a second one could not be forked. Calls on a thread of their own are the matter of ``test_real.py``.
     Before some resumptions the machine is rebooted. The torn windows may be void; everything else has to be accounted.
     """
 
@@ -111,8 +118,7 @@ class Driven:
             run_command(self._config, windows=None, seed=None, out=folder / "run", on_gpu=self._on_gpu(folder))
 
     def has_begun(self, folder: Path) -> bool:
-        path = folder / "run" / EVENTS_FILE
-        return path.exists() and b"\n" in path.read_bytes()
+        return _has_begun(folder)
 
     def resume(self, folder: Path) -> None:
         standin = self._standin(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,8 @@ def test_runs_that_are_killed_and_resumed_come_out_as_undisturbed_ones() -> None
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("every run came out as an undisturbed one\n")
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc IS ABSENT: simulated runs were killed, none on the stand-in of NVIDIA's driver")
 
 
 @pytest.mark.parametrize(

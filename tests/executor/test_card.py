@@ -47,6 +47,8 @@ def test_a_gpu_that_cannot_be_used_is_told_why() -> None:
                 kind(number).close()
             except GpuError as error:
                 refused.append(error)
+    if not refused:
+        pytest.skip("every GPU here can be used")
     assert all(isinstance(error, NoGpuError | NoPermissionError) for error in refused)
 
 

@@ -21,7 +21,7 @@ from executor.errors import (
 from executor.gpu import PartialChangeError, UnsureChangeError
 from executor.mig import Placement
 from executor.nvml import NvmlGpu
-from executor.opening import Backend, driver_facts
+from executor.opening import BackendName, driver_facts
 from executor.smi import SmiGpu
 from tests.standin.cards import A30, A100_40, Card
 from tests.standin.fixtures import MakeStandIn
@@ -374,7 +374,7 @@ def test_a_driver_without_gpus_says_so(make_standin: MakeStandIn, kind: Callable
 
 
 @pytest.mark.parametrize("backend", ["nvml", "smi"])
-def test_a_driver_says_its_version_and_how_many_gpus_it_has(make_standin: MakeStandIn, backend: Backend) -> None:
+def test_a_driver_says_its_version_and_how_many_gpus_it_has(make_standin: MakeStandIn, backend: BackendName) -> None:
     make_standin(A100_40, A30)
     assert driver_facts(backend) == DriverFacts("580.65.06", 2)
 

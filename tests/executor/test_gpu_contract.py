@@ -107,7 +107,7 @@ def driver_maker(kind: type[NvmlGpu | SmiGpu], card: Card) -> Callable[[pytest.F
 
 
 def card_maker(kind: type[NvmlGpu | SmiGpu]) -> Callable[[pytest.FixtureRequest], Bench]:
-    """A real card, emptied afterwards: only where somebody says that its instances may be changed."""
+    """A real card, freed afterwards of what was made here: only where somebody says that it may be changed."""
 
     def make(request: pytest.FixtureRequest) -> Bench:
         index = os.environ.get(MAY_CHANGE)
@@ -117,7 +117,22 @@ def card_maker(kind: type[NvmlGpu | SmiGpu]) -> Callable[[pytest.FixtureRequest]
         if gpu.instances():
             gpu.close()
             pytest.skip(f"GPU {index} has instances; the suite begins with an empty one")
-        request.addfinalizer(lambda: [kind(int(index)).destroy(item.gi_id) for item in kind(int(index)).instances()])
+        made: set[tuple[int, Placement]] = set()
+        create = gpu.create
+
+        def noted(placement: Placement) -> GpuInstance:
+            item = create(placement)
+            made.add((item.gi_id, item.placement))
+            return item
+
+        def free() -> None:
+            with gpu:
+                for item in gpu.instances():
+                    if (item.gi_id, item.placement) in made:
+                        gpu.destroy(item.gi_id)
+
+        gpu.create = noted
+        request.addfinalizer(free)
 
         def impossible(*_: object) -> AbstractContextManager[None]:
             pytest.skip("a real driver cannot be brought to this")

@@ -130,9 +130,7 @@ class SimWorld(World):
         self.gpu._refuses_until_s.clear()
 
     def reboot(self) -> None:
-        self.gpu._instances.clear()
-        self.gpu._clients.clear()
-        self.gpu._refuses_until_s.clear()
+        self.gpu.reset()
 
     def close(self) -> None:
         """There is no driver."""

@@ -17,8 +17,8 @@ import pytest
 
 from executor.processes import python_command
 from executor.zygote import Event, Exited, Forked, Reached, Warm, Zygote, ZygoteError
+from tests.ending import PATIENCE_S, ends
 
-PATIENCE_S = 20.0
 WORKERS = "tests.executor.zygote_workers"
 
 E = TypeVar("E", bound=Event)
@@ -50,18 +50,6 @@ def pid_of(zygote: Zygote, worker: str) -> int:
     pid = zygote.workers[worker]
     assert pid is not None
     return pid
-
-
-def ends(pid: int) -> bool:
-    """Whether the process ends before patience does."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([descriptor], [], [], PATIENCE_S)[0])
-    finally:
-        os.close(descriptor)
 
 
 def test_it_tells_when_it_is_warm_and_what_each_import_took() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -146,15 +145,3 @@ def site_in(folder: Path) -> Iterator[Site]:
 def becomes_serving(site: Site, name: str) -> None:
     """Wait until a worker takes batches."""
     site.heard(Changed, lambda changed: (changed.worker, changed.state) == (name, State.SERVING))
-
-
-def ended(pid: int) -> bool:
-    """Wait for the end of a process that is no child of this one; whether it came."""
-    try:
-        watch = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([watch], [], [], PATIENCE_S)[0])
-    finally:
-        os.close(watch)

@@ -9,7 +9,7 @@ import itertools
 import json
 import math
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from workloads.errors import LearningError
 
@@ -75,7 +75,7 @@ class Started:
     accuracy: float
     weights: str
     done_s: float
-    kind: Literal["started"] = "started"
+    kind: ClassVar[Literal["started"]] = "started"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Progress:
     loss: float
     steps_per_s: float
     left_s: float
-    kind: Literal["progress"] = "progress"
+    kind: ClassVar[Literal["progress"]] = "progress"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Checkpoint:
     accuracy: float
     file: str
     done_s: float
-    kind: Literal["checkpoint"] = "checkpoint"
+    kind: ClassVar[Literal["checkpoint"]] = "checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Finished:
     accuracy: float
     file: str
     done_s: float
-    kind: Literal["finished"] = "finished"
+    kind: ClassVar[Literal["finished"]] = "finished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,24 +125,18 @@ class Failed:
     cause: str
     reason: str
     done_s: float
-    kind: Literal["failed"] = "failed"
+    kind: ClassVar[Literal["failed"]] = "failed"
 
 
 Told = Started | Progress | Checkpoint | Finished | Failed
 
-_KINDS: dict[str, type[Told]] = {
-    "started": Started,
-    "progress": Progress,
-    "checkpoint": Checkpoint,
-    "finished": Finished,
-    "failed": Failed,
-}
+_KINDS: dict[str, type[Told]] = {kind.kind: kind for kind in get_args(Told)}
 
 
 def line_of(told: Told) -> bytes:
     """One line of JSON. Numbers that are none (a loss that diverged) are ``null``."""
     figures = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in asdict(told).items()}
-    return json.dumps(figures, allow_nan=False).encode() + b"\n"
+    return json.dumps({**figures, "kind": told.kind}, allow_nan=False).encode() + b"\n"
 
 
 def told_in(line: bytes) -> Told:

@@ -6,11 +6,8 @@ import copy
 import hashlib
 import json
 import math
-import os
 import stat
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from executor.whole_file import write_whole
 from workloads.learning.experiences import encoded
 from workloads.live.model import ModelError, WeightsError
 
@@ -168,7 +166,7 @@ class Classifier:
         # Under one key: several would come in another order each time, and equal weights in different bytes.
         told = json.dumps({**facts, "model": self.name, "sha256": _digest(tensors)}, sort_keys=True)
         raw = save(tensors, {_FACTS: told})
-        _write_whole(path, raw)
+        write_whole(path, raw)
 
     def copied(self) -> Classifier:
         """Another one with the same weights."""
@@ -375,26 +373,6 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
         total.update(name.encode())
         total.update(tensors[name].reshape(-1).view(torch.uint8).numpy())
     return total.hexdigest()
-
-
-def _write_whole(path: Path, raw: bytes) -> None:
-    """Under another name first: nobody sees half a file, whatever ends this process."""
-    fd, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(raw)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(temporary).unlink()
-        raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def __getattr__(name: str) -> Callable[..., Classifier]:

@@ -31,7 +31,7 @@ MOST_LINE_BYTES = 2**20
 """A job is no longer than this."""
 
 GRACE_S = 5.0
-"""Seconds until the process ends, whatever it is doing, once whoever started it is gone."""
+"""Seconds until the process ends, whatever it is doing, once whoever started it is gone or its time is over."""
 
 
 class Reporter(Protocol):
@@ -254,8 +254,8 @@ def work(reading_fd: int, writing_fd: int) -> int:
     except LearningError as error:
         tell(Failed("input", str(error), 0.0))
         return 1
-    threading.Thread(target=_await_end, args=(reading_fd, leaving), daemon=True).start()
-    return _code(retrained(job, tell, since_s=since_s, leaving=leaving))
+    threading.Thread(target=_await_end, args=(reading_fd, since_s, leaving, tell), daemon=True).start()
+    return _carried_out(job, tell, leaving, since_s, lambda: None)
 
 
 def forked(reporter: Reporter, *, job: str, course: str) -> int:
@@ -268,6 +268,7 @@ def forked(reporter: Reporter, *, job: str, course: str) -> int:
         LearningError: It is no job.
         OSError: The course cannot be written.
     """
+    since_s = time.monotonic()
     leaving, asked = _leaving_when_asked(), job_in(job.encode())
     with Path(course).open("ab", buffering=0) as out:
 
@@ -275,7 +276,7 @@ def forked(reporter: Reporter, *, job: str, course: str) -> int:
             out.write(line_of(told))
             reporter.reached(told.kind)
 
-        return _code(retrained(asked, tell, leaving=leaving, warm=lambda: reporter.reached("warm")))
+        return _carried_out(asked, tell, leaving, since_s, lambda: reporter.reached("warm"))
 
 
 def _leaving_when_asked() -> Leaving:
@@ -286,7 +287,15 @@ def _leaving_when_asked() -> Leaving:
     return leaving
 
 
-def _code(told: Finished | Failed) -> int:
+def _carried_out(
+    job: Job, tell: Callable[[Told], None], leaving: Leaving, since_s: float, warm: Callable[[], None]
+) -> int:
+    """The exit code; a job that hangs is ended a while after its time."""
+    over = threading.Event()
+    if math.isfinite(job.time_s):
+        threading.Thread(target=_end_late, args=(job.time_s, since_s, over, tell), daemon=True).start()
+    told = retrained(job, tell, since_s=since_s, leaving=leaving, warm=warm)
+    over.set()
     return 0 if isinstance(told, Finished) or told.cause in {"stopped", "parent"} else 1
 
 
@@ -300,7 +309,7 @@ def _line_from(fd: int) -> bytes:
     return raw
 
 
-def _await_end(fd: int, leaving: Leaving) -> None:
+def _await_end(fd: int, since_s: float, leaving: Leaving, tell: Callable[[Told], None]) -> None:
     try:
         while os.read(fd, 4096):
             pass
@@ -308,7 +317,17 @@ def _await_end(fd: int, leaving: Leaving) -> None:
         pass
     leaving.because("parent", "whoever started this is gone")
     time.sleep(GRACE_S)
-    os._exit(1)  # it may hang in a step, or in a download
+    tell(Failed("parent", "whoever started this is gone, and it did not end by itself", time.monotonic() - since_s))
+    os._exit(0)  # it may hang in a step, or in a download
+
+
+def _end_late(time_s: float, since_s: float, over: threading.Event, tell: Callable[[Told], None]) -> None:
+    left_s = since_s + time_s + GRACE_S - time.monotonic()
+    if over.wait(min(max(0.0, left_s), threading.TIMEOUT_MAX)):
+        return
+    done_s = time.monotonic() - since_s
+    tell(Failed("deadline", f"it hung: its {time_s:g} s are over, and it did not end by itself", done_s))
+    os._exit(1)
 
 
 def main() -> int:

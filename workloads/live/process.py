@@ -8,18 +8,16 @@ and then whether their parent is still the one that they began with.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from typing import TypeVar
 
+from executor.parent import signal_at_end_of_parent
 from workloads.errors import WorkloadError
 
 Setup = TypeVar("Setup")
-
-_PR_SET_PDEATHSIG = 1
 
 
 class Parent:
@@ -32,8 +30,7 @@ class Parent:
     def __init__(self, pid: int, at_its_end: signal.Signals = signal.SIGKILL) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._pid = pid
-        if sys.platform == "linux":
-            ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, at_its_end, 0, 0, 0)
+        signal_at_end_of_parent(at_its_end)
 
     @property
     def is_gone(self) -> bool:

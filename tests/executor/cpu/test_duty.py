@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 from executor.cpu.cgroups import NoSharesError
 from executor.cpu.duty import Bucket, DutyShares, duty_shares, used_s
 from executor.processes import python_command
+from tests.ending import ends
 from tests.executor.cpu.real import PATIENCE_S, sleeper
 
 
@@ -54,17 +54,6 @@ def comes_to(pid: int, states: str) -> bool:
         if time.monotonic() > until_s:
             return False
     return True
-
-
-def ends(pid: int) -> bool:
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([descriptor], [], [], PATIENCE_S)[0])
-    finally:
-        os.close(descriptor)
 
 
 def governor_of(shares: DutyShares) -> int:

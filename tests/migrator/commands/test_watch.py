@@ -8,6 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from executor.clock import VirtualClock
+from executor.gpu import GpuInstance
+from executor.nvml import NvmlGpu
 from migrator.commands import watch
 from tests.standin.cards import A100_40
 from tests.standin.fixtures import MakeStandIn
@@ -64,10 +66,23 @@ def test_what_stands_comes_first_and_then_what_changes(watched, a100: StandIn, b
     ]
 
 
-def test_without_an_event_nothing_is_read(watched, a100: StandIn) -> None:
-    calls = []
-    watched(*[lambda: calls.append(a100.state.n_calls)] * 4)
-    assert len(set(calls)) == 1
+@pytest.mark.usefixtures("a100")
+def test_without_an_event_nothing_is_read(watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    instances, reads_s = NvmlGpu.instances, []
+
+    def counted(gpu: NvmlGpu) -> tuple[GpuInstance, ...]:
+        reads_s.append(moment_s)
+        return instances(gpu)
+
+    moment_s = 0
+
+    def pass_by() -> None:
+        nonlocal moment_s
+        moment_s += 1
+
+    monkeypatch.setattr(NvmlGpu, "instances", counted)
+    watched(*[pass_by] * 4)
+    assert (reads_s, moment_s) == ([0], 4)
 
 
 def test_a_driver_that_forgets_to_tell_is_asked_now_and_then(
@@ -95,8 +110,6 @@ def test_an_instance_that_loses_its_compute_instance_has_changed(watched, a100: 
     item = a100.put("1g.5gb", 6, with_ci=False)
 
     def repair() -> None:
-        from executor.nvml import NvmlGpu
-
         with NvmlGpu() as gpu:
             gpu.make_whole(item.gi_id)
 
@@ -107,7 +120,7 @@ def test_an_instance_that_loses_its_compute_instance_has_changed(watched, a100: 
     ]
 
 
-def test_programs_get_an_object_a_line(call, a100: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_json_every_line_is_an_object(call, a100: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     item = a100.put("1g.5gb", 6)
 
     def interrupt(*_: object) -> None:
@@ -128,7 +141,7 @@ def test_programs_get_an_object_a_line(call, a100: StandIn, monkeypatch: pytest.
 
 @pytest.mark.usefixtures("a100")
 @pytest.mark.parametrize("every", ["0", "-1", "nan", "inf", "x"])
-def test_an_interval_that_is_none_is_bad_input(call, every: str) -> None:
+def test_an_interval_that_is_no_positive_number_is_bad_input(call, every: str) -> None:
     code, _, err = call("gpu", "watch", "--every", every)
     assert (code, err.count("\n")) == (2, 1)
 

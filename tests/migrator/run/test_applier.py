@@ -10,11 +10,11 @@ import pytest
 from executor.catalogue import gpu_model
 from executor.clock import Clock, VirtualClock
 from executor.errors import DriverError, InUseError
-from executor.gpu import GpuInstance
+from executor.gpu import LOOK_EVERY_S, GpuInstance
 from executor.mig import OwnedLayout
 from executor.sim import Faults, SimGpu
 from migrator.run import events
-from migrator.run.applier import LOOK_EVERY_S, MAX_STARTS, STAYS_S, Applier, Backend, Sight
+from migrator.run.applier import MAX_STARTS, STAYS_S, Applier, Backend, Sight
 from migrator.run.changes import Change, ChangeOutcome
 from migrator.run.seams import Happening, Ready
 from planner.problem import Owner, Task

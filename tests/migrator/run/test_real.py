@@ -14,7 +14,7 @@ import pytest
 
 from executor.catalogue import gpu_model
 from executor.clock import WallClock
-from executor.gpu import GpuInstance
+from executor.gpu import LOOK_EVERY_S, GpuInstance
 from executor.journal import Journal
 from executor.mig import OwnedLayout, Placement
 from executor.opening import open_gpu
@@ -24,7 +24,7 @@ from migrator.log.account import accounts
 from migrator.log.changes import changes_in
 from migrator.log.report import report_of
 from migrator.log.runlog import ReadLog, read_log
-from migrator.run.applier import LOOK_EVERY_S, Applier, Backend
+from migrator.run.applier import Applier, Backend
 from migrator.run.changes import Change
 from migrator.run.real import RealGpu
 from migrator.run.simulated import SimWorkers
@@ -110,7 +110,8 @@ def test_an_interrupted_run_takes_away_what_is_ours(call, write_config, standin,
     monkeypatch.setattr("migrator.views.live.RunView.settled", interrupt)
     code, _, err = call("run", write_config(), "--gpu", "nvml", "--state", tmp_path / "state", "--out", "run")
     assert code == 130
-    assert "run --resume run" in " ".join(err.split())
+    assert f"run --resume run --state {tmp_path / 'state'} goes on" in err
+    assert "run --resume run, with --state DIR if it was begun with that" in call("report", "run")[1]
     assert standin.standing() == (theirs,)
 
 
@@ -267,7 +268,7 @@ def test_a_journal_that_cannot_be_written_ends_the_run_and_what_is_left_on_the_g
     left, said = (next(line for line in err.splitlines() if kind in line) for kind in ("not taken away", "error:"))
     assert code == 1
     assert all("jsonl: No space left on device" in line for line in (left, said))
-    assert "migrator gpu clear" in left
+    assert left.endswith(f"migrator gpu clear --index 0 --state {tmp_path / 'state'}")
 
 
 @pytest.mark.usefixtures("in_real_time")

@@ -13,7 +13,7 @@ from executor.errors import DriverError, InUseError, RetryableGpuError
 from executor.gpu import Gpu
 from migrator.config import read_config
 from migrator.log.runlog import read_log
-from migrator.run.instances import Backend
+from migrator.run.applier import Backend
 from migrator.run.simulated import simulated_backend
 from migrator.setting import assemble
 

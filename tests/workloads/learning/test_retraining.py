@@ -170,8 +170,8 @@ def _readings(step_s: float) -> Any:
 
 
 @contextmanager
-def process(*first: bytes) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "workloads.learning.retraining"]
+def process(*first: bytes, code: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, *(("-c", code) if code else ("-m", "workloads.learning.retraining"))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as running:
         try:
             assert running.stdin is not None
@@ -191,6 +191,20 @@ def lines_until(running: subprocess.Popen[bytes], kind: type[Told]) -> list[Told
         if isinstance(found[-1], kind):
             break
     return found
+
+
+def test_one_that_hangs_is_ended_when_its_time_is_over(tmp_path: Path) -> None:
+    code = (
+        "import os, time\n"
+        "from workloads.learning import retraining\n"
+        "retraining.GRACE_S = 0.0\n"
+        "retraining.benchmark = lambda *_, **__: time.sleep(600)\n"
+        "os._exit(retraining.main())"
+    )
+    with process(job(tmp_path, time_s=0.01).line(), code=code) as running:
+        last = lines_until(running, Failed)[-1]
+        assert isinstance(last, Failed)
+        assert (last.cause, "it hung" in last.reason, running.wait()) == ("deadline", True, 1)
 
 
 @pytest.mark.live

@@ -20,8 +20,9 @@ from typing import Any
 import msgpack
 import pytest
 import zmq
-from live_site import PATIENCE_S, SURROUNDINGS, Site, ended, site_in
+from live_site import PATIENCE_S, SURROUNDINGS, Site, site_in
 
+from tests.ending import ends
 from workloads.live.messages import (
     MOST_BYTES,
     Answer,
@@ -328,7 +329,7 @@ sys.stdin.read()
     answers = [answer for _ in range(3) for answer in client.receive(1.0)]
     client.close()
     assert [answer.reason for answer in answers] == ["the run has ended"] * 3
-    assert [ended(pid) for pid in pids] == [True, True, True]
+    assert [ends(pid) for pid in pids] == [True, True, True]
 
 
 def test_workers_leave_a_dispatcher_that_is_gone(site: Site) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from live_site import PATIENCE_S, Site, site_in
 
+from workloads.live import generator
 from workloads.live.generator import (
     OUTCOME,
     STATUSES,
@@ -22,7 +23,7 @@ from workloads.live.generator import (
     replay,
     write_streams,
 )
-from workloads.live.messages import Counts, Status
+from workloads.live.messages import Answer, Counts, Message, Request, Status
 from workloads.live.process import Parent
 from workloads.live.wire import private_folder
 
@@ -86,13 +87,36 @@ def test_a_request_that_is_sent_late_counts_from_when_it_should_have_arrived(sit
     assert {one.second for one in site.told if isinstance(one, Counts)} == {0}
 
 
-def test_no_request_is_sent_early(site: Site) -> None:
-    site.dispatcher()
-    site.worker("a")
-    replayed(site, replace(STREAM, arrival_s=(1.2, 1.2, 2.3)))
-    site.finish()
-    latest = {one.second: one.arrived for one in site.told if isinstance(one, Counts)}
-    assert latest == {1: 2, 2: 1}
+class VirtualPeer:
+    """A dispatcher that answers each request at once, on a clock on which only waiting takes time."""
+
+    def __init__(self, now_s: float) -> None:
+        self.now_s = now_s
+        self.sent_s: list[float] = []
+        self.waiting: list[Message] = []
+
+    def send(self, request: Request) -> None:
+        self.sent_s.append(self.now_s)
+        self.waiting.append(Answer(request.id, Status.IN_TIME, self.now_s))
+
+    def receive(self, timeout_s: float) -> list[Message]:
+        if not self.waiting:
+            self.now_s += max(timeout_s, 1e-6)
+        found, self.waiting = self.waiting, []
+        return found
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_requests_are_sent_when_they_are_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = VirtualPeer(now_s=100.0)
+    monkeypatch.setattr(generator, "monotonic", lambda: peer.now_s)
+    monkeypatch.setattr(generator, "Peer", lambda *_: peer)
+    told = replay(tmp_path, [replace(STREAM, arrival_s=(1.2, 1.2, 2.3))], 100.0, StandIn())
+    assert peer.sent_s == pytest.approx([101.2, 101.2, 102.3], abs=1e-5)
+    assert all(sent_s >= 100.0 + due_s for sent_s, due_s in zip(peer.sent_s, (1.2, 1.2, 2.3), strict=True))
+    assert (told.answers, told.late_s[2] < 1e-5) == ({"vision": {"in_time": 3}}, True)
 
 
 def test_without_answers_it_leaves_after_a_while(tmp_path: Path) -> None:
