@@ -51,6 +51,16 @@ def process(pid: int) -> Process:
     return Process(pid, "".join(c if c.isprintable() else "?" for c in command), _user(folder))
 
 
+def born(pid: int) -> int | None:
+    """When the process was started, in ticks since boot: a number that comes again was started at another time.
+
+    ``None`` if it is gone, or has ended and was not waited for yet.
+    """
+    # The name before the last bracket may hold anything.
+    fields = _read(PROC / str(pid) / "stat").rpartition(")")[2].split()
+    return int(fields[19]) if fields and fields[0] not in "ZX" else None
+
+
 def gpu_process(pid: int) -> Process:
     """The process that a driver gave this number, by name where it is seen to be that one.
 
