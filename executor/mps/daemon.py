@@ -71,10 +71,10 @@ class Daemon:
         if not self._beside_others:
             self._mind_others()
         self._make_folders()
-        said = self._run("-d")[1]  # it may say that another one runs, which then answers
+        code, said = self._run("-d")
         until_s = time.monotonic() + _STARTS_WITHIN_S
         while not self.is_running():
-            if time.monotonic() > until_s:
+            if code != 0 or time.monotonic() > until_s:
                 raise DriverError(f"{COMMAND} -d: {said or 'it does not answer'}; see {self.log / 'control.log'}")
             time.sleep(_LOOK_S)
 
@@ -158,6 +158,7 @@ class Daemon:
                     stderr=subprocess.STDOUT,
                     timeout=self._timeout_s,
                     check=False,
+                    start_new_session=True,  # Ctrl-C is for the controller
                 )
             except (FileNotFoundError, PermissionError):
                 raise NoGpuError(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from executor.processes import born
+from executor.processes import born, process
 
 PATIENCE_S = 20.0
 
@@ -43,6 +43,8 @@ class MpsStandIn:
         """The daemons die, and can do nothing about it."""
         for file in self.state.glob("**/nvidia-cuda-mps-control.pid"):
             pid = int(file.read_text())
+            if "nvidia-cuda-mps-control" not in (process(pid).command or ""):
+                continue  # it has died before
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             until_s = time.monotonic() + PATIENCE_S
@@ -53,6 +55,10 @@ class MpsStandIn:
         """Whatever the daemon is asked, it refuses, in these words; from now on."""
         (self.pipe / "refuses").write_text(f"{text}\n")
 
+    def hinder(self, text: str) -> None:
+        """No daemon starts any more, for this reason."""
+        (self.pipe / "will-not-start").write_text(f"{text}\n")
+
     def serve(self, server: int, *pids: int) -> None:
         """A server of the daemon has these clients."""
         (self.pipe / "clients").mkdir(exist_ok=True)
@@ -62,8 +68,8 @@ class MpsStandIn:
 @contextmanager
 def running(environment: Mapping[str, str] | None = None) -> Iterator[int]:
     """A process that does nothing, and began with this in its environment."""
-    with subprocess.Popen(["sleep", "1000"], env={**os.environ, **(environment or {})}) as process:
+    with subprocess.Popen(["sleep", "1000"], env={**os.environ, **(environment or {})}) as sleeper:
         try:
-            yield process.pid
+            yield sleeper.pid
         finally:
-            process.kill()
+            sleeper.kill()

@@ -202,16 +202,23 @@ def test_a_daemon_that_died_is_started_anew_for_the_next_process(gpu: MpsGpu, mp
     assert mps.pid != first
 
 
-def test_without_a_daemon_no_process_is_let_start(
-    gpu: MpsGpu, mps: MpsStandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_daemon_no_process_is_let_start(gpu: MpsGpu, mps: MpsStandIn) -> None:
     item = made(gpu, "2m@0")
     mps.kill()
-    monkeypatch.setattr("executor.mps.daemon._STARTS_WITHIN_S", 0.0)
-    (mps.pipe / "control").unlink()
-    (mps.pipe / "control").mkdir()
-    with pytest.raises(DriverError, match=r"nvidia-cuda-mps-control -d: .*see .*control\.log"):
+    mps.hinder("Failed to bind socket")
+    with pytest.raises(DriverError, match=r"nvidia-cuda-mps-control -d: Failed to bind socket; see .*control\.log"):
         gpu.environment(item.uuid)
+
+
+def test_a_daemon_that_starts_and_does_not_answer_is_not_waited_for_without_end(
+    gpu: MpsGpu, mps: MpsStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(gpu, "2m@0")
+    mps.kill()
+    monkeypatch.setattr("executor.mps.daemon._STARTS_WITHIN_S", 0.1)
+    monkeypatch.setattr(gpu.daemon, "is_running", lambda: False)
+    with pytest.raises(DriverError, match=r"nvidia-cuda-mps-control -d: it does not answer; see"):
+        made(gpu, "2m@2")
 
 
 def test_a_refusal_of_the_daemon_is_told_in_its_words(gpu: MpsGpu, mps: MpsStandIn) -> None:
