@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from executor.catalogue import gpu_model, gpu_model_names
 from executor.mig import GpuModel, Profile, Variant
 
+_ALIKE = 0.1
+"""Cards whose memory differs by a larger share are different ones."""
+
 
 @dataclass(frozen=True, slots=True)
 class DriverProfile:
@@ -71,6 +74,15 @@ def discovered_model(title: str, profiles: Sequence[DriverProfile]) -> GpuModel:
     )
 
 
+def card_name(title: str, memory_gib: float | None) -> str:
+    """The catalogue's name of the whole GPU that its driver calls ``title``, else a name made of that.
+
+    Where MIG is off a driver tells no profiles, but cards of one chip differ by their memory: that of an instance of
+    the whole GPU is all but a little.
+    """
+    return next((m.name for m in map(gpu_model, gpu_model_names()) if _is_like(m, title, memory_gib)), _slug(title))
+
+
 def disagreements(model: GpuModel) -> tuple[str, ...]:
     """Where a discovered model differs from the catalogue's of its name, a line each; empty where nothing does.
 
@@ -107,6 +119,12 @@ def _catalogued(title: str, profiles: Sequence[DriverProfile]) -> GpuModel | Non
         and _chip(model.title) in _words(title)
     ]
     return max(alike, key=lambda model: len(_words(title) & _words(model.title)), default=None)
+
+
+def _is_like(model: GpuModel, title: str, memory_gib: float | None) -> bool:
+    whole = max(model.profiles, key=lambda profile: profile.compute_slices).memory_gib
+    is_as_large = whole is None or memory_gib is None or abs(memory_gib - whole) <= _ALIKE * whole
+    return _chip(model.title) in _words(title) and is_as_large
 
 
 def _chip(title: str) -> str:

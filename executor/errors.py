@@ -14,7 +14,7 @@ class UnknownProfileError(ExecutorError):
 
 
 class InvalidCutError(ExecutorError):
-    """A CPU cannot be cut so; the message says what is allowed."""
+    """A CPU or GPU cannot be cut so; the message says what is allowed."""
 
 
 class InvalidPlacementError(ExecutorError):
@@ -82,7 +82,7 @@ class NoPermissionError(PermanentGpuError):
 
 
 class NoGpuError(PermanentGpuError):
-    """There is no driver, no such GPU, or it is not in MIG mode; the message says which, and what to do."""
+    """There is no driver, no such GPU, or it is in the wrong mode; the message says which, and what to do."""
 
 
 class GpuLostError(PermanentGpuError):

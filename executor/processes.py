@@ -51,6 +51,62 @@ def process(pid: int) -> Process:
     return Process(pid, "".join(c if c.isprintable() else "?" for c in command), _user(folder))
 
 
+def born(pid: int) -> int | None:
+    """When the process was started, in ticks since boot: a number that comes again was started at another time.
+
+    ``None`` if it is gone, or has ended and was not waited for yet.
+    """
+    # The name before the last bracket may hold anything.
+    fields = _read(PROC / str(pid) / "stat").rpartition(")")[2].split()
+    return int(fields[19]) if fields and fields[0] not in "ZX" else None
+
+
+def started_with(name: str, value: str) -> tuple[int, ...]:
+    """Living processes whose environment had the variable when their program began, as far as this user may look."""
+    wanted = f"{name}={value}"
+    return tuple(pid for pid in _pids() if wanted in _variables(pid) and born(pid) is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class MpsDaemon:
+    """An MPS control daemon of this node, whoever's.
+
+    Attributes:
+        process: The daemon.
+        pipe: Its folder of pipes; ``None`` where that is not ours to see.
+        devices: The GPUs that it was started for, as ``CUDA_VISIBLE_DEVICES`` names them; ``None`` for all, or unknown.
+    """
+
+    process: Process
+    pipe: str | None
+    devices: tuple[str, ...] | None
+
+    def may_serve(self, gpu_uuid: str) -> bool:
+        """Whether the GPU may be one of its: numbers of GPUs say nothing, since they depend on who counts."""
+        names = self.devices
+        return names is None or any(not name.startswith("GPU-") or gpu_uuid.startswith(name) for name in names)
+
+
+def mps_daemons() -> tuple[MpsDaemon, ...]:
+    """The MPS control daemons that can be seen from here.
+
+    ``ps -ef | grep mps``.
+    """
+    found = []
+    for pid in _pids():
+        words = _words(PROC / str(pid))
+        # Without an option it is somebody who speaks to a daemon.
+        if _program(words) != "nvidia-cuda-mps-control" or not any(word.startswith("-") for word in words[1:]):
+            continue
+        named = dict(line.partition("=")[::2] for line in _variables(pid))
+        if _words(PROC / str(pid)) != words:
+            continue  # it is ending: its environment is gone, too
+        devices = named.get("CUDA_VISIBLE_DEVICES")
+        pipe = named.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps") if named else None  # noqa: S108 - theirs
+        found.append(MpsDaemon(process(pid), pipe, tuple(devices.split(",")) if devices else None))
+    return tuple(found)
+
+
 def gpu_process(pid: int) -> Process:
     """The process that a driver gave this number, by name where it is seen to be that one.
 
@@ -174,6 +230,11 @@ def _has_driver_open(pid: int) -> bool | None:
 
 def _words(folder: Path) -> list[str]:
     return [word for word in _read(folder / "cmdline").split("\0") if word]
+
+
+def _variables(pid: int) -> list[str]:
+    """The environment that the process's program began with; nothing where it is not ours to see."""
+    return [line for line in _read(PROC / str(pid) / "environ").split("\0") if line]
 
 
 def _user(folder: Path) -> str | None:

@@ -218,6 +218,52 @@ class SmiGpu(DriverGpu):
         return _run(self._command, *arguments, timeout_s=self._timeout_s)
 
 
+@dataclass(frozen=True, slots=True)
+class CardFacts:
+    """What the driver says of a whole GPU, cut by MIG or not.
+
+    Attributes:
+        title: The driver's name of it.
+        uuid: Of the GPU itself.
+        is_in_mig_mode: Whether it is now.
+        memory_mib: All of its memory; ``None`` where the driver does not tell, as where it is the CPU's.
+        compute_mode: ``Default``, ``Exclusive_Process`` or ``Prohibited``.
+        compute_capability: Such as 8.0; ``None`` where the driver is too old to tell.
+    """
+
+    title: str
+    uuid: str
+    is_in_mig_mode: bool
+    memory_mib: int | None
+    compute_mode: str
+    compute_capability: float | None
+
+
+def card_facts(index: int, command: str = "nvidia-smi") -> CardFacts:
+    """What the driver says of the whole GPU.
+
+    Raises:
+        NoGpuError: There is no command, no driver, or no such GPU.
+    """
+    answer = _run(command, "--query-gpu=index,uuid,mig.mode.current,memory.total,compute_mode,name", _CSV)
+    rows = {row[0]: row for row in _rows(answer, 6)}
+    if str(index) not in rows:
+        raise no_such_gpu(index, len(rows))
+    _, uuid, mig, memory, compute_mode, title = rows[str(index)]
+    size = memory.removesuffix(" MiB")
+    # A field of its own: drivers before R510 do not know it, and answer nothing then.
+    capability = _run(command, "-i", str(index), "--query-gpu=compute_cap", _CSV)
+    known = re.fullmatch(r"\d+\.\d+", capability.text.strip())
+    return CardFacts(
+        title=title,
+        uuid=uuid,
+        is_in_mig_mode=mig == "Enabled",
+        memory_mib=int(size) if size.isdecimal() else None,
+        compute_mode=compute_mode,
+        compute_capability=None if known is None else float(known[0]),
+    )
+
+
 def driver_facts(command: str = "nvidia-smi") -> DriverFacts:
     """What the driver says of itself.
 

@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from tests.standin.fixtures import make_standin, programs
+from tests.standin.fixtures import make_mps, make_standin, mps, programs
 
-__all__ = ["make_standin", "programs"]
+__all__ = ["make_mps", "make_standin", "mps", "programs"]
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, which some of them are about.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -12,6 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from executor.catalogue.mps import GEOMETRY, MpsCut
 from executor.cpu.cut import Cut
 from executor.errors import InvalidCutError, UnknownGpuModelError
 from executor.mig import GpuModel, Profile, Variant
@@ -29,17 +30,18 @@ def gpu_model_names() -> tuple[str, ...]:
 def gpu_model(name: str) -> GpuModel:
     """The catalogued GPU model called ``name``, e.g. ``a100-80gb``, whatever the case of its letters.
 
-    ``cpu-1.6-in-7`` is no entry of the catalogue, but a machine's CPU cut so: 1.6 cores in 7 slices.
+    Two kinds of names are no entries of the catalogue, but cuts: ``cpu-1.6-in-7``, a machine's CPU, 1.6 cores in 7
+    slices; and ``mps-a100-80gb-in-7``, a whole GPU in 7 shares by MPS.
 
     Raises:
-        UnknownGpuModelError: With the names that are known, nearest first; or a CPU cannot be cut so.
+        UnknownGpuModelError: With the names that are known, nearest first; or a CPU or GPU cannot be cut so.
     """
     try:
-        cut = Cut.named(name)
+        cut = Cut.named(name) or MpsCut.named(name)
+        if cut is not None:
+            return _of(cut)
     except InvalidCutError as error:
         raise UnknownGpuModelError(f"unknown GPU model {name!r}: {error}") from None
-    if cut is not None:
-        return _of(cut)
     known = gpu_model_names()
     spelled = spelled_as(name, known)
     if spelled not in known:
@@ -49,9 +51,18 @@ def gpu_model(name: str) -> GpuModel:
     return _read(spelled)
 
 
+def mps_cut(card: str) -> MpsCut:
+    """How MPS cuts the card: into as many shares as MIG has compute slices there."""
+    return MpsCut(card, _geometry(card).compute_slices)
+
+
+def _geometry(card: str) -> GpuModel:
+    return _read(card if card in gpu_model_names() else GEOMETRY)
+
+
 @cache
-def _of(cut: Cut) -> GpuModel:
-    return cut.model
+def _of(cut: Cut | MpsCut) -> GpuModel:
+    return cut.model if isinstance(cut, Cut) else cut.model_on(_geometry(cut.card))
 
 
 @cache

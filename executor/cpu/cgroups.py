@@ -17,7 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from executor.cpu.cut import PERIOD_S
-from executor.cpu.shares import Files, Shares
+from executor.cpu.shares import Shares
+from executor.folders import Files
 from executor.processes import PROC
 
 _PERIOD_US = round(PERIOD_S * 1e6)

@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import IO
 
 from executor.cpu.cgroups import NoSharesError
-from executor.cpu.shares import Files, Shares
-from executor.processes import PROC, python_command
+from executor.cpu.shares import Shares
+from executor.folders import Files
+from executor.processes import PROC, born, python_command
 
 _LOOK_S = 0.01
 """The governor looks this often at what was used."""
@@ -101,8 +102,8 @@ class DutyShares(Shares):
 
     def enter(self, folder: Path, pid: int) -> None:
         """Write the process down, and take it out of where it was."""
-        born = _born(pid)
-        if born is None:
+        born_at = born(pid)
+        if born_at is None:
             raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH), str(pid))
         if not folder.is_dir():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
@@ -110,7 +111,7 @@ class DutyShares(Shares):
             if other.parent != folder:
                 kept = [member for member in _members(other) if member[0] != pid]
                 self.files.write(other, _as_text(kept))
-        self.files.write(folder / "processes", _as_text([*_members(folder / "processes"), (pid, born)]))
+        self.files.write(folder / "processes", _as_text([*_members(folder / "processes"), (pid, born_at)]))
         self._govern()
 
     def pids(self, folder: Path) -> tuple[int, ...]:
@@ -160,22 +161,7 @@ def _members(file: Path) -> list[tuple[int, int]]:
     except FileNotFoundError:
         return []
     written = [tuple(map(int, line.split())) for line in lines]  # the last may be half written yet
-    return [(entry[0], entry[1]) for entry in written if len(entry) == 2 and _born(entry[0]) == entry[1]]
-
-
-def _stat(pid: int) -> list[str] | None:
-    """What ``/proc/PID/stat`` says after the name, which may hold anything; ``None`` if it is gone, or a zombie."""
-    try:
-        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in "ZX" else fields
-
-
-def _born(pid: int) -> int | None:
-    """When the process was started, in ticks since boot: a number that comes again was started at another time."""
-    fields = _stat(pid)
-    return None if fields is None else int(fields[19])
+    return [(entry[0], entry[1]) for entry in written if len(entry) == 2 and born(entry[0]) == entry[1]]
 
 
 def _with_children(members: Iterable[tuple[int, int]]) -> tuple[int, ...]:
@@ -184,7 +170,7 @@ def _with_children(members: Iterable[tuple[int, int]]) -> tuple[int, ...]:
     todo = list(found)
     while todo:
         with suppress(OSError):  # gone meanwhile
-            children = {child for child in _children(todo.pop(), PROC) if _stat(child) is not None} - found
+            children = {child for child in _children(todo.pop(), PROC) if born(child) is not None} - found
             found |= children
             todo.extend(children)
     return tuple(sorted(found))

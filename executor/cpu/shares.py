@@ -6,39 +6,11 @@ limits; elsewhere ``executor.cpu.duty`` does.
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
 
-
-class Files:
-    """The calls that are made on folders of shares; tests put a kernel of their own in their place."""
-
-    def folders(self, folder: Path) -> list[str]:
-        """Names of the folders in one, sorted; none if it is not there."""
-        try:
-            with os.scandir(folder) as entries:
-                return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-        except FileNotFoundError:
-            return []
-
-    def make(self, folder: Path) -> None:
-        """The folder is there, and was not before."""
-        folder.mkdir()
-
-    def remove(self, folder: Path) -> None:
-        """The folder is gone."""
-        folder.rmdir()
-
-    def write(self, file: Path, text: str) -> None:
-        """The file has taken the text, in one call."""
-        with file.open("wb", buffering=0) as opened:
-            opened.write(text.encode())
-
-    def read(self, file: Path) -> str:
-        """What the file holds."""
-        return file.read_text("ascii")
+from executor.folders import Files
 
 
 class Shares(ABC):

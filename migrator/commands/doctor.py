@@ -7,6 +7,7 @@ is made to see whether it can be is taken away.
 from __future__ import annotations
 
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -25,8 +26,16 @@ from executor.driver import DriverFacts, DriverGpu
 from executor.errors import ExecutorError, GpuError, NoGpuError
 from executor.gpu import GpuInstance
 from executor.journal import Records, recorded
+from executor.mps.daemon import COMMAND as MPS_COMMAND
 from executor.opening import BackendName, driver_facts, open_gpu
-from executor.processes import device_users, gpu_process, holder_of_lock, other_managers, usual_holders
+from executor.processes import (
+    device_users,
+    gpu_process,
+    holder_of_lock,
+    mps_daemons,
+    other_managers,
+    usual_holders,
+)
 from migrator.commands.mig import Where, state_folder
 from migrator.console import counted, escape, output, print_json
 from migrator.errors import ExitCode
@@ -77,6 +86,7 @@ def findings(backend: BackendName = "auto", state: Path | None = None) -> Iterat
     yield from _node()
     yield from _state(state)
     yield from _cpu_shares(state)
+    yield from _mps_shares(state)
     yield from _solvers()
     yield from _extras()
 
@@ -250,6 +260,22 @@ def _cpu_shares(state: Path | None) -> Iterator[Finding]:
         yield Finding("note", about, f"coarse ones only, by {shares.way}", advice)
     else:
         yield Finding("ok", about, f"exact ones, by {shares.way}")
+
+
+def _mps_shares(state: Path | None) -> Iterator[Finding]:
+    """Whether a GPU can be shared by MPS where MIG may not be changed; a run on MIG instances does not need it."""
+    about, folder = "MPS shares", (state or state_folder()).resolve()
+    if shutil.which(MPS_COMMAND) is None:
+        advice = "it comes with NVIDIA's driver, or a package beside it; without it there are no MPS shares"
+        yield Finding("note", about, f"there is no {MPS_COMMAND}", advice)
+    else:
+        yield Finding("ok", about, f"{MPS_COMMAND} is there, for a GPU with MIG off; such shares isolate no memory")
+    for daemon in mps_daemons():
+        if daemon.pipe is not None and Path(daemon.pipe).is_relative_to(folder):
+            yield Finding("ok", about, f"our daemon runs: process {daemon.process}")
+        else:
+            advice = "on a GPU that it may serve, ours is refused: their shares would compete"
+            yield Finding("note", about, f"another MPS daemon runs: process {daemon.process}", advice)
 
 
 def _solvers() -> Iterator[Finding]:

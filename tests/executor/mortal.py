@@ -10,7 +10,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from executor.cpu.gpu import CpuGpu
+from executor.folders import FolderGpu
 from executor.gpu import Gpu
 from executor.journal import Journal
 from executor.nvml import NvmlGpu
@@ -92,9 +92,9 @@ def mortal(gpu: Gpu, journal: Journal, fate: Fate) -> Iterator[None]:
         if isinstance(gpu, NvmlGpu):
             for name in _NVML_CALLS:
                 patch.setattr(pynvml, name, _around(getattr(pynvml, name), fate))
-        elif isinstance(gpu, CpuGpu):
+        elif isinstance(gpu, FolderGpu):
             for name in ("make", "remove", "write"):
-                patch.setattr(gpu.shares.files, name, _around(getattr(gpu.shares.files, name), fate))
+                patch.setattr(gpu.files, name, _around(getattr(gpu.files, name), fate))
         elif isinstance(gpu, SmiGpu):
             patch.setattr(gpu, "_run", _command(gpu._run, fate))
         else:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from executor.catalogue import gpu_model
-from executor.discovery import DriverProfile, disagreements, discovered_model
+from executor.discovery import DriverProfile, card_name, disagreements, discovered_model
 from executor.mig import GpuModel, Variant
 from tests.standin.cards import A30, A100_40, A100_80, CARDS, H100_80, RTX_PRO_6000, TWO_HALVES, Card
 
@@ -100,3 +100,22 @@ def test_the_1g_with_twice_the_memory_is_a_variant() -> None:
 
 def test_times_of_calls_are_the_catalogues() -> None:
     assert discovered(A100_80).profile("7g.80gb").create_s == gpu_model("a100-80gb").profile("7g.80gb").create_s
+
+
+@pytest.mark.parametrize(
+    ("title", "memory_mib", "name"),
+    [
+        ("NVIDIA A100-SXM4-40GB", 40_960, "a100-40gb"),
+        ("NVIDIA A100-SXM4-80GB", 81_920, "a100-80gb"),
+        ("NVIDIA H100 80GB HBM3", 81_559, "h100-80gb"),
+        ("NVIDIA H100 NVL", 95_830, "h100-nvl-94gb"),
+        ("NVIDIA A30", 24_576, "a30-24gb"),
+        ("NVIDIA B200", 183_359, "b200-180gb"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 97_887, "rtx-pro-6000-96gb"),
+        ("NVIDIA RTX 6000 Ada Generation", 49_140, "rtx-6000-ada-generation"),
+        ("NVIDIA GeForce RTX 4090", 24_564, "geforce-rtx-4090"),
+        ("Tesla V100-SXM2-16GB", 16_384, "tesla-v100-sxm2-16gb"),
+    ],
+)
+def test_a_whole_card_is_known_by_its_chip_and_memory(title: str, memory_mib: int, name: str) -> None:
+    assert card_name(title, memory_mib / 1024) == name

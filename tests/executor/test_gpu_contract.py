@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from executor.catalogue import gpu_model
+from executor.catalogue import gpu_model, mps_cut
 from executor.clock import VirtualClock
 from executor.cpu.cut import Cut
 from executor.cpu.gpu import CpuGpu, ways
+from executor.discovery import card_name
 from executor.driver import DriverGpu
 from executor.errors import (
     GpuError,
@@ -22,16 +23,20 @@ from executor.errors import (
     InvalidArgumentError,
     RetryableGpuError,
 )
+from executor.folders import FolderGpu
 from executor.gpu import Gpu, GpuInstance, PartialChangeError
 from executor.mig import GpuModel, Layout, Placement
+from executor.mps.gpu import MpsGpu
 from executor.nvml import NvmlGpu
 from executor.sim import Faults, SimGpu
 from executor.smi import SmiGpu
 from executor.transition import Destroy, transition
 from tests.executor.cpu.kernel import Faulty, Kernel, never
 from tests.executor.cpu.real import in_share, real_way
-from tests.standin.cards import CARDS, Card
-from tests.standin.fixtures import MakeStandIn
+from tests.executor.mps.card import real_mps_gpu
+from tests.standin.cards import A30, A100_80, CARDS, Card
+from tests.standin.fixtures import MakeMps, MakeStandIn
+from tests.standin.mps import running
 from tests.standin.standin import CREATE_CI, CREATE_GI, DESTROY_GI, UNKNOWN
 
 MAY_CHANGE = "MIGRATOR_TEST_GPU"
@@ -142,8 +147,9 @@ def card_maker(kind: type[NvmlGpu | SmiGpu]) -> Callable[[pytest.FixtureRequest]
     return make
 
 
-def cpu_bench(gpu: CpuGpu, client_in: Callable[[GpuInstance], AbstractContextManager[None]]) -> Bench:
-    files = gpu.shares.files = Faulty(gpu.shares.files)
+def folder_bench(
+    gpu: FolderGpu, files: Faulty, client_in: Callable[[GpuInstance], AbstractContextManager[None]]
+) -> Bench:
 
     @contextmanager
     def failing(refuses: Callable[[str, str], bool]) -> Iterator[None]:
@@ -155,6 +161,38 @@ def cpu_bench(gpu: CpuGpu, client_in: Callable[[GpuInstance], AbstractContextMan
         return (call, name.startswith("MIG-")) in (("make", True), ("remove", False))
 
     return Bench(gpu, client_in, lambda: failing(lambda call, _: call == "make"), lambda: failing(halves))
+
+
+def cpu_bench(gpu: CpuGpu, client_in: Callable[[GpuInstance], AbstractContextManager[None]]) -> Bench:
+    files = gpu.shares.files = Faulty(gpu.shares.files)
+    return folder_bench(gpu, files, client_in)
+
+
+def mps_bench(gpu: MpsGpu) -> Bench:
+    files = gpu._files = Faulty(gpu.files)
+
+    @contextmanager
+    def client_in(gpu_instance: GpuInstance) -> Iterator[None]:
+        with running(gpu.environment(gpu_instance.uuid)):
+            yield
+
+    return folder_bench(gpu, files, client_in)
+
+
+def mps_maker(card: Card) -> Callable[[pytest.FixtureRequest], Bench]:
+    def make(request: pytest.FixtureRequest) -> Bench:
+        make_mps: MakeMps = request.getfixturevalue("make_mps")
+        state = make_mps(card).state
+        return mps_bench(MpsGpu(mps_cut(card_name(card.name, card.memory_mib / 1024)), 0, state))
+
+    return make
+
+
+def real_mps_maker(request: pytest.FixtureRequest) -> Bench:
+    """Shares of a real card: only where somebody says that an MPS daemon may be started for it."""
+    gpu = real_mps_gpu(request)
+    request.addfinalizer(lambda: carry_out(gpu, Layout()))
+    return mps_bench(gpu)
 
 
 def fake_cpu_maker(version: int, slices: int) -> Callable[[pytest.FixtureRequest], Bench]:
@@ -200,6 +238,8 @@ BENCHES = [
         for slices in (7, 4)
     ),
     *(pytest.param(real_cpu_maker(way), id=f"cpu-{way.replace(' ', '-')}") for way in ways(Path())),
+    *(pytest.param(mps_maker(card), id=f"mps-{card.name}") for card in (A30, A100_80)),
+    pytest.param(real_mps_maker, id="card-mps", marks=pytest.mark.gpu),
 ]
 
 

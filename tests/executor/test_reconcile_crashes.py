@@ -9,12 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from executor.catalogue import mps_cut
 from executor.clock import VirtualClock
 from executor.cpu.cut import Cut
 from executor.cpu.gpu import CpuGpu
 from executor.driver import DriverGpu
+from executor.folders import FolderGpu
 from executor.journal import Journal
 from executor.mig import Layout
+from executor.mps.daemon import Daemon
+from executor.mps.gpu import MpsGpu
 from executor.nvml import NvmlGpu
 from executor.reconcile import Patience, Reconciler
 from executor.smi import SmiGpu
@@ -22,6 +26,7 @@ from tests.executor.cpu.kernel import Kernel
 from tests.executor.mortal import Crash, Fate, mortal
 from tests.standin.cards import A30, A100_40, Card
 from tests.standin.fixtures import MakeStandIn
+from tests.standin.mps import MpsStandIn
 from tests.standin.near_smi import NearSmiGpu
 from tests.standin.standin import Programs, StandIn
 
@@ -34,10 +39,10 @@ class Stood:
     uuid: str
 
 
-class CpuStandIn:
-    """Others on the CPU that a kernel in a folder has."""
+class FolderStandIn:
+    """Others on a GPU whose instances are folders."""
 
-    def __init__(self, gpu: CpuGpu) -> None:
+    def __init__(self, gpu: FolderGpu) -> None:
         self.gpu = gpu
 
     def put(self, profile: str, start: int) -> Stood:
@@ -49,7 +54,7 @@ class CpuStandIn:
         return [Stood(item.placement.profile.name, item.placement.start, item.gi_id, item.uuid) for item in found]
 
     def limits_hold(self) -> bool:
-        return all(
+        return not isinstance(self.gpu, CpuGpu) or all(
             self.gpu.shares.limit_of(f"{item.placement}.{item.gi_id}")
             == pytest.approx(self.gpu.cut.cores_of(item.placement.profile), abs=1e-4)
             for item in self.gpu.instances()
@@ -86,7 +91,7 @@ def dies(gpu: DriverGpu, path: Path, target: Layout, fate: Fate) -> bool:
     return False
 
 
-def hold_at_every_moment(standin: StandIn | CpuStandIn, gpu: DriverGpu, path: Path, seed: int) -> None:
+def hold_at_every_moment(standin: StandIn | FolderStandIn, gpu: DriverGpu, path: Path, seed: int) -> None:
     """A random change beside somebody else's instance, cut off at the first moment, the second, … until it ends."""
     chance = random.Random(seed)
     foreign = chance.choice(gpu.model.placements([gpu.model.profiles[0].name]))
@@ -100,7 +105,7 @@ def hold_at_every_moment(standin: StandIn | CpuStandIn, gpu: DriverGpu, path: Pa
         fate = Fate(n_survived)
         has_died = dies(gpu, path, target, fate)
         assert apply(gpu, path, target)
-        assert not isinstance(standin, CpuStandIn) or standin.limits_hold()
+        assert not isinstance(standin, FolderStandIn) or standin.limits_hold()
         standing = standin.standing()
         assert {f"{item.profile}@{item.start}" for item in standing} == {str(foreign), *map(str, target)}
         assert {theirs, *kept} <= set(standing)
@@ -140,7 +145,16 @@ def test_after_a_crash_at_any_moment_of_a_change_the_target_is_reached(
 @pytest.mark.parametrize("version", [1, 2])
 def test_the_same_where_instances_are_shares_of_a_cpu(tmp_path: Path, version: int, seed: int) -> None:
     gpu = CpuGpu(Cut(1.6), tmp_path, Kernel(tmp_path / "cgroup", version).ways())
-    hold_at_every_moment(CpuStandIn(gpu), gpu, tmp_path / "journal", seed)
+    hold_at_every_moment(FolderStandIn(gpu), gpu, tmp_path / "journal", seed)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_same_where_instances_are_mps_shares(
+    mps: MpsStandIn, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Daemon, "ensure", lambda daemon: daemon._make_folders())
+    gpu = MpsGpu(mps_cut("a100-80gb"), 0, mps.state)
+    hold_at_every_moment(FolderStandIn(gpu), gpu, tmp_path / "journal", seed)
 
 
 def test_the_same_where_nvidia_smi_is_a_process(make_standin: MakeStandIn, tmp_path: Path) -> None:

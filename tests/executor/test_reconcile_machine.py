@@ -8,6 +8,7 @@ When all is well again, whatever was ours can be taken away, and nothing is left
 from __future__ import annotations
 
 import errno
+import os
 import random
 import shutil
 from abc import ABC, abstractmethod
@@ -28,22 +29,27 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from executor.catalogue import gpu_model
+from executor.catalogue import gpu_model, mps_cut
 from executor.clock import VirtualClock
 from executor.cpu.cut import Cut
 from executor.cpu.gpu import CpuGpu
 from executor.driver import DriverGpu
 from executor.errors import GpuError
+from executor.folders import FolderGpu
 from executor.gpu import Gpu, GpuInstance
 from executor.journal import Journal
 from executor.mig import Layout, Placement
+from executor.mps.daemon import Daemon
+from executor.mps.gpu import MpsGpu
 from executor.nvml import NvmlGpu
+from executor.processes import born
 from executor.reconcile import Patience, Reconciler
 from executor.sim import Faults, SimGpu
 from tests.executor.cpu.kernel import Faulty, Kernel
 from tests.executor.mortal import Crash, Fate, mortal
 from tests.standin.cards import A30, A100_40
-from tests.standin.fixtures import MakeStandIn
+from tests.standin.fixtures import MakeMps, MakeStandIn
+from tests.standin.mps import MpsStandIn
 from tests.standin.near_smi import NearSmiGpu
 from tests.standin.standin import CREATE_CI, CREATE_GI, DESTROY_CI, DESTROY_GI, READ, UNKNOWN, Programs, StandIn
 
@@ -187,20 +193,20 @@ class DriverWorld(World):
         self.gpu.close()
 
 
-class CpuWorld(World):
-    """Shares of a CPU, on a kernel that is a folder."""
+class FolderWorld(World):
+    """Instances that are folders, in which calls fail.
 
-    def __init__(self, base: Path, version: int, slices: int) -> None:
-        shutil.rmtree(base, ignore_errors=True)
+    ``truth`` is the same GPU by way of calls that never do.
+    """
+
+    gpu: FolderGpu
+
+    def __init__(self, gpu: FolderGpu, truth: FolderGpu) -> None:
         self.clock, self.chance = VirtualClock(), random.Random(1)
-        self.kernel = Kernel(base, version)
-        cut = Cut(1.0, slices)
-        self.gpu: CpuGpu = CpuGpu(cut, base, self.kernel.ways())
-        self.truth = CpuGpu(cut, base, self.kernel.ways())
+        self.gpu, self.truth = gpu, truth
         self.gpu._random = self.chance
-        self.files = self.gpu.shares.files = Faulty(self.kernel)
+        self.files = Faulty(truth.files)
         self.stubborn: dict[str, int] = {}
-        self.next_pid = 4711
         self.heal()
 
     def standing(self) -> tuple[GpuInstance, ...]:
@@ -209,24 +215,9 @@ class CpuWorld(World):
     def put(self, placement: Placement, gi_id: int | None) -> None:
         taken = {item.gi_id for item in self.standing()}
         own_id = next(n for n in range(99) if n not in taken) if gi_id is None else gi_id
-        self.truth.shares.prepare()
-        self.kernel.make(self.truth.shares.folder / f"{placement}.{own_id}")
+        self.truth._prepare()
+        self.truth.files.make(self.truth.folder / f"{placement}.{own_id}")
         self.truth._finish(f"{placement}.{own_id}", placement)
-
-    def take_away(self, gi_id: int) -> None:
-        for pid in self.truth.processes().get(gi_id, ()):
-            self.kernel.end(pid)
-        self.truth.destroy(gi_id)
-
-    def attach(self, gi_id: int) -> None:
-        (found,) = (item for item in self.standing() if item.gi_id == gi_id)
-        self.truth.enter(found.uuid, self.next_pid)
-        self.next_pid += 1
-
-    def detach_all(self) -> None:
-        for pids in self.truth.processes().values():
-            for pid in pids:
-                self.kernel.end(pid)
 
     def make_stubborn(self, gi_id: int, times: int) -> None:
         (found,) = (item for item in self.standing() if item.gi_id == gi_id)
@@ -255,10 +246,64 @@ class CpuWorld(World):
         self.files.refuses, self.files.refuses_after = self._refuses, self._refuses_after
 
     def reboot(self) -> None:
-        shutil.rmtree(self.truth.shares.folder, ignore_errors=True)
+        shutil.rmtree(self.truth.folder, ignore_errors=True)
 
     def close(self) -> None:
         self.gpu.close()
+
+
+class CpuWorld(FolderWorld):
+    """Shares of a CPU, on a kernel that is a folder."""
+
+    def __init__(self, base: Path, version: int, slices: int) -> None:
+        shutil.rmtree(base, ignore_errors=True)
+        self.kernel, self.next_pid = Kernel(base, version), 4711
+        gpu, truth = (CpuGpu(Cut(1.0, slices), base, self.kernel.ways()) for _ in range(2))
+        super().__init__(gpu, truth)
+        gpu.shares.files = self.files
+
+    def take_away(self, gi_id: int) -> None:
+        for pid in self.truth.processes().get(gi_id, ()):
+            self.kernel.end(pid)
+        self.truth.destroy(gi_id)
+
+    def attach(self, gi_id: int) -> None:
+        (found,) = (item for item in self.standing() if item.gi_id == gi_id)
+        self.truth.enter(found.uuid, self.next_pid)
+        self.next_pid += 1
+
+    def detach_all(self) -> None:
+        for pids in self.truth.processes().values():
+            for pid in pids:
+                self.kernel.end(pid)
+
+
+class MpsWorld(FolderWorld):
+    """MPS shares; their processes are this one, written down as often as it takes."""
+
+    def __init__(self, standin: MpsStandIn, card: str) -> None:
+        gpu, truth = (MpsGpu(mps_cut(card), 0, standin.state) for _ in range(2))
+        super().__init__(gpu, truth)
+        gpu._files = self.files
+
+    def _marks(self, gi_id: int) -> list[Path]:
+        (found,) = (item for item in self.standing() if item.gi_id == gi_id)
+        return list(self.truth._folder(found).glob("*/*.*"))
+
+    def take_away(self, gi_id: int) -> None:
+        for mark in self._marks(gi_id):
+            mark.rmdir()
+        self.truth.destroy(gi_id)
+
+    def attach(self, gi_id: int) -> None:
+        (found,) = (item for item in self.standing() if item.gi_id == gi_id)
+        pid = os.getpid()
+        (self.truth._folder(found) / found.uuid / f"{pid}.{born(pid)}").mkdir(exist_ok=True)
+
+    def detach_all(self) -> None:
+        for item in self.standing():
+            for mark in self._marks(item.gi_id):
+                mark.rmdir()
 
 
 MakeWorld = Callable[[str], World]
@@ -465,6 +510,9 @@ CARDS = {"a30-24gb": A30, "a100-40gb": A100_40}
 def worlds(backend: str, request: pytest.FixtureRequest) -> MakeWorld:
     if backend == "sim":
         return SimWorld
+    if backend == "mps":
+        make_mps: MakeMps = request.getfixturevalue("make_mps")
+        return lambda model_name: MpsWorld(make_mps(CARDS[model_name]), model_name)
     if backend.startswith("cpu"):
         base, slices_of = request.getfixturevalue("tmp_path") / "cgroup", {"a30-24gb": 4, "a100-40gb": 7}
         return lambda model_name: CpuWorld(base, int(backend[-1]), slices_of[model_name])
@@ -478,11 +526,15 @@ def worlds(backend: str, request: pytest.FixtureRequest) -> MakeWorld:
     return make
 
 
-@pytest.mark.parametrize("backend", ["sim", "nvml", "smi", "cpu-v1", "cpu-v2"])
+@pytest.mark.parametrize("backend", ["sim", "nvml", "smi", "cpu-v1", "cpu-v2", "mps"])
 def test_whatever_happens_nothing_is_lost_and_nothing_of_others_is_touched(
     backend: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.fsync", lambda _: None)
+    # Its daemon and the processes of this machine are others' business: tests/executor/mps.
+    monkeypatch.setattr(Daemon, "ensure", lambda daemon: daemon._make_folders())
+    monkeypatch.setattr(Daemon, "quit", lambda _: None)
+    monkeypatch.setattr("executor.mps.gpu.started_with", lambda *_: ())
     make_world = worlds(backend, request)
     run_state_machine_as_test(
         lambda: Happenings(tmp_path, make_world),

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.util
 import shutil
+import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.standin.cards import Card
+from tests.standin.cards import A100_80, Card
+from tests.standin.mps import MpsStandIn
 from tests.standin.standin import Programs, StandIn, build
 
 MakeStandIn = Callable[..., StandIn]
+MakeMps = Callable[[Card], MpsStandIn]
 
 
 @pytest.fixture(scope="session")
@@ -43,3 +48,28 @@ def make_standin(programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyP
     yield make
     for standin in made:
         standin.close()
+
+
+@pytest.fixture
+def make_mps(make_standin: MakeStandIn) -> Iterator[MakeMps]:
+    """Makes a GPU that is not cut by MIG, and a state folder with a short name for its MPS daemon.
+
+    No other test has this GPU: daemons are real processes, which see each other.
+    """
+    with contextlib.ExitStack() as stack:
+
+        def make(card: Card) -> MpsStandIn:
+            gpu = make_standin(card).state.gpus[0]
+            gpu.mig_current, gpu.uuid = 0, f"GPU-{uuid.uuid4()}".encode()
+            state = stack.enter_context(tempfile.TemporaryDirectory(prefix="mps-"))
+            standin = MpsStandIn(Path(state), gpu.uuid.decode())
+            stack.callback(standin.kill)
+            return standin
+
+        yield make
+
+
+@pytest.fixture
+def mps(make_mps: MakeMps) -> MpsStandIn:
+    """An A100 of 80 GB."""
+    return make_mps(A100_80)

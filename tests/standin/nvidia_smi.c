@@ -222,6 +222,10 @@ static int query_gpus(const char *fields)
                 printf("%s", s->driver_version);
             else if (strcmp(field, "memory.total") == 0)
                 printf("%llu MiB", (unsigned long long)g->memory_mib);
+            else if (strcmp(field, "compute_mode") == 0)
+                printf("%s", g->compute_mode == 0 ? "Default" : g->compute_mode == 2 ? "Prohibited" : "Exclusive_Process");
+            else if (strcmp(field, "compute_cap") == 0 && g->compute_capability > 0)
+                printf("%u.%u", g->compute_capability / 10, g->compute_capability % 10);
             else if (strcmp(field, "mig.mode.current") == 0)
                 printf("%s", g->mig_current ? "Enabled" : "Disabled");
             else if (strcmp(field, "mig.mode.pending") == 0)

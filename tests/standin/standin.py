@@ -22,6 +22,7 @@ from pathlib import Path
 from tests.standin.cards import ENGINES, Card
 
 HERE = Path(__file__).parent
+MPS_CONTROL = HERE / "nvidia-cuda-mps-control"
 
 MAX_GPUS, MAX_PROFILES, MAX_STARTS, MAX_GIS, MAX_CIS, MAX_PIDS, MAX_FAULTS = 4, 20, 16, 16, 8, 8, 32
 _MAGIC, _VERSION = 0x4D494753, 1
@@ -68,6 +69,7 @@ class _Gpu(ctypes.Structure):
         ("bus_id", ctypes.c_char * 32),
         *((name, _U32) for name in ("compute_slices", "memory_slices", "n_profiles")),
         *((name, _U32) for name in ("mig_current", "mig_pending", "lost")),
+        *((name, _U32) for name in ("compute_mode", "compute_capability")),
         ("memory_mib", _U64),
         ("profiles", _Profile * MAX_PROFILES),
         ("gis", _Gi * MAX_GIS),
@@ -141,6 +143,7 @@ def build(folder: Path, nvml_module: Path) -> Programs:
         done = subprocess.run([gcc, *flags, *arguments], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"gcc refuses the stand-in: {done.stderr}")
+    (folder / MPS_CONTROL.name).symlink_to(MPS_CONTROL)
     return programs
 
 
@@ -337,6 +340,7 @@ def _describe(gpu: _Gpu, number: int, card: Card) -> None:
     gpu.bus_id = f"00000000:{number + 1:02X}:00.0".encode()
     gpu.compute_slices, gpu.memory_slices, gpu.memory_mib = card.compute_slices, card.memory_slices, card.memory_mib
     gpu.mig_current = gpu.mig_pending = 1
+    gpu.compute_capability = 80
     gpu.n_profiles = len(card.profiles)
     for own, facts in zip(gpu.profiles, card.profiles, strict=False):
         for name in ("id", "enumerator", "compute_slices", "memory_slices", "max_instances", "sms"):

@@ -46,6 +46,8 @@ struct gi {
 struct gpu {
     char name[96], uuid[48], bus_id[32];
     uint32_t compute_slices, memory_slices, n_profiles, mig_current, mig_pending, lost;
+    uint32_t compute_mode; /* 0: Default, 2: Prohibited, 3: Exclusive_Process, as NVML has them */
+    uint32_t compute_capability; /* 80 is 8.0; 0 is a driver that does not know the field */
     uint64_t memory_mib;
     struct profile profiles[MAX_PROFILES];
     struct gi gis[MAX_GIS];

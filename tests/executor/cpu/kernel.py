@@ -9,7 +9,7 @@ from pathlib import Path
 
 from executor.cpu.cgroups import SharesV1, SharesV2
 from executor.cpu.gpu import Ways
-from executor.cpu.shares import Files
+from executor.folders import Files
 
 V1_FILES = {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "-1", "cpu.shares": "1024"}
 V2_FILES = {"cpu.max": "max 100000", "cpu.weight": "100"}

@@ -20,6 +20,7 @@ from migrator.commands import doctor
 from migrator.commands.doctor import Finding
 from tests.standin.cards import A30, A100_40, TWO_HALVES
 from tests.standin.fixtures import MakeStandIn
+from tests.standin.mps import MpsStandIn
 from tests.standin.standin import StandIn
 
 UUID = "GPU-00000000-0000-4000-8000-000000000000"
@@ -357,3 +358,24 @@ def test_an_extra_that_is_absent_says_what_it_is_for(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == "plotly" else object())
     found = next(item for item in doctor._extras() if item.about == "extra plot")
     assert (found.level, found.advice) == ("note", "pip install 'migrator-mig[plot]'")
+
+
+def test_whether_a_gpu_can_be_shared_by_mps_is_told(seen, mps: MpsStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert about(seen()[1], "MPS shares", "ok") == [
+        "nvidia-cuda-mps-control is there, for a GPU with MIG off; such shares isolate no memory; "
+    ]
+    monkeypatch.setenv("PATH", "/nowhere")
+    (line,) = about(seen()[1], "MPS shares", "note")
+    assert line.startswith("there is no nvidia-cuda-mps-control; it comes with NVIDIA's driver")
+    assert list(mps.state.iterdir()) == []
+
+
+@pytest.mark.usefixtures("a100")
+def test_our_mps_daemon_is_told_from_anothers(proc: Path, seen, tmp_path: Path) -> None:
+    for pid, pipe in ((41, tmp_path / "state" / "migrator" / "mps-1" / "pipe"), (42, "/a")):
+        start(proc, pid, "nvidia-cuda-mps-control -d")
+        (proc / str(pid) / "environ").write_text(f"CUDA_MPS_PIPE_DIRECTORY={pipe}\0")
+    _, found = seen()
+    assert about(found, "MPS shares", "ok")[1] == "our daemon runs: process 41 (nvidia-cuda-mps-control -d); "
+    (line,) = about(found, "MPS shares", "note")
+    assert line.startswith("another MPS daemon runs: process 42 (nvidia-cuda-mps-control -d); on a GPU that it may")
