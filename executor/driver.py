@@ -38,9 +38,11 @@ class DriverGpu(ABC):
 
     Attributes:
         keeps_mig_mode: Whether MIG mode is on, too, after the next reset: it is, unless that is asked for.
+        is_entered_warm: Whether a process enters an instance once it has loaded everything, not as it starts.
     """
 
     keeps_mig_mode = True
+    is_entered_warm = False
 
     def __init__(self, index: int) -> None:
         self._index = index

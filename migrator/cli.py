@@ -133,7 +133,7 @@ def run(
         typer.Option(min=0.0, help="Seconds a plan until the best so far is taken; the run is then not repeatable."),
     ] = None,
     gpu: Annotated[
-        Literal["sim", "nvml", "smi"] | None,
+        Literal["sim", "nvml", "smi", "mps", "cpu"] | None,
         typer.Option(
             case_sensitive=False, help="A simulated GPU, or a real one by NVML or nvidia-smi; over the config."
         ),

@@ -83,7 +83,7 @@ class GpuConfig(Section):
     """Which GPU, and whether it is simulated."""
 
     model: str
-    backend: Literal["sim", "nvml", "smi", "cpu"] = "sim"
+    backend: Literal["sim", "nvml", "smi", "mps", "cpu"] = "sim"
     index: Annotated[int, Field(ge=0, le=1000)] = 0
 
     @field_validator("model")

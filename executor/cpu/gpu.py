@@ -70,6 +70,7 @@ class CpuGpu(FolderGpu):
     """
 
     backend = "cpu"
+    is_entered_warm = True
     kept_as = "shares of the CPU"
     uuid_prefix = "MIG-CPU-"
 

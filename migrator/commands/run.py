@@ -37,7 +37,7 @@ class OnGpu:
     """On what a run is put: a simulated GPU or a real one, instead of the config's.
 
     Attributes:
-        backend: ``sim``, ``nvml`` or ``smi``.
+        backend: ``sim``, ``nvml``, ``smi``, ``mps`` or ``cpu``.
         index: Which of the real ones.
         state: The folder of our journals.
         manner: How it is changed.

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from executor.catalogue import gpu_model_names
+from executor.catalogue.mps import MpsCut
 from executor.clock import Clock, WallClock
 from executor.cpu.cut import Cut
 from executor.cpu.gpu import CpuGpu
@@ -21,6 +22,7 @@ from executor.driver import DriverGpu
 from executor.errors import GpuError, NoGpuError, RetryableGpuError
 from executor.journal import Journal, Remembered, file_of, recorded
 from executor.mig import Layout
+from executor.mps.gpu import MpsGpu
 from executor.opening import open_gpu
 from executor.reconcile import Outcome, Reconciler
 from migrator.config import GpuConfig
@@ -132,18 +134,26 @@ def real_gpu(
 
 
 def _opened(asked: GpuConfig, state: Path) -> DriverGpu:
-    """The GPU, or the machine's CPU in its place.
+    """The GPU, or the machine's CPU in its place; by MIG, or by what takes its place.
 
     Raises:
         NoGpuError: It is not there.
     """
-    if asked.backend != "cpu":
-        assert asked.backend != "sim"
-        return open_gpu(asked.backend, asked.index)
-    cut = Cut.named(asked.model)
-    if cut is None:
-        raise NoGpuError(f"gpu.model is {asked.model}; gpu.backend cpu takes cpu-CORES-in-SLICES, as cpu-1.6-in-7")
-    return CpuGpu(cut, state)
+    match asked.backend:
+        case "cpu":
+            cut = Cut.named(asked.model)
+            if cut is None:
+                raise NoGpuError(f"gpu.model is {asked.model}; backend cpu takes cpu-CORES-in-SLICES, as cpu-1.6-in-7")
+            return CpuGpu(cut, state)
+        case "mps":
+            share = MpsCut.named(asked.model)
+            if share is None:
+                raise NoGpuError(f"gpu.model is {asked.model}; backend mps takes mps-CARD-in-SLICES, see gpu models")
+            return MpsGpu(share, asked.index, state)
+        case "nvml" | "smi":
+            return open_gpu(asked.backend, asked.index)
+        case _:
+            raise AssertionError("a simulated GPU is not opened here")
 
 
 def joining(stands: ReadLog, setting: Setting, traffic: RecordedTraffic) -> Joining:

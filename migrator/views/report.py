@@ -111,6 +111,8 @@ def _what_is_simulated(header: Mapping[str, Any]) -> str:
     what, where = "real MIG instances", f"GPU {header['index']}, by {backend}"
     if backend == "cpu":
         what, where = "[bold yellow]emulated[/] instances", "shares of this machine's CPU"
+    elif backend == "mps":
+        what = "MPS shares [bold yellow]without memory isolation[/]"
     requests = "[bold yellow]simulated requests[/]" if header["simulated"] else "real requests and workers"
     return f"{requests} on {what} ({where}), "
 

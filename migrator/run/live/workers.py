@@ -247,11 +247,18 @@ class LiveWorkers:
                     self._reached(one)
                 case Exited():
                     self._exited(one)
-                case Warm() | Forked() | NotDone():
+                case Forked():
+                    self._forked(one)
+                case Warm() | NotDone():
                     pass  # an order to a process that is gone by now
                 case _:
                     assert_never(one)
         self._swap_on()
+
+    def _forked(self, forked: Forked) -> None:
+        group = self._of.get(forked.worker)
+        if group is not None and not self._gpu.is_entered_warm:
+            self._enter(group, forked.worker, forked.at_s - self._clock.origin_s)
 
     def _changed(self, changed: Changed) -> None:
         group = self._of.get(changed.worker)
@@ -263,7 +270,8 @@ class LiveWorkers:
             case State.WARM:
                 server.library_s, server.model_s = changed.library_s, changed.model_s + changed.warm_up_s
                 server.version = changed.version
-                self._enter(group, changed.worker, at_s)
+                if self._gpu.is_entered_warm:
+                    self._enter(group, changed.worker, at_s)
                 served = self._models.served(group.tenant)
                 if changed.version != served.version and not self._is_swapping(group.tenant):
                     self._site.order(Load(changed.worker, str(served.file), served.version))
@@ -296,7 +304,8 @@ class LiveWorkers:
         at_s = reached.at_s - self._clock.origin_s
         if reached.phase == "warm":
             group.trainer.begun_s = at_s
-            self._enter(group, reached.worker, at_s)
+            if self._gpu.is_entered_warm:
+                self._enter(group, reached.worker, at_s)
             if not group.is_leaving:
                 self._tell(Ready(at_s, group.instance_id))
         else:
