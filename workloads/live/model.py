@@ -59,7 +59,7 @@ def factory(name: str, catalogue: Mapping[str, str] = CATALOGUE) -> Callable[...
     Raises:
         ModelError: The name is neither, or the module cannot be imported or has no such callable.
     """
-    place = catalogue.get(spelled_as(name, catalogue), name)
+    place = catalogue.get(spelled_as(name.replace("-", "_"), catalogue), name)  # tables spell names with hyphens
     module_name, colon, attribute = place.partition(":")
     if not (colon and module_name and attribute):
         known = ", ".join(sorted(catalogue)) or "none"
