@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from migrator import __version__
-from migrator.commands.run import OnGpu, gpu_of, live_parts, print_run, telling_what_is_left, telling_where
+from migrator.commands.run import (
+    OnGpu,
+    gpu_of,
+    live_parts,
+    print_run,
+    telling_what_is_left,
+    telling_where,
+    untouched_if_refused,
+)
 from migrator.config import Config, read_config
 from migrator.console import note, output, progress, warn, warn_of
 from migrator.errors import ConfigError, MigratorError
@@ -126,7 +134,8 @@ def _join(
         given: dict[str, Any] = {"backend": real.backend(setting)}
         if setting.config.is_live:
             given = parts.enter_context(live_parts(real, setting, traffic, log.folder, joins, stands))
-        run = SimulatedRun(setting, traffic, policy, view, time_limit_s=limit_s, joins=joins, **given)
+        with untouched_if_refused(real):
+            run = SimulatedRun(setting, traffic, policy, view, time_limit_s=limit_s, joins=joins, **given)
         with telling_where(log.folder, where):
             run.carry_out(log)
 

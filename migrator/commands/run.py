@@ -124,7 +124,8 @@ def run_command(
                 log = parts.enter_context(new_log())
                 parts.enter_context(gone_if_empty(log))
                 given = parts.enter_context(live_parts(real, setting, traffic, log.folder))
-            run = SimulatedRun(setting, traffic, chosen, view, time_limit_s=time_limit_s, **given)
+            with untouched_if_refused(real):
+                run = SimulatedRun(setting, traffic, chosen, view, time_limit_s=time_limit_s, **given)
             if where.manner.dry_run:
                 standing, ours = ((), lambda _: True) if real is None else (real.gpu.instances(), real.journal.is_ours)
                 print_decision(decide(standing, ours, run.first_layout), config.gpu.index)
@@ -184,6 +185,17 @@ def telling_what_is_left(real: RealGpu | None, where: OnGpu) -> Iterator[None]:
         if real is not None and real.left:
             later = f"{program()} gpu clear --index {real.gpu.index}{where.with_state}"
             warn(f"not taken away: {'; '.join(real.left)}; later: {later}")
+
+
+@contextmanager
+def untouched_if_refused(real: RealGpu | None) -> Iterator[None]:
+    """While a run is prepared, nothing is made on the GPU: where that fails, nothing is left there."""
+    try:
+        yield
+    except BaseException:
+        if real is not None:
+            real.left.clear()
+        raise
 
 
 @contextmanager

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from migrator.log.record import Record
 from migrator.log.runlog import ReadLog
+
+BECAME = ("in_time", "late", "dropped", "refused", "failed")
+"""What may become of a request; only the first counts."""
 
 MOST_STOLEN = 0.05
 """A run whose machine was refused more of its CPU time than this says nothing of what the machine can do."""
@@ -44,15 +48,14 @@ class LiveFacts:
 
     Attributes:
         learned: By window, then in the tenants' order; settled windows only.
-        requests: By tenant what the generator sent, and what the dispatcher counted: ``sent``, ``arrived``,
-            ``in_time``, ``late``, ``dropped``, ``refused``, ``failed``, ``correct``, ``goodput``; empty where the run
-            has not ended.
+        requests: By tenant how many the generator has ``sent``, and by status what it heard of them; ``dispatcher``:
+            its own counts, of everybody's requests. Empty where the run has not ended.
         sent_late_s: How late the generator itself sent: median, 99th percentile, worst; ``None`` likewise.
         stolen_share: Of the machine's CPU time, what it was refused; ``None`` where nobody says.
     """
 
     learned: tuple[Learned, ...]
-    requests: Mapping[str, Mapping[str, int]]
+    requests: Mapping[str, Mapping[str, Any]]
     sent_late_s: tuple[float, ...] | None
     stolen_share: float | None
 
@@ -64,7 +67,16 @@ class LiveFacts:
     @property
     def unaccounted(self) -> int:
         """Requests that were sent, and of which nobody knows what became."""
-        return sum(abs(one["sent"] - one["in_time"] - one["late"] - one["dropped"]) for one in self.requests.values())
+        return self.total("sent") - sum(map(self.total, BECAME))
+
+    @property
+    def of_others(self) -> int:
+        """Requests that others than the generator have sent."""
+        return sum(int(one["dispatcher"]["arrived"]) for one in self.requests.values()) - self.total("sent")
+
+    def total(self, key: str) -> int:
+        """Over all tenants."""
+        return sum(int(one[key]) for one in self.requests.values())
 
 
 def live_facts(log: ReadLog) -> LiveFacts | None:

@@ -66,7 +66,8 @@ def _surprise(item: Surprise) -> Json:
 
 
 def _live(facts: LiveFacts) -> Json:
-    return {**asdict(facts), "unaccounted": facts.unaccounted, "void": facts.is_void}
+    more = {"unaccounted": facts.unaccounted, "of_others": facts.of_others, "void": facts.is_void}
+    return {**asdict(facts), **more}
 
 
 def _trouble(trouble: Trouble) -> Json:

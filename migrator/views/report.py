@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from migrator.console import escape
-from migrator.log.live import LiveFacts
+from migrator.log.live import BECAME, LiveFacts
 from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
 from migrator.log.trouble import Trouble
 from migrator.provenance import MEASURED_JITTER, derived_profiles, faults_text, scaling_text
@@ -201,10 +201,10 @@ def _print_live(facts: LiveFacts, console: Console) -> None:
         if one.failure:
             console.print(f"window {one.window}: {escape(one.tenant)} was not retrained: {escape(one.failure)}")
     if facts.requests:
-        sent = sum(one["sent"] for one in facts.requests.values())
-        parts = [f"{sum(one[key] for one in facts.requests.values()):,} {key.replace('_', ' ')}" for key in _BECAME]
+        parts = [f"{facts.total(key):,} {key.replace('_', ' ')}" for key in BECAME]
         missing = f"; [bold red]{facts.unaccounted:,} are not accounted for[/]" if facts.unaccounted else ""
-        console.print(f"requests: {sent:,} sent = {' + '.join(parts)}{missing}")
+        others = f"; {facts.of_others:,} more by others, in no figure here" if facts.of_others else ""
+        console.print(f"requests: {facts.total('sent'):,} sent = {' + '.join(parts)}{missing}{others}")
     if facts.sent_late_s is not None:
         median_ms, _, worst_ms = (1000 * late_s for late_s in facts.sent_late_s)
         console.print(f"sent late by the generator itself: median {median_ms:.1f} ms, at most {worst_ms:.0f} ms")
@@ -214,9 +214,6 @@ def _print_live(facts: LiveFacts, console: Console) -> None:
             f"[bold red]void[/]: this machine was refused {facts.stolen_share:.0%} of its CPU time, so that times say "
             "nothing"
         )
-
-
-_BECAME = ("in_time", "late", "dropped")
 
 
 def _figure(value: float | None) -> str:

@@ -1,0 +1,241 @@
+"""Live runs from the command line to the log: real requests, weights and deaths, on shares of this machine's CPU.
+
+The service profiles here are made up, far below what any machine does: nothing that is asserted depends on speed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from migrator.log.live import LiveFacts, live_facts
+from migrator.log.runlog import ReadLog, read_log
+from tests.ending import PATIENCE_S, ends
+
+pytestmark = pytest.mark.live
+
+WINDOW_S = 20
+
+CONFIG = f"""
+gpu: {{model: cpu-0.7-in-7, backend: cpu}}
+window_s: {WINDOW_S}
+windows: 2
+profiles: profiles.csv
+forecast: {{history_s: 20, half_life_s: 10}}
+planner: {{planning_s: 1, switch_s: 0.5, max_schedules: 50}}
+estimates: {{delay_s: 3}}
+tenants:
+  - name: turned
+    model: mlp
+    slo_ms: 2000
+    arrivals: {{rate_rps: 20}}
+    accuracy: {{before: 0.4, after: 0.9}}
+    retraining: {{samples: 400, epochs: 4}}
+    worker_start_s: 1
+    learning: {{benchmark: digits-rotated}}
+  - name: grown
+    model: cnn
+    slo_ms: 2000
+    arrivals: {{rate_rps: 20}}
+    accuracy: {{before: 0.0, after: 0.9}}
+    retraining: {{samples: 200, epochs: 4}}
+    worker_start_s: 1
+    learning: {{benchmark: digits}}
+"""
+
+
+def made_up_profiles() -> str:
+    rows = ["source,gpu,model,profile,batch,processes,latency_ms,throughput_rps,derived"]
+    for model in ("mlp", "cnn"):
+        for slices in (1, 2, 3, 4, 7):
+            for batch in (1, 8, 64):
+                latency_ms = 40 / slices + batch / 2
+                figures = f"{latency_ms:.3f},{1000 * batch / latency_ms:.3f}"
+                rows.append(f"made-up,cpu-0.7-in-7,{model},{slices}c,{batch},1,{figures},made up for tests")
+    return "\n".join(rows) + "\n"
+
+
+@dataclass
+class Site:
+    """A folder with a config, and what is run in it."""
+
+    folder: Path
+    processes: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "migrator", *arguments],
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "COLUMNS": "200"},
+        )
+        self.processes.append(process)
+        return process
+
+    def run(self, *more: str) -> subprocess.Popen[str]:
+        return self.start("run", "config.yaml", "--out", "run", "--state", "state", *more)
+
+    @property
+    def log(self) -> ReadLog:
+        return read_log(self.folder / "run")
+
+    @property
+    def facts(self) -> LiveFacts:
+        found = live_facts(self.log)
+        assert found is not None
+        return found
+
+    def until(self, kind: str, n_needed: int = 1, **fields: object) -> None:
+        """Wait until so many records of the kind, with these fields, stand in the log."""
+        until_s = monotonic() + 4 * PATIENCE_S
+        while monotonic() < until_s:
+            with suppress(Exception):  # there is none yet
+                found = [one for one in self.log.of_kind(kind) if fields.items() <= dict(one).items()]
+                if len(found) >= n_needed:
+                    return
+            assert self.processes[-1].poll() is None, self.processes[-1].communicate()[0]
+            threading.Event().wait(0.1)
+        raise AssertionError(f"no {kind} with {fields}")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    (tmp_path / "profiles.csv").write_text(made_up_profiles())
+    site = Site(tmp_path)
+    yield site
+    for process in site.processes:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def finished(process: subprocess.Popen[str]) -> str:
+    said, _ = process.communicate(timeout=20 * PATIENCE_S)
+    assert process.returncode == 0, said
+    return said
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process has started, and theirs."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError, ValueError):
+                parents[int(entry.name)] = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
+
+
+def accounted(site: Site, of: Sequence[str] = ("turned", "grown")) -> None:
+    """What was sent, heard of, counted by the dispatcher and by the log is the same."""
+    facts = site.facts
+    assert facts.unaccounted == 0
+    assert facts.of_others == 0
+    for name in of:
+        own: Any = facts.requests[name]
+        counted = own["dispatcher"]
+        assert counted["arrived"] == own["sent"] == counted["in_time"] + counted["late"] + counted["dropped"]
+        assert {key: counted[key] for key in ("in_time", "late")} == {key: own[key] for key in ("in_time", "late")}
+        settled = [record["tenants"][name] for record in site.log.of_kind("window_finished")]
+        assert sum(sum(one["arrivals"]) for one in settled) == own["sent"]
+        assert sum(sum(one["correct"]) for one in settled) == counted["goodput"]
+
+
+@contextmanager
+def nothing_left(process: subprocess.Popen[str]) -> Iterator[None]:
+    """All that the process has started is gone in the end."""
+    started = descendants(process.pid)
+    assert started
+    yield
+    assert [ends(pid) for pid in started] == [True] * len(started)
+
+
+def test_models_learn_in_the_run_and_every_request_is_accounted_for(site: Site) -> None:
+    process = site.run()
+    site.until("ready", 2, task="inference")
+    with nothing_left(process):
+        said = finished(process)
+    accounted(site)
+    assert "real requests and workers on emulated instances" in said
+    learned = {(one.window, one.tenant): one for one in site.facts.learned}
+    assert len(learned) == 4
+    for one in learned.values():
+        assert one.failure == "", one
+        assert one.tested_pct is not None
+        assert one.tested_pct > 60
+        if one.before_pct is not None and one.after_pct is not None:
+            assert one.after_pct > one.before_pct + 15
+    starts = {(r["window"], r["tenant"]): r["accuracy_before"] for r in site.log.of_kind("finished")}
+    assert max(starts.values()) < 0.6  # each window's data is news
+    estimates = [
+        tenant["estimate"]["source"]
+        for record in site.log.of_kind("window_started")
+        for tenant in record["forecast"]["tenants"].values()
+    ]
+    assert len(estimates) == 4
+
+
+def test_workers_and_trainers_may_be_killed_at_any_moment(site: Site) -> None:
+    process = site.run()
+    site.until("change")
+    killed: set[int] = set()
+    until_s = monotonic() + 1.5 * WINDOW_S
+    with nothing_left(process):
+        zygote = next(pid for pid in descendants(process.pid) if len(descendants(pid)) > 0)
+        while monotonic() < until_s and process.poll() is None and len(killed) < 8:
+            workers = [pid for pid in descendants(zygote) if pid not in killed]
+            if workers:  # the newest: it starts, is warm, serves or learns
+                killed.add(workers[-1])
+                with suppress(ProcessLookupError):
+                    os.kill(workers[-1], signal.SIGKILL)
+            threading.Event().wait(WINDOW_S / 10)
+        finished(process)
+    assert len(killed) > 3
+    assert site.log.of_kind("failed")
+    accounted(site)
+
+
+def test_a_killed_controller_leaves_nothing_and_its_run_is_resumed(site: Site) -> None:
+    process = site.run()
+    site.until("finished")
+    with nothing_left(process):
+        process.kill()
+        process.communicate()
+    said = finished(site.start("run", "--resume", "run", "--state", "state"))
+    assert "joined at window 1" in said
+    versions = [one["version"] for one in site.log.of_kind("finished")]
+    assert "window-1" in versions
+    accounted(site)
+    assert site.log.header["simulated"] is False
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("tenants.0.learning.benchmark=mnist", "benchmark 'mnist': unknown"),
+        ("tenants.0.slo_ms=50", "at least"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_leaves_no_run(site: Site, change: str, said: str) -> None:
+    process = site.run("--set", change)
+    told, _ = process.communicate(timeout=10 * PATIENCE_S)
+    assert process.returncode in (1, 2)
+    assert said in told.splitlines()[-1]
+    assert not (site.folder / "run").exists()
