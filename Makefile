@@ -66,6 +66,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.speed.serving
 	$(BIN)/python -m benchmarks.speed.cpu_shares
 	$(BIN)/python -m benchmarks.speed.dispatcher
+	$(BIN)/python -m benchmarks.speed.front_door
 
 bench-planner: $(STAMP)
 	$(BIN)/python -m benchmarks.speed.planner $(ARGS)

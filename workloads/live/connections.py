@@ -19,7 +19,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _MOST_HEAD_BYTES = 2**14
-_LINGER_S = 5.0
 
 
 class Server(uvicorn.Server):
@@ -30,12 +29,13 @@ class Server(uvicorn.Server):
         url: Where, as clients write it.
         connections: Most of them at a time.
         idle_s: A connection without a request under way is closed after it, whatever bytes have come.
+        linger_s: So long a body that is refused may still come.
     """
 
-    def __init__(self, app: ASGIApp, url: str, connections: int, idle_s: float) -> None:
+    def __init__(self, app: ASGIApp, url: str, connections: int, idle_s: float, linger_s: float) -> None:
         self._url = url
         config = uvicorn.Config(
-            _Lingering(app),
+            _Lingering(app, linger_s),
             http=type("Limited", (Connection,), {"most": connections, "idle_s": idle_s}),
             ws="none",
             lifespan="off",
@@ -120,10 +120,11 @@ class _Lingering:
     away (:class:`Connection`). Clients that wait to be asked for the body (``Expect``) send none.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, linger_s: float) -> None:
+        self._app, self._linger_s = app, linger_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
         names = {name for name, _ in scope["headers"]}
         is_unread = not names.isdisjoint((b"content-length", b"transfer-encoding")) and b"expect" not in names
 
@@ -146,7 +147,7 @@ class _Lingering:
                     message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
             elif is_unread and not message.get("more_body"):
                 await send({**message, "more_body": True})
-                await read_for(_LINGER_S)
+                await read_for(self._linger_s)
                 message = {"type": "http.response.body"}
             await send(message)
 

@@ -107,7 +107,7 @@ class Setup:
         requests: Most requests of one tenant that are under way.
         samples: Most samples in one request.
         connections: Most connections of all clients.
-        request_s: Longest time for a request to come, and for its answers after it.
+        request_s: Longest time for a request to come, for its answers after it, and for the rest of a refused one.
         idle_s: A connection without a request under way is closed after it, whatever bytes have come.
     """
 
@@ -514,7 +514,8 @@ def keep_door(setup: Setup, parent: Parent) -> None:
         listener = socket.create_server((setup.host, setup.port), family=family)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections have it from their listener
     except OSError as error:
-        raise FrontDoorError(f"{setup.host}, port {setup.port}: {error.strerror or error}") from error
+        reason = (error.strerror or str(error)).partition(" (while")[0]  # Python adds the address
+        raise FrontDoorError(f"{setup.host}, port {setup.port}: {reason}") from error
     asyncio.run(_answer_clients(setup, parent, tokens, listener))
 
 
@@ -522,7 +523,7 @@ async def _answer_clients(setup: Setup, parent: Parent, tokens: Mapping[bytes, s
     line = _Line(setup.folder)
     host = f"[{setup.host}]" if ":" in setup.host else setup.host
     url = f"http://{host}:{listener.getsockname()[1]}"
-    server = Server(_Door(setup, tokens, line).app(), url, setup.connections, setup.idle_s)
+    server = Server(_Door(setup, tokens, line).app(), url, setup.connections, setup.idle_s, setup.request_s)
     leaving = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leaving.set)
 
