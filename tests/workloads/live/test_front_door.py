@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -25,6 +26,7 @@ from typing import Any
 import pytest
 from live_site import PATIENCE_S, SURROUNDINGS, Site, becomes_serving, ended, site_in
 
+from benchmarks.speed import front_door as bench
 from workloads.live.front_door import FrontDoorError, Setup, Tenant, is_loopback, tokens_of
 from workloads.live.messages import Counts, Drain, Load, Loaded
 from workloads.live.open_inference import Tensor
@@ -209,6 +211,17 @@ def test_a_model_is_ready_while_a_worker_serves(site: Site) -> None:
     client.becomes_ready()
     site.order(Drain("a"))
     client.becomes_ready("/v2/models/vision/ready", 503)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_what_the_page_says_to_type_works() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "live.md").read_text("utf-8")
+    (typed,) = re.findall(r"```sh\nurl=\S+\n(.*?)```", page, re.DOTALL)
+    with bench.site(64) as (_, url, _):
+        ran = subprocess.run(["bash", "-c", f"url={url}\n{typed}"], capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith('{"name":"bench"')
+    (shown,) = re.findall(r"The last prints `(.*)`", page)
+    assert ran.stdout.endswith(shown)
 
 
 # --- what is refused
