@@ -39,8 +39,8 @@ test: $(STAMP)
 
 # The registry's ordinary builds: those of torch and torchvision for the CPU alone do not go together.
 $(LIVE): $(STAMP)
-	@echo "installing torch and Avalanche into $(VENV), once: 6 GB on disk, two to five minutes on a fast line"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[live]"
+	@echo "installing torch, Avalanche and a client of Triton's into $(VENV), once: 6 GB on disk, two to five minutes on a fast line"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[live,triton]"
 	@touch $@
 
 test-live: $(LIVE)
@@ -66,6 +66,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.speed.serving
 	$(BIN)/python -m benchmarks.speed.cpu_shares
 	$(BIN)/python -m benchmarks.speed.dispatcher
+	$(BIN)/python -m benchmarks.speed.front_door
 
 bench-planner: $(STAMP)
 	$(BIN)/python -m benchmarks.speed.planner $(ARGS)

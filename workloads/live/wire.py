@@ -64,13 +64,15 @@ def address(folder: Path, name: str) -> str:
 class Peer:
     """One end of a connection to the dispatcher; it belongs to the thread that made it.
 
-    Nothing is lost if the dispatcher is not there yet: what is sent waits for it.
+    Nothing is lost if the dispatcher is not there yet: what is sent waits for it, unless ``waits`` is false.
 
     Attributes:
         n_refused: Messages that were none, or none of those that are allowed here.
     """
 
-    def __init__(self, folder: Path, name: str, identity: bytes, allowed: frozenset[type[Message]]) -> None:
+    def __init__(
+        self, folder: Path, name: str, identity: bytes, allowed: frozenset[type[Message]], *, waits: bool = True
+    ) -> None:
         self._allowed, self.n_refused = allowed, 0
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
@@ -78,6 +80,7 @@ class Peer:
         self._socket.setsockopt(zmq.SNDHWM, 0)
         self._socket.setsockopt(zmq.RCVHWM, 0)
         self._socket.setsockopt(zmq.RECONNECT_IVL, 20)
+        self._socket.setsockopt(zmq.IMMEDIATE, 0 if waits else 1)
         if identity:
             self._socket.setsockopt(zmq.IDENTITY, identity)
         self._socket.connect(address(folder, name))
@@ -91,8 +94,24 @@ class Peer:
 
         Raises:
             MessageError: It is too large.
+            WireError: The dispatcher is not there, and the message may not wait for it.
         """
-        self._socket.send(packed(message), copy=False)
+        try:
+            self._socket.send(packed(message), zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            raise WireError("the dispatcher is not there") from None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a message could go out now; of a peer whose messages wait always."""
+        return bool(self._socket.poll(0, zmq.POLLOUT))
+
+    def fileno(self) -> int:
+        """A file that becomes readable when messages may be there.
+
+        It tells of them once: receive until there is nothing, also after each other call.
+        """
+        return self._socket.fileno()
 
     def receive(self, timeout_s: float) -> list[Message]:
         """All messages that are there; without any, the first that comes within ``timeout_s``."""

@@ -602,3 +602,13 @@ def test_a_folder_of_others_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_name_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WireError, match=f"too long; allowed: {zmq.IPC_PATH_MAX_LEN} bytes"):
         address(tmp_path / ("x" * 100), CLIENTS)
+
+
+def test_a_client_that_does_not_wait_is_told_that_nobody_is_there(tmp_path: Path) -> None:
+    peer = Peer(private_folder(tmp_path / "s"), CLIENTS, b"", frozenset([Answer]), waits=False)
+    try:
+        assert not peer.is_connected
+        with pytest.raises(WireError, match="the dispatcher is not there"):
+            peer.send(Request(0, "vision", 0.0, 1.0, b""))
+    finally:
+        peer.close()

@@ -1,0 +1,571 @@
+"""The process at which clients from outside ask: the Open Inference Protocol over HTTP, a client of the dispatcher.
+
+Run with ``python -m workloads.live.front_door PARENT SETUP`` (a process id; JSON of a :class:`Setup`), once the
+dispatcher runs. It prints one line when it is open, ``{"url": "http://127.0.0.1:40123"}``, and ends by SIGTERM or with
+its parent: what is under way then is still answered.
+
+Each sample of an HTTP request is one request to the dispatcher, whose answers it waits for. All of this is one thread;
+what is asked and answered is read and written in :mod:`workloads.live.open_inference`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from hmac import compare_digest
+from ipaddress import ip_address
+from math import inf
+from pathlib import Path
+from time import monotonic
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from executor.input_file import read_input
+from workloads.errors import WorkloadError
+from workloads.live.connections import Server
+from workloads.live.messages import (
+    MOST_BYTES,
+    Answer,
+    Beat,
+    Changed,
+    Finished,
+    Loaded,
+    Request,
+    State,
+    Status,
+    ToController,
+    Watch,
+)
+from workloads.live.open_inference import ProtocolError, Tensor, answered, asked, inflated
+from workloads.live.process import Parent, begun, setup_from
+from workloads.live.wire import CLIENTS, CONTROLLER, WORKERS, Peer, WireError
+
+LEAST_TOKEN = 16
+"""Characters of a token."""
+
+_HEADER = "Inference-Header-Content-Length"
+_TICK_S = 0.25
+_GRACE_S = 5.0
+_LAST_WORDS_S = 1.0
+_STATUSES = {Status.FAILED: 500, Status.REFUSED: 429, Status.DROPPED: 503}
+
+
+class FrontDoorError(WorkloadError):
+    """The door cannot be opened so; the message says what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A model that clients may ask.
+
+    Attributes:
+        name: Of the tenant, and of the model for clients.
+        slo_s: An answer is in time if it is there so long after the whole request is.
+        input: What workers are given: one sample's bytes.
+        output: What they answer with.
+        token_file: Holds the secret that clients have to show for this model; ``None``: they need none.
+    """
+
+    name: str
+    slo_s: float
+    input: Tensor
+    output: Tensor
+    token_file: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.slo_s < inf:
+            raise ValueError(f"{self.name}: slo_s: {self.slo_s}; must be finite and above 0")
+        if self.input.sample_bytes > MOST_BYTES - 4096:
+            most = f"allowed: at most {MOST_BYTES - 4096}"
+            raise ValueError(f"{self.name}: input: a sample has {self.input.sample_bytes} bytes; {most}")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a front door needs to know.
+
+    Attributes:
+        folder: Where the dispatcher's sockets are.
+        tenants: Whose models can be asked; either all or none need a token.
+        host: The address to listen at. Another one than the machine's own (loopback) needs tokens.
+        port: 0: one that is free.
+        body_bytes: Most bytes of one request's body, decompressed.
+        held_bytes: Most bytes of all bodies of one tenant that are under way.
+        requests: Most requests of one tenant that are under way.
+        samples: Most samples in one request.
+        connections: Most connections of all clients.
+        request_s: Longest time for a request to come, for its answers after it, and for the rest of a refused one.
+        idle_s: A connection without a request under way is closed after it, whatever bytes have come.
+    """
+
+    folder: Path
+    tenants: tuple[Tenant, ...]
+    host: str = "127.0.0.1"
+    port: int = 0
+    body_bytes: int = 2**24
+    held_bytes: int = 2**28
+    requests: int = 256
+    samples: int = 256
+    connections: int = 512
+    request_s: float = 30.0
+    idle_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name in ("body_bytes", "held_bytes", "requests", "samples", "connections", "request_s", "idle_s"):
+            if not 0 < getattr(self, name) < inf:
+                raise ValueError(f"{name}: {getattr(self, name)}; must be finite and above 0")
+        if not 0 <= self.port < 2**16:
+            raise ValueError(f"port: {self.port}; allowed: 0 to {2**16 - 1}")
+        if not self.tenants or len({one.name for one in self.tenants}) < len(self.tenants):
+            raise ValueError(f"tenants: {[one.name for one in self.tenants]}; at least one, each once, is needed")
+        _check_tokens_are_asked(self)
+        for one in self.tenants:
+            if one.slo_s >= self.request_s:
+                raise ValueError(f"request_s: {self.request_s}; must be above slo_s of {one.name}, {one.slo_s}")
+
+
+def _check_tokens_are_asked(setup: Setup) -> None:
+    open_to_all = [one.name for one in setup.tenants if one.token_file is None]
+    if open_to_all and not is_loopback(setup.host):
+        raise ValueError(
+            f"host: {setup.host}: others can reach it, so every tenant needs a token_file; "
+            f"without one: {' '.join(open_to_all)}"
+        )
+    if open_to_all and len(open_to_all) < len(setup.tenants):
+        raise ValueError(f"tenants: all or none need a token_file; without one: {' '.join(open_to_all)}")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the address, or ``localhost``, can be reached from this machine alone."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def tokens_of(setup: Setup) -> dict[bytes, str]:
+    """Whose model each token opens: digests and names of tenants; empty where none are needed.
+
+    Raises:
+        FrontDoorError: A file cannot be read, others may read it, or it holds no token of this tenant's own.
+    """
+    tokens: dict[bytes, str] = {}
+    for tenant in setup.tenants:
+        if tenant.token_file is None:
+            continue
+        digest, path = sha256(_token(tenant.token_file)).digest(), tenant.token_file
+        if digest in tokens:
+            raise FrontDoorError(f"token file {path} of {tenant.name}: has the token of {tokens[digest]} as well")
+        tokens[digest] = tenant.name
+    return tokens
+
+
+def _token(path: Path) -> bytes:
+    try:
+        token = read_input(path, 2**20).strip()
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        raise FrontDoorError(f"token file {path}: {error.strerror}") from error
+    if mode & 0o077:
+        raise FrontDoorError(f"token file {path}: has mode {mode:04o}, so that others may read it; 0600 is needed")
+    if not LEAST_TOKEN <= len(token) <= 1000 or not all(0x21 <= byte <= 0x7E for byte in token):
+        raise FrontDoorError(f"token file {path}: {LEAST_TOKEN} to 1000 printable ASCII characters are needed in it")
+    return token
+
+
+class _Asking:
+    """The requests of one client, until each has its answer."""
+
+    def __init__(self, n_requests: int) -> None:
+        self.answers: dict[int, Answer] = {}
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._n_requests = n_requests
+
+    def take(self, answer: Answer) -> None:
+        self.answers[answer.id] = answer
+        if len(self.answers) == self._n_requests and not self.done.done():
+            self.done.set_result(None)
+
+    def fail(self, reason: str) -> None:
+        if not self.done.done():
+            self.done.set_exception(WireError(reason))
+
+
+class _Line:
+    """The connections to the dispatcher: requests that are under way, and which workers serve.
+
+    Attributes:
+        is_there: Whether the dispatcher has been heard.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.is_there = False
+        self._peer = Peer(folder, CLIENTS, b"", frozenset([Answer]), waits=False)
+        self._watch = Peer(folder, WORKERS, CONTROLLER + b"front door", frozenset(ToController.__args__))
+        self._asking: dict[int, _Asking] = {}
+        self._n_asked = 0
+        self._is_connected = False
+        self._end = ""
+        self._serving: dict[str, tuple[str, str]] = {}  # the tenant and version of each worker that serves
+        for peer in (self._peer, self._watch):
+            asyncio.get_running_loop().add_reader(peer.fileno(), self._hear)
+
+    def close(self) -> None:
+        for peer in (self._peer, self._watch):
+            asyncio.get_running_loop().remove_reader(peer.fileno())
+            peer.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._is_connected and not self._end
+
+    def versions(self, tenant: str) -> list[str]:
+        """Of the tenant's model, as it is served now; empty while no worker serves."""
+        return sorted({version for of, version in self._serving.values() if of == tenant and self.is_open})
+
+    async def ask(self, tenant: str, samples: Sequence[bytes], arrival_s: float, deadline_s: float) -> list[Answer]:
+        """The answers, one a sample.
+
+        Raises:
+            WireError: The dispatcher is not there, or ends.
+        """
+        if self._end:
+            raise WireError(self._end)
+        asking, ids = _Asking(len(samples)), range(self._n_asked, self._n_asked + len(samples))
+        self._n_asked = ids.stop
+        self._asking.update(dict.fromkeys(ids, asking))
+        try:
+            for number, sample in zip(ids, samples, strict=True):
+                self._peer.send(Request(number, tenant, arrival_s, deadline_s, sample))
+            self._hear()
+            await asking.done
+            return [asking.answers[number] for number in ids]
+        finally:
+            for number in ids:
+                self._asking.pop(number, None)
+
+    def fail(self, reason: str) -> None:
+        """Give up all that is under way."""
+        for asking in set(self._asking.values()):
+            asking.fail(reason)
+
+    def look(self) -> None:
+        """See whether the dispatcher is there; what is under way when it goes is given up."""
+        is_connected = self._peer.is_connected
+        if is_connected and not self._is_connected:
+            self._end = ""
+            self._serving.clear()
+            self._watch.send(Watch())
+        self._is_connected = is_connected
+        self._hear()
+        if not is_connected:
+            self.fail(self._end or "the dispatcher is gone")
+
+    def _hear(self) -> None:
+        for message in self._peer.receive(0.0):
+            if isinstance(message, Answer) and message.id in self._asking:
+                self._asking[message.id].take(message)
+        for message in self._watch.receive(0.0):
+            match message:
+                case Beat():
+                    self.is_there = True
+                case Changed(state=State.SERVING):
+                    self._serving[message.worker] = (message.tenant, message.version)
+                case Changed():
+                    self._serving.pop(message.worker, None)
+                case Loaded():
+                    if message.worker in self._serving:
+                        self._serving[message.worker] = (self._serving[message.worker][0], message.version)
+                case Finished():
+                    self._end = "the run has ended"
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """What one tenant's clients have under way."""
+
+    n_requests: int = 0
+    n_bytes: int = 0
+
+
+class _Door:
+    """What is answered to whom."""
+
+    def __init__(self, setup: Setup, tokens: Mapping[bytes, str], line: _Line) -> None:
+        self._setup, self._tokens, self._line = setup, tokens, line
+        self._tenants = {tenant.name: tenant for tenant in setup.tenants}
+        self._under_way = {name: _UnderWay() for name in self._tenants}
+
+    def app(self) -> ASGIApp:
+        model = "/v2/models/{model}"
+        routes = [
+            Route("/v2", self._server),
+            Route("/v2/health/live", self._live),
+            Route("/v2/health/ready", self._all_ready),
+        ]
+        for path in (model, f"{model}/versions/{{version}}"):
+            routes += [
+                Route(path, self._metadata),
+                Route(f"{path}/ready", self._ready),
+                Route(f"{path}/infer", self._infer, methods=["POST"]),
+            ]
+        handlers = {
+            ProtocolError: _told,
+            HTTPException: _told_by_starlette,
+            ClientDisconnect: _told_to_nobody,
+            Exception: _told_of_a_fault,
+        }
+        return Starlette(routes=routes, exception_handlers=handlers)
+
+    # --- who asks for what
+
+    def _tenant(self, request: HttpRequest) -> Tenant:
+        """The tenant whose model is asked for; only if the client may know of it.
+
+        Raises:
+            ProtocolError: There is none for this client, or no such version of it.
+        """
+        name = request.path_params["model"]
+        if self._tokens:
+            owner = self._owner(request.headers.get("authorization", ""))
+            if name != owner:
+                raise ProtocolError(f"no model {name[:100]!r} for this token", 404)
+        else:
+            _check_host(request.headers.get("host"))
+        tenant = self._tenants.get(name)
+        if tenant is None:
+            raise ProtocolError(f"no model {name[:100]!r}; there is: {' '.join(self._tenants)}", 404)
+        version = request.path_params.get("version")
+        if version is not None and version not in self._line.versions(name):
+            served = " ".join(self._line.versions(name)) or "none"
+            raise ProtocolError(f"no version {version[:100]!r} of model {name}; served now: {served}", 404)
+        return tenant
+
+    def _owner(self, authorization: str) -> str:
+        """Whose token it is; all are compared, so that the time taken tells nothing."""
+        scheme, _, token = authorization.partition(" ")
+        digest = sha256(token.strip().encode("latin-1")).digest()
+        owners = [owner for known, owner in self._tokens.items() if compare_digest(known, digest)]
+        if scheme.lower() != "bearer" or not owners:
+            raise ProtocolError("a token is needed: Authorization: Bearer TOKEN", 401)
+        return owners[0]
+
+    # --- what there is
+
+    async def _server(self, _: HttpRequest) -> Response:
+        return JSONResponse({"name": "migrator", "version": "2", "extensions": ["binary_tensor_data"]})
+
+    async def _live(self, _: HttpRequest) -> Response:
+        return JSONResponse({"live": True})
+
+    async def _all_ready(self, _: HttpRequest) -> Response:
+        return self._told_ready(list(self._tenants))
+
+    async def _ready(self, request: HttpRequest) -> Response:
+        return self._told_ready([self._tenant(request).name])
+
+    def _told_ready(self, names: Sequence[str]) -> Response:
+        is_ready = all(self._line.versions(name) for name in names)
+        return JSONResponse({"ready": is_ready}, 200 if is_ready else 503)
+
+    async def _metadata(self, request: HttpRequest) -> Response:
+        tenant = self._tenant(request)
+        told = {"name": tenant.name, "versions": self._line.versions(tenant.name), "platform": "migrator"}
+        return JSONResponse({**told, "inputs": [tenant.input.metadata], "outputs": [tenant.output.metadata]})
+
+    # --- inference
+
+    async def _infer(self, request: HttpRequest) -> Response:
+        tenant = self._tenant(request)
+        under_way, body = self._under_way[tenant.name], bytearray()
+        if under_way.n_requests >= self._setup.requests:
+            raise ProtocolError(f"model {tenant.name}: {under_way.n_requests} requests are under way already", 429)
+        under_way.n_requests += 1
+        try:
+            await self._read(request, body, under_way)
+            arrival_s = monotonic()
+            what = asked(body, _json_bytes(request), tenant.input, tenant.output, self._setup.samples)
+            answers = await self._answers(tenant, what.samples, arrival_s, what.timeout_s)
+        finally:
+            under_way.n_requests -= 1
+            under_way.n_bytes -= len(body)
+        in_time = all(answer.status is Status.IN_TIME for answer in answers)
+        payloads, versions = [answer.payload or b"" for answer in answers], [answer.version for answer in answers]
+        version = request.path_params.get("version")
+        if version is not None and set(versions) != {version}:
+            raise ProtocolError(f"version {version} of model {tenant.name} was replaced meanwhile", 404)
+        raw, n_json = answered(what, tenant.name, tenant.output, payloads, versions, in_time=in_time)
+        if n_json is None:
+            return Response(raw, media_type="application/json")
+        return Response(raw, headers={_HEADER: str(n_json)}, media_type="application/octet-stream")
+
+    async def _read(self, request: HttpRequest, body: bytearray, under_way: _UnderWay) -> None:
+        """Read the body; none of it where it is told to be too large.
+
+        Raises:
+            ProtocolError: It is too large or too slow, or not compressed as it says.
+        """
+        most, most_held = self._setup.body_bytes, self._setup.held_bytes
+        if int(request.headers.get("content-length", 0)) > most:
+            raise ProtocolError(f"a body of {request.headers['content-length']} bytes; allowed: at most {most}", 413)
+        encoding = request.headers.get("content-encoding", "").lower()
+        try:
+            async with asyncio.timeout(self._setup.request_s):
+                async for piece in inflated(request.stream(), encoding):
+                    body += piece
+                    under_way.n_bytes += len(piece)
+                    if len(body) > most:
+                        raise ProtocolError(f"a body of more than {most} bytes; that is the most allowed", 413)
+                    if under_way.n_bytes > most_held:
+                        raise ProtocolError(f"more than {most_held} bytes of requests are under way", 429)
+                    if encoding:
+                        await asyncio.sleep(0)  # others' turn: a little may unpack to much
+        except TimeoutError:
+            raise ProtocolError(f"the body did not come within {self._setup.request_s:g} s", 408) from None
+
+    async def _answers(
+        self, tenant: Tenant, samples: Sequence[bytes], arrival_s: float, timeout_s: float | None
+    ) -> list[Answer]:
+        """An answer for each sample.
+
+        Raises:
+            ProtocolError: A sample has none.
+        """
+        deadline_s = arrival_s + min(tenant.slo_s, timeout_s or inf)
+        try:
+            async with asyncio.timeout(self._setup.request_s):
+                answers = await self._line.ask(tenant.name, samples, arrival_s, deadline_s)
+        except TimeoutError:
+            raise ProtocolError(f"no answer within {self._setup.request_s:g} s", 504) from None
+        except WireError as error:
+            raise ProtocolError(str(error), 503) from None
+        lacking = [(place, answer) for place, answer in enumerate(answers) if answer.payload is None]
+        if lacking:
+            place, first = lacking[0]
+            which = "" if len(answers) == 1 else f"{len(lacking)} of {len(answers)} samples, the first: {place}: "
+            raise ProtocolError(f"{which}{first.status}: {first.reason}", _STATUSES.get(first.status, 500))
+        return answers
+
+
+def _json_bytes(request: HttpRequest) -> int | None:
+    text = request.headers.get(_HEADER)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) <= 10):
+        raise ProtocolError(f"{_HEADER}: {text[:60]!r}; allowed: how many bytes of the body are JSON")
+    return int(text)
+
+
+def _check_host(host: str | None) -> None:
+    """Refuse pages of others that a browser on this machine shows, and that call this machine by their own name."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        name = ""
+    if host is not None and not is_loopback(name):
+        raise ProtocolError(f"Host: {host[:100]!r}; allowed without tokens: this machine's own, as localhost", 403)
+
+
+def _told_as(message: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    return JSONResponse({"error": message}, status, headers)
+
+
+async def _told(_: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, ProtocolError)
+    return _told_as(str(error), error.status, {"WWW-Authenticate": "Bearer"} if error.status == 401 else None)
+
+
+async def _told_by_starlette(request: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _told_as(f"{request.method} {request.url.path[:100]}: {error.detail}", error.status_code, error.headers)
+
+
+async def _told_to_nobody(_: HttpRequest, __: Exception) -> Response:
+    return Response(status_code=400)
+
+
+async def _told_of_a_fault(_: HttpRequest, __: Exception) -> Response:
+    return _told_as("a fault of the front door itself; its log says more", 500)
+
+
+def keep_door(setup: Setup, parent: Parent) -> None:
+    """Answer clients until SIGTERM comes, or the parent is gone.
+
+    Raises:
+        FrontDoorError: There is no listening at that address, or a token file is wrong.
+    """
+    tokens = tokens_of(setup)
+    try:
+        family = socket.AF_INET6 if ":" in setup.host else socket.AF_INET
+        listener = socket.create_server((setup.host, setup.port), family=family)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections have it from their listener
+    except OSError as error:
+        reason = (error.strerror or str(error)).partition(" (while")[0]  # Python adds the address
+        raise FrontDoorError(f"{setup.host}, port {setup.port}: {reason}") from error
+    asyncio.run(_answer_clients(setup, parent, tokens, listener))
+
+
+async def _answer_clients(setup: Setup, parent: Parent, tokens: Mapping[bytes, str], listener: socket.socket) -> None:
+    line = _Line(setup.folder)
+    host = f"[{setup.host}]" if ":" in setup.host else setup.host
+    url = f"http://{host}:{listener.getsockname()[1]}"
+    server = Server(_Door(setup, tokens, line).app(), url, setup.connections, setup.idle_s, setup.request_s)
+    leaving = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leaving.set)
+
+    async def look() -> None:
+        while True:
+            line.look()
+            if parent.is_gone:
+                leaving.set()
+            await asyncio.sleep(_TICK_S)
+
+    async def leave() -> None:
+        await leaving.wait()
+        server.should_exit = True
+        await asyncio.sleep(_GRACE_S)
+        line.fail("the front door closes")
+        await asyncio.sleep(_LAST_WORDS_S)
+        server.cut()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            keepers = [group.create_task(look()), group.create_task(leave())]
+            while not (line.is_there or leaving.is_set()):
+                await asyncio.sleep(_TICK_S / 10)
+            if not leaving.is_set():
+                await server.serve(sockets=[listener])
+            for keeper in keepers:
+                keeper.cancel()
+    finally:
+        line.close()
+        listener.close()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Keep the door as the arguments say; 0, or 2 where it cannot be done."""
+    try:
+        parent, (text,) = begun(arguments, 1, signal.SIGTERM)
+        keep_door(setup_from(text, Setup), parent)
+    except (WorkloadError, ValueError) as error:
+        sys.stderr.write(f"front door: {error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
