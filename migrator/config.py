@@ -285,6 +285,14 @@ class SimulationConfig(Section):
             raise ValueError("a number from 0 to 10, or 'measured', is needed") from None
 
 
+class FrontDoorConfig(Section):
+    """Where clients from outside may ask the models of a live run; ``tokens`` are files, by tenant."""
+
+    host: Text = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    tokens: dict[str, Text] = {}
+
+
 class Config(Section):
     """A whole run."""
 
@@ -303,6 +311,7 @@ class Config(Section):
     planner: PlannerConfig = PlannerConfig()
     estimates: EstimatesConfig = EstimatesConfig()
     simulation: SimulationConfig = SimulationConfig()
+    front_door: FrontDoorConfig | None = None
     tenants: Annotated[list[TenantConfig], Field(min_length=1)]
 
     @field_validator("tenants")
@@ -313,6 +322,14 @@ class Config(Section):
             if names.count(name) > 1:
                 raise ValueError(f"two tenants are called {name!r}; names must differ")
         return tenants
+
+    @model_validator(mode="after")
+    def _tokens_are_of_tenants(self) -> Config:
+        names = [tenant.name for tenant in self.tenants]
+        for name in self.front_door.tokens if self.front_door is not None else ():
+            if name not in names:
+                raise ValueError(f"front_door.tokens.{name}: there is no such tenant; there is: {', '.join(names)}")
+        return self
 
     @model_validator(mode="after")
     def _all_learn_or_none(self) -> Config:
@@ -467,6 +484,9 @@ def _with_absolute_paths(config: Config, folder: Path) -> Config:
     update: dict[str, object] = {"tenants": [localised(tenant) for tenant in config.tenants]}
     if config.profiles is not None:
         update["profiles"] = absolute(config.profiles)
+    if config.front_door is not None:
+        files = {name: absolute(file) for name, file in config.front_door.tokens.items()}
+        update["front_door"] = config.front_door.model_copy(update={"tokens": files})
     return config.model_copy(update=update)
 
 
@@ -487,4 +507,6 @@ def config_yaml(config: Config, folder: Path | None = None) -> str:
             tenant["learning"]["folder"] = relative(tenant["learning"]["folder"])
     if data["profiles"] is not None:
         data["profiles"] = relative(data["profiles"])
+    if data["front_door"] is not None:
+        data["front_door"]["tokens"] = {name: relative(file) for name, file in data["front_door"]["tokens"].items()}
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)

@@ -172,6 +172,11 @@ class LiveModels:
         """Of one request."""
         return self._learners[tenant].prepared.input_bytes
 
+    def input_of(self, tenant: str) -> tuple[str, tuple[int, ...]]:
+        """The type of an input's numbers, and its shape."""
+        prepared = self._learners[tenant].prepared
+        return prepared.dtype, prepared.shape
+
     def model_options(self, tenant: str) -> Mapping[str, Any]:
         """What the tenant's model is made with."""
         one = self._learners[tenant]

@@ -11,6 +11,7 @@ import numpy as np
 
 from executor.cpu.gpu import CpuGpu
 from executor.driver import DriverGpu
+from migrator.config import FrontDoorConfig
 from migrator.console import warn
 from migrator.errors import ConfigError
 from migrator.log.runlog import ReadLog
@@ -23,7 +24,9 @@ from migrator.run.loop import Joining
 from migrator.run.real import RealGpu
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
+from workloads.errors import WorkloadError
 from workloads.live.messages import Counts, Status
+from workloads.live.process import setup_text
 
 LEAST_PERIODS = 20
 """An SLO of fewer periods of a CPU's shares says more about the period than about the service."""
@@ -75,11 +78,12 @@ def live_run(
         longest_s = max(tenant.slo_s for tenant in setting.tenants)
         queues = LiveQueues(site, len(setting.tenants), end_s + longest_s)
         machine = _Machine()
+        door = None if setting.config.front_door is None else _door(setting, site, models, setting.config.front_door)
         made: list[LiveWorkers] = []
 
         def opened(start_s: float) -> Backend:
             clock = LiveClock(start_s)
-            site.open(clock, [tenant.name for tenant in setting.tenants], models.streams(from_s))
+            site.open(clock, [tenant.name for tenant in setting.tenants], models.streams(from_s), door)
             machine.begin()
             entries = {entry.name: entry.model for entry in setting.config.tenants}
             tenants = {tenant.name: tenant for tenant in setting.tenants}
@@ -104,6 +108,36 @@ def live_run(
             }
 
         yield Live(opened, queues, models, ending)
+
+
+def _door(setting: Setting, site: Site, models: LiveModels, asked: FrontDoorConfig) -> str:
+    """The setup of the front door.
+
+    Raises:
+        ConfigError: It may not be opened so.
+    """
+    try:
+        from workloads.live.front_door import Setup, Tenant  # noqa: PLC0415 - Starlette is for this alone
+        from workloads.live.open_inference import Tensor  # noqa: PLC0415
+
+        tenants = []
+        for tenant in setting.tenants:
+            dtype, shape = models.input_of(tenant.name)
+            token = asked.tokens.get(tenant.name)
+            tenants.append(
+                Tenant(
+                    tenant.name,
+                    tenant.slo_s,
+                    Tensor("input", dtype.upper(), shape),
+                    Tensor("label", "UINT16", ()),
+                    None if token is None else Path(token),
+                )
+            )
+        return setup_text(Setup(site.folder, tuple(tenants), asked.host, asked.port))
+    except ImportError as error:
+        raise ConfigError(f"front_door: needs {error.name}: pip install 'migrator-mig[live]'") from None
+    except (WorkloadError, ValueError) as error:
+        raise ConfigError(f"front_door: {error}") from None
 
 
 def _new_folder(run: Path) -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import select
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,10 +21,12 @@ import zmq
 
 from executor.clock import WallClock
 from executor.zygote import Event, Exited, Zygote, ZygoteError
+from migrator.console import note
 from migrator.errors import LiveError
 from workloads.live import dispatcher
 from workloads.live.generator import Stream, write_streams
 from workloads.live.messages import (
+    Beat,
     Changed,
     Counts,
     Finish,
@@ -93,6 +96,7 @@ class Site:
         folder: Sockets, weights, requests and what processes print.
         zygote: The warm process.
         counts: By tenant and second, the dispatcher's latest word.
+        url: Where the front door is, once it is open.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -104,12 +108,15 @@ class Site:
         """
         self.folder = private_folder(folder)
         self.counts: dict[tuple[str, int], Counts] = {}
+        self.url: str | None = None
         self._later: list[Heard] = []
         self._poller = zmq.Poller()
         self._clock: LiveClock | None = None
         self._peer: Peer | None = None
         self._dispatcher: subprocess.Popen[bytes] | None = None
         self._generator: subprocess.Popen[bytes] | None = None
+        self._door: subprocess.Popen[bytes] | None = None
+        self._door_setup: str | None = None
         self._is_finishing = self._has_finished = False
         self._n_asked = 0
         self.zygote = Zygote(IMPORTS)
@@ -166,13 +173,17 @@ class Site:
 
     # --- the service
 
-    def open(self, clock: LiveClock, tenants: Sequence[str], streams: Sequence[Stream]) -> None:
+    def open(
+        self, clock: LiveClock, tenants: Sequence[str], streams: Sequence[Stream], door: str | None = None
+    ) -> None:
         """Begin to take requests, and to send them when the clock says so.
+
+        ``door`` is the JSON of a :class:`workloads.live.front_door.Setup`, where clients from outside may ask, too.
 
         Raises:
             OSError: The requests cannot be written.
         """
-        self._clock = clock
+        self._clock, self._door_setup = clock, door
         self._poller.register(clock.woken, zmq.POLLIN)
         self._peer = Peer(self.folder, WORKERS, CONTROLLER, _TO_CONTROLLER)
         self._peer.watched_by(self._poller)
@@ -238,14 +249,15 @@ class Site:
 
     def close(self) -> None:
         """End all processes, whatever they do."""
-        for process in (self._generator, self._dispatcher):
+        processes = self._generator, self._door, self._dispatcher
+        for process in processes:
             if process is not None and process.poll() is None:
                 process.terminate()
         self.zygote.close()
-        for process in (self._generator, self._dispatcher):
+        for process in processes:
             if process is not None:
                 try:
-                    process.communicate(timeout=2.0)
+                    process.communicate(timeout=FINISH_S)
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.communicate()
@@ -273,12 +285,29 @@ class Site:
             raise LiveError(str(error)) from error
         if self._peer is not None:
             found += self._hear(self._peer.receive(0.0))
-        for name, process in (("dispatcher", self._dispatcher), ("generator", self._generator)):
+        if self._door is not None and self.url is None:
+            self._hear_door(self._door)
+        for name, process in (
+            ("dispatcher", self._dispatcher),
+            ("generator", self._generator),
+            ("front door", self._door),
+        ):
             if process is not None and process.poll() not in (None, 0):
                 raise LiveError(f"the {name} is gone, with code {process.returncode}; see {self.log}")
         if self._dispatcher is not None and self._dispatcher.poll() == 0 and not self._is_finishing:
             raise LiveError(f"the dispatcher has ended before the run; see {self.log}")
         return found
+
+    def _hear_door(self, door: subprocess.Popen[bytes]) -> None:
+        """Say where it is, once it is open."""
+        assert door.stdout is not None
+        if select.select([door.stdout], [], [], 0.0)[0]:
+            self._poller.unregister(door.stdout.fileno())
+            said = door.stdout.readline()
+            if not said:
+                raise LiveError(f"the front door cannot be opened; see {self.log}")
+            self.url = str(json.loads(said)["url"])
+            note(f"the front door is open: {self.url}/v2")
 
     def _hear(self, messages: Sequence[Message]) -> list[Heard]:
         """Keep counts; what else there is to know."""
@@ -291,6 +320,12 @@ class Site:
                     self._has_finished = True
                 case Changed() | Hung() | Loaded() | NotDone():
                     found.append(message)
+                case Beat():
+                    if self._door_setup is not None:  # the dispatcher is there, and so somebody to ask
+                        self._door = self._start("workloads.live.front_door", self._door_setup)
+                        self._door_setup = None
+                        assert self._door.stdout is not None
+                        self._poller.register(self._door.stdout.fileno(), zmq.POLLIN)
                 case Heartbeat():
                     pass
         return found
