@@ -471,7 +471,8 @@ def hatch(descriptor: str, parent: str, *imports: str) -> int:
         with suppress(BrokenPipeError):
             _send(connection, Warm(os.getpid(), import_s, time.monotonic()))
             _Nest(connection).run()
-    return 0
+    # At once: tearing down what was imported takes a second, and some libraries complain of it at length.
+    os._exit(0)
 
 
 def _imported_s(module: str) -> float:
