@@ -5,9 +5,10 @@ then does what it is told, one JSON object a message: ``run`` a load and tell on
 one moment of the machine's monotonic clock to another, and go on, so that neighbours are measured beside a full load;
 ``rest``. When the connection ends, so does the process.
 
-A load is batches, answered one after the other as a live worker answers them, or the steps of a retraining as its
-trainer makes them. Both give their results to the CPU, so a GPU has finished when their time is taken. What is left
-out are messages: a live worker also reads its inputs from a socket.
+A load is batches, answered one after the other, or the steps of a retraining as its trainer makes them. Both give
+their results to the CPU, so a GPU has finished when their time is taken. Batches come and answers go as in live
+serving, by the same messages and sockets, with a feeder (:func:`feeds`) in the dispatcher's place: where a model is
+small, they take longer than the model.
 """
 
 from __future__ import annotations
@@ -17,14 +18,18 @@ import select
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import zmq
 
 from workloads.errors import WorkloadError
+from workloads.live.messages import MOST_BATCH_BYTES, Answers, Batch, Credit, packed, unpacked
 from workloads.live.model import Model, answers_of, factory, imported, made_by
+from workloads.live.wire import WORKER, WORKERS, Peer, private_folder, router
 
 LIBRARY, MODEL, WARM = "library", "model", "warm"
 """The phases of a start: libraries are loaded, the model is made, it has answered a first batch."""
@@ -33,6 +38,7 @@ LEAST_PASSES = 3
 """A stretch holds no fewer batches or steps, however long they take."""
 
 _LARGEST = 1 << 16
+_WAIT_S = 0.25
 _N_BEFORE = 2
 """Batches or steps before a load counts as running: libraries come to life in the first."""
 
@@ -86,6 +92,7 @@ def measures(
     *,
     worker: str,
     address: str,
+    feeder: str,
     model: str,
     options: Mapping[str, object],
     imports: tuple[str, ...],
@@ -98,6 +105,7 @@ def measures(
         reporter: Hears of the phases.
         worker: How it calls itself at ``address``, a Unix socket.
         address: Where it is told what to do.
+        feeder: The folder of the sockets by which batches come.
         model: A name of the catalogue, or ``module:callable``.
         options: The model is called with them.
         imports: Its libraries.
@@ -118,10 +126,36 @@ def measures(
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.connect(address)
         orders = _Orders(connection)
+        batches = Peer(Path(feeder), WORKERS, WORKER + worker.encode(), frozenset([Batch]))
         orders.tell({"worker": worker})
         reporter.reached(WARM)
-        _obey(orders, made, payload, samples)
+        _obey(orders, batches, made, samples)
     return 0
+
+
+def feeds(reporter: Reporter, *, folder: str, sample: str) -> int:
+    """Stand in for a dispatcher that always has requests: a worker that has credit is given a batch, until killed.
+
+    Args:
+        reporter: Hears that it is there.
+        folder: Of its sockets.
+        sample: A file that holds one input.
+    """
+    payload = Path(sample).read_bytes()
+    socket_ = router(zmq.Context(), private_folder(Path(folder)), WORKERS, MOST_BATCH_BYTES)
+    reporter.reached(WARM)
+    batches: dict[int, bytes] = {}
+    while True:
+        identity, raw = socket_.recv_multipart()
+        match unpacked(raw, frozenset([Credit, Answers])):
+            case Credit(requests=credit) | Answers(credit=credit):
+                pass
+            case _:
+                continue
+        if credit not in batches:
+            batches[credit] = packed(Batch(tuple(range(credit)), (payload,) * credit))
+        with suppress(zmq.ZMQError):  # the worker is gone
+            socket_.send_multipart((identity, batches[credit]))
 
 
 def write_samples(path: Path, **arrays: np.ndarray[Any, Any]) -> None:
@@ -226,7 +260,7 @@ class _Pace:
         self.orders.tell({"measured": asdict(told)})
 
 
-def _obey(orders: _Orders, model: Model, payload: bytes, samples: str | None) -> None:
+def _obey(orders: _Orders, batches: Peer, model: Model, samples: str | None) -> None:
     """Do what is ordered until nobody orders any more."""
     while True:
         try:
@@ -235,7 +269,7 @@ def _obey(orders: _Orders, model: Model, payload: bytes, samples: str | None) ->
                 continue  # a rest, after a load that has ended by itself
             load = Load(**order["run"])
             if load.strategy is None:
-                _answer(orders, model, payload, load)
+                _answer(orders, batches, model, load.batch)
             else:
                 _train(orders, model, samples, load)
         except _Rest:
@@ -249,12 +283,18 @@ def _obey(orders: _Orders, model: Model, payload: bytes, samples: str | None) ->
         orders.tell({"error": said[:300]})
 
 
-def _answer(orders: _Orders, model: Model, payload: bytes, load: Load) -> None:
-    inputs = [payload] * load.batch
-    pace = _Pace(orders, load.batch)
+def _answer(orders: _Orders, batches: Peer, model: Model, n_requests: int) -> None:
+    """Batches, as a live worker takes and answers them."""
+    pace = _Pace(orders, n_requests)
+    batches.send(Credit(n_requests))
     while True:
-        answers_of(model, inputs)
-        pace.passed()
+        for batch in batches.receive(_WAIT_S):
+            if not isinstance(batch, Batch):
+                continue
+            begin_s = time.perf_counter()
+            answers = answers_of(model, batch.payloads)
+            pace.passed()  # before credit is given: who rests has no batch under way
+            batches.send(Answers(batch.ids, tuple(answers), "", time.perf_counter() - begin_s, n_requests))
 
 
 def _train(orders: _Orders, model: Model, samples: str | None, load: Load) -> None:

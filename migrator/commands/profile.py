@@ -228,18 +228,19 @@ def _driven(name: str, cut: Cut | None, index: int, state: Path) -> DriverGpu:
 
 
 def _disturbed(gpu: DriverGpu, found: Sequence[Figure]) -> Iterator[str]:
-    """Where processes did not get the CPU time that their share should give."""
+    """Where processes did not get the CPU time that their share should give: those that never wait, as to train."""
     if not isinstance(gpu, CpuGpu):
         return
     short = []
-    for figure in found:
+    trained = [figure for figure in found if figure.stage.load.strategy is not None]
+    for figure in trained:
         due = min(figure.stage.processes, gpu.cut.cores_of(gpu.model.profile(figure.profile)))
         if figure.cores < ENOUGH_CORES * due:
             short.append((figure.cores / due, figure, due))
     if short:
         _, worst, due = min(short, key=lambda item: item[0])
         yield (
-            f"{len(short)} of {len(found)} figures are too low, because other programs took CPU time: at worst "
+            f"other programs took CPU time, so figures are too low ({len(short)} of {len(trained)} retrainings tell): "
             f"{worst.profile} got {worst.cores:.2f} of {due:.2f} cores ({worst.stage.key})"
         )
 

@@ -91,24 +91,25 @@ class _Member:
 class Crew:
     """The processes of one model in one layout. A context, at whose end they are gone. For the zygote's thread."""
 
-    def __init__(
-        self, gpu: DriverGpu, zygote: Zygote, subject: Subject, folder: Path, stuck_s: float = STUCK_S
-    ) -> None:
+    def __init__(self, gpu: DriverGpu, zygote: Zygote, subject: Subject, folder: Path) -> None:
         """Nobody yet; sockets and logs are in ``folder``."""
         self._gpu, self._zygote, self._subject, self._folder = gpu, zygote, subject, folder
-        self._stuck_s = stuck_s
         self._members: dict[Seat, _Member] = {}
-        self._address = folder / "orders.sock"
+        self._address, self._sockets = folder / "orders.sock", folder / "feeder"
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(str(self._address))
         self._listener.listen(64)
         self._n_named = 0
+        self._feeder = ""
 
     def __enter__(self) -> Self:
+        arguments = {"folder": str(self._sockets), "sample": str(self._subject.sample)}
+        self._feeder = self._zygote.start("workloads.measuring:feeds", arguments, log=self._folder / "workers.log")
         return self
 
     def __exit__(self, *_: object) -> None:
         try:
+            self._zygote.stop(self._feeder, 0.0)
             self.dismiss()
         finally:
             self._listener.close()
@@ -156,6 +157,7 @@ class Crew:
         arguments = {
             "worker": name,
             "address": str(self._address),
+            "feeder": str(self._sockets),
             "model": subject.model,
             "options": subject.options,
             "imports": subject.imports,
@@ -174,14 +176,14 @@ class Crew:
 
     def _await(self, members: Sequence[_Member], is_done: Callable[[_Member], bool]) -> None:
         """Until each is done, or lost; who says nothing for too long is ended."""
-        until_s = time.monotonic() + self._stuck_s
+        until_s = time.monotonic() + STUCK_S
         while waiting := [member for member in members if not (member.failure or is_done(member))]:
             left_s = until_s - time.monotonic()
             if left_s > 0:
                 self._hear(left_s)
                 continue
             for member in waiting:
-                member.lost = f"it said nothing for {self._stuck_s:g} s"
+                member.lost = f"it said nothing for {STUCK_S:g} s"
                 self._zygote.stop(member.name, 0.0)
 
     def _hear(self, timeout_s: float) -> None:
@@ -212,6 +214,9 @@ class Crew:
     def _note(self, event: Event) -> None:
         if not isinstance(event, Forked | Reached | Exited):
             return
+        if isinstance(event, Exited) and event.worker == self._feeder and not event.was_asked:
+            for one in self._members.values():
+                one.lost = one.lost or f"nobody feeds it: {_ending(event)}"
         member = next((member for member in self._members.values() if member.name == event.worker), None)
         if member is None:
             return

@@ -80,7 +80,9 @@ def require_live(asked: Sequence[Named]) -> None:
     Raises:
         MigratorError: Says what to install.
     """
-    needed = {"torch", "sklearn"} if any(item.benchmark is not None for item in asked) else set[str]()
+    needed = {"msgpack", "zmq"}
+    if any(item.benchmark is not None for item in asked):
+        needed |= {"torch", "sklearn"}
     absent = sorted(name for name in needed if find_spec(name) is None)
     if absent:
         raise MigratorError(f"profile needs {' and '.join(absent)}: pip install 'migrator-mig[live]'")
