@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
@@ -44,6 +44,10 @@ PLENTY, COARSE = (3.0, (1, 2, 4, 8, 16, 32)), (0.75, (1, 8, 32))
 
 ENOUGH_CORES = 0.9
 """A process that has got less of what its share of the CPU should give was disturbed by other programs."""
+
+
+ENOUGH_RATE = 0.9
+"""A larger profile that does less than this share of what a smaller one does is no larger one's figure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +161,7 @@ def _tell(gpu: DriverGpu, label: str, asked: Asked, plan: Sequence[Stage], recor
     if not any(figure.stage.load.strategy is None for figure in found):
         raise MigratorError("no model answered on any profile, so there is no table")
     _print(found, record, label)
-    warn_of(_disturbed(gpu, found))
+    warn_of((*_disturbed(gpu, found), *_reversed(gpu, found)))
     text = text_of(list(rows(gpu.model, f"migrator profile, {label}", asked.profiles, found, record)))
     warn_of(parse_profiles(str(out), text).warnings)
     write_output("--out", out, text)
@@ -242,6 +246,25 @@ def _disturbed(gpu: DriverGpu, found: Sequence[Figure]) -> Iterator[str]:
         yield (
             f"other programs took CPU time, so figures are too low ({len(short)} of {len(trained)} retrainings tell): "
             f"{worst.profile} got {worst.cores:.2f} of {due:.2f} cores ({worst.stage.key})"
+        )
+
+
+def _reversed(gpu: DriverGpu, found: Sequence[Figure]) -> Iterator[str]:
+    """Where a larger profile is clearly slower than a smaller one."""
+    pairs = [
+        (small, large)
+        for small in found
+        for large in found
+        if replace(small.stage, layout=large.stage.layout, profiles=large.stage.profiles) == large.stage
+        and gpu.model.profile(small.profile).compute_slices < gpu.model.profile(large.profile).compute_slices
+        and large.rate_rps < ENOUGH_RATE * small.rate_rps
+    ]
+    if pairs:
+        small, large = min(pairs, key=lambda pair: pair[1].rate_rps / pair[0].rate_rps)
+        yield (
+            f"larger profiles were slower than smaller ones, {len(pairs)} times: the machine was disturbed, or "
+            f"processes waited for their batches; at worst {large.profile} ({large.rate_rps:,.0f}/s) than {small.profile} "
+            f"({small.rate_rps:,.0f}/s), {large.stage.key}"
         )
 
 

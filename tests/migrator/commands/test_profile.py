@@ -15,8 +15,11 @@ from executor.cpu.cut import Cut
 from executor.cpu.gpu import CpuGpu, standing_cuts
 from migrator.commands import profile as command
 from migrator.profiling import subjects
+from migrator.profiling.rows import Figure
+from migrator.profiling.stages import Stage
 from tests.standin.cards import A100_40
 from tests.standin.fixtures import MakeStandIn
+from workloads.measuring import Load
 from workloads.profiles.table import ServiceProfiles, read_profiles
 
 CUT = Cut(0.7)
@@ -158,6 +161,33 @@ def test_on_a_mig_gpu_processes_are_given_their_devices_and_others_keep_theirs(
     rows = table().of("a100-40gb", "live_models:InMig")
     assert [row.profile for row in rows] == ["1g.5gb", "2g.10gb"]
     assert [f"{item.profile}@{item.start}" for item in a100.standing()] == ["1g.5gb@6"]
+
+
+def figure(profile: str, rate_rps: float, cores: float = 1.0, strategy: str | None = None) -> Figure:
+    stage = Stage(CUT.model.layout([CUT.model.placement(f"{profile}@0")]), "m", Load(32, strategy), 1, (profile,))
+    return Figure(stage, profile, 0.1, 0.1, 0.1, rate_rps, cores)
+
+
+@pytest.fixture
+def gpu(state: Path) -> CpuGpu:
+    return CpuGpu(CUT, state)
+
+
+def test_a_larger_profile_that_is_slower_is_doubted(gpu: CpuGpu) -> None:
+    (said,) = command._reversed(gpu, [figure("1c", 100.0), figure("2c", 95.0), figure("4c", 50.0)])
+    assert "2 times" in said
+    assert "at worst 4c (50/s) than 1c (100/s), m: batch 32, 1 process, on 4c@0" in said
+
+
+def test_larger_profiles_that_are_about_as_fast_are_not(gpu: CpuGpu) -> None:
+    assert list(command._reversed(gpu, [figure("1c", 100.0), figure("2c", 95.0)])) == []
+
+
+def test_retrainings_tell_whether_other_programs_took_cpu_time(gpu: CpuGpu) -> None:
+    busy, robbed = figure("7c", 1.0, 0.69, "naive"), figure("1c", 1.0, 0.05, "naive")
+    assert list(command._disturbed(gpu, [busy, figure("1c", 1.0, 0.01)])) == []
+    (said,) = command._disturbed(gpu, [busy, robbed])
+    assert "(1 of 2 retrainings tell): 1c got 0.05 of 0.10 cores" in said
 
 
 BAD = {
