@@ -140,7 +140,7 @@ def _measure(
     folder: Path,
 ) -> None:
     """Measure what is not recorded yet, with a line of progress."""
-    n_before = sum(stage.key in record.stages for stage in plan)
+    n_before = sum(record.has(stage.key) for stage in plan)
     if n_before:
         note(f"{n_before} of {len(plan)} stages are in {record.path} already")
     try:
@@ -262,20 +262,20 @@ def _reversed(gpu: DriverGpu, found: Sequence[Figure]) -> Iterator[str]:
     if pairs:
         small, large = min(pairs, key=lambda pair: pair[1].rate_rps / pair[0].rate_rps)
         yield (
-            f"larger profiles were slower than smaller ones, {len(pairs)} times: the machine was disturbed, or "
-            f"processes waited for their batches; at worst {large.profile} ({large.rate_rps:,.0f}/s) than {small.profile} "
-            f"({small.rate_rps:,.0f}/s), {large.stage.key}"
+            f"{len(pairs)} × a larger profile was slower than a smaller one: the machine was disturbed, or processes "
+            f"waited for their batches; at worst {large.profile} ({large.rate_rps:,.0f}/s) than "
+            f"{small.profile} ({small.rate_rps:,.0f}/s), {large.stage.key}"
         )
 
 
 def _print(found: Sequence[Figure], record: Record, label: str) -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in ("model", "profile", "processes", "batch", "mean ms", "median ms", "p95 ms", "a second"):
+    for heading in ("model", "profile", "processes", "batch", "mean ms", "median", "p95", "a second"):
         table.add_column(heading, justify="left" if heading in ("model", "profile") else "right", no_wrap=True)
     models = list(dict.fromkeys(figure.stage.model for figure in found))
     for figure in sorted(found, key=lambda one: (models.index(one.stage.model), one.stage.load.strategy is not None)):
         stage = figure.stage
-        batch = str(stage.load.batch) if stage.load.strategy is None else f"{stage.load.batch}, retraining"
+        batch = str(stage.load.batch) if stage.load.strategy is None else f"train {stage.load.batch}"
         times = (f"{1000 * seconds:.2f}" for seconds in (figure.mean_s, figure.median_s, figure.p95_s))
         table.add_row(
             escape(stage.model), figure.profile, str(stage.processes), batch, *times, f"{figure.rate_rps:,.1f}"

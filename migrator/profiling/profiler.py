@@ -54,14 +54,16 @@ class Profiler:
     view: View
 
     def measure(self, stages: Sequence[Stage]) -> None:
-        """Measure every stage that is not recorded yet. At the end nothing of ours stands, whatever happened.
+        """Measure every stage that is not recorded yet, or of which something failed.
+
+        At the end nothing of ours stands, whatever happened.
 
         Raises:
             TargetNotReachedError: A layout cannot be put up.
             GpuError: The driver does not answer.
             ZygoteError: Libraries cannot be imported.
         """
-        left = [stage for stage in stages if stage.key not in self.record.stages]
+        left = [stage for stage in stages if not self.record.has(stage.key)]
         if not left:
             return
         self.view.warming()

@@ -67,6 +67,10 @@ class Record:
         self._file.close()
         self.path.unlink(missing_ok=True)
 
+    def has(self, key: str) -> bool:
+        """Whether the stage is done; one of which something failed is to be tried again."""
+        return key in self.stages and not any(isinstance(found, str) for found in self.stages[key].values())
+
     def add_stage(self, key: str, figures: Figures) -> None:
         """A stage is done."""
         self.stages[key] = figures

@@ -34,6 +34,16 @@ def test_the_same_settings_go_on_with_what_is_there(path: Path) -> None:
         assert record.at_once == {"m": [(start(2.0), start(3.0))]}
 
 
+def test_what_failed_is_to_be_tried_again(path: Path) -> None:
+    with Record(path, SETTINGS) as record:
+        record.add_stage("first", FIGURES)
+        record.add_stage("second", {"1c": FIGURES["1c"]})
+        assert [record.has(key) for key in ("first", "second", "third")] == [False, True, False]
+        record.add_stage("first", {"1c": FIGURES["1c"]})
+    with Record(path, SETTINGS) as record:
+        assert record.has("first")
+
+
 def test_a_line_that_was_cut_short_is_left_out(path: Path) -> None:
     begun(path)
     path.write_bytes(path.read_bytes()[:-5])
