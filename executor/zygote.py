@@ -463,7 +463,8 @@ def hatch(descriptor: str, parent: str, *imports: str) -> int:
         with suppress(BrokenPipeError):
             _send(connection, Warm(os.getpid(), import_s, time.monotonic()))
             _Nest(connection).run()
-    os._exit(0)  # taking down what was imported takes a while, and libraries complain of it
+    # At once: tearing down what was imported takes a second, and some libraries complain of it at length.
+    os._exit(0)
 
 
 def _imported_s(module: str) -> float:

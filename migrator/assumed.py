@@ -68,17 +68,18 @@ def assumed_to_json(assumed: Sequence[Assumed]) -> list[dict[str, Any]]:
 
 def _of_tenant(setting: Setting, entry: TenantConfig, tenant: Tenant) -> Iterator[Assumed]:
     start = tenant.worker_start
-    is_elsewhere = not setting.gpu.name.startswith("a100-")
+    is_elsewhere = not setting.gpu.name.startswith(start.gpu)
     if entry.worker_start_s is None and ("times" in start.assumed or is_elsewhere):
         on = "" if not is_elsewhere else ", on an A100"
         yield Assumed(tenant.name, "worker start", start.base_s, "s", start.source + on)
     if "slowdown" in start.assumed or is_elsewhere:
         source = "ResNet-50 on an A100 (gpuless-thesis)"
         yield Assumed(tenant.name, "slowdown by each other start", start.slowdown_per_other, "", source)
-    if tenant.retraining_time_s:
-        if entry.retraining_start_s is None:
-            yield Assumed(tenant.name, "retraining start", tenant.trainer_start.base_s, "s", "as worker start")
-        yield Assumed(tenant.name, "retraining time", dict(tenant.retraining_time_s), "s", RULE)
+    if tenant.retraining_time_s and entry.retraining_start_s is None:
+        yield Assumed(tenant.name, "retraining start", tenant.trainer_start.base_s, "s", "as worker start")
+    by_rule = {name: s for name, s in tenant.retraining_time_s.items() if name not in tenant.measured_retraining}
+    if by_rule:
+        yield Assumed(tenant.name, "retraining time", by_rule, "s", RULE)
     n_given = len(tenant.accuracy)
     if isinstance(entry.accuracy, list) and n_given < setting.config.windows:
         last = tenant.accuracy[-1]

@@ -97,6 +97,15 @@ def init(
     init_command(example, folder)
 
 
+Index = Annotated[int, typer.Option("--index", "-i", min=0, help="Which GPU, as in nvidia-smi -i.")]
+Driver = Annotated[
+    Literal["auto", "nvml", "smi"],
+    typer.Option("--backend", case_sensitive=False, help="How to speak to the driver; auto: NVML, else nvidia-smi."),
+]
+State = Annotated[
+    Path | None,
+    typer.Option("--state", metavar="DIR", help="Where is written which instances are ours. Default: the user's own."),
+]
 BesideOthers = Annotated[
     bool,
     typer.Option(
@@ -445,6 +454,79 @@ def verify(
         verify_command(plan, problem, demands=demands, as_json=as_json)
 
 
+@app.command(
+    epilog="Examples: [bold]migrator profile mlp cnn --gpu cpu-1.6-in-7 --coarse[/]   "
+    "[bold]migrator profile resnet50:cifar10 my_module:make_model:digits --gpu nvml --processes 1,2,3[/]"
+)
+def profile(
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL[:BENCHMARK]…",
+            help="Names of the catalogue, or module:callable; with whose samples. See docs/profile.md.",
+        ),
+    ],
+    *,
+    gpu: Annotated[
+        str, typer.Option(help="auto, nvml or smi for a GPU in MIG mode; cpu-1.6-in-7 for this machine's CPU, cut so.")
+    ] = "auto",
+    index: Index = 0,
+    out: Annotated[Path, typer.Option(help="The table (CSV), for profiles: in a config.")] = Path("profiles.csv"),
+    coarse: Annotated[
+        bool, typer.Option("--coarse", help="Quickly: fewer batches, each for less long; some profiles are computed.")
+    ] = False,
+    profiles: Annotated[
+        str | None, typer.Option(metavar="NAME,…", help="Only these profiles. Default: the standard ones.")
+    ] = None,
+    batches: Annotated[
+        str | None, typer.Option(metavar="N,…", help="Batch sizes. Default: 1,2,4,8,16,32; coarse: 1,8,32.")
+    ] = None,
+    processes: Annotated[str, typer.Option(metavar="N,…", help="Processes in an instance.")] = "1,2",
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, max=3600, help="How long each stage is measured. Default: 3; coarse: 0.75.")
+    ] = None,
+    training: Annotated[
+        Literal["naive", "replay"],
+        typer.Option(case_sensitive=False, help="How a retraining goes through its samples."),
+    ] = "replay",
+    sample: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="One input for a model of your own that has no BENCHMARK.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Where data sets lie. See docs/learning.md.")] = None,
+    state: State = None,
+    beside_other_managers: BesideOthers = False,
+) -> None:
+    """Measure how fast models answer, learn and start on this machine, and write the table that configs take."""
+    from migrator.commands.profile import Inputs, Wanted, profile_command  # noqa: PLC0415
+
+    wanted = Wanted(
+        profiles=None if profiles is None else tuple(filter(None, (name.strip() for name in profiles.split(",")))),
+        batches=None if batches is None else _counts("--batches", batches),
+        processes=_counts("--processes", processes),
+        seconds=seconds,
+        training=training,
+        is_coarse=coarse,
+    )
+    profile_command(
+        models,
+        wanted,
+        gpu=gpu,
+        index=index,
+        state=state,
+        inputs=Inputs(sample, data),
+        out=out,
+        beside_others=beside_other_managers,
+    )
+
+
+def _counts(option: str, text: str) -> tuple[int, ...]:
+    """The numbers that the text lists."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() and 1 <= int(part) <= 4096 for part in parts):
+        raise typer.BadParameter(f"{option} {text}: whole numbers from 1 to 4096, separated by commas, are needed")
+    return tuple(map(int, parts))
+
+
 @app.command(epilog="Example: [bold]migrator docs configuration[/]")
 def docs(
     page: Annotated[
@@ -483,15 +565,6 @@ def gpu_layouts(
     layouts_command(model, every=every, profiles=profiles, as_json=as_json)
 
 
-Index = Annotated[int, typer.Option("--index", "-i", min=0, help="Which GPU, as in nvidia-smi -i.")]
-Driver = Annotated[
-    Literal["auto", "nvml", "smi"],
-    typer.Option("--backend", case_sensitive=False, help="How to speak to the driver; auto: NVML, else nvidia-smi."),
-]
-State = Annotated[
-    Path | None,
-    typer.Option("--state", metavar="DIR", help="Where is written which instances are ours. Default: the user's own."),
-]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the nvidia-smi commands, and change nothing.")]
 LayoutText = Annotated[str, typer.Argument(metavar="LAYOUT", help="Placements, e.g. 2g.10gb@0,3g.20gb@4.")]
 

@@ -23,7 +23,7 @@ from migrator.traffic import RecordedTraffic
 from workloads.errors import TraceError, UnmetSloError, WorkloadError
 from workloads.profiles.operating_point import highest_capability_rps, operating_points
 from workloads.profiles.table import ServiceProfiles, launch_free, read_profiles, shipped_profiles
-from workloads.tenants import Tenant, WindowAccuracy, WorkerStart, default_worker_start, retraining_times_s
+from workloads.tenants import Tenant, WindowAccuracy, WorkerStart, retraining_times_s, worker_start
 from workloads.traffic.arrivals import PoissonSource, Source, Span, mean_rps
 from workloads.traffic.gaps import Gaps
 from workloads.traffic.scaling import Arrivals, Scale, ScaleMethod, method_of, scaled_arrivals
@@ -160,7 +160,7 @@ def _tenant(config: Config, entry: TenantConfig, gpu: GpuModel, profiles: Servic
     if entry.retraining is not None:
         n_samples, n_epochs = entry.retraining.samples, entry.retraining.epochs
         training_s = dict(retraining_times_s(profiles, gpu.name, entry.model, n_samples=n_samples, n_epochs=n_epochs))
-    start_up = _start_up(config, default_worker_start(entry.model), entry.worker_start_s)
+    start_up = _start_up(config, worker_start(profiles, gpu.name, entry.model), entry.worker_start_s)
     return Tenant(
         name=entry.name,
         model=entry.model,
@@ -173,6 +173,7 @@ def _tenant(config: Config, entry: TenantConfig, gpu: GpuModel, profiles: Servic
         worker_start=start_up,
         retraining_start=_start_up(config, start_up, entry.retraining_start_s),
         n_retraining_windows=None if entry.retraining is None else entry.retraining.windows,
+        measured_retraining=frozenset(profiles.training_rps(gpu.name, entry.model)),
     )
 
 

@@ -39,6 +39,7 @@ class WorkerStart:
         source: Who measured it.
         library_s: The part of ``base_s`` that loads libraries; the rest loads the model.
         assumed: What of it was not measured for the model: ``times``, ``slowdown``, or both.
+        gpu: The GPU model that it was measured on; ``a100`` stands for all of this kind.
 
     Raises:
         WorkloadError: A figure is not a finite number ≥ 0, or ``library_s`` exceeds ``base_s``.
@@ -50,6 +51,7 @@ class WorkerStart:
     source: str = "config"
     library_s: float = 0.0
     assumed: tuple[str, ...] = ()
+    gpu: str = "a100"
 
     def __post_init__(self) -> None:
         keys = ("base_s", "slowdown_per_other", "jitter", "library_s")
@@ -85,6 +87,25 @@ class WorkerStart:
         One draw is taken from ``rng`` for each call, with or without jitter.
         """
         return self.planned_s(n_at_once) * math.exp(self.jitter * float(rng.standard_normal()))
+
+
+def worker_start(profiles: ServiceProfiles, gpu: str, model: str) -> WorkerStart:
+    """How long the model's workers take to start: as the table says, else :func:`default_worker_start`.
+
+    Raises:
+        ProfileTableError: Unknown GPU or model.
+    """
+    measured = profiles.start(gpu, model)
+    if measured is None:
+        return default_worker_start(model)
+    start, source = measured
+    return WorkerStart(
+        base_s=start.library_s + start.model_s,
+        slowdown_per_other=start.slowdown_per_other,
+        source=source,
+        library_s=start.library_s,
+        gpu=gpu,
+    )
 
 
 def default_worker_start(model: str) -> WorkerStart:
@@ -137,6 +158,7 @@ class Tenant:
         worker_start: Start-up of its inference workers.
         retraining_start: Start-up of its retraining worker; ``None`` for that of inference.
         n_retraining_windows: In how many windows, from the first on, it is retrained; ``None`` for all.
+        measured_retraining: Profiles whose training time follows from a measured pace; the others' is by rule.
 
     Raises:
         WorkloadError: Naming the tenant, the key, the value and what is allowed.
@@ -153,6 +175,7 @@ class Tenant:
     weight: float = 1.0
     retraining_start: WorkerStart | None = None
     n_retraining_windows: int | None = None
+    measured_retraining: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for attribute in ("operating_points", "retraining_time_s"):
@@ -196,9 +219,9 @@ def retraining_times_s(
 ) -> Mapping[str, float]:
     """Seconds to train the model on ``n_samples`` × ``n_epochs``, by profile name; start-up not included.
 
-    Three times the inference time of the same data, at the batch size with the highest throughput
-    of a single process: a retraining is one process, and no SLO bounds its batch. A profile on
-    which the model never ran with one process is absent.
+    By the table's ``training_rps`` where it has one. Else three times the inference time of the same
+    data, at the batch size with the highest throughput of a single process: a retraining is one process,
+    and no SLO bounds its batch. A profile on which the model never ran with one process is absent.
 
     Source: MIGRator's paper, at its formulas 3a-3f ("three times the inference latency with the same
     volume of data and the same amount of GPU resources"); the best batch is this project's choice.
@@ -214,8 +237,10 @@ def retraining_times_s(
             rate_rps[row.profile] = max(rate_rps.get(row.profile, 0.0), row.throughput_rps)
     if not rate_rps:
         raise ProfileTableError(f"{profiles.name}: {model} on {gpu} has no row with processes 1; retraining needs one")
-    work = RETRAINING_TO_INFERENCE * n_samples * n_epochs
-    return MappingProxyType({profile: work / rate for profile, rate in rate_rps.items()})
+    work = n_samples * n_epochs
+    by_rule = {profile: RETRAINING_TO_INFERENCE * work / rate for profile, rate in rate_rps.items()}
+    measured = {profile: work / rate for profile, rate in profiles.training_rps(gpu, model).items()}
+    return MappingProxyType(by_rule | measured)
 
 
 def most_instances(gpu: GpuModel) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from executor.catalogue import gpu_model
@@ -21,7 +22,9 @@ from migrator.setting import assemble
 from migrator.whatif.grid import Choice, Factor, Grid, Point, point_text
 from planner.problem import Reconfiguration
 from planner.solve import PAPER, PHYSICAL, engine_names
-from workloads.tenants import default_worker_start, most_instances
+from workloads.errors import ProfileTableError
+from workloads.profiles.table import read_profiles
+from workloads.tenants import default_worker_start, most_instances, worker_start
 
 _Entry = dict[str, Any]
 """A part of a config as plain values, to be changed and then validated anew."""
@@ -154,7 +157,7 @@ def _change_tenant(entry: _Entry, choice: Choice, config: _Entry, load_followers
         case "load":
             entry["arrivals"]["scale"]["factor"] *= _load_factor(entry, choice, config["load"], load_followers)
         case "overhead_s":
-            _change_overhead(entry, choice, config["gpu"]["model"])
+            _change_overhead(entry, choice, config["gpu"]["model"], config["profiles"])
         case _:
             raise AssertionError(choice.key)
 
@@ -171,9 +174,12 @@ def _load_factor(entry: _Entry, choice: Choice, load: float | None, load_followe
     return choice.value / load if entry["name"] in load_followers else 1.0
 
 
-def _change_overhead(entry: _Entry, choice: Choice, gpu: str) -> None:
+def _change_overhead(entry: _Entry, choice: Choice, gpu: str, profiles: str | None) -> None:
     """Set the start-up of inference and retraining workers so that the plan's overheads are as chosen."""
     start = default_worker_start(entry["model"])
+    if profiles is not None:
+        with suppress(ProfileTableError):  # which the check of the case tells
+            start = worker_start(read_profiles(Path(profiles)), gpu, entry["model"])
     if isinstance(choice.value, Factor):
         serving_s = start.base_s if entry["worker_start_s"] is None else entry["worker_start_s"]
         training_s = serving_s if entry["retraining_start_s"] is None else entry["retraining_start_s"]

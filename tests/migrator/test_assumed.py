@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from planner.files.problem_file import read_problem
 from planner.problem import DRAIN_S, default_switch_s
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.test_cli import write_problem
+from workloads.profiles.table import COLUMNS
 
 
 def found(changes: Mapping[str, Any] | None = None, sharing: str = "instances") -> tuple[Assumed, ...]:
@@ -142,3 +144,25 @@ def test_a_comparison_lists_what_was_assumed_under_any_policy(call, write_config
     listed = {item["what"] for item in json.loads(call(*asked, "--json")[1])["assumed"]["small"]}
     assert {"interference", "switch_s", "retraining time"} <= listed
     assert "assumed: interference: language" in call(*asked)[1]
+
+
+def test_what_was_measured_on_the_very_gpu_is_not_assumed(tmp_path: Path) -> None:
+    header = ",".join((*COLUMNS, "training_rps", "library_s", "model_s", "slowdown_per_other"))
+    row = "me,cpu-1.6-in-7,{},{},1,1,1,1000,{}"
+    rows = [
+        row.format("small", "1c", "500,0.1,0.2,0.3"),
+        row.format("small", "2c", ",,,"),
+        row.format("other", "1c", ",,,"),
+    ]
+    (tmp_path / "profiles.csv").write_text("\n".join([header, *rows]))
+    changes = {
+        "gpu.model": "cpu-1.6-in-7",
+        "profiles": str(tmp_path / "profiles.csv"),
+        "tenants.0.model": "small",
+        "tenants.1.model": "other",
+        "tenants.0.worker_start_s": None,
+        "tenants.1.worker_start_s": None,
+    }
+    assert set(of("worker start", changes)) == {"language"}
+    assert set(of("slowdown by each other start", changes)) == {"language"}
+    assert list(of("retraining time", changes)["vision"].value) == ["2c"]

@@ -40,6 +40,15 @@ class Busy(Echo):
         return super().answer(inputs)
 
 
+class InMig(Echo):
+    """Can be made only where the process was given a MIG device."""
+
+    def __init__(self) -> None:
+        if not os.environ.get("CUDA_VISIBLE_DEVICES", "").startswith("MIG-"):
+            raise RuntimeError("no MIG device")
+        super().__init__()
+
+
 class Raises(Echo):
     """Raises if an input asks for it; gives one answer too few, no bytes, or dies where asked."""
 

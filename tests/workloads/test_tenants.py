@@ -10,7 +10,7 @@ import pytest
 from executor.catalogue import gpu_model, gpu_model_names
 from workloads.errors import ProfileTableError, WorkloadError
 from workloads.profiles.operating_point import operating_points
-from workloads.profiles.table import ServiceProfiles, ServiceRow, shipped_profiles
+from workloads.profiles.table import MeasuredStart, ServiceProfiles, ServiceRow, shipped_profiles
 from workloads.tenants import (
     Tenant,
     WindowAccuracy,
@@ -18,6 +18,7 @@ from workloads.tenants import (
     default_worker_start,
     most_instances,
     retraining_times_s,
+    worker_start,
 )
 
 TENANT = Tenant(
@@ -226,3 +227,25 @@ def test_nothing_to_train_on_is_refused(n_samples: int, n_epochs: int) -> None:
 def test_a_model_that_never_ran_alone_cannot_be_retrained() -> None:
     with pytest.raises(ProfileTableError, match="packed on a100-80gb has no row with processes 1"):
         retraining_times_s(PROFILES, GPU, "packed", n_samples=1, n_epochs=1)
+
+
+MEASURED = ServiceProfiles(
+    "measured",
+    tuple(
+        replace(row, training_rps=50.0, start=MeasuredStart(0.5, 1.5, 0.2)) if row.profile == "1g.10gb" else row
+        for row in PROFILES.of(GPU, "m")
+        if (row.profile, row.batch) != ("1g.10gb", 8)  # one row of the profile has the pace
+    ),
+)
+"""The same with a pace on the smallest profile, and a start."""
+
+
+def test_a_measured_pace_goes_before_the_rule_on_its_profile() -> None:
+    times_s = retraining_times_s(MEASURED, GPU, "m", n_samples=1000, n_epochs=2)
+    assert times_s == {"1g.10gb": 2000 / 50, "2g.20gb": 3 * 2000 / 400}
+
+
+def test_a_measured_start_goes_before_the_shipped_one() -> None:
+    start = worker_start(MEASURED, GPU, "m")
+    assert (start.base_s, start.library_s, start.slowdown_per_other, start.assumed) == (2.0, 0.5, 0.2, ())
+    assert worker_start(PROFILES, GPU, "m") == default_worker_start("m")

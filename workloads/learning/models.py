@@ -331,6 +331,17 @@ MODELS: dict[str, Entry] = {
 """The catalogue. ``bert_base`` needs the package ``transformers``, which the extra ``live`` does not bring."""
 
 
+def libraries(model: str) -> tuple[str, ...]:
+    """What a process that is to make, serve and train the model quickly imports beforehand; nothing for a user's own.
+
+    The first step of any optimizer imports ``torch._dynamo``, which takes seconds.
+    """
+    if model not in MODELS:
+        return ()
+    others = {"mlp": (), "cnn": (), "bert_base": ("transformers",)}
+    return ("torch", "torch._dynamo", *others.get(model, ("torchvision.models",)))
+
+
 def _tensors_in(path: Path) -> dict[str, Tensor]:
     from safetensors import SafetensorError, safe_open  # noqa: PLC0415 (of the extra `live`)
 

@@ -7,7 +7,15 @@ A table is a CSV file with the columns of ``COLUMNS``:
   instance.
 * ``latency_ms``: one batch on one process while its sibling processes run.
 * ``throughput_rps``: requests a second of the whole instance, all its processes together.
-* ``derived``, which may be left out: from what the row was computed; empty where it was measured.
+
+Columns of ``OPTIONAL``, which may be left out, and whose cells may be empty:
+
+* ``derived``: from what the row was computed; empty where it was measured.
+* ``training_rps``: new samples a second of one retraining that has an instance of the profile to itself, of whatever
+  batch; in one row of a model and profile.
+* ``library_s``, ``model_s``, ``slowdown_per_other``: how long a worker takes from being asked for until it could
+  serve, alone: loading libraries, then all else; and the share of both that each other start at the same time adds.
+  All three in one row of a model.
 
 A combination without a row was not measured, or did not run: nothing is placed there.
 
@@ -37,7 +45,7 @@ import io
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from difflib import get_close_matches
 from functools import cache, cached_property
 from importlib.resources import files
@@ -53,7 +61,8 @@ from executor.names import spelled_as
 from workloads.errors import ProfileTableError
 
 COLUMNS = ("source", "gpu", "model", "profile", "batch", "processes", "latency_ms", "throughput_rps")
-_OPTIONAL = "derived"
+_START = ("library_s", "model_s", "slowdown_per_other")
+OPTIONAL = ("derived", "training_rps", *_START)
 
 GFLOPS = {"vit-b-16": 17.56, "convnext-base": 15.36}
 """Work of one inference at 224×224. Source: MIGRator's paper, Table 3."""
@@ -91,6 +100,21 @@ LAUNCH_FREE = f"launch-free: fit on batches ≥ {LARGE_BATCH}"
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredStart:
+    """How long a worker of a model takes to start.
+
+    Attributes:
+        library_s: Seconds until libraries are loaded, ≥ 0.
+        model_s: Seconds from then on until it could serve, ≥ 0.
+        slowdown_per_other: Share of both that each other start at the same time adds, ≥ 0.
+    """
+
+    library_s: float
+    model_s: float
+    slowdown_per_other: float
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceRow:
     """One measured combination.
 
@@ -104,6 +128,8 @@ class ServiceRow:
         latency_s: Seconds for one batch on one process, its siblings running, > 0.
         throughput_rps: Requests a second of the whole instance, > 0.
         derived: From what it was computed; empty where it was measured.
+        training_rps: New samples a second of a retraining on the profile, > 0; ``None`` where another row has it.
+        start: Of the model's workers; ``None`` where another row has it.
     """
 
     source: str
@@ -115,6 +141,8 @@ class ServiceRow:
     latency_s: float
     throughput_rps: float
     derived: str = ""
+    training_rps: float | None = None
+    start: MeasuredStart | None = None
 
     @property
     def key(self) -> tuple[str, str, str, int, int]:
@@ -182,6 +210,22 @@ class ServiceProfiles:
             )
         return self._by_gpu[gpu][model]
 
+    def training_rps(self, gpu: str, model: str) -> Mapping[str, float]:
+        """New samples a second of one retraining, by profile name, where that was measured.
+
+        Raises:
+            ProfileTableError: As :meth:`of`.
+        """
+        return {row.profile: row.training_rps for row in self.of(gpu, model) if row.training_rps is not None}
+
+    def start(self, gpu: str, model: str) -> tuple[MeasuredStart, str] | None:
+        """How long workers of the model take to start, and who measured it; ``None`` where nobody did.
+
+        Raises:
+            ProfileTableError: As :meth:`of`.
+        """
+        return next(((row.start, row.source) for row in self.of(gpu, model) if row.start is not None), None)
+
 
 def read_profiles(path: Path) -> ServiceProfiles:
     """The table in the user's own file.
@@ -204,19 +248,38 @@ def parse_profiles(name: str, text: str) -> ServiceProfiles:
     Raises:
         ProfileTableError: A malformed row; names line, column, value and what is allowed.
     """
-    first_line: dict[tuple[str, str, str, int, int], int] = {}
+    first_line: dict[tuple[object, ...], int] = {}
     rows: list[ServiceRow] = []
     doubts: list[tuple[float, str]] = []
     for where, cells in _cells(name, text):
         row = _row(where, cells)
-        if row.key in first_line:
-            raise ProfileTableError(f"{where}: {_key_as_text(row.key)} stands in line {first_line[row.key]} already")
-        first_line[row.key] = where.line
+        for key, told in _once(row):
+            if key in first_line:
+                raise ProfileTableError(f"{where}: {told} stands in line {first_line[key]} already")
+            first_line[key] = where.line
         rows.append(row)
         doubts += _doubts(where, row, cells)
     return ServiceProfiles(
         name, tuple(rows), _folded([told for _, told in sorted(doubts, key=lambda doubt: -doubt[0])])
     )
+
+
+def text_of(rows: Sequence[ServiceRow]) -> str:
+    """The rows as a file that :func:`parse_profiles` reads; figures with seven digits."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow((*COLUMNS, *OPTIONAL))
+    for row in rows:
+        start = ("", "", "") if row.start is None else map(_digits, astuple(row.start))
+        training = "" if row.training_rps is None else _digits(row.training_rps)
+        figures = (_digits(row.latency_s * 1000), _digits(row.throughput_rps))
+        key = (row.source, row.gpu, row.model, row.profile, row.batch, row.processes)
+        writer.writerow((*key, *figures, row.derived, training, *start))
+    return text.getvalue()
+
+
+def _digits(value: float) -> str:
+    return f"{value:.7g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +296,12 @@ def _cells(name: str, text: str) -> Iterator[tuple[_Where, dict[str, str]]]:
     reader = csv.reader(io.StringIO(text), strict=True)
     try:
         header = [cell.strip() for cell in next(reader, [])]
-        if tuple(header) not in (COLUMNS, (*COLUMNS, _OPTIONAL)):
-            raise ProfileTableError(f"{name} line 1: the header is {','.join(header)!r}; {','.join(COLUMNS)} is needed")
+        extra = header[len(COLUMNS) :]
+        if tuple(header[: len(COLUMNS)]) != COLUMNS or not set(extra) <= set(OPTIONAL) or len(set(extra)) < len(extra):
+            raise ProfileTableError(
+                f"{name} line 1: the header is {','.join(header)!r}; {','.join(COLUMNS)} is needed; "
+                f"after that, {', '.join(OPTIONAL)} may follow"
+            )
         for cells in reader:
             if not cells:
                 continue
@@ -260,8 +327,28 @@ def _row(where: _Where, cells: dict[str, str]) -> ServiceRow:
         processes=_count(where, "processes", cells["processes"]),
         latency_s=_positive(where, "latency_ms", cells["latency_ms"]) / 1000,
         throughput_rps=_positive(where, "throughput_rps", cells["throughput_rps"]),
-        derived=cells.get(_OPTIONAL, ""),
+        derived=cells.get("derived", ""),
+        training_rps=_positive(where, "training_rps", cells["training_rps"]) if cells.get("training_rps") else None,
+        start=_start(where, cells),
     )
+
+
+def _start(where: _Where, cells: Mapping[str, str]) -> MeasuredStart | None:
+    given = [column for column in _START if cells.get(column)]
+    if not given:
+        return None
+    if len(given) < len(_START):
+        raise ProfileTableError(f"{where}: {', '.join(given)} without the rest; {', '.join(_START)} go together")
+    return MeasuredStart(*(_figure(where, column, cells[column], 0.0) for column in _START))
+
+
+def _once(row: ServiceRow) -> Iterator[tuple[tuple[object, ...], str]]:
+    """What of the row may stand in one row alone, and how messages call it."""
+    yield row.key, _key_as_text(row.key)
+    if row.training_rps is not None:
+        yield ("training", *row.key[:3]), f"training_rps of {row.model} on {row.gpu} {row.profile}"
+    if row.start is not None:
+        yield ("start", *row.key[:2]), f"{_START[0]} of {row.model} on {row.gpu}"
 
 
 def _doubts(where: _Where, row: ServiceRow, cells: Mapping[str, str]) -> Iterator[tuple[float, str]]:
@@ -334,13 +421,17 @@ def _count(where: _Where, column: str, text: str) -> int:
 
 
 def _positive(where: _Where, column: str, text: str) -> float:
+    return _figure(where, column, text, LEAST_FIGURE)
+
+
+def _figure(where: _Where, column: str, text: str, least: float) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not LEAST_FIGURE <= value <= MOST_FIGURE:
+    if not least <= value <= MOST_FIGURE:
         raise ProfileTableError(
-            f"{where}: {column} is {text!r:.60}; a number from {LEAST_FIGURE:g} to {MOST_FIGURE:g} is needed"
+            f"{where}: {column} is {text!r:.60}; a number from {least:g} to {MOST_FIGURE:g} is needed"
         )
     return value
 

@@ -12,6 +12,8 @@ from workloads.profiles.operating_point import operating_points
 from workloads.profiles.table import (
     COLUMNS,
     LAUNCH_FREE,
+    OPTIONAL,
+    MeasuredStart,
     ServiceProfiles,
     ServiceRow,
     is_launch_bound,
@@ -23,6 +25,7 @@ from workloads.profiles.table import (
     parse_profiles,
     read_profiles,
     shipped_profiles,
+    text_of,
 )
 
 GPU = "a100-80gb"
@@ -398,3 +401,58 @@ def test_no_shipped_row_is_doubtful() -> None:
     most_rps = [row.processes * row.batch / row.latency_s for row in shipped_profiles().rows]
     ratios = [row.throughput_rps / most for row, most in zip(shipped_profiles().rows, most_rps, strict=True)]
     assert max(abs(ratio - 1) for ratio in ratios) < 2e-5
+
+
+MEASURED = ("", "250", "0.4", "0.6", "0.1")
+"""Cells of the optional columns."""
+
+
+def with_optional(*rows: tuple[str, ...]) -> str:
+    return "\n".join([",".join((*COLUMNS, *OPTIONAL)), *(",".join(row) for row in rows)]) + "\n"
+
+
+def another(batch: str) -> tuple[str, ...]:
+    return (*GOOD[:4], batch, *GOOD[5:6], str(float(batch) * 2), "1000")
+
+
+def test_a_measured_pace_of_retraining_and_start_stand_in_one_row() -> None:
+    table = parse_profiles("mine", with_optional((*GOOD, *MEASURED), (*another("4"), "", "", "", "", "")))
+    assert table.training_rps("a30-24gb", "vit") == {"1g.6gb": 250.0}
+    assert table.start("a30-24gb", "vit") == (MeasuredStart(0.4, 0.6, 0.1), "mine")
+
+
+def test_a_table_without_them_has_neither() -> None:
+    table = parse_profiles("mine", f"{HEADER}\n{','.join(GOOD)}\n")
+    assert (table.training_rps("a30-24gb", "vit"), table.start("a30-24gb", "vit")) == ({}, None)
+
+
+BAD_MEASURED = {
+    "a pace of nothing": ((*GOOD, "", "0", "", "", ""), "line 2: training_rps is '0'; a number from 1e-06"),
+    "half a start": ((*GOOD, "", "", "1", "", ""), "line 2: library_s without the rest"),
+    "a start before it": ((*GOOD, "", "", "1", "-1", "0"), "line 2: model_s is '-1'; a number from 0 to"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_MEASURED)
+def test_what_is_measured_of_a_model_is_checked(case: str) -> None:
+    row, told = BAD_MEASURED[case]
+    with pytest.raises(ProfileTableError, match=told):
+        parse_profiles("mine", with_optional(row))
+
+
+@pytest.mark.parametrize(
+    ("cells", "what"), [(("", "9", "", "", ""), "training_rps"), (("", "", "1", "1", "1"), "library_s")]
+)
+def test_what_holds_for_several_rows_is_told_once(cells: tuple[str, ...], what: str) -> None:
+    with pytest.raises(ProfileTableError, match=f"line 3: {what} of vit on a30-24gb.* stands in line 2 already"):
+        parse_profiles("mine", with_optional((*GOOD, *MEASURED), (*another("4"), *cells)))
+
+
+def test_a_column_twice_is_refused() -> None:
+    with pytest.raises(ProfileTableError, match="line 1: the header"):
+        parse_profiles("mine", f"{HEADER},derived,derived\n")
+
+
+def test_what_is_written_reads_the_same() -> None:
+    rows = parse_profiles("mine", with_optional((*GOOD, *MEASURED), (*another("4"), "guessed", "", "", "", ""))).rows
+    assert parse_profiles("again", text_of(rows)).rows == rows

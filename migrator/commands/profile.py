@@ -1,0 +1,364 @@
+"""``migrator profile``: service profiles of models, measured on this machine, as a table that configs take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Self
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from executor.catalogue import gpu_model
+from executor.clock import WallClock
+from executor.cpu.cut import Cut
+from executor.cpu.gpu import CpuGpu, standing_cuts
+from executor.driver import DriverGpu
+from executor.errors import NoGpuError, UnknownGpuModelError
+from executor.journal import Journal, file_of
+from executor.names import spelled_as
+from executor.opening import open_gpu
+from executor.reconcile import Reconciler
+from migrator import __version__
+from migrator.commands.mig import mind_other_managers, state_folder
+from migrator.console import escape, note, output, progress, warn, warn_of
+from migrator.errors import MigratorError
+from migrator.outputs import require_writable, write_output
+from migrator.profiling.profiler import Profiler, View
+from migrator.profiling.record import Figures, Record
+from migrator.profiling.rows import Figure, failures, figures, measured_start, rows
+from migrator.profiling.stages import Asked, Stage, stages
+from migrator.profiling.subjects import Subject, named, require_live, subject
+from migrator.run.real import RealGpu
+from workloads.measuring import Stretch
+from workloads.profiles.table import parse_profiles, text_of
+
+PLENTY, COARSE = (3.0, (1, 2, 4, 8, 16, 32)), (0.75, (1, 8, 32))
+"""Seconds a stage, and batch sizes, where nothing is said; and those of a coarse measurement."""
+
+ENOUGH_CORES = 0.9
+"""A process that has got less of what its share of the CPU should give was disturbed by other programs."""
+
+
+ENOUGH_RATE = 0.9
+"""A larger profile that does less than this share of what a smaller one does is no larger one's figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is said on the command line; ``None`` stands for what a thorough or a coarse measurement takes.
+
+    Attributes:
+        profiles: Names of the GPU's profiles; ``None``: all standard ones.
+        batches: Batch sizes.
+        processes: Process counts.
+        seconds: How long each stage is measured.
+        training: How a retraining goes through its samples.
+        is_coarse: Measure less, and compute what lies between.
+    """
+
+    profiles: tuple[str, ...] | None
+    batches: tuple[int, ...] | None
+    processes: tuple[int, ...]
+    seconds: float | None
+    training: str
+    is_coarse: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Where inputs are from: a file that holds one, and the folder of benchmarks."""
+
+    sample: Path | None = None
+    data: Path | None = None
+
+
+def profile_command(
+    models: Sequence[str],
+    wanted: Wanted,
+    *,
+    gpu: str,
+    index: int,
+    state: Path | None,
+    inputs: Inputs,
+    out: Path,
+    beside_others: bool,
+) -> None:
+    """Measure the models, print what was found, and write the table.
+
+    Raises:
+        MigratorError: Something that was asked for is not there, or an earlier measurement was another one.
+        NoGpuError: There is no such GPU, or the catalogue does not know it.
+        OtherControllerError: Another controller has the GPU.
+    """
+    asked_for = [named(text) for text in models]
+    twice = next((item.model for item in asked_for if [i.model for i in asked_for].count(item.model) > 1), None)
+    if twice is not None:
+        raise MigratorError(f"model {twice} is given twice; a table holds it once")
+    require_writable("--out", out)
+    require_live(asked_for)
+    folder = state or state_folder()
+    with _opened(gpu, index, folder, beside_others=beside_others) as (real, label), TemporaryDirectory() as files:
+        subjects = {item.model: subject(item, inputs.sample, inputs.data, Path(files)) for item in asked_for}
+        asked = _asked(wanted, real.gpu)
+        others = tuple(item for item in real.gpu.instances() if not real.journal.is_ours(item))
+        plan = stages(
+            real.gpu.model,
+            asked,
+            [(item.model, item.samples is not None) for item in subjects.values()],
+            [item.placement for item in others],
+        )
+        settings = {
+            "version": __version__,
+            "gpu": label,
+            "models": [item.text for item in asked_for],
+            "profiles": list(asked.profiles),
+            "batches": list(asked.batches),
+            "processes": list(asked.processes),
+            "seconds": asked.seconds,
+            "training": asked.training,
+            "coarse": asked.is_coarse,
+            "others' instances": [str(item.placement) for item in others],
+        }
+        with Record(out.with_name(f"{out.name}.partial"), settings) as record:
+            _measure(real, subjects, plan, record, asked.seconds, Path(files))
+            _tell(real.gpu, label, asked, plan, record, out)
+
+
+def _measure(
+    real: RealGpu,
+    subjects: Mapping[str, Subject],
+    plan: Sequence[Stage],
+    record: Record,
+    seconds: float,
+    folder: Path,
+) -> None:
+    """Measure what is not recorded yet, with a line of progress."""
+    n_before = sum(record.has(stage.key) for stage in plan)
+    if n_before:
+        note(f"{n_before} of {len(plan)} stages are in {record.path} already")
+    try:
+        with _Progress(len(plan), n_before, seconds, progress()) as view:
+            Profiler(real, subjects, record, seconds, folder, view).measure(plan)
+    except KeyboardInterrupt:
+        note(f"what was measured is in {record.path}; the same command goes on from there")
+        raise
+    finally:
+        if real.left:
+            warn(f"still there: {'; '.join(real.left)}; the next command that takes this GPU takes it away")
+
+
+def _tell(gpu: DriverGpu, label: str, asked: Asked, plan: Sequence[Stage], record: Record, out: Path) -> None:
+    """Print the figures and doubts, and write the table."""
+    found = list(figures(plan, record))
+    warn_of(failures(plan, record))
+    if not any(figure.stage.load.strategy is None for figure in found):
+        raise MigratorError("no model answered on any profile, so there is no table")
+    _print(found, record, label)
+    warn_of((*_disturbed(gpu, found), *_reversed(gpu, found)))
+    text = text_of(list(rows(gpu.model, f"migrator profile, {label}", asked.profiles, found, record)))
+    warn_of(parse_profiles(str(out), text).warnings)
+    write_output("--out", out, text)
+    record.finish()
+    output().print(f"written to {escape(str(out))}: for [bold]profiles:[/] in a config", soft_wrap=True)
+
+
+def _asked(wanted: Wanted, gpu: DriverGpu) -> Asked:
+    """What is asked for, with the GPU's names.
+
+    Raises:
+        ExecutorError: It has no such profile.
+    """
+    model = gpu.model
+    names = wanted.profiles or model.standard_profile_names
+    chosen = {model.profile(spelled_as(name, model.profile_names)).name for name in names}
+    seconds, batches = COARSE if wanted.is_coarse else PLENTY
+    return Asked(
+        profiles=tuple(name for name in model.profile_names if name in chosen),
+        batches=tuple(sorted(set(wanted.batches or batches))),
+        processes=tuple(sorted(set(wanted.processes))),
+        seconds=wanted.seconds or seconds,
+        training=wanted.training,
+        is_coarse=wanted.is_coarse,
+    )
+
+
+@contextmanager
+def _opened(name: str, index: int, state: Path, *, beside_others: bool) -> Iterator[tuple[RealGpu, str]]:
+    """The GPU, with its journal held, so that we are the only controller; and what it is, for people.
+
+    Raises:
+        NoGpuError: It is not there, or no table can be of it.
+        OtherControllerError: Another controller has it.
+    """
+    cut = Cut.named(name)
+    if cut is None:
+        mind_other_managers(may_refuse=not beside_others)
+    else:
+        warn_of(
+            f"instances of {other.name} stand, too, and may disturb" for other in standing_cuts(state) if other != cut
+        )
+    with _driven(name, cut, index, state) as gpu:
+        try:
+            gpu_model(gpu.model.name)
+        except UnknownGpuModelError as error:
+            raise NoGpuError(f"GPU {gpu.index} is a {gpu.model.title}: {error}; a table cannot be of it") from None
+        label = gpu.label if isinstance(gpu, CpuGpu) else f"{gpu.model.title}, by {gpu.backend}"
+        with Journal(file_of(state, gpu.uuid)) as journal:
+            Reconciler(gpu, journal, WallClock()).settle()
+            yield RealGpu(gpu, journal, WallClock), label
+
+
+def _driven(name: str, cut: Cut | None, index: int, state: Path) -> DriverGpu:
+    if cut is not None:
+        return CpuGpu(cut, state)
+    match name.casefold():
+        case "auto":
+            return open_gpu("auto", index)
+        case "nvml":
+            return open_gpu("nvml", index)
+        case "smi":
+            return open_gpu("smi", index)
+        case _:
+            raise MigratorError(
+                f"--gpu {name}: auto, nvml, smi, or this machine's CPU, cut, as cpu-1.6-in-7, are allowed"
+            )
+
+
+def _disturbed(gpu: DriverGpu, found: Sequence[Figure]) -> Iterator[str]:
+    """Where processes did not get the CPU time that their share should give: those that never wait, as to train."""
+    if not isinstance(gpu, CpuGpu):
+        return
+    short = []
+    trained = [figure for figure in found if figure.stage.load.strategy is not None]
+    for figure in trained:
+        due = min(figure.stage.processes, gpu.cut.cores_of(gpu.model.profile(figure.profile)))
+        if figure.cores < ENOUGH_CORES * due:
+            short.append((figure.cores / due, figure, due))
+    if short:
+        _, worst, due = min(short, key=lambda item: item[0])
+        yield (
+            f"other programs took CPU time, so figures are too low ({len(short)} of {len(trained)} retrainings tell): "
+            f"{worst.profile} got {worst.cores:.2f} of {due:.2f} cores ({worst.stage.key})"
+        )
+
+
+def _reversed(gpu: DriverGpu, found: Sequence[Figure]) -> Iterator[str]:
+    """Where a larger profile is clearly slower than a smaller one."""
+    pairs = [
+        (small, large)
+        for small in found
+        for large in found
+        if replace(small.stage, layout=large.stage.layout, profiles=large.stage.profiles) == large.stage
+        and gpu.model.profile(small.profile).compute_slices < gpu.model.profile(large.profile).compute_slices
+        and large.rate_rps < ENOUGH_RATE * small.rate_rps
+    ]
+    if pairs:
+        small, large = min(pairs, key=lambda pair: pair[1].rate_rps / pair[0].rate_rps)
+        yield (
+            f"{len(pairs)} × a larger profile was slower than a smaller one: the machine was disturbed, or processes "
+            f"waited for their batches; at worst {large.profile} ({large.rate_rps:,.0f}/s) than "
+            f"{small.profile} ({small.rate_rps:,.0f}/s), {large.stage.key}"
+        )
+
+
+def _print(found: Sequence[Figure], record: Record, label: str) -> None:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in ("model", "profile", "processes", "batch", "mean ms", "median", "p95", "a second"):
+        table.add_column(heading, justify="left" if heading in ("model", "profile") else "right", no_wrap=True)
+    models = list(dict.fromkeys(figure.stage.model for figure in found))
+    for figure in sorted(found, key=lambda one: (models.index(one.stage.model), one.stage.load.strategy is not None)):
+        stage = figure.stage
+        batch = str(stage.load.batch) if stage.load.strategy is None else f"train {stage.load.batch}"
+        times = (f"{1000 * seconds:.2f}" for seconds in (figure.mean_s, figure.median_s, figure.p95_s))
+        table.add_row(
+            escape(stage.model), figure.profile, str(stage.processes), batch, *times, f"{figure.rate_rps:,.1f}"
+        )
+    console = output()
+    console.print(f"[bold]{escape(label)}[/]", soft_wrap=True)
+    console.print(table)
+    for model in models:
+        console.print(_start_line(model, record), soft_wrap=True)
+
+
+def _start_line(model: str, record: Record) -> str:
+    alone = record.alone.get(model, ())
+    if not alone:
+        return f"{escape(model)}: no start was seen"
+    phases = ", ".join(
+        f"{what} {sorted(getattr(one, key) for one in alone)[len(alone) // 2]:.3f}"
+        for what, key in (
+            ("fork", "fork_s"),
+            ("libraries", "library_s"),
+            ("model", "model_s"),
+            ("first batch", "warm_up_s"),
+            ("entering", "enter_s"),
+        )
+    )
+    start = measured_start(model, record)
+    slower = "slowdown by others was not seen, so the table says nothing of starts"
+    if start is not None:
+        slower = f"{100 * start.slowdown_per_other:.0f} % more for each other one at the same time"
+    total_s = sorted(one.total_s for one in alone)[len(alone) // 2]
+    return f"{escape(model)}: a worker starts in {total_s:.2f} s ({phases}); {slower}"
+
+
+class _Progress(View):
+    """A bar with the time left in a terminal, a line a stage anywhere else."""
+
+    def __init__(self, n_stages: int, n_before: int, seconds: float, console: Console) -> None:
+        self._n_stages, self._n_done, self._seconds, self._console = n_stages, n_before, seconds, console
+        self._n_timed, self._begin_s = 0, time.monotonic()  # of what is timed: stages, with what goes before them
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("starting", total=n_stages, completed=n_before, left="")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def warming(self) -> None:
+        """Libraries are being loaded."""
+        self._bar.update(self._task, description="loading libraries", left=self._left)
+
+    def measuring(self, stage: Stage) -> None:
+        """A stage begins; what was loaded before the first is none of its time."""
+        if not self._n_timed:
+            self._begin_s = time.monotonic()
+        self._bar.update(self._task, description=escape(stage.key), left=self._left)
+
+    def measured(self, stage: Stage, figures: Figures) -> None:
+        """A stage is done."""
+        self._n_done, self._n_timed = self._n_done + 1, self._n_timed + 1
+        self._bar.update(self._task, advance=1, left=self._left)
+        if not self._console.is_terminal:
+            rates = ", ".join(f"{name} {_rate_text(found)}" for name, found in figures.items())
+            done = f"{self._n_done} of {self._n_stages}, {self._left}"
+            self._console.print(f"{done}: {escape(stage.key)}: {escape(rates)}", soft_wrap=True)
+
+    @property
+    def _left(self) -> str:
+        n_left = self._n_stages - self._n_done
+        each_s = (time.monotonic() - self._begin_s) / self._n_timed if self._n_timed else 1.5 * self._seconds
+        return f"about {n_left * each_s:.0f} s left" if n_left else "done"
+
+
+def _rate_text(found: tuple[Stretch, ...] | str) -> str:
+    return "none" if isinstance(found, str) else f"{sum(one.n_samples / one.span_s for one in found):,.1f}/s"

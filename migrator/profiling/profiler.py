@@ -1,0 +1,134 @@
+"""The measurement itself: layouts are put up one after the other, filled with processes, measured, and taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from executor.errors import TargetNotReachedError
+from executor.gpu import GpuInstance
+from executor.mig import Layout
+from executor.reconcile import Reconciler
+from executor.zygote import Warm, Zygote
+from migrator.profiling.crew import Crew, Seat, StartPhases
+from migrator.profiling.record import Figures, Record
+from migrator.profiling.stages import Stage
+from migrator.profiling.subjects import Subject
+from migrator.run.real import RealGpu
+from workloads.measuring import Stretch
+
+
+class View:
+    """Is told how far the measurement is; these methods do nothing."""
+
+    def warming(self) -> None:
+        """Libraries are being loaded."""
+
+    def measuring(self, stage: Stage) -> None:
+        """A stage begins."""
+
+    def measured(self, stage: Stage, figures: Figures) -> None:
+        """A stage is done."""
+
+
+@dataclass(frozen=True)
+class Profiler:
+    """Measures stages on a GPU, which is ours to change.
+
+    Attributes:
+        real: The GPU, its journal, and how it is left.
+        subjects: The models, by name.
+        record: Where figures go.
+        seconds: Of each stage.
+        folder: For sockets and logs.
+        view: Is told.
+    """
+
+    real: RealGpu
+    subjects: Mapping[str, Subject]
+    record: Record
+    seconds: float
+    folder: Path
+    view: View
+
+    def measure(self, stages: Sequence[Stage]) -> None:
+        """Measure every stage that is not recorded yet, or of which something failed.
+
+        At the end nothing of ours stands, whatever happened.
+
+        Raises:
+            TargetNotReachedError: A layout cannot be put up.
+            GpuError: The driver does not answer.
+            ZygoteError: Libraries cannot be imported.
+        """
+        left = [stage for stage in stages if not self.record.has(stage.key)]
+        if not left:
+            return
+        self.view.warming()
+        imports = dict.fromkeys(("workloads.measuring", *(i for s in self.subjects.values() for i in s.imports)))
+        try:
+            with Zygote(imports) as zygote:
+                while not any(isinstance(event, Warm) for event in zygote.events(1.0)):
+                    pass  # what is asked for earlier would seem to start slowly
+                for layout, here in groupby(left, lambda stage: stage.layout):
+                    instances = self._standing(layout)
+                    for model, own in groupby(here, lambda stage: stage.model):
+                        self._measure(zygote, instances, self.subjects[model], list(own))
+        finally:
+            self.real.clear()
+
+    def _standing(self, layout: Layout) -> list[GpuInstance]:
+        self.real.journal.aim(layout)
+        outcome = Reconciler(self.real.gpu, self.real.journal, self.real.clock(0.0)).apply(layout)
+        if not outcome.is_complete:
+            raise TargetNotReachedError("; ".join(map(str, (*outcome.undone, *outcome.blocked))))
+        return [item for item in outcome.standing if item.placement in layout]
+
+    def _measure(
+        self, zygote: Zygote, instances: Sequence[GpuInstance], subject: Subject, stages: Sequence[Stage]
+    ) -> None:
+        """The stages of one model in one layout."""
+        first = [Seat(item, 0) for item in instances]
+        with Crew(self.real.gpu, zygote, subject, self.folder) as crew:
+            alone = crew.start(first[:1])
+            self._keep_starts(subject, alone)
+            failed = {seat: why for seat, why in alone.items() if isinstance(why, str)}
+            if len(first) > 1:
+                crew.dismiss()
+                together = crew.start(first)
+                self._keep_starts(subject, together)
+                failed = {seat: why for seat, why in together.items() if isinstance(why, str)}
+            for stage in stages:
+                self.view.measuring(stage)
+                seats = [Seat(item, number) for item in instances for number in range(stage.processes)]
+                failed |= {seat: why for seat, why in crew.start(seats).items() if isinstance(why, str)}
+                able = [seat for seat in seats if seat not in failed]
+                found: dict[Seat, Stretch | str] = {**failed, **crew.measured(able, stage.load, self.seconds)}
+                figures = dict(_by_profile(stage, instances, found))
+                self.record.add_stage(stage.key, figures)
+                self.view.measured(stage, figures)
+
+    def _keep_starts(self, subject: Subject, found: Mapping[Seat, StartPhases | str]) -> None:
+        starts = tuple(start for start in found.values() if isinstance(start, StartPhases))
+        if len(starts) == len(found):
+            self.record.add_starts(subject.model, starts)
+
+
+def _by_profile(
+    stage: Stage, instances: Sequence[GpuInstance], found: Mapping[Seat, Stretch | str]
+) -> Iterator[tuple[str, tuple[Stretch, ...] | str]]:
+    """Of each profile that the stage is there for, the figures of its first instance, if all processes have one.
+
+    Other instances that were not busy are named, too: beside them the figures are better than they should be.
+    """
+    for profile in stage.profiles:
+        item = next(item for item in instances if item.placement.profile.name == profile)
+        told = [found[Seat(item, number)] for number in range(stage.processes)]
+        stretches = tuple(one for one in told if not isinstance(one, str))
+        yield profile, stretches if len(stretches) == len(told) else next(o for o in told if isinstance(o, str))
+    for seat, one in found.items():
+        placement = seat.instance.placement
+        if isinstance(one, str) and placement.profile.name not in stage.profiles:
+            yield str(placement), one

@@ -1,0 +1,119 @@
+"""The models that are measured, each with an input to answer and samples to learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from executor.names import spelled_as
+from migrator.errors import MigratorError
+from workloads.live.model import CATALOGUE
+
+DEFAULT_BENCHMARK = "digits"
+"""What models of the catalogue are measured with, if nothing else is said."""
+
+_MEMORY = 200
+"""Remembered samples of a retraining, as :class:`workloads.learning.course.Option` has it."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A model as it is asked for: ``MODEL[:BENCHMARK]``.
+
+    Attributes:
+        model: A name of the catalogue, or ``module:callable``.
+        benchmark: Whose samples it takes; ``None``: inputs of its own, from a file.
+    """
+
+    model: str
+    benchmark: str | None
+
+    @property
+    def text(self) -> str:
+        """As it is asked for."""
+        return self.model if self.benchmark is None else f"{self.model}:{self.benchmark}"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model that can be measured.
+
+    Attributes:
+        model: As in :class:`Named`, and in the table.
+        options: What it is made with.
+        imports: Its libraries.
+        sample: The file of one input.
+        samples: The file of what it learns from; ``None``: it is not retrained.
+    """
+
+    model: str
+    options: Mapping[str, Any]
+    imports: tuple[str, ...]
+    sample: Path
+    samples: Path | None = field(default=None)
+
+
+def named(text: str) -> Named:
+    """The model, and the benchmark of whose samples it is measured.
+
+    Raises:
+        MigratorError: It is neither a name of the catalogue nor ``module:callable``.
+    """
+    first, *rest = text.split(":")
+    model = spelled_as(first, CATALOGUE)
+    if model in CATALOGUE and len(rest) <= 1:
+        return Named(model, rest[0] if rest else DEFAULT_BENCHMARK)
+    if model not in CATALOGUE and 1 <= len(rest) <= 2 and all((first, *rest)):
+        return Named(f"{first}:{rest[0]}", rest[1] if len(rest) == 2 else None)
+    raise MigratorError(
+        f"model {text!r}: unknown; {', '.join(CATALOGUE)}, or module:callable, are allowed, "
+        "each with :BENCHMARK behind it"
+    )
+
+
+def require_live(asked: Sequence[Named]) -> None:
+    """Refuse what needs libraries that are absent.
+
+    Raises:
+        MigratorError: Says what to install.
+    """
+    needed = {"msgpack", "zmq"}
+    if any(item.benchmark is not None for item in asked):
+        needed |= {"torch", "sklearn"}
+    absent = sorted(name for name in needed if find_spec(name) is None)
+    if absent:
+        raise MigratorError(f"profile needs {' and '.join(absent)}: pip install 'migrator-mig[live]'")
+
+
+def subject(asked: Named, sample: Path | None, data: Path | None, folder: Path) -> Subject:
+    """The model with its files in ``folder``; ``data`` is where benchmarks lie.
+
+    Raises:
+        WorkloadError: There is no such benchmark, or its data is absent.
+        MigratorError: A model of one's own without a benchmark has no ``sample``.
+    """
+    if asked.benchmark is None:
+        if sample is None:
+            raise MigratorError(f"model {asked.model}: no input; give --sample FILE, or {asked.model}:BENCHMARK")
+        return Subject(asked.model, {}, (), sample.absolute())
+    from workloads.learning.datasets import benchmark  # noqa: PLC0415 - of models that learn
+    from workloads.learning.models import libraries  # noqa: PLC0415
+    from workloads.measuring import write_samples  # noqa: PLC0415
+
+    found = benchmark(asked.benchmark, folder=data)
+    number = min(1, len(found.experiences) - 1)
+    new, memory = found.train(number, None, 0), found.memory(number, _MEMORY, 0)
+    stem = asked.text.replace("/", "_")
+    payload, samples = folder / f"{stem}.input", folder / f"{stem}.npz"
+    payload.write_bytes(found.test(0).inputs[0].tobytes())
+    write_samples(
+        samples,
+        new_inputs=new.inputs,
+        new_labels=new.labels,
+        memory_inputs=memory.inputs,
+        memory_labels=memory.labels,
+    )
+    return Subject(asked.model, found.model_options, libraries(asked.model), payload, samples)

@@ -1,0 +1,233 @@
+"""``migrator profile`` with processes of this machine, on shares of its CPU and against the stand-in of a driver."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from executor.cpu.cut import Cut
+from executor.cpu.gpu import CpuGpu, standing_cuts
+from migrator.commands import profile as command
+from migrator.profiling import subjects
+from migrator.profiling.rows import Figure
+from migrator.profiling.stages import Stage
+from tests.standin.cards import A100_40
+from tests.standin.fixtures import MakeStandIn
+from workloads.measuring import Load
+from workloads.profiles.table import ServiceProfiles, read_profiles
+
+CUT = Cut(0.7)
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> Path:
+    path = tmp_path / "input"
+    path.write_bytes(b"hello")
+    return path
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def quick(sample: Path, state: Path) -> Sequence[object]:
+    """Options that measure two stages: one batch in two layouts."""
+    options = ("--gpu", CUT.name, "--state", state, "--sample", sample, "--seconds", 0.1)
+    return (*options, "--processes", 1, "--batches", 2, "--profiles", "1c,7c")
+
+
+def nothing_stands(state: Path) -> bool:
+    with CpuGpu(CUT, state) as gpu:
+        return gpu.instances() == () and standing_cuts(state) == ()
+
+
+def table() -> ServiceProfiles:
+    return read_profiles(Path("profiles.csv"))
+
+
+def test_a_table_is_written_that_configs_can_read(call, quick: Sequence[object], state: Path) -> None:
+    code, out, err = call("profile", "live_models:Echo", *quick)
+    assert (code, "written to profiles.csv" in out) == (0, True), err
+    rows = table().of(CUT.name, "live_models:Echo")
+    assert [(row.profile, row.batch, row.processes, row.derived) for row in rows] == [
+        ("1c", 2, 1, ""),
+        ("7c", 2, 1, ""),
+    ]
+    assert all(row.source.startswith("migrator profile, emulated") for row in rows)
+    assert not Path("profiles.csv.partial").exists()
+    assert nothing_stands(state)
+
+
+def test_starts_are_measured_alone_and_together(call, quick: Sequence[object]) -> None:
+    assert call("profile", "live_models:Echo", *quick)[0] == 0
+    found = table().start(CUT.name, "live_models:Echo")
+    assert found is not None
+    assert found[0].library_s > 0
+    assert found[0].model_s > 0
+
+
+def test_progress_says_how_much_is_left(call, quick: Sequence[object]) -> None:
+    _, _, err = call("profile", "live_models:Echo", *quick)
+    first, last = (line for line in err.splitlines() if line[:1].isdigit())
+    assert first.startswith("1 of 2, about ")
+    assert " s left: live_models:Echo: batch 2, 1 process, on " in first
+    assert last.startswith("2 of 2, done: ")
+
+
+def test_several_processes_serve_side_by_side(call, quick: Sequence[object]) -> None:
+    assert call("profile", "live_models:Echo", *quick, "--profiles", "7c", "--processes", "1,2")[0] == 0
+    assert [row.processes for row in table().rows] == [1, 2]
+
+
+def test_an_interrupt_leaves_what_was_measured_and_nothing_else(
+    call, quick: Sequence[object], state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(command._Progress, "measured", interrupted)
+        code, _, err = call("profile", "live_models:Echo", *quick)
+    assert (code, "the same command goes on from there" in err) == (130, True)
+    assert nothing_stands(state)
+    assert not Path("profiles.csv").exists()
+    code, _, err = call("profile", "live_models:Echo", *quick)
+    assert (code, "1 of 2 stages are in profiles.csv.partial already" in err) == (0, True)
+    assert len(table().rows) == 2
+
+
+def test_other_options_do_not_go_on_with_what_was_measured(
+    call, quick: Sequence[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command._Progress, "measured", interrupted)
+    call("profile", "live_models:Echo", *quick)
+    code, _, err = call("profile", "live_models:Echo", *quick, "--batches", "4")
+    assert (code, "batches was [2], and is [4]" in err) == (2, True)
+
+
+def test_what_a_killed_measurement_has_made_goes_with_the_next(call, quick: Sequence[object], state: Path) -> None:
+    arguments = [sys.executable, "-m", "migrator", "profile", "live_models:Echo", *map(str, quick)]
+    surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=surroundings) as killed:
+        assert killed.stderr is not None
+        assert killed.stderr.readline().startswith("1 of 2")
+        killed.send_signal(signal.SIGKILL)
+    assert call("profile", "live_models:Echo", *quick)[0] == 0
+    assert len(table().rows) == 2
+    assert nothing_stands(state)
+
+
+def test_what_dies_has_no_row_and_says_why(call, quick: Sequence[object], sample: Path, state: Path) -> None:
+    sample.write_bytes(b"die")
+    code, _, err = call("profile", "live_models:Raises", *quick)
+    assert (code, "nothing of 1c: ended with code 9" in err) == (2, True)
+    assert "error: no model answered on any profile, so there is no table" in err
+    assert nothing_stands(state)
+    sample.write_bytes(b"hello")
+    assert call("profile", "live_models:Raises", *quick)[0] == 0
+
+
+def test_a_model_that_raises_is_quoted(call, quick: Sequence[object], sample: Path) -> None:
+    sample.write_bytes(b"raise")
+    assert "nothing of 7c: the model raised RuntimeError: asked to" in call("profile", "live_models:Raises", *quick)[2]
+
+
+def test_a_process_that_says_nothing_is_given_up(
+    call, quick: Sequence[object], sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("migrator.profiling.crew.STUCK_S", 1.0)
+    sample.write_bytes(b"hang")
+    code, _, err = call("profile", "live_models:Hangs", *quick, "--profiles", "7c")
+    assert (code, "nothing of 7c: it said nothing for 1 s" in err) == (2, True)
+
+
+def test_on_a_mig_gpu_processes_are_given_their_devices_and_others_keep_theirs(
+    call, make_standin: MakeStandIn, sample: Path, state: Path
+) -> None:
+    a100 = make_standin(A100_40)
+    a100.put("1g.5gb", 6)
+    options = ("--gpu", "smi", "--state", state, "--sample", sample, "--seconds", 0.1, "--processes", 1)
+    code, _, err = call("profile", "live_models:InMig", *options, "--batches", 1, "--profiles", "1g.5gb,2g.10gb")
+    assert code == 0, err
+    rows = table().of("a100-40gb", "live_models:InMig")
+    assert [row.profile for row in rows] == ["1g.5gb", "2g.10gb"]
+    assert [f"{item.profile}@{item.start}" for item in a100.standing()] == ["1g.5gb@6"]
+
+
+def figure(profile: str, rate_rps: float, cores: float = 1.0, strategy: str | None = None) -> Figure:
+    stage = Stage(CUT.model.layout([CUT.model.placement(f"{profile}@0")]), "m", Load(32, strategy), 1, (profile,))
+    return Figure(stage, profile, 0.1, 0.1, 0.1, rate_rps, cores)
+
+
+@pytest.fixture
+def gpu(state: Path) -> CpuGpu:
+    return CpuGpu(CUT, state)
+
+
+def test_a_larger_profile_that_is_slower_is_doubted(gpu: CpuGpu) -> None:
+    (said,) = command._reversed(gpu, [figure("1c", 100.0), figure("2c", 95.0), figure("4c", 50.0)])
+    assert said.startswith("2 × a larger profile was slower")
+    assert "at worst 4c (50/s) than 1c (100/s), m: batch 32, 1 process, on 4c@0" in said
+
+
+def test_larger_profiles_that_are_about_as_fast_are_not(gpu: CpuGpu) -> None:
+    assert list(command._reversed(gpu, [figure("1c", 100.0), figure("2c", 95.0)])) == []
+
+
+def test_retrainings_tell_whether_other_programs_took_cpu_time(gpu: CpuGpu) -> None:
+    busy, robbed = figure("7c", 1.0, 0.69, "naive"), figure("1c", 1.0, 0.05, "naive")
+    assert list(command._disturbed(gpu, [busy, figure("1c", 1.0, 0.01)])) == []
+    (said,) = command._disturbed(gpu, [busy, robbed])
+    assert "(1 of 2 retrainings tell): 1c got 0.05 of 0.10 cores" in said
+
+
+BAD = {
+    "unknown": (("nothing",), "error: model 'nothing': unknown; mlp, "),
+    "too many parts": (("mlp:digits:more",), "error: model 'mlp:digits:more': unknown"),
+    "twice": (("live_models:Echo", "live_models:Echo:digits"), "error: model live_models:Echo is given twice"),
+    "no input": (("live_models:Echo", "--gpu", CUT.name), "error: model live_models:Echo: no input; give --sample"),
+    "another GPU": (("live_models:Echo", "--gpu", "tpu"), "error: --gpu tpu: auto, nvml, smi, or"),
+    "too fine a cut": (("live_models:Echo", "--gpu", "cpu-0.1-in-7"), "error: 0.1 cores cannot be cut"),
+    "no count": (("live_models:Echo", "--batches", "1,x"), "--batches 1,x: whole numbers from 1 to 4096"),
+    "no profile": (("live_models:Echo", "--gpu", CUT.name, "--profiles", "5c"), "has no MIG profile '5c'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_cannot_be_measured_is_refused_in_one_line(call, case: str, state: Path, sample: Path) -> None:
+    arguments, told = BAD[case]
+    extra = () if case == "no input" else ("--sample", sample)
+    present = lambda _: True  # noqa: E731 - whatever is installed here
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(subjects, "find_spec", present)
+        code, _, err = call("profile", *arguments, "--state", state, *extra)
+    assert (code, told in err, "Traceback" in err) == (2, True, False), err
+
+
+def test_what_is_missing_is_named_with_what_to_install(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subjects, "find_spec", lambda name: None if name == "torch" else name)
+    code, _, err = call("profile", "mlp", "--gpu", CUT.name)
+    assert (code, err) == (2, "error: profile needs torch: pip install 'migrator-mig[live]'\n")
+
+
+@pytest.mark.live
+def test_a_model_that_learns_is_retrained_on_every_profile(call, state: Path) -> None:
+    options = ("--gpu", CUT.name, "--state", state, "--coarse", "--seconds", 0.2, "--batches", "1")
+    code, _, err = call("profile", "mlp", *options)
+    assert code == 0, err
+    found = table()
+    rates = found.training_rps(CUT.name, "mlp")
+    assert list(rates) == ["1c", "2c", "3c", "4c", "7c"]
+    assert {row.profile for row in found.rows if row.derived} == {"3c"}
+    assert found.start(CUT.name, "mlp") is not None

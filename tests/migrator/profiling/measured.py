@@ -1,0 +1,20 @@
+"""Figures as a measurement would give them."""
+
+from __future__ import annotations
+
+from executor.catalogue import gpu_model
+from migrator.profiling.crew import StartPhases
+from migrator.profiling.stages import Asked, stages
+from workloads.measuring import Stretch
+
+CPU = gpu_model("cpu-1.6-in-7")
+ASKED = Asked(CPU.profile_names, (1, 8), (1, 2), 1.0, is_coarse=True)
+STAGES = stages(CPU, ASKED, [("m", True)])
+
+
+def stretch(mean_s: float, batch: float, n_passes: int = 100) -> Stretch:
+    return Stretch(n_passes, n_passes * batch, n_passes * mean_s, mean_s / 2, 3 * mean_s, 0.1)
+
+
+def start(factor: float) -> StartPhases:
+    return StartPhases(0.1 * factor, 0.2 * factor, 0.3 * factor, 0.3 * factor, 0.1 * factor)
