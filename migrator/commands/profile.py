@@ -16,12 +16,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from executor.catalogue import gpu_model
+from executor.catalogue.mps import MpsCut
 from executor.clock import WallClock
 from executor.cpu.cut import Cut
 from executor.cpu.gpu import CpuGpu, standing_cuts
 from executor.driver import DriverGpu
 from executor.errors import NoGpuError, UnknownGpuModelError
 from executor.journal import Journal, file_of
+from executor.mps.gpu import MpsGpu
 from executor.names import spelled_as
 from executor.opening import open_gpu
 from executor.reconcile import Reconciler
@@ -209,7 +211,7 @@ def _opened(name: str, index: int, state: Path, *, beside_others: bool) -> Itera
             gpu_model(gpu.model.name)
         except UnknownGpuModelError as error:
             raise NoGpuError(f"GPU {gpu.index} is a {gpu.model.title}: {error}; a table cannot be of it") from None
-        label = gpu.label if isinstance(gpu, CpuGpu) else f"{gpu.model.title}, by {gpu.backend}"
+        label = gpu.label if isinstance(gpu, CpuGpu | MpsGpu) else f"{gpu.model.title}, by {gpu.backend}"
         with Journal(file_of(state, gpu.uuid)) as journal:
             Reconciler(gpu, journal, WallClock()).settle()
             yield RealGpu(gpu, journal, WallClock), label
@@ -218,6 +220,8 @@ def _opened(name: str, index: int, state: Path, *, beside_others: bool) -> Itera
 def _driven(name: str, cut: Cut | None, index: int, state: Path) -> DriverGpu:
     if cut is not None:
         return CpuGpu(cut, state)
+    if (share := MpsCut.named(name)) is not None:
+        return MpsGpu(share, index, state)
     match name.casefold():
         case "auto":
             return open_gpu("auto", index)
@@ -227,7 +231,8 @@ def _driven(name: str, cut: Cut | None, index: int, state: Path) -> DriverGpu:
             return open_gpu("smi", index)
         case _:
             raise MigratorError(
-                f"--gpu {name}: auto, nvml, smi, or this machine's CPU, cut, as cpu-1.6-in-7, are allowed"
+                f"--gpu {name}: auto, nvml, smi, shares by MPS, as mps-a100-80gb-in-7, or this machine's CPU, cut, as "
+                "cpu-1.6-in-7, are allowed"
             )
 
 

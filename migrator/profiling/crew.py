@@ -223,10 +223,14 @@ class Crew:
         match event:
             case Forked():
                 member.reached_s[_FORKED] = event.at_s
+                if not self._gpu.is_entered_warm:
+                    self._bring_in(member)
             case Reached():
                 member.reached_s[event.phase] = event.at_s
                 if event.phase == WARM:
-                    self._bring_in(member)
+                    if self._gpu.is_entered_warm:
+                        self._bring_in(member)
+                    member.reached_s[_ENTERED] = time.monotonic()
             case Exited():
                 member.lost, member.is_gone = member.lost or _ending(event), True
 
@@ -239,8 +243,6 @@ class Crew:
         except GpuError as error:
             member.lost = str(error)
             self._zygote.stop(member.name)
-            return
-        member.reached_s[_ENTERED] = time.monotonic()
 
     def _send(self, member: _Member, order: Mapping[str, object]) -> None:
         if member.connection is None:

@@ -338,7 +338,7 @@ def libraries(model: str) -> tuple[str, ...]:
     """
     if model not in MODELS:
         return ()
-    others = {"mlp": (), "cnn": (), "bert_base": ("transformers",)}
+    others = {"mlp": (), "cnn": (), "cnn_wide": (), "bert_base": ("transformers",)}
     return ("torch", "torch._dynamo", *others.get(model, ("torchvision.models",)))
 
 

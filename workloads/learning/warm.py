@@ -1,6 +1,6 @@
 """Imports what learning would import on its way: for a process from which learning ones are forked.
 
-``torch._dynamo`` is what the first step of any optimizer imports: seconds, of which a forked process then takes none.
+Libraries that only some models need are :func:`workloads.learning.models.libraries`'.
 """
 
 from __future__ import annotations

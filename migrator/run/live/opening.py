@@ -25,6 +25,7 @@ from migrator.run.real import RealGpu
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from workloads.errors import WorkloadError
+from workloads.learning.models import libraries
 from workloads.live.messages import Counts, Status
 from workloads.live.process import setup_text
 
@@ -70,7 +71,8 @@ def live_run(
         WireError: The folder cannot be used.
     """
     _mind_short_slos(setting, real.gpu)
-    with Site(_new_folder(run)) as site:
+    imports = [name for entry in setting.config.tenants for name in libraries(entry.model.replace("-", "_"))]
+    with Site(_new_folder(run), imports) as site:
         end_s = setting.config.windows * setting.config.window_s
         requests = traffic.requests(end_s)
         models = LiveModels(setting, site, requests, {} if stands is None else _served(stands, run))
@@ -129,7 +131,7 @@ def _door(setting: Setting, site: Site, models: LiveModels, asked: FrontDoorConf
                     tenant.name,
                     tenant.slo_s,
                     Tensor("input", dtype.upper(), shape),
-                    Tensor("label", "UINT16", ()),
+                    Tensor("label", "UINT16", (1,)),
                     None if token is None else Path(token),
                 )
             )

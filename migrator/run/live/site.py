@@ -11,7 +11,7 @@ import math
 import os
 import select
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -99,8 +99,8 @@ class Site:
         url: Where the front door is, once it is open.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Make the folder, and begin to warm up.
+    def __init__(self, folder: Path, imports: Iterable[str] = ()) -> None:
+        """Make the folder, and begin to warm up; ``imports`` are the models' own libraries.
 
         Raises:
             WireError: The folder cannot be used.
@@ -119,7 +119,7 @@ class Site:
         self._door_setup: str | None = None
         self._is_finishing = self._has_finished = False
         self._n_asked = 0
-        self.zygote = Zygote(IMPORTS)
+        self.zygote = Zygote(dict.fromkeys([*IMPORTS, *imports]))
         self._poller.register(self.zygote.fileno(), zmq.POLLIN)
 
     def __enter__(self) -> Self:
