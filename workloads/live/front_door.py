@@ -264,7 +264,7 @@ class _Line:
             asking.fail(reason)
 
     def look(self) -> None:
-        """See whether the dispatcher is there; what is under way when it goes is given up."""
+        """See whether the dispatcher is there. When it goes, what is under way is given up, maybe with last answers."""
         is_connected = self._peer.is_connected
         if is_connected and not self._is_connected:
             self._end = ""

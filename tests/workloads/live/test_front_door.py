@@ -37,7 +37,10 @@ PATCH, SAME = Tensor("patch", "UINT8", (2, 2)), Tensor("same", "UINT8", (2, 2))
 
 VISION, TEXT = Tenant("vision", 25.0, PATCH, SAME), Tenant("text", 25.0, PATCH, SAME)
 EVERYWHERE = "0.0.0.0"  # noqa: S104
-GONE = ("gone", "not there")
+ENDS = frozenset(
+    ["dropped: the run has ended", "the run has ended", "the dispatcher is gone", "the dispatcher is not there"]
+)
+"""A dispatcher's last answers may not outrun the end of its connection."""
 HEADER = "Inference-Header-Content-Length"
 
 
@@ -565,13 +568,10 @@ def test_when_the_run_has_ended_it_says_so(site: Site) -> None:
         site.heard(Counts, lambda counts: counts.waiting == 1)
         site.finish()
         answer = asking.result(PATIENCE_S)
-    assert (answer.status, answer.error) == (503, "dropped: the run has ended")
+    assert (answer.status, answer.error in ENDS) == (503, True)
     client.becomes_ready(status=503)
-    assert client.infer(one(1, 2, 3, 4)).error in (
-        "the run has ended",
-        "the dispatcher is not there",
-        "the dispatcher is gone",
-    )
+    answer = client.infer(one(1, 2, 3, 4))
+    assert (answer.status, answer.error in ENDS) == (503, True)
     process.terminate()
     assert (process.wait(PATIENCE_S), process.communicate()[1]) == (0, "")
 
