@@ -5,10 +5,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LIVE := $(VENV)/.live
 
-.PHONY: help demo test test-live test-crash check format bench bench-planner reproduce clean
+.PHONY: help demo demo-live test test-live test-crash check format bench bench-planner reproduce clean
 
 help:
 	@echo "make demo    set up, then run two tenants on a simulated A100 and say what was won over the best fixed layout"
+	@echo "make demo-live    set up torch as well (6 GB), then serve and retrain real models on shares of this CPU: five minutes"
 	@echo "make test    set up, then run the tests"
 	@echo "make test-live    set up torch and Avalanche as well (6 GB), then run the tests that need them"
 	@echo "make test-crash       kill runs 200 times at random moments, take them up again: a minute"
@@ -42,6 +43,13 @@ $(LIVE): $(STAMP)
 	@echo "installing torch, Avalanche and a client of Triton's into $(VENV), once: 6 GB on disk, two to five minutes on a fast line"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[live,triton]"
 	@touch $@
+
+# Service profiles are of the machine at hand: measured anew each time, in half a minute.
+demo-live: $(LIVE)
+	@mkdir -p runs
+	@rm -f runs/live-cpu-profiles.csv
+	@$(BIN)/migrator profile cnn_wide --gpu cpu-1.6-in-7 --coarse --out runs/live-cpu-profiles.csv
+	@$(BIN)/migrator run configs/live-cpu.yaml --set profiles=$(CURDIR)/runs/live-cpu-profiles.csv
 
 test-live: $(LIVE)
 	$(BIN)/python -c 'import torch'

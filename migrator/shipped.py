@@ -19,7 +19,8 @@ PROBLEM = "problem"
 
 def examples() -> dict[str, tuple[Path, ...]]:
     """By name, the files of each example, the one to begin with first: ``quickstart``, ``w1`` …, ``my-traces``."""
-    configs = {path.stem: (path,) for path in sorted(CONFIGS.glob("*.yaml"), key=lambda path: _by_number(path.stem))}
+    named = sorted(CONFIGS.glob("*.yaml"), key=lambda path: (path.stem.startswith("live"), *_by_number(path.stem)))
+    configs = {path.stem: (path, *sorted(CONFIGS.glob(f"{path.stem}-*.csv"))) for path in named}
     traces = CONFIGS / TRACES / f"{TRACES}.yaml"
     beside = sorted(path for path in traces.parent.iterdir() if path != traces)
     return {**configs, TRACES: (traces, *beside), PROBLEM: (CONFIGS / f"{PROBLEM}.json",)}

@@ -25,6 +25,14 @@ def test_examples_stand_in_the_order_of_their_numbers() -> None:
     assert list(examples())[:3] == ["quickstart", "w1", "w2"]
 
 
+def test_a_live_example_comes_with_its_service_profiles(call: Call) -> None:
+    assert call("init", "live-cpu")[0] == 0
+    config = read_config(Path("live-cpu.yaml"))
+    setting, _ = assemble(config, "live-cpu.yaml")
+    assert config.is_live
+    assert all(tenant.retraining_time_s for tenant in setting.tenants)
+
+
 def test_an_example_is_written_as_it_is_shipped(call: Call) -> None:
     code, out, _ = call("init", "w2")
     assert (code, "run w2.yaml" in out) == (0, True)

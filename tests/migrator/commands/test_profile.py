@@ -197,7 +197,7 @@ BAD = {
     "too many parts": (("mlp:digits:more",), "error: model 'mlp:digits:more': unknown"),
     "twice": (("live_models:Echo", "live_models:Echo:digits"), "error: model live_models:Echo is given twice"),
     "no input": (("live_models:Echo", "--gpu", CUT.name), "error: model live_models:Echo: no input; give --sample"),
-    "another GPU": (("live_models:Echo", "--gpu", "tpu"), "error: --gpu tpu: auto, nvml, smi, or"),
+    "another GPU": (("live_models:Echo", "--gpu", "tpu"), "error: --gpu tpu: auto, nvml, smi, shares"),
     "too fine a cut": (("live_models:Echo", "--gpu", "cpu-0.1-in-7"), "error: 0.1 cores cannot be cut"),
     "no count": (("live_models:Echo", "--batches", "1,x"), "--batches 1,x: whole numbers from 1 to 4096"),
     "no profile": (("live_models:Echo", "--gpu", CUT.name, "--profiles", "5c"), "has no MIG profile '5c'"),
