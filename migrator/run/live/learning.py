@@ -27,8 +27,8 @@ from workloads.live.generator import Stream
 from workloads.serving.requests import AccuracyTimeline, Requests
 from workloads.tenants import Tenant
 
-ESTIMATING_S = 3.0
-"""Seconds that micro-profiling may take a tenant; loading data and weights comes to it."""
+LOADING_S, LEAST_ESTIMATING_S = 2.0, 1.0
+"""Of ``estimates.delay_s``, what clerks take to load data and weights; the rest, this at least, is micro-profiling's."""
 
 SPARE = 1.3
 """A retraining is taken to last so many times what the service profile says, until one has been seen."""
@@ -124,7 +124,7 @@ class LiveModels:
             {
                 "job": _line(self.job(one.tenant.name, window, self._weights(one.tenant.name), np.inf)),
                 "window": window,
-                "budget_s": ESTIMATING_S,
+                "budget_s": max(LEAST_ESTIMATING_S, self._setting.config.estimates.delay_s - LOADING_S),
                 "correction": asdict(one.correction),
             }
             for one in learners

@@ -25,7 +25,7 @@ from tests.ending import PATIENCE_S, ends
 
 pytestmark = pytest.mark.live
 
-WINDOW_S = 20
+WINDOW_S = 30
 
 CONFIG = f"""
 gpu: {{model: cpu-0.7-in-7, backend: cpu}}
@@ -34,7 +34,7 @@ windows: 2
 profiles: profiles.csv
 forecast: {{history_s: 20, half_life_s: 10}}
 planner: {{planning_s: 1, switch_s: 0.5, max_schedules: 50}}
-estimates: {{delay_s: 3}}
+estimates: {{delay_s: 4}}
 tenants:
   - name: turned
     model: mlp
@@ -190,6 +190,24 @@ def test_models_learn_in_the_run_and_every_request_is_accounted_for(site: Site) 
         for tenant in record["forecast"]["tenants"].values()
     ]
     assert len(estimates) == 4
+
+
+def test_the_shipped_example_moves_instances_and_swaps_weights(site: Site) -> None:
+    finished(
+        site.start("profile", "cnn_wide", "--gpu", "cpu-1.6-in-7", "--coarse", "--out", "own.csv", "--state", "state")
+    )
+    finished(site.start("init", "live-cpu", "."))
+    (site.folder / "config.yaml").write_bytes((site.folder / "live-cpu.yaml").read_bytes())
+    finished(site.run("--set", f"profiles={site.folder / 'own.csv'}"))
+    accounted(site)
+    moves = [
+        change
+        for change in site.log.of_kind("change")
+        if change["begin_s"] > 0 and any(one["task"] == "inference" for one in change["started"] + change["stopped"])
+    ]
+    assert len(moves) >= 2
+    (ending,) = site.log.of_kind("run_finished")
+    assert ending["swaps"] >= 1
 
 
 def test_workers_and_trainers_may_be_killed_at_any_moment(site: Site) -> None:
