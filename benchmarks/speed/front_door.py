@@ -21,7 +21,8 @@ from pathlib import Path
 from threading import Thread
 from time import monotonic, sleep
 
-from benchmarks.speed.dispatcher import CURVE, GAP_S, MODEL, N_ALONE, SLO_S, cpu_s
+from benchmarks.speed.dispatcher import CURVE, GAP_S, MODEL, N_ALONE, SLO_S
+from executor.cpu.duty import used_s
 from workloads.live import dispatcher, front_door, worker
 from workloads.live.messages import Answer, Changed, Finish, Finished, Request, State, ToController, Watch
 from workloads.live.open_inference import Tensor
@@ -117,12 +118,12 @@ def rates(n_bytes: int, *, is_binary: bool) -> tuple[float, float]:
 
     with site(n_bytes) as (_, url, pid):
         clients = [Thread(target=ask) for _ in range(N_CLIENTS)]
-        before_s, begin_s = cpu_s(pid), monotonic()
+        before_s, begin_s = used_s(pid), monotonic()
         for client in clients:
             client.start()
         for client in clients:
             client.join()
-        return N_REQUESTS / (monotonic() - begin_s), N_REQUESTS / (cpu_s(pid) - before_s)
+        return N_REQUESTS / (monotonic() - begin_s), N_REQUESTS / (used_s(pid) - before_s)
 
 
 def overheads_ms(n_bytes: int, *, is_binary: bool) -> tuple[float, float]:

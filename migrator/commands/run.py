@@ -15,7 +15,7 @@ from migrator.commands.mig import Manner, mind_other_managers, print_decision, s
 from migrator.compare import simulated
 from migrator.config import Config, config_yaml, read_config
 from migrator.console import escape, output, program, progress, warn, warn_of
-from migrator.errors import MigratorError, RunFolderError
+from migrator.errors import LiveError, MigratorError, RunFolderError
 from migrator.log.report import report_of
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog, RunLog, config_sum, new_run_log, read_log
 from migrator.run import events
@@ -238,7 +238,7 @@ def telling_where(folder: Path, where: OnGpu) -> Iterator[None]:
     """Say where the log is, if there is one, and what can be done with it when the run is cut off."""
     try:
         yield
-    except (KeyboardInterrupt, OSError):
+    except (KeyboardInterrupt, OSError, LiveError):
         if (folder / EVENTS_FILE).exists():
             again = f"{program()} run --resume {folder}{where.with_state}"
             warn(f"the log up to here is in {folder}; {program()} report {folder} shows it, {again} goes on")

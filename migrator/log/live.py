@@ -21,6 +21,8 @@ class Learned:
     """One tenant's model in one window; shares of right answers are of the requests that were answered.
 
     Attributes:
+        age: How many windows old the data was, as the window began, that the model had learned last; 1 where each
+            retraining is done in its window.
         before_pct: Right answers to requests that arrived before the retraining ended, or in the whole window where
             none did; ``None`` where there was none.
         after_pct: To those that arrived in the seconds after; ``None`` without.
@@ -33,6 +35,7 @@ class Learned:
 
     window: int
     tenant: str
+    age: int
     before_pct: float | None
     after_pct: float | None
     finish_s: float | None
@@ -87,13 +90,16 @@ def live_facts(log: ReadLog) -> LiveFacts | None:
     failed = {(r["tenant"], r["window"]): r["reason"] for r in log.of_kind("failed") if r.get("task") == "retraining"}
     learned = []
     for started in log.of_kind("window_started"):
+        at_s = started["start_s"]
         closing = settled.get(started["window"])
         if closing is None:
             continue
         for name, forecast in started["forecast"]["tenants"].items():
             key = name, started["window"]
             counts = closing["tenants"][name]
-            learned.append(_learned(started, name, forecast, counts, finished.get(key), failed.get(key, "")))
+            known = [window for (of, window), r in finished.items() if of == name and r["finish_s"] <= at_s]
+            age = started["window"] - max(known, default=-1)  # all have learned what came before the run
+            learned.append(_learned(started, name, age, forecast, counts, finished.get(key), failed.get(key, "")))
     ending = next(iter(log.of_kind("run_finished")), {})
     late_s = ending.get("sent_late_s")
     return LiveFacts(
@@ -105,7 +111,7 @@ def live_facts(log: ReadLog) -> LiveFacts | None:
 
 
 def _learned(
-    started: Record, name: str, forecast: Record, counts: Record, finished: Record | None, failure: str
+    started: Record, name: str, age: int, forecast: Record, counts: Record, finished: Record | None, failure: str
 ) -> Learned:
     n_seconds = len(counts["arrivals"])
     finish_s = None if finished is None else finished["finish_s"] - started["start_s"]
@@ -116,6 +122,7 @@ def _learned(
     return Learned(
         window=started["window"],
         tenant=name,
+        age=age,
         before_pct=_right_pct(counts, range(cut)),
         # The second in which it ended has answers of both.
         after_pct=_right_pct(counts, range(min(cut + 1, n_seconds), n_seconds)),

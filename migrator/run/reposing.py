@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from migrator.estimates import Estimate
 from migrator.log.record import Record
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog
 from migrator.run import events
@@ -24,6 +25,7 @@ from planner.policies.policy import Knows
 from planner.problem import PhysicalState, Problem, Reconfiguration
 from planner.unavailable import unavailable_later
 from planner.verify import Verification, verify
+from workloads.tenants import Tenant
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,9 @@ class RunCheck:
                 return f"the forecast of {tenant.name} made anew is not the log's: its trace or the program has changed"
         taken = unavailable_of_json(record.get("unavailable", ()), self._origin(record))
         taken = unavailable_later(taken, from_step)
-        return posed(self._setting, window, state, accuracies, forecast, unavailable=taken)
+        estimated = [_estimated(tenant, told[tenant.name]) for tenant in self._setting.tenants]
+        known = None if self._log.header["simulated"] else estimated  # in a live run they were measured
+        return posed(self._setting, window, state, accuracies, forecast, unavailable=taken, estimated=known)
 
     def _origin(self, record: Record) -> str:
         return f"{self._log.folder / EVENTS_FILE}: window {record['window']}"
@@ -108,6 +112,13 @@ class RunCheck:
         state = state_of_json(record["initial"], Reconfiguration.PHYSICAL, self._setting.gpu, self._origin(record))
         assert isinstance(state, PhysicalState)
         return later(state, from_step)
+
+
+def _estimated(tenant: Tenant, told: Mapping[str, Any]) -> Estimate:
+    """What a live run's plan assumed of a retraining; without one in the window, there is nothing to assume."""
+    own = told.get("estimate", {"accuracy_after": told["accuracy_before"], "retraining_s": tenant.retraining_time_s})
+    seconds = {name: float(seconds) for name, seconds in own["retraining_s"].items()}
+    return Estimate(float(own["accuracy_after"]), seconds, dict.fromkeys(seconds, 0.0))
 
 
 def _misfit(header: Mapping[str, Any], setting: Setting) -> str | None:

@@ -183,15 +183,17 @@ def _number(value: float | None, digits: int) -> str:
 def _print_live(facts: LiveFacts, console: Console) -> None:
     """Print what was learned, window by window, and whether each request is accounted for."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("win-\ndow", "tenant", "right before\nretraining %", "right\nafter %", "new weights\nat second"):
+    titles = "win-\ndow", "tenant", "model age\nin windows", "right before\nretraining %", "right\nafter %"
+    for title in titles:
         table.add_column(title, justify="left" if title == "tenant" else "right")
-    for title in ("expected\nof them %", "their test\nset %", "load ms"):
+    for title in ("new weights\nat second", "expected\nof them %", "their test\nset %", "load ms"):
         table.add_column(title, justify="right")
     for one in facts.learned:
         swap_ms = "–" if not one.swap_s else f"{1000 * max(one.swap_s):.1f}"
         table.add_row(
             str(one.window),
             escape(one.tenant),
+            str(one.age),
             *(_figure(value) for value in (one.before_pct, one.after_pct, one.finish_s)),
             *(_figure(value) for value in (one.estimated_pct, one.tested_pct)),
             swap_ms,

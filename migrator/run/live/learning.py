@@ -17,6 +17,7 @@ import numpy as np
 from migrator.config import LearningConfig, TenantConfig
 from migrator.errors import LiveError
 from migrator.estimates import Estimate
+from migrator.run.events import RATE_DIGITS
 from migrator.run.live.site import Site
 from migrator.setting import Setting
 from workloads.learning.clerk import Measured, Prepared
@@ -28,7 +29,7 @@ from workloads.serving.requests import AccuracyTimeline, Requests
 from workloads.tenants import Tenant
 
 LOADING_S, LEAST_ESTIMATING_S = 2.0, 1.0
-"""Of ``estimates.delay_s``, what clerks take to load data and weights; the rest, this at least, is micro-profiling's."""
+"""Of ``estimates.delay_s``, what clerks take to load data and weights; the rest, or this, is micro-profiling's."""
 
 SPARE = 1.3
 """A retraining is taken to last so many times what the service profile says, until one has been seen."""
@@ -262,7 +263,8 @@ class LiveModels:
             after, one.raw = found.accuracy_after, found.raw
             source = f"measured in {found.took_s:.2f} s"
         factor = median(one.slowness) if one.slowness else SPARE
-        seconds = {name: factor * seconds for name, seconds in one.tenant.retraining_time_s.items()}
+        # As the log has it, so that plans can be checked from there.
+        seconds = {name: round(factor * s, RATE_DIGITS) for name, s in one.tenant.retraining_time_s.items()}
         return Estimate(after, MappingProxyType(seconds), MappingProxyType(dict.fromkeys(seconds, 0.0)), source)
 
 

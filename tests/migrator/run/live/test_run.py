@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import numpy as np
 import pytest
 
 from migrator.log.live import LiveFacts, live_facts
@@ -208,6 +210,53 @@ def test_the_shipped_example_moves_instances_and_swaps_weights(site: Site) -> No
     assert len(moves) >= 2
     (ending,) = site.log.of_kind("run_finished")
     assert ending["swaps"] >= 1
+
+
+def test_somebody_else_s_client_asks_while_instances_and_weights_change(site: Site) -> None:
+    client = pytest.importorskip("tritonclient.http")
+    process = site.run("--windows", "3", "--set", "front_door.port=0")
+    site.until("ready", 2, task="inference")
+    (opened,) = (line for line in said_until(process, "the front door is open") if "front door" in line)
+    url = opened.split("http://")[1].split("/")[0]
+    answered: Counter[str] = Counter()
+
+    def ask(tenant: str) -> None:
+        with client.InferenceServerClient(url) as connection:
+            pixels = np.zeros((1, 1, 8, 8), np.uint8)
+            for number in range(1000):
+                pixels[0, 0] = number % 256
+                tensor = client.InferInput("input", pixels.shape, "UINT8")
+                tensor.set_data_from_numpy(pixels)
+                try:
+                    answer = connection.infer(tenant, [tensor])
+                except InferenceServerException as error:
+                    answered[f"{tenant} {error.status()}"] += 1
+                else:
+                    answered[f"{tenant} {answer.as_numpy('label').shape}"] += 1
+
+    from tritonclient.utils import InferenceServerException
+
+    clients = [threading.Thread(target=ask, args=(name,)) for name in ("turned", "grown")]
+    for one in clients:
+        one.start()
+    for one in clients:
+        one.join()
+    finished(process)
+    assert sum(answered.values()) == 2000
+    assert {key.split()[1] for key in answered} <= {"(1,", "503", "429"}
+    assert sum(n for key, n in answered.items() if "(1," in key) > 1000
+    assert site.facts.unaccounted == 0
+    assert site.facts.of_others > 1000
+
+
+def said_until(process: subprocess.Popen[str], what: str) -> list[str]:
+    """What the process says up to the line with these words."""
+    assert process.stdout is not None
+    said: list[str] = []
+    while not said or what not in said[-1]:
+        said.append(process.stdout.readline())
+        assert said[-1], said
+    return said
 
 
 def test_workers_and_trainers_may_be_killed_at_any_moment(site: Site) -> None:
