@@ -24,9 +24,10 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from live_site import PATIENCE_S, SURROUNDINGS, Site, becomes_serving, ended, site_in
+from live_site import PATIENCE_S, SURROUNDINGS, Site, becomes_serving, site_in
 
 from benchmarks.speed import front_door as bench
+from tests.ending import ends
 from workloads.live.front_door import FrontDoorError, Setup, Tenant, is_loopback, tokens_of
 from workloads.live.messages import Counts, Drain, Load, Loaded
 from workloads.live.open_inference import Tensor
@@ -610,7 +611,7 @@ def test_it_ends_with_its_parent(site: Site) -> None:
     pid = int(parent.stdout.readline())
     parent.kill()
     parent.communicate()
-    assert ended(pid)
+    assert ends(pid)
 
 
 def test_it_does_not_wait_for_ever_to_open(site: Site) -> None:
