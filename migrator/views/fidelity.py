@@ -81,6 +81,11 @@ def _lines(run: LiveFidelity) -> list[str]:
             f"sent late by the generator itself{part}, which is not simulated: {1000 * p99_s:.1f} ms at the 99th "
             f"percentile, at most {1000 * worst_s:.0f} ms"
         )
+    if facts.of_others:
+        found.append(
+            f"{facts.of_others:,} requests of others, on both sides left out, took time of the workers{part}, which is "
+            "not simulated"
+        )
     if facts.is_void:
         assert facts.stolen_share is not None
         found.append(

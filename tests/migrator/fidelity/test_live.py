@@ -366,6 +366,13 @@ def test_a_void_run_is_called_void(call, tmp_path: Path) -> None:
     assert "not near enough: every run is void" in out
 
 
+def test_requests_of_others_are_told(call, tmp_path: Path) -> None:
+    requests = {"a": {"sent": 300, "dispatcher": {"arrived": 1300}}}
+    finish = {"kind": "run_finished", "windows": 3, **ENDING, "requests": requests}
+    folder = by_hand(tmp_path, *first_window(), began(1), ended(1), began(2), ended(2), finish)
+    assert "1,000 requests of others, on both sides left out, took time of the workers" in call("fidelity", folder)[1]
+
+
 def test_several_runs_are_shown_and_their_median_is_told(call, live_run: Path) -> None:
     again = live_run.parent / "again"
     shutil.copytree(live_run, again)
