@@ -527,6 +527,19 @@ def _counts(option: str, text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
+@app.command(epilog="Example: [bold]migrator fidelity runs/live-cpu runs/live-cpu-2 runs/live-cpu-3[/]")
+def fidelity(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of live runs; medians are taken.")],
+    *,
+    check: Annotated[bool, typer.Option("--check", help="End with 1 unless the simulation is near enough.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Simulate the requests of live runs with what these recorded, and tell how near that comes to what was counted."""
+    from migrator.commands.fidelity import fidelity_command  # noqa: PLC0415
+
+    fidelity_command(runs, must_be_near=check, as_json=as_json)
+
+
 @app.command(epilog="Example: [bold]migrator docs configuration[/]")
 def docs(
     page: Annotated[

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from migrator.config import read_config
-from migrator.fidelity import measured
+from migrator.fidelity.plans import measured
 from migrator.setting import assemble
 
 ROOT = Path(__file__).parents[2]

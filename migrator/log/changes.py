@@ -18,6 +18,7 @@ class Instance:
     """An instance with one owner, from its creation to its end.
 
     Attributes:
+        name: Unique over the run.
         placement: Where it lies.
         compute_slices: How many it holds.
         tenant: Whose it is.
@@ -30,6 +31,7 @@ class Instance:
         ready: The first ``ready`` record; ``None`` if its worker never was.
     """
 
+    name: str
     placement: str
     compute_slices: int
     tenant: str
@@ -132,6 +134,7 @@ def _instance(started: Record, stopped: Record, workers: list[Record], log_ends_
     end_s = stopped.get("end_s", math.inf)
     first_s = [record["ready_s"] if record["kind"] == "ready" else record["failed_s"] for record in workers[:1]]
     return Instance(
+        name=started["instance"],
         placement=started["placement"],
         compute_slices=started["compute_slices"],
         tenant=started["tenant"],

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # a command needs one kind of these values, and should not wait for the others' imports
     from executor.mig import GpuModel
     from migrator.compare import Score, Standing
+    from migrator.fidelity.live import LiveFidelity, Nearness, Verdict
     from migrator.log.live import LiveFacts
     from migrator.log.report import Figures, Report, WindowReport
     from migrator.log.surprise import Surprise
@@ -102,6 +103,46 @@ def _figures(figures: Figures) -> Json:
         | _picked(requests, *_SHARES)
         | _picked(figures, "forecast_error_pct", "p50_ms", "p99_ms", "reconfigurations", "retrainings", *times)
     )
+
+
+def fidelity_to_json(runs: Sequence[LiveFidelity], verdict: Verdict) -> Json:
+    """Live runs beside their simulation; ``docs/fidelity.md`` explains the figures."""
+    return {
+        "schema": 1,
+        "runs": [_live_fidelity(run) for run in runs],
+        "verdict": {
+            **_rounded(asdict(verdict)),
+            "near": not verdict.shortfalls,
+            "shortfalls": list(verdict.shortfalls),
+        },
+    }
+
+
+def _live_fidelity(run: LiveFidelity) -> Json:
+    from migrator.fidelity.live import total_of  # noqa: PLC0415 - as the imports for types
+
+    def part(tenants: Mapping[str, Nearness]) -> Json:
+        return {
+            "tenants": {name: _nearness(one) for name, one in tenants.items()},
+            "total": _nearness(total_of(tenants.values())),
+        }
+
+    lost = run.lost
+    return {
+        "run": str(run.folder),
+        "n_windows": run.n_windows,
+        "resumed": run.is_resumed,
+        "void": run.facts.is_void,
+        "stolen_share": run.facts.stolen_share,
+        "sent_late_s": None if run.facts.sent_late_s is None else list(run.facts.sent_late_s),
+        "windows": [{"window": window, **part(run.of_window(window))} for window in run.windows],
+        **part(run.of_tenants),
+        "lost_goodput_by_10_s": None if lost is None else _rounded(asdict(lost) | {"ratio": lost.ratio}),
+    }
+
+
+def _nearness(one: Nearness) -> Json:
+    return _rounded(asdict(one) | _picked(one, "in_time_points", "goodput_pct"))
 
 
 def comparison_to_json(scores: Sequence[Score], n_segments: int, stride_s: int | None = None) -> Json:

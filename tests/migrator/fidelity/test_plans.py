@@ -1,6 +1,6 @@
 """With arrivals known, plans promise what the request simulation then achieves: the quickstart and eight more configs.
 
-The configs stand in `fidelity/`, each saying what is special about it; `benchmarks/speed/fidelity.py` prints figures.
+The configs stand beside it, each saying what is special about it; `benchmarks/speed/fidelity.py` prints figures.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 from forecaster.forecast import Forecast
 from migrator.config import read_config, validate_config
-from migrator.fidelity import Promise, WindowFidelity, expected_by_step, measured
+from migrator.fidelity.plans import Promise, WindowFidelity, expected_by_step, measured
 from migrator.log.runlog import read_log
 from migrator.run.planning import Foresight, Opening, PlannedWindow, Solving, observe, plan_through, plan_window
 from migrator.setting import Setting, assemble
@@ -23,8 +23,8 @@ from planner.problem import PhysicalState
 from planner.unavailable import Unavailable
 from tests.migrator.conftest import SMALL, changed
 
-CONFIGS = {path.stem: path for path in sorted((Path(__file__).parent / "fidelity").glob("*.yaml"))}
-CONFIGS["quickstart"] = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
+CONFIGS = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.yaml"))}
+CONFIGS["quickstart"] = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
 BEYOND = "many_changes"
 """Its plan says over 2 % less than comes of it, because of cautious starts."""
 
