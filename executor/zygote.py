@@ -239,7 +239,7 @@ class Zygote:
                 self._ask({"stop": worker, "limit_s": limit_s})
             until_s = time.monotonic() + limit_s + 1.0
             while self.workers and time.monotonic() < until_s:
-                self.events(until_s - time.monotonic())
+                self.events(max(0.0, until_s - time.monotonic()))
         self._connection.close()
         try:
             self._process.wait(1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from executor.errors import ExecutorError, GpuError
+from executor.zygote import ZygoteError
 from planner.errors import PlannerError
 from workloads.errors import WorkloadError
 
@@ -67,7 +68,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
             return ExitCode.INTERRUPTED
         case InfeasibleError():
             return ExitCode.INFEASIBLE
-        case OutputError() | LiveError():
+        case OutputError() | LiveError() | ZygoteError():
             return ExitCode.FAILED
         case GpuError():
             return ExitCode.DEVICE_ERROR

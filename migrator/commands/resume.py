@@ -12,6 +12,7 @@ from migrator.commands.run import (
     gpu_of,
     live_parts,
     print_run,
+    refuse_unlike,
     telling_what_is_left,
     telling_where,
     untouched_if_refused,
@@ -64,6 +65,7 @@ def resume_command(
             print_report(report_of(stands), output())
             return
         config, path = _config(stands), str(stands.folder / CONFIG_FILE)
+        refuse_unlike(rival, config)
         if log.is_finished or config.gpu.backend == "sim":
             setting, traffic = assemble(config, path)
             if not log.is_finished:

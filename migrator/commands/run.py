@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from executor.reconcile import decide
+from executor.zygote import ZygoteError
 from migrator.commands.mig import Manner, mind_other_managers, print_decision, state_folder
 from migrator.compare import simulated
 from migrator.config import Config, config_yaml, read_config
@@ -101,6 +102,7 @@ def run_command(
         raise MigratorError(f"--time-limit is {time_limit_s}; a finite number of seconds is needed")
     if time_limit_s is not None and not isinstance(chosen, Policy):
         raise MigratorError(f"--time-limit goes with policies that plan windows; {chosen.name} decides as it goes")
+    refuse_unlike(rival, config)
     if out is not None and out.exists():
         raise RunFolderError(f"{out} exists already; give --out another folder, runs are never overwritten")
     if config.gpu.backend != "sim" and not isinstance(chosen, Policy):
@@ -135,6 +137,19 @@ def run_command(
             with telling_where(folder, where):
                 run.carry_out(log, wall)
     print_run(folder, rival, setting, traffic)
+
+
+def refuse_unlike(rival: AnyPolicy | None, config: Config) -> None:
+    """Refuse to hold a simulation against a live run.
+
+    Raises:
+        MigratorError: They would be compared.
+    """
+    if rival is not None and config.is_live:
+        raise MigratorError(
+            "--against simulates the rival with the accuracies that the config assumes, and a live run has its own; "
+            "compare with --gpu sim"
+        )
 
 
 def print_run(folder: Path, rival: AnyPolicy | None, setting: Setting, traffic: RecordedTraffic) -> None:
@@ -238,7 +253,7 @@ def telling_where(folder: Path, where: OnGpu) -> Iterator[None]:
     """Say where the log is, if there is one, and what can be done with it when the run is cut off."""
     try:
         yield
-    except (KeyboardInterrupt, OSError, LiveError):
+    except (KeyboardInterrupt, OSError, LiveError, ZygoteError):
         if (folder / EVENTS_FILE).exists():
             again = f"{program()} run --resume {folder}{where.with_state}"
             warn(f"the log up to here is in {folder}; {program()} report {folder} shows it, {again} goes on")
@@ -247,6 +262,9 @@ def telling_where(folder: Path, where: OnGpu) -> Iterator[None]:
 
 def _warn_of_slow_plans(log: ReadLog) -> None:
     """Warn if plans took longer than the time that they were charged; that of window 0 is made before the run."""
+    if not log.header["simulated"]:
+        _warn_of_late_plans(log)
+        return
     charged_s = log.header.get("planning_s", 0.0)
     took_s = {event["window"]: event.get("wall", {}).get("solve_s", 0.0) for event in log.of_kind("window_started")}
     slow_s = {window: seconds for window, seconds in took_s.items() if window > 0 and seconds > charged_s}
@@ -258,4 +276,20 @@ def _warn_of_slow_plans(log: ReadLog) -> None:
         warn(
             f"{len(slow_s)} {plans} longer than the {charged_s:g} s charged (planner.planning_s), up to "
             f"{slow_s[slowest]:.1f} s in window {slowest}: {what}"
+        )
+
+
+def _warn_of_late_plans(log: ReadLog) -> None:
+    """Warn if plans of a live run were there later than they were to begin, clerks and all."""
+    step_s, late_s = log.header["step_s"], {}
+    for record in log.of_kind("window_started"):
+        due_s = record["start_s"] + record.get("plan_from_step", 0) * step_s
+        if record["at_s"] > due_s:
+            late_s[record["window"]] = record["at_s"] - due_s
+    if late_s:
+        worst = max(late_s, key=lambda window: late_s[window])
+        plans = "1 plan was" if len(late_s) == 1 else f"{len(late_s)} plans were"
+        warn(
+            f"{plans} there later than estimates.delay_s and planner.planning_s say, up to {late_s[worst]:.1f} s in "
+            f"window {worst}: what they change before that comes late"
         )

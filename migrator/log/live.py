@@ -55,12 +55,15 @@ class LiveFacts:
             its own counts, of everybody's requests. Empty where the run has not ended.
         sent_late_s: How late the generator itself sent: median, 99th percentile, worst; ``None`` likewise.
         stolen_share: Of the machine's CPU time, what it was refused; ``None`` where nobody says.
+        from_window: Where the run was joined last after a crash; requests, lateness and what was refused are from there
+            on. 0 where it was not.
     """
 
     learned: tuple[Learned, ...]
     requests: Mapping[str, Mapping[str, Any]]
     sent_late_s: tuple[float, ...] | None
     stolen_share: float | None
+    from_window: int = 0
 
     @property
     def is_void(self) -> bool:
@@ -107,6 +110,7 @@ def live_facts(log: ReadLog) -> LiveFacts | None:
         ending.get("requests", {}),
         None if late_s is None else tuple(late_s),
         ending.get("stolen_share"),
+        max((record["window"] for record in log.of_kind("resumed")), default=0),
     )
 
 

@@ -45,7 +45,7 @@ STAYS_S = 30.0
 class Backend:
     """One GPU, simulated or real, with its clock, its workers, and what on it is ours; the clock shows run seconds.
 
-    ``end`` is called when the run is over, however it ends.
+    ``begin`` is called as the run begins, with the clock running; ``end`` when it is over, however it ends.
     """
 
     gpu: Gpu
@@ -53,6 +53,7 @@ class Backend:
     workers: Workers
     journal: Journal = field(default_factory=Remembered)
     patience: Patience = field(default_factory=Patience)
+    begin: Callable[[], object] = lambda: None
     end: Callable[[], object] = lambda: None
 
 

@@ -128,7 +128,7 @@ class Instances:
             first_s = opening.window * self._setting.config.window_s
             backend = self._open_backend(first_s - lead_s(self._setting, opening, forecast))
             self._slack_s = LATE_S if backend.clock.runs_by_itself else 0.0
-            self._workers = backend.workers
+            self._workers, self._begin = backend.workers, backend.begin
             self._applier = Applier(backend, self._tenants, self._n_started)
         state = self._state(opening.window)
         planned = plan_window(self._setting, opening, forecast, state, self._solving, self._unavailable)
@@ -142,6 +142,7 @@ class Instances:
         config = self._setting.config
         is_first, self._opening = self._opening is None, opening
         if is_first:
+            self._begin()
             self._bring_up(planned, opening.window, note)
         self._window_end_s = (opening.window + 1) * config.window_s
         self._trained = set()

@@ -68,8 +68,14 @@ class RealGpu:
 
         return opened
 
-    def under(self, clock: Clock, workers: Workers, first: Callable[[], object] = lambda: None) -> Backend:
-        """The GPU under these workers; ``first`` is called before it is cleared at the run's end."""
+    def under(
+        self,
+        clock: Clock,
+        workers: Workers,
+        begin: Callable[[], object] = lambda: None,
+        first: Callable[[], object] = lambda: None,
+    ) -> Backend:
+        """The GPU under these workers; ``first`` is called before it is cleared at the end."""
         self.left[:] = ["what the run has made, if anything"]  # until it is cleared
 
         def end() -> None:
@@ -78,7 +84,7 @@ class RealGpu:
             finally:
                 self.clear()
 
-        return Backend(self.gpu, clock, workers, self.journal, end=end)
+        return Backend(self.gpu, clock, workers, self.journal, begin=begin, end=end)
 
     def clear(self) -> None:
         """Take away all that is ours; what would not go, or could not be written down, stands in :attr:`left`."""

@@ -202,6 +202,8 @@ def _print_live(facts: LiveFacts, console: Console) -> None:
     for one in facts.learned:
         if one.failure:
             console.print(f"window {one.window}: {escape(one.tenant)} was not retrained: {escape(one.failure)}")
+    if facts.from_window:
+        console.print(f"What follows is from window {facts.from_window} on, where the run was joined again:")
     if facts.requests:
         parts = [f"{facts.total(key):,} {key.replace('_', ' ')}" for key in BECAME]
         missing = f"; [bold red]{facts.unaccounted:,} are not accounted for[/]" if facts.unaccounted else ""

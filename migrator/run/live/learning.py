@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from migrator.config import LearningConfig, TenantConfig
+from migrator.console import warn
 from migrator.errors import LiveError
 from migrator.estimates import Estimate
 from migrator.run.events import RATE_DIGITS
@@ -30,6 +31,9 @@ from workloads.tenants import Tenant
 
 LOADING_S, LEAST_ESTIMATING_S = 2.0, 1.0
 """Of ``estimates.delay_s``, what clerks take to load data and weights; the rest, or this, is micro-profiling's."""
+
+PREPARING_S = 3600.0
+"""What training the first weights may take: on one thread of a CPU, where the GPU is cut into instances."""
 
 SPARE = 1.3
 """A retraining is taken to last so many times what the service profile says, until one has been seen."""
@@ -53,7 +57,7 @@ class _Learner:
     prepared: Prepared
     served: Served
     correction: Correction = field(default_factory=Correction)
-    raw: float | None = None  # what was expected of the retraining that is to come, before correction
+    raw: dict[int, float] = field(default_factory=dict)  # by window, what was expected, before correction
     slowness: list[float] = field(default_factory=list)  # how often longer retrainings took than the profile says
     accuracies: dict[float, float] = field(default_factory=dict)  # from a second on
 
@@ -71,16 +75,21 @@ class LiveModels:
     """
 
     def __init__(
-        self, setting: Setting, site: Site, requests: Sequence[Requests], served: Mapping[str, Served]
+        self,
+        setting: Setting,
+        site: Site,
+        requests: Sequence[Requests],
+        served: Mapping[str, Served],
+        environment: Mapping[str, str],
     ) -> None:
         """Train the first weights, and have it written which requests are asked; minutes, where models are large.
 
-        ``served`` are newer weights, by tenant, where a run goes on.
+        ``served`` are newer weights, by tenant, where a run goes on; ``environment`` is that of clerks.
 
         Raises:
             LiveError: A model or its data cannot be had; one line says why.
         """
-        self._setting, self._site, self._requests = setting, site, requests
+        self._setting, self._site, self._requests, self._environment = setting, site, requests, environment
         self.measured: dict[str, Measured | str] = {}
         self._estimates: tuple[Estimate, ...] | None = None
         entries = [entry for entry in setting.config.tenants if entry.learning is not None]
@@ -94,15 +103,19 @@ class LiveModels:
                 }
                 for entry, own in zip(entries, requests, strict=True)
             ],
+            PREPARING_S,
+            environment,
         )
+        prepared = []
+        for entry, one in zip(entries, found, strict=True):
+            if isinstance(one, str):
+                raise LiveError(f"tenants.{entry.name}: {one}")
+            prepared.append(_prepared(one))
         self._learners = {
             tenant.name: _Learner(
-                tenant,
-                entry,
-                prepared,
-                served.get(tenant.name) or Served(Path(prepared.weights), "first", prepared.accuracy),
+                tenant, entry, one, served.get(tenant.name) or Served(Path(one.weights), "first", one.accuracy)
             )
-            for tenant, entry, prepared in zip(setting.tenants, entries, map(_prepared, found), strict=True)
+            for tenant, entry, one in zip(setting.tenants, entries, prepared, strict=True)
         }
 
     # --- what the loop asks
@@ -131,14 +144,14 @@ class LiveModels:
             for one in learners
         ]
         limit_s = max(30.0, self._setting.config.window_s)
-        try:
-            found = [Measured(**one) for one in self._site.ask("workloads.learning.clerk:estimate", asked, limit_s)]
-        except LiveError as error:
-            if window == 0:
-                raise  # data or a model cannot be had at all
-            self.measured = dict.fromkeys(self._learners, str(error))
-        else:
-            self.measured = dict(zip(self._learners, found, strict=True))
+        found = self._site.ask("workloads.learning.clerk:estimate", asked, limit_s, self._environment)
+        self.measured = {
+            name: one if isinstance(one, str) else Measured(**one)
+            for name, one in zip(self._learners, found, strict=True)
+        }
+        for name, measured in self.measured.items():
+            if isinstance(measured, str):
+                warn(f"window {window}: nothing was measured of {name}, so the config's accuracies hold: {measured}")
         self._estimates = tuple(self._estimate(one, window) for one in learners)
         before = tuple(self._before(one, window) for one in learners)
         for one, accuracy in zip(learners, before, strict=True):
@@ -161,12 +174,11 @@ class LiveModels:
         """From now on workers are to answer with these."""
         self._learners[tenant].served = served
 
-    def ended(self, tenant: str, accuracy: float, took_s: float, profile: str) -> None:
-        """A retraining has ended so: the next estimates know it."""
+    def ended(self, tenant: str, window: int, accuracy: float, took_s: float, profile: str) -> None:
+        """The window's retraining has ended so: the next estimates know it."""
         one = self._learners[tenant]
-        if one.raw is not None:
-            one.correction = one.correction.learned([(one.raw, accuracy)])
-            one.raw = None
+        if window in one.raw:
+            one.correction = one.correction.learned([(one.raw.pop(window), accuracy)])
         one.slowness.append(took_s / one.tenant.retraining_time_s[profile])
 
     def input_bytes(self, tenant: str) -> int:
@@ -219,20 +231,8 @@ class LiveModels:
     def _job_of(
         self, entry: TenantConfig, weights: Path | None, *, experience: int, out: Path, time_s: float = np.inf
     ) -> Job:
-        learning = entry.learning
+        learning, option = entry.learning, option_of(entry)
         assert learning is not None
-        n_samples = None if entry.retraining is None else entry.retraining.samples
-        option = Option(
-            name=learning.strategy,
-            strategy=learning.strategy,
-            trainer=learning.trainer,
-            n_samples=n_samples,
-            n_epochs=1 if entry.retraining is None else entry.retraining.epochs,
-            batch=learning.batch,
-            learning_rate=learning.learning_rate,
-            memory=learning.memory,
-            checkpoints=tuple(learning.checkpoints),
-        )
         return Job(
             model=entry.model,
             benchmark=learning.benchmark,
@@ -254,18 +254,41 @@ class LiveModels:
     def _estimate(self, one: _Learner, window: int) -> Estimate:
         """What the window's retraining would bring; where it could not be measured, what the config says."""
         found = self.measured[one.tenant.name]
-        after, one.raw = one.tenant.accuracy_in(window).after, None
+        after = one.tenant.accuracy_in(window).after
         if isinstance(found, str):
             source = f"the config, because nothing could be measured: {found}"
         elif found.accuracy_after is None:
             source = f"before: measured in {found.took_s:.2f} s; after: the config, because time was too short"
         else:
-            after, one.raw = found.accuracy_after, found.raw
+            after = found.accuracy_after
+            assert found.raw is not None
+            one.raw[window] = found.raw
             source = f"measured in {found.took_s:.2f} s"
         factor = median(one.slowness) if one.slowness else SPARE
         # As the log has it, so that plans can be checked from there.
         seconds = {name: round(factor * s, RATE_DIGITS) for name, s in one.tenant.retraining_time_s.items()}
         return Estimate(after, MappingProxyType(seconds), MappingProxyType(dict.fromkeys(seconds, 0.0)), source)
+
+
+def option_of(entry: TenantConfig) -> Option:
+    """How the tenant's model is retrained.
+
+    Raises:
+        LearningError: So it cannot be.
+    """
+    learning = entry.learning
+    assert learning is not None
+    return Option(
+        name=learning.strategy,
+        strategy=learning.strategy,
+        trainer=learning.trainer,
+        n_samples=None if entry.retraining is None else entry.retraining.samples,
+        n_epochs=1 if entry.retraining is None else entry.retraining.epochs,
+        batch=learning.batch,
+        learning_rate=learning.learning_rate,
+        memory=learning.memory,
+        checkpoints=tuple(learning.checkpoints),
+    )
 
 
 def _line(job: Job) -> str:

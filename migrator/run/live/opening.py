@@ -6,17 +6,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from executor.cpu.gpu import CpuGpu
 from executor.driver import DriverGpu
+from executor.names import spelled_as
 from migrator.config import FrontDoorConfig
 from migrator.console import warn
 from migrator.errors import ConfigError
 from migrator.log.runlog import ReadLog
 from migrator.run.applier import Backend
-from migrator.run.live.learning import LiveModels, Served
+from migrator.run.live.learning import LiveModels, Served, option_of
 from migrator.run.live.queues import LiveQueues
 from migrator.run.live.site import LiveClock, Site
 from migrator.run.live.workers import LiveWorkers
@@ -24,10 +26,15 @@ from migrator.run.loop import Joining
 from migrator.run.real import RealGpu
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
-from workloads.errors import WorkloadError
+from workloads.errors import LearningError, WorkloadError
+from workloads.learning.datasets import BENCHMARKS
 from workloads.learning.models import libraries
 from workloads.live.messages import Counts, Status
+from workloads.live.model import factory
 from workloads.live.process import setup_text
+
+if TYPE_CHECKING:
+    from workloads.live import front_door
 
 LEAST_PERIODS = 20
 """An SLO of fewer periods of a CPU's shares says more about the period than about the service."""
@@ -70,28 +77,37 @@ def live_run(
         LiveError: A model or its data cannot be had.
         WireError: The folder cannot be used.
     """
+    _refuse_unknown(setting)
     _mind_short_slos(setting, real.gpu)
+    asked = setting.config.front_door
+    if asked is not None:
+        _door(setting, run, asked, lambda _: ("uint8", (1,)))  # so that mistakes are told before anything is trained
     imports = [name for entry in setting.config.tenants for name in libraries(entry.model.replace("-", "_"))]
     with Site(_new_folder(run), imports) as site:
         end_s = setting.config.windows * setting.config.window_s
         requests = traffic.requests(end_s)
-        models = LiveModels(setting, site, requests, {} if stands is None else _served(stands, run))
+        served = {} if stands is None else _served(stands, run)
+        models = LiveModels(setting, site, requests, served, _of_clerks(real.gpu))
         from_s = 0.0 if joins is None else joins.window * setting.config.window_s
         longest_s = max(tenant.slo_s for tenant in setting.tenants)
         queues = LiveQueues(site, len(setting.tenants), end_s + longest_s)
         machine = _Machine()
-        door = None if setting.config.front_door is None else _door(setting, site, models, setting.config.front_door)
+        door = None if asked is None else setup_text(_door(setting, site.folder, asked, models.input_of))
         made: list[LiveWorkers] = []
 
         def opened(start_s: float) -> Backend:
             clock = LiveClock(start_s)
-            site.open(clock, [tenant.name for tenant in setting.tenants], models.streams(from_s), door)
-            machine.begin()
+            site.prepare(models.streams(from_s))
+
+            def begin() -> None:
+                site.open(clock, [tenant.name for tenant in setting.tenants], door)
+                machine.begin()
+
             entries = {entry.name: entry.model for entry in setting.config.tenants}
             tenants = {tenant.name: tenant for tenant in setting.tenants}
             workers = LiveWorkers(site, real.gpu, clock, models, tenants, entries, setting.config.window_s, run)
             made.append(workers)
-            return real.under(clock, workers, first=site.close)
+            return real.under(clock, workers, begin, site.close)
 
         def ending() -> Mapping[str, object]:
             replayed = site.finish()
@@ -112,19 +128,21 @@ def live_run(
         yield Live(opened, queues, models, ending)
 
 
-def _door(setting: Setting, site: Site, models: LiveModels, asked: FrontDoorConfig) -> str:
-    """The setup of the front door.
+def _door(
+    setting: Setting, folder: Path, asked: FrontDoorConfig, input_of: Callable[[str], tuple[str, tuple[int, ...]]]
+) -> front_door.Setup:
+    """The setup of the front door; ``input_of`` says by tenant of which type and shape an input is.
 
     Raises:
         ConfigError: It may not be opened so.
     """
     try:
-        from workloads.live.front_door import Setup, Tenant  # noqa: PLC0415 - Starlette is for this alone
+        from workloads.live.front_door import Setup, Tenant, tokens_of  # noqa: PLC0415 - Starlette is for this alone
         from workloads.live.open_inference import Tensor  # noqa: PLC0415
 
         tenants = []
         for tenant in setting.tenants:
-            dtype, shape = models.input_of(tenant.name)
+            dtype, shape = input_of(tenant.name)
             token = asked.tokens.get(tenant.name)
             tenants.append(
                 Tenant(
@@ -135,17 +153,45 @@ def _door(setting: Setting, site: Site, models: LiveModels, asked: FrontDoorConf
                     None if token is None else Path(token),
                 )
             )
-        return setup_text(Setup(site.folder, tuple(tenants), asked.host, asked.port))
+        setup = Setup(folder, tuple(tenants), asked.host, asked.port)
+        tokens_of(setup)
     except ImportError as error:
         raise ConfigError(f"front_door: needs {error.name}: pip install 'migrator-mig[live]'") from None
     except (WorkloadError, ValueError) as error:
         raise ConfigError(f"front_door: {error}") from None
+    return setup
+
+
+def _of_clerks(gpu: DriverGpu) -> Mapping[str, str]:
+    """The environment of clerks: on MIG they keep to the CPU, as all of the GPU is tenants'."""
+    match gpu.backend:
+        case "cpu":
+            return {}
+        case "mps":
+            return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": str(gpu.index)}
+        case _:
+            return {"CUDA_VISIBLE_DEVICES": ""}
+
+
+def _refuse_unknown(setting: Setting) -> None:
+    """What is wrong with the tenants' models and benchmarks, before anything is started."""
+    for entry in setting.config.tenants:
+        assert entry.learning is not None
+        try:
+            if spelled_as(entry.learning.benchmark, BENCHMARKS) not in BENCHMARKS:
+                known = ", ".join(BENCHMARKS)
+                raise LearningError(f"learning.benchmark {entry.learning.benchmark!r}: unknown; {known} are allowed")
+            if ":" not in entry.model:
+                factory(entry.model)
+            option_of(entry)
+        except WorkloadError as error:
+            raise ConfigError(f"tenants.{entry.name}: {error}") from None
 
 
 def _new_folder(run: Path) -> Path:
     """Where the processes write: ``live``, and after each resumption another one."""
-    first = run / "live"
-    return first if not first.exists() else run / f"live-{1 + len(list(run.glob('live*')))}"
+    names = ("live", *(f"live-{number}" for number in range(2, 1000)))
+    return next(run / name for name in names if not (run / name).exists())
 
 
 def _served(stands: ReadLog, run: Path) -> dict[str, Served]:

@@ -1,7 +1,7 @@
 """What became of real requests, in the form in which the loop's ledger counts simulated ones.
 
 The generator appends what it hears to a file, so that reading it never holds up what is still to be sent. Nothing is
-reckoned here: times, statuses and right answers are those that clients saw.
+reckoned here: statuses and right answers are those that clients saw, times are the dispatcher's.
 """
 
 from __future__ import annotations
@@ -99,6 +99,8 @@ class LiveQueues:
         """As far as known. After the last deadline, what is still open is told as in service: the loop waits for it."""
         if head >= tail or until_s < self._end_s:
             return QueueState(head=head, tail=tail, now_s=until_s)
+        if until_s > self._end_s + 4 * GRACE_S:  # nobody is left to say: they stay without a fate, as the report tells
+            return QueueState(head=tail, tail=tail, now_s=until_s)
         if until_s > self._end_s + GRACE_S:
             self._site.drop_rest()
         open_ = (Outcomes.all_dropped(np.empty(0, np.int64)), range(head, head + 1))

@@ -13,6 +13,7 @@ import select
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from time import monotonic
 from typing import Any, Self
@@ -46,15 +47,13 @@ from workloads.live.wire import CONTROLLER, WORKERS, Peer, private_folder
 IMPORTS = ("pydantic", "workloads.live.worker", "workloads.learning.clerk", "workloads.learning.warm")
 """What the warm process imports: all that workers and trainers of every model need."""
 
-CLERK_S = 300.0
-"""A clerk that takes longer is given up."""
 
 FINISH_S = 10.0
 """The dispatcher's last word is waited for no longer than this."""
 
 _TO_CONTROLLER: frozenset[type[Message]] = frozenset(ToController.__args__)
 
-Heard = Changed | Hung | Loaded | NotDone | Event
+Heard = Changed | Hung | Loaded | NotDone | Heartbeat | Event
 
 
 class LiveClock(WallClock):
@@ -67,13 +66,16 @@ class LiveClock(WallClock):
     def __init__(self, start_s: float) -> None:
         super().__init__(start_s)
         self.woken, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self.origin_s = monotonic() - self.now_s
-        """The machine's monotonic clock at second 0."""
+
+    @cached_property
+    def origin_s(self) -> float:
+        """The machine's monotonic clock at second 0; the clock runs from now on at the latest."""
+        return monotonic() - self.now_s
 
     def wake(self) -> None:
         """End a wait, from any thread."""
         super().wake()
-        with suppress(BlockingIOError):  # it is full of reasons to wake already
+        with suppress(OSError):  # it is full of reasons to wake already, or closed
             os.write(self._waker, b"!")
 
     def heed(self) -> bool:
@@ -140,48 +142,56 @@ class Site:
 
     # --- clerks
 
-    def ask(self, function: str, asked: Sequence[Mapping[str, Any]], limit_s: float = CLERK_S) -> list[dict[str, Any]]:
-        """What a clerk's function writes for each of these arguments; a clerk each, all at once.
+    def ask(
+        self, function: str, asked: Sequence[Mapping[str, Any]], limit_s: float, environment: Mapping[str, str]
+    ) -> list[dict[str, Any] | str]:
+        """What a clerk's function writes for each of these arguments, or why it does not; a clerk each, all at once.
 
-        Raises:
-            LiveError: One fails, or takes too long; the message says why.
+        What else happens meanwhile is heard later.
         """
-        outs, waiting = [], {}
+        outs: dict[str, Path] = {}
         for arguments in asked:
             self._n_asked += 1
             out = self.folder / f"clerk-{self._n_asked}.json"
-            outs.append(out)
-            name = self.zygote.start(function, {**arguments, "out": str(out)}, name=out.stem, log=self.log)
-            waiting[name] = out
-        until_s = monotonic() + limit_s
-        while waiting:
-            if monotonic() > until_s:
-                for name in waiting:
-                    self.zygote.stop(name, 0.0)
-                raise LiveError(f"{function.partition(':')[2]}: not done within {limit_s:g} s; see {self.log}")
+            given = {**arguments, "out": str(out)}
+            outs[self.zygote.start(function, given, name=out.stem, environment=environment, log=self.log)] = out
+        found: dict[str, dict[str, Any] | str] = {}
+        until_s, was_woken = monotonic() + limit_s, False
+        while len(found) < len(outs) and monotonic() < until_s:
             for event in self._fresh(min(1.0, until_s - monotonic())):
-                if isinstance(event, Exited) and event.worker in waiting:
-                    del waiting[event.worker]
-                    if event.code != 0:
-                        raise LiveError(f"{function.partition(':')[2]}: {_ending(event)}; see {self.log}")
+                if isinstance(event, Exited) and event.worker in outs:
+                    found[event.worker] = _written(outs[event.worker]) if event.code == 0 else _ending(event)
                 else:
                     self._later.append(event)
-        found = [json.loads(out.read_text()) for out in outs]
-        for out in outs:
-            out.unlink()
-        return found
+            was_woken |= self._clock is not None and self._clock.heed()
+        if was_woken and self._clock is not None:
+            self._clock.wake()  # who waits next is to know
+        for name in outs.keys() - found.keys():
+            self.zygote.stop(name, 0.0)
+            found[name] = f"not done within {limit_s:g} s"
+        for out in outs.values():
+            out.unlink(missing_ok=True)
+        return [found[name] for name in outs]
 
     # --- the service
 
-    def open(
-        self, clock: LiveClock, tenants: Sequence[str], streams: Sequence[Stream], door: str | None = None
-    ) -> None:
+    @property
+    def _requests(self) -> Path:
+        return self.folder / "requests.msgpack"
+
+    def prepare(self, streams: Sequence[Stream]) -> None:
+        """Write down what is to be sent.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        write_streams(self._requests, streams)
+        self.outcomes.open("xb").close()
+
+    def open(self, clock: LiveClock, tenants: Sequence[str], door: str | None = None) -> None:
         """Begin to take requests, and to send them when the clock says so.
 
         ``door`` is the JSON of a :class:`workloads.live.front_door.Setup`, where clients from outside may ask, too.
-
-        Raises:
-            OSError: The requests cannot be written.
         """
         self._clock, self._door_setup = clock, door
         self._poller.register(clock.woken, zmq.POLLIN)
@@ -190,12 +200,8 @@ class Site:
         self._peer.send(Watch())
         setup = dispatcher.Setup(self.folder, tuple(tenants), clock.origin_s)
         self._dispatcher = self._start("workloads.live.dispatcher", setup_text(setup))
-        requests = self.folder / "requests.msgpack"
-        write_streams(requests, streams)
-        self.outcomes.touch()
-        self._generator = self._start(
-            "workloads.live.generator", str(self.folder), str(requests), repr(clock.origin_s), str(self.outcomes)
-        )
+        files = str(self._requests), repr(clock.origin_s), str(self.outcomes)
+        self._generator = self._start("workloads.live.generator", str(self.folder), *files)
 
     def order(self, order: Order) -> None:
         """Tell the dispatcher what a worker is to do."""
@@ -304,9 +310,9 @@ class Site:
         if select.select([door.stdout], [], [], 0.0)[0]:
             self._poller.unregister(door.stdout.fileno())
             said = door.stdout.readline()
+            self.url = str(json.loads(said)["url"]) if said else ""
             if not said:
                 raise LiveError(f"the front door cannot be opened; see {self.log}")
-            self.url = str(json.loads(said)["url"])
             note(f"the front door is open: {self.url}/v2")
 
     def _hear(self, messages: Sequence[Message]) -> list[Heard]:
@@ -318,7 +324,7 @@ class Site:
                     self.counts[message.tenant, message.second] = message
                 case Finished():
                     self._has_finished = True
-                case Changed() | Hung() | Loaded() | NotDone():
+                case Changed() | Hung() | Loaded() | NotDone() | Heartbeat():
                     found.append(message)
                 case Beat():
                     if self._door_setup is not None:  # the dispatcher is there, and so somebody to ask
@@ -326,12 +332,19 @@ class Site:
                         self._door_setup = None
                         assert self._door.stdout is not None
                         self._poller.register(self._door.stdout.fileno(), zmq.POLLIN)
-                case Heartbeat():
-                    pass
         return found
+
+
+def _written(out: Path) -> dict[str, Any] | str:
+    try:
+        found: dict[str, Any] = json.loads(out.read_text())
+    except (OSError, ValueError) as error:
+        return f"{out}: {error}"
+    return found
 
 
 def _ending(event: Exited) -> str:
     if event.error:
-        return event.error
+        kind, colon, reason = event.error.partition(": ")
+        return f"{kind.rpartition('.')[2]}{colon}{reason}"
     return f"killed by signal {event.signal}" if event.signal else f"ended with code {event.code}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import assert_never
 
 from executor.driver import DriverGpu
-from executor.errors import ExecutorError
+from executor.errors import ExecutorError, GpuError
 from executor.gpu import GpuInstance
 from executor.zygote import Exited, Forked, Reached, Warm
 from migrator.run.live.learning import LiveModels, Served
@@ -30,12 +29,15 @@ from workloads.learning.course import Checkpoint, Started, Told, told_in
 from workloads.learning.course import Failed as Broken
 from workloads.learning.course import Finished as Learned
 from workloads.live import worker
-from workloads.live.messages import Changed, Drain, Hung, Load, Loaded, NotDone, Serve, State
+from workloads.live.messages import Changed, Drain, Heartbeat, Hung, Load, Loaded, NotDone, Serve, State
 from workloads.live.process import setup_text
 from workloads.tenants import Tenant
 
 LEAVING_S = 3.0
 """A worker that was told to leave is killed after so long."""
+
+MOST_BUSY_S = 60.0
+"""A worker that is at its start, or at loading weights, for longer hangs."""
 
 EXIT_S = 0.1
 """What a process takes to end, once its last batch is done."""
@@ -92,7 +94,6 @@ class _Swap:
     served: Served
     before: Served
     at_s: float
-    waiting: list[str]
     loading: str | None = None
     swap_s: list[float] = field(default_factory=list)
 
@@ -116,9 +117,9 @@ class LiveWorkers:
         self._tenants, self._entries, self._window_s, self._run = tenants, entries, window_s, run
         self._groups: dict[str, _Group] = {}
         self._of: dict[str, _Group] = {}  # by the name of a process
-        self._swaps: deque[_Swap] = deque()
+        self._swaps: list[_Swap] = []
         self._news: list[tuple[float, int, Happening]] = []
-        self._n_started = 0
+        self._n_started = self._n_news = 0
         self.n_swaps = 0
 
     # --- the loop's side
@@ -203,8 +204,12 @@ class LiveWorkers:
         return f"{what}.{self._n_started}"
 
     def _fork(self, function: str, arguments: Mapping[str, str], name: str, group: _Group) -> None:
-        environment = dict(self._gpu.environment(group.gi_uuid))
         self._of[name] = group
+        try:
+            environment = dict(self._gpu.environment(group.gi_uuid))
+        except GpuError as error:
+            self._fail(group, self._clock.now_s, f"cannot enter its instance: {error}")
+            return
         self._site.zygote.start(function, arguments, name=name, environment=environment, log=self._site.log)
 
     def _dismiss(self, group: _Group) -> float:
@@ -229,7 +234,8 @@ class LiveWorkers:
         self._tell(Failed(min(at_s, self._clock.now_s), group.instance_id, reason))
 
     def _tell(self, happening: Happening) -> None:
-        self._news.append((happening.at_s, len(self._news), happening))
+        self._n_news += 1
+        self._news.append((happening.at_s, self._n_news, happening))
 
     # --- hearing
 
@@ -239,8 +245,10 @@ class LiveWorkers:
                 case Changed():
                     self._changed(one)
                 case Hung():
-                    group = self._of[one.worker]
-                    self._fail(group, self._clock.now_s, f"hangs: a batch has taken {one.batch_s:.1f} s")
+                    self._hangs(one.worker, f"a batch has taken {one.batch_s:.1f} s")
+                case Heartbeat():  # of batches the dispatcher knows better
+                    if one.busy_s > MOST_BUSY_S:
+                        self._hangs(one.worker, f"{one.state.value}, and busy for {one.busy_s:.0f} s")
                 case Loaded():
                     self._loaded(one)
                 case Reached():
@@ -254,6 +262,11 @@ class LiveWorkers:
                 case _:
                     assert_never(one)
         self._swap_on()
+
+    def _hangs(self, name: str, reason: str) -> None:
+        group = self._of.get(name)
+        if group is not None:
+            self._fail(group, self._clock.now_s, f"hangs: {reason}")
 
     def _forked(self, forked: Forked) -> None:
         group = self._of.get(forked.worker)
@@ -339,7 +352,7 @@ class LiveWorkers:
                 case Learned():
                     trainer.ending = told
                     took_s = at_s - trainer.begun_s
-                    self._models.ended(group.tenant, told.accuracy, took_s, group.profile)
+                    self._models.ended(group.tenant, trainer.window, told.accuracy, took_s, group.profile)
                     self._take_over(group, Path(told.file), f"window-{trainer.window}", told.accuracy, at_s)
                 case Broken():
                     trainer.ending = told
@@ -352,7 +365,7 @@ class LiveWorkers:
         """Serve the last checkpoint of a retraining that failed, if it is better than what is served."""
         if self._is_better(trainer):
             last, _ = trainer.checkpoints[-1]
-            version = f"window-{trainer.window}@{last.share:.2f}"
+            version = f"window-{trainer.window}@{last.share:.2f}.{self._n_started}"  # there may be another attempt
             self._take_over(group, Path(last.file), version, last.accuracy, at_s)
 
     def _is_better(self, trainer: _Trainer) -> bool:
@@ -369,9 +382,13 @@ class LiveWorkers:
 
     def _take_over(self, group: _Group, file: Path, version: str, accuracy: float, at_s: float) -> None:
         """Bring new weights into the tenant's workers; what is started from now on has them from the start."""
+        # A swap that is not through yet would only bring its weights back.
+        for older in [swap for swap in self._swaps if swap.group.tenant == group.tenant]:
+            self._swaps.remove(older)
+            self._end(older)
         before, served = self._models.served(group.tenant), Served(file, version, accuracy)
         self._models.serve(group.tenant, served)
-        self._swaps.append(_Swap(group, served, before, at_s, self._serving(group.tenant, version)))
+        self._swaps.append(_Swap(group, served, before, at_s))
 
     def _serving(self, tenant: str, version: str) -> list[str]:
         """The tenant's workers that are warm or serve, and have other weights."""
@@ -391,9 +408,9 @@ class LiveWorkers:
         for swap in list(self._swaps):
             if swap.loading is not None:
                 continue
-            swap.waiting = self._serving(swap.group.tenant, swap.served.version)
-            if swap.waiting:
-                swap.loading = swap.waiting[0]
+            waiting = self._serving(swap.group.tenant, swap.served.version)
+            if waiting:
+                swap.loading = waiting[0]
                 self._site.order(Load(swap.loading, str(swap.served.file), swap.served.version))
             else:
                 self._swaps.remove(swap)

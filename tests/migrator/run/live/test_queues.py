@@ -112,3 +112,9 @@ def test_after_the_last_deadline_the_loop_waits_for_what_is_open_and_then_it_is_
     site.append(*((0, place, Status.DROPPED, False, 13.0) for place in range(4)))
     queues.advance(before(3.0), {}, (), 13.0)
     assert [dict(state.busy_until) for state in queues.states] == [{}, {}]
+
+
+def test_what_nobody_answers_does_not_hold_up_the_end_for_ever(site: StandIn) -> None:
+    queues = LiveQueues(site, 2, end_s=2.5)
+    queues.advance(before(3.0), {}, (), 2.6 + 4 * GRACE_S)
+    assert [(dict(state.busy_until), state.head) for state in queues.states] == [({}, 4), ({}, 4)]

@@ -18,7 +18,7 @@ from executor.zygote import Exited, Forked, Reached
 from migrator.run.seams import Failed, Finished, Ready
 from planner.problem import Owner, Task
 from workloads.learning import course
-from workloads.live.messages import Changed, Drain, Hung, Load, Loaded, Serve, State
+from workloads.live.messages import Changed, Drain, Heartbeat, Hung, Load, Loaded, Serve, State
 from workloads.profiles.latency import LatencyCurve
 
 pytest.importorskip("zmq")
@@ -214,6 +214,7 @@ def test_one_death_ends_all_processes_of_the_instance_and_is_told_once(tmp_path:
     ("event", "said"),
     [
         (lambda name: Hung(name, 2.5, 3), "hangs: a batch has taken 2.5 s"),
+        (lambda name: Heartbeat(name, State.SERVING, 61.0, 1, 1, 0), "hangs: serving, and busy for 61 s"),
         (lambda name: Changed(name, "a", State.GONE, 3670.0, "not heard for 5.0 s"), "not heard for 5.0 s"),
     ],
 )
@@ -221,6 +222,32 @@ def test_who_hangs_or_is_silent_has_failed_and_is_killed(stage: Stage, event: An
     name = stage.serving()
     assert stage.happens(event(name)) == [Failed(70.0, "1c@0#1", said)]
     assert stage.site.zygote.stopped[name] == 0.0
+
+
+def test_what_is_told_of_a_worker_that_is_gone_is_no_news(stage: Stage) -> None:
+    name = stage.serving()
+    late = Hung(name, 2.5, 3), Heartbeat(name, State.SERVING, 99.0, 1, 1, 0), Loaded(name, "window-1", 0.1)
+    assert [type(news) for news in stage.happens(stage.exited(name, code=1), *late)] == [Failed]
+
+
+def test_a_worker_that_is_long_at_work_does_not_hang(stage: Stage) -> None:
+    name = stage.serving()
+    assert stage.happens(Heartbeat(name, State.SERVING, 59.0, 1, 1, 0)) == []
+
+
+def test_newer_weights_overtake_those_on_their_way(stage: Stage) -> None:
+    one, other = stage.serving("1c@0#1"), stage.serving("1c@1#2")
+    stage.tells(stage.training(), STARTED, DONE)
+    stage.clock.now_s = 130.0
+    newer = course.Finished(0.95, "/w/newer", 2.0)
+    (name,) = stage.start("1c@4#10", TRAINING)
+    stage.happens(Reached(name, "warm", 3731.0))
+    assert [item.instance_id for item in stage.tells(name, STARTED, newer)] == ["1c@3#9"]
+    loads = [order for order in stage.site.orders if isinstance(order, Load)]
+    assert [(load.worker, load.version) for load in loads] == [(one, "window-1"), (one, "window-2")]
+    stage.happens(Loaded(one, "window-1", 0.001), Loaded(one, "window-2", 0.001))
+    (finished,) = stage.happens(Loaded(other, "window-2", 0.001))
+    assert (finished.instance_id, stage.models.now.version) == ("1c@4#10", "window-2")
 
 
 def test_who_cannot_enter_its_instance_has_failed(stage: Stage) -> None:
@@ -269,7 +296,7 @@ def test_new_weights_go_to_one_worker_after_the_other_and_then_the_retraining_ha
     assert isinstance(finished, Finished)
     assert (finished.instance_id, finished.facts["swap_s"]) == ("1c@3#9", [0.002, 0.003])
     assert (finished.facts["version"], finished.facts["accuracy_before"]) == ("window-1", 0.4)
-    assert stage.models.ends == [("a", 0.9, pytest.approx(1.0), "1c")]
+    assert stage.models.ends == [("a", 1, 0.9, pytest.approx(1.0), "1c")]
     assert stage.workers.n_swaps == 2
 
 
@@ -310,8 +337,9 @@ def test_a_retraining_that_runs_out_of_time_leaves_its_better_checkpoint(stage: 
     checkpoint = course.Checkpoint(0.5, 0.7, "/w/half", 1.0)
     (failed,) = stage.tells(stage.training(), STARTED, checkpoint, course.Failed("deadline", "it was late", 1.5))
     assert failed.reason == "deadline: it was late; its checkpoint at 50% answers 70% right, and is served"
-    assert stage.site.orders == [Load(name, "/w/half", "window-1@0.50")]
-    assert stage.happens(Loaded(name, "window-1@0.50", 0.002)) == []
+    (load,) = stage.site.orders
+    assert (load.worker, load.weights, load.version[:13]) == (name, "/w/half", "window-1@0.50")
+    assert stage.happens(Loaded(name, load.version, 0.002)) == []
 
 
 def test_a_checkpoint_that_is_worse_than_the_old_weights_is_not_served(stage: Stage) -> None:
