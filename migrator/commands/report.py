@@ -22,7 +22,7 @@ def report_command(folder: Path, *, as_json: bool) -> None:
         print_json(report_to_json(report))
     else:
         print_report(report, output())
-        if report.ending != "finished" and report.header["simulated"] and report.header["schema"] == SCHEMA:
+        if report.ending != "finished" and report.header["schema"] == SCHEMA:
             is_real = "backend" in report.header  # the log does not say where the journals are
             state = ", with --state DIR if it was begun with that" if is_real else ""
             again = f"{escape(program())} run --resume {escape(str(folder))}"

@@ -23,7 +23,7 @@ def test_the_names_that_can_be_served_are_the_catalogue() -> None:
 @pytest.mark.parametrize(
     ("model", "wrong", "said"),
     [
-        ("resnet51", {}, "model 'resnet51': unknown; mlp, cnn, resnet50"),
+        ("resnet51", {}, "model 'resnet51': unknown; mlp, cnn, cnn_wide, resnet50"),
         ("cnn", {"shape": [64]}, r"inputs are uint8 of shape \[64\]; uint8 images"),
         ("cnn", {"shape": []}, r"shape is \[\]; numbers ≥ 1"),
         ("mlp", {"dtype": "uint16"}, "uint8 numbers are needed"),
