@@ -214,7 +214,7 @@ def test_one_death_ends_all_processes_of_the_instance_and_is_told_once(tmp_path:
     ("event", "said"),
     [
         (lambda name: Hung(name, 2.5, 3), "hangs: a batch has taken 2.5 s"),
-        (lambda name: Heartbeat(name, State.SERVING, 61.0, 1, 1, 0), "hangs: serving, and busy for 61 s"),
+        (lambda name: Heartbeat(name, State.SERVING, 121.0, 1, 1, 0), "hangs: serving, and busy for 121 s"),
         (lambda name: Changed(name, "a", State.GONE, 3670.0, "not heard for 5.0 s"), "not heard for 5.0 s"),
     ],
 )
@@ -226,13 +226,13 @@ def test_who_hangs_or_is_silent_has_failed_and_is_killed(stage: Stage, event: An
 
 def test_what_is_told_of_a_worker_that_is_gone_is_no_news(stage: Stage) -> None:
     name = stage.serving()
-    late = Hung(name, 2.5, 3), Heartbeat(name, State.SERVING, 99.0, 1, 1, 0), Loaded(name, "window-1", 0.1)
+    late = Hung(name, 2.5, 3), Heartbeat(name, State.SERVING, 199.0, 1, 1, 0), Loaded(name, "window-1", 0.1)
     assert [type(news) for news in stage.happens(stage.exited(name, code=1), *late)] == [Failed]
 
 
 def test_a_worker_that_is_long_at_work_does_not_hang(stage: Stage) -> None:
     name = stage.serving()
-    assert stage.happens(Heartbeat(name, State.SERVING, 59.0, 1, 1, 0)) == []
+    assert stage.happens(Heartbeat(name, State.SERVING, 119.0, 1, 1, 0)) == []
 
 
 def test_newer_weights_overtake_those_on_their_way(stage: Stage) -> None:
