@@ -74,11 +74,19 @@ class DriverGpu(ABC):
         """What the driver says that the GPU can be cut into."""
 
     def environment(self, gi_uuid: str) -> Mapping[str, str]:
-        """What a process needs in its environment, before CUDA starts in it, to compute in the instance."""
+        """What a process needs in its environment, before CUDA starts in it, to compute in the instance.
+
+        Raises:
+            GpuError: There is no such instance, or what it needs does not start.
+        """
         return {"CUDA_VISIBLE_DEVICES": gi_uuid}
 
     def enter(self, gi_uuid: str, pid: int) -> None:  # noqa: B027 - most need nothing
-        """Have a running process compute in the instance from now on, where its environment does not say so."""
+        """Have a running process compute in the instance from now on, where its environment does not say so.
+
+        Raises:
+            ExecutorError: There is no such instance or process, or it is not let in.
+        """
 
     @abstractmethod
     def instances(self) -> tuple[GpuInstance, ...]:

@@ -82,7 +82,8 @@ def run_command(
     With ``time_limit_s`` each plan is made within that, and the run is not repeatable. ``on_gpu`` says on what, and by
     default it is what the config says.
 
-    Nothing is written before the config is checked and window 0 has a plan.
+    Nothing is written before the config is checked and window 0 has a plan; but the processes of a live run write into
+    its folder before that plan, and the folder goes again where there is none.
 
     Raises:
         ConfigError: The config cannot be used.
@@ -93,6 +94,9 @@ def run_command(
             faults.
         JournalError: The file of our instances on a real GPU cannot be used.
         GpuError: A real GPU is not there, not as the config has it, or does not answer.
+        LiveError: A model or its data cannot be had, or a process that a live run cannot do without is gone.
+        ZygoteError: The warm process of a live run is gone.
+        WireError: The folder of a live run's processes cannot be used.
     """
     where = on_gpu or OnGpu()
     config = read_config(config_path, [*where.assignments, *assignments], windows=windows, seed=seed)
@@ -228,6 +232,7 @@ def live_parts(
         MigratorError: What live runs need is not installed.
         ConfigError: The config does not go with this GPU.
         LiveError: A model or its data cannot be had.
+        WireError: The folder of the processes cannot be used.
     """
     try:
         from migrator.run.live.opening import live_run  # noqa: PLC0415 - needs an extra

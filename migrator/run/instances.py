@@ -224,7 +224,7 @@ class Instances:
         self._applier.close()
 
     def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:  # noqa: ARG002
-        """Always ``None``: the log's instances show it."""
+        """Always empty: the log's instances show it."""
         return {}
 
     def _state(self, window: int) -> PhysicalState | None:

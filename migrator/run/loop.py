@@ -142,8 +142,8 @@ class Loop:
             self._apply(opening, forecast, planned)
             self._serve_until((window + 1) * window_s, opening)
         longest_s = max(tenant.slo_s for tenant in self._setting.tenants)
-        self._serve_until(n_windows * window_s + longest_s, None)  # by then every request is in service or resolved
-        # Service jitter may make the last answers late.
+        self._serve_until(n_windows * window_s + longest_s, None)  # by then every deadline is over
+        # Service jitter may make the last answers late; those of real requests may not have been heard yet.
         while answers_s := [state.busy_until[server] for state in self._sharing.queues for server in state.batches]:
             self._serve_until(max(answers_s), None)
 

@@ -1,8 +1,8 @@
-"""A real GPU under a run: its instances are real; requests, and the workers that answer them, are still simulated.
+"""A real GPU under a run: its instances are real, whether workers and requests are simulated or those of a live run.
 
-Here, and nowhere else, a run is put on one. Whoever runs it holds the GPU's journal, so that it is the only controller.
-At the end all that is ours is taken away. After a crash, the next run or ``migrator gpu`` command finds it in the
-journal.
+Here, and nowhere else, a run is put on one; :mod:`migrator.run.live.opening` brings the parts of a live run. Whoever
+runs it holds the GPU's journal, so that it is the only controller. At the end all that is ours is taken away. After a
+crash, the next run or ``migrator gpu`` command finds it in the journal.
 """
 
 from __future__ import annotations

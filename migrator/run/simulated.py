@@ -1,6 +1,6 @@
-"""Runs with simulated workers and requests; here, and nowhere else, one is put on a simulated GPU.
+"""Runs of a policy, and workers that are simulated: here, and nowhere else, these are put on a simulated GPU.
 
-:mod:`migrator.run.real` puts the same workers on a real one.
+:mod:`migrator.run.real` puts the same workers on a real one; :mod:`migrator.run.live` has real workers and requests.
 """
 
 from __future__ import annotations
@@ -201,9 +201,10 @@ def _sharing(
 
 
 class SimulatedRun:
-    """A run of a policy, by default our planner, with simulated requests and workers, on a simulated GPU or another.
+    """A run of a policy, by default our planner. All of it is simulated but for the parts that are given to it.
 
-    Its first window is planned, and nothing is written yet.
+    A run on a real GPU gives ``backend``; a live run gives ``queues``, ``models`` and ``ending``, too. Its first window
+    is planned, and nothing is written to its log yet.
     """
 
     def __init__(

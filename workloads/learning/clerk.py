@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from executor.whole_file import write_whole
 from workloads.errors import LearningError
 from workloads.learning.course import Finished, Told
 from workloads.learning.curve import Correction, estimates, fitted
@@ -59,14 +60,12 @@ class Measured:
         accuracy_before: The served model's on new training data, which nobody has trained on yet.
         raw: What the option would reach, before correction; ``None`` where the time was too short to tell.
         accuracy_after: The same, corrected by what past windows taught.
-        train_s: Seconds that the option's steps would take where this was measured; ``None`` with ``raw``.
         took_s: What measuring took.
     """
 
     accuracy_before: float
     raw: float | None
     accuracy_after: float | None
-    train_s: float | None
     took_s: float
 
 
@@ -124,13 +123,13 @@ def estimate(_: object, *, job: str, window: int, budget_s: float, correction: M
     _, unseen = held_out(data.train(number, None, asked.seed), HELD_OUT, np.random.default_rng((asked.seed, number, 5)))
     before = _accuracy_before(asked, data, number, model.accuracy(unseen.inputs, unseen.labels), model)
     points = measured(model, data, number, asked.option, seed=asked.seed, budget_s=budget_s)
-    found = Measured(before, None, None, None, monotonic() - begin_s)
+    found = Measured(before, None, None, monotonic() - begin_s)
     if len({point.passes for point in points}) > 1:  # one point is no curve
         n_all = len(data.current(number).train)
         one = estimates(
             fitted(points), [asked.option], n_all=n_all, slowdown={"here": 1.0}, correction=Correction(**correction)
         )[0]
-        found = Measured(before, one.raw, one.accuracy, one.time_s["here"], monotonic() - begin_s)
+        found = Measured(before, one.raw, one.accuracy, monotonic() - begin_s)
     _write(Path(out), asdict(found))
     return 0
 
@@ -170,9 +169,7 @@ def _write_requests(path: Path, data: Benchmark, seed: int, n_by_window: list[in
 
 
 def _write(path: Path, found: Mapping[str, Any]) -> None:
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(json.dumps(found))
-    part.replace(path)
+    write_whole(path, json.dumps(found).encode())
 
 
 def _nobody(_: Told) -> None:

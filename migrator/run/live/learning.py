@@ -50,16 +50,24 @@ class Served:
 
 @dataclass
 class _Learner:
-    """One tenant's model over the run."""
+    """One tenant's model over the run.
+
+    Attributes:
+        served: The weights that its workers are to answer with.
+        correction: What past windows taught about estimates.
+        raw: By window, the accuracy that was expected of its retraining, before correction.
+        slowness: By retraining, how many times as long as the profile says it took.
+        accuracies: By the second of the run from which on it holds.
+    """
 
     tenant: Tenant
     config: TenantConfig
     prepared: Prepared
     served: Served
     correction: Correction = field(default_factory=Correction)
-    raw: dict[int, float] = field(default_factory=dict)  # by window, what was expected, before correction
-    slowness: list[float] = field(default_factory=list)  # how often longer retrainings took than the profile says
-    accuracies: dict[float, float] = field(default_factory=dict)  # from a second on
+    raw: dict[int, float] = field(default_factory=dict)
+    slowness: list[float] = field(default_factory=list)
+    accuracies: dict[float, float] = field(default_factory=dict)
 
     @property
     def learning(self) -> LearningConfig:
@@ -132,7 +140,11 @@ class LiveModels:
         return self._estimates
 
     def open(self, window: int) -> tuple[float, ...]:
-        """What the models in service give from the window's start on, measured on its new training data."""
+        """What the models in service give from the window's start on, measured on its new training data.
+
+        Raises:
+            LiveError: A process that the run cannot do without is gone.
+        """
         learners = list(self._learners.values())
         asked = [
             {

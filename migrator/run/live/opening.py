@@ -43,8 +43,8 @@ _TOTALS = ("arrived", "in_time", "late", "dropped", "refused", "failed", "correc
 
 
 @dataclass(frozen=True)
-class Live:
-    """The parts of a live run, as :class:`migrator.run.simulated.SimulatedRun` takes them.
+class LiveParts:
+    """The parts of a live run, as :class:`migrator.run.simulated.SimulatedRun` takes them, by its arguments' names.
 
     Attributes:
         backend: Opens the GPU for the run.
@@ -67,7 +67,7 @@ def live_run(
     run: Path,
     joins: Joining | None = None,
     stands: ReadLog | None = None,
-) -> Iterator[Live]:
+) -> Iterator[LiveParts]:
     """All that a live run needs; its processes write into a new folder of the run's, and are gone when this is left.
 
     With ``joins``, it goes on with the weights that ``stands``, its log so far, tells of.
@@ -125,7 +125,7 @@ def live_run(
                 "stolen_share": machine.stolen_share,
             }
 
-        yield Live(opened, queues, models, ending)
+        yield LiveParts(opened, queues, models, ending)
 
 
 def _door(
@@ -174,7 +174,11 @@ def _of_clerks(gpu: DriverGpu) -> Mapping[str, str]:
 
 
 def _refuse_unknown(setting: Setting) -> None:
-    """What is wrong with the tenants' models and benchmarks, before anything is started."""
+    """Refuse what is wrong with the tenants' models and benchmarks, before anything is started.
+
+    Raises:
+        ConfigError: Naming the tenant.
+    """
     for entry in setting.config.tenants:
         assert entry.learning is not None
         try:
@@ -235,7 +239,7 @@ class _Machine:
 
     @property
     def stolen_share(self) -> float | None:
-        """Of all CPU time since; ``None`` where the system does not say."""
+        """Of all CPU time since, 0 to 1; ``None`` where the system does not say."""
         now, begun = _cpu_ticks(), self._begun
         if now is None or begun is None:
             return None
@@ -244,7 +248,7 @@ class _Machine:
 
 
 def _cpu_ticks() -> np.ndarray[tuple[int], np.dtype[np.int64]] | None:
-    """The first line of ``/proc/stat``: user, nice, system, idle, iowait, irq, softirq, steal."""
+    """The first line of ``/proc/stat``, in ticks (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal."""
     try:
         first = Path("/proc/stat").read_text("ascii").split("\n", 1)[0]
         return np.array(first.split()[1:], np.int64)

@@ -46,8 +46,7 @@ class LiveQueues:
     def begin(self, requests: Sequence[Requests], start_s: float) -> None:
         """Begin at a later second; ``requests`` arrived before it, and are nobody's."""
         self._first = np.array([len(own) for own in requests])
-        for known, own in zip(self._known, requests, strict=True):
-            known.begin(len(own))
+        self._known = [_Known(len(own)) for own in requests]
         self._states = [QueueState(head=len(own), tail=len(own), now_s=start_s) for own in requests]
 
     @property
@@ -119,9 +118,6 @@ class _Known:
 
     head: int = 0
     beyond: set[int] = field(default_factory=set)
-
-    def begin(self, head: int) -> None:
-        self.head, self.beyond = head, set()
 
     def resolve(self, index: IntArray) -> None:
         self.beyond.update(index.tolist())

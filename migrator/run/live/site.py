@@ -148,6 +148,10 @@ class Site:
         """What a clerk's function writes for each of these arguments, or why it does not; a clerk each, all at once.
 
         What else happens meanwhile is heard later.
+
+        Raises:
+            LiveError: The warm process, the dispatcher, the generator or the front door is gone.
+            ZygoteError: The warm process is gone as a clerk is asked for.
         """
         outs: dict[str, Path] = {}
         for arguments in asked:
@@ -214,7 +218,7 @@ class Site:
         It is back earlier, with nothing, once somebody has woken the clock.
 
         Raises:
-            LiveError: The warm process, the dispatcher or the generator is gone.
+            LiveError: The warm process, the dispatcher, the generator or the front door is gone.
         """
         assert self._clock is not None
         found, self._later = self._later, []

@@ -74,7 +74,16 @@ class _Group:
 
 @dataclass
 class _Trainer:
-    """A retraining process, and what it has told."""
+    """A retraining process, and what it has told. Times are seconds of the run.
+
+    Attributes:
+        course: The file of what it tells.
+        n_read: Bytes of that which were read.
+        begun_s: When data and model were there.
+        old: What it told as it began.
+        checkpoints: Each with when it was told.
+        ending: Its last word; ``None`` while it is at work.
+    """
 
     name: str
     window: int
@@ -88,7 +97,16 @@ class _Trainer:
 
 @dataclass
 class _Swap:
-    """New weights on their way into the tenant's workers, one after the other."""
+    """New weights on their way into the tenant's workers, one after the other.
+
+    Attributes:
+        group: That of the retraining.
+        served: The new weights.
+        before: Those that stay if nobody can load the new ones.
+        at_s: When the retraining had them, in seconds of the run.
+        loading: The worker whose turn it is.
+        swap_s: What each worker's swap took, in seconds.
+    """
 
     group: _Group
     served: Served
@@ -258,7 +276,7 @@ class LiveWorkers:
                 case Forked():
                     self._forked(one)
                 case Warm() | NotDone():
-                    pass  # an order to a process that is gone by now
+                    pass  # nobody waits for the one; the other is of an order to a process that is gone by now
                 case _:
                     assert_never(one)
         self._swap_on()
@@ -356,26 +374,18 @@ class LiveWorkers:
                     self._take_over(group, Path(told.file), f"window-{trainer.window}", told.accuracy, at_s)
                 case Broken():
                     trainer.ending = told
-                    self._keep_best(group, trainer, at_s)
-                    self._fail(group, at_s, f"{told.cause}: {told.reason}{self._kept(trainer)}")
+                    self._fail(group, at_s, f"{told.cause}: {told.reason}{self._keep_last(group, trainer, at_s)}")
                 case _:
                     pass
 
-    def _keep_best(self, group: _Group, trainer: _Trainer, at_s: float) -> None:
-        """Serve the last checkpoint of a retraining that failed, if it is better than what is served."""
-        if self._is_better(trainer):
-            last, _ = trainer.checkpoints[-1]
-            version = f"window-{trainer.window}@{last.share:.2f}.{self._n_started}"  # there may be another attempt
-            self._take_over(group, Path(last.file), version, last.accuracy, at_s)
-
-    def _is_better(self, trainer: _Trainer) -> bool:
+    def _keep_last(self, group: _Group, trainer: _Trainer, at_s: float) -> str:
+        """Serve the last checkpoint of a failed retraining, if it is better than what is served; words for that."""
         old = 0.0 if trainer.old is None else trainer.old.accuracy
-        return bool(trainer.checkpoints) and trainer.checkpoints[-1][0].accuracy > old
-
-    def _kept(self, trainer: _Trainer) -> str:
-        if not self._is_better(trainer):
+        if not (trainer.checkpoints and trainer.checkpoints[-1][0].accuracy > old):
             return ""
         last, _ = trainer.checkpoints[-1]
+        version = f"window-{trainer.window}@{last.share:.2f}.{self._n_started}"  # there may be another attempt
+        self._take_over(group, Path(last.file), version, last.accuracy, at_s)
         return f"; its checkpoint at {last.share:.0%} answers {last.accuracy:.0%} right, and is served"
 
     # --- new weights
