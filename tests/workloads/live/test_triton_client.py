@@ -38,7 +38,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def starts(site: Site, name: str, model: str, weights: Path) -> None:
     usual, options = site.worker_setup(name, "Echo", tenant=model), benchmark(MODELS[model]).model_options
     usual = replace(usual, model=model, options={**options, "weights": "random"}, weights=weights, version="v1")
-    site.start("workloads.live.worker", setup_text(replace(usual, sample=bytes(64))))
+    site.start("workloads.live.worker", setup_text(replace(usual, sample_bytes=64)))
     becomes_serving(site, name)
 
 
