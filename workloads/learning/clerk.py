@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import monotonic
@@ -19,14 +19,18 @@ import numpy as np
 from executor.whole_file import write_whole
 from workloads.errors import LearningError
 from workloads.learning.course import Finished, Told
-from workloads.learning.curve import Correction, estimates, fitted
+from workloads.learning.curve import Correction, Point, estimates, fitted
 from workloads.learning.datasets import benchmark
 from workloads.learning.experiences import Benchmark, Replay, Samples, encoded, held_out
-from workloads.learning.microprofiling import HELD_OUT, measured
+from workloads.learning.microprofiling import HELD_OUT, N_EPOCHS, measured
 from workloads.learning.retraining import Job, job_in, learner, retrained
 
 LEARNED_BEFORE_EPOCHS = 3
 """So many times an option's epochs a model learns the first experience before a run, which it begins trained."""
+
+
+LEAST_RISE = 0.05
+"""By so much accuracy has to rise while it is measured, unless a whole subset's epochs were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,7 @@ def estimate(_: object, *, job: str, window: int, budget_s: float, correction: M
     before = _accuracy_before(asked, data, number, model.accuracy(unseen.inputs, unseen.labels), model)
     points = measured(model, data, number, asked.option, seed=asked.seed, budget_s=budget_s)
     found = Measured(before, None, None, monotonic() - begin_s)
-    if len({point.passes for point in points}) > 1:  # one point is no curve
+    if _tell_a_curve(points, before):
         n_all = len(data.current(number).train)
         one = estimates(
             fitted(points), [asked.option], n_all=n_all, slowdown={"here": 1.0}, correction=Correction(**correction)
@@ -132,6 +136,13 @@ def estimate(_: object, *, job: str, window: int, budget_s: float, correction: M
         found = Measured(before, one.raw, one.accuracy, monotonic() - begin_s)
     _write(Path(out), asdict(found))
     return 0
+
+
+def _tell_a_curve(points: Sequence[Point], before: float) -> bool:
+    """Whether the points can be read further out: not one alone, nor a few cut off before anything was learned."""
+    if len({point.passes for point in points}) < 2:
+        return False
+    return len(points) >= N_EPOCHS or max(point.accuracy for point in points) >= before + LEAST_RISE
 
 
 def _accuracy_before(asked: Job, data: Benchmark, number: int, on_new: float, model: Any) -> float:

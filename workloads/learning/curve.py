@@ -1,7 +1,8 @@
 """From a few measured points to what each way to retrain would reach, and what the last windows say about that.
 
 The curve is Optimus' (Peng et al., EuroSys 2018, §3.1): the error after x is 1 / (β₀·x + β₁) + β₂ with all β ≥ 0, by
-non-negative least squares. Ekya (Bhardwaj et al., NSDI 2022, §4.3) fits it to accuracies of a small subset in a few
+non-negative least squares. Where new classes are learned nothing is right at first, and then much at once: so here x
+may begin to count late, after a lag. Ekya (Bhardwaj et al., NSDI 2022, §4.3) fits it to accuracies of a small subset in a few
 epochs and reads it further out, and the MIGRator paper follows it (§4.1.4). Here x counts *sample passes*, samples
 times epochs, so that one curve tells options apart that differ in both. Free of torch; scipy is imported when fitting.
 """
@@ -39,9 +40,12 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Error after x sample passes: 1 / (``rise`` · x + ``start``) + ``floor``; seconds: ``base_s`` + ``pass_s`` · x.
+    """Error after x sample passes: 1 / (``rise`` · max(x − ``lag``, 0) + ``start``) + ``floor``.
+
+    Seconds: ``base_s`` + ``pass_s`` · x.
 
     Attributes:
+        lag: Sample passes that bring nothing yet, ≥ 0.
         rise: β₀ ≥ 0.
         start: β₁ ≥ 0.
         floor: β₂ in [0, 1].
@@ -50,6 +54,7 @@ class Curve:
         residual: Mean absolute difference of accuracies between the curve and its points.
     """
 
+    lag: float
     rise: float
     start: float
     floor: float
@@ -59,7 +64,7 @@ class Curve:
 
     def accuracy(self, passes: float) -> float:
         """The accuracy after so many sample passes, in [0, 1]; it never falls with them."""
-        return _accuracy(self.rise, self.start, self.floor, passes)
+        return _accuracy(self.lag, self.rise, self.start, self.floor, passes)
 
     def seconds(self, passes: float) -> float:
         """How long they take where the points were measured."""
@@ -69,9 +74,10 @@ class Curve:
 def fitted(points: Sequence[Point]) -> Curve:
     """The curve through these points with the least squared difference of accuracies, to first order.
 
-    For each of :data:`N_FLOORS` values of β₂ below the least error e, the rest is linear: 1 / (e − β₂) = β₀·x + β₁.
-    A difference of the left side, times (e − β₂) · (ê − β₂) with ê the curve's own error, is exactly one of e. So rows
-    are weighted with that, ê from the round before, and the best round counts.
+    For each lag, 0 or a number of passes that were measured, and each of :data:`N_FLOORS` values of β₂ below the least
+    error e, the rest is linear: 1 / (e − β₂) = β₀·x + β₁. A difference of the left side, times (e − β₂) · (ê − β₂) with
+    ê the curve's own error, is exactly one of e. So rows are weighted with that, ê from the round before, and the best
+    round counts; of equal ones that with the shortest lag.
 
     Raises:
         LearningError: There are fewer than two different numbers of passes, or a figure is none.
@@ -80,21 +86,23 @@ def fitted(points: Sequence[Point]) -> Curve:
     passes = np.array([point.passes for point in points], float)
     errors = np.clip([1.0 - point.accuracy for point in points], 1e-3, 1.0)
     scale = float(passes.max())
-    best: tuple[float, tuple[float, float, float]] = (math.inf, (0.0, 1.0, 0.0))
-    for floor in np.linspace(0.0, errors.min() - 5e-4, N_FLOORS):
-        above = errors - floor
-        weights = np.ones_like(above)
-        for _ in range(N_ROUNDS):
-            rise, start = _least_squares(passes / scale, weights, 1.0 / above)
-            curve = 1.0 / np.maximum(rise * passes / scale + start, 1.0)  # no error is above 1
-            misfit = float(np.sum((curve - above) ** 2))
-            if misfit < best[0]:
-                best = (misfit, (rise / scale, start, float(floor)))
-            weights = above * curve
-    rise, start, floor = best[1]
-    pass_s, base_s = _least_squares(passes / scale, np.ones_like(passes), np.array([point.train_s for point in points]))
-    residual = float(np.mean([abs(_accuracy(rise, start, floor, point.passes) - point.accuracy) for point in points]))
-    return Curve(rise, start, floor, base_s, pass_s / scale, residual)
+    best: tuple[float, tuple[float, float, float, float]] = (math.inf, (0.0, 0.0, 1.0, 0.0))
+    for lag in [0.0, *np.unique(passes)[:-1]]:
+        beyond = np.maximum(passes - lag, 0.0) / scale
+        for floor in np.linspace(0.0, errors.min() - 5e-4, N_FLOORS):
+            above = errors - floor
+            weights = np.ones_like(above)
+            for _ in range(N_ROUNDS):
+                rise, start = _least_squares(beyond, weights, 1.0 / above)
+                curve = 1.0 / np.maximum(rise * beyond + start, 1.0)  # no error is above 1
+                misfit = float(np.sum((curve - above) ** 2))
+                if misfit < best[0] - 1e-12:
+                    best = (misfit, (float(lag), rise / scale, start, float(floor)))
+                weights = above * curve
+    seconds = np.array([point.train_s for point in points])
+    pass_s, base_s = _least_squares(passes / scale, np.ones_like(passes), seconds)
+    residual = float(np.mean([abs(_accuracy(*best[1], point.passes) - point.accuracy) for point in points]))
+    return Curve(*best[1], base_s, pass_s / scale, residual)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +192,8 @@ def estimates(
     return [one(option) for option in options]
 
 
-def _accuracy(rise: float, start: float, floor: float, passes: float) -> float:
-    below = rise * passes + start
+def _accuracy(lag: float, rise: float, start: float, floor: float, passes: float) -> float:
+    below = rise * max(passes - lag, 0.0) + start
     return min(1.0, max(0.0, 1.0 - floor - (1.0 / below if below > 0 else math.inf)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from workloads.errors import LearningError
@@ -33,10 +33,19 @@ def test_points_of_another_shape_are_met_as_well_as_the_formula_allows() -> None
     assert found.residual < 0.15  # weighted by observed errors alone, the start takes all the weight: 0.5
 
 
+def test_what_begins_to_rise_late_is_read_from_there() -> None:
+    measured = [Point(x, y, 0.0) for x, y in ((128, 0.0), (256, 0.0), (384, 0.0), (512, 0.6), (640, 0.8), (768, 0.9))]
+    found = fitted(measured)
+    assert found.lag == 384
+    assert found.accuracy(300) == pytest.approx(0.0, abs=0.02)
+    assert found.accuracy(1000) > 0.85
+
+
 def test_a_model_that_does_not_learn_stays_where_it_is() -> None:
     assert fitted([Point(x, 0.5, 0.0) for x in (100, 200, 300)]).accuracy(10_000) == pytest.approx(0.5, abs=0.01)
 
 
+@settings(deadline=None)  # thousands of small least-squares problems
 @given(st.lists(st.tuples(st.integers(1, 10**6), st.floats(0, 1), st.floats(0, 100)), min_size=2, max_size=12))
 def test_accuracy_stays_in_bounds_and_never_falls(rows: list[tuple[int, float, float]]) -> None:
     assume(len({row[0] for row in rows}) >= 2)
