@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from executor.names import spelled_as
 from executor.whole_file import write_whole
 from workloads.learning.experiences import encoded
 from workloads.live.model import ModelError, WeightsError
@@ -334,12 +335,14 @@ MODELS: dict[str, Entry] = {
 def libraries(model: str) -> tuple[str, ...]:
     """What a process that is to make, serve and train the model quickly imports beforehand; nothing for a user's own.
 
-    The first step of any optimizer imports ``torch._dynamo``, which takes seconds.
+    Names are spelled as for :func:`workloads.live.model.factory`. The first step of any optimizer imports
+    ``torch._dynamo``, which takes seconds.
     """
-    if model not in MODELS:
+    known = spelled_as(model.replace("-", "_"), MODELS)
+    if known not in MODELS:
         return ()
     others = {"mlp": (), "cnn": (), "cnn_wide": (), "bert_base": ("transformers",)}
-    return ("torch", "torch._dynamo", *others.get(model, ("torchvision.models",)))
+    return ("torch", "torch._dynamo", *others.get(known, ("torchvision.models",)))
 
 
 def _tensors_in(path: Path) -> dict[str, Tensor]:

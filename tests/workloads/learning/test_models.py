@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workloads.learning.models import MODELS, Classifier, classifier
+from workloads.learning.models import MODELS, Classifier, classifier, libraries
 from workloads.live.model import CATALOGUE, Model, ModelError, WeightsError, loaded
 
 DIGITS: dict[str, Any] = {"shape": [1, 8, 8], "n_classes": 10}
@@ -40,6 +40,17 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ModelError, match=r"model mlp needs torch: pip install 'migrator-mig\[live\]'"):
         classifier("mlp", **DIGITS)
+
+
+@pytest.mark.parametrize(
+    ("model", "own"), [("cnn-wide", ()), ("MobileNet-v2", ("torchvision.models",)), ("bert-base", ("transformers",))]
+)
+def test_libraries_are_known_by_each_spelling_of_a_name(model: str, own: tuple[str, ...]) -> None:
+    assert libraries(model) == ("torch", "torch._dynamo", *own)
+
+
+def test_of_a_users_own_model_no_library_is_known() -> None:
+    assert libraries("my_models:detector") == ()
 
 
 def test_nothing_heavy_is_imported_before_a_model_is_made() -> None:
