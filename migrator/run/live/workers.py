@@ -350,10 +350,10 @@ class LiveWorkers:
         if group.trainer is not None:
             self._read(group, group.trainer, at_s)
             if group.trainer.ending is None:
-                self._fail(group, at_s, _why(exited))
+                self._fail(group, at_s, exited.reason)
         else:
             self._forget(exited.worker)
-            self._fail(group, at_s, _why(exited))
+            self._fail(group, at_s, exited.reason)
 
     # --- retraining
 
@@ -481,11 +481,3 @@ def _told(trainer: _Trainer) -> Iterator[Told]:
             trainer.n_read += len(line)
             with suppress(LearningError, json.JSONDecodeError):
                 yield told_in(line)
-
-
-def _why(exited: Exited) -> str:
-    if exited.error:
-        return exited.error
-    if exited.signal is None:
-        return f"it ended with code {exited.code}"
-    return f"killed by signal {exited.signal}" + (", maybe for want of memory" if exited.signal == 9 else "")
