@@ -152,6 +152,8 @@ class LiveWorkers:
             return
         for process in range(self._tenants[owner.tenant].operating_points[profile].processes):
             self._start_server(group, process)
+            if group.is_leaving:
+                return  # nothing can get into the instance, and that is told
 
     def drain(self, instance_id: str) -> float:
         """They take no further batch; when they should be gone."""
