@@ -57,7 +57,8 @@ class Classifier:
         name: Of the catalogue.
         module: From a batch of :meth:`tensor` to scores ``(n, n_classes)``.
         n_classes: Labels that it can answer with.
-        weights: What the weights are: ``random``, ``pretrained``, or the file that they came from.
+        weights: What the weights are: ``random``, with the reason where pretrained ones cannot be had; ``pretrained``,
+            but for the last layer; or the file that they came from. Without a file, answers are no better than chance.
     """
 
     def __init__(
@@ -79,11 +80,6 @@ class Classifier:
         self._dtype = dtype
         self._channels = channels
         self._device = device
-
-    @property
-    def is_trained(self) -> bool:
-        """Whether the weights were trained for these classes. If not, answers are no better than chance."""
-        return self.weights not in {"random", "pretrained"} and not self.weights.startswith("random ")
 
     @property
     def device(self) -> str:

@@ -122,6 +122,8 @@ class LiveModels:
             if isinstance(one, str):
                 raise LiveError(f"tenants.{entry.name}: {one}")
             prepared.append(_prepared(one))
+            if (began_with := prepared[-1].began_with).startswith("random ("):
+                warn(f"tenants.{entry.name}: {entry.model} began to learn with weights that are {began_with}")
         self._learners = {
             tenant.name: _Learner(
                 tenant, entry, one, served.get(tenant.name) or Served(Path(one.weights), "first", one.accuracy)

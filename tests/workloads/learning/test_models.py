@@ -92,7 +92,7 @@ class TestServing:
             mlp.answer([images[0], b"abc"])
 
     def test_random_weights_are_labelled(self, mlp: Classifier) -> None:
-        assert (mlp.weights, mlp.is_trained) == ("random", False)
+        assert mlp.weights == "random"
 
     def test_pretrained_weights_that_cannot_be_had_are_random_and_labelled(
         self, monkeypatch: pytest.MonkeyPatch
@@ -100,7 +100,6 @@ class TestServing:
         monkeypatch.setattr("torchvision.models.get_model_weights", _no_weights)
         made = classifier("mobilenet_v2", shape=[3, 32, 32], n_classes=5)
         assert made.weights.startswith("random (pretrained ones cannot be had: no network")
-        assert not made.is_trained
 
     def test_the_same_seed_makes_the_same_weights(self) -> None:
         one, other = (classifier("cnn", seed=7, **DIGITS) for _ in range(2))
@@ -131,7 +130,6 @@ class TestWeights:
     def test_loaded_weights_are_told_by_their_file(self, mlp: Classifier, tmp_path: Path) -> None:
         mlp.save(tmp_path / "w.safetensors", {})
         mlp.load(tmp_path / "w.safetensors")
-        assert mlp.is_trained
         assert mlp.weights == str(tmp_path / "w.safetensors")
 
     def test_a_model_may_begin_with_a_file(self, mlp: Classifier, images: list[bytes], tmp_path: Path) -> None:
