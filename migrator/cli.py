@@ -146,7 +146,8 @@ def run(
     gpu: Annotated[
         Literal["sim", "nvml", "smi", "mps", "cpu"] | None,
         typer.Option(
-            case_sensitive=False, help="A simulated GPU, or a real one by NVML or nvidia-smi; over the config."
+            case_sensitive=False,
+            help="A simulated GPU; a real one by NVML, nvidia-smi or MPS; or this machine's CPU; over the config.",
         ),
     ] = None,
     index: Annotated[
