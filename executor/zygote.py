@@ -106,6 +106,17 @@ class Exited:
     was_asked: bool
     at_s: float
 
+    @property
+    def reason(self) -> str:
+        """Why it ended, in a few words: its exception, without the module of that, or its signal or code."""
+        if self.error:
+            kind, colon, said = self.error.partition(": ")
+            return f"{kind.rpartition('.')[2]}{colon}{said}" if kind.replace(".", "").isidentifier() else self.error
+        if self.signal is None:
+            return f"ended with code {self.code}"
+        maybe = ", maybe for want of memory" if self.signal == signal.SIGKILL and not self.was_asked else ""
+        return f"killed by signal {self.signal}{maybe}"
+
 
 Event = Warm | Forked | Reached | Exited
 _EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in (Warm, Forked, Reached, Exited)}

@@ -87,7 +87,9 @@ def _root(
 def init(
     example: Annotated[
         str,
-        typer.Argument(help="quickstart, w1 to w16 (the paper's workloads), my-traces, or problem (a problem file)."),
+        typer.Argument(
+            help="quickstart, w1 to w16 (the paper's), live-cpu, live-gpu, my-traces, or problem (a problem file)."
+        ),
     ] = "quickstart",
     folder: Annotated[Path, typer.Argument(help="Where to; made if it is not there.")] = Path(),
 ) -> None:
@@ -144,7 +146,8 @@ def run(
     gpu: Annotated[
         Literal["sim", "nvml", "smi", "mps", "cpu"] | None,
         typer.Option(
-            case_sensitive=False, help="A simulated GPU, or a real one by NVML or nvidia-smi; over the config."
+            case_sensitive=False,
+            help="A simulated GPU; a real one by NVML, nvidia-smi or MPS; or this machine's CPU; over the config.",
         ),
     ] = None,
     index: Annotated[
@@ -468,7 +471,11 @@ def profile(
     ],
     *,
     gpu: Annotated[
-        str, typer.Option(help="auto, nvml or smi for a GPU in MIG mode; cpu-1.6-in-7 for this machine's CPU, cut so.")
+        str,
+        typer.Option(
+            help="auto, nvml or smi for a GPU in MIG mode; mps-a100-80gb-in-7 for shares by MPS, cpu-1.6-in-7 for this "
+            "machine's CPU, cut so."
+        ),
     ] = "auto",
     index: Index = 0,
     out: Annotated[Path, typer.Option(help="The table (CSV), for profiles: in a config.")] = Path("profiles.csv"),

@@ -35,7 +35,7 @@ class OutputError(MigratorError):
 
 
 class LiveError(MigratorError):
-    """A process that a live run cannot do without is gone, or does not do what it must; says which and why."""
+    """A live run cannot begin or go on: a model or its data cannot be had, or a process is gone that it needs."""
 
 
 class LogError(MigratorError):

@@ -338,7 +338,18 @@ _BEYOND_FREE = 2001
 
 _EXTRAS = {
     "live": (
-        ("avalanche", "msgpack", "safetensors", "scipy", "sklearn", "torch", "torchvision", "zmq"),
+        (
+            "avalanche",
+            "msgpack",
+            "safetensors",
+            "scipy",
+            "sklearn",
+            "starlette",
+            "torch",
+            "torchvision",
+            "uvicorn",
+            "zmq",
+        ),
         "models that really serve and learn",
     ),
     "nvml": (("pynvml",), "a real GPU by NVML"),

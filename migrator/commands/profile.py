@@ -119,12 +119,15 @@ def profile_command(
         settings = {
             "version": __version__,
             "gpu": label,
+            "index": index,
             "models": [item.text for item in asked_for],
             "profiles": list(asked.profiles),
             "batches": list(asked.batches),
             "processes": list(asked.processes),
             "seconds": asked.seconds,
             "training": asked.training,
+            "sample": None if inputs.sample is None else str(inputs.sample),
+            "data": None if inputs.data is None else str(inputs.data),
             "coarse": asked.is_coarse,
             "others' instances": [str(item.placement) for item in others],
         }

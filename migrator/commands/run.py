@@ -266,13 +266,14 @@ def telling_where(folder: Path, where: OnGpu) -> Iterator[None]:
 
 
 def _warn_of_slow_plans(log: ReadLog) -> None:
-    """Warn if plans took longer than the time that they were charged; that of window 0 is made before the run."""
+    """Warn if plans took longer than they were charged; the first plan of a run, or of its rest, is charged nothing."""
     if not log.header["simulated"]:
         _warn_of_late_plans(log)
         return
     charged_s = log.header.get("planning_s", 0.0)
     took_s = {event["window"]: event.get("wall", {}).get("solve_s", 0.0) for event in log.of_kind("window_started")}
-    slow_s = {window: seconds for window, seconds in took_s.items() if window > 0 and seconds > charged_s}
+    ahead = {0, *(event["window"] for event in log.of_kind("resumed"))}  # planned while the run's clock stands still
+    slow_s = {window: seconds for window, seconds in took_s.items() if window not in ahead and seconds > charged_s}
     if slow_s:
         slowest = max(slow_s, key=lambda window: slow_s[window])
         plans = "plan took" if len(slow_s) == 1 else "plans took"

@@ -216,7 +216,7 @@ class Crew:
             return
         if isinstance(event, Exited) and event.worker == self._feeder and not event.was_asked:
             for one in self._members.values():
-                one.lost = one.lost or f"nobody feeds it: {_ending(event)}"
+                one.lost = one.lost or f"nobody feeds it: {event.reason}"
         member = next((member for member in self._members.values() if member.name == event.worker), None)
         if member is None:
             return
@@ -232,7 +232,7 @@ class Crew:
                         self._bring_in(member)
                     member.reached_s[_ENTERED] = time.monotonic()
             case Exited():
-                member.lost, member.is_gone = member.lost or _ending(event), True
+                member.lost, member.is_gone = member.lost or event.reason.removeprefix("ModelError: "), True
 
     def _bring_in(self, member: _Member) -> None:
         pid = self._zygote.workers.get(member.name)
@@ -262,11 +262,3 @@ def _message(connection: socket.socket) -> dict[str, Any]:
         return {}
     message: dict[str, Any] = json.loads(raw) if raw else {}
     return message
-
-
-def _ending(event: Exited) -> str:
-    if event.error:
-        return event.error.removeprefix("workloads.live.model.ModelError: ")
-    if event.signal == 9 and not event.was_asked:
-        return "killed by signal 9: the machine may have had no memory left"
-    return f"ended by signal {event.signal}" if event.signal is not None else f"ended with code {event.code}"

@@ -24,7 +24,8 @@ class Named:
     """A model as it is asked for: ``MODEL[:BENCHMARK]``.
 
     Attributes:
-        model: A name of the catalogue, or ``module:callable``.
+        model: A name of the catalogue, with hyphens where it was asked for so, as shipped tables have it; or
+            ``module:callable``.
         benchmark: Whose samples it takes; ``None``: inputs of its own, from a file.
     """
 
@@ -63,10 +64,11 @@ def named(text: str) -> Named:
         MigratorError: It is neither a name of the catalogue nor ``module:callable``.
     """
     first, *rest = text.split(":")
-    model = spelled_as(first, CATALOGUE)
-    if model in CATALOGUE and len(rest) <= 1:
+    known = spelled_as(first.replace("-", "_"), CATALOGUE)
+    if known in CATALOGUE and len(rest) <= 1:
+        model = known.replace("_", "-") if "-" in first else known
         return Named(model, rest[0] if rest else DEFAULT_BENCHMARK)
-    if model not in CATALOGUE and 1 <= len(rest) <= 2 and all((first, *rest)):
+    if known not in CATALOGUE and 1 <= len(rest) <= 2 and all((first, *rest)):
         return Named(f"{first}:{rest[0]}", rest[1] if len(rest) == 2 else None)
     raise MigratorError(
         f"model {text!r}: unknown; {', '.join(CATALOGUE)}, or module:callable, are allowed, "

@@ -52,6 +52,25 @@ def pid_of(zygote: Zygote, worker: str) -> int:
     return pid
 
 
+@pytest.mark.parametrize(
+    ("code", "number", "error", "was_asked", "said"),
+    [
+        (3, None, "", False, "ended with code 3"),
+        (None, 11, "", False, "killed by signal 11"),
+        (None, 9, "", False, "killed by signal 9, maybe for want of memory"),
+        (None, 9, "", True, "killed by signal 9"),
+        (1, None, "ValueError: no such thing", False, "ValueError: no such thing"),
+        (1, None, "package.module.OwnError: a.b: it broke", False, "OwnError: a.b: it broke"),
+        (1, None, "package.module.OwnError", False, "OwnError"),
+        (1, None, "it cannot be forked: Cannot allocate memory", False, "it cannot be forked: Cannot allocate memory"),
+    ],
+)
+def test_why_a_worker_ended_is_said_in_a_few_words(
+    code: int | None, number: int | None, error: str, was_asked: bool, said: str
+) -> None:
+    assert Exited("w", 1, code, number, error, was_asked, 0.0).reason == said
+
+
 def test_it_tells_when_it_is_warm_and_what_each_import_took() -> None:
     with Zygote(["csv", "json"]) as zygote:
         warm = first(zygote, Warm)

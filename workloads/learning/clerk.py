@@ -18,7 +18,7 @@ import numpy as np
 
 from executor.whole_file import write_whole
 from workloads.errors import LearningError
-from workloads.learning.course import Finished, Told
+from workloads.learning.course import Finished, Started, Told
 from workloads.learning.curve import Correction, Point, estimates, fitted
 from workloads.learning.datasets import benchmark
 from workloads.learning.experiences import Benchmark, Replay, Samples, encoded, held_out
@@ -39,6 +39,8 @@ class Prepared:
 
     Attributes:
         weights: The file of the weights that are served at first.
+        began_with: What the weights were before they learned that: ``pretrained``, ``random``, a file, or ``random``
+            with the reason why pretrained ones cannot be had.
         accuracy: Theirs, on the test set of the first experience.
         n_samples: By experience, how many there are to train on.
         input_bytes: Of one request.
@@ -48,6 +50,7 @@ class Prepared:
     """
 
     weights: str
+    began_with: str
     accuracy: float
     n_samples: tuple[int, ...]
     input_bytes: int
@@ -95,13 +98,15 @@ def prepare(_: object, *, job: str, requests: str, n_by_window: list[int], out: 
     data = benchmark(asked.benchmark, seed=asked.seed, folder=asked.folder, asked=asked.asked)
     _write_requests(Path(requests), data, asked.seed, n_by_window)
     option = replace(asked.option, n_samples=None, n_epochs=LEARNED_BEFORE_EPOCHS * asked.option.n_epochs)
-    told = retrained(replace(asked, option=replace(option, checkpoints=())), _nobody)
+    course: list[Told] = []
+    told = retrained(replace(asked, option=replace(option, checkpoints=())), course.append)
     if not isinstance(told, Finished):
         raise LearningError(f"the first weights cannot be trained: {told.reason}")
+    began_with = next(one.weights for one in course if isinstance(one, Started))
     n_samples = tuple(len(experience.train) for experience in data.experiences)
     shape = tuple(data.shape)
     n_bytes = math.prod(shape) * data.dtype.itemsize
-    found = Prepared(told.file, told.accuracy, n_samples, n_bytes, data.dtype.name, shape, data.n_classes)
+    found = Prepared(told.file, began_with, told.accuracy, n_samples, n_bytes, data.dtype.name, shape, data.n_classes)
     _write(Path(out), asdict(found))
     return 0
 
@@ -181,7 +186,3 @@ def _write_requests(path: Path, data: Benchmark, seed: int, n_by_window: list[in
 
 def _write(path: Path, found: Mapping[str, Any]) -> None:
     write_whole(path, json.dumps(found).encode())
-
-
-def _nobody(_: Told) -> None:
-    """Nobody listens."""

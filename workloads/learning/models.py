@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from executor.names import spelled_as
 from executor.whole_file import write_whole
 from workloads.learning.experiences import encoded
 from workloads.live.model import ModelError, WeightsError
@@ -56,7 +57,8 @@ class Classifier:
         name: Of the catalogue.
         module: From a batch of :meth:`tensor` to scores ``(n, n_classes)``.
         n_classes: Labels that it can answer with.
-        weights: What the weights are: ``random``, ``pretrained``, or the file that they came from.
+        weights: What the weights are: ``random``, with the reason where pretrained ones cannot be had; ``pretrained``,
+            but for the last layer; or the file that they came from. Without a file, answers are no better than chance.
     """
 
     def __init__(
@@ -78,11 +80,6 @@ class Classifier:
         self._dtype = dtype
         self._channels = channels
         self._device = device
-
-    @property
-    def is_trained(self) -> bool:
-        """Whether the weights were trained for these classes. If not, answers are no better than chance."""
-        return self.weights not in {"random", "pretrained"} and not self.weights.startswith("random ")
 
     @property
     def device(self) -> str:
@@ -334,12 +331,14 @@ MODELS: dict[str, Entry] = {
 def libraries(model: str) -> tuple[str, ...]:
     """What a process that is to make, serve and train the model quickly imports beforehand; nothing for a user's own.
 
-    The first step of any optimizer imports ``torch._dynamo``, which takes seconds.
+    Names are spelled as for :func:`workloads.live.model.factory`. The first step of any optimizer imports
+    ``torch._dynamo``, which takes seconds.
     """
-    if model not in MODELS:
+    known = spelled_as(model.replace("-", "_"), MODELS)
+    if known not in MODELS:
         return ()
     others = {"mlp": (), "cnn": (), "cnn_wide": (), "bert_base": ("transformers",)}
-    return ("torch", "torch._dynamo", *others.get(model, ("torchvision.models",)))
+    return ("torch", "torch._dynamo", *others.get(known, ("torchvision.models",)))
 
 
 def _tensors_in(path: Path) -> dict[str, Tensor]:

@@ -35,6 +35,9 @@ LOADING_S, LEAST_ESTIMATING_S = 2.0, 1.0
 PREPARING_S = 3600.0
 """What training the first weights may take: on one thread of a CPU, where the GPU is cut into instances."""
 
+LEAST_WAIT_S = 30.0
+"""Clerks that estimate are waited for a window long, or so long where windows are shorter."""
+
 SPARE = 1.3
 """A retraining is taken to last so many times what the service profile says, until one has been seen."""
 
@@ -119,6 +122,8 @@ class LiveModels:
             if isinstance(one, str):
                 raise LiveError(f"tenants.{entry.name}: {one}")
             prepared.append(_prepared(one))
+            if (began_with := prepared[-1].began_with).startswith("random ("):
+                warn(f"tenants.{entry.name}: {entry.model} began to learn with weights that are {began_with}")
         self._learners = {
             tenant.name: _Learner(
                 tenant, entry, one, served.get(tenant.name) or Served(Path(one.weights), "first", one.accuracy)
@@ -155,7 +160,7 @@ class LiveModels:
             }
             for one in learners
         ]
-        limit_s = max(30.0, self._setting.config.window_s)
+        limit_s = max(LEAST_WAIT_S, self._setting.config.window_s)
         found = self._site.ask("workloads.learning.clerk:estimate", asked, limit_s, self._environment)
         self.measured = {
             name: one if isinstance(one, str) else Measured(**one)

@@ -82,7 +82,7 @@ def live_run(
     asked = setting.config.front_door
     if asked is not None:
         _door(setting, run, asked, lambda _: ("uint8", (1,)))  # so that mistakes are told before anything is trained
-    imports = [name for entry in setting.config.tenants for name in libraries(entry.model.replace("-", "_"))]
+    imports = [name for entry in setting.config.tenants for name in libraries(entry.model)]
     with Site(_new_folder(run), imports) as site:
         end_s = setting.config.windows * setting.config.window_s
         requests = traffic.requests(end_s)

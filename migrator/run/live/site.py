@@ -164,7 +164,7 @@ class Site:
         while len(found) < len(outs) and monotonic() < until_s:
             for event in self._fresh(min(1.0, until_s - monotonic())):
                 if isinstance(event, Exited) and event.worker in outs:
-                    found[event.worker] = _written(outs[event.worker]) if event.code == 0 else _ending(event)
+                    found[event.worker] = _written(outs[event.worker]) if event.code == 0 else event.reason
                 else:
                     self._later.append(event)
             was_woken |= self._clock is not None and self._clock.heed()
@@ -345,10 +345,3 @@ def _written(out: Path) -> dict[str, Any] | str:
     except (OSError, ValueError) as error:
         return f"{out}: {error}"
     return found
-
-
-def _ending(event: Exited) -> str:
-    if event.error:
-        kind, colon, reason = event.error.partition(": ")
-        return f"{kind.rpartition('.')[2]}{colon}{reason}"
-    return f"killed by signal {event.signal}" if event.signal else f"ended with code {event.code}"

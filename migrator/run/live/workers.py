@@ -152,6 +152,8 @@ class LiveWorkers:
             return
         for process in range(self._tenants[owner.tenant].operating_points[profile].processes):
             self._start_server(group, process)
+            if group.is_leaving:
+                return  # nothing can get into the instance, and that is told
 
     def drain(self, instance_id: str) -> float:
         """They take no further batch; when they should be gone."""
@@ -350,10 +352,10 @@ class LiveWorkers:
         if group.trainer is not None:
             self._read(group, group.trainer, at_s)
             if group.trainer.ending is None:
-                self._fail(group, at_s, _why(exited))
+                self._fail(group, at_s, exited.reason)
         else:
             self._forget(exited.worker)
-            self._fail(group, at_s, _why(exited))
+            self._fail(group, at_s, exited.reason)
 
     # --- retraining
 
@@ -481,11 +483,3 @@ def _told(trainer: _Trainer) -> Iterator[Told]:
             trainer.n_read += len(line)
             with suppress(LearningError, json.JSONDecodeError):
                 yield told_in(line)
-
-
-def _why(exited: Exited) -> str:
-    if exited.error:
-        return exited.error
-    if exited.signal is None:
-        return f"it ended with code {exited.code}"
-    return f"killed by signal {exited.signal}" + (", maybe for want of memory" if exited.signal == 9 else "")

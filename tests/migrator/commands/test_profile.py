@@ -105,7 +105,7 @@ def test_an_interrupt_leaves_what_was_measured_and_nothing_else(
 
 
 def test_other_options_do_not_go_on_with_what_was_measured(
-    call, quick: Sequence[object], monkeypatch: pytest.MonkeyPatch
+    call, quick: Sequence[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -114,6 +114,10 @@ def test_other_options_do_not_go_on_with_what_was_measured(
     call("profile", "live_models:Echo", *quick)
     code, _, err = call("profile", "live_models:Echo", *quick, "--batches", "4")
     assert (code, "batches was [2], and is [4]" in err) == (2, True)
+    other = tmp_path / "other"
+    other.write_bytes(b"a longer one")
+    code, _, err = call("profile", "live_models:Echo", *quick, "--sample", other)
+    assert (code, f"and is {other}; give the same options" in err) == (2, True)
 
 
 def test_what_a_killed_measurement_has_made_goes_with_the_next(call, quick: Sequence[object], state: Path) -> None:

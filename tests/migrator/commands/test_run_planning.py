@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from migrator.commands.run import _warn_of_slow_plans
+from migrator.log.record import Record
 from migrator.log.runlog import read_log
 from planner.budget import Budget
 from planner.plan import MigPlan
 from planner.problem import Problem
 from planner.solve import solve
+from tests.migrator.log import records
 
 SHORT = {"window_s": 30, "tenants.0.retraining.samples": 300, "planner.max_schedules": 2}
 RUN = Path("runs/small")
@@ -52,6 +55,17 @@ def test_plans_that_took_longer_than_charged_are_warned_of(call, write_config, s
 def test_the_first_plan_is_made_before_the_run_and_charged_nothing(call, write_config, solves_in) -> None:
     solves_in(1000.0)
     assert "charged" not in call("run", write_config({**SHORT, "windows": 1}))[2]
+
+
+def test_the_plan_at_which_a_run_is_joined_is_charged_nothing_either(capsys: pytest.CaptureFixture[str]) -> None:
+    def took(window: int, solve_s: float) -> Record:
+        return {**records.window_started(window, 30.0), "wall": {"solve_s": solve_s}}
+
+    begun = (records.header(30.0, planning_s=2.0, backend="nvml"), took(0, 9.0), took(1, 2.5))
+    _warn_of_slow_plans(records.log_of(*begun, {"kind": "resumed", "window": 3, "void": [2]}, took(3, 8.0)))
+    assert "1 plan took longer than the 2 s charged (planner.planning_s), up to 2.5 s in window 1" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 def test_a_time_limit_is_the_planner_s_and_marks_the_log(call, write_config, monkeypatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workloads.learning.models import MODELS, Classifier, classifier
+from workloads.learning.models import MODELS, Classifier, classifier, libraries
 from workloads.live.model import CATALOGUE, Model, ModelError, WeightsError, loaded
 
 DIGITS: dict[str, Any] = {"shape": [1, 8, 8], "n_classes": 10}
@@ -40,6 +40,17 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ModelError, match=r"model mlp needs torch: pip install 'migrator-mig\[live\]'"):
         classifier("mlp", **DIGITS)
+
+
+@pytest.mark.parametrize(
+    ("model", "own"), [("cnn-wide", ()), ("MobileNet-v2", ("torchvision.models",)), ("bert-base", ("transformers",))]
+)
+def test_libraries_are_known_by_each_spelling_of_a_name(model: str, own: tuple[str, ...]) -> None:
+    assert libraries(model) == ("torch", "torch._dynamo", *own)
+
+
+def test_of_a_users_own_model_no_library_is_known() -> None:
+    assert libraries("my_models:detector") == ()
 
 
 def test_nothing_heavy_is_imported_before_a_model_is_made() -> None:
@@ -81,7 +92,7 @@ class TestServing:
             mlp.answer([images[0], b"abc"])
 
     def test_random_weights_are_labelled(self, mlp: Classifier) -> None:
-        assert (mlp.weights, mlp.is_trained) == ("random", False)
+        assert mlp.weights == "random"
 
     def test_pretrained_weights_that_cannot_be_had_are_random_and_labelled(
         self, monkeypatch: pytest.MonkeyPatch
@@ -89,7 +100,6 @@ class TestServing:
         monkeypatch.setattr("torchvision.models.get_model_weights", _no_weights)
         made = classifier("mobilenet_v2", shape=[3, 32, 32], n_classes=5)
         assert made.weights.startswith("random (pretrained ones cannot be had: no network")
-        assert not made.is_trained
 
     def test_the_same_seed_makes_the_same_weights(self) -> None:
         one, other = (classifier("cnn", seed=7, **DIGITS) for _ in range(2))
@@ -120,7 +130,6 @@ class TestWeights:
     def test_loaded_weights_are_told_by_their_file(self, mlp: Classifier, tmp_path: Path) -> None:
         mlp.save(tmp_path / "w.safetensors", {})
         mlp.load(tmp_path / "w.safetensors")
-        assert mlp.is_trained
         assert mlp.weights == str(tmp_path / "w.safetensors")
 
     def test_a_model_may_begin_with_a_file(self, mlp: Classifier, images: list[bytes], tmp_path: Path) -> None:

@@ -100,9 +100,11 @@ class Gpu:
 
     def __init__(self) -> None:
         self.entered: list[tuple[str, int]] = []
-        self.refuses = False
+        self.refuses = self.is_gone = False
 
     def environment(self, gi_uuid: str) -> Mapping[str, str]:
+        if self.is_gone:
+            raise InstanceNotFoundError("it is gone")
         return {"WHERE": gi_uuid}
 
     def enter(self, gi_uuid: str, pid: int) -> None:
@@ -254,6 +256,31 @@ def test_who_cannot_enter_its_instance_has_failed(stage: Stage) -> None:
     (name,) = stage.start()
     stage.gpu.refuses = True
     assert stage.becomes(name, State.WARM) == [Failed(70.0, "1c@0#1", "cannot enter its instance: it is gone")]
+
+
+def test_where_nothing_can_get_into_an_instance_no_process_is_started_and_that_is_told_once(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, processes=2)
+    stage.gpu.is_gone = True
+    assert stage.start() == []
+    assert stage.happens() == [Failed(70.0, "1c@0#1", "cannot enter its instance: it is gone")]
+
+
+def test_the_rest_of_an_instances_processes_is_not_started_where_one_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path, processes=3)
+    asked: list[str] = []
+
+    def environment(gi_uuid: str) -> Mapping[str, str]:
+        asked.append(gi_uuid)
+        if len(asked) == 2:
+            raise InstanceNotFoundError("it is gone")
+        return {}
+
+    monkeypatch.setattr(stage.gpu, "environment", environment)
+    (first,) = stage.start()
+    assert len(asked) == 2
+    assert stage.site.zygote.stopped[first] == 0.0
 
 
 def test_a_worker_that_drains_takes_no_batch_and_its_end_is_no_news(stage: Stage) -> None:

@@ -1,0 +1,113 @@
+"""The models of a live run: what clerks find becomes what plans are told. The clerks are played."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.config import read_config
+from migrator.setting import assemble
+from workloads.learning.clerk import Measured, Prepared
+
+pytest.importorskip("zmq")
+
+from migrator.run.live.learning import SPARE, LiveModels
+from migrator.run.live.site import Site
+
+CONFIG = Path(__file__).parents[4] / "configs" / "live-cpu.yaml"
+PREPARED = Prepared("/w/first", "random", 0.9, (400,) * 5, 64, "uint8", (1, 8, 8), 10)
+MEASURED = Measured(0.3, raw=0.8, accuracy_after=0.85, took_s=1.5)
+
+
+class Clerks(Site):
+    """A site of which only the clerks are there, who all write the same."""
+
+    def __init__(self, folder: Path, prepared: Prepared = PREPARED) -> None:
+        self.folder = folder
+        self.writes: dict[str, Any] | str = asdict(prepared)
+        self.asked: list[Mapping[str, Any]] = []
+
+    def ask(
+        self,
+        function: str,  # noqa: ARG002
+        asked: Sequence[Mapping[str, Any]],
+        limit_s: float,  # noqa: ARG002
+        environment: Mapping[str, str],  # noqa: ARG002
+    ) -> list[dict[str, Any] | str]:
+        self.asked = list(asked)
+        return [self.writes for _ in asked]
+
+
+def models(site: Clerks) -> LiveModels:
+    config = read_config(CONFIG)
+    setting, traffic = assemble(config, "live-cpu.yaml")
+    return LiveModels(setting, site, traffic.requests(config.windows * config.window_s), {}, {})
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Clerks:
+    return Clerks(tmp_path)
+
+
+def test_what_a_clerk_measured_is_what_plans_are_told(site: Clerks) -> None:
+    made = models(site)
+    site.writes = asdict(MEASURED)
+    assert made.open(0) == (0.3, 0.3)
+    assert made.estimates is not None
+    one, _ = made.estimates
+    seconds = made._setting.tenants[0].retraining_time_s
+    assert (one.accuracy_after, one.source) == (0.85, "measured in 1.50 s")
+    assert one.retraining_s == {name: pytest.approx(SPARE * s, abs=1e-4) for name, s in seconds.items()}
+    assert {asked["budget_s"] for asked in site.asked} == {6.0}  # the config leaves 8 s, loading takes 2 of them
+
+
+def test_what_could_not_be_measured_is_the_configs_and_that_is_said(
+    site: Clerks, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = models(site)
+    site.writes = "not done within 60 s"
+    assert made.open(0) == (0.4, 0.0)
+    assert made.estimates is not None
+    assert [one.accuracy_after for one in made.estimates] == [0.9, 0.95]
+    assert {one.source for one in made.estimates} == {
+        "the config, because nothing could be measured: not done within 60 s"
+    }
+    said = " ".join(capsys.readouterr().err.split())
+    assert "window 0: nothing was measured of turned, so the config's accuracies hold: not done within 60 s" in said
+
+
+def test_later_retrainings_are_taken_to_last_as_past_ones_did(site: Clerks) -> None:
+    made = models(site)
+    profile, seconds = next(iter(made._setting.tenants[0].retraining_time_s.items()))
+    for factor in (1.0, 2.0, 7.0):
+        made.ended("turned", 0, 0.8, factor * seconds, profile)
+    site.writes = asdict(MEASURED)
+    made.open(1)
+    assert made.estimates is not None
+    assert made.estimates[0].retraining_s[profile] == pytest.approx(2.0 * seconds, abs=1e-4)
+
+
+def test_what_an_estimate_was_off_by_is_handed_to_the_next(site: Clerks) -> None:
+    made = models(site)
+    site.writes = asdict(MEASURED)
+    made.open(0)
+    made.ended("turned", 0, 0.7, 1.0, next(iter(made._setting.tenants[0].retraining_time_s)))
+    made.open(1)
+    corrections = [asked["correction"] for asked in site.asked]
+    assert corrections[0]["bias"] == pytest.approx((0.7 - 0.8) / 2)
+    assert corrections[1]["n_windows"] == 0
+
+
+@pytest.mark.parametrize(
+    ("began_with", "is_told"), [("random (pretrained ones cannot be had: no network)", True), ("pretrained", False)]
+)
+def test_pretrained_weights_that_cannot_be_had_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], began_with: str, is_told: bool
+) -> None:
+    models(Clerks(tmp_path, Prepared(**{**asdict(PREPARED), "began_with": began_with})))
+    told = f"tenants.turned: cnn_wide began to learn with weights that are {began_with}"
+    assert (told in " ".join(capsys.readouterr().err.split())) is is_told
