@@ -2,9 +2,10 @@
 
 The curve is Optimus' (Peng et al., EuroSys 2018, §3.1): the error after x is 1 / (β₀·x + β₁) + β₂ with all β ≥ 0, by
 non-negative least squares. Where new classes are learned nothing is right at first, and then much at once: so here x
-may begin to count late, after a lag. Ekya (Bhardwaj et al., NSDI 2022, §4.3) fits it to accuracies of a small subset in a few
-epochs and reads it further out, and the MIGRator paper follows it (§4.1.4). Here x counts *sample passes*, samples
-times epochs, so that one curve tells options apart that differ in both. Free of torch; scipy is imported when fitting.
+may begin to count late, after a lag. Ekya (Bhardwaj et al., NSDI 2022, §4.3) fits the curve to accuracies of a small
+subset in a few epochs and reads it further out, and the MIGRator paper follows it (§4.1.4). Here x counts *sample
+passes*, samples times epochs, so that one curve tells options apart that differ in both. Free of torch; scipy is
+imported when fitting.
 """
 
 from __future__ import annotations
