@@ -35,7 +35,7 @@ class OutputError(MigratorError):
 
 
 class LiveError(MigratorError):
-    """A live run cannot begin or go on: a model or its data cannot be had, or a process is gone that it needs."""
+    """A live run cannot begin or go on: a process that it needs is gone, or does not do its work."""
 
 
 class LogError(MigratorError):

@@ -52,7 +52,7 @@ def resume_command(
         MigratorError: The run cannot be resumed, or not so; one line says why.
         JournalError: The file of our instances on a real GPU cannot be used.
         GpuError: The real GPU is not there, or another, or does not answer.
-        LiveError: A model or its data cannot be had, or a process that a live run cannot do without is gone.
+        LiveError: A process that a live run cannot do without is gone.
         ZygoteError: The warm process of a live run is gone.
         WireError: The folder of a live run's processes cannot be used.
     """

@@ -94,7 +94,7 @@ def run_command(
             faults.
         JournalError: The file of our instances on a real GPU cannot be used.
         GpuError: A real GPU is not there, not as the config has it, or does not answer.
-        LiveError: A model or its data cannot be had, or a process that a live run cannot do without is gone.
+        LiveError: A process that a live run cannot do without is gone.
         ZygoteError: The warm process of a live run is gone.
         WireError: The folder of a live run's processes cannot be used.
     """
@@ -230,8 +230,8 @@ def live_parts(
 
     Raises:
         MigratorError: What live runs need is not installed.
-        ConfigError: The config does not go with this GPU.
-        LiveError: A model or its data cannot be had.
+        ConfigError: The config does not go with this GPU; or a model or its data cannot be had.
+        LiveError: A process that the run cannot do without is gone.
         WireError: The folder of the processes cannot be used.
     """
     try:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from executor.whole_file import write_whole
-from workloads.errors import LearningError
+from workloads.errors import LearningError, WorkloadError
 from workloads.learning.course import Finished, Started, Told
 from workloads.learning.curve import Correction, Point, estimates, fitted
 from workloads.learning.datasets import benchmark
@@ -28,6 +28,9 @@ from workloads.learning.retraining import Job, job_in, learner, retrained
 LEARNED_BEFORE_EPOCHS = 3
 """So many times an option's epochs a model learns the first experience before a run, which it begins trained."""
 
+
+REFUSED = "refused"
+"""What a clerk writes in the place of what was asked, where that cannot be had."""
 
 LEAST_RISE = 0.05
 """By so much accuracy has to rise while it is measured, unless a whole subset's epochs were."""
@@ -89,14 +92,20 @@ def prepare(_: object, *, job: str, requests: str, n_by_window: list[int], out: 
         requests: The file to write: ``payloads (n, bytes)``, ``expected (n, 2)``, both of uint8, and ``samples (N,)``:
             which of them each request of the run asks.
         n_by_window: How many requests arrive in each window.
-        out: The file to write a :class:`Prepared` to.
-
-    Raises:
-        WorkloadError: There is no such benchmark or model, its data cannot be had, or the training fails.
+        out: The file to write a :class:`Prepared` to; or ``refused`` and why, in one line, where there is no such
+            benchmark or model, its data cannot be had, or it cannot be trained.
     """
-    asked = job_in(job.encode())
+    try:
+        found = asdict(_prepared(job_in(job.encode()), Path(requests), n_by_window))
+    except WorkloadError as error:
+        found = {REFUSED: str(error)}
+    _write(Path(out), found)
+    return 0
+
+
+def _prepared(asked: Job, requests: Path, n_by_window: list[int]) -> Prepared:
     data = benchmark(asked.benchmark, seed=asked.seed, folder=asked.folder, asked=asked.asked)
-    _write_requests(Path(requests), data, asked.seed, n_by_window)
+    _write_requests(requests, data, asked.seed, n_by_window)
     option = replace(asked.option, n_samples=None, n_epochs=LEARNED_BEFORE_EPOCHS * asked.option.n_epochs)
     course: list[Told] = []
     told = retrained(replace(asked, option=replace(option, checkpoints=())), course.append)
@@ -106,9 +115,7 @@ def prepare(_: object, *, job: str, requests: str, n_by_window: list[int], out: 
     n_samples = tuple(len(experience.train) for experience in data.experiences)
     shape = tuple(data.shape)
     n_bytes = math.prod(shape) * data.dtype.itemsize
-    found = Prepared(told.file, began_with, told.accuracy, n_samples, n_bytes, data.dtype.name, shape, data.n_classes)
-    _write(Path(out), asdict(found))
-    return 0
+    return Prepared(told.file, began_with, told.accuracy, n_samples, n_bytes, data.dtype.name, shape, data.n_classes)
 
 
 def estimate(_: object, *, job: str, window: int, budget_s: float, correction: Mapping[str, Any], out: str) -> int:

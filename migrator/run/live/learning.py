@@ -16,12 +16,12 @@ import numpy as np
 
 from migrator.config import LearningConfig, TenantConfig
 from migrator.console import warn
-from migrator.errors import LiveError
+from migrator.errors import ConfigError, LiveError
 from migrator.estimates import Estimate
 from migrator.run.events import RATE_DIGITS
 from migrator.run.live.site import Site
 from migrator.setting import Setting
-from workloads.learning.clerk import Measured, Prepared
+from workloads.learning.clerk import REFUSED, Measured, Prepared
 from workloads.learning.course import Option
 from workloads.learning.curve import Correction
 from workloads.learning.retraining import Job
@@ -98,7 +98,8 @@ class LiveModels:
         ``served`` are newer weights, by tenant, where a run goes on; ``environment`` is that of clerks.
 
         Raises:
-            LiveError: A model or its data cannot be had; one line says why.
+            ConfigError: A model or its data cannot be had, or it cannot be trained; one line says why.
+            LiveError: A clerk died, or was not done in time.
         """
         self._setting, self._site, self._requests, self._environment = setting, site, requests, environment
         self.measured: dict[str, Measured | str] = {}
@@ -121,6 +122,8 @@ class LiveModels:
         for entry, one in zip(entries, found, strict=True):
             if isinstance(one, str):
                 raise LiveError(f"tenants.{entry.name}: {one}")
+            if REFUSED in one:
+                raise ConfigError(f"tenants.{entry.name}: {one[REFUSED]}")
             prepared.append(_prepared(one))
             if (began_with := prepared[-1].began_with).startswith("random ("):
                 warn(f"tenants.{entry.name}: {entry.model} began to learn with weights that are {began_with}")

@@ -73,8 +73,8 @@ def live_run(
     With ``joins``, it goes on with the weights that ``stands``, its log so far, tells of.
 
     Raises:
-        ConfigError: An SLO is too short for the shares of this CPU.
-        LiveError: A model or its data cannot be had.
+        ConfigError: An SLO is too short for the shares of this CPU; or a model or its data cannot be had.
+        LiveError: A process that the run cannot do without is gone.
         WireError: The folder cannot be used.
     """
     _refuse_unknown(setting)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from migrator.config import read_config
+from migrator.errors import ConfigError, LiveError
 from migrator.setting import assemble
 from workloads.learning.clerk import Measured, Prepared
 
@@ -100,6 +101,18 @@ def test_what_an_estimate_was_off_by_is_handed_to_the_next(site: Clerks) -> None
     corrections = [asked["correction"] for asked in site.asked]
     assert corrections[0]["bias"] == pytest.approx((0.7 - 0.8) / 2)
     assert corrections[1]["n_windows"] == 0
+
+
+def test_a_model_or_data_that_cannot_be_had_is_bad_input(site: Clerks) -> None:
+    site.writes = {"refused": "data set cifar10: not in /data"}
+    with pytest.raises(ConfigError, match=r"^tenants\.turned: data set cifar10: not in /data$"):
+        models(site)
+
+
+def test_a_clerk_that_dies_is_no_bad_input(site: Clerks) -> None:
+    site.writes = "killed by signal 9, maybe for want of memory"
+    with pytest.raises(LiveError, match=r"^tenants\.turned: killed by signal 9"):
+        models(site)
 
 
 @pytest.mark.parametrize(
