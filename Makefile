@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LIVE := $(VENV)/.live
 
-.PHONY: help demo demo-live test test-live test-crash check format bench bench-planner reproduce clean
+.PHONY: help demo demo-live test test-live test-crash check format bench bench-planner bench-forecast reproduce clean
 
 help:
 	@echo "make demo    set up, then run two tenants on a simulated A100 and say what was won over the best fixed layout"
@@ -17,6 +17,8 @@ help:
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make bench   print the speed figures"
 	@echo "make bench-planner    print the planner's: a quarter of an hour; ARGS=--slow adds general solvers, ARGS=--run: what a run is charged"
+	@echo "make bench-forecast   what forecasters are worth on last thirds of traces; TRACES='FILE …': on these, too,"
+	@echo "                      ARGS='--model DIR': with a fitted network"
 	@echo "make reproduce        simulate the paper's evaluation anew, minutes, and write docs/results.md; FULL=1: all of it,"
 	@echo "                      TRACES=FILE: with per-second counts of the Twitter stream"
 	@echo "make clean   remove the virtual environment, caches and runs"
@@ -78,6 +80,9 @@ bench: $(STAMP)
 
 bench-planner: $(STAMP)
 	$(BIN)/python -m benchmarks.speed.planner $(ARGS)
+
+bench-forecast: $(STAMP)
+	$(BIN)/python -m benchmarks.forecast $(ARGS) $(TRACES)
 
 reproduce: $(STAMP)
 	FULL=$(FULL) TRACES=$(TRACES) $(BIN)/python -m benchmarks.paper.reproduce

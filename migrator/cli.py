@@ -36,6 +36,8 @@ app = typer.Typer(
 )
 gpu_app = typer.Typer(invoke_without_command=True, help="GPU models, and what stands on a real GPU.")
 app.add_typer(gpu_app, name="gpu")
+forecast_app = typer.Typer(invoke_without_command=True, help="What forecasts of arrivals are worth.")
+app.add_typer(forecast_app, name="forecast")
 
 _ENGINES_HELP = "; ".join(
     f"{model}: {', '.join(engine_names(model))} (default {default_engine(model)})" for model in (PAPER, PHYSICAL)
@@ -61,6 +63,11 @@ def _print_version(value: bool) -> None:  # typer calls it by position, and by t
 
 @gpu_app.callback()
 def _gpu(context: typer.Context) -> None:
+    _help_without_command(context)
+
+
+@forecast_app.callback()
+def _forecast(context: typer.Context) -> None:
     _help_without_command(context)
 
 
@@ -714,6 +721,118 @@ def gpu_export(
     from migrator.commands.mig import Where, export_command  # noqa: PLC0415
 
     export_command(Where(index, backend), form)
+
+
+Sources = Annotated[
+    list[str],
+    typer.Argument(metavar="SOURCE…", help="Shipped traces by name, trace files, or folders of past runs."),
+]
+Seconds = Annotated[
+    str | None, typer.Option(metavar="FROM:TO", help="Only these seconds of each source. Default: all of them.")
+]
+
+
+@forecast_app.command(
+    "eval",
+    epilog="Examples: [bold]migrator forecast eval azure-conv azure-code[/]   "
+    "[bold]migrator forecast eval runs/quickstart --method ewma --plot eval.html[/]",
+)
+def forecast_eval(
+    sources: Sources,
+    *,
+    methods: Annotated[
+        list[str] | None, typer.Option("--method", help="Only this one; may be given several times. Default: all.")
+    ] = None,
+    models: Annotated[
+        list[Path] | None,
+        typer.Option("--model", metavar="DIR", help="A fitted model beside them; may be given several times."),
+    ] = None,
+    share: Annotated[
+        float, typer.Option(min=0.001, max=0.999, help="The part at the end that is forecast. Default: the last third.")
+    ] = 1 / 3,
+    window: Annotated[int, typer.Option(min=1, max=100_000, help="How many seconds each forecast goes ahead.")] = 200,
+    history: Annotated[int, typer.Option(min=1, max=100_000, help="Seconds that a forecaster sees before it.")] = 600,
+    stride: Annotated[
+        int | None,
+        typer.Option(min=1, help="Seconds from one forecast to the next. Default: a tenth of the window, or more."),
+    ] = None,
+    seconds: Seconds = None,
+    plot: Annotated[Path | None, typer.Option(help="Also draw them in this HTML file; needs the extra plot.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Judge forecasters on traces and past runs: forecasts at rolling origins, beside what then came."""
+    from migrator.commands.forecast import eval_command  # noqa: PLC0415
+    from migrator.evaluation import Terms  # noqa: PLC0415
+
+    terms = Terms(window_s=window, history_s=history, share=share, stride_s=stride)
+    eval_command(
+        sources,
+        terms,
+        methods=methods or (),
+        models=models or (),
+        seconds=_stretch(seconds),
+        plot=plot,
+        as_json=as_json,
+    )
+
+
+@forecast_app.command(
+    "fit",
+    epilog="Examples: [bold]migrator forecast fit nhits azure-conv azure-code --out models/nhits[/]   "
+    "[bold]migrator forecast fit nhits azure-conv azure-code --out models/nhits --updates 4000 --resume[/]",
+)
+def forecast_fit(
+    method: Annotated[Literal["informer", "nhits"], typer.Argument(help="Which network.")],
+    sources: Sources,
+    *,
+    out: Annotated[Path, typer.Option(help="The model's folder.")],
+    updates: Annotated[int, typer.Option(min=1, max=10**7, help="Steps of the descent.")] = 1000,
+    share: Annotated[
+        float,
+        typer.Option(min=0.001, max=1.0, help="The part at each source's beginning. Default: the first two thirds."),
+    ] = 2 / 3,
+    window: Annotated[int, typer.Option(min=1, max=100_000, help="How many seconds a forecast goes ahead.")] = 200,
+    history: Annotated[int, typer.Option(min=16, max=100_000, help="Seconds that the network reads.")] = 400,
+    seed: Annotated[int, typer.Option(min=0, help="Of weights and batches.")] = 0,
+    seconds: Seconds = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what is in the folder.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Fit a network on traces or past runs, for forecast.model in a config; needs the extra neural."""
+    from forecaster.neural import Recipe  # noqa: PLC0415
+    from migrator.commands.forecast import Fitting, fit_command  # noqa: PLC0415
+
+    recipe = Recipe(method, window_steps=window, history_steps=history, seed=seed)
+    fitting = Fitting(recipe, share, updates, out, resume)
+    fit_command(sources, fitting, seconds=_stretch(seconds), as_json=as_json)
+
+
+@forecast_app.command("show", epilog="Example: [bold]migrator forecast show quickstart.yaml --window 1[/]")
+def forecast_show(
+    config: Annotated[Path, typer.Argument(help="The config file (YAML); see docs/configuration.md.")],
+    *,
+    window: Annotated[int, typer.Option(min=0, help="Which window of the config.")] = 0,
+    plot: Annotated[Path | None, typer.Option(help="Also draw it in this HTML file; needs the extra plot.")] = None,
+    assignments: Assignments = None,
+    as_json: Json = False,
+) -> None:
+    """Show the forecast with which a window is planned, beside what then comes."""
+    from migrator.commands.forecast import show_command  # noqa: PLC0415
+
+    show_command(config, window=window, assignments=assignments or (), plot=plot, as_json=as_json)
+
+
+def _stretch(text: str | None) -> tuple[int, int] | None:
+    """The seconds that ``FROM:TO`` means."""
+    if text is None:
+        return None
+    parts = text.split(":")
+    if not (len(parts) == 2 and all(part.isascii() and part.isdecimal() for part in parts)):
+        raise typer.BadParameter(f"--seconds {text}: FROM:TO is needed, such as 0:3600")
+    first, end = map(int, parts)
+    if end <= first:
+        raise typer.BadParameter(f"--seconds {text}: TO must be more than FROM")
+    return first, end
 
 
 def main() -> None:

@@ -202,13 +202,23 @@ class TenantConfig(Section):
 
 
 class ForecastConfig(Section):
-    """Which forecaster, and from how much history; ``known`` is none, but the window's own arrivals."""
+    """Which forecaster, and from how much history; ``known`` is none, but the window's own arrivals.
 
-    method: Literal["ewma", "seasonal-naive", "known"] = "ewma"
+    ``model`` is the folder of a fitted network, which ``informer`` and ``nhits`` need.
+    """
+
+    method: Literal["ewma", "seasonal-naive", "informer", "nhits", "known"] = "ewma"
+    model: Text | None = None
     history_s: Positive = 600.0
     half_life_s: Positive = 60.0
     season_s: Positive = 200.0
     n_paths: Annotated[int, Field(ge=1, le=10_000)] = 32
+
+    @model_validator(mode="after")
+    def _networks_have_a_model(self) -> ForecastConfig:
+        if self.method in ("informer", "nhits") and self.model is None:
+            raise ValueError(f"method {self.method!r} needs a model: the folder that migrator forecast fit has made")
+        return self
 
 
 class PlannerConfig(Section):
@@ -484,6 +494,8 @@ def _with_absolute_paths(config: Config, folder: Path) -> Config:
     update: dict[str, object] = {"tenants": [localised(tenant) for tenant in config.tenants]}
     if config.profiles is not None:
         update["profiles"] = absolute(config.profiles)
+    if config.forecast.model is not None:
+        update["forecast"] = config.forecast.model_copy(update={"model": absolute(config.forecast.model)})
     if config.front_door is not None:
         files = {name: absolute(file) for name, file in config.front_door.tokens.items()}
         update["front_door"] = config.front_door.model_copy(update={"tokens": files})
@@ -507,6 +519,11 @@ def config_yaml(config: Config, folder: Path | None = None) -> str:
             tenant["learning"]["folder"] = relative(tenant["learning"]["folder"])
     if data["profiles"] is not None:
         data["profiles"] = relative(data["profiles"])
+    # Runs without a model have the same config, and log, as before there were any.
+    if data["forecast"]["model"] is None:
+        del data["forecast"]["model"]
+    else:
+        data["forecast"]["model"] = relative(data["forecast"]["model"])
     if data["front_door"] is not None:
         data["front_door"]["tokens"] = {name: relative(file) for name, file in data["front_door"]["tokens"].items()}
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)

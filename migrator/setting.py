@@ -16,8 +16,9 @@ from executor.catalogue import gpu_model
 from executor.mig import GpuModel
 from executor.names import spelled_as
 from forecaster.forecast import Forecaster
+from forecaster.neural import Learned, ModelError
 from forecaster.registry import make_forecaster
-from migrator.config import Config, TenantConfig
+from migrator.config import Config, ForecastConfig, TenantConfig
 from migrator.errors import ConfigError, ConfigSloError
 from migrator.traffic import RecordedTraffic
 from workloads.errors import TraceError, UnmetSloError, WorkloadError
@@ -83,11 +84,14 @@ def assemble(config: Config, origin: str, gpu: GpuModel | None = None) -> tuple[
         with _naming(f"{origin}: tenants.{tenant.name}"):
             parts.append(_tenant_setting(config, _as_known(tenant, gpu, profiles), gpu, profiles, origin))
     tenants = tuple(part.tenant for part in parts)
+    forecaster = forecaster_of(config.forecast, config.step_s, origin)
+    if isinstance(forecaster, Learned):
+        _check_model(forecaster, config, origin)
     setting = Setting(
         config=config.model_copy(update={"tenants": [part.config for part in parts]}),
         gpu=gpu,
         tenants=tenants,
-        forecaster=_forecaster(config, origin),
+        forecaster=forecaster,
         profiles_name=profiles.name,
         warnings=profiles.warnings,
     )
@@ -242,18 +246,20 @@ def _with_scale(entry: TenantConfig, made: Scale) -> TenantConfig:
     return entry.model_copy(update={"arrivals": entry.arrivals.model_copy(update={"scale": scale})})
 
 
-def _forecaster(config: Config, origin: str) -> Forecaster | None:
+def forecaster_of(settings: ForecastConfig, step_s: float, origin: str) -> Forecaster | None:
     """The configured forecaster, its seconds turned into steps; ``None`` where arrivals are known.
 
     Raises:
         ConfigError: It needs more history than ``forecast.history_s`` gives.
     """
-    settings, step_s = config.forecast, config.step_s
+    forecaster: Forecaster
     match settings.method:
         case "ewma":
             forecaster = make_forecaster("ewma", half_life_steps=settings.half_life_s / step_s)
         case "seasonal-naive":
             forecaster = make_forecaster("seasonal-naive", season_steps=max(1, round(settings.season_s / step_s)))
+        case "informer" | "nhits":
+            forecaster = _learned(settings, origin)
         case "known":
             return None
         case _:
@@ -264,3 +270,35 @@ def _forecaster(config: Config, origin: str) -> Forecaster | None:
             f"{forecaster.min_history_steps * step_s:g} s"
         )
     return forecaster
+
+
+def _learned(settings: ForecastConfig, origin: str) -> Learned:
+    """The fitted model that the config names.
+
+    Raises:
+        ConfigError: It cannot be used, or is another network.
+    """
+    assert settings.model is not None  # as the config is validated
+    try:
+        model = Learned(Path(settings.model))
+    except ModelError as error:
+        raise ConfigError(f"{origin}: forecast.model: {error}") from None
+    if model.name != settings.method:
+        raise ConfigError(
+            f"{origin}: forecast.method is {settings.method}; the model in {model.folder} is {model.name}"
+        )
+    return model
+
+
+def _check_model(model: Learned, config: Config, origin: str) -> None:
+    """Refuse a model that was fitted for other windows.
+
+    Raises:
+        ConfigError: Names what differs.
+    """
+    fitted_s = model.recipe.window_steps
+    if config.step_s != 1 or config.n_steps != fitted_s:
+        raise ConfigError(
+            f"{origin}: forecast.model: {model.folder} was fitted for windows of {fitted_s} steps of 1 s; "
+            f"the config has {config.n_steps} of {config.step_s:g} s"
+        )

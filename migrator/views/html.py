@@ -1,4 +1,4 @@
-"""Pages that open without a network: a comparison of policies, and a grid of plans.
+"""Pages that open without a network: what they have in common, a comparison of policies, and a grid of plans.
 
 Bars and marks are the figures of the tables that the commands print. A figure that is unknown is left out. The text of
 the pages is in the templates beside this file; plotly reads HTML as well, so what goes into a figure is escaped here.
@@ -56,7 +56,7 @@ def require_plot_extra() -> None:
             raise MigratorError(f"--plot needs {library}; install the extra: pip install 'migrator-mig[plot]'")
 
 
-def _page(template: str, **parts: object) -> str:
+def page(template: str, **parts: object) -> str:
     """The template filled with ``parts``; figures are drawn, all other text is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - an optional extra
     from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
@@ -121,7 +121,7 @@ def comparison_to_html(scores: Sequence[Score], fairness: Fairness, stride_s: in
     for score in scores:
         for note in score.notes:
             notes.setdefault(note, []).append(score.workload)
-    return _page(
+    return page(
         "compare.html.j2",
         terms=_FAIRNESS[fairness],
         workloads={name: (extent(own, stride_s), setup_text(own)) for name, own in by_workload(scores).items()},
@@ -387,7 +387,7 @@ def sweep_to_html(sweep: Sweep) -> str:
     roles = _Roles.of(sweep)
     alone = [variation.choices[0] for variation in sweep.grid.variations if len(variation.choices) == 1]
     fixed = [choice for choice in alone if choice not in roles.x.choices]
-    return _page("whatif.html.j2", sweep=sweep, fixed=fixed, assumed=sweep.assumed, grid=_grid_figure(sweep, roles))
+    return page("whatif.html.j2", sweep=sweep, fixed=fixed, assumed=sweep.assumed, grid=_grid_figure(sweep, roles))
 
 
 def _grid_figure(sweep: Sweep, roles: _Roles) -> Figure:

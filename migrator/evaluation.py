@@ -1,0 +1,160 @@
+"""Every forecaster on the same series: at the same origins, from as much history, beside what then came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forecaster.forecast import Forecaster
+from forecaster.neural import Learned, ModelError
+from forecaster.registry import forecaster_names
+from forecaster.scores import LEADS_S, Trials, origins_between, rolling
+from migrator.config import ForecastConfig
+from migrator.series import Series, SeriesError
+from migrator.setting import forecaster_of
+
+MOST_ORIGINS = 300
+"""Without a stride given, origins lie so far apart that there are no more than these."""
+
+_LEAST_STRIDE = 10
+"""Without a stride given, a window's length holds no more origins than these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On what forecasters are judged. All in seconds, which are steps here.
+
+    Attributes:
+        window_s: How far ahead each forecast goes.
+        history_s: How much before the origin a forecaster sees.
+        share: The part at the series' end from which origins are taken, in (0, 1].
+        stride_s: Between origins; ``None`` for a tenth of the window, or as much as makes ``MOST_ORIGINS``.
+        n_paths: Sample paths of each forecast; the window's total is judged by them.
+        seed: Of the sample paths.
+    """
+
+    window_s: int = 200
+    history_s: int = 600
+    share: float = 1 / 3
+    stride_s: int | None = None
+    n_paths: int = 200
+    seed: int = 0
+
+    def first_origin(self, series: Series) -> int:
+        """Second of the series from which on it is tested."""
+        return min(series.n_seconds, round((1 - self.share) * series.n_seconds))
+
+    def stride(self, series: Series) -> int:
+        """Seconds between origins."""
+        if self.stride_s is not None:
+            return self.stride_s
+        tested_s = series.n_seconds - self.first_origin(series) - self.window_s
+        return max(1, self.window_s // _LEAST_STRIDE, -(-tested_s // MOST_ORIGINS))
+
+    def origins(self, series: Series) -> NDArray[np.int64]:
+        """Seconds of the series at which forecasts begin; none where it is too short."""
+        first = self.first_origin(series)
+        return origins_between(max(1, first), series.n_seconds, self.window_s, self.stride(series))
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What each method was worth on one series.
+
+    Attributes:
+        series: The series.
+        terms: As asked.
+        trials: By method.
+        left_out: Why a method has no trials, by method.
+        notes: What else a reader should know, a sentence each.
+    """
+
+    series: Series
+    terms: Terms
+    trials: Mapping[str, Trials]
+    left_out: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def leads(self) -> tuple[int, ...]:
+        """The leads at which it is judged, in seconds: those within the window."""
+        return tuple(lead for lead in LEADS_S if lead <= self.terms.window_s)
+
+
+def forecasters(only: Sequence[str] = (), models: Sequence[Path] = ()) -> dict[str, Forecaster]:
+    """The forecasters of these names as configs make them without further settings, then the fitted models.
+
+    Without names and models: all of the registry; with models alone: those and all of the registry.
+
+    Raises:
+        SeriesError: A name is unknown, or a folder holds no model that can be used.
+    """
+    unknown = [name for name in only if name not in forecaster_names()]
+    if unknown:
+        raise SeriesError(f"--method {unknown[0]}: unknown; there are {', '.join(forecaster_names())}")
+    made: dict[str, Forecaster] = {}
+    for name in only or forecaster_names():
+        settings = ForecastConfig().model_copy(update={"method": name})
+        forecaster = forecaster_of(settings, 1.0, "--method")
+        assert forecaster is not None  # only hindsight is none, and it is no forecaster's name
+        made[name] = forecaster
+    for folder in models:
+        try:
+            model = Learned(folder)
+        except ModelError as error:
+            raise SeriesError(f"--model {error}") from None
+        made[model.name if model.name not in made else f"{model.name} ({folder})"] = model
+    return made
+
+
+def evaluate(
+    series: Series,
+    methods: Mapping[str, Forecaster],
+    terms: Terms,
+    on_trial: Callable[[str], None] = lambda _: None,
+) -> Evaluation:
+    """Every method's trials at the same origins; ``on_trial`` is told the method after each.
+
+    Methods that need more history than there is, or another window, are left out with the reason.
+
+    Raises:
+        SeriesError: The series is too short for a single origin.
+    """
+    origins = terms.origins(series)
+    if not origins.size:
+        first = terms.first_origin(series)
+        raise SeriesError(
+            f"{series.name}: {series.n_seconds} s, of which {series.n_seconds - first} are tested; a history before "
+            f"them and a window of {terms.window_s} s in them are needed"
+        )
+    trials, left_out = {}, {}
+    for name, forecaster in methods.items():
+        try:
+            trials[name] = rolling(
+                forecaster,
+                series.rates_rps,
+                origins,
+                n_steps=terms.window_s,
+                n_history=terms.history_s,
+                n_paths=terms.n_paths,
+                seed=terms.seed,
+                on_trial=lambda name=name: on_trial(name),  # type: ignore[misc]
+            )
+        except ValueError as error:
+            left_out[name] = str(error)
+    notes = (*series.notes, *_seen_before(series, methods, int(origins[0])))
+    return Evaluation(series, terms, trials, left_out, notes)
+
+
+def _seen_before(series: Series, methods: Mapping[str, Forecaster], first: int) -> Iterator[str]:
+    """A note for every fitted model that has seen seconds on which it is tested."""
+    for name, method in methods.items():
+        for seen in method.seen if isinstance(method, Learned) else ():
+            begin = seen.first_s - series.first_s
+            beyond = begin + seen.n_seconds - first
+            if seen.name == series.name and beyond > 0:
+                yield f"{name} was fitted on {beyond:,} of the seconds on which it is tested here"
