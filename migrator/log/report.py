@@ -11,6 +11,7 @@ from itertools import accumulate
 from migrator.log.changes import INFERENCE, RETRAINING, Instance, LayoutChange, changes_in
 from migrator.log.live import LiveFacts, live_facts
 from migrator.log.record import Record
+from migrator.log.replans import Replans, replans_of
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import Surprise, surprises
 from migrator.log.trouble import Trouble, trouble_of
@@ -124,6 +125,7 @@ class Report:
         open_call: The driver call in which the run ended, if it did.
         surprises: Where a window's goodput is far from what its plan promised.
         trouble: What the driver refused, and what others did to the GPU; ``None`` if nothing.
+        replans: How often the rest of a window was planned anew; ``None`` where the run did not ask for that.
         live: What really was answered and learned; ``None`` where requests were simulated.
     """
 
@@ -137,6 +139,7 @@ class Report:
     surprises: tuple[Surprise, ...] = ()
     trouble: Trouble | None = None
     live: LiveFacts | None = None
+    replans: Replans | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +205,7 @@ def report_of(log: ReadLog) -> Report:
         surprises=surprises(log),
         trouble=trouble_of(log),
         live=live_facts(log),
+        replans=replans_of(log),
     )
 
 

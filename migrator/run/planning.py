@@ -7,7 +7,7 @@ the plan that a run executes.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -21,6 +21,7 @@ from migrator.errors import ConfigError, InfeasibleError
 from migrator.estimates import Estimate, as_estimated, estimate_of
 from migrator.setting import Setting
 from migrator.traffic import Hindsight, Traffic
+from planner.attainment import attainments
 from planner.budget import Budget, EngineOptions
 from planner.build import WindowTerms, window_problem, with_forecast
 from planner.plan import Lifetime, MigPlan, Status
@@ -38,10 +39,10 @@ from planner.problem import (
     RunningRetraining,
     Task,
 )
-from planner.replan import remaining_problem, without_hopeless_retrainings
+from planner.replan import remaining_plan, remaining_problem, without_hopeless_retrainings
 from planner.solve import solve
 from planner.unavailable import Unavailable, unavailable_within
-from planner.verify import Verification, verify
+from planner.verify import TOLERANCE, Rule, Verification, verify
 from workloads.tenants import Tenant
 
 
@@ -235,7 +236,108 @@ def plan_rest(
     Raises:
         PlannerError: As :func:`plan_window`.
     """
+    rest = _rest(setting, planned, forecast, step, standing, unavailable)
     from_step = planned.plan_from_step + step
+    return _checked(rest, _answer(setting, opening, rest, solving), opening.window, from_step, forecast)
+
+
+@dataclass(frozen=True)
+class Replan:
+    """The rest of a window planned anew beside a plan that is followed.
+
+    Attributes:
+        forecast: Of the window's steps from the moment on from which it was seen.
+        planned: What was answered; it covers the window's last steps.
+        running: What is left of the plan in force, with its worth by the new forecast as ``objective``; ``None`` where
+            it keeps the rules no more.
+        is_better: Whether the answer is worth more than going on: it keeps more floors of in-time answers, or as many
+            with more expected goodput.
+    """
+
+    forecast: Forecast
+    planned: PlannedWindow
+    running: MigPlan | None
+    is_better: bool
+
+    @property
+    def gain(self) -> float | None:
+        """Expected goodput of the answer less that of going on, in requests; ``None`` where either is not known."""
+        objective = self.planned.plan.objective
+        if self.running is None or self.running.objective is None or objective is None:
+            return None
+        return objective - self.running.objective
+
+
+def plan_anew(
+    setting: Setting,
+    opening: Opening,
+    planned: PlannedWindow,
+    forecast: Forecast,
+    step: int,
+    standing: PhysicalState,
+    solving: Solving,
+    unavailable: Sequence[Unavailable] = (),
+) -> Replan:
+    """As :func:`plan_rest`, with the config's work for planning anew, and held against what is left of the plan.
+
+    ``forecast`` may begin before ``step``; it ends with the window.
+
+    Raises:
+        PlannerError: As :func:`plan_window`.
+    """
+    ahead = _from_step(forecast, forecast.mean_rps.shape[0] - (planned.problem.n_steps - step))
+    rest = _rest(setting, planned, ahead, step, standing, unavailable)
+    running = _carried_on(rest, planned.plan, step)
+    effort = Budget(max_nodes=setting.config.planner.replan_schedules, time_limit_s=solving.time_limit_s, proves=False)
+    plan = _answer(setting, opening, rest, solving, effort, running)
+    answer = _checked(rest, plan, opening.window, planned.plan_from_step + step, ahead)
+    return Replan(forecast, answer, running, _is_better(answer, running))
+
+
+def _carried_on(rest: Problem, plan: MigPlan, step: int) -> MigPlan | None:
+    """What is left of a plan at ``step`` of its own, by what stands and comes now; ``None`` if it breaks a rule."""
+    state = rest.physical_initial or PhysicalState()
+    ready = {(item.placement, item.tenant): item.serve_step for item in state.held}
+    left = remaining_plan(plan, step)
+    lifetimes = tuple(
+        replace(item, serve_step=min(item.end_step, ready.get((item.placement, item.owner.tenant), item.serve_step)))
+        if item.is_inference and item.create_step == 0
+        else item
+        for item in left.lifetimes
+    )
+    left = replace(left, lifetimes=lifetimes)
+    verification = verify(rest, left)
+    # It claims nothing of its worth yet.
+    if verification.objective is None or any(item.rule is not Rule.OBJECTIVE for item in verification.broken_rules):
+        return None
+    return replace(left, objective=verification.objective)
+
+
+def _is_better(answer: PlannedWindow, running: MigPlan | None) -> bool:
+    if not answer.is_planned:
+        return False
+    if running is None:
+        return True
+    problem = answer.problem
+    missed = [
+        sum(not one.is_met for one in attainments(problem, plan)) if problem.has_floors else 0
+        for plan in (answer.plan, running)
+    ]
+    assert answer.plan.objective is not None
+    assert running.objective is not None
+    slack = TOLERANCE * max(1.0, abs(running.objective))
+    return (-missed[0], answer.plan.objective) > (-missed[1], running.objective + slack)
+
+
+def _rest(
+    setting: Setting,
+    planned: PlannedWindow,
+    forecast: Forecast,
+    step: int,
+    standing: PhysicalState,
+    unavailable: Sequence[Unavailable],
+) -> Problem:
+    """What is left of a window's problem from ``step`` of its plan on, as :func:`plan_rest` has it."""
     rest = remaining_problem(planned.problem, planned.plan, step)
     left = rest.physical_initial or PhysicalState()
     is_served = {item.tenant for item in standing.held} == set(rest.tenant_names)
@@ -243,8 +345,7 @@ def plan_rest(
     rest = replace(
         rest, initial=replace(left, held=standing.held, next_epoch_step=epoch_step), unavailable=tuple(unavailable)
     )
-    rest = without_hopeless_retrainings(with_forecast(rest, setting.tenants, forecast))
-    return _checked(rest, _answer(setting, opening, rest, solving), opening.window, from_step, forecast)
+    return without_hopeless_retrainings(with_forecast(rest, setting.tenants, forecast))
 
 
 def without_retrainings(planned: PlannedWindow, owners: Container[Owner]) -> PlannedWindow:
@@ -264,12 +365,30 @@ def with_ended(planned: PlannedWindow, owners: Container[Owner], step: int) -> P
     return replace(planned, plan=replace(planned.plan, lifetimes=lifetimes))
 
 
-def _answer(setting: Setting, opening: Opening, problem: Problem, how: Solving) -> MigPlan:
-    budget = Budget(max_nodes=setting.config.planner.max_schedules, time_limit_s=how.time_limit_s)
+def with_ends(planned: PlannedWindow, end_steps: Mapping[Owner, int], step: int) -> PlannedWindow:
+    """The window as if these retrainings, begun before ``step`` and under way then, were to end at these steps."""
+    lifetimes = tuple(
+        replace(item, serve_step=min(item.serve_step, end_steps[item.owner]), end_step=end_steps[item.owner])
+        if item.owner in end_steps and item.create_step < step
+        else item
+        for item in planned.plan.lifetimes
+    )
+    return replace(planned, plan=replace(planned.plan, lifetimes=lifetimes))
+
+
+def _answer(
+    setting: Setting,
+    opening: Opening,
+    problem: Problem,
+    how: Solving,
+    effort: Budget | None = None,
+    running: MigPlan | None = None,
+) -> MigPlan:
+    budget = effort or Budget(max_nodes=setting.config.planner.max_schedules, time_limit_s=how.time_limit_s)
     if how.policy is None:
         meets = how.must_meet_floors
-        return solve(problem, engine=how.engine, budget=budget, options=how.options, must_meet_floors=meets)
-    window = Window(opening.window, problem, budget, opening.past_rps, opening.plans, how.as_published)
+        return solve(problem, how.engine, budget, running, options=how.options, must_meet_floors=meets)
+    window = Window(opening.window, problem, budget, opening.past_rps, opening.plans, how.as_published, running)
     return how.policy.plan(window)
 
 

@@ -20,9 +20,14 @@ class Migrator(Policy):
     name: str = "migrator"
     knows: Knows = Knows.FORECAST
 
+    @property
+    def replans(self) -> bool:
+        """At the config's ``planner.replan_every_s``, and at once where something did not go as planned."""
+        return True
+
     def plan(self, window: Window) -> MigPlan:
         """The best plan within the budget; if none keeps the floors of in-time answers, the one that lacks least."""
-        return solve(window.problem, "physical", window.budget, must_meet_floors=False)
+        return solve(window.problem, "physical", window.budget, window.running, must_meet_floors=False)
 
 
 @dataclass(frozen=True)

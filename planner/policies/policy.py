@@ -75,6 +75,7 @@ class Window:
         plans: What was in force in the windows before, oldest first.
         as_published: Whether the policy forecasts and switches as its source does. Otherwise it does both as
             ``migrator`` does, so that only its decisions differ.
+        running: What is left of the plan in force, where the rest of a window is planned anew; else ``None``.
     """
 
     number: int
@@ -83,6 +84,7 @@ class Window:
     past_rps: FloatArray
     plans: tuple[MigPlan, ...] = ()
     as_published: bool = False
+    running: MigPlan | None = None
 
 
 class AnyPolicy(ABC):
@@ -114,6 +116,14 @@ class Policy(AnyPolicy):
 
     A subclass is a frozen dataclass that gives ``name`` and ``knows`` as fields, ``traits`` where they differ.
     """
+
+    @property
+    def replans(self) -> bool:
+        """Whether the rest of a window is planned anew as it goes, where the config asks for that.
+
+        Where a plan cannot be followed any more, every policy is asked anew.
+        """
+        return False
 
     def prepared(self, run: Sequence[Problem]) -> Self:  # noqa: ARG002 (most policies plan window by window)
         """The policy once it has seen all windows' true problems; called only where it ``knows`` the run."""
