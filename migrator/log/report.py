@@ -126,6 +126,7 @@ class Report:
         surprises: Where a window's goodput is far from what its plan promised.
         trouble: What the driver refused, and what others did to the GPU; ``None`` if nothing.
         replans: How often the rest of a window was planned anew; ``None`` where the run did not ask for that.
+        failed_forecasts: Where the forecaster gave nothing that could be used, a sentence each.
         live: What really was answered and learned; ``None`` where requests were simulated.
     """
 
@@ -140,6 +141,7 @@ class Report:
     trouble: Trouble | None = None
     live: LiveFacts | None = None
     replans: Replans | None = None
+    failed_forecasts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +208,13 @@ def report_of(log: ReadLog) -> Report:
         trouble=trouble_of(log),
         live=live_facts(log),
         replans=replans_of(log),
+        failed_forecasts=tuple(map(_failed_forecast, log.of_kind("forecast_failed"))),
     )
+
+
+def _failed_forecast(event: Record) -> str:
+    where = f"window {event['window']}, step {event['from_step']}"
+    return f"{where}: {event['forecaster']} failed ({event['reason']}); {event['instead']} took its place"
 
 
 def _promised(header: Record, started: Record) -> Mapping[str, Promise]:

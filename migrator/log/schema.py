@@ -200,6 +200,13 @@ class _Kept(_InWindow):
     why: str
 
 
+class _ForecastFailed(_InWindow):
+    from_step: Count
+    forecaster: str
+    reason: str
+    instead: str
+
+
 class _Others(_InWindow):
     gone: list[str]
     came: list[str]
@@ -262,6 +269,7 @@ _FIELDS: Mapping[str, type[_Fields]] = {
     "failed": _Failed,
     "plan_revised": _Revised,
     "plan_kept": _Kept,
+    "forecast_failed": _ForecastFailed,
     "not_revised": _InWindow,
     "window_finished": _WindowFinished,
     "run_finished": _Fields,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from migrator.estimates import Estimate, estimate_of
 from migrator.log.replans import Kept
 from migrator.log.runlog import SCHEMA
 from migrator.run.changes import ChangeOutcome, Made, Started, Stopped
-from migrator.run.planning import Opening, PlannedWindow, Replan
+from migrator.run.planning import FailedForecast, Opening, PlannedWindow, Replan
 from migrator.run.requests import SettledWindow
 from migrator.run.seams import Asked, Ready, Trained
 from migrator.setting import Setting
@@ -259,6 +260,11 @@ def plan_changed(replan: Replan, asked: Asked, asked_s: float) -> Json:
         "gain": None if replan.gain is None else round(replan.gain, RATE_DIGITS),
         "initial": None if initial is None else state_to_json(initial),
     }
+
+
+def forecast_failed(failure: FailedForecast) -> Json:
+    """A forecaster that gave nothing that can be used, and what took its place."""
+    return asdict(failure)
 
 
 def plan_kept(window: int, n_steps: int, asked: Asked, asked_s: float, why: Kept, error: str | None) -> Json:

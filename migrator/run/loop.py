@@ -167,6 +167,7 @@ class Loop:
 
     def _apply(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None) -> None:
         """Log the window's plan, and take it up."""
+        self._tell_failed_forecasts()
         fields = events.window_started(self._setting, opening, forecast, planned, self._sharing.queues)
         self._note("window_started", fields, None if planned is None else events.wall_of(planned.plan))
         self._sharing.begin(opening, forecast, planned, self._note)
@@ -187,6 +188,7 @@ class Loop:
                 asked = None if self._revises is None else self._revises(self._served_s)
                 self._revise(opening, self._sharing.strayed or asked)
                 self._reconsider(opening)
+                self._tell_failed_forecasts()
             self._report()
 
     def _happened(self, happened: Trained | Lost | Failed | Reconsidered) -> None:
@@ -240,6 +242,11 @@ class Loop:
         config = self._setting.config
         past_rps = self._traffic.rates_before(self._served_s, config.step_s, self._setting.n_history_steps)
         return replace(opening, past_rps=past_rps)
+
+    def _tell_failed_forecasts(self) -> None:
+        """Log where the forecaster gave nothing that could be used."""
+        while self._foresight.failures:
+            self._note("forecast_failed", events.forecast_failed(self._foresight.failures.popleft()))
 
     def _report(self) -> None:
         """Tell the view how far the run is, and log the windows that have become settled."""

@@ -7,13 +7,18 @@ the plan that a run executes.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+import threading
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import assert_never
 
 import numpy as np
 
 from executor.mig import Placement
+from forecaster.fallback import window_mean
 from forecaster.forecast import FloatArray, Forecast
 from forecaster.registry import HINDSIGHT, known
 from migrator.config import FloorConfig
@@ -145,20 +150,51 @@ def observe(
     return Opening(window, past_rps, tuple(accuracies), tuple(plans), found)
 
 
+@dataclass(frozen=True, slots=True)
+class FailedForecast:
+    """A forecaster that gave nothing that can be used.
+
+    Attributes:
+        window: In which window,
+        from_step: and from which of its steps on the forecast was to be.
+        forecaster: Its name.
+        reason: Why.
+        instead: What took its place.
+    """
+
+    window: int
+    from_step: int
+    forecaster: str
+    reason: str
+    instead: str
+
+
+FORECAST_LIMIT_S = 2.0
+"""Seconds for which a forecast is waited for where time passes by itself; eight tenants' should take a quarter."""
+
+
 class Foresight:
     """What says which arrivals are to come: the config's forecaster, or hindsight for policies that may know them.
 
+    A forecaster that fails in whatever way does not end the run. Inside a window the rest of its last good forecast
+    takes its place, else the mean of the past (:func:`forecaster.fallback.window_mean`).
+
     Attributes:
         name: As logs and reports call it.
+        failures: Of the forecaster, oldest first; whoever tells them takes them away.
     """
 
-    def __init__(self, setting: Setting, traffic: Traffic, *, needs_hindsight: bool = False) -> None:
+    def __init__(
+        self, setting: Setting, traffic: Traffic, *, needs_hindsight: bool = False, limit_s: float | None = None
+    ) -> None:
         """Hindsight is taken from the traffic only where the config or the policy needs it.
+
+        A forecast that takes longer than ``limit_s`` wall seconds has failed.
 
         Raises:
             ConfigError: It is needed and the traffic, being live, has none.
         """
-        self._setting = setting
+        self._setting, self._limit_s = setting, limit_s
         self._hindsight: Hindsight | None = None
         if needs_hindsight or setting.forecaster is None:
             self._hindsight = traffic.hindsight
@@ -168,6 +204,8 @@ class Foresight:
                     "that knows arrivals before they come"
                 )
         self.name = HINDSIGHT if setting.forecaster is None or needs_hindsight else setting.forecaster.name
+        self.failures: deque[FailedForecast] = deque()
+        self._last: tuple[int, int, Forecast] | None = None
 
     def forecast(self, opening: Opening, from_step: int = 0) -> Forecast:
         """What planning knows of the window's arrivals from a step on, which ``opening.past_rps`` ends with."""
@@ -175,11 +213,72 @@ class Foresight:
         if self._hindsight is not None:
             start_s = config.window_s * opening.window + config.step_s * from_step
             return known(self._hindsight.rates_rps(start_s, config.step_s, n_steps))
-        assert self._setting.forecaster is not None
-        # Seeded by window and step, so that sample paths do not depend on what was planned before.
-        stream = [config.seed, _FORECAST_STREAM, opening.window]
-        rng = np.random.default_rng([*stream, from_step] if from_step else stream)
-        return self._setting.forecaster.forecast(opening.past_rps, n_steps, config.forecast.n_paths, rng)
+        forecaster = self._setting.forecaster
+        assert forecaster is not None
+        n_paths = config.forecast.n_paths
+        rng = self._rng(opening.window, from_step)
+        call = partial(forecaster.forecast, opening.past_rps, n_steps, n_paths, rng)
+        try:
+            forecast = call() if self._limit_s is None else _within(self._limit_s, call)
+            _require_usable(forecast, n_steps, len(self._setting.tenants))
+        except Exception as error:  # noqa: BLE001 - a model of whatever library may fail in whatever way
+            what, forecast = self._instead(opening, from_step)
+            reason = f"{type(error).__name__}: {error}"
+            self.failures.append(FailedForecast(opening.window, from_step, forecaster.name, reason, what))
+            return forecast
+        self._last = opening.window, from_step, forecast
+        return forecast
+
+    def _instead(self, opening: Opening, from_step: int) -> tuple[str, Forecast]:
+        """The rest of the window's last good forecast; the mean of the past where there is none; with what it is."""
+        if self._last is not None:
+            window, begun, last = self._last
+            if window == opening.window and begun <= from_step:
+                return "the rest of its last forecast", _from_step(last, from_step - begun)
+        config = self._setting.config
+        n_steps, n_paths = config.n_steps - from_step, config.forecast.n_paths
+        mean = window_mean(opening.past_rps, n_steps, n_paths, self._rng(opening.window, from_step))
+        return mean.method, mean
+
+    def _rng(self, window: int, from_step: int) -> np.random.Generator:
+        """Seeded by window and step, so that sample paths do not depend on what was planned before."""
+        stream = [self._setting.config.seed, _FORECAST_STREAM, window]
+        return np.random.default_rng([*stream, from_step] if from_step else stream)
+
+
+def _require_usable(forecast: Forecast, n_steps: int, n_tenants: int) -> None:
+    """Raise unless the planner can go by the forecast.
+
+    Raises:
+        ValueError: It is of other steps or tenants, or has rates that are negative or not finite.
+    """
+    if forecast.mean_rps.shape != (n_steps, n_tenants) or len(forecast.paths_rps) < 1:
+        raise ValueError(f"a forecast of shape {forecast.mean_rps.shape}; {(n_steps, n_tenants)} is needed")
+    for name in ("mean_rps", "quantiles_rps", "paths_rps"):
+        values = getattr(forecast, name)
+        if not (np.isfinite(values) & (values >= 0)).all():
+            raise ValueError(f"{name} has values that are negative or not finite")
+
+
+def _within(limit_s: float, call: Callable[[], Forecast]) -> Forecast:
+    """What the call gives, if it does in time; a call that does not come to an end keeps nobody.
+
+    Raises:
+        TimeoutError: It is not over within ``limit_s`` wall seconds.
+    """
+    answer: Future[Forecast] = Future()
+
+    def made() -> None:
+        try:
+            answer.set_result(call())
+        except Exception as error:  # noqa: BLE001 - it is raised where the answer is waited for
+            answer.set_exception(error)
+
+    threading.Thread(target=made, name="forecaster", daemon=True).start()
+    try:
+        return answer.result(limit_s)
+    except TimeoutError:
+        raise TimeoutError(f"not there within {limit_s:g} s") from None
 
 
 _FORECAST_STREAM = 2

@@ -26,7 +26,7 @@ from migrator.run import events
 from migrator.run.applier import Backend
 from migrator.run.instances import Instances
 from migrator.run.loop import Joining, Loop, Reviser, View
-from migrator.run.planning import Foresight, Solving, accuracy_at_start, observe, posed
+from migrator.run.planning import FORECAST_LIMIT_S, Foresight, Solving, accuracy_at_start, observe, posed
 from migrator.run.requests import Models, Queues, SimulatedQueues
 from migrator.run.rolling import Rolling
 from migrator.run.seams import Failed, Finished, Happening, Ready, Sharing
@@ -237,7 +237,8 @@ class SimulatedRun:
             GpuError: The driver does not say what stands.
         """
         policy = policy or Migrator()
-        foresight = Foresight(setting, traffic, needs_hindsight=policy.needs_hindsight)
+        limit_s = None if setting.config.gpu.backend == "sim" else FORECAST_LIMIT_S
+        foresight = Foresight(setting, traffic, needs_hindsight=policy.needs_hindsight, limit_s=limit_s)
         if isinstance(policy, Policy) and policy.knows is Knows.RUN:
             policy = policy.prepared(true_problems(setting, traffic))
         how = Solving(as_published=as_published, time_limit_s=time_limit_s)

@@ -72,6 +72,9 @@ def print_report(report: Report, console: Console) -> None:
         _print_live(report.live, console)
     if report.trouble is not None:
         _print_trouble(report.trouble, console)
+    if report.failed_forecasts:
+        n_failed = len(report.failed_forecasts)
+        console.print(f"[bold yellow]the forecaster failed {_times(n_failed)}[/]: {escape(report.failed_forecasts[0])}")
     if report.replans is not None:
         _print_replans(report.replans, console)
     _print_floors(report, console)
