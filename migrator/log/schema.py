@@ -94,7 +94,8 @@ class _RunStarted(_Fields):
     step_s: Seconds
     windows: Count
     forecaster: str
-    knows: Literal["forecast", "past", "window", "run"] = "forecast"
+    knows: Literal["forecast", "past", "ahead", "window", "run"] = "forecast"
+    ahead_s: Seconds | None = None
     sharing: Sharing = "instances"
     policy: str = "migrator"
     profiles: str = ""

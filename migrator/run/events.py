@@ -78,6 +78,7 @@ def run_started(
         "windows": config.windows,
         "policy": policy.name,
         "knows": policy.knows.value,
+        **({} if policy.looks_ahead_s is None else {"ahead_s": policy.looks_ahead_s}),
         "sharing": sharing,
         "forecaster": forecaster,
         "profiles": _without_folder(setting.profiles_name),

@@ -185,16 +185,24 @@ class Foresight:
     """
 
     def __init__(
-        self, setting: Setting, traffic: Traffic, *, needs_hindsight: bool = False, limit_s: float | None = None
+        self,
+        setting: Setting,
+        traffic: Traffic,
+        *,
+        needs_hindsight: bool = False,
+        ahead_s: float | None = None,
+        limit_s: float | None = None,
     ) -> None:
         """Hindsight is taken from the traffic only where the config or the policy needs it.
 
-        A forecast that takes longer than ``limit_s`` wall seconds has failed.
+        With ``ahead_s`` it is of so many seconds, and the forecaster says what comes after them. A forecast that takes
+        longer than ``limit_s`` wall seconds has failed.
 
         Raises:
             ConfigError: It is needed and the traffic, being live, has none.
         """
         self._setting, self._limit_s = setting, limit_s
+        self._n_known = None if ahead_s is None else math.ceil(ahead_s / setting.config.step_s - 1e-9)
         self._hindsight: Hindsight | None = None
         if needs_hindsight or setting.forecaster is None:
             self._hindsight = traffic.hindsight
@@ -203,16 +211,30 @@ class Foresight:
                     "live traffic has no hindsight: it allows no forecast.method 'known', and no policy "
                     "that knows arrivals before they come"
                 )
-        self.name = HINDSIGHT if setting.forecaster is None or needs_hindsight else setting.forecaster.name
+        if setting.forecaster is None or (needs_hindsight and ahead_s is None):
+            self.name = HINDSIGHT
+        else:
+            self.name = setting.forecaster.name
+            self.name += "" if ahead_s is None else f", and {ahead_s:g} s {HINDSIGHT}"
         self.failures: deque[FailedForecast] = deque()
         self._last: tuple[int, int, Forecast] | None = None
 
     def forecast(self, opening: Opening, from_step: int = 0) -> Forecast:
         """What planning knows of the window's arrivals from a step on, which ``opening.past_rps`` ends with."""
         config, n_steps = self._setting.config, self._setting.config.n_steps - from_step
-        if self._hindsight is not None:
-            start_s = config.window_s * opening.window + config.step_s * from_step
-            return known(self._hindsight.rates_rps(start_s, config.step_s, n_steps))
+        if self._hindsight is None:
+            return self._forecast(opening, from_step)
+        n_known = n_steps if self._n_known is None or self._setting.forecaster is None else min(self._n_known, n_steps)
+        start_s = config.window_s * opening.window + config.step_s * from_step
+        rates_rps = self._hindsight.rates_rps(start_s, config.step_s, n_known)
+        if n_known == n_steps:
+            return known(rates_rps)
+        past_rps = np.concatenate([opening.past_rps, rates_rps])[n_known:]
+        return _followed_by(rates_rps, self._forecast(replace(opening, past_rps=past_rps), from_step + n_known))
+
+    def _forecast(self, opening: Opening, from_step: int) -> Forecast:
+        """What the forecaster says of the window's arrivals from a step on; where it fails, what takes its place."""
+        config, n_steps = self._setting.config, self._setting.config.n_steps - from_step
         forecaster = self._setting.forecaster
         assert forecaster is not None
         n_paths = config.forecast.n_paths
@@ -244,6 +266,21 @@ class Foresight:
         """Seeded by window and step, so that sample paths do not depend on what was planned before."""
         stream = [self._setting.config.seed, _FORECAST_STREAM, window]
         return np.random.default_rng([*stream, from_step] if from_step else stream)
+
+
+def _followed_by(rates_rps: FloatArray, beyond: Forecast) -> Forecast:
+    """The forecast that knows these rates, ``(k, n)``, and goes on with another: its paths all begin with them."""
+
+    def joined(values: FloatArray) -> FloatArray:
+        return np.concatenate([rates_rps[None].repeat(len(values), axis=0), values], axis=1)
+
+    return Forecast(
+        method=f"{HINDSIGHT}, then {beyond.method}",
+        mean_rps=np.concatenate([rates_rps, beyond.mean_rps]),
+        quantile_levels=beyond.quantile_levels,
+        quantiles_rps=joined(beyond.quantiles_rps),
+        paths_rps=joined(beyond.paths_rps),
+    )
 
 
 def _require_usable(forecast: Forecast, n_steps: int, n_tenants: int) -> None:

@@ -101,6 +101,11 @@ class Replayed(Policy):
         return self.policy.replans
 
     @property
+    def looks_ahead_s(self) -> float | None:
+        """The policy's."""
+        return self.policy.looks_ahead_s
+
+    @property
     def needs_hindsight(self) -> bool:
         """The policy's."""
         return self.policy.needs_hindsight

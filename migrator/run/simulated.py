@@ -238,7 +238,8 @@ class SimulatedRun:
         """
         policy = policy or Migrator()
         limit_s = None if setting.config.gpu.backend == "sim" else FORECAST_LIMIT_S
-        foresight = Foresight(setting, traffic, needs_hindsight=policy.needs_hindsight, limit_s=limit_s)
+        needs_hindsight, ahead_s = policy.needs_hindsight, policy.looks_ahead_s
+        foresight = Foresight(setting, traffic, needs_hindsight=needs_hindsight, ahead_s=ahead_s, limit_s=limit_s)
         if isinstance(policy, Policy) and policy.knows is Knows.RUN:
             policy = policy.prepared(true_problems(setting, traffic))
         how = Solving(as_published=as_published, time_limit_s=time_limit_s)
@@ -275,8 +276,11 @@ class SimulatedRun:
 
 def _replan_every_s(setting: Setting, policy: AnyPolicy) -> float | None:
     """The pace at which the policy plans the rest of a window anew; ``None`` where it does not."""
+    if not isinstance(policy, Policy) or not policy.replans:
+        return None
     every_s = setting.config.planner.replan_every_s
-    return None if every_s == "never" or not isinstance(policy, Policy) or not policy.replans else every_s
+    paces = (None if every_s == "never" else every_s, policy.looks_ahead_s)
+    return min((pace for pace in paces if pace is not None), default=None)
 
 
 def true_problems(setting: Setting, traffic: RecordedTraffic) -> tuple[Problem, ...]:

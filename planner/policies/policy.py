@@ -22,6 +22,9 @@ class Knows(StrEnum):
     PAST = "past"
     """The true arrivals; a decision at a step may use only those before that step."""
 
+    AHEAD = "ahead"
+    """The true arrivals of the next seconds, and the forecast beyond them."""
+
     WINDOW = "window"
     """The window's true arrivals: an upper bound for planning window by window."""
 
@@ -104,6 +107,11 @@ class AnyPolicy(ABC):
     def traits(self) -> Traits:
         """What its source gives it beside its decisions."""
         return Traits()
+
+    @property
+    def looks_ahead_s(self) -> float | None:
+        """For how many seconds it knows the true arrivals, where it ``knows`` those ``AHEAD``; else ``None``."""
+        return None
 
     @property
     def needs_hindsight(self) -> bool:
