@@ -222,11 +222,24 @@ class ForecastConfig(Section):
 
 
 class PlannerConfig(Section):
-    """How hard to plan; in work, never in seconds, so that a run repeats byte for byte."""
+    """How hard and how often to plan; in work, never in seconds, so that a run repeats byte for byte.
+
+    ``replan_every_s`` is the pace at which the rest of a window is planned anew, with ``replan_schedules`` of work.
+    """
 
     max_schedules: Count = 4000
     switch_s: NonNegative | None = None
     planning_s: NonNegative | None = None
+    replan_every_s: Positive | Literal["never"] = "never"
+    replan_schedules: Count = 200
+
+    @field_validator("replan_every_s", mode="wrap")
+    @classmethod
+    def _says_how_often(cls, value: object, handler: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return handler(value)
+        except ValidationError:
+            raise ValueError("a number of seconds above 0, or 'never', is needed") from None
 
 
 class EstimatesConfig(Section):
@@ -384,6 +397,11 @@ class Config(Section):
                 )
         if self.window_s != round(self.window_s):
             raise ValueError(f"window_s is {self.window_s:g}; whole seconds are needed")
+        every_s = self.planner.replan_every_s
+        if every_s != "never" and every_s < self.step_s:
+            raise ValueError(
+                f"planner.replan_every_s is {every_s:g}; at least step_s ({self.step_s:g}), or 'never', is needed"
+            )
         if self.windows > 1 and math.ceil(self.planning_s / self.step_s - 1e-9) >= self.n_steps:
             given = "is" if self.planner.planning_s is not None else "is not given, so that it is"
             raise ValueError(
@@ -412,6 +430,14 @@ class Config(Section):
         if self.planner.planning_s is not None:
             return self.planner.planning_s
         return planning_time_s(len(self.tenants), self.n_steps)
+
+    @property
+    def replanning_s(self) -> float:
+        """Seconds that planning the rest of a window takes: as given, or its part of the work at a window's start."""
+        if self.planner.planning_s is not None:
+            return self.planner.planning_s
+        share = min(1.0, self.planner.replan_schedules / PlannerConfig().max_schedules)
+        return float(max(1, math.ceil(share * self.planning_s - 1e-9)))
 
     @property
     def n_load_windows(self) -> int:

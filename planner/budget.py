@@ -31,11 +31,14 @@ class Budget:
         time_limit_s: Wall seconds; ``None`` for no limit. Not used by ``run``: it is not reproducible.
         max_nodes: Branch-and-bound nodes, or schedules evaluated, by engine; ``None`` for no limit.
         rel_gap: Relative gap at which a plan is good enough; 0 asks for a proof.
+        proves: Whether work goes into bounds once the local search is over; only ``physical`` does without, for plans
+            that are soon made anew.
     """
 
     time_limit_s: float | None = None
     max_nodes: int | None = None
     rel_gap: float = 0.0
+    proves: bool = True
 
 
 @dataclass(frozen=True, slots=True)

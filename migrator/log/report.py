@@ -11,6 +11,7 @@ from itertools import accumulate
 from migrator.log.changes import INFERENCE, RETRAINING, Instance, LayoutChange, changes_in
 from migrator.log.live import LiveFacts, live_facts
 from migrator.log.record import Record
+from migrator.log.replans import Replans, replans_of
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import Surprise, surprises
 from migrator.log.trouble import Trouble, trouble_of
@@ -124,6 +125,8 @@ class Report:
         open_call: The driver call in which the run ended, if it did.
         surprises: Where a window's goodput is far from what its plan promised.
         trouble: What the driver refused, and what others did to the GPU; ``None`` if nothing.
+        replans: How often the rest of a window was planned anew; ``None`` where the run did not ask for that.
+        failed_forecasts: Where the forecaster gave nothing that could be used, a sentence each.
         live: What really was answered and learned; ``None`` where requests were simulated.
     """
 
@@ -137,6 +140,8 @@ class Report:
     surprises: tuple[Surprise, ...] = ()
     trouble: Trouble | None = None
     live: LiveFacts | None = None
+    replans: Replans | None = None
+    failed_forecasts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +207,14 @@ def report_of(log: ReadLog) -> Report:
         surprises=surprises(log),
         trouble=trouble_of(log),
         live=live_facts(log),
+        replans=replans_of(log),
+        failed_forecasts=tuple(map(_failed_forecast, log.of_kind("forecast_failed"))),
     )
+
+
+def _failed_forecast(event: Record) -> str:
+    where = f"window {event['window']}, step {event['from_step']}"
+    return f"{where}: {event['forecaster']} failed ({event['reason']}); {event['instead']} took its place"
 
 
 def _promised(header: Record, started: Record) -> Mapping[str, Promise]:

@@ -94,7 +94,8 @@ class _RunStarted(_Fields):
     step_s: Seconds
     windows: Count
     forecaster: str
-    knows: Literal["forecast", "past", "window", "run"] = "forecast"
+    knows: Literal["forecast", "past", "ahead", "window", "run"] = "forecast"
+    ahead_s: Seconds | None = None
     sharing: Sharing = "instances"
     policy: str = "migrator"
     profiles: str = ""
@@ -104,6 +105,7 @@ class _RunStarted(_Fields):
     simulated_faults: _SimulatedFaults | None = None
     assumed: list[_Assumed] = []
     planning_s: Annotated[float, Field(ge=0, le=1e15)] | None = None
+    replan_every_s: Seconds | None = None
     repeatable: bool = True
     time_limit_s: Number | None = None
     tenants: list[_Tenant]
@@ -189,6 +191,23 @@ class _Resumed(_InWindow):
     void: list[Count]
 
 
+class _Revised(_InWindow):
+    cause: Literal["pace", "band", "retraining", "failure"] | None = None
+
+
+class _Kept(_InWindow):
+    cause: Literal["pace", "band", "retraining", "failure"]
+    n_steps: Count
+    why: str
+
+
+class _ForecastFailed(_InWindow):
+    from_step: Count
+    forecaster: str
+    reason: str
+    instead: str
+
+
 class _Others(_InWindow):
     gone: list[str]
     came: list[str]
@@ -249,7 +268,9 @@ _FIELDS: Mapping[str, type[_Fields]] = {
     "ready": _Ready,
     "finished": _Finished,
     "failed": _Failed,
-    "plan_revised": _InWindow,
+    "plan_revised": _Revised,
+    "plan_kept": _Kept,
+    "forecast_failed": _ForecastFailed,
     "not_revised": _InWindow,
     "window_finished": _WindowFinished,
     "run_finished": _Fields,

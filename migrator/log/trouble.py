@@ -82,7 +82,7 @@ def trouble_of(log: ReadLog) -> Trouble | None:
         refused=len(refused),
         undone=sum(len(event["undone"]) for event in undone),
         others=len(others),
-        revised=len(log.of_kind("plan_revised")),
+        revised=sum("cause" not in event for event in log.of_kind("plan_revised")),
         not_revised=len(log.of_kind("not_revised")),
         troubled=_kept(log, [(event, finished[event["window"]]) for event in settled if event["window"] in windows]),
         quiet=_kept(log, [(event, finished[event["window"]]) for event in settled if event["window"] not in windows]),

@@ -210,6 +210,11 @@ class Applier:
         """Whose retraining that was started in this window is under way."""
         return frozenset(live.owner for live in self._live.values() if live.holds_up and live.window == window)
 
+    def training_from_s(self, window: int) -> Mapping[Owner, float]:
+        """Of each retraining that was started in this window and is under way, when it trains or should."""
+        under_way = (live for live in self._live.values() if live.holds_up and live.window == window)
+        return {live.owner: live.expected_s for live in under_way}
+
     def serving_from_s(self, now_s: float) -> tuple[tuple[Placement, str, float], ...]:
         """Of each instance that serves or starts to: where it is, whose, and when it is or should be ready."""
         lives = sorted(self._live.values(), key=lambda live: live.placement.sort_key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,11 +18,12 @@ from migrator import __version__
 from migrator.assumed import assumed_in, assumed_to_json
 from migrator.config import EstimatesConfig, FloorConfig, SimulationConfig
 from migrator.estimates import Estimate, estimate_of
+from migrator.log.replans import Kept
 from migrator.log.runlog import SCHEMA
 from migrator.run.changes import ChangeOutcome, Made, Started, Stopped
-from migrator.run.planning import Opening, PlannedWindow
+from migrator.run.planning import FailedForecast, Opening, PlannedWindow, Replan
 from migrator.run.requests import SettledWindow
-from migrator.run.seams import Ready, Trained
+from migrator.run.seams import Asked, Ready, Trained
 from migrator.setting import Setting
 from migrator.traffic import Origin
 from planner.attainment import attainments
@@ -57,6 +59,7 @@ def run_started(
     policy: AnyPolicy,
     sharing: str,
     time_limit_s: float | None = None,
+    replan_every_s: float | None = None,
 ) -> Json:
     """The log's first record: what the run is about, enough to read the rest without the config."""
     config = setting.config
@@ -75,6 +78,7 @@ def run_started(
         "windows": config.windows,
         "policy": policy.name,
         "knows": policy.knows.value,
+        **({} if policy.looks_ahead_s is None else {"ahead_s": policy.looks_ahead_s}),
         "sharing": sharing,
         "forecaster": forecaster,
         "profiles": _without_folder(setting.profiles_name),
@@ -83,6 +87,7 @@ def run_started(
         **({"interference": config.simulation.interference} if sharing == "shares" else {}),
         **(_simulated_faults(config.simulation) if sharing == "instances" else {}),
         **({"planning_s": config.planning_s} if sharing == "instances" else {}),
+        **({"replan_every_s": replan_every_s} if replan_every_s is not None else {}),
         **({"time_limit_s": time_limit_s} if time_limit_s is not None else {}),
         **({"repeatable": False} if time_limit_s is not None or config.gpu.backend != "sim" else {}),
         "assumed": assumed_to_json(assumed_in(setting, sharing)),
@@ -243,6 +248,36 @@ def plan_revised(revised: PlannedWindow, reason: str) -> Json:
         "plan": _plan(revised.plan),
         "violations": _violations(revised),
         **_unavailable(revised.problem),
+    }
+
+
+def plan_changed(replan: Replan, asked: Asked, asked_s: float) -> Json:
+    """Another plan of a window's rest is followed from now on, and what it is worth more than the running one."""
+    initial = replan.planned.problem.initial
+    return {
+        **plan_revised(replan.planned, asked.reason),
+        "cause": asked.cause.value,
+        **_moments(asked_s=asked_s),
+        "gain": None if replan.gain is None else round(replan.gain, RATE_DIGITS),
+        "initial": None if initial is None else state_to_json(initial),
+    }
+
+
+def forecast_failed(failure: FailedForecast) -> Json:
+    """A forecaster that gave nothing that can be used, and what took its place."""
+    return asdict(failure)
+
+
+def plan_kept(window: int, n_steps: int, asked: Asked, asked_s: float, why: Kept, error: str | None) -> Json:
+    """The plan in force goes on; ``n_steps`` are those of the rest that another plan was asked for."""
+    return {
+        "window": window,
+        "cause": asked.cause.value,
+        "reason": asked.reason,
+        **_moments(asked_s=asked_s),
+        "n_steps": n_steps,
+        "why": why.value,
+        **({} if error is None else {"error": error}),
     }
 
 

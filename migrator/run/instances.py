@@ -10,30 +10,37 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from executor.mig import OwnedLayout, memory_slices_in
 from forecaster.forecast import Forecast
+from migrator.log.replans import Kept
 from migrator.run import events
 from migrator.run.applier import NEVER_S, Applier, Backend
 from migrator.run.changes import Change, ChangeOutcome, changes_of
 from migrator.run.planning import (
     Opening,
     PlannedWindow,
+    Replan,
     Solving,
+    plan_anew,
     plan_rest,
     plan_window,
     posed,
     require_plan,
     state_of,
     with_ended,
+    with_ends,
     without_retrainings,
 )
 from migrator.run.requests import Queues
-from migrator.run.seams import Failed, Finished, Happening, Lost, Note, Ready, Trained
+from migrator.run.seams import Asked, Failed, Finished, Happening, Lost, Note, Ready, Reconsidered, Trained
 from migrator.setting import Setting
+from planner.errors import PlannerError
 from planner.problem import Owner, PhysicalState, Task
+from planner.replan import state_at
 from planner.unavailable import Unavailable
 from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests
 from workloads.tenants import Tenant
@@ -49,6 +56,25 @@ def lead_s(setting: Setting, opening: Opening, forecast: Forecast) -> float:
     """Seconds before its first window at which a run begins to put instances up."""
     first = posed(setting, opening.window, None, opening.accuracies, forecast)
     return first.epoch_steps * setting.config.step_s
+
+
+@dataclass(frozen=True, eq=False)
+class _Reconsidering:
+    """Planning the rest of a window anew, beside the plan in force.
+
+    Attributes:
+        asked: Why.
+        asked_s: When that was asked for.
+        n_steps: Of the rest.
+        from_s: From when on it counts; by then it has to be there.
+        answer: What came of it, or why nothing did.
+    """
+
+    asked: Asked
+    asked_s: float
+    n_steps: int
+    from_s: float
+    answer: Future[Replan | PlannerError]
 
 
 class Instances:
@@ -92,6 +118,9 @@ class Instances:
         self._reasons: list[str] = []
         self._again_s = -NEVER_S
         self._trained: set[Owner] = set()
+        self._training_s: dict[Owner, float] = {}
+        self._reconsidering: _Reconsidering | None = None
+        self._solves: Executor | None = None
 
     @property
     def now_s(self) -> float:
@@ -128,6 +157,8 @@ class Instances:
             first_s = opening.window * self._setting.config.window_s
             backend = self._open_backend(first_s - lead_s(self._setting, opening, forecast))
             self._slack_s = LATE_S if backend.clock.runs_by_itself else 0.0
+            # Where time passes by itself, the loop goes on while a plan is made.
+            self._solves = ThreadPoolExecutor(1, "planner") if backend.clock.runs_by_itself else None
             self._workers, self._begin = backend.workers, backend.begin
             self._applier = Applier(backend, self._tenants, self._n_started)
         state = self._state(opening.window)
@@ -146,6 +177,7 @@ class Instances:
             self._bring_up(planned, opening.window, note)
         self._window_end_s = (opening.window + 1) * config.window_s
         self._trained = set()
+        self._go_on(Kept.ENDED, note)
         for live in self._applier.give_up(opening.window):
             reason = "not done by the end of the window after its own; given up"
             note("failed", events.failed(opening.window, live.started, self.now_s, reason))
@@ -156,6 +188,8 @@ class Instances:
         due_s = self._due_s()
         if due_s > self._queues.now_s or not self._applier.is_blocked(self._due[0]):
             until_s = min(until_s, due_s)
+        if self._reconsidering is not None:
+            until_s = min(until_s, self._reconsidering.from_s)
         self._heard = list(self._workers.happenings(min(until_s, self._applier.resumes_s)))
         # A clock that runs by itself may have been woken before.
         return max(self._heard[0].at_s if self._heard else min(until_s, self.now_s), self._queues.now_s)
@@ -166,13 +200,14 @@ class Instances:
         """Serve with the instances that are ready."""
         return until_s, self._queues.advance(requests, self._applier.servers, accuracies, until_s)
 
-    def act(self, now_s: float, note: Note) -> Iterator[Trained | Lost]:
+    def act(self, now_s: float, note: Note) -> Iterator[Trained | Lost | Failed | Reconsidered]:
         """Tell what happened, then make the changes that are due."""
         for happening in self._heard:
             yield from self._hear(happening, note)
         self._heard = []
         if self._applier.is_busy:
             yield from self._end(self._applier.go_on(), note)
+        yield from self._decide(now_s, note)
         # The clock may still be behind: before second 0, workers get ready while no request is served.
         while min(now_s, self.now_s) >= self._due_s() and not self._applier.is_blocked(self._due[0]):
             yield from self._make(self._due.popleft(), note)
@@ -200,6 +235,7 @@ class Instances:
             self._reasons = []  # the next window is planned from what stands
         if not 0 < step < planned.problem.n_steps or not (is_followed or self._may_leave_out(from_s)):
             return None
+        self._go_on(Kept.STRAYED, note)
         reasons, self._reasons = self._reasons, []
         standing = self._standing(from_s)
         followed = without_retrainings(planned, self._not_retraining(planned, step))
@@ -219,8 +255,47 @@ class Instances:
         self._is_as_planned = True
         return revised
 
+    def reconsider(self, seen: Opening, forecast_from: Callable[[int], Forecast], asked: Asked, note: Note) -> bool:
+        """Plan the rest of the window anew from the step at which the plan can be there, beside the one in force.
+
+        Up to that step the plan in force is followed. What happens meanwhile and asks for a plan of its own ends this
+        one. Not while a change is under way, nor while the plan in force is out of step with its changes.
+        """
+        assert self._planned is not None
+        planned, config = self._planned, self._setting.config
+        # The clock may be ahead, while the driver worked.
+        now_s = max(self._queues.now_s, self.now_s)
+        n_made = math.floor((now_s - self._plan_s) / config.step_s + 1e-9) + 1
+        step = n_made + math.ceil(config.replanning_s / config.step_s - 1e-9)
+        from_s = self._plan_s + step * config.step_s
+        if self._reasons or self._applier.is_busy or not 0 < step < planned.problem.n_steps:
+            return False
+        if self._reconsidering is not None and not self._reconsidering.answer.done():
+            return False  # one at a time
+        so_far = self._as_it_went(planned, n_made, step, from_s)
+        standing = self._will_stand(so_far, step, from_s)
+        if standing is None:
+            return False
+        self._go_on(Kept.OVERTAKEN, note)
+        opened_s = seen.window * config.window_s
+        at_step = math.floor((self._queues.now_s - opened_s) / config.step_s + 1e-9)
+        unavailable = self._unavailable
+
+        def answer() -> Replan | PlannerError:
+            try:
+                forecast = forecast_from(at_step)
+                return plan_anew(self._setting, seen, so_far, forecast, step, standing, self._solving, unavailable)
+            except PlannerError as error:
+                return error
+
+        n_steps = planned.problem.n_steps - step
+        self._reconsidering = _Reconsidering(asked, self._queues.now_s, n_steps, from_s, self._submitted(answer))
+        return True
+
     def close(self) -> None:
-        """Let the driver call in progress end."""
+        """Let the driver call, and the plan, in progress end."""
+        if self._solves is not None:
+            self._solves.shutdown(cancel_futures=True)
         self._applier.close()
 
     def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:  # noqa: ARG002
@@ -259,6 +334,92 @@ class Instances:
         is_late = bool(self._due) and self._due[0].planned_s < from_s and self._applier.is_blocked(self._due[0])
         return bool(self._reasons) and self._held_up is None and not is_late
 
+    def _submitted(self, answer: Callable[[], Replan | PlannerError]) -> Future[Replan | PlannerError]:
+        """The answer, at once where time stands still meanwhile."""
+        if self._solves is not None:
+            return self._solves.submit(answer)
+        done: Future[Replan | PlannerError] = Future()
+        done.set_result(answer())
+        return done
+
+    def _decide(self, now_s: float, note: Note) -> Iterator[Reconsidered]:
+        """Follow the plan that was made beside the one in force, if it is there in time and is better."""
+        pending = self._reconsidering
+        if pending is None or now_s < pending.from_s - 1e-9:
+            return
+        if self._reasons:
+            self._go_on(Kept.STRAYED, note)
+            return
+        if not pending.answer.done():
+            self._go_on(Kept.LATE, note)
+            yield Reconsidered(None, None, pending.asked.reason)
+            return
+        replan = pending.answer.result()
+        if isinstance(replan, PlannerError):
+            self._go_on(Kept.ALONE, note, str(replan))
+            yield Reconsidered(None, None, pending.asked.reason)
+        elif not replan.is_better:
+            self._go_on(Kept.BETTER if replan.planned.is_planned else Kept.ALONE, note)
+            yield Reconsidered(replan.forecast, None, pending.asked.reason)
+        else:
+            self._reconsidering = None
+            fields = events.plan_changed(replan, pending.asked, pending.asked_s)
+            note("plan_revised", fields, events.wall_of(replan.planned.plan))
+            self._follow(replan.planned, pending.from_s)
+            yield Reconsidered(replan.forecast, replan.planned, pending.asked.reason)
+
+    def _go_on(self, why: Kept, note: Note, error: str | None = None) -> None:
+        """Let the plan in force go on, if another is being made."""
+        pending, self._reconsidering = self._reconsidering, None
+        if pending is None:
+            return
+        assert self._planned is not None
+        replan = pending.answer.result() if pending.answer.done() else None
+        solved = events.wall_of(replan.planned.plan) if isinstance(replan, Replan) else None
+        window, n_steps = self._planned.window, pending.n_steps
+        note("plan_kept", events.plan_kept(window, n_steps, pending.asked, pending.asked_s, why, error), solved)
+
+    def _as_it_went(self, planned: PlannedWindow, n_made: int, step: int, from_s: float) -> PlannedWindow:
+        """The window with its retrainings as they have gone so far; ``n_made`` steps' changes were due by now.
+
+        One that failed, or never began, was not planned. One under way ends when it has trained for as long as planned,
+        and if that is over, when it is late by as much again as it is now.
+        """
+        under_way = self._applier.training_from_s(planned.window)
+        step_s, ends = self._setting.config.step_s, {}
+        for owner, training_from_s in under_way.items():
+            end_s = training_from_s + self._training_s.get(owner, 0.0)
+            if end_s < from_s:
+                end_s = from_s + max(step_s, self._queues.now_s - end_s)
+            end_step = math.ceil((end_s - self._plan_s) / step_s - 1e-9)
+            ends[owner] = max(step + 1, min(end_step, planned.problem.n_steps))
+        went = without_retrainings(planned, self._not_retraining(planned, min(n_made, step)))
+        return with_ended(with_ends(went, ends, step), self._trained, step)
+
+    def _will_stand(self, planned: PlannedWindow, step: int, from_s: float) -> PhysicalState | None:
+        """What will serve, or start to, at a later step of the plan in force; ``None`` if that cannot be told.
+
+        A change that waits for a late retraining is not made by then.
+        """
+        step_s = self._setting.config.step_s
+        standing = self._standing(from_s)
+        if self._due and self._due_s() < from_s and not self._applier.is_blocked(self._due[0]):
+            if self._held_up is not None:
+                return None
+            ready = {(item.placement, item.tenant): item.serve_step for item in standing.held}
+            promised = state_at(planned.problem, planned.plan, step)
+            held = tuple(
+                replace(item, serve_step=max(item.serve_step, ready.get((item.placement, item.tenant), 0)))
+                for item in promised.held
+            )
+            return replace(promised, held=held)
+        if self._held_up is None:
+            return standing
+        epoch_s = self._held_up.begin_s + planned.problem.epoch_steps * step_s
+        return replace(
+            standing, next_epoch_step=max(standing.next_epoch_step, math.ceil((epoch_s - from_s) / step_s - 1e-9))
+        )
+
     def _not_retraining(self, planned: PlannedWindow, step: int) -> frozenset[Owner]:
         """Whose retraining the plan has begun before the step, and is neither under way nor done."""
         begun = {item.owner for item in planned.plan.lifetimes if not item.is_inference and item.create_step < step}
@@ -268,7 +429,13 @@ class Instances:
     def _follow(self, planned: PlannedWindow, plan_s: float) -> None:
         """From now on carry this plan out; its step 0 is at ``plan_s``."""
         self._planned, self._plan_s = planned, plan_s
-        self._due = deque(changes_of(planned.plan, plan_s, self._setting.config.step_s))
+        step_s = self._setting.config.step_s
+        self._due = deque(changes_of(planned.plan, plan_s, step_s))
+        self._training_s |= {
+            item.owner: (item.end_step - item.serve_step) * step_s
+            for item in planned.plan.lifetimes
+            if item.option is not None
+        }
         self._held_up, self._reasons = None, []
         self._look_ahead()
 
@@ -354,7 +521,7 @@ class Instances:
         index = self._names.index(owner.tenant)
         yield from (Lost(index, self._queues.states[index].in_service(server_id)) for server_id in server_ids)
 
-    def _hear(self, happening: Happening, note: Note) -> Iterator[Trained | Lost]:
+    def _hear(self, happening: Happening, note: Note) -> Iterator[Trained | Lost | Failed]:
         """Take note of what happened to a worker."""
         assert self._opening is not None
         window = self._opening.window
@@ -377,5 +544,6 @@ class Instances:
                 note("failed", events.failed(window, live.started, happening.at_s, happening.reason))
                 self._applier.failed(live)
                 yield from lost
+                yield happening
             case _:
                 assert_never(happening)

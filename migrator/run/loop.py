@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 
 from executor.mig import OwnedLayout
 from forecaster.forecast import Forecast
@@ -17,7 +18,8 @@ from migrator.log.runlog import RunLog
 from migrator.run import events
 from migrator.run.planning import Foresight, Opening, PlannedWindow, observe
 from migrator.run.requests import Ledger, Models, TabledModels
-from migrator.run.seams import Lost, Sharing, Trained
+from migrator.run.rolling import Rolling
+from migrator.run.seams import Failed, Lost, Reconsidered, Sharing, Trained
 from migrator.setting import Setting
 from migrator.traffic import Traffic
 from planner.plan import MigPlan
@@ -85,10 +87,14 @@ class Loop:
         joins: Joining | None = None,
         models: Models | None = None,
         ending: Callable[[], Mapping[str, object]] = dict,
+        rolling: Rolling | None = None,
     ) -> None:
-        """``models`` are by default those of the config; ``ending`` says what else there is to know at the end."""
+        """``models`` are by default those of the config; ``ending`` says what else there is to know at the end.
+
+        With ``rolling``, the rest of a window is planned anew while its plan is followed.
+        """
         self._setting, self._traffic, self._sharing, self._foresight = setting, traffic, sharing, foresight
-        self._view, self._revises, self._ending = view, revises, ending
+        self._view, self._revises, self._ending, self._rolling = view, revises, ending, rolling
         self._first_window = 0 if joins is None else joins.window
         last_trained = None if joins is None else joins.last_trained
         self._models = models or TabledModels(setting.tenants, setting.config.window_s, last_trained)
@@ -161,14 +167,18 @@ class Loop:
 
     def _apply(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None) -> None:
         """Log the window's plan, and take it up."""
+        self._tell_failed_forecasts()
         fields = events.window_started(self._setting, opening, forecast, planned, self._sharing.queues)
         self._note("window_started", fields, None if planned is None else events.wall_of(planned.plan))
         self._sharing.begin(opening, forecast, planned, self._note)
+        if self._rolling is not None and planned is not None:
+            self._rolling.begin(forecast, planned, opening.window * self._setting.config.window_s)
 
     def _serve_until(self, end_s: float, opening: Opening | None) -> None:
         """Serve up to ``end_s``, from one moment at which something happens or is due to the next, and report."""
         while self._served_s < end_s:
-            until_s = self._sharing.wait(min(end_s, self._served_s + PIECE_S))
+            asks_s = inf if self._rolling is None or opening is None else self._rolling.next_s(self._served_s)
+            until_s = self._sharing.wait(min(end_s, self._served_s + PIECE_S, asks_s))
             requests = self._traffic.requests(until_s)
             self._served_s, outcomes = self._sharing.serve(requests, self._models.timelines, until_s)
             self._ledger.add(requests, outcomes)
@@ -177,28 +187,66 @@ class Loop:
             if opening is not None:
                 asked = None if self._revises is None else self._revises(self._served_s)
                 self._revise(opening, self._sharing.strayed or asked)
+                self._reconsider(opening)
+                self._tell_failed_forecasts()
             self._report()
 
-    def _happened(self, happened: Trained | Lost) -> None:
+    def _happened(self, happened: Trained | Lost | Failed | Reconsidered) -> None:
         """Let a retrained model answer; count answers that died with their server as dropped."""
         match happened:
             case Trained():
                 accuracy = self._models.trained(happened.tenant, happened.window, happened.at_s)
                 self._note("finished", events.finished(happened, accuracy))
+                if self._rolling is not None:
+                    self._rolling.trained(happened)
             case Lost():
                 requests = self._traffic.requests(self._served_s)[happened.tenant_index]
                 self._ledger.lose(happened.tenant_index, requests, happened.outcomes)
+            case Failed():
+                if self._rolling is not None:
+                    self._rolling.failed(happened)
+            case Reconsidered():
+                self._reconsidered(happened)
+
+    def _reconsider(self, opening: Opening) -> None:
+        """Begin to plan the rest of the window anew, from what has arrived by now, if it is time to."""
+        asked = None if self._rolling is None else self._rolling.asks(self._served_s)
+        if self._rolling is None or asked is None:
+            return
+        seen = self._seen(opening)
+        if self._sharing.reconsider(seen, partial(self._foresight.forecast, seen), asked, self._note):
+            self._rolling.begun(self._served_s)
+
+    def _reconsidered(self, happened: Reconsidered) -> None:
+        """The newest forecast is what arrivals are held against, whether or not another plan came of it."""
+        assert self._rolling is not None
+        if happened.forecast is not None:
+            self._rolling.foresee(happened.forecast)
+        if happened.planned is not None:
+            self._rolling.follow(happened.planned)
+            self._view.revised(happened.planned, happened.reason)
 
     def _revise(self, opening: Opening, reason: str | None) -> None:
         """Plan the rest of the window anew, if there is a reason to, from what has arrived by now."""
         if reason is None:
             return
-        config = self._setting.config
-        past_rps = self._traffic.rates_before(self._served_s, config.step_s, self._setting.n_history_steps)
-        seen = replace(opening, past_rps=past_rps)
+        seen = self._seen(opening)
         revised = self._sharing.revise(seen, partial(self._foresight.forecast, seen), reason, self._note)
         if revised is not None:
             self._view.revised(revised, reason)
+            if self._rolling is not None and revised.is_planned:
+                self._rolling.begin(revised.forecast, revised, self._served_s)
+
+    def _seen(self, opening: Opening) -> Opening:
+        """The opening with what has arrived by now."""
+        config = self._setting.config
+        past_rps = self._traffic.rates_before(self._served_s, config.step_s, self._setting.n_history_steps)
+        return replace(opening, past_rps=past_rps)
+
+    def _tell_failed_forecasts(self) -> None:
+        """Log where the forecaster gave nothing that could be used."""
+        while self._foresight.failures:
+            self._note("forecast_failed", events.forecast_failed(self._foresight.failures.popleft()))
 
     def _report(self) -> None:
         """Tell the view how far the run is, and log the windows that have become settled."""

@@ -7,13 +7,18 @@ the plan that a run executes.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Sequence
+import threading
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import assert_never
 
 import numpy as np
 
 from executor.mig import Placement
+from forecaster.fallback import window_mean
 from forecaster.forecast import FloatArray, Forecast
 from forecaster.registry import HINDSIGHT, known
 from migrator.config import FloorConfig
@@ -21,6 +26,7 @@ from migrator.errors import ConfigError, InfeasibleError
 from migrator.estimates import Estimate, as_estimated, estimate_of
 from migrator.setting import Setting
 from migrator.traffic import Hindsight, Traffic
+from planner.attainment import attainments
 from planner.budget import Budget, EngineOptions
 from planner.build import WindowTerms, window_problem, with_forecast
 from planner.plan import Lifetime, MigPlan, Status
@@ -38,10 +44,10 @@ from planner.problem import (
     RunningRetraining,
     Task,
 )
-from planner.replan import remaining_problem, without_hopeless_retrainings
+from planner.replan import remaining_plan, remaining_problem, without_hopeless_retrainings
 from planner.solve import solve
 from planner.unavailable import Unavailable, unavailable_within
-from planner.verify import Verification, verify
+from planner.verify import TOLERANCE, Rule, Verification, verify
 from workloads.tenants import Tenant
 
 
@@ -144,20 +150,59 @@ def observe(
     return Opening(window, past_rps, tuple(accuracies), tuple(plans), found)
 
 
+@dataclass(frozen=True, slots=True)
+class FailedForecast:
+    """A forecaster that gave nothing that can be used.
+
+    Attributes:
+        window: In which window,
+        from_step: and from which of its steps on the forecast was to be.
+        forecaster: Its name.
+        reason: Why.
+        instead: What took its place.
+    """
+
+    window: int
+    from_step: int
+    forecaster: str
+    reason: str
+    instead: str
+
+
+FORECAST_LIMIT_S = 2.0
+"""Seconds for which a forecast is waited for where time passes by itself; eight tenants' should take a quarter."""
+
+
 class Foresight:
     """What says which arrivals are to come: the config's forecaster, or hindsight for policies that may know them.
 
+    A forecaster that fails in whatever way does not end the run. Inside a window the rest of its last good forecast
+    takes its place, else the mean of the past (:func:`forecaster.fallback.window_mean`).
+
     Attributes:
         name: As logs and reports call it.
+        failures: Of the forecaster, oldest first; whoever tells them takes them away.
     """
 
-    def __init__(self, setting: Setting, traffic: Traffic, *, needs_hindsight: bool = False) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        traffic: Traffic,
+        *,
+        needs_hindsight: bool = False,
+        ahead_s: float | None = None,
+        limit_s: float | None = None,
+    ) -> None:
         """Hindsight is taken from the traffic only where the config or the policy needs it.
+
+        With ``ahead_s`` it is of so many seconds, and the forecaster says what comes after them. A forecast that takes
+        longer than ``limit_s`` wall seconds has failed.
 
         Raises:
             ConfigError: It is needed and the traffic, being live, has none.
         """
-        self._setting = setting
+        self._setting, self._limit_s = setting, limit_s
+        self._n_known = None if ahead_s is None else math.ceil(ahead_s / setting.config.step_s - 1e-9)
         self._hindsight: Hindsight | None = None
         if needs_hindsight or setting.forecaster is None:
             self._hindsight = traffic.hindsight
@@ -166,19 +211,111 @@ class Foresight:
                     "live traffic has no hindsight: it allows no forecast.method 'known', and no policy "
                     "that knows arrivals before they come"
                 )
-        self.name = HINDSIGHT if setting.forecaster is None or needs_hindsight else setting.forecaster.name
+        if setting.forecaster is None or (needs_hindsight and ahead_s is None):
+            self.name = HINDSIGHT
+        else:
+            self.name = setting.forecaster.name
+            self.name += "" if ahead_s is None else f", and {ahead_s:g} s {HINDSIGHT}"
+        self.failures: deque[FailedForecast] = deque()
+        self._last: tuple[int, int, Forecast] | None = None
 
     def forecast(self, opening: Opening, from_step: int = 0) -> Forecast:
         """What planning knows of the window's arrivals from a step on, which ``opening.past_rps`` ends with."""
         config, n_steps = self._setting.config, self._setting.config.n_steps - from_step
-        if self._hindsight is not None:
-            start_s = config.window_s * opening.window + config.step_s * from_step
-            return known(self._hindsight.rates_rps(start_s, config.step_s, n_steps))
-        assert self._setting.forecaster is not None
-        # Seeded by window and step, so that sample paths do not depend on what was planned before.
-        stream = [config.seed, _FORECAST_STREAM, opening.window]
-        rng = np.random.default_rng([*stream, from_step] if from_step else stream)
-        return self._setting.forecaster.forecast(opening.past_rps, n_steps, config.forecast.n_paths, rng)
+        if self._hindsight is None:
+            return self._forecast(opening, from_step)
+        n_known = n_steps if self._n_known is None or self._setting.forecaster is None else min(self._n_known, n_steps)
+        start_s = config.window_s * opening.window + config.step_s * from_step
+        rates_rps = self._hindsight.rates_rps(start_s, config.step_s, n_known)
+        if n_known == n_steps:
+            return known(rates_rps)
+        past_rps = np.concatenate([opening.past_rps, rates_rps])[n_known:]
+        return _followed_by(rates_rps, self._forecast(replace(opening, past_rps=past_rps), from_step + n_known))
+
+    def _forecast(self, opening: Opening, from_step: int) -> Forecast:
+        """What the forecaster says of the window's arrivals from a step on; where it fails, what takes its place."""
+        config, n_steps = self._setting.config, self._setting.config.n_steps - from_step
+        forecaster = self._setting.forecaster
+        assert forecaster is not None
+        n_paths = config.forecast.n_paths
+        rng = self._rng(opening.window, from_step)
+        call = partial(forecaster.forecast, opening.past_rps, n_steps, n_paths, rng)
+        try:
+            forecast = call() if self._limit_s is None else _within(self._limit_s, call)
+            _require_usable(forecast, n_steps, len(self._setting.tenants))
+        except Exception as error:  # noqa: BLE001 - a model of whatever library may fail in whatever way
+            what, forecast = self._instead(opening, from_step)
+            reason = f"{type(error).__name__}: {error}"
+            self.failures.append(FailedForecast(opening.window, from_step, forecaster.name, reason, what))
+            return forecast
+        self._last = opening.window, from_step, forecast
+        return forecast
+
+    def _instead(self, opening: Opening, from_step: int) -> tuple[str, Forecast]:
+        """The rest of the window's last good forecast; the mean of the past where there is none; with what it is."""
+        if self._last is not None:
+            window, begun, last = self._last
+            if window == opening.window and begun <= from_step:
+                return "the rest of its last forecast", _from_step(last, from_step - begun)
+        config = self._setting.config
+        n_steps, n_paths = config.n_steps - from_step, config.forecast.n_paths
+        mean = window_mean(opening.past_rps, n_steps, n_paths, self._rng(opening.window, from_step))
+        return mean.method, mean
+
+    def _rng(self, window: int, from_step: int) -> np.random.Generator:
+        """Seeded by window and step, so that sample paths do not depend on what was planned before."""
+        stream = [self._setting.config.seed, _FORECAST_STREAM, window]
+        return np.random.default_rng([*stream, from_step] if from_step else stream)
+
+
+def _followed_by(rates_rps: FloatArray, beyond: Forecast) -> Forecast:
+    """The forecast that knows these rates, ``(k, n)``, and goes on with another: its paths all begin with them."""
+
+    def joined(values: FloatArray) -> FloatArray:
+        return np.concatenate([rates_rps[None].repeat(len(values), axis=0), values], axis=1)
+
+    return Forecast(
+        method=f"{HINDSIGHT}, then {beyond.method}",
+        mean_rps=np.concatenate([rates_rps, beyond.mean_rps]),
+        quantile_levels=beyond.quantile_levels,
+        quantiles_rps=joined(beyond.quantiles_rps),
+        paths_rps=joined(beyond.paths_rps),
+    )
+
+
+def _require_usable(forecast: Forecast, n_steps: int, n_tenants: int) -> None:
+    """Raise unless the planner can go by the forecast.
+
+    Raises:
+        ValueError: It is of other steps or tenants, or has rates that are negative or not finite.
+    """
+    if forecast.mean_rps.shape != (n_steps, n_tenants) or len(forecast.paths_rps) < 1:
+        raise ValueError(f"a forecast of shape {forecast.mean_rps.shape}; {(n_steps, n_tenants)} is needed")
+    for name in ("mean_rps", "quantiles_rps", "paths_rps"):
+        values = getattr(forecast, name)
+        if not (np.isfinite(values) & (values >= 0)).all():
+            raise ValueError(f"{name} has values that are negative or not finite")
+
+
+def _within(limit_s: float, call: Callable[[], Forecast]) -> Forecast:
+    """What the call gives, if it does in time; a call that does not come to an end keeps nobody.
+
+    Raises:
+        TimeoutError: It is not over within ``limit_s`` wall seconds.
+    """
+    answer: Future[Forecast] = Future()
+
+    def made() -> None:
+        try:
+            answer.set_result(call())
+        except Exception as error:  # noqa: BLE001 - it is raised where the answer is waited for
+            answer.set_exception(error)
+
+    threading.Thread(target=made, name="forecaster", daemon=True).start()
+    try:
+        return answer.result(limit_s)
+    except TimeoutError:
+        raise TimeoutError(f"not there within {limit_s:g} s") from None
 
 
 _FORECAST_STREAM = 2
@@ -235,7 +372,108 @@ def plan_rest(
     Raises:
         PlannerError: As :func:`plan_window`.
     """
+    rest = _rest(setting, planned, forecast, step, standing, unavailable)
     from_step = planned.plan_from_step + step
+    return _checked(rest, _answer(setting, opening, rest, solving), opening.window, from_step, forecast)
+
+
+@dataclass(frozen=True)
+class Replan:
+    """The rest of a window planned anew beside a plan that is followed.
+
+    Attributes:
+        forecast: Of the window's steps from the moment on from which it was seen.
+        planned: What was answered; it covers the window's last steps.
+        running: What is left of the plan in force, with its worth by the new forecast as ``objective``; ``None`` where
+            it keeps the rules no more.
+        is_better: Whether the answer is worth more than going on: it keeps more floors of in-time answers, or as many
+            with more expected goodput.
+    """
+
+    forecast: Forecast
+    planned: PlannedWindow
+    running: MigPlan | None
+    is_better: bool
+
+    @property
+    def gain(self) -> float | None:
+        """Expected goodput of the answer less that of going on, in requests; ``None`` where either is not known."""
+        objective = self.planned.plan.objective
+        if self.running is None or self.running.objective is None or objective is None:
+            return None
+        return objective - self.running.objective
+
+
+def plan_anew(
+    setting: Setting,
+    opening: Opening,
+    planned: PlannedWindow,
+    forecast: Forecast,
+    step: int,
+    standing: PhysicalState,
+    solving: Solving,
+    unavailable: Sequence[Unavailable] = (),
+) -> Replan:
+    """As :func:`plan_rest`, with the config's work for planning anew, and held against what is left of the plan.
+
+    ``forecast`` may begin before ``step``; it ends with the window.
+
+    Raises:
+        PlannerError: As :func:`plan_window`.
+    """
+    ahead = _from_step(forecast, forecast.mean_rps.shape[0] - (planned.problem.n_steps - step))
+    rest = _rest(setting, planned, ahead, step, standing, unavailable)
+    running = _carried_on(rest, planned.plan, step)
+    effort = Budget(max_nodes=setting.config.planner.replan_schedules, time_limit_s=solving.time_limit_s, proves=False)
+    plan = _answer(setting, opening, rest, solving, effort, running)
+    answer = _checked(rest, plan, opening.window, planned.plan_from_step + step, ahead)
+    return Replan(forecast, answer, running, _is_better(answer, running))
+
+
+def _carried_on(rest: Problem, plan: MigPlan, step: int) -> MigPlan | None:
+    """What is left of a plan at ``step`` of its own, by what stands and comes now; ``None`` if it breaks a rule."""
+    state = rest.physical_initial or PhysicalState()
+    ready = {(item.placement, item.tenant): item.serve_step for item in state.held}
+    left = remaining_plan(plan, step)
+    lifetimes = tuple(
+        replace(item, serve_step=min(item.end_step, ready.get((item.placement, item.owner.tenant), item.serve_step)))
+        if item.is_inference and item.create_step == 0
+        else item
+        for item in left.lifetimes
+    )
+    left = replace(left, lifetimes=lifetimes)
+    verification = verify(rest, left)
+    # It claims nothing of its worth yet.
+    if verification.objective is None or any(item.rule is not Rule.OBJECTIVE for item in verification.broken_rules):
+        return None
+    return replace(left, objective=verification.objective)
+
+
+def _is_better(answer: PlannedWindow, running: MigPlan | None) -> bool:
+    if not answer.is_planned:
+        return False
+    if running is None:
+        return True
+    problem = answer.problem
+    missed = [
+        sum(not one.is_met for one in attainments(problem, plan)) if problem.has_floors else 0
+        for plan in (answer.plan, running)
+    ]
+    assert answer.plan.objective is not None
+    assert running.objective is not None
+    slack = TOLERANCE * max(1.0, abs(running.objective))
+    return (-missed[0], answer.plan.objective) > (-missed[1], running.objective + slack)
+
+
+def _rest(
+    setting: Setting,
+    planned: PlannedWindow,
+    forecast: Forecast,
+    step: int,
+    standing: PhysicalState,
+    unavailable: Sequence[Unavailable],
+) -> Problem:
+    """What is left of a window's problem from ``step`` of its plan on, as :func:`plan_rest` has it."""
     rest = remaining_problem(planned.problem, planned.plan, step)
     left = rest.physical_initial or PhysicalState()
     is_served = {item.tenant for item in standing.held} == set(rest.tenant_names)
@@ -243,8 +481,7 @@ def plan_rest(
     rest = replace(
         rest, initial=replace(left, held=standing.held, next_epoch_step=epoch_step), unavailable=tuple(unavailable)
     )
-    rest = without_hopeless_retrainings(with_forecast(rest, setting.tenants, forecast))
-    return _checked(rest, _answer(setting, opening, rest, solving), opening.window, from_step, forecast)
+    return without_hopeless_retrainings(with_forecast(rest, setting.tenants, forecast))
 
 
 def without_retrainings(planned: PlannedWindow, owners: Container[Owner]) -> PlannedWindow:
@@ -264,12 +501,30 @@ def with_ended(planned: PlannedWindow, owners: Container[Owner], step: int) -> P
     return replace(planned, plan=replace(planned.plan, lifetimes=lifetimes))
 
 
-def _answer(setting: Setting, opening: Opening, problem: Problem, how: Solving) -> MigPlan:
-    budget = Budget(max_nodes=setting.config.planner.max_schedules, time_limit_s=how.time_limit_s)
+def with_ends(planned: PlannedWindow, end_steps: Mapping[Owner, int], step: int) -> PlannedWindow:
+    """The window as if these retrainings, begun before ``step`` and under way then, were to end at these steps."""
+    lifetimes = tuple(
+        replace(item, serve_step=min(item.serve_step, end_steps[item.owner]), end_step=end_steps[item.owner])
+        if item.owner in end_steps and item.create_step < step
+        else item
+        for item in planned.plan.lifetimes
+    )
+    return replace(planned, plan=replace(planned.plan, lifetimes=lifetimes))
+
+
+def _answer(
+    setting: Setting,
+    opening: Opening,
+    problem: Problem,
+    how: Solving,
+    effort: Budget | None = None,
+    running: MigPlan | None = None,
+) -> MigPlan:
+    budget = effort or Budget(max_nodes=setting.config.planner.max_schedules, time_limit_s=how.time_limit_s)
     if how.policy is None:
         meets = how.must_meet_floors
-        return solve(problem, engine=how.engine, budget=budget, options=how.options, must_meet_floors=meets)
-    window = Window(opening.window, problem, budget, opening.past_rps, opening.plans, how.as_published)
+        return solve(problem, how.engine, budget, running, options=how.options, must_meet_floors=meets)
+    window = Window(opening.window, problem, budget, opening.past_rps, opening.plans, how.as_published, running)
     return how.policy.plan(window)
 
 

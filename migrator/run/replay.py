@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Self
 
+from migrator.log.replans import Kept
 from migrator.log.runlog import EVENTS_FILE, ReadLog
 from migrator.run.loop import View
 from migrator.run.simulated import SimulatedRun
@@ -18,8 +19,11 @@ from planner.files.plan_file import plan_of
 from planner.plan import MigPlan
 from planner.policies.policy import AnyPolicy, Knows, Policy, Traits, Window
 
-Answers = Mapping[tuple[int, int], deque[dict[str, Any]]]
-"""Plans of a log by window and by how many steps they cover; several in the order in which they were made."""
+Answers = Mapping[tuple[int, int], deque[dict[str, Any] | None]]
+"""Plans of a log by window and by how many steps they cover; several in the order in which they were made.
+
+``None`` stands for the plan that was in force, where it went on.
+"""
 
 
 def resumed_run(
@@ -67,11 +71,13 @@ class Replayed(Policy):
     @classmethod
     def of(cls, policy: Policy, log: ReadLog, *, asks: bool = False) -> Self:
         """``policy`` with the plans of ``log``, also those that broke a rule and were not carried out."""
-        answers: defaultdict[tuple[int, int], deque[dict[str, Any]]] = defaultdict(deque)
+        answers: defaultdict[tuple[int, int], deque[dict[str, Any] | None]] = defaultdict(deque)
         for record in log.events:
             plan = record.get("rejected_plan") or record.get("plan")
             if isinstance(plan, dict) and isinstance(plan.get("n_steps"), int):
                 answers[record["window"], plan["n_steps"]].append(plan)
+            elif record["kind"] == "plan_kept" and record["why"] != Kept.ALONE:  # that needs to be found out again
+                answers[record["window"], record["n_steps"]].append(None)
         return cls(policy, str(log.folder / EVENTS_FILE), MappingProxyType(dict(answers)), asks)
 
     @property
@@ -88,6 +94,16 @@ class Replayed(Policy):
     def traits(self) -> Traits:
         """The policy's."""
         return self.policy.traits
+
+    @property
+    def replans(self) -> bool:
+        """The policy's."""
+        return self.policy.replans
+
+    @property
+    def looks_ahead_s(self) -> float | None:
+        """The policy's."""
+        return self.policy.looks_ahead_s
 
     @property
     def needs_hindsight(self) -> bool:
@@ -111,6 +127,9 @@ class Replayed(Policy):
         if not waiting:
             return None
         try:
-            return plan_of({**waiting.popleft(), "solve_s": 0.0}, window.problem, self.origin)
+            recorded = waiting.popleft()
+            if recorded is None:
+                return window.running
+            return plan_of({**recorded, "solve_s": 0.0}, window.problem, self.origin)
         except PlanFileError:
             return None  # it answers another problem; what is made of this one will differ from the log and be told

@@ -52,9 +52,11 @@ class RunCheck:
         """``setting`` and ``traffic`` are those of the folder's config."""
         self._log, self._setting, self._traffic = log, setting, traffic
         knows = Knows(log.header.get("knows", Knows.FORECAST))
-        self._foresight = Foresight(setting, traffic, needs_hindsight=knows.needs_hindsight)
+        ahead_s = log.header.get("ahead_s")
+        self._foresight = Foresight(setting, traffic, needs_hindsight=knows.needs_hindsight, ahead_s=ahead_s)
         self._misfit = _misfit(log.header, setting)
-        self._revised = {record["window"] for record in log.of_kind("plan_revised")}
+        # Plans made beside one that was followed leave the window's first plan one that can be checked.
+        self._revised = {record["window"] for record in log.of_kind("plan_revised") if "cause" not in record}
 
     def windows(self, number: int | None = None) -> Iterator[CheckedWindow]:
         """Every window that the log began, or the one of that number."""

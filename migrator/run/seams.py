@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from executor.gpu import GpuInstance
 from executor.mig import OwnedLayout
 from forecaster.forecast import Forecast
+from migrator.log.replans import Cause
 from migrator.run.planning import Opening, PlannedWindow
 from planner.problem import Owner
 from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests
@@ -113,6 +114,29 @@ class Lost:
     outcomes: Outcomes
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A wish for another plan: its cause, and in words what happened."""
+
+    cause: Cause
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Reconsidered:
+    """The rest of a window was planned anew.
+
+    Attributes:
+        forecast: Of the window's steps from the moment on at which that was asked for; ``None`` where there is none.
+        planned: The plan that is followed from now on; ``None`` where the running one goes on.
+        reason: Why another plan was asked for.
+    """
+
+    forecast: Forecast | None
+    planned: PlannedWindow | None
+    reason: str
+
+
 class Note(Protocol):
     """Writes a record to the log, at the run's clock; gives the record's number."""
 
@@ -177,7 +201,7 @@ class Sharing(Protocol):
         """Serve until then, or until what serving alone can tell has happened: how far it came, outcomes by tenant."""
         ...
 
-    def act(self, now_s: float, note: Note) -> Iterable[Trained | Lost]:
+    def act(self, now_s: float, note: Note) -> Iterable[Trained | Lost | Failed | Reconsidered]:
         """Take note of what happened and do what is due, requests being served up to ``now_s``.
 
         What happened is told before the driver is called, so that it is in the log whatever comes of the calls.
@@ -190,6 +214,13 @@ class Sharing(Protocol):
         """Plan the rest of the window anew, if it can be; the answer, which may be no plan, or ``None`` without one.
 
         ``seen`` is what is known by now; ``forecast_from`` gives the forecast of the window's steps from one on.
+        """
+        ...
+
+    def reconsider(self, seen: Opening, forecast_from: Callable[[int], Forecast], asked: Asked, note: Note) -> bool:
+        """Begin to plan the rest of the window anew, beside the plan in force; whether that can be, now.
+
+        ``act`` tells what comes of it. ``seen`` and ``forecast_from`` are as in :meth:`revise`.
         """
         ...
 

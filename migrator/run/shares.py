@@ -21,7 +21,7 @@ from migrator.estimates import as_carried_out
 from migrator.run import events
 from migrator.run.planning import Opening, PlannedWindow, estimates_in
 from migrator.run.requests import SimulatedQueues
-from migrator.run.seams import Lost, Note, Trained
+from migrator.run.seams import Asked, Lost, Note, Trained
 from migrator.setting import Setting, service_profiles
 from migrator.traffic import RecordedTraffic
 from planner.errors import EngineError
@@ -178,6 +178,11 @@ class Shares:
         """Never: the policy says itself how often it decides."""
         del seen, forecast_from, reason, note
         return None
+
+    def reconsider(self, seen: Opening, forecast_from: Callable[[int], Forecast], asked: Asked, note: Note) -> bool:
+        """Never, for the same reason."""
+        del seen, forecast_from, asked, note
+        return False
 
     def close(self) -> None:
         """Do nothing: nothing is under way elsewhere."""

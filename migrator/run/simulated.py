@@ -26,8 +26,9 @@ from migrator.run import events
 from migrator.run.applier import Backend
 from migrator.run.instances import Instances
 from migrator.run.loop import Joining, Loop, Reviser, View
-from migrator.run.planning import Foresight, Solving, accuracy_at_start, observe, posed
+from migrator.run.planning import FORECAST_LIMIT_S, Foresight, Solving, accuracy_at_start, observe, posed
 from migrator.run.requests import Models, Queues, SimulatedQueues
+from migrator.run.rolling import Rolling
 from migrator.run.seams import Failed, Finished, Happening, Ready, Sharing
 from migrator.run.shares import Shares
 from migrator.run.turns import Turns
@@ -236,17 +237,23 @@ class SimulatedRun:
             GpuError: The driver does not say what stands.
         """
         policy = policy or Migrator()
-        foresight = Foresight(setting, traffic, needs_hindsight=policy.needs_hindsight)
+        limit_s = None if setting.config.gpu.backend == "sim" else FORECAST_LIMIT_S
+        needs_hindsight, ahead_s = policy.needs_hindsight, policy.looks_ahead_s
+        foresight = Foresight(setting, traffic, needs_hindsight=needs_hindsight, ahead_s=ahead_s, limit_s=limit_s)
         if isinstance(policy, Policy) and policy.knows is Knows.RUN:
             policy = policy.prepared(true_problems(setting, traffic))
         how = Solving(as_published=as_published, time_limit_s=time_limit_s)
+        every_s = _replan_every_s(setting, policy)
+        rolling = None if every_s is None else Rolling(setting, traffic, every_s)
         sharing = _sharing(setting, traffic, policy, how, backend or simulated_backend(setting), joins, queues)
         if joins is None:
-            header = events.run_started(setting, traffic.origins, foresight.name, policy, sharing.kind, time_limit_s)
+            header = events.run_started(
+                setting, traffic.origins, foresight.name, policy, sharing.kind, time_limit_s, every_s
+            )
             self._begins: tuple[str, Mapping[str, object]] = "run_started", header
         else:
             self._begins = "resumed", events.resumed(joins.window, joins.void)
-        self._loop = Loop(setting, traffic, sharing, foresight, view or View(), revises, joins, models, ending)
+        self._loop = Loop(setting, traffic, sharing, foresight, view or View(), revises, joins, models, ending, rolling)
         self._loop.prepare()
 
     @property
@@ -265,6 +272,15 @@ class SimulatedRun:
             OSError: The log, or the journal of our instances, cannot be written.
         """
         self._loop.run(log, *self._begins, wall)
+
+
+def _replan_every_s(setting: Setting, policy: AnyPolicy) -> float | None:
+    """The pace at which the policy plans the rest of a window anew; ``None`` where it does not."""
+    if not isinstance(policy, Policy) or not policy.replans:
+        return None
+    every_s = setting.config.planner.replan_every_s
+    paces = (None if every_s == "never" else every_s, policy.looks_ahead_s)
+    return min((pace for pace in paces if pace is not None), default=None)
 
 
 def true_problems(setting: Setting, traffic: RecordedTraffic) -> tuple[Problem, ...]:

@@ -20,7 +20,7 @@ from forecaster.forecast import FloatArray, Forecast
 from migrator.errors import ConfigError
 from migrator.estimates import as_carried_out
 from migrator.run.planning import Opening, PlannedWindow, estimates_in
-from migrator.run.seams import Lost, Note, Trained
+from migrator.run.seams import Asked, Lost, Note, Trained
 from migrator.setting import Setting, service_profiles
 from planner.policies.whole import Whole, batch_limits, retraining_order, training_batch
 from planner.problem import Owner
@@ -144,6 +144,11 @@ class Turns:
         """Never: there is no plan."""
         del seen, forecast_from, reason, note
         return None
+
+    def reconsider(self, seen: Opening, forecast_from: Callable[[int], Forecast], asked: Asked, note: Note) -> bool:
+        """Never, for the same reason."""
+        del seen, forecast_from, asked, note
+        return False
 
     def close(self) -> None:
         """Do nothing: nothing is under way elsewhere."""

@@ -51,6 +51,8 @@ def report_to_json(report: Report) -> Json:
         "run": {key: value for key, value in report.header.items() if key not in ("kind", "wall")},
         "ending": report.ending,
         "surprises": [_surprise(item) for item in report.surprises],
+        **({"failed_forecasts": list(report.failed_forecasts)} if report.failed_forecasts else {}),
+        **({} if report.replans is None else {"replans": asdict(report.replans)}),
         **({} if report.trouble is None else {"trouble": _trouble(report.trouble)}),
         **({} if report.live is None else {"live": _live(report.live)}),
         "windows": [_window(window) for window in report.windows],

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from migrator.console import escape
 from migrator.log.live import BECAME, LiveFacts
+from migrator.log.replans import Cause, Replans
 from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
 from migrator.log.trouble import Trouble
 from migrator.provenance import MEASURED_JITTER, derived_profiles, faults_text, scaling_text
@@ -49,6 +50,15 @@ _SHARINGS = {
 """What a policy's answers become on the GPU."""
 
 
+_CAUSES = {
+    Cause.PACE: "at this pace",
+    Cause.BAND: "as arrivals left what was expected",
+    Cause.TRAINED: "as a retraining ended early or late",
+    Cause.FAILED: "as a worker failed",
+}
+"""Why the rest of a window was planned anew."""
+
+
 def print_report(report: Report, console: Console) -> None:
     """Print the run's setting, a row for each window and tenant, and totals."""
     _print_header(report, console)
@@ -62,6 +72,11 @@ def print_report(report: Report, console: Console) -> None:
         _print_live(report.live, console)
     if report.trouble is not None:
         _print_trouble(report.trouble, console)
+    if report.failed_forecasts:
+        n_failed = len(report.failed_forecasts)
+        console.print(f"[bold yellow]the forecaster failed {_times(n_failed)}[/]: {escape(report.failed_forecasts[0])}")
+    if report.replans is not None:
+        _print_replans(report.replans, console)
     _print_floors(report, console)
     _print_start_ups(report, console)
     _print_ending(report, console)
@@ -241,8 +256,23 @@ def _print_trouble(trouble: Trouble, console: Console) -> None:
             console.print(f"  {kept.windows} {'window' if kept.windows == 1 else 'windows'} {where}: {kept}")
 
 
+def _print_replans(replans: Replans, console: Console) -> None:
+    """Print how often the rest of a window was planned anew, by cause, and what came of it."""
+    changed = sum(replans.changed.values())
+    solved = "" if replans.solve_s is None else f", solved in {replans.solve_s:.2f} s (median)"
+    console.print(
+        f"the rest of a window planned anew every {replans.every_s:g} s and when something happened: "
+        f"{_times(replans.total)}{solved}; another plan was better {_times(changed)}"
+    )
+    for cause, what in _CAUSES.items():
+        if total := replans.changed.get(cause, 0) + replans.kept.get(cause, 0):
+            console.print(f"  {what}: {_times(total)}, another plan {_times(replans.changed.get(cause, 0))}")
+    if replans.late:
+        console.print(f"  not there in time: {_times(replans.late)}")
+
+
 def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+    return {0: "never", 1: "once"}.get(count, f"{count} times")
 
 
 def _print_floors(report: Report, console: Console) -> None:

@@ -1,8 +1,9 @@
-"""``migrator``: this product as it runs; ``oracle``: the same with the true arrivals."""
+"""``migrator``: this product as it runs; ``oracle`` and ``lookahead-K``: the same with true arrivals."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from planner.plan import MigPlan
 from planner.policies.policy import Knows, Policy, Window
@@ -20,9 +21,14 @@ class Migrator(Policy):
     name: str = "migrator"
     knows: Knows = Knows.FORECAST
 
+    @property
+    def replans(self) -> bool:
+        """At the config's ``planner.replan_every_s``, and at once where something did not go as planned."""
+        return True
+
     def plan(self, window: Window) -> MigPlan:
         """The best plan within the budget; if none keeps the floors of in-time answers, the one that lacks least."""
-        return solve(window.problem, "physical", window.budget, must_meet_floors=False)
+        return solve(window.problem, "physical", window.budget, window.running, must_meet_floors=False)
 
 
 @dataclass(frozen=True)
@@ -35,3 +41,29 @@ class Oracle(Migrator):
 
     name: str = "oracle"
     knows: Knows = Knows.WINDOW
+
+
+@dataclass(frozen=True)
+class Lookahead(Migrator):
+    """``migrator`` with the true arrivals of the next seconds: not a real policy, it shows what foresight is worth.
+
+    Source: this product. Knows: the true arrivals of the next ``ahead_s`` seconds and, beyond them, the forecast from
+    what has arrived by then. So that it always knows as much, the rest of a window is planned anew at least as often.
+
+    Attributes:
+        ahead_s: Seconds.
+    """
+
+    name: str = "lookahead-30"
+    knows: Knows = Knows.AHEAD
+    ahead_s: float = 30.0
+
+    @classmethod
+    def of(cls, ahead_s: int) -> Self:
+        """The policy that knows so many seconds."""
+        return cls(f"lookahead-{ahead_s}", ahead_s=ahead_s)
+
+    @property
+    def looks_ahead_s(self) -> float:
+        """``ahead_s``."""
+        return self.ahead_s

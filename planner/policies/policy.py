@@ -22,6 +22,9 @@ class Knows(StrEnum):
     PAST = "past"
     """The true arrivals; a decision at a step may use only those before that step."""
 
+    AHEAD = "ahead"
+    """The true arrivals of the next seconds, and the forecast beyond them."""
+
     WINDOW = "window"
     """The window's true arrivals: an upper bound for planning window by window."""
 
@@ -75,6 +78,7 @@ class Window:
         plans: What was in force in the windows before, oldest first.
         as_published: Whether the policy forecasts and switches as its source does. Otherwise it does both as
             ``migrator`` does, so that only its decisions differ.
+        running: What is left of the plan in force, where the rest of a window is planned anew; else ``None``.
     """
 
     number: int
@@ -83,6 +87,7 @@ class Window:
     past_rps: FloatArray
     plans: tuple[MigPlan, ...] = ()
     as_published: bool = False
+    running: MigPlan | None = None
 
 
 class AnyPolicy(ABC):
@@ -104,6 +109,11 @@ class AnyPolicy(ABC):
         return Traits()
 
     @property
+    def looks_ahead_s(self) -> float | None:
+        """For how many seconds it knows the true arrivals, where it ``knows`` those ``AHEAD``; else ``None``."""
+        return None
+
+    @property
     def needs_hindsight(self) -> bool:
         """Whether it can answer only where the arrivals to come are recorded."""
         return self.knows.needs_hindsight
@@ -114,6 +124,14 @@ class Policy(AnyPolicy):
 
     A subclass is a frozen dataclass that gives ``name`` and ``knows`` as fields, ``traits`` where they differ.
     """
+
+    @property
+    def replans(self) -> bool:
+        """Whether the rest of a window is planned anew as it goes, where the config asks for that.
+
+        Where a plan cannot be followed any more, every policy is asked anew.
+        """
+        return False
 
     def prepared(self, run: Sequence[Problem]) -> Self:  # noqa: ARG002 (most policies plan window by window)
         """The policy once it has seen all windows' true problems; called only where it ``knows`` the run."""

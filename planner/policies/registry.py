@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 from executor.names import spelled_as
@@ -10,7 +11,7 @@ from planner.errors import PolicyError
 from planner.policies.astraea import Astraea
 from planner.policies.ekya import Ekya
 from planner.policies.fixed import Equal, FixedByWindow, FixedInHindsight
-from planner.policies.ours import Migrator, Oracle
+from planner.policies.ours import Lookahead, Migrator, Oracle
 from planner.policies.own import policy_in
 from planner.policies.paper.method import MigratorPaper, MigratorPaperCold
 from planner.policies.paris import Paris, ParisChanging
@@ -39,7 +40,12 @@ POLICIES: Mapping[str, Callable[[], Policy | SharePolicy | Whole]] = MappingProx
         )
     }
 )
-"""All that ``migrator compare`` knows; to add one, add its class here."""
+"""All that ``migrator compare`` compares by default; to add one, add its class here."""
+
+LOOKAHEADS: Mapping[str, Callable[[], Policy]] = MappingProxyType(
+    {f"lookahead-{ahead_s}": partial(Lookahead.of, ahead_s) for ahead_s in (1, 5, 10, 30, 200)}
+)
+"""What foresight is worth, second by second; compared where they are named."""
 
 MIG_POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
     {name: policy for name, policy in POLICIES.items() if isinstance(policy, type) and issubclass(policy, Policy)}
@@ -55,7 +61,8 @@ def policy_of(named: str) -> Policy | SharePolicy | Whole:
     """
     if named.endswith(".py"):
         return policy_in(named)
-    name = spelled_as(named, POLICIES)
-    if name not in POLICIES:
-        raise PolicyError(f"policy {named!r}: known are {', '.join(POLICIES)}, or a file that ends in .py")
-    return POLICIES[name]()
+    name = spelled_as(named, [*POLICIES, *LOOKAHEADS])
+    known = {**POLICIES, **LOOKAHEADS}
+    if name not in known:
+        raise PolicyError(f"policy {named!r}: known are {', '.join(known)}, or a file that ends in .py")
+    return known[name]()

@@ -150,7 +150,7 @@ class Search:
         with self.meter.share(_LOCAL_SHARE):
             self._local(bounds, tuple(seeds))
         self.bound = bounds.relaxed()
-        if self._is_over:
+        if self._is_over or not self.budget.proves:
             return
         if len(self.facts.actors) > MAX_BEST_FIRST or self.facts.n_steps > MAX_STEPS:
             self._by_prices(bounds)

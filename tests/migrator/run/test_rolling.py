@@ -1,0 +1,174 @@
+"""The rest of a window planned anew while its plan is followed: when, from what, and what comes of it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+
+from migrator.config import config_yaml, validate_config
+from migrator.errors import ConfigError
+from migrator.log.replans import Cause
+from migrator.log.report import report_of
+from migrator.log.runlog import EVENTS_FILE, ReadLog, RunLog, log_in, read_log
+from migrator.run.reposing import RunCheck
+from migrator.run.simulated import SimulatedRun
+from migrator.setting import assemble
+from planner.policies.registry import policy_of
+from tests.migrator.conftest import SMALL, changed
+from tests.migrator.run.resuming import begun, cuts, same, taken_up
+from tests.migrator.run.test_seams import dies_while_serving, faulty
+
+ROLLING: dict[str, Any] = {
+    "planner.replan_every_s": 10,
+    "planner.replan_schedules": 4,
+    "tenants.0.arrivals.rate_rps": 900,
+    "tenants.1.arrivals.scale.factor": 20.0,
+    "tenants.0.retraining.samples": 12000,
+}
+
+
+@cache
+def _rolled(changes: tuple[tuple[str, Any], ...] = (), policy: str = "migrator", fails: bool = False) -> ReadLog:
+    config = validate_config(changed(SMALL, ROLLING | dict(changes)), "small")
+    setting, traffic = assemble(config, "small")
+    backend = faulty(setting, dies_while_serving) if fails else None
+    with TemporaryDirectory() as folder:
+        with RunLog(Path(folder) / "run", config_yaml(setting.config)) as log:
+            SimulatedRun(setting, traffic, policy_of(policy), backend=backend).carry_out(log)
+        return read_log(Path(folder) / "run")
+
+
+def rolled(changes: dict[str, Any] | None = None, policy: str = "migrator", *, fails: bool = False) -> ReadLog:
+    """The log of a run that plans the rest of its windows anew; the same run is made once."""
+    return _rolled(tuple((changes or {}).items()), policy, fails)
+
+
+def asked(log: ReadLog) -> list[tuple[str, float]]:
+    """Why and when another plan was asked for, in that order."""
+    records = [*log.of_kind("plan_revised"), *log.of_kind("plan_kept")]
+    return sorted(((record["cause"], record["asked_s"]) for record in records), key=lambda pair: pair[1])
+
+
+def test_another_plan_is_asked_for_at_the_pace() -> None:
+    times_s = [moment_s for cause, moment_s in asked(rolled()) if cause == Cause.PACE]
+    assert times_s
+    assert all(moment_s == math.floor(moment_s) for moment_s in times_s)
+    every = sorted([0.0, 60.0] + [moment_s for _, moment_s in asked(rolled())])
+    assert max(np.diff(every)) <= 10
+
+
+def test_without_a_pace_each_window_is_planned_once() -> None:
+    log = rolled({"planner.replan_every_s": "never"})
+    assert not asked(log)
+    assert report_of(log).replans is None
+
+
+@pytest.mark.parametrize("policy", ["window", "equal", "reactive", "static", "migrator-paper"])
+def test_other_policies_plan_each_window_once_as_their_sources_do(policy: str) -> None:
+    log = rolled(policy=policy)
+    assert not asked(log)
+    assert "replan_every_s" not in log.header
+
+
+def test_a_plan_is_taken_only_if_it_is_worth_more_than_the_running_one() -> None:
+    changes = rolled().of_kind("plan_revised")
+    assert changes
+    assert all(record["gain"] is None or record["gain"] > 0 for record in changes)
+
+
+def test_a_plan_is_carried_out_from_the_step_for_which_it_was_made() -> None:
+    for record in rolled().of_kind("plan_revised"):
+        from_s = 60 * record["window"] + record["from_step"]
+        assert record["at_s"] >= from_s > record["asked_s"]
+        assert record["violations"] == []
+
+
+def test_planning_is_charged_and_the_running_plan_goes_on_meanwhile() -> None:
+    log = rolled({"planner.planning_s": 3})
+    changes = log.of_kind("plan_revised")
+    assert changes
+    assert all(60 * item["window"] + item["from_step"] - math.floor(item["asked_s"]) >= 4 for item in changes)
+    assert report_of(log).ending == "finished"
+
+
+def test_arrivals_that_leave_what_was_expected_ask_for_a_plan_at_once() -> None:
+    log = rolled({"planner.replan_every_s": 60, "tenants.1.arrivals.trace": "azure-code"})
+    causes = Counter(cause for cause, _ in asked(log))
+    assert causes[Cause.BAND] > 0
+    assert causes[Cause.PACE] == 0
+
+
+def test_with_arrivals_known_nothing_leaves_what_was_expected() -> None:
+    log = rolled({"forecast.method": "known"})
+    assert {cause for cause, _ in asked(log)} <= {Cause.PACE, Cause.TRAINED}
+
+
+@pytest.mark.parametrize("bias", [-0.4, 0.4])
+def test_a_retraining_that_ends_early_or_late_asks_for_a_plan_at_once(bias: float) -> None:
+    log = rolled({"planner.replan_every_s": 60, "estimates.time_bias": bias})
+    finished_s = [record["finish_s"] for record in log.of_kind("finished")]
+    told = [moment_s for cause, moment_s in asked(log) if cause == Cause.TRAINED]
+    assert told
+    assert set(told) <= set(finished_s)
+
+
+def test_a_worker_that_fails_asks_for_a_plan_at_once() -> None:
+    log = rolled({"planner.replan_every_s": 60}, fails=True)
+    failed_s = {record["failed_s"] for record in log.of_kind("failed")}
+    told = [moment_s for cause, moment_s in asked(log) if cause == Cause.FAILED]
+    assert told
+    assert set(told) <= failed_s
+    assert report_of(log).ending == "finished"
+
+
+def test_no_retraining_is_lost_or_made_twice_by_planning_anew() -> None:
+    for log in (rolled(), rolled({"estimates.time_bias": -0.4}), rolled({"planner.planning_s": 3})):
+        begun_by = Counter(
+            (record["window"], item["tenant"])
+            for record in log.of_kind("change")
+            for item in record["started"]
+            if item["task"] == "retraining"
+        )
+        assert max(begun_by.values()) == 1
+
+
+def test_the_report_counts_plans_by_cause() -> None:
+    replans = report_of(rolled()).replans
+    assert replans is not None
+    assert replans.total == len(asked(rolled()))
+    assert replans.changed == Counter(record["cause"] for record in rolled().of_kind("plan_revised"))
+
+
+def test_a_run_that_plans_anew_cut_anywhere_and_resumed_is_the_run_that_was_never_cut(tmp_path: Path) -> None:
+    changes = ROLLING | {"windows": 2, "window_s": 60, "tenants.1.arrivals.trace": "azure-code"}
+    policy = policy_of("migrator")
+    whole = begun(tmp_path / "run", policy, changes=changes)
+    kinds = Counter(record["kind"] for record in log_in(whole, tmp_path).events)
+    assert min(kinds["plan_revised"], kinds["plan_kept"]) > 0
+    for cut in list(cuts(whole))[::31]:
+        (tmp_path / "run" / EVENTS_FILE).write_bytes(cut)
+        assert same(taken_up(tmp_path / "run", policy)) == same(whole)
+
+
+def test_verify_checks_the_plans_that_windows_began_with() -> None:
+    setting, traffic = assemble(validate_config(changed(SMALL, ROLLING), "small"), "small")
+    found = list(RunCheck(rolled(), setting, traffic).windows())
+    assert [item.verification and item.verification.violations for item in found] == [(), ()]
+
+
+def test_a_pace_below_a_step_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"planner\.replan_every_s is 0\.5; at least step_s \(1\), or 'never'"):
+        validate_config(changed(SMALL, {"planner.replan_every_s": 0.5}), "small")
+
+
+@pytest.mark.parametrize("value", ["often", 0, -3, True])
+def test_what_is_no_pace_is_refused(value: object) -> None:
+    with pytest.raises(ConfigError, match=r"planner\.replan_every_s: a number of seconds above 0, or 'never'"):
+        validate_config(changed(SMALL, {"planner.replan_every_s": value}), "small")
