@@ -26,6 +26,8 @@ OURS = ("migrator", "migrator-paper", "static", "oracle")
 SHORT_INTERFERENCE = (0.0, 0.25, 1.0)
 """The strengths that every run has."""
 
+SIX_HOURS_S = 21_600
+
 N_TWITTER = 28
 """Segments of the Twitter counts: every six hours of a week."""
 
@@ -57,6 +59,7 @@ class Experiment:
         perturbation: Every profile's latencies are multiplied by factors in [0.8, 1.2] drawn from this seed.
         whole_slowdown: The whole GPU's latencies are multiplied by this; the requests stay the same.
         n_segments: Of the Twitter counts, which then stand for both tenants' traces; 0 for the config's own traces.
+        stride_s: How far apart these begin.
         at: Where it stands on its section's axis.
         is_long: Whether only a full run has it.
     """
@@ -72,6 +75,7 @@ class Experiment:
     perturbation: int | None = None
     whole_slowdown: float = 1.0
     n_segments: int = 0
+    stride_s: int = SIX_HOURS_S
     at: float = 0.0
     is_long: bool = True
 

@@ -23,7 +23,7 @@ import grimp
 import numpy as np
 import pandas as pd
 
-from benchmarks.paper.experiments import AT_ONCE, Experiment
+from benchmarks.paper.experiments import AT_ONCE, SIX_HOURS_S, Experiment
 from migrator import __version__
 from migrator.compare import CEILING, Match, over_each_segment, score_of
 from migrator.config import Config, TenantConfig, config_yaml, read_config
@@ -63,7 +63,7 @@ VERSION = "2"
 
 WHOLE_GPU = "7g.80gb"
 
-HALF_WEEK_S, SIX_HOURS_S, DAY_S = 302_400, 21_600, 86_400
+HALF_WEEK_S, DAY_S = 302_400, 86_400
 
 PIECE_HISTORY_S, PIECE_MARGIN_S = 660, 60
 """Seconds of the Twitter counts before and after a run: what forecasts look back on, and what smoothing reaches to."""
@@ -93,7 +93,7 @@ def _segments(experiment: Experiment, config: Config, traces: Path | None) -> It
     if experiment.n_segments:
         if traces is None:
             raise ValueError(f"experiment {experiment.name} needs the Twitter counts")
-        yield from (_on_twitter(config, traces, number) for number in range(experiment.n_segments))
+        yield from (_on_twitter(config, traces, number, experiment.stride_s) for number in range(experiment.n_segments))
     elif experiment.perturbation is not None:
         profiles = perturbed(shipped_profiles(), experiment.perturbation)
         yield config.model_copy(update={"profiles": str(_kept_profiles(profiles))})
@@ -106,9 +106,11 @@ def _segments(experiment: Experiment, config: Config, traces: Path | None) -> It
         yield config
 
 
-def _on_twitter(config: Config, traces: Path, segment: int) -> Config:
+def _on_twitter(config: Config, traces: Path, segment: int, stride_s: int) -> Config:
     tenants = [
-        _on_piece(tenant, _piece(traces, twitter_offset_s(segment, place), round(config.windows * config.window_s)))
+        _on_piece(
+            tenant, _piece(traces, twitter_offset_s(segment, place, stride_s), round(config.windows * config.window_s))
+        )
         for place, tenant in enumerate(config.tenants)
     ]
     return config.model_copy(update={"tenants": tenants})
@@ -145,10 +147,10 @@ def _counts(traces: Path) -> tuple[int, ...]:
     return tuple(read_trace(traces, Reading(TraceFormat.COUNTS, gaps=Gaps.ZERO)).counts.tolist())
 
 
-def twitter_offset_s(segment: int, place: int) -> int:
+def twitter_offset_s(segment: int, place: int, stride_s: int = SIX_HOURS_S) -> int:
     """Where a segment begins for the tenant at ``place``: in the second week, away from the gap that ends each day."""
     week_s = 2 * HALF_WEEK_S
-    return week_s + (7_200 + SIX_HOURS_S * segment + place * (HALF_WEEK_S + 10_800)) % week_s
+    return week_s + (7_200 + stride_s * segment + place * (HALF_WEEK_S + 10_800)) % week_s
 
 
 def perturbed(profiles: ServiceProfiles, seed: int) -> ServiceProfiles:

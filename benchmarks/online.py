@@ -1,0 +1,218 @@
+"""What forecasters, and planning anew inside windows, are worth in runs: `python -m benchmarks.online [WORKLOAD …]`.
+
+Each forecaster plans once a window, and again every few seconds; beside them stand the best fixed layout in hindsight,
+`reactive`, and plans that know the arrivals. The workloads are the paper's sixteen, at their config's load; with
+`--traces FILE` (the Twitter counts) each runs on `--segments` pieces of the second week instead, `--stride` seconds
+apart. Plans are charged what configs charge. Everything is simulated; results are kept as those of `make reproduce`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.paper.experiments import SIX_HOURS_S, WORKLOADS, Experiment
+from benchmarks.paper.matches import Json, matches_of, require_two_weeks, results_of
+from benchmarks.paper.statistics import BLOCK, Interval, interval
+from forecaster.registry import forecaster_names
+
+STATIC, REACTIVE = "static", "reactive"
+REFERENCE = "ewma, once"
+KNOWN = "known"
+
+LEAST_GAP_POINTS = 1.0
+"""Of a smaller gap no share is told."""
+
+MUCH_POINTS = 1.0
+"""Runs that are below ``static`` by more are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """What is compared: a policy, whose forecaster it is, and whether it plans anew."""
+
+    label: str
+    policy: str
+    forecast: Mapping[str, object]
+    every_s: float | None = None
+
+    def experiment(self, workloads: Sequence[str], windows: int, n_segments: int, stride_s: int) -> Experiment:
+        """The arm on these workloads."""
+        planner = {} if self.every_s is None else {"replan_every_s": self.every_s}
+        return Experiment(
+            name=f"online-{self.label}",
+            label=self.label,
+            policies=(self.policy,),
+            workloads=tuple(workloads),
+            windows=windows,
+            changes={"forecast": dict(self.forecast), "planner": planner},
+            n_segments=n_segments,
+            stride_s=stride_s,
+        )
+
+
+def arms(methods: Sequence[str], every_s: float) -> list[Arm]:
+    """The fixed layout, `reactive`, and each forecaster once and rolling, last the arrivals as they will be."""
+    found = [Arm(name, name, {"method": "ewma"}) for name in (STATIC, REACTIVE)]
+    for method in (*methods, KNOWN):
+        forecast = {"method": method}
+        found.append(Arm(f"{method}, once", "migrator", forecast))
+        found.append(Arm(f"{method}, every {every_s:g} s", "migrator", forecast, every_s))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What an arm came to.
+
+    Attributes:
+        label: The arm's.
+        goodput_pct: The mean over workloads.
+        ahead_of_once: Points ahead of :data:`REFERENCE`; ``None`` for itself.
+        ahead_of_static: Likewise, of the best fixed layout.
+        worst_points: The least that a workload's run is ahead of ``static`` by.
+        n_below: Runs that are more than :data:`MUCH_POINTS` below it.
+        n_runs: Runs that have numbers.
+        gap_closed_pct: Of the gap between the better of the two references and the better plan that knows the arrivals.
+        changes: Of the layout, a window.
+    """
+
+    label: str
+    goodput_pct: float
+    ahead_of_once: Interval | None
+    ahead_of_static: Interval | None
+    worst_points: float | None
+    n_below: int
+    n_runs: int
+    gap_closed_pct: float | None
+    changes: float
+
+
+def rows_of(results: Mapping[str, Sequence[Json]], block: int) -> list[Row]:
+    """A row an arm, from its results; only runs count of which every arm has numbers."""
+    failed = {(one["workload"], one["segment"]) for own in results.values() for one in own if "error" in one}
+    kept = {
+        label: [one for one in own if (one["workload"], one["segment"]) not in failed] for label, own in results.items()
+    }
+    by_window = {label: _by_window(own) for label, own in kept.items()}
+    by_run = {label: _by_run(own) for label, own in kept.items()}
+    means = {label: float(runs.groupby(level=0).mean().mean()) for label, runs in by_run.items()}
+    base = max(means[label] for label in (STATIC, REFERENCE) if label in means)
+    gap = max((mean for label, mean in means.items() if label.startswith(KNOWN)), default=base) - base
+    rows = []
+    for label, own in kept.items():
+        ahead = by_run[label] - by_run[STATIC] if STATIC in by_run and label != STATIC else None
+        rows.append(
+            Row(
+                label=label,
+                goodput_pct=means[label],
+                ahead_of_once=_ahead(by_window, label, REFERENCE, block),
+                ahead_of_static=_ahead(by_window, label, STATIC, block),
+                worst_points=None if ahead is None else float(ahead.min()),
+                n_below=0 if ahead is None else int((ahead < -MUCH_POINTS).sum()),
+                n_runs=len(own),
+                gap_closed_pct=100 * (means[label] - base) / gap if gap > LEAST_GAP_POINTS else None,
+                changes=sum(one["changes"] for one in own) / max(sum(len(one["windows"]) for one in own), 1),
+            )
+        )
+    return rows
+
+
+def _by_window(results: Sequence[Json]) -> pd.DataFrame:
+    """Goodput %: a row a window (of a segment), a column a workload."""
+    cells = {
+        (one["segment"], number, one["workload"]): 100 * correct / max(arrivals, 1)
+        for one in results
+        for number, (arrivals, correct) in enumerate(one["windows"])
+    }
+    return pd.Series(cells, dtype=float).unstack(sort=False).sort_index()
+
+
+def _by_run(results: Sequence[Json]) -> pd.Series[float]:
+    """Goodput % by workload and segment."""
+    return pd.Series(
+        {(one["workload"], one["segment"]): 100 * one["correct"] / max(one["arrivals"], 1) for one in results},
+        dtype=float,
+    )
+
+
+def _ahead(by_window: Mapping[str, pd.DataFrame], label: str, of: str, block: int) -> Interval | None:
+    if label == of or of not in by_window:
+        return None
+    return interval(by_window[label] - by_window[of], block)
+
+
+def table_of(rows: Sequence[Row]) -> Table:
+    """The rows for a reader."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("")
+    for heading in (
+        "goodput\n%",
+        f"points ahead of\n{REFERENCE} [95 %]",
+        "points ahead of\nstatic [95 %]",
+        "worst\nrun",
+        f"more than {MUCH_POINTS:g}\nbelow static",
+        "gap\nclosed %",
+        "changes\na window",
+    ):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(
+            row.label,
+            f"{row.goodput_pct:.2f}",
+            _shown(row.ahead_of_once),
+            _shown(row.ahead_of_static),
+            "" if row.worst_points is None else f"{row.worst_points:+.2f}",
+            f"{row.n_below} of {row.n_runs}",
+            "–" if row.gap_closed_pct is None else f"{row.gap_closed_pct:.0f}",
+            f"{row.changes:.1f}",
+        )
+    return table
+
+
+def _shown(found: Interval | None) -> str:
+    return "" if found is None else f"{found.mean:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
+
+
+def main() -> None:
+    """Simulate what is not kept yet, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("workloads", nargs="*", default=list(WORKLOADS), help="w1 … w16; all by default")
+    parser.add_argument("--windows", type=int, default=2, help="of each run")
+    parser.add_argument("--method", action="append", default=[], help="a forecaster; all of the registry's by default")
+    parser.add_argument("--every", type=float, default=10.0, help="seconds from plan to plan")
+    parser.add_argument("--traces", type=Path, help="the Twitter counts, in the place of the workloads' own traces")
+    parser.add_argument("--segments", type=int, default=84, help="pieces of these")
+    parser.add_argument("--stride", type=int, default=SIX_HOURS_S // 3 + 7, help="seconds from piece to piece")
+    parser.add_argument("--out", type=Path, help="write every figure as JSON")
+    asked = parser.parse_args()
+    if asked.traces is not None:
+        require_two_weeks(asked.traces)
+    n_segments = asked.segments if asked.traces is not None else 0
+    compared = arms(asked.method or forecaster_names(), asked.every)
+    experiments = [arm.experiment(asked.workloads, asked.windows, n_segments, asked.stride) for arm in compared]
+    by_arm = [matches_of(experiment, asked.traces) for experiment in experiments]
+    found = results_of([match for own in by_arm for match in own])
+    results = {arm.label: [next(found) for _ in own] for arm, own in zip(compared, by_arm, strict=True)}
+    rows = rows_of(results, BLOCK["segments" if n_segments else "windows"])
+    Console(width=140, highlight=False).print(table_of(rows))
+    if asked.out is not None:
+        asked.out.write_text(json.dumps([_as_json(row) for row in rows], indent=1) + "\n")
+
+
+def _as_json(row: Row) -> Json:
+    return {
+        name: value._asdict() if isinstance(value := getattr(row, name), Interval) else value for name in row.__slots__
+    }
+
+
+if __name__ == "__main__":
+    main()

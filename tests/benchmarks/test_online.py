@@ -1,0 +1,77 @@
+"""Rows of the comparison of forecasters in runs, from results that are made up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks.online import KNOWN, REFERENCE, STATIC, arms, rows_of
+from benchmarks.paper.matches import matches_of
+
+
+def result(workload: str, *pct: float, segment: int = 0) -> dict[str, Any]:
+    windows = [[1000, round(10 * one)] for one in pct]
+    correct = sum(right for _, right in windows)
+    return {
+        "workload": workload,
+        "segment": segment,
+        "windows": windows,
+        "arrivals": 1000 * len(pct),
+        "correct": correct,
+        "changes": 3,
+    }
+
+
+RESULTS = {
+    STATIC: [result("w1", 70, 70), result("w2", 60, 60)],
+    REFERENCE: [result("w1", 72, 68), result("w2", 64, 64)],
+    "window, every 5 s": [result("w1", 72, 72), result("w2", 58, 56)],
+    f"{KNOWN}, once": [result("w1", 76, 76), result("w2", 66, 66)],
+}
+
+
+def rows() -> dict[str, Any]:
+    return {row.label: row for row in rows_of(RESULTS, block=1)}
+
+
+def test_workloads_count_alike() -> None:
+    assert {label: row.goodput_pct for label, row in rows().items()} == {
+        STATIC: pytest.approx(65.0),
+        REFERENCE: pytest.approx(67.0),
+        "window, every 5 s": pytest.approx(64.5),
+        f"{KNOWN}, once": pytest.approx(71.0),
+    }
+
+
+def test_the_gap_is_from_the_better_reference_to_plans_that_know_the_arrivals() -> None:
+    closed = {label: row.gap_closed_pct for label, row in rows().items()}
+    assert closed[REFERENCE] == pytest.approx(0.0)
+    assert closed[f"{KNOWN}, once"] == pytest.approx(100.0)
+    assert closed["window, every 5 s"] == pytest.approx(-62.5)
+
+
+def test_of_a_small_gap_no_share_is_told() -> None:
+    near = {**RESULTS, f"{KNOWN}, once": [result("w1", 71, 71), result("w2", 64, 64)]}
+    assert {row.gap_closed_pct for row in rows_of(near, block=1)} == {None}
+
+
+def test_runs_far_below_static_are_counted_and_the_worst_is_told() -> None:
+    found = rows()["window, every 5 s"]
+    assert (found.n_below, found.n_runs, found.worst_points) == (1, 2, pytest.approx(-3.0))
+    assert found.ahead_of_static.mean == pytest.approx(-0.5)
+    assert rows()[STATIC].ahead_of_static is None
+
+
+def test_a_run_that_one_arm_has_no_plan_for_counts_for_none() -> None:
+    failing = {**RESULTS, REFERENCE: [RESULTS[REFERENCE][0], {"workload": "w2", "segment": 0, "error": "none"}]}
+    assert {row.n_runs for row in rows_of(failing, block=1)} == {1}
+
+
+def test_each_forecaster_plans_once_and_anew_from_the_same_requests() -> None:
+    compared = arms(["ewma"], 10.0)
+    assert [arm.label for arm in compared][2:4] == [REFERENCE, "ewma, every 10 s"]
+    matches = [match for arm in compared for match in matches_of(arm.experiment(["w8"], 1, 0, 0))]
+    assert len({str(match.config.tenants) for match in matches}) == 1
+    assert [match.config.planner.replan_every_s for match in matches] == ["never"] * 3 + [10.0, "never", 10.0]
+    assert [match.config.forecast.method for match in matches] == ["ewma"] * 4 + [KNOWN] * 2
