@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,9 @@ KNOWN = "known"
 
 LEAST_GAP_POINTS = 1.0
 """Of a smaller gap no share is told."""
+
+LEAST_BLOCKS = 4
+"""Fewer resampled blocks of windows or segments show no interval: both its ends are then NaN."""
 
 MUCH_POINTS = 1.0
 """Runs that are below ``static`` by more are counted."""
@@ -147,7 +151,9 @@ def _by_run(results: Sequence[Json]) -> pd.Series[float]:
 def _ahead(by_window: Mapping[str, pd.DataFrame], label: str, of: str, block: int) -> Interval | None:
     if label == of or of not in by_window:
         return None
-    return interval(by_window[label] - by_window[of], block)
+    differences = by_window[label] - by_window[of]
+    found = interval(differences, block)
+    return found if len(differences) >= LEAST_BLOCKS * block else Interval(found.mean, math.nan, math.nan)
 
 
 def table_of(rows: Sequence[Row]) -> Table:
@@ -179,7 +185,9 @@ def table_of(rows: Sequence[Row]) -> Table:
 
 
 def _shown(found: Interval | None) -> str:
-    return "" if found is None else f"{found.mean:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
+    if found is None:
+        return ""
+    return f"{found.mean:+.2f}" + ("" if math.isnan(found.low) else f" [{found.low:+.2f}, {found.high:+.2f}]")
 
 
 def main() -> None:
@@ -209,9 +217,13 @@ def main() -> None:
 
 
 def _as_json(row: Row) -> Json:
-    return {
-        name: value._asdict() if isinstance(value := getattr(row, name), Interval) else value for name in row.__slots__
-    }
+    return {name: _plain(getattr(row, name)) for name in row.__slots__}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Interval):
+        return [None if math.isnan(one) else one for one in value]
+    return value
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -54,6 +55,15 @@ def test_the_gap_is_from_the_better_reference_to_plans_that_know_the_arrivals() 
 def test_of_a_small_gap_no_share_is_told() -> None:
     near = {**RESULTS, f"{KNOWN}, once": [result("w1", 71, 71), result("w2", 64, 64)]}
     assert {row.gap_closed_pct for row in rows_of(near, block=1)} == {None}
+
+
+def test_a_few_windows_show_no_interval() -> None:
+    assert math.isnan(rows()["window, every 5 s"].ahead_of_static.low)
+    many = {label: [result("w1", *(7 * [50.0 + k]), 51.0)] for k, label in enumerate((STATIC, REFERENCE))}
+    (_, ahead) = (row.ahead_of_static for row in rows_of(many, block=2))
+    assert ahead is not None
+    assert ahead.mean == pytest.approx(0.875)
+    assert ahead.low < ahead.mean < ahead.high
 
 
 def test_runs_far_below_static_are_counted_and_the_worst_is_told() -> None:
