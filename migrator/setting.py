@@ -15,6 +15,7 @@ from typing import assert_never
 from executor.catalogue import gpu_model
 from executor.mig import GpuModel
 from executor.names import spelled_as
+from forecaster.fallback import WithFallback
 from forecaster.forecast import Forecaster
 from forecaster.registry import make_forecaster
 from migrator.config import Config, TenantConfig
@@ -254,6 +255,8 @@ def _forecaster(config: Config, origin: str) -> Forecaster | None:
             forecaster = make_forecaster("ewma", half_life_steps=settings.half_life_s / step_s)
         case "seasonal-naive":
             forecaster = make_forecaster("seasonal-naive", season_steps=max(1, round(settings.season_s / step_s)))
+        case "auto" | "window" | "short-term":
+            forecaster = make_forecaster(settings.method)
         case "known":
             return None
         case _:
@@ -263,4 +266,4 @@ def _forecaster(config: Config, origin: str) -> Forecaster | None:
             f"{origin}: forecast.history_s is {settings.history_s:g}; {settings.method} needs at least "
             f"{forecaster.min_history_steps * step_s:g} s"
         )
-    return forecaster
+    return WithFallback(forecaster)
