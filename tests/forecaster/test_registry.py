@@ -25,9 +25,7 @@ def test_forecasters_know_the_name_they_are_made_by(forecaster: Forecaster) -> N
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
-    with pytest.raises(
-        ValueError, match="'arima' is unknown; known are auto, ewma, seasonal-naive"
-    ):
+    with pytest.raises(ValueError, match="'arima' is unknown; known are auto, ewma, seasonal-naive"):
         make_forecaster("arima")
 
 
