@@ -7,6 +7,7 @@ from dataclasses import fields
 from types import MappingProxyType
 
 from forecaster.auto import WINDOWS, Auto
+from forecaster.boosted import Boosted
 from forecaster.ewma import Ewma
 from forecaster.forecast import QUANTILE_LEVELS, FloatArray, Forecast, Forecaster
 from forecaster.naive import SeasonalNaive
@@ -18,7 +19,15 @@ _FORECASTERS: Mapping[str, type[Ewma | SeasonalNaive]] = MappingProxyType(
 )
 
 _EXPERTS: Mapping[str, Auto] = MappingProxyType(
-    {own.name: own for own in (Auto(), Auto(WINDOWS, "window"), Auto((ShortTerm(),), "short-term"))}
+    {
+        own.name: own
+        for own in (
+            Auto(),
+            Auto(WINDOWS, "window"),
+            Auto((ShortTerm(),), "short-term"),
+            Auto((Boosted(),), "lightgbm"),
+        )
+    }
 )
 
 HINDSIGHT = "known (hindsight)"

@@ -204,7 +204,7 @@ class TenantConfig(Section):
 class ForecastConfig(Section):
     """Which forecaster, and from how much history; ``known`` is none, but the window's own arrivals."""
 
-    method: Literal["auto", "window", "short-term", "ewma", "seasonal-naive", "known"] = "ewma"
+    method: Literal["auto", "window", "short-term", "lightgbm", "ewma", "seasonal-naive", "known"] = "ewma"
     history_s: Positive = 600.0
     half_life_s: Positive = 60.0
     season_s: Positive = 200.0
