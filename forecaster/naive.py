@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from forecaster.expert import IntArray
 from forecaster.forecast import FloatArray, Forecast
-from forecaster.spread import IntArray, checked_history, error_targets, forecast_from_errors
+from forecaster.spread import checked_history, error_targets, forecast_from_errors
 
 
 @dataclass(frozen=True, slots=True)

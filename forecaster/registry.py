@@ -6,13 +6,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from types import MappingProxyType
 
+from forecaster.auto import WINDOWS, Auto
+from forecaster.boosted import Boosted
 from forecaster.ewma import Ewma
 from forecaster.forecast import QUANTILE_LEVELS, FloatArray, Forecast, Forecaster
 from forecaster.naive import SeasonalNaive
+from forecaster.short_term import ShortTerm
 from forecaster.spread import checked_history
 
 _FORECASTERS: Mapping[str, type[Ewma | SeasonalNaive]] = MappingProxyType(
     {"ewma": Ewma, "seasonal-naive": SeasonalNaive}
+)
+
+_EXPERTS: Mapping[str, Auto] = MappingProxyType(
+    {
+        own.name: own
+        for own in (
+            Auto(),
+            Auto(WINDOWS, "window"),
+            Auto((ShortTerm(),), "short-term"),
+            Auto((Boosted(),), "lightgbm"),
+        )
+    }
 )
 
 HINDSIGHT = "known (hindsight)"
@@ -21,23 +36,26 @@ HINDSIGHT = "known (hindsight)"
 
 def forecaster_names() -> tuple[str, ...]:
     """All known names, in order."""
-    return tuple(sorted(_FORECASTERS))
+    return tuple(sorted({*_FORECASTERS, *_EXPERTS}))
 
 
 def make_forecaster(name: str, **settings: float) -> Forecaster:
     """The forecaster of that name with those settings, as ``make_forecaster("ewma", half_life_steps=20)``.
 
+    Those made of experts, such as ``auto``, take none.
+
     Raises:
         ValueError: The name is unknown, or the settings are not the ones that it takes.
     """
-    if name not in _FORECASTERS:
+    if name not in forecaster_names():
         raise ValueError(f"forecaster {name!r} is unknown; known are {', '.join(forecaster_names())}")
-    kind: Callable[..., Forecaster] = _FORECASTERS[name]
-    allowed = {field.name for field in fields(_FORECASTERS[name])}
+    allowed = set() if name in _EXPERTS else {field.name for field in fields(_FORECASTERS[name])}
     if set(settings) != allowed:
-        raise ValueError(
-            f"forecaster {name!r} takes {', '.join(sorted(allowed))}, got {', '.join(sorted(settings)) or 'nothing'}"
-        )
+        takes, got = (", ".join(sorted(names)) or "nothing" for names in (allowed, settings))
+        raise ValueError(f"forecaster {name!r} takes {takes}, got {got}")
+    if name in _EXPERTS:
+        return _EXPERTS[name]
+    kind: Callable[..., Forecaster] = _FORECASTERS[name]
     return kind(**settings)
 
 

@@ -15,11 +15,9 @@ that the point calls empty keep their spread. Without cuts δ is 0 and the mean 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from forecaster.expert import LEVELS, IntArray
 from forecaster.forecast import QUANTILE_LEVELS, FloatArray, Forecast
-
-IntArray = NDArray[np.int64]
 
 _MEAN_TOLERANCE = 1e-9  # requests a second
 _MAX_NEWTON_STEPS = 100  # a handful is usual
@@ -71,15 +69,12 @@ def forecast_from_errors(
     Raises:
         ValueError: H or ``n_paths`` is below 1.
     """
-    n_origins, n_steps, _ = errors_rps.shape
-    if n_steps < 1 or n_paths < 1:
-        raise ValueError(f"{method}: a forecast needs at least 1 step and 1 path, got {n_steps} and {n_paths}")
+    check_counts(method, len(point_rps), n_paths)
     spread_rps = point_rps + (errors_rps - errors_rps.mean(axis=0))
     is_cut = (spread_rps < 0).any(axis=(0, 1))
     lowered_by = np.array([_lowering(spread_rps[:, :, m]) if cut else 0.0 for m, cut in enumerate(is_cut)])
     outcomes_rps = np.maximum(spread_rps - lowered_by, 0.0)
-    stretches = (np.arange(n_paths) + rng.random(n_paths)) / n_paths
-    drawn = rng.permutation(np.minimum((stretches * n_origins).astype(np.int64), n_origins - 1))
+    drawn = _drawn(len(errors_rps), n_paths, rng)
     return Forecast(
         method=method,
         mean_rps=np.where(is_cut, outcomes_rps.mean(axis=0), point_rps),
@@ -87,6 +82,61 @@ def forecast_from_errors(
         quantiles_rps=_quantiles(outcomes_rps),
         paths_rps=outcomes_rps[drawn],
     )
+
+
+def forecast_from_bands(
+    method: str,
+    bands_rps: FloatArray,
+    errors_rps: FloatArray,
+    total_widening: FloatArray,
+    n_paths: int,
+    rng: np.random.Generator,
+) -> Forecast:
+    """The forecast with these quantiles at each step, whose paths rise and fall as the error paths do.
+
+    At each step the path of origin i has the quantile of the level at which the i-th error stands among all origins'
+    errors of that step (Schaake shuffle: Clark et al., Journal of Hydrometeorology 5, 2004). So every step has its own
+    spread, and steps and tenants hang together as they did. Then each path is stretched as a whole, such that its
+    total's distance from the mean total grows by ``total_widening``.
+
+    Shapes: bands ``(L, H, n)`` at the levels of :data:`forecaster.expert.LEVELS`, errors ``(k, H, n)``.
+
+    Raises:
+        ValueError: H or ``n_paths`` is below 1.
+    """
+    check_counts(method, bands_rps.shape[1], n_paths)
+    n_origins = len(errors_rps)
+    share = (np.arange(n_origins) + 0.5) / n_origins
+    below = np.clip(np.searchsorted(LEVELS, share) - 1, 0, len(LEVELS) - 2)
+    levels = np.array(LEVELS)
+    between = np.clip((share - levels[below]) / (levels[below + 1] - levels[below]), 0, 1)[:, np.newaxis, np.newaxis]
+    values = bands_rps[below] + (bands_rps[below + 1] - bands_rps[below]) * between
+    ranks = errors_rps.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
+    outcomes_rps = np.take_along_axis(values, ranks, axis=0)
+    totals = outcomes_rps.sum(axis=1, keepdims=True)
+    mean = totals.mean(axis=0)
+    wanted = np.maximum(totals + (total_widening - 1) * (totals - mean), 0.0)
+    wanted *= np.divide(mean, wanted.mean(axis=0), out=np.ones_like(mean), where=mean > 0)  # what was cut at zero
+    outcomes_rps *= np.divide(wanted, totals, out=np.ones_like(totals), where=totals > 0)
+    return Forecast(
+        method=method,
+        mean_rps=outcomes_rps.mean(axis=0),
+        quantile_levels=QUANTILE_LEVELS,
+        quantiles_rps=bands_rps[[LEVELS.index(level) for level in QUANTILE_LEVELS]],
+        paths_rps=outcomes_rps[_drawn(n_origins, n_paths, rng)],
+    )
+
+
+def check_counts(method: str, n_steps: int, n_paths: int) -> None:
+    """Raises ValueError where a forecast of nothing is asked for."""
+    if n_steps < 1 or n_paths < 1:
+        raise ValueError(f"{method}: a forecast needs at least 1 step and 1 path, got {n_steps} and {n_paths}")
+
+
+def _drawn(n_origins: int, n_paths: int, rng: np.random.Generator) -> IntArray:
+    """Which origins' paths are taken: one from each of ``n_paths`` equal stretches of the history, in random order."""
+    stretches = (np.arange(n_paths) + rng.random(n_paths)) / n_paths
+    return rng.permutation(np.minimum((stretches * n_origins).astype(np.int64), n_origins - 1))
 
 
 def _lowering(values: FloatArray) -> float:

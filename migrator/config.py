@@ -207,7 +207,9 @@ class ForecastConfig(Section):
     ``model`` is the folder of a fitted network, which ``informer`` and ``nhits`` need.
     """
 
-    method: Literal["ewma", "seasonal-naive", "informer", "nhits", "known"] = "ewma"
+    method: Literal[
+        "auto", "window", "short-term", "lightgbm", "ewma", "seasonal-naive", "informer", "nhits", "known"
+    ] = "ewma"
     model: Text | None = None
     history_s: Positive = 600.0
     half_life_s: Positive = 60.0

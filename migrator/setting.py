@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import assert_never
 
@@ -250,9 +251,11 @@ def forecaster_of(settings: ForecastConfig, step_s: float, origin: str) -> Forec
     """The configured forecaster, its seconds turned into steps; ``None`` where arrivals are known.
 
     Raises:
-        ConfigError: It needs more history than ``forecast.history_s`` gives.
+        ConfigError: It needs more history than ``forecast.history_s`` gives, or a library that is not there.
     """
     forecaster: Forecaster
+    if settings.method == "lightgbm" and find_spec("lightgbm") is None:
+        raise ConfigError(f"{origin}: forecast.method is lightgbm; it needs pip install 'migrator-mig[forecast]'")
     match settings.method:
         case "ewma":
             forecaster = make_forecaster("ewma", half_life_steps=settings.half_life_s / step_s)
@@ -260,6 +263,8 @@ def forecaster_of(settings: ForecastConfig, step_s: float, origin: str) -> Forec
             forecaster = make_forecaster("seasonal-naive", season_steps=max(1, round(settings.season_s / step_s)))
         case "informer" | "nhits":
             forecaster = _learned(settings, origin)
+        case "auto" | "window" | "short-term" | "lightgbm":
+            forecaster = make_forecaster(settings.method)
         case "known":
             return None
         case _:

@@ -337,6 +337,7 @@ def _try_gurobi() -> str:
 _BEYOND_FREE = 2001
 
 _EXTRAS = {
+    "forecast": (("lightgbm",), "forecasters that are trained"),
     "live": (
         (
             "avalanche",

@@ -18,9 +18,8 @@ from typing import assert_never
 import numpy as np
 
 from executor.mig import Placement
-from forecaster.fallback import window_mean
 from forecaster.forecast import FloatArray, Forecast
-from forecaster.registry import HINDSIGHT, known
+from forecaster.registry import HINDSIGHT, known, make_forecaster
 from migrator.config import FloorConfig
 from migrator.errors import ConfigError, InfeasibleError
 from migrator.estimates import Estimate, as_estimated, estimate_of
@@ -177,7 +176,7 @@ class Foresight:
     """What says which arrivals are to come: the config's forecaster, or hindsight for policies that may know them.
 
     A forecaster that fails in whatever way does not end the run. Inside a window the rest of its last good forecast
-    takes its place, else the mean of the past (:func:`forecaster.fallback.window_mean`).
+    takes its place, else what ``window`` says, which takes any past.
 
     Attributes:
         name: As logs and reports call it.
@@ -252,15 +251,16 @@ class Foresight:
         return forecast
 
     def _instead(self, opening: Opening, from_step: int) -> tuple[str, Forecast]:
-        """The rest of the window's last good forecast; the mean of the past where there is none; with what it is."""
+        """The rest of the window's last good forecast; what ``window`` says where there is none; with what it is."""
         if self._last is not None:
             window, begun, last = self._last
             if window == opening.window and begun <= from_step:
                 return "the rest of its last forecast", _from_step(last, from_step - begun)
         config = self._setting.config
         n_steps, n_paths = config.n_steps - from_step, config.forecast.n_paths
-        mean = window_mean(opening.past_rps, n_steps, n_paths, self._rng(opening.window, from_step))
-        return mean.method, mean
+        rng = self._rng(opening.window, from_step)
+        forecast = make_forecaster("window").forecast(opening.past_rps, n_steps, n_paths, rng)
+        return forecast.method, forecast
 
     def _rng(self, window: int, from_step: int) -> np.random.Generator:
         """Seeded by window and step, so that sample paths do not depend on what was planned before."""

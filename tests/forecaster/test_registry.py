@@ -25,7 +25,7 @@ def test_forecasters_know_the_name_they_are_made_by(forecaster: Forecaster) -> N
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"'arima' is unknown; known are ewma, seasonal-naive"):
+    with pytest.raises(ValueError, match="'arima' is unknown; known are auto, ewma, lightgbm, seasonal-naive"):
         make_forecaster("arima")
 
 
@@ -33,6 +33,13 @@ def test_unknown_names_are_refused_with_the_known_ones() -> None:
 def test_settings_of_another_forecaster_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="'ewma' takes half_life_steps, got"):
         make_forecaster("ewma", **settings)
+
+
+@pytest.mark.parametrize("name", ["auto", "window", "short-term", "lightgbm"])
+def test_forecasters_made_of_experts_take_no_settings(name: str) -> None:
+    assert make_forecaster(name).name == name
+    with pytest.raises(ValueError, match=f"'{name}' takes nothing, got half_life_steps"):
+        make_forecaster(name, half_life_steps=5)
 
 
 def test_impossible_settings_are_refused_with_the_forecaster_s_own_words() -> None:

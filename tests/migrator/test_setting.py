@@ -112,3 +112,16 @@ def test_a_trace_too_short_for_the_loads_windows_is_told_though_the_run_is_cut(w
     path = write_config({**FOLLOWS_LOAD, "windows": 60})
     with pytest.raises(ConfigError, match="load is over load_windows = 60 windows, and azure-conv: 3600 s from second"):
         assemble(read_config(path, windows=1), "a.yaml")
+
+
+@pytest.mark.parametrize("method", ["auto", "window", "short-term"])
+def test_forecasters_made_of_experts_take_any_history(method: str) -> None:
+    setting, _ = assembled({"forecast": {"method": method, "history_s": 1}})
+    assert setting.forecaster is not None
+    assert setting.forecaster.name == method
+
+
+def test_a_forecaster_whose_library_is_absent_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("migrator.setting.find_spec", lambda name: None if name == "lightgbm" else name)
+    with pytest.raises(ConfigError, match=r"small.yaml: forecast.method is lightgbm; .* 'migrator-mig\[forecast\]'"):
+        assembled({"forecast.method": "lightgbm"})

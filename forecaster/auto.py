@@ -1,0 +1,202 @@
+"""The experts that have been best on each tenant's own history, recalibrated; the default forecaster.
+
+Every expert is asked at past origins of the history what it would have said there, and judged by the pinball loss of
+that against what came; the last quarter of an hour counts most. The better it was, the more it weighs in the mean of
+the experts' quantiles, for each tenant by itself, and apart for the next ten steps and for what follows: the near past
+tells much of the one and little of the other. The mean is recalibrated by lead (:mod:`forecaster.calibration`) and
+becomes sample paths in the order of past error paths (:mod:`forecaster.spread`).
+
+All of it is a function of the history handed in, and is computed anew each time: nothing is kept between calls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from forecaster.calibration import calibrated, total_widening
+from forecaster.expert import (
+    LEVELS,
+    N_NEAR_GROUPS,
+    Expert,
+    IntArray,
+    group_of,
+    outcomes_at,
+    pinball,
+    scored_leads,
+)
+from forecaster.forecast import FloatArray, Forecast
+from forecaster.history import Filled, filled
+from forecaster.short_term import SPANS, ShortTerm
+from forecaster.spread import check_counts, error_targets, forecast_from_bands
+from forecaster.window import Window
+
+WINDOWS = tuple(map(Window, (30, 60, 120, 300, 600, 1800)))
+"""In the order in which they are preferred where they are as good; of a short history the longer ones see all."""
+
+LAST_RESORT = Window(300)
+"""Who is asked where every expert failed."""
+
+MAX_ORIGINS = 32
+"""Past origins at which experts are asked, evenly over the history."""
+
+HALF_LIFE_STEPS = 900
+"""The age at which an origin counts half when experts are judged."""
+
+SHARPNESS = 30.0
+"""How fast an expert loses weight with its loss; fitted to the first halves of the traces, as are the figures above."""
+
+
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """Forecasts by the experts that were best so far, with calibrated spread.
+
+    The history may have gaps (NaN) or be empty (:mod:`forecaster.history`). An expert that raises, or whose answer is
+    not one, is left out. Either is said in the forecast's ``method``, after the experts that weigh most.
+
+    Attributes:
+        experts: At least one; one alone is recalibrated.
+        name: As configs, logs and reports call this set of experts.
+    """
+
+    experts: tuple[Expert, ...] = (*WINDOWS, ShortTerm())
+    name: str = "auto"
+
+    @property
+    def min_history_steps(self) -> int:
+        """None: without history a prior is forecast."""
+        return 0
+
+    def forecast(self, history_rps: FloatArray, n_steps: int, n_paths: int, rng: np.random.Generator) -> Forecast:
+        """The next ``n_steps`` steps after ``history_rps``.
+
+        Shapes: history ``(T, n)``, NaN where nothing is known → mean ``(n_steps, n)``, paths ``(n_paths, n_steps, n)``.
+
+        Raises:
+            ValueError: The history is not two-dimensional, a rate is negative or infinite, or a count is below 1.
+        """
+        check_counts(self.name, n_steps, n_paths)
+        known = filled(history_rps, self.name)
+        mixture = _Mixture(self.experts, known.rates_rps, n_steps)
+        errors = _error_paths(known.rates_rps, n_steps, mixture.level_steps)
+        widening = total_widening(errors, len(known.rates_rps))
+        return forecast_from_bands(self._said(known, mixture), mixture.bands_rps, errors, widening, n_paths, rng)
+
+    def _said(self, known: Filled, mixture: _Mixture) -> str:
+        """The forecast's ``method``: the experts taken, and what was out of order."""
+        return f"{self.name}: {'; '.join((mixture.said, *mixture.failed, *known.notes))}"
+
+
+class _Mixture:
+    """What the experts say, weighed by how good they have been, and recalibrated.
+
+    Attributes:
+        bands_rps: Quantiles of the steps to come, ``(L, H, n)``.
+        said: Who weighs most, in words.
+        failed: Who was left out and why, a phrase each.
+        level_steps: By tenant, over how many steps the level reaches that errors are told from.
+    """
+
+    def __init__(self, experts: tuple[Expert, ...], history_rps: FloatArray, n_steps: int) -> None:
+        n_history = len(history_rps)
+        origins, leads = _past_origins(n_history), scored_leads(n_steps)
+        came, groups = outcomes_at(history_rps, origins, leads), group_of(leads)
+        answered, told, self.failed = _answers(experts, history_rps, np.append(origins, n_history), leads)
+        ages = 0.5 ** ((n_history - origins) / HALF_LIFE_STEPS)
+        weights = _weights(np.stack([_losses(bands[:-1], came, groups, ages) for bands in told]))
+        bands = np.zeros(told[0].shape)
+        for weight, own in zip(weights, told, strict=True):
+            bands += weight[groups] * own
+        now = calibrated(bands[:-1], came, origins, leads, bands[-1])
+        nearest = np.minimum(np.searchsorted(leads, np.arange(n_steps)), len(leads) - 1)
+        self.bands_rps = now[:, nearest]
+        self.said = _named([expert.name for expert in answered], weights)
+        self.level_steps = [_level_steps(answered[best]) for best in weights[:, -1].argmax(axis=0)]
+
+
+def _weights(losses: FloatArray) -> FloatArray:
+    """The weight of each expert, ``(E, G, n)``, from its losses ``(E, G, n)``; they add up to 1.
+
+    An expert whose loss is x times the lowest weighs exp(−``SHARPNESS``·(x − 1)): one that is 2 % worse half as much
+    (exponential weights; Cesa-Bianchi and Lugosi, *Prediction, Learning, and Games*, 2006, chapter 2). Losses are
+    averaged over the near groups and over the others.
+    """
+    weights = np.empty(losses.shape)
+    for part in (slice(N_NEAR_GROUPS), slice(N_NEAR_GROUPS, None)):
+        if losses[:, part].size:
+            loss = losses[:, part].mean(axis=1)
+            lowest = loss.min(axis=0)
+            excess = np.divide(loss - lowest, lowest, out=np.where(loss > lowest, np.inf, 0.0), where=lowest > 0)
+            weight = np.exp(-SHARPNESS * excess)
+            weights[:, part] = (weight / weight.sum(axis=0))[:, np.newaxis]
+    return weights
+
+
+def _named(names: list[str], weights: FloatArray) -> str:
+    """Who weighs most for each tenant's near and far steps; said once where all tenants have the same."""
+    each = []
+    for near, far in zip(weights[:, 0].argmax(axis=0), weights[:, -1].argmax(axis=0), strict=True):
+        each.append(names[near] if near == far else f"{names[near]} then {names[far]}")
+    return each[0] if len(set(each)) == 1 else " | ".join(each)
+
+
+def _level_steps(expert: Expert) -> int:
+    return expert.length_steps if isinstance(expert, Window) else SPANS[-1]
+
+
+def _past_origins(n_history: int) -> IntArray:
+    """Where in the history experts are asked: from a quarter of it to the step before its end."""
+    if n_history < 2:
+        return np.empty(0, dtype=np.int64)
+    return np.unique(np.linspace(max(1, n_history // 4), n_history - 1, MAX_ORIGINS).astype(np.int64))
+
+
+def _losses(bands_rps: FloatArray, came_rps: FloatArray, groups: IntArray, weights: FloatArray) -> FloatArray:
+    """Mean pinball loss of each group of leads, ``(G, n)``, over origins with these weights."""
+    loss = pinball(bands_rps, came_rps)
+    known = ~np.isnan(loss)
+    counted = known * weights[:, np.newaxis, np.newaxis]
+    weighted = np.where(known, loss, 0.0) * counted
+    members = (groups == np.arange(groups[-1] + 1)[:, np.newaxis]).astype(np.float64)
+    sums, counts = (np.einsum("gj,kjn->gn", members, part) for part in (weighted, counted))
+    means: FloatArray = np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)
+    return means
+
+
+def _answers(
+    experts: tuple[Expert, ...], history_rps: FloatArray, origins: IntArray, leads: IntArray
+) -> tuple[list[Expert], list[FloatArray], tuple[str, ...]]:
+    """The experts that answered, their quantiles, and a phrase on each that did not; a window where nobody does."""
+    kept, told, failed = [], [], []
+    shape = (len(origins), len(LEVELS), len(leads), history_rps.shape[1])
+    for expert in experts:
+        try:
+            bands = expert.quantiles_at(history_rps, origins, leads)
+        except Exception as error:  # noqa: BLE001 - an expert is anybody's code; the others take over, and it is said
+            failed.append(f"{expert.name} failed ({type(error).__name__}: {error})")
+            continue
+        if bands.shape == shape and np.isfinite(bands).all() and bands.min() >= 0:
+            kept.append(expert)
+            told.append(bands)
+        else:
+            failed.append(f"{expert.name} failed (its quantiles are none)")
+    if not kept:
+        kept, told = [LAST_RESORT], [LAST_RESORT.quantiles_at(history_rps, origins, leads)]
+    return kept, told, tuple(failed)
+
+
+def _error_paths(history_rps: FloatArray, n_steps: int, level_steps: list[int]) -> FloatArray:
+    """What came after past origins, less the level before them, ``(k, H, n)``."""
+    n_history = len(history_rps)
+    first = min(60, n_history // 4)
+    targets = error_targets(first, n_history, n_steps)
+    origins = targets[:, 0]
+    sums = np.concatenate([np.zeros((1, history_rps.shape[1])), np.cumsum(history_rps, axis=0)])
+    errors = history_rps[targets]
+    for tenant, span in enumerate(level_steps):
+        since = np.maximum(origins - span, 0)
+        errors[:, :, tenant] -= ((sums[origins, tenant] - sums[since, tenant]) / np.maximum(origins - since, 1))[
+            :, np.newaxis
+        ]
+    return errors

@@ -1,0 +1,105 @@
+"""The near past corrects the level: less and less, the farther ahead.
+
+In real traces a busy second is followed by a busy one and a busy minute hardly by one (autocorrelation 0.76 at 1 s and
+0.05 at 30 s), so what the last seconds brought is worth much in the next seconds and nothing minutes later. How much is
+learnt from the history at hand, for each group of leads apart: with x = √rate and x̄_k the mean of its last k steps,
+
+    √rate at lead h  =  x̄_400 + Σ_k β_k,g · (x̄_k − x̄_400) + residual,      k = 1, 2, 5, 10, 30, 100
+
+by ridge regression of the group's mean, so that without evidence β is 0 and the level stays. The spread is that of
+the residuals at single leads of the group. The root makes the spread of counts the same at any level, nearly.
+
+Fits are made at a few *refits* of the history, each from what lies before it; an origin uses the latest one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from forecaster.expert import GROUP_ENDS, LEVELS, IntArray, group_of
+from forecaster.forecast import FloatArray
+
+SPANS = (1, 2, 5, 10, 30, 100, 400)
+"""Steps over which the past is averaged; the longest is the level."""
+
+MAX_ROWS = 400
+"""Moments of the history that a fit learns from, evenly."""
+
+MAX_REFITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ShortTerm:
+    """The expert that corrects the level by the near past, with the quantiles of what the correction left.
+
+    Attributes:
+        ridge: How strongly coefficients are drawn to 0, in rows of evidence.
+    """
+
+    ridge: float = 30.0
+
+    @property
+    def name(self) -> str:
+        """``short-term``."""
+        return "short-term"
+
+    def quantiles_at(self, history_rps: FloatArray, origins: IntArray, leads: IntArray) -> FloatArray:
+        """As :meth:`forecaster.expert.Expert.quantiles_at`."""
+        roots = np.sqrt(history_rps)
+        sums = np.concatenate([np.zeros((1, roots.shape[1])), np.cumsum(roots, axis=0)])
+        quantiles = np.empty((len(origins), len(LEVELS), len(leads), roots.shape[1]))
+        refit_of = refits(origins)
+        for refit in np.unique(refit_of):
+            own = refit_of == refit
+            level, near = _features(sums, origins[own])
+            for group in np.unique(group_of(leads)):
+                beta, residuals = self._fit(roots, sums, int(refit), int(group))
+                center = level + np.einsum("kfn,fn->kn", near, beta)
+                found = np.maximum(center[:, np.newaxis] + residuals, 0.0) ** 2
+                at = group_of(leads) == group
+                quantiles[np.ix_(own, np.arange(len(LEVELS)), at)] = found[:, :, np.newaxis]
+        return quantiles
+
+    def _fit(self, roots: FloatArray, sums: FloatArray, n_known: int, group: int) -> tuple[FloatArray, FloatArray]:
+        """Coefficients ``(F, n)`` and quantiles of residuals ``(L, n)``, from the first ``n_known`` steps."""
+        first, end = (GROUP_ENDS[group - 1] if group else 0), GROUP_ENDS[group]
+        last_row = n_known - end
+        earliest = min(30, max(1, last_row // 4))
+        if last_row <= earliest:
+            # too little is known of leads this far: the level, with the spread of all that came
+            level, _ = _features(sums, np.array([n_known]))
+            return np.zeros((len(SPANS) - 1, roots.shape[1])), np.quantile(roots[:n_known] - level, LEVELS, axis=0)
+        rows = np.unique(np.linspace(earliest, last_row, min(MAX_ROWS, last_row - earliest + 1)).astype(np.int64))
+        level, near = _features(sums, rows)
+        target = (sums[rows + end] - sums[rows + first]) / (end - first) - level
+        gram = np.einsum("rfn,rgn->nfg", near, near)
+        spread = np.trace(gram, axis1=1, axis2=2) / gram.shape[1] / len(rows)
+        penalty = (self.ridge * spread + 1e-300)[:, np.newaxis, np.newaxis] * np.eye(gram.shape[1])
+        moment = np.einsum("rfn,rn->nf", near, target)
+        beta = np.linalg.solve(gram + penalty, moment[..., np.newaxis])[..., 0].T
+        center = level + np.einsum("rfn,fn->rn", near, beta)
+        at = np.unique(np.linspace(first, end - 1, min(4, end - first)).astype(np.int64))
+        residuals = (roots[rows[:, np.newaxis] + at] - center[:, np.newaxis]).reshape(-1, roots.shape[1])
+        return beta, np.quantile(residuals, LEVELS, axis=0)
+
+
+def refits(origins: IntArray, most: int = MAX_REFITS) -> IntArray:
+    """For each origin how many steps its fit knows: those before it, or before an earlier origin.
+
+    There are at most ``most`` fits, and the last origin's, which knows all.
+    """
+    n_parts = min(most, len(origins))
+    starts = (np.arange(n_parts) * len(origins)) // n_parts
+    found = origins[starts[np.searchsorted(starts, np.arange(len(origins)), side="right") - 1]]
+    found[-1] = origins[-1]
+    return found
+
+
+def _features(sums: FloatArray, at: IntArray) -> tuple[FloatArray, FloatArray]:
+    """The level before each moment ``(K, n)``, and by how much nearer means differ from it ``(K, F, n)``."""
+    means = np.stack(
+        [(sums[at] - sums[np.maximum(at - span, 0)]) / np.minimum(span, at)[:, np.newaxis] for span in SPANS]
+    )
+    return means[-1], np.moveaxis(means[:-1] - means[-1], 0, 1)

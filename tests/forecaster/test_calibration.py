@@ -1,0 +1,71 @@
+"""Quantiles set right by what came after past origins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from forecaster.calibration import calibrated, few_pieces, total_widening
+from forecaster.expert import LEVELS
+from forecaster.forecast import FloatArray
+
+LEADS = np.array([0, 30, 150])
+
+
+def moved(width: float, n_origins: int, shift_rps: float = 0.0, bands_width: float = 10.0) -> FloatArray:
+    """Bands of a normal spread ``bands_width`` around 100, taught by outcomes of the spread ``width``."""
+    origins = np.arange(n_origins) * 200
+    normal = np.random.default_rng(0).normal(size=200_000)
+    bands = np.broadcast_to(
+        (100 + bands_width * np.quantile(normal, LEVELS))[np.newaxis, :, np.newaxis, np.newaxis],
+        (n_origins + 1, len(LEVELS), 3, 1),
+    )
+    came = 100 + shift_rps + width * np.random.default_rng(1).normal(size=(n_origins, 3, 1))
+    return calibrated(bands[:-1], came, origins, LEADS, bands[-1])
+
+
+def test_right_quantiles_hardly_move() -> None:
+    np.testing.assert_allclose(moved(10.0, 200)[3:-3], moved(10.0, 0)[3:-3], atol=6)
+
+
+@pytest.mark.parametrize(("width", "sign"), [(20.0, 1), (5.0, -1)])
+def test_bands_grow_where_too_little_lay_inside_and_shrink_where_too_much(width: float, sign: int) -> None:
+    before, after = moved(width, 0), moved(width, 200)
+    grown = (after[-3] - after[3]) - (before[-3] - before[3])
+    assert (np.sign(grown) == sign).all()
+
+
+def test_a_shift_is_followed() -> None:
+    assert (moved(10.0, 300, shift_rps=20.0)[LEVELS.index(0.5)] > 112).all()
+
+
+def test_quantiles_stay_in_order_and_not_below_zero() -> None:
+    after = moved(200.0, 300)
+    assert (np.diff(after, axis=0) >= 0).all()
+    assert after.min() >= 0
+
+
+def test_leads_of_which_nothing_is_known_stay() -> None:
+    bands = np.broadcast_to(np.arange(1.0, 16.0)[np.newaxis, :, np.newaxis, np.newaxis], (2, 15, 3, 1))
+    came = np.array([[[99.0], [np.nan], [np.nan]]])
+    after = calibrated(bands[:1], came, np.array([5]), LEADS, bands[1])
+    np.testing.assert_array_equal(after[:, 1:], bands[1][:, 1:])
+
+
+@pytest.mark.parametrize(("n_pieces", "expected"), [(1, 3.26), (3, 1.80), (11, 1.123), (121, 1.01), (1e9, 1.0)])
+def test_few_pieces_widen_as_student_s_t_does(n_pieces: float, expected: float) -> None:
+    assert few_pieces(n_pieces) == pytest.approx(expected, rel=0.02)
+
+
+def test_totals_of_independent_steps_are_not_widened() -> None:
+    noise = np.random.default_rng(1).normal(size=(400, 200, 1))
+    assert total_widening(noise, 600)[0] == pytest.approx(1.0, abs=0.08)
+
+
+def test_totals_that_follow_the_level_are_widened_as_few_pieces_ask() -> None:
+    levels = np.repeat(np.random.default_rng(1).normal(size=(400, 1, 1)), 200, axis=1)
+    assert total_widening(levels, 600)[0] == pytest.approx(few_pieces(3), rel=0.01)
+
+
+def test_totals_without_spread_stay() -> None:
+    assert total_widening(np.zeros((50, 10, 2)), 100).tolist() == [1.0, 1.0]
