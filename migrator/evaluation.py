@@ -14,6 +14,8 @@ from forecaster.neural import Learned, ModelError
 from forecaster.registry import forecaster_names
 from forecaster.scores import LEADS_S, Trials, origins_between, rolling
 from migrator.config import ForecastConfig
+from migrator.console import warn
+from migrator.errors import ConfigError
 from migrator.series import Series, SeriesError
 from migrator.setting import forecaster_of
 
@@ -88,9 +90,11 @@ class Evaluation:
 def forecasters(only: Sequence[str] = (), models: Sequence[Path] = ()) -> dict[str, Forecaster]:
     """The forecasters of these names as configs make them without further settings, then the fitted models.
 
-    Without names and models: all of the registry; with models alone: those and all of the registry.
+    Without names and models: all of the registry; with models alone: those and all of the registry. Of these, one that
+    needs a library that is not there is left out, with a warning.
 
     Raises:
+        ConfigError: One of these names needs a library that is not there.
         SeriesError: A name is unknown, or a folder holds no model that can be used.
     """
     unknown = [name for name in only if name not in forecaster_names()]
@@ -99,7 +103,13 @@ def forecasters(only: Sequence[str] = (), models: Sequence[Path] = ()) -> dict[s
     made: dict[str, Forecaster] = {}
     for name in only or forecaster_names():
         settings = ForecastConfig().model_copy(update={"method": name})
-        forecaster = forecaster_of(settings, 1.0, "--method")
+        try:
+            forecaster = forecaster_of(settings, 1.0, "--method")
+        except ConfigError as error:
+            if only:
+                raise
+            warn(f"{name} is left out: {error}")
+            continue
         assert forecaster is not None  # only hindsight is none, and it is no forecaster's name
         made[name] = forecaster
     for folder in models:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from forecaster.ewma import Ewma
 from forecaster.forecast import FloatArray
 from forecaster.naive import SeasonalNaive
 from forecaster.registry import forecaster_names
+from migrator.errors import ConfigError
 from migrator.evaluation import Terms, evaluate, forecasters
 from migrator.series import Series, SeriesError
 
@@ -49,7 +52,18 @@ def test_a_series_without_room_for_a_window_is_refused() -> None:
 
 
 def test_the_methods_are_those_of_the_registry() -> None:
-    assert tuple(forecasters()) == forecaster_names()
+    has_lightgbm = find_spec("lightgbm") is not None
+    assert tuple(forecasters()) == tuple(name for name in forecaster_names() if name != "lightgbm" or has_lightgbm)
     assert tuple(forecasters(["ewma"])) == ("ewma",)
-    with pytest.raises(SeriesError, match="--method oracle: unknown; there are ewma"):
+    with pytest.raises(SeriesError, match="--method oracle: unknown; there are auto"):
         forecasters(["oracle"])
+
+
+def test_a_method_whose_library_is_not_there_is_left_out_unless_it_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("migrator.setting.find_spec", lambda _: None)
+    assert "lightgbm" not in forecasters()
+    assert "lightgbm is left out: " in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="it needs pip install 'migrator-mig\\[forecast\\]'"):
+        forecasters(["lightgbm"])
