@@ -13,7 +13,7 @@ from typing import Any
 from executor.mig import GpuModel
 from migrator.config import TenantConfig
 from migrator.setting import Setting
-from planner.build import WindowTerms, window_switch_s
+from planner.build import TYPICAL_INSTANCES, documented_warm_ups
 from planner.problem import Problem, Reconfiguration
 from workloads.profiles.shares import measured_for, sensitivity_of
 from workloads.tenants import Tenant
@@ -104,13 +104,9 @@ def _interference(tenant: Tenant) -> Iterator[Assumed]:
 def _of_planning(setting: Setting) -> Iterator[Assumed]:
     config = setting.config
     if config.planner.switch_s is None:
-        terms = [
-            WindowTerms(accuracy.before, accuracy.after, tenant.retrains_in(0))
-            for tenant in setting.tenants
-            for accuracy in (tenant.accuracy_in(0),)
-        ]
-        value = window_switch_s(setting.gpu, setting.tenants, terms)
-        yield Assumed(None, "switch_s", value, "s", f"the longest batch, and {_driver_times(setting.gpu)}")
+        value = documented_warm_ups(setting.gpu, setting.tenants).switch_s
+        source = f"{TYPICAL_INSTANCES} instances at once, until some were; the longest batch, and "
+        yield Assumed(None, "switch_s", value, "s", source + _driver_times(setting.gpu))
     if config.planner.planning_s is None and config.windows > 1:
         n = len(config.tenants)
         source = f"benchmark, {n} tenant{'s' if n > 1 else ''} × {config.n_steps} steps (docs/planner.md)"

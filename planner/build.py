@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from executor.mig import GpuModel
+from executor.mig import GpuModel, Variant
 from forecaster.forecast import Forecast
 from planner.gains import carry_over_gains
 from planner.problem import (
@@ -24,7 +24,10 @@ from planner.problem import (
     default_switch_s,
 )
 from planner.unavailable import Unavailable
-from workloads.tenants import Tenant
+from workloads.tenants import Tenant, most_instances
+
+TYPICAL_INSTANCES = 2
+"""Instances that a change is taken to end, and to start, before a run has made any: most start one to three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,51 @@ class WindowTerms:
     floor: AttainmentFloor | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class WarmUps:
+    """Seconds from the beginning of a change until what it starts serves, as a window is planned with.
+
+    Attributes:
+        switch_s: Until a new instance stands: the last batch drained, the driver's calls made one after the other.
+        start_s: By tenant, from then until its worker serves,
+        training_start_s: or trains.
+    """
+
+    switch_s: float
+    start_s: tuple[float, ...]
+    training_start_s: tuple[float, ...]
+
+
+def documented_warm_ups(gpu: GpuModel, tenants: Sequence[Tenant], n_instances: int = TYPICAL_INSTANCES) -> WarmUps:
+    """What a change takes that ends ``n_instances`` ≥ 1 and starts as many, by documented times.
+
+    The batch drained is the longest of any tenant, and the instances are of the profile that takes the driver longest.
+    """
+    profiles = [profile for profile in gpu.profiles if profile.variant is Variant.STANDARD]
+    calls_s = n_instances * (max(p.destroy_s for p in profiles) + max(p.create_s for p in profiles))
+    return WarmUps(
+        switch_s=longest_batch_s(tenants) + calls_s,
+        start_s=tuple(tenant.worker_start.planned_s(n_instances) for tenant in tenants),
+        training_start_s=tuple(tenant.trainer_start.planned_s(n_instances) for tenant in tenants),
+    )
+
+
+def largest_warm_up_s(gpu: GpuModel, tenants: Sequence[Tenant], switch_s: float | None = None) -> float:
+    """What the largest change takes, by documented times, with as many starts at once as the GPU can hold instances.
+
+    ``switch_s``, if given, stands for the drain and the driver's calls.
+    """
+    if switch_s is None:
+        switch_s = default_switch_s(gpu) - DRAIN_S + longest_batch_s(tenants)
+    n_at_once = most_instances(gpu)
+    return switch_s + max(tenant.worker_start.planned_s(n_at_once) for tenant in tenants)
+
+
+def longest_batch_s(tenants: Sequence[Tenant]) -> float:
+    """The longest batch that may be in service."""
+    return max(point.batch_latency_s for tenant in tenants for point in tenant.operating_points.values())
+
+
 def window_problem(
     gpu: GpuModel,
     tenants: Sequence[Tenant],
@@ -52,29 +100,38 @@ def window_problem(
     *,
     step_s: float,
     initial: InitialState | None,
-    switch_s: float | None,
+    warm_ups: WarmUps | None = None,
     reconfiguration: Reconfiguration = Reconfiguration.PHYSICAL,
     unavailable: Sequence[Unavailable] = (),
 ) -> Problem:
     """The problem of one window.
 
-    In ``paper`` a retraining's time includes its worker's start, and ``switch_s`` has no meaning.
+    ``warm_ups`` are by default those of a typical change. In ``paper`` a retraining's time includes its worker's start,
+    and driver calls have no meaning.
 
     Shapes: ``terms`` has one entry a tenant; ``forecast`` covers ``(n_steps, n_tenants)``.
 
     Raises:
         ProblemError: The parts do not make a problem.
     """
+    warm_ups = warm_ups or documented_warm_ups(gpu, tenants)
     problem = Problem(
         gpu=gpu,
         step_s=step_s,
         n_steps=forecast.mean_rps.shape[0],
         reconfiguration=reconfiguration,
         tenants=tuple(
-            _tenant_terms(gpu, tenant, window, forecast.mean_rps[:, index], reconfiguration)
+            _tenant_terms(
+                tenant,
+                window,
+                forecast.mean_rps[:, index],
+                warm_ups.start_s[index],
+                warm_ups.training_start_s[index],
+                reconfiguration,
+            )
             for index, (tenant, window) in enumerate(zip(tenants, terms, strict=True))
         ),
-        switch_s=window_switch_s(gpu, tenants, terms) if switch_s is None else switch_s,
+        switch_s=warm_ups.switch_s,
         initial=initial,
         unavailable=tuple(unavailable),
     )
@@ -98,30 +155,28 @@ def _with_gains(problem: Problem, tenants: Sequence[Tenant], forecast: Forecast)
     return replace(problem, gains=carry_over_gains(problem, paths_rps, slack_s))
 
 
-def window_switch_s(gpu: GpuModel, tenants: Sequence[Tenant], terms: Sequence[WindowTerms]) -> float:
-    """The default ``switch_s`` with the drain allowance replaced by the longest batch that may be in service."""
-    longest_s = max(point.batch_latency_s for tenant in tenants for point in tenant.operating_points.values())
-    n_retraining = sum(window.retrains for window in terms)
-    return default_switch_s(gpu, n_retraining) - DRAIN_S + longest_s
-
-
 def _tenant_terms(
-    gpu: GpuModel, tenant: Tenant, window: WindowTerms, arrivals_rps: FloatArray, reconfiguration: Reconfiguration
+    tenant: Tenant,
+    window: WindowTerms,
+    arrivals_rps: FloatArray,
+    start_s: float,
+    training_start_s: float,
+    reconfiguration: Reconfiguration,
 ) -> TenantTerms:
     options: tuple[RetrainingOption, ...] = ()
     if window.retrains:
-        start_s = tenant.retraining_overhead_s(gpu) if reconfiguration is Reconfiguration.PAPER else 0.0
-        time_s = {name: seconds + start_s for name, seconds in tenant.retraining_time_s.items()}
+        included_s = training_start_s if reconfiguration is Reconfiguration.PAPER else 0.0
+        time_s = {name: seconds + included_s for name, seconds in tenant.retraining_time_s.items()}
         options = (RetrainingOption("full", time_s, window.accuracy_after),)
     return TenantTerms(
         name=tenant.name,
         arrivals_rps=arrivals_rps,
         capability_rps={name: point.rate_rps for name, point in tenant.operating_points.items()},
         accuracy_before=window.accuracy_before,
-        overhead_s=tenant.overhead_s(gpu),
+        overhead_s=start_s,
         min_profile=tenant.min_profile,
         options=options,
         weight=tenant.weight,
-        retraining_start_s=tenant.retraining_overhead_s(gpu),
+        retraining_start_s=training_start_s,
         min_slo_attainment=window.floor,
     )

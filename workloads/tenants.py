@@ -191,21 +191,10 @@ class Tenant:
         """The accuracy of ``window``, counted from 0."""
         return self.accuracy[min(window, len(self.accuracy) - 1)]
 
-    def overhead_s(self, gpu: GpuModel) -> float:
-        """Planned seconds of a worker start: with as many at once as ``gpu`` can hold instances.
-
-        Conservative: a change seldom starts all workers anew, and fewer at once are ready earlier.
-        """
-        return self.worker_start.planned_s(most_instances(gpu))
-
     @property
     def trainer_start(self) -> WorkerStart:
         """Start-up of the retraining worker."""
         return self.worker_start if self.retraining_start is None else self.retraining_start
-
-    def retraining_overhead_s(self, gpu: GpuModel) -> float:
-        """Planned seconds of a retraining worker's start, under the same assumption as :meth:`overhead_s`."""
-        return self.trainer_start.planned_s(most_instances(gpu))
 
     def retrains_in(self, window: int) -> bool:
         """Whether ``window``, counted from 0, asks for a retraining."""

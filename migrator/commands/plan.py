@@ -15,10 +15,12 @@ from migrator.config import read_config
 from migrator.console import output, print_json, progress, warn, warn_of
 from migrator.errors import InfeasibleError, MigratorError
 from migrator.log.overhead import with_overhead_of_run
+from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, read_log
 from migrator.outputs import require_writable, write_output
 from migrator.provenance import provenance
 from migrator.run.planning import PlannedWindow, Solving, none_found, plan_through, require_plan
-from migrator.setting import assemble
+from migrator.run.reposing import warm_ups_in
+from migrator.setting import Setting, assemble
 from migrator.views.as_json import explanation_to_json, promised_to_json
 from migrator.views.assumed import assumed_lines
 from migrator.views.emit import Emitted, Form, emitted
@@ -26,6 +28,7 @@ from migrator.views.plan import Floor, print_explanation, print_plan
 from migrator.views.traffic import print_traffic
 from planner.attainment import attainments
 from planner.budget import Budget
+from planner.build import WarmUps
 from planner.explain.explain import explain
 from planner.files.plan_file import plan_to_json, read_plan
 from planner.files.problem_file import problem_text, read_problem
@@ -66,7 +69,7 @@ def plan_config_command(
 ) -> None:
     """Print the plan of ``window``, if every plan before it is carried out as promised.
 
-    With ``Solving()`` it is the plan that a run of the config makes.
+    With ``Solving()`` and a run's own config it is the plan that the run has made, as its log tells what it had seen.
 
     Raises:
         ConfigError: The config cannot be used, or has fewer windows.
@@ -81,7 +84,7 @@ def plan_config_command(
     setting, traffic = assemble(config, str(config_path))
     warn_of(setting.warnings)
     with progress().status(f"planning windows 0 to {window}"):
-        planned = plan_through(setting, traffic, window, solving)[-1]
+        planned = plan_through(setting, traffic, window, solving, _seen_by(config_path, setting))[-1]
     _check_step(shown, planned.problem.n_steps, config_path)
     print_traffic(config, setting, traffic, progress())
     assumed = assumed_to_json(assumed_in(setting))
@@ -136,6 +139,19 @@ def plan_problem_command(
     _show(Emitted(problem, plan, 0.0, problem_path.name), shown, notes, extra)
     if not plan.status.has_plan:
         raise InfeasibleError(f"{problem_path}: {plan.infeasibility or none_found(plan)}")
+
+
+def _seen_by(config_path: Path, setting: Setting) -> Mapping[int, WarmUps]:
+    """What the run had seen of starts by each window, where the config is that of a run's folder.
+
+    Raises:
+        LogError: The run's log is damaged.
+    """
+    if config_path.name != CONFIG_FILE or not (config_path.parent / EVENTS_FILE).is_file():
+        return {}
+    records = read_log(config_path.parent).of_kind("window_started")
+    seen = {record["window"]: warm_ups_in(record, setting.tenants) for record in records}
+    return {window: own for window, own in seen.items() if own is not None}
 
 
 def _beginning(planned: PlannedWindow) -> list[tuple[str, str]]:

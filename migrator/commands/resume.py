@@ -121,7 +121,7 @@ def _join(
     """Go on with a run on a real GPU at the next window for which all can be ready; what was torn is void."""
     stands = log.stands
     _warn_of(stands, setting)
-    joins = joining(stands, setting, traffic)
+    joins = joining(stands, setting)
     log.take_up()
     void = ", ".join(map(str, joins.void)) or "none"
     if joins.window >= setting.config.windows:

@@ -3,9 +3,9 @@
 Both sides are *expected* goodput: what is answered in time, times the accuracy at that moment. The luck
 of single answers, which a run draws, is left out. Loss is what arrives and is not answered in time.
 
-Plans promise the start of workers cautiously, as if every instance of the GPU started one at once, so
-in general more comes of them than they say. :func:`measured` can also have every worker start exactly
-when the plan says; what differs then is the plan's picture of queues and changes alone.
+Plans have every change take one time, whatever it starts; in the simulation a small one is over sooner than a large
+one. :func:`measured` can also have every worker ready exactly when the plan says; what differs then is the plan's
+picture of queues alone.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def measured(
 ) -> tuple[WindowFidelity, ...]:
     """Run the setting and hold each window against its plan.
 
-    With ``start_as_planned`` no worker is ready before its plan says so.
+    With ``start_as_planned`` every worker is ready when its plan says so.
 
     Raises:
         InfeasibleError: Window 0 has no plan.
@@ -123,14 +123,14 @@ class _Promises(View):
         """Keep the plan."""
         self.windows.append(planned)
 
-    def ready_s(self, placement: Placement, owner: Owner, begin_s: float) -> float:
-        """When the latest plan lets the instance that was begun last before ``begin_s`` serve; −∞ if it has none."""
+    def ready_s(self, placement: Placement, owner: Owner, begin_s: float) -> float | None:
+        """When the latest plan lets what was begun there last before ``begin_s`` serve; ``None`` if it has none."""
         planned = self.windows[-1]
         start_s = planned.window * self._window_s + planned.plan_from_step * self._step_s
         own = [item for item in planned.plan.lifetimes if (item.placement, item.owner) == (placement, owner)]
         begun = [item for item in own if start_s + item.create_step * self._step_s <= begin_s]
         last = max(begun, key=lambda item: item.create_step, default=None)
-        return -math.inf if last is None else start_s + last.serve_step * self._step_s
+        return None if last is None else start_s + last.serve_step * self._step_s
 
 
 def _promise(

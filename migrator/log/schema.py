@@ -141,6 +141,12 @@ class _InTime(_Fields):
     missed: str | None
 
 
+class _WarmUp(_Fields):
+    switch_s: Number
+    start_s: dict[str, Number]
+    training_start_s: dict[str, Number]
+
+
 class _WindowStarted(_InWindow):
     start_s: Number
     plan_from_step: Count = 0
@@ -149,6 +155,7 @@ class _WindowStarted(_InWindow):
     initial: dict[str, object] | None = None
     plan: _Plan | None
     unavailable: list[dict[str, object]] = []
+    warm_up: _WarmUp | None = None
     in_time: dict[str, _InTime] | None = None
     violations: list[str] = []
 

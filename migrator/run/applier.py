@@ -66,6 +66,8 @@ class Live:
         gpu_instance: On the GPU.
         window: In which it was started.
         expected_s: When its worker is ready if the start takes as long as planned.
+        change_s: When the change began that brought it,
+        begun_s: and when its worker was started for the first time.
         servers: Those that serve; none until the worker is ready.
         is_over: Whether nothing runs in it any more: its retraining has ended or failed, or its worker was given up.
         has_failed: Whether its worker died since it was last ready.
@@ -77,6 +79,8 @@ class Live:
     gpu_instance: GpuInstance
     window: int
     expected_s: float
+    change_s: float
+    begun_s: float
     servers: tuple[Server, ...] = ()
     is_over: bool = False
     has_failed: bool = False
@@ -116,6 +120,11 @@ class Live:
     def holds_up(self) -> bool:
         """Whether a retraining is under way in it, which no change may end."""
         return not self.is_inference and not self.is_over
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether its worker is started for the first time and not ready yet."""
+        return self.n_starts == 1 and not self.has_failed
 
     @property
     def has_worker(self) -> bool:
@@ -498,7 +507,8 @@ class Applier:
         promised_s = doing.promised_s.get(placement, self._clock.now_s)
         started = Started(f"{placement}#{self._n_started}", placement, owner, taken_s, promised_s)
         stays_until_s = self._clock.now_s + STAYS_S if will_stay else -NEVER_S
-        live = Live(started, instance, doing.window, promised_s, stays_until_s=stays_until_s)
+        begun_s = self._clock.now_s
+        live = Live(started, instance, doing.window, promised_s, doing.begin_s, begun_s, stays_until_s=stays_until_s)
         self._live[placement] = live
         self._failed_retrainings.discard(owner)
         doing.started.append(started)

@@ -190,6 +190,7 @@ def window_started(
         "violations": [] if planned is None else _violations(planned),
         "rejected_plan": None if planned is None or planned.rejected is None else _plan(planned.rejected),
         **({} if planned is None else _unavailable(planned.problem)),
+        **({} if planned is None else {"warm_up": _warm_up(planned.problem)}),
         **({"in_time": _in_time(planned)} if planned is not None and planned.problem.has_floors else {}),
     }
 
@@ -197,6 +198,15 @@ def window_started(
 def _unavailable(problem: Problem) -> Json:
     """Memory slices that the plan may not touch, in its own steps; nothing where it may use all."""
     return {"unavailable": list(map(unavailable_to_json, problem.unavailable))} if problem.unavailable else {}
+
+
+def _warm_up(problem: Problem) -> Json:
+    """What the plan reckons a change to take until what it starts serves, or trains."""
+    return {
+        "switch_s": problem.switch_s,
+        "start_s": {tenant.name: tenant.overhead_s for tenant in problem.tenants},
+        "training_start_s": {tenant.name: tenant.retraining_start_s for tenant in problem.tenants},
+    }
 
 
 def _in_time(planned: PlannedWindow) -> Json:

@@ -18,7 +18,7 @@ from executor.mig import OwnedLayout, memory_slices_in
 from forecaster.forecast import Forecast
 from migrator.log.replans import Kept
 from migrator.run import events
-from migrator.run.applier import NEVER_S, Applier, Backend
+from migrator.run.applier import NEVER_S, Applier, Backend, Live
 from migrator.run.changes import Change, ChangeOutcome, changes_of
 from migrator.run.planning import (
     Opening,
@@ -28,7 +28,6 @@ from migrator.run.planning import (
     plan_anew,
     plan_rest,
     plan_window,
-    posed,
     require_plan,
     state_of,
     with_ended,
@@ -37,9 +36,11 @@ from migrator.run.planning import (
 )
 from migrator.run.requests import Queues
 from migrator.run.seams import Asked, Failed, Finished, Happening, Lost, Note, Ready, Reconsidered, Trained
+from migrator.run.starts import Starts
 from migrator.setting import Setting
+from planner.build import largest_warm_up_s
 from planner.errors import PlannerError
-from planner.problem import Owner, PhysicalState, Task
+from planner.problem import Owner, PhysicalState, Task, steps_of
 from planner.replan import state_at
 from planner.unavailable import Unavailable
 from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests
@@ -52,10 +53,11 @@ AGAIN_S = 10.0
 """Seconds after which a plan is asked for again, where the plan in force cannot be followed and there was none."""
 
 
-def lead_s(setting: Setting, opening: Opening, forecast: Forecast) -> float:
-    """Seconds before its first window at which a run begins to put instances up."""
-    first = posed(setting, opening.window, None, opening.accuracies, forecast)
-    return first.epoch_steps * setting.config.step_s
+def lead_s(setting: Setting) -> float:
+    """Seconds, in whole steps, before its first window at which a run begins to put instances up."""
+    config = setting.config
+    longest_s = largest_warm_up_s(setting.gpu, setting.tenants, config.planner.switch_s)
+    return steps_of(longest_s, config.step_s) * config.step_s
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,13 +116,14 @@ class Instances:
         self._window_end_s = 0.0
         self._is_as_planned = True
         self._is_late, self._slack_s = False, 0.0
-        self._changed_in = 0
+        self._changed_in, self._changed_s = 0, -NEVER_S
         self._reasons: list[str] = []
         self._again_s = -NEVER_S
         self._trained: set[Owner] = set()
         self._training_s: dict[Owner, float] = {}
         self._reconsidering: _Reconsidering | None = None
         self._solves: Executor | None = None
+        self._starts, self._first_s = Starts(setting), 0.0
 
     @property
     def now_s(self) -> float:
@@ -154,14 +157,15 @@ class Instances:
         """
         if self._planned is None:
             # The first layout goes up before the first window; the clock starts early enough for all of it.
-            first_s = opening.window * self._setting.config.window_s
-            backend = self._open_backend(first_s - lead_s(self._setting, opening, forecast))
+            self._first_s = opening.window * self._setting.config.window_s
+            backend = self._open_backend(self._first_s - lead_s(self._setting))
             self._slack_s = LATE_S if backend.clock.runs_by_itself else 0.0
             # Where time passes by itself, the loop goes on while a plan is made.
             self._solves = ThreadPoolExecutor(1, "planner") if backend.clock.runs_by_itself else None
             self._workers, self._begin = backend.workers, backend.begin
             self._applier = Applier(backend, self._tenants, self._n_started)
         state = self._state(opening.window)
+        opening = replace(opening, warm_ups=self._starts.warm_ups)
         planned = plan_window(self._setting, opening, forecast, state, self._solving, self._unavailable)
         if self._planned is None and not planned.plan.lifetimes:
             require_plan(planned)
@@ -455,6 +459,19 @@ class Instances:
             due_s = max(due_s, self._held_up.begin_s + distance_s)
         return due_s if due_s < self._window_end_s else NEVER_S
 
+    def _bring_forward(self, live: Live) -> None:
+        """Let the next change begin early if it is the one with which this retraining, which is over, was to end.
+
+        It keeps its distance to the change before. Where the plan has it more than that later, it stays there.
+        """
+        assert self._planned is not None
+        change, now_s = self._due[0] if self._due else None, self._queues.now_s
+        if change is None or change.layout.owner(live.placement) == live.owner or self._applier.is_blocked(change):
+            return
+        epoch_s = self._planned.problem.epoch_steps * self._setting.config.step_s
+        if now_s < self._free_s <= now_s + epoch_s:
+            self._free_s = min(self._free_s, max(now_s, self._changed_s + epoch_s))
+
     def _bring_up(self, planned: PlannedWindow, window: int, note: Note) -> None:
         """Put the first layout up before the first window, so that it serves from its first second."""
         start_s, step_s = window * self._setting.config.window_s, self._setting.config.step_s
@@ -470,7 +487,7 @@ class Instances:
         """Carry the next change out, as far as it goes at once."""
         assert self._opening is not None
         self._is_late = self.now_s > self._free_s + self._slack_s
-        self._changed_in = self._opening.window
+        self._changed_in, self._changed_s = self._opening.window, self.now_s
         yield from self._end(self._applier.apply(change, self._changed_in, self._queues.busy_until_s, note), note)
 
     def _end(self, outcome: ChangeOutcome | None, note: Note) -> Iterator[Lost]:
@@ -532,10 +549,13 @@ class Instances:
             yield from self._tell(so_far, note)  # it starts in the log before anything becomes of it
         match happening:
             case Ready():
+                if live.is_starting and live.change_s >= self._first_s:  # the bring-up is no change
+                    self._starts.add(live.owner, live.begun_s - live.change_s, happening.at_s - live.begun_s)
                 self._applier.ready(live, happening)
                 note("ready", events.ready(window, live.started, happening))
             case Finished():
                 live.is_over = True
+                self._bring_forward(live)
                 if live.window == window:  # else it is the one of the window before, which ended late
                     self._trained.add(live.owner)
                 yield Trained(happening.at_s, live.owner.tenant, live.window, live.instance_id, happening.facts)

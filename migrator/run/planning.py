@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import assert_never
 
 import numpy as np
@@ -23,11 +24,12 @@ from forecaster.registry import HINDSIGHT, known, make_forecaster
 from migrator.config import FloorConfig
 from migrator.errors import ConfigError, InfeasibleError
 from migrator.estimates import Estimate, as_estimated, estimate_of
+from migrator.run.starts import Starts
 from migrator.setting import Setting
 from migrator.traffic import Hindsight, Traffic
 from planner.attainment import attainments
 from planner.budget import Budget, EngineOptions
-from planner.build import WindowTerms, window_problem, with_forecast
+from planner.build import WarmUps, WindowTerms, window_problem, with_forecast
 from planner.plan import Lifetime, MigPlan, Status
 from planner.policies.policy import Policy, Window
 from planner.problem import (
@@ -125,6 +127,7 @@ class Opening:
         accuracies: What the models in service give, by tenant.
         plans: What was in force in the windows before, oldest first.
         estimates: What is estimated of the retrainings, by tenant; ``None`` where the config says it.
+        warm_ups: What changes take, as the run has seen so far; ``None`` for documented times.
     """
 
     window: int
@@ -132,6 +135,7 @@ class Opening:
     accuracies: tuple[float, ...]
     plans: tuple[MigPlan, ...] = ()
     estimates: tuple[Estimate, ...] | None = None
+    warm_ups: WarmUps | None = None
 
 
 def observe(
@@ -348,6 +352,7 @@ def plan_window(
         how.reconfiguration,
         unavailable,
         opening.estimates,
+        opening.warm_ups,
     )
     return _checked(problem, _answer(setting, opening, problem, how), opening.window, plan_from_step, forecast)
 
@@ -551,10 +556,12 @@ def posed(
     reconfiguration: Reconfiguration = Reconfiguration.PHYSICAL,
     unavailable: Sequence[Unavailable] = (),
     estimated: Sequence[Estimate] | None = None,
+    warm_ups: WarmUps | None = None,
 ) -> Problem:
     """The problem of a window's steps from when its plan is there, with the arrivals of ``forecast``.
 
-    Of the window's retrainings it knows the estimates, the config's or ``estimated`` ones, never the truth.
+    Of the window's retrainings it knows the estimates, the config's or ``estimated`` ones, never the truth. Without
+    ``warm_ups``, changes take what is documented of typical ones.
     ``unavailable`` are memory slices that others hold, in steps from the window's start; it may name steps beyond the
     window's end. A retraining that cannot be had beside them is not asked for.
 
@@ -571,7 +578,7 @@ def posed(
         _from_step(forecast, plan_from_step),
         step_s=setting.config.step_s,
         initial=None if state is None else _initial(shifted(state, plan_from_step), reconfiguration),
-        switch_s=setting.config.planner.switch_s,
+        warm_ups=warm_ups or Starts(setting).warm_ups,
         reconfiguration=reconfiguration,
         unavailable=unavailable_within(unavailable, plan_from_step, n_steps),
     )
@@ -641,11 +648,16 @@ def accuracy_at_start(tenant: Tenant, window: int, last_retrained: int) -> float
 
 
 def plan_through(
-    setting: Setting, traffic: Traffic, last_window: int, solving: Solving | None = None
+    setting: Setting,
+    traffic: Traffic,
+    last_window: int,
+    solving: Solving | None = None,
+    warm_ups: Mapping[int, WarmUps] = MappingProxyType({}),
 ) -> list[PlannedWindow]:
     """The plans of windows 0 … ``last_window``, each from the state that the one before promises.
 
-    ``solving`` is how the last one is solved; those before it are planned as a run does it.
+    ``solving`` is how the last one is solved; those before it are planned as a run does it. ``warm_ups``, by window,
+    are what a run had seen by then; by default those of a typical change.
     """
     foresight = Foresight(setting, traffic)
     state: PhysicalState | None = None
@@ -653,7 +665,7 @@ def plan_through(
     planned: list[PlannedWindow] = []
     for window in range(last_window + 1):
         accuracies = [accuracy_at_start(tenant, window, last_retrained[tenant.name]) for tenant in setting.tenants]
-        opening = observe(setting, traffic, window, accuracies)
+        opening = replace(observe(setting, traffic, window, accuracies), warm_ups=warm_ups.get(window))
         how = solving if window == last_window else None
         planned.append(plan_window(setting, opening, foresight.forecast(opening), state, how))
         state = planned[-1].next_state

@@ -30,13 +30,9 @@ from migrator.log.runlog import ReadLog
 from migrator.run.applier import Backend
 from migrator.run.instances import lead_s
 from migrator.run.loop import Joining
-from migrator.run.planning import Foresight, observe
-from migrator.run.requests import TabledModels
 from migrator.run.seams import Workers
 from migrator.run.simulated import SimWorkers, tenants_that_run
 from migrator.setting import Setting
-from migrator.traffic import RecordedTraffic
-from planner.policies.policy import Knows
 
 MAX_SILENCES = 4
 """How often the driver may fail to say what stands before the GPU is left as it is at a run's end."""
@@ -162,7 +158,7 @@ def _opened(asked: GpuConfig, state: Path) -> DriverGpu:
             raise AssertionError("a simulated GPU is not opened here")
 
 
-def joining(stands: ReadLog, setting: Setting, traffic: RecordedTraffic) -> Joining:
+def joining(stands: ReadLog, setting: Setting) -> Joining:
     """Where the run whose log ``stands`` is joined again: the first window that all instances can be ready for.
 
     The run's clock stands still while nobody runs it.
@@ -172,12 +168,9 @@ def joining(stands: ReadLog, setting: Setting, traffic: RecordedTraffic) -> Join
     for record in stands.of_kind("finished"):
         trained[record["tenant"]] = max(trained[record["tenant"]], record["window"])
     last_trained = tuple(trained.values())
-    models = TabledModels(setting.tenants, window_s, last_trained)
-    foresight = Foresight(setting, traffic, needs_hindsight=Knows(stands.header["knows"]).needs_hindsight)
     joined = max((record["window"] for record in stands.of_kind("resumed")), default=0)
     window = max(1 + max((record["window"] for record in stands.of_kind("window_started")), default=-1), joined)
-    opening = observe(setting, traffic, window, models.open(window))
-    ready_s = stands.events[-1]["at_s"] + lead_s(setting, opening, foresight.forecast(opening))
+    ready_s = stands.events[-1]["at_s"] + lead_s(setting)
     window = max(window, math.ceil(ready_s / window_s - 1e-9))
     n_started = sum(len(record["started"]) for record in stands.of_kind("change"))
     void = range(max(1 + max(stands.settled, default=-1), joined), min(window, setting.config.windows))

@@ -6,7 +6,7 @@ beginning: the accuracies and the state that it began with. The forecast is made
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from migrator.run import events
 from migrator.run.planning import Foresight, later, observe, posed
 from migrator.setting import Setting
 from migrator.traffic import Traffic
+from planner.build import WarmUps
 from planner.files.plan_file import plan_of
 from planner.files.problem_file import state_of_json, unavailable_of_json
 from planner.policies.policy import Knows
@@ -85,7 +86,9 @@ class RunCheck:
         if self._misfit is not None:
             return self._misfit
         told = {name: item for name, item in record["forecast"]["tenants"].items() if "accuracy_before" in item}
-        if "initial" not in record or not {tenant.name for tenant in self._setting.tenants} <= told.keys():
+        warm_ups = warm_ups_in(record, self._setting.tenants)
+        names = {tenant.name for tenant in self._setting.tenants}
+        if warm_ups is None or "initial" not in record or not names <= told.keys():
             return "the log does not say what the window began with; an earlier version wrote it"
         window, from_step = int(record["window"]), int(record.get("plan_from_step", 0))
         state = self._state(record, from_step)
@@ -102,7 +105,16 @@ class RunCheck:
         taken = unavailable_later(taken, from_step)
         estimated = [_estimated(tenant, told[tenant.name]) for tenant in self._setting.tenants]
         known = None if self._log.header["simulated"] else estimated  # in a live run they were measured
-        return posed(self._setting, window, state, accuracies, forecast, unavailable=taken, estimated=known)
+        return posed(
+            self._setting,
+            window,
+            state,
+            accuracies,
+            forecast,
+            unavailable=taken,
+            estimated=known,
+            warm_ups=warm_ups,
+        )
 
     def _origin(self, record: Record) -> str:
         return f"{self._log.folder / EVENTS_FILE}: window {record['window']}"
@@ -114,6 +126,16 @@ class RunCheck:
         state = state_of_json(record["initial"], Reconfiguration.PHYSICAL, self._setting.gpu, self._origin(record))
         assert isinstance(state, PhysicalState)
         return later(state, from_step)
+
+
+def warm_ups_in(record: Record, tenants: Sequence[Tenant]) -> WarmUps | None:
+    """What the window was planned with, by its ``window_started``; ``None`` where that does not say."""
+    told = record.get("warm_up")
+    names = [tenant.name for tenant in tenants]
+    if told is None or not set(names) <= told["start_s"].keys() & told["training_start_s"].keys():
+        return None
+    start_s, training_start_s = (tuple(told[key][name] for name in names) for key in ("start_s", "training_start_s"))
+    return WarmUps(told["switch_s"], start_s, training_start_s)
 
 
 def _estimated(tenant: Tenant, told: Mapping[str, Any]) -> Estimate:

@@ -47,8 +47,8 @@ _WORKERS_STREAM = 1
 """Second word of the seed of start-up times; :mod:`migrator.run.planning` and ``shares`` have others."""
 
 
-NotBefore = Callable[[Placement, Owner, float], float]
-"""The earliest second at which a worker started then, in that place, is ready."""
+ReadyAt = Callable[[Placement, Owner, float], float | None]
+"""The second at which a worker started then, in that place, is ready; ``None``: it takes as long as it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ class SimWorkers:
         tenants: Mapping[str, Tenant],
         seed: int,
         window_s: float,
-        not_before_s: NotBefore | None = None,
+        ready_at: ReadyAt | None = None,
     ) -> None:
-        self._gpu, self._clock, self._tenants, self._not_before_s = gpu, clock, tenants, not_before_s
+        self._gpu, self._clock, self._tenants, self._ready_at = gpu, clock, tenants, ready_at
         self._seed, self._window_s = seed, window_s
         self._clients: dict[str, _Client] = {}
         self._n_starts: Counter[tuple[int, str]] = Counter()
@@ -93,8 +93,9 @@ class SimWorkers:
         start_up = tenant.worker_start if owner.task is Task.INFERENCE else tenant.trainer_start
         begin_s = self._clock.now_s
         ready_s = begin_s + start_up.start_s(n_at_once, self._draws(str(instance.placement), begin_s))
-        if self._not_before_s is not None:
-            ready_s = max(ready_s, self._not_before_s(instance.placement, owner, begin_s))
+        asked_s = None if self._ready_at is None else self._ready_at(instance.placement, owner, begin_s)
+        if asked_s is not None:
+            ready_s = max(begin_s, asked_s)
         self._expect(Ready(ready_s, instance_id, *start_up.phases_s(ready_s - begin_s)))
         if owner.task is Task.RETRAINING:
             profile = instance.placement.profile.name
@@ -139,10 +140,10 @@ class SimWorkers:
         return np.random.default_rng([self._seed, _WORKERS_STREAM, window, crc32(placement.encode()), number])
 
 
-def simulated_backend(setting: Setting, not_before_s: NotBefore | None = None) -> Callable[[float], Backend]:
+def simulated_backend(setting: Setting, ready_at: ReadyAt | None = None) -> Callable[[float], Backend]:
     """Opens a simulated GPU, empty but for others' instances, on a virtual clock that stands at a second of the run.
 
-    ``not_before_s`` may have workers ready later than they would be.
+    ``ready_at`` may have workers ready earlier or later than they would be.
     """
 
     def opened(start_s: float) -> Backend:
@@ -151,7 +152,7 @@ def simulated_backend(setting: Setting, not_before_s: NotBefore | None = None) -
         faults = Faults(**config.simulation.driver.model_dump())
         gpu = SimGpu(setting.gpu, clock, seed=config.seed, faults=faults, others=_others(setting))
         tenants = tenants_that_run(setting)
-        return Backend(gpu, clock, SimWorkers(gpu, clock, tenants, config.seed, config.window_s, not_before_s))
+        return Backend(gpu, clock, SimWorkers(gpu, clock, tenants, config.seed, config.window_s, ready_at))
 
     return opened
 

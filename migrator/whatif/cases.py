@@ -14,17 +14,17 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from executor.catalogue import gpu_model
 from migrator.config import Config, validate_config
 from migrator.errors import ConfigError, ConfigSloError, GridError
 from migrator.run.planning import Solving
 from migrator.setting import assemble
 from migrator.whatif.grid import Choice, Factor, Grid, Point, point_text
+from planner.build import TYPICAL_INSTANCES
 from planner.problem import Reconfiguration
 from planner.solve import PAPER, PHYSICAL, engine_names
 from workloads.errors import ProfileTableError
 from workloads.profiles.table import read_profiles
-from workloads.tenants import default_worker_start, most_instances, worker_start
+from workloads.tenants import default_worker_start, worker_start
 
 _Entry = dict[str, Any]
 """A part of a config as plain values, to be changed and then validated anew."""
@@ -186,8 +186,8 @@ def _change_overhead(entry: _Entry, choice: Choice, gpu: str, profiles: str | No
         entry["worker_start_s"], entry["retraining_start_s"] = serving_s * choice.value.by, training_s * choice.value.by
     else:
         assert isinstance(choice.value, float)
-        # The plan's overhead is a start at the same time as all others, which takes longer than one alone.
-        slowdown = 1.0 + start.slowdown_per_other * (most_instances(gpu_model(gpu)) - 1)
+        # The plan's overhead is the start of one of several at once, which takes longer than one alone.
+        slowdown = 1.0 + start.slowdown_per_other * (TYPICAL_INSTANCES - 1)
         entry["worker_start_s"] = entry["retraining_start_s"] = choice.value / slowdown
 
 

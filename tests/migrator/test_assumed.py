@@ -14,7 +14,6 @@ from migrator.config import validate_config
 from migrator.log.runlog import read_log
 from migrator.setting import assemble
 from planner.files.problem_file import read_problem
-from planner.problem import DRAIN_S, default_switch_s
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.test_cli import write_problem
 from workloads.profiles.table import COLUMNS
@@ -87,7 +86,9 @@ def test_the_switching_time_is_assumed_with_the_source_of_the_driver_s_times() -
     (item,) = of("switch_s").values()
     setting, _ = assemble(validate_config(SMALL, "small"), "small")
     longest_s = max(point.batch_latency_s for own in setting.tenants for point in own.operating_points.values())
-    assert item.value == pytest.approx(default_switch_s(setting.gpu, 1) - DRAIN_S + longest_s)
+    slowest_s = max(p.create_s for p in setting.gpu.profiles) + max(p.destroy_s for p in setting.gpu.profiles)
+    assert item.value == pytest.approx(longest_s + 2 * slowest_s)
+    assert item.source.startswith("2 instances at once, until some were")
     assert "RL_MIG_scheduler" in item.source
 
 

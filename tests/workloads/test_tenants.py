@@ -39,16 +39,6 @@ def test_most_instances_is_the_length_of_the_longest_layout(gpu: str) -> None:
     assert most_instances(model) == max(map(len, model.layouts()))
 
 
-@pytest.mark.parametrize(("gpu", "n_at_once"), [("a100-80gb", 7), ("a30-24gb", 4)])
-def test_the_overhead_is_the_start_with_all_instances_at_once(gpu: str, n_at_once: int) -> None:
-    assert TENANT.overhead_s(gpu_model(gpu)) == TENANT.worker_start.planned_s(n_at_once)
-
-
-def test_the_overhead_has_no_jitter() -> None:
-    shaky = replace(TENANT, worker_start=replace(TENANT.worker_start, jitter=1.0))
-    assert shaky.overhead_s(gpu_model("a100-80gb")) == TENANT.overhead_s(gpu_model("a100-80gb"))
-
-
 def test_capability_is_the_rate_of_each_operating_point() -> None:
     assert TENANT.capability_rps == {name: point.rate_rps for name, point in TENANT.operating_points.items()}
 

@@ -21,7 +21,7 @@ from executor.compiled import working_s
 from executor.mig import Placement
 from planner.budget import Budget
 from planner.engines.answer import require_model, without_plan
-from planner.engines.physical.plan import retrainings_in, with_held
+from planner.engines.physical.plan import retrainings_in, tidied, with_held
 from planner.engines.physical.quick import QuickSearch
 from planner.engines.physical.search import Search
 from planner.engines.prices import certificate
@@ -113,7 +113,7 @@ def _start_misfit(facts: WindowFacts, placed: PlacedSchedule[Placement]) -> str 
 
 
 def _with_plan(search: Search, best: PlacedSchedule[Placement], begin_s: float) -> MigPlan:
-    held, prices = search.best_held(), search.prices
+    held, prices = tidied(search.facts, search.best_held(), best), search.prices
     work = (("schedules", search.meter.n_counted), ("placed_schedules", search.meter.n_placed))
     plan = with_held(search.facts, held, best, search.bound, ENGINE, begin_s, work)
     if not np.isfinite(prices.bound):

@@ -15,7 +15,7 @@ from planner.engines.answer import with_plan
 from planner.engines.physical.held_sets import Entries, Held
 from planner.engines.physical.nodes import PlacedNodes
 from planner.engines.physical.path import Path
-from planner.engines.schedule import PlacedSchedule, WindowFacts
+from planner.engines.schedule import TOLERANCE, PlacedSchedule, WindowFacts
 from planner.plan import Lifetime, MigPlan
 from planner.problem import Owner, Problem, Retraining, Task
 
@@ -57,6 +57,71 @@ def with_held(
         next_epoch_step=next_epoch_step(facts, held),
         work=work,
     )
+
+
+def tidied(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement]) -> Held:
+    """What may be held instead with fewer changes, worth as much beside these retrainings or more.
+
+    Among plans of one value an engine takes any. Here an epoch is left out if what was held before it, or what comes
+    after the next one, does as well in its place. What an epoch drops is kept if it may stand until an epoch that wants
+    it back, or to the window's end, where the next window finds it. Each step is taken only if the value, worked out
+    anew, is not lower.
+    """
+    least = objective(facts, lifetimes(facts, held, placed))
+    least -= TOLERANCE * abs(least)
+    last: Held | None = None
+    while held != last:
+        last = held
+        for number in reversed(range(1, len(last))):
+            held = _tidied_at(facts, held, placed, number, least)
+    return held
+
+
+def _tidied_at(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement], number: int, least: float) -> Held:
+    """The same of one epoch, and of those that take its place."""
+    found: Held | None = held
+    while found is not None:
+        held = found
+        others = _simpler(held, number) if number < len(held) else ()
+        found = next((other for other in others if _is_worth(facts, other, placed, least)), None)
+    return held
+
+
+def _simpler(held: Held, number: int) -> Iterator[Held]:
+    """Ways to hold less differently around an epoch."""
+    yield _merged((*held[:number], *held[number + 1 :]))  # what was held before it lasts on
+    if number + 1 < len(held):  # what the next one asks for comes at once
+        yield _merged((*held[:number], (held[number][0], held[number + 1][1]), *held[number + 2 :]))
+    for entry in sorted(held[number - 1][1] - held[number][1], key=lambda entry: entry[0].sort_key):
+        back = next((later for later in range(number, len(held)) if entry in held[later][1]), len(held))
+        kept = ((step, entries | {entry}) for step, entries in held[number:back])
+        yield _merged((*held[:number], *kept, *held[back:]))
+
+
+def _merged(held: Held) -> Held:
+    """Without epochs at which nothing changes."""
+    return (held[0], *(now for last, now in pairwise(held) if now[1] != last[1]))
+
+
+def _may_hold(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement]) -> bool:
+    """Whether each set leaves the retrainings, and what is not ours, alone for as long as it is held."""
+    runs, ends = (*facts.running, *placed), (*(step for step, _ in held[1:]), facts.n_steps)
+    for (step, entries), end in zip(held, ends, strict=True):
+        if step == end:  # the initial state's, where the window opens with an epoch
+            continue
+        own = [placement for placement, _ in entries]
+        moments = {step, *(run.start_step for run, _ in runs if step < run.start_step < end)}
+        busy = {tuple(place for run, place in runs if run.start_step <= at < run.end_step) for at in moments}
+        if not all(facts.problem.gpu.fits([*own, *places]) for places in busy):
+            return False
+        if not all(facts.problem.is_ours(placement, step, end) for placement in own):
+            return False
+    return True
+
+
+def _is_worth(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement], least: float) -> bool:
+    """Whether this may be held, and is worth ``least``."""
+    return _may_hold(facts, held, placed) and objective(facts, lifetimes(facts, held, placed)) >= least
 
 
 def lifetimes(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement]) -> tuple[Lifetime, ...]:

@@ -99,7 +99,8 @@ def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
 
 
 def test_a_real_runs_log_is_read(call, write_config, tmp_path: Path) -> None:
-    assert call("run", write_config(), "--out", tmp_path / "run")[0] == 0
+    busy = {"tenants.0.arrivals.rate_rps": 1200, "tenants.1.arrivals.scale.factor": 60.0}
+    assert call("run", write_config(busy), "--out", tmp_path / "run")[0] == 0
     problem, measured = with_overhead_of_run(problem_of("vision", "language"), tmp_path / "run")
     assert measured.is_simulated
     # Workers start in 1 and 2 s alone, slower together, after driver calls of a few tenths of a second.

@@ -130,10 +130,28 @@ def test_nobody_stops_serving_while_a_change_waits(logs) -> None:
 def test_changes_after_one_that_waited_keep_their_distance(logs) -> None:
     late = [event for event in logs["late"].of_kind("change") if event["begin_s"] > event["planned_s"] + 1]
     pairs = [(first, then) for first, then in pairwise(late) if first["window"] == then["window"]]
+    planned = [record["warm_up"] for record in logs["late"].of_kind("window_started")]
     assert pairs
     for first, then in pairs:
-        gap_s = min(8.0, then["planned_s"] - first["planned_s"])
+        warm_up = planned[first["window"]]
+        epoch_s = math.ceil(warm_up["switch_s"] + max(warm_up["start_s"].values()) - 1e-9)
+        gap_s = min(epoch_s, then["planned_s"] - first["planned_s"])
         assert then["begin_s"] - first["begin_s"] >= gap_s - 1e-6
+
+
+def test_a_change_that_waits_for_a_retraining_begins_early_if_that_ends_early(logs) -> None:
+    log = logs["exact"]
+    ends_s = {event["finish_s"] for event in log.of_kind("finished")}
+    early = [event for event in log.of_kind("change")[1:] if event["begin_s"] < event["planned_s"]]
+    assert early
+    assert {event["begin_s"] for event in early} <= ends_s
+    assert all(event["begin_s"] > before["begin_s"] for before, event in pairwise(log.of_kind("change")))
+
+
+def test_no_change_begins_much_before_the_plan_has_it(logs) -> None:
+    epoch_s = 5.0  # no less than any window's
+    for event in logs["early"].of_kind("change")[1:]:
+        assert event["begin_s"] >= event["planned_s"] - epoch_s
 
 
 def test_instances_ready_later_than_planned_are_reported(logs) -> None:

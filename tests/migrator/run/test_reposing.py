@@ -76,8 +76,9 @@ def test_a_plan_that_says_too_much_is_found_out(run: Path) -> None:
     assert {item.rule for item in checked(log)[0].verification.violations} == {Rule.OBJECTIVE}
 
 
-def test_a_log_without_what_windows_began_with_cannot_be_posed_anew(run: Path) -> None:
-    log = altered(read_log(run), lambda record: record.pop("initial"))
+@pytest.mark.parametrize("key", ["initial", "warm_up"])
+def test_a_log_without_what_windows_began_with_cannot_be_posed_anew(run: Path, key: str) -> None:
+    log = altered(read_log(run), lambda record: record.pop(key))
     assert all("does not say what the window began with" in item.reason for item in checked(log))
 
 
@@ -133,8 +134,9 @@ def test_verify_checks_one_window_of_a_run(call: Callable[..., Any], run: Path) 
     assert [(item["window"], item["valid"]) for item in answer["windows"]] == [(1, True)]
 
 
-def test_a_gap_that_is_too_large_fails_a_run(call: Callable[..., Any], run: Path) -> None:
-    code, _, err = call("verify", run, "--trust-bound", "--max-gap", 0)
+def test_a_gap_that_is_too_large_fails_a_run(call: Callable[..., Any], tmp_path: Path) -> None:
+    busy = {"windows": 1, "tenants.0.arrivals.rate_rps": 900, "tenants.1.arrivals.scale.factor": 20.0}
+    code, _, err = call("verify", run_in(tmp_path / "busy", busy), "--trust-bound", "--max-gap", 0)
     assert (code, "--max-gap allows 0 %" in err) == (2, True)
 
 

@@ -46,7 +46,7 @@ def finish(process: subprocess.Popen[bytes]) -> None:
 
 JITTER = {
     "simulation": {"start_jitter": 3.0, "service_jitter": 0.4},
-    "tenants.0.arrivals.rate_rps": 1200,
+    "tenants.0.arrivals.rate_rps": 2000,
     "tenants.1.arrivals.scale.factor": 60.0,
 }
 

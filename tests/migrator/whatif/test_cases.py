@@ -12,6 +12,7 @@ from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
 from migrator.whatif.cases import Case, cases_of, check
 from migrator.whatif.grid import read_grid
+from planner.build import documented_warm_ups
 from planner.problem import Reconfiguration
 from tests.migrator.conftest import SMALL, changed
 
@@ -129,16 +130,16 @@ def test_the_tenants_that_stay_keep_their_traffic() -> None:
 
 def test_an_overhead_is_the_one_that_plans_are_made_with() -> None:
     found = setting("overhead_s=7")
-    planned_s = [(tenant.overhead_s(found.gpu), tenant.retraining_overhead_s(found.gpu)) for tenant in found.tenants]
-    assert planned_s == [pytest.approx((7.0, 7.0))] * 2
+    planned = documented_warm_ups(found.gpu, found.tenants)
+    assert [*planned.start_s, *planned.training_start_s] == pytest.approx([7.0] * 4)
 
 
 def test_an_overheads_factor_is_on_what_the_config_gives_or_what_was_measured() -> None:
     changes = {"tenants.0.retraining_start_s": 3.0, "tenants.1.worker_start_s": None}
     before, after = setting("overhead_s=x1", changes=changes), setting("overhead_s=x2", changes=changes)
-    for old, new in zip(before.tenants, after.tenants, strict=True):
-        assert new.overhead_s(after.gpu) == pytest.approx(2 * old.overhead_s(before.gpu))
-        assert new.retraining_overhead_s(after.gpu) == pytest.approx(2 * old.retraining_overhead_s(before.gpu))
+    old, new = (documented_warm_ups(one.gpu, one.tenants) for one in (before, after))
+    assert new.start_s == pytest.approx([2 * start_s for start_s in old.start_s])
+    assert new.training_start_s == pytest.approx([2 * start_s for start_s in old.training_start_s])
     assert before.tenants[0].trainer_start.base_s == 3.0
 
 
