@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from concurrent.futures import Future
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from migrator.config import config_yaml, validate_config
 from migrator.errors import ConfigError
@@ -22,6 +25,8 @@ from migrator.run.instances import Instances
 from migrator.run.reposing import RunCheck
 from migrator.run.simulated import SimulatedRun
 from migrator.setting import assemble
+from migrator.views.as_json import report_to_json
+from migrator.views.report import print_report
 from planner.errors import EngineError
 from planner.policies.registry import policy_of
 from tests.migrator.conftest import SMALL, changed
@@ -198,6 +203,16 @@ def test_the_report_counts_plans_by_cause() -> None:
     assert replans is not None
     assert replans.total == len(asked(rolled()))
     assert replans.changed == Counter(record["cause"] for record in rolled().of_kind("plan_revised"))
+
+
+def test_the_report_is_shown_as_table_and_as_json() -> None:
+    report = report_of(rolled())
+    console = Console(width=160, record=True, file=StringIO())
+    print_report(report, console)
+    assert report.replans is not None
+    told = json.loads(json.dumps(report_to_json(report)))["replans"]
+    assert (told["every_s"], told["changed"]) == (10, report.replans.changed)
+    assert f"planned anew every 10 s and when something happened: {report.replans.total} times" in console.export_text()
 
 
 def test_a_run_that_plans_anew_cut_anywhere_and_resumed_is_the_run_that_was_never_cut(tmp_path: Path) -> None:
