@@ -1,6 +1,6 @@
 """Which parameters of the policies are best on the first halves of the traces; the configs measure on the second.
 
-Usage: python -m benchmarks.fit_parameters [reactive] [astraea] [migrator]
+Usage: python -m benchmarks.fit_parameters [reactive] [astraea] [migrator] [pace]
 
 Simulates the sixteen workloads of the paper's Table 4, moved into the first halves, under every setting of each policy
 named (all without a name), two windows each, and prints one Markdown table a policy.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.paper.experiments import AT_ONCE
 from benchmarks.paper.workloads import ALIBABA, CIFAR, CONFIGS, CORE, OFFSETS_S, Workload, workloads
 from migrator.compare import Match, over_each_segment, score_of
-from migrator.config import Config, ForecastConfig, read_config
+from migrator.config import Config, ForecastConfig, PlannerConfig, read_config
 from migrator.parallel import Processes, n_cores
 from planner.policies.astraea import Astraea
 from planner.policies.reactive import Reactive
@@ -55,17 +55,19 @@ class Setting:
     Attributes:
         policy: Its name.
         parameters: Of its class.
-        forecast: Keys of the config's ``forecast``.
+        forecast: Keys of the config's ``forecast``,
+        planner: and of its ``planner``.
     """
 
     policy: str
     parameters: Mapping[str, float]
     forecast: Mapping[str, object]
+    planner: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def values(self) -> dict[str, object]:
         """All that it sets."""
-        return {**self.forecast, **self.parameters}
+        return {**self.forecast, **self.planner, **self.parameters}
 
 
 @dataclass(frozen=True)
@@ -128,13 +130,22 @@ def _forecast() -> Grid:
     return Grid(tuple(Setting("migrator", {}, own) for own in keys), in_use)
 
 
-GRIDS = {"reactive": _reactive(), "astraea": _astraea(), "migrator": _forecast()}
-"""By policy; that of ``migrator`` is over the forecaster, which others that forecast have as well."""
+def _pace() -> Grid:
+    paces: tuple[float | str, ...] = ("never", 1.0, 5.0, 10.0, 20.0, 50.0)
+    settings = tuple(Setting("migrator", {}, {}, {"replan_every_s": pace}) for pace in paces)
+    in_use = next(own for own in settings if own.planner["replan_every_s"] == PlannerConfig().replan_every_s)
+    return Grid(settings, in_use)
+
+
+GRIDS = {"reactive": _reactive(), "astraea": _astraea(), "migrator": _forecast(), "pace": _pace()}
+"""By policy; that of ``migrator`` is over the forecaster, which others that forecast have as well, and ``pace`` over
+how often ``migrator`` plans the rest of a window anew."""
 
 
 def config_of(workload: Workload, setting: Setting, interference: float = 1.0, n_windows: int = N_WINDOWS) -> Config:
     """The workload's config, moved into the first halves, with the setting's forecaster."""
-    changes = {"simulation": {"interference": interference}, "forecast": dict(setting.forecast), **AT_ONCE}
+    planner = {"planner": {**AT_ONCE["planner"], **setting.planner}}
+    changes = {"simulation": {"interference": interference}, "forecast": dict(setting.forecast), **planner}
     config = over_each_segment(read_config(CONFIGS / f"w{workload.number}.yaml", windows=n_windows, **changes))
     tenants = []
     for tenant in config.tenants:

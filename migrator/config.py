@@ -233,7 +233,7 @@ class PlannerConfig(Section):
     switch_s: NonNegative | None = None
     planning_s: NonNegative | None = None
     replan_every_s: Positive | Literal["never"] = "never"
-    replan_schedules: Count = 200
+    replan_schedules: Count = 100
 
     @field_validator("replan_every_s", mode="wrap")
     @classmethod

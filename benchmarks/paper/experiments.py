@@ -9,7 +9,7 @@ from typing import Literal
 
 from migrator.compare import Fairness
 
-AT_ONCE: Mapping[str, object] = MappingProxyType({"planner": {"planning_s": 0.0}})
+AT_ONCE: Mapping[str, Mapping[str, object]] = MappingProxyType({"planner": {"planning_s": 0.0}})
 """Keys of every config of the results: plans are there as their windows begin, under all policies alike."""
 
 WORKLOADS = tuple(f"w{number}" for number in range(1, 17))

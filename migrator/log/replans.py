@@ -75,8 +75,8 @@ def replans_of(log: ReadLog) -> Replans | None:
     seconds = [event["wall"]["solve_s"] for event in (*changed, *kept) if "solve_s" in event.get("wall", {})]
     return Replans(
         every_s=every_s,
-        changed=Counter(event["cause"] for event in changed),
-        kept=Counter(event["cause"] for event in kept),
+        changed=dict(Counter(event["cause"] for event in changed)),
+        kept=dict(Counter(event["cause"] for event in kept)),
         late=sum(event["why"] == Kept.LATE for event in kept),
         gain=sum(event.get("gain") or 0.0 for event in changed),
         solve_s=median(seconds) if seconds else None,

@@ -122,6 +122,7 @@ class Instances:
         self._trained: set[Owner] = set()
         self._training_s: dict[Owner, float] = {}
         self._reconsidering: _Reconsidering | None = None
+        self._last_answer: Future[Replan | PlannerError] | None = None
         self._solves: Executor | None = None
         self._starts, self._first_s = Starts(setting), 0.0
 
@@ -274,8 +275,8 @@ class Instances:
         from_s = self._plan_s + step * config.step_s
         if self._reasons or self._applier.is_busy or not 0 < step < planned.problem.n_steps:
             return False
-        if self._reconsidering is not None and not self._reconsidering.answer.done():
-            return False  # one at a time
+        if self._last_answer is not None and not self._last_answer.done():
+            return False  # one at a time, those that are late included
         so_far = self._as_it_went(planned, n_made, step, from_s)
         standing = self._will_stand(so_far, step, from_s)
         if standing is None:
@@ -293,7 +294,8 @@ class Instances:
                 return error
 
         n_steps = planned.problem.n_steps - step
-        self._reconsidering = _Reconsidering(asked, self._queues.now_s, n_steps, from_s, self._submitted(answer))
+        self._last_answer = self._submitted(answer)
+        self._reconsidering = _Reconsidering(asked, self._queues.now_s, n_steps, from_s, self._last_answer)
         return True
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ from migrator.traffic import Traffic
 BAND = (0.05, 0.95)
 """Quantiles of the sample paths' totals between which arrivals are as expected."""
 
-BAND_REST_S = 5.0
+BAND_REST_S = 3.0
 """Arrivals outside the band ask for a plan no sooner than this after the last one was asked for.
 
 A total over a few seconds leaves such a band one time in ten by chance, and a change of the layout takes about as long.

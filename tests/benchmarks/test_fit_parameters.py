@@ -13,7 +13,7 @@ from benchmarks.fit_parameters import GRIDS, N_WINDOWS, Grid, Measured, Setting
 from benchmarks.paper.experiments import AT_ONCE
 from benchmarks.paper.workloads import CONFIGS, workloads
 from migrator.compare import Match, over_each_segment
-from migrator.config import ForecastConfig, read_config
+from migrator.config import ForecastConfig, PlannerConfig, read_config
 from planner.policies.astraea import Astraea
 from planner.policies.reactive import Reactive
 from planner.policies.registry import policy_of
@@ -73,6 +73,7 @@ def test_the_grids_hold_the_defaults_in_use() -> None:
         "reactive": {"n_seen": Reactive().n_seen, "threshold": Reactive().threshold},
         "astraea": {"n_seen": Astraea().n_seen, "headroom": Astraea().headroom},
         "migrator": {"method": ForecastConfig().method, "half_life_s": ForecastConfig().half_life_s},
+        "pace": {"replan_every_s": PlannerConfig().replan_every_s},
     }
 
 
@@ -93,6 +94,12 @@ def test_a_setting_s_forecaster_is_in_the_config() -> None:
     forecasts = [fit.config_of(w16, setting).forecast for setting in GRIDS["migrator"].settings]
     assert [own.half_life_s for own in forecasts if own.method == "ewma"] == [15, 30, 60, 120, 240]
     assert [own.method for own in forecasts if own.method != "ewma"] == ["seasonal-naive"]
+
+
+def test_a_setting_s_pace_is_in_the_config_and_planning_stays_free() -> None:
+    planners = [fit.config_of(w16, setting).planner for setting in GRIDS["pace"].settings]
+    assert [own.replan_every_s for own in planners] == ["never", 1, 5, 10, 20, 50]
+    assert {own.planning_s for own in planners} == {0}
 
 
 def here(function: Callable[[Match], float], items: Sequence[Match]) -> Iterator[tuple[int, float]]:

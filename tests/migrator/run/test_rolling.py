@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
+from concurrent.futures import Future
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from migrator.config import config_yaml, validate_config
 from migrator.errors import ConfigError
-from migrator.log.replans import Cause
+from migrator.log.replans import Cause, Kept
 from migrator.log.report import report_of
 from migrator.log.runlog import EVENTS_FILE, ReadLog, RunLog, log_in, read_log
+from migrator.run.instances import Instances
 from migrator.run.reposing import RunCheck
 from migrator.run.simulated import SimulatedRun
 from migrator.setting import assemble
+from migrator.views.as_json import report_to_json
+from migrator.views.report import print_report
+from planner.errors import EngineError
 from planner.policies.registry import policy_of
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.run.resuming import begun, cuts, same, taken_up
-from tests.migrator.run.test_seams import dies_while_serving, faulty
+from tests.migrator.run.test_seams import changed_after, dies_while_serving, drawing, faulty, until
 
 ROLLING: dict[str, Any] = {
     "planner.replan_every_s": 10,
@@ -128,6 +136,57 @@ def test_a_worker_that_fails_asks_for_a_plan_at_once() -> None:
     assert report_of(log).ending == "finished"
 
 
+def answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Any) -> ReadLog:
+    """The log of a run whose plans of windows' rests come to this."""
+
+    def submitted(*_: object) -> Future[Any]:
+        future: Future[Any] = Future()
+        if answer is not None:
+            future.set_result(answer)
+        return future
+
+    monkeypatch.setattr(Instances, "_submitted", submitted)
+    setting, traffic = assemble(validate_config(changed(SMALL, ROLLING), "small"), "small")
+    with RunLog(tmp_path / "run", config_yaml(setting.config)) as log:
+        SimulatedRun(setting, traffic).carry_out(log)
+    return read_log(tmp_path / "run")
+
+
+def test_where_a_plan_is_not_there_in_time_the_running_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = answered(tmp_path, monkeypatch, None)
+    kept, replans = log.of_kind("plan_kept"), report_of(log).replans
+    assert [record["why"] for record in kept] == [Kept.LATE]  # and no other is begun while this one is being made
+    assert replans is not None
+    assert replans.late == 1
+    assert not log.of_kind("plan_revised")
+    assert report_of(log).ending == "finished"
+
+
+def test_where_planning_fails_the_running_plan_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = answered(tmp_path, monkeypatch, EngineError("the solver is gone"))
+    kept = log.of_kind("plan_kept")
+    assert {(record["why"], record["error"]) for record in kept} == {(Kept.ALONE, "the solver is gone")}
+    assert report_of(log).ending == "finished"
+
+
+DRAWN = {"window_s": 30, "tenants.0.retraining.samples": 300, "planner.max_schedules": 4}
+
+
+@pytest.mark.parametrize("moment_s", [3.2, 11.7, 24.1, 38.9, 52.5])
+def test_a_run_that_plans_anew_does_not_know_what_comes(tmp_path: Path, moment_s: float) -> None:
+    data = changed(SMALL, DRAWN | {"planner.replan_every_s": 4, "planner.replan_schedules": 1})
+    setting, traffic = assemble(validate_config(data, "small"), "small")
+    other = changed_after(setting, traffic, moment_s, variant=1)
+    for name, requests, variant in (("one", traffic, 0), ("two", other, 1)):
+        with RunLog(tmp_path / name, config_yaml(setting.config)) as log:
+            SimulatedRun(setting, requests, backend=drawing(setting, moment_s, variant)).carry_out(log)
+    assert read_log(tmp_path / "one").of_kind("plan_kept")
+    assert until(tmp_path / "one", moment_s) == until(tmp_path / "two", moment_s)
+    assert until(tmp_path / "one", 1e9) != until(tmp_path / "two", 1e9)
+
+
 def test_no_retraining_is_lost_or_made_twice_by_planning_anew() -> None:
     for log in (rolled(), rolled({"estimates.time_bias": -0.4}), rolled({"planner.planning_s": 3})):
         begun_by = Counter(
@@ -144,6 +203,16 @@ def test_the_report_counts_plans_by_cause() -> None:
     assert replans is not None
     assert replans.total == len(asked(rolled()))
     assert replans.changed == Counter(record["cause"] for record in rolled().of_kind("plan_revised"))
+
+
+def test_the_report_is_shown_as_table_and_as_json() -> None:
+    report = report_of(rolled())
+    console = Console(width=160, record=True, file=StringIO())
+    print_report(report, console)
+    assert report.replans is not None
+    told = json.loads(json.dumps(report_to_json(report)))["replans"]
+    assert (told["every_s"], told["changed"]) == (10, report.replans.changed)
+    assert f"planned anew every 10 s and when something happened: {report.replans.total} times" in console.export_text()
 
 
 def test_a_run_that_plans_anew_cut_anywhere_and_resumed_is_the_run_that_was_never_cut(tmp_path: Path) -> None:
@@ -172,3 +241,22 @@ def test_a_pace_below_a_step_is_refused() -> None:
 def test_what_is_no_pace_is_refused(value: object) -> None:
     with pytest.raises(ConfigError, match=r"planner\.replan_every_s: a number of seconds above 0, or 'never'"):
         validate_config(changed(SMALL, {"planner.replan_every_s": value}), "small")
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_a_run_that_plans_anew_among_refusals_ends_and_keeps_every_rule(seed: int) -> None:
+    driver = {"error_share": 0.5, "in_use_share": 0.5, "in_use_s": 60.0}
+    others = [{"placement": "2g.20gb@4", "from_s": 50, "to_s": 130}]
+    changes = {"windows": 4, "simulation": {"driver": driver, "others": others, "start_jitter": 0.3}, "seed": seed}
+    setting, traffic = assemble(validate_config(changed(SMALL, ROLLING | changes), "small"), "small")
+    with TemporaryDirectory() as folder:
+        with RunLog(Path(folder) / "run", config_yaml(setting.config)) as log:
+            SimulatedRun(setting, traffic).carry_out(log)
+        read = read_log(Path(folder) / "run")
+    plans = [record for record in read.events if "violations" in record]
+    assert [record["violations"] for record in plans] == [[]] * len(plans)
+    assert any("cause" in record for record in read.events)
+    report = report_of(read)
+    assert report.ending == "finished"
+    assert report.total is not None
+    assert report.total.requests.arrivals == sum(map(len, traffic.hindsight.arrival_s))
