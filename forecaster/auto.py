@@ -47,6 +47,9 @@ HALF_LIFE_STEPS = 900
 SHARPNESS = 30.0
 """How fast an expert loses weight with its loss; fitted to the first halves of the traces, as are the figures above."""
 
+SHARED = 0.1
+"""Weight that all share, however bad they have been: who was wrong in quiet minutes may be right in the next."""
+
 
 @dataclass(frozen=True, slots=True)
 class Auto:
@@ -120,7 +123,7 @@ def _weights(losses: FloatArray) -> FloatArray:
 
     An expert whose loss is x times the lowest weighs exp(−``SHARPNESS``·(x − 1)): one that is 2 % worse half as much
     (exponential weights; Cesa-Bianchi and Lugosi, *Prediction, Learning, and Games*, 2006, chapter 2). Losses are
-    averaged over the near groups and over the others.
+    averaged over the near groups and over the others. ``SHARED`` of the weight goes to all alike.
     """
     weights = np.empty(losses.shape)
     for part in (slice(N_NEAR_GROUPS), slice(N_NEAR_GROUPS, None)):
@@ -129,7 +132,8 @@ def _weights(losses: FloatArray) -> FloatArray:
             lowest = loss.min(axis=0)
             excess = np.divide(loss - lowest, lowest, out=np.where(loss > lowest, np.inf, 0.0), where=lowest > 0)
             weight = np.exp(-SHARPNESS * excess)
-            weights[:, part] = (weight / weight.sum(axis=0))[:, np.newaxis]
+            weight = (1 - SHARED) * weight / weight.sum(axis=0) + SHARED / len(weight)
+            weights[:, part] = weight[:, np.newaxis]
     return weights
 
 

@@ -6,8 +6,9 @@ learnt from the history at hand, for each group of leads apart: with x = √rate
 
     √rate at lead h  =  x̄_400 + Σ_k β_k,g · (x̄_k − x̄_400) + residual,      k = 1, 2, 5, 10, 30, 100
 
-by ridge regression of the group's mean, so that without evidence β is 0 and the level stays. The spread is that of
-the residuals at single leads of the group. The root makes the spread of counts the same at any level, nearly.
+by ridge regression of the group's mean, so that without evidence β is 0 and the level stays; rows that overlap are no
+more evidence than one. The spread is that of the residuals at single leads of the group. The root makes the spread of
+counts the same at any level, nearly.
 
 Fits are made at a few *refits* of the history, each from what lies before it; an origin uses the latest one.
 """
@@ -76,7 +77,9 @@ class ShortTerm:
         target = (sums[rows + end] - sums[rows + first]) / (end - first) - level
         gram = np.einsum("rfn,rgn->nfg", near, near)
         spread = np.trace(gram, axis1=1, axis2=2) / gram.shape[1] / len(rows)
-        penalty = (self.ridge * spread + 1e-300)[:, np.newaxis, np.newaxis] * np.eye(gram.shape[1])
+        # Rows this near to each other tell of the same steps.
+        overlap = max(1.0, (end - first) * len(rows) / (last_row - earliest + 1))
+        penalty = (self.ridge * overlap * spread + 1e-300)[:, np.newaxis, np.newaxis] * np.eye(gram.shape[1])
         moment = np.einsum("rfn,rn->nf", near, target)
         beta = np.linalg.solve(gram + penalty, moment[..., np.newaxis])[..., 0].T
         center = level + np.einsum("rfn,fn->rn", near, beta)
