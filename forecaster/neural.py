@@ -165,7 +165,7 @@ def fit(
     """
     _require_extra(folder)
     begun = _progress(folder, recipe, seen) if resume else None
-    if begun is None and folder.exists():
+    if folder.exists() and not resume:
         raise ModelError(f"{folder} exists already; another folder is needed, or --resume to go on in it")
     windows = _Windows(recipe, series)
     training = _Training(recipe, windows, begun)
@@ -316,8 +316,10 @@ def _progress(folder: Path, recipe: Recipe, seen: Sequence[Seen]) -> Mapping[str
     """What a fitting that was broken off left in the folder; ``None`` where it has not begun."""
     import torch  # noqa: PLC0415 (heavy, and of the extra `neural`)
 
-    if not (folder / RESUME_FILE).exists():
+    if not folder.exists() or not any(folder.iterdir()):
         return None
+    if not (folder / RESUME_FILE).exists():
+        raise ModelError(f"{folder}: holds no {RESUME_FILE} to go on from, and something else")
     facts = _facts(folder)
     if facts["recipe"] != asdict(recipe):
         other = next(name for name, value in asdict(recipe).items() if facts["recipe"].get(name) != value)

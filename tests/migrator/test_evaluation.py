@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from forecaster.ewma import Ewma
 from forecaster.forecast import FloatArray
 from forecaster.naive import SeasonalNaive
+from forecaster.neural import Recipe, Seen
 from forecaster.registry import forecaster_names
 from migrator.evaluation import Terms, evaluate, forecasters
 from migrator.series import Series, SeriesError
+from tests.fitted import fitted_folder
 
 
 def series(n_seconds: int) -> Series:
@@ -53,3 +57,16 @@ def test_the_methods_are_those_of_the_registry() -> None:
     assert tuple(forecasters(["ewma"])) == ("ewma",)
     with pytest.raises(SeriesError, match="--method oracle: unknown; there are ewma"):
         forecasters(["oracle"])
+
+
+def test_a_model_that_has_seen_what_it_is_tested_on_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = (Seen("made", 0, 220, ""), Seen("made", 0, 200, ""), Seen("other", 0, 300, ""))
+    folder = fitted_folder(tmp_path / "model", Recipe("nhits", window_steps=10, history_steps=250), seen, monkeypatch)
+    found = evaluate(series(300), forecasters(["ewma"], [folder]), Terms(window_s=20))
+    assert found.notes == ("nhits was fitted on 20 of the seconds on which it is tested here",)
+    assert found.left_out["nhits"].startswith("nhits: a history of 200 steps is too short, 250 are needed")
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SeriesError, match=r"--model .* is no fitted model"):
+        forecasters(models=[tmp_path])

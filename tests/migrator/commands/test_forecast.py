@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -108,8 +109,45 @@ def test_without_plotly_a_page_is_refused_naming_the_extra(call, monkeypatch: py
     assert "migrator-mig[plot]" in err
 
 
+def test_without_the_extra_nothing_is_fitted(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forecaster.neural._versions", lambda: {"neuralforecast": "", "torch": ""})
+    code, out, err = call("forecast", "fit", "nhits", "azure-conv", "--out", "model")
+    assert (code, out) == (2, "")
+    assert "migrator-mig[neural]" in err.splitlines()[-1]
+    assert not Path("model").exists()
+
+
 def test_the_group_alone_prints_its_help(call) -> None:
     code, out, _ = call("forecast")
     assert code == 0
     assert "eval" in out
     assert "show" in out
+
+
+@pytest.mark.live
+@pytest.mark.skipif(find_spec("neuralforecast") is None, reason="NOT TESTED: needs the extra `neural`")
+@pytest.mark.filterwarnings("ignore")  # of what neuralforecast and ray import
+def test_a_network_is_fitted_judged_and_used_in_a_run(call, write_config) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    fitting = ("azure-conv", "--window", 60, "--history", 50, "--out", "model")
+    code, out, _ = call("forecast", "fit", "nhits", *fitting, "--updates", 25)
+    assert code == 0
+    assert "To use it: forecast: {method: nhits, model: model}" in out
+    code, out, _ = call("forecast", "fit", "nhits", *fitting, "--updates", 50, "--resume", "--json")
+    assert (code, [check["update"] for check in json.loads(out)["learning_curve"]]) == (0, [25, 50])
+    code, out, _ = call("forecast", "eval", "azure-conv", *SHORT, "--model", "model", "--method", "ewma", "--json")
+    assert code == 0
+    (series,) = json.loads(out)["series"]
+    assert (list(series["methods"]), series["notes"]) == (["ewma", "nhits"], [])
+    config = write_config({"forecast.method": "nhits", "forecast.model": str(Path("model").resolve())})
+    assert call("run", config, "--policy", "equal", "--out", "first")[0] == 0
+    assert call("run", config, "--policy", "equal", "--out", "second")[0] == 0
+    logs = [
+        [{**json.loads(line), "wall": 0, "sum": 0} for line in Path(name, "events.jsonl").read_text().splitlines()]
+        for name in ("first", "second")
+    ]
+    assert logs[0] == logs[1]
+    assert logs[0][0]["forecaster"] == "nhits"
+    assert sorted(path.name for path in Path().iterdir()) == ["first", "model", "second"]
