@@ -46,7 +46,7 @@ def test_several_sources_are_shown_each_and_pooled(call) -> None:
     code, out, _ = call("forecast", "eval", "azure-conv", "azure-code", *SHORT, "--method", "ewma")
     assert code == 0
     assert all(
-        text in out for text in ("azure-conv: 3,502 s", "azure-code: 3,436 s", "all 2 series", "within the 90 %")
+        text in out for text in ("azure-conv: 3,502 s", "azure-code: 3,436 s", "all 2 series", "% band, %, at lead")
     )
     assert "seasonal-naive" not in out
 
@@ -82,12 +82,12 @@ def test_the_forecast_shown_is_the_runs(call, write_config) -> None:
 
 BAD = [
     (("eval", "nosuch.csv"), "nosuch.csv: no such trace file"),
-    (("eval", "azure-conv", "--method", "oracle"), "--method oracle: unknown; there are ewma"),
+    (("eval", "azure-conv", "--method", "oracle"), "--method oracle: unknown; there are "),
     (("eval", "azure-conv", "--seconds", "9"), "--seconds 9: FROM:TO is needed"),
     (("eval", "azure-conv", "--seconds", "9:9"), "TO must be more than FROM"),
     (("eval", "azure-conv", "--seconds", "9:9999"), "azure-conv has seconds 0 to 3502"),
     (("eval", "apollo"), "apollo: 300 s, of which 100 are tested"),
-    (("eval", "azure-conv", "--history", "5"), "azure-conv: no method could be tested; "),
+    (("eval", "azure-conv", "--model", "."), "--model . is no fitted model"),
     (("eval", "azure-conv", "--plot", "nosuch/a.html"), "there is no folder nosuch"),
     (("show", "CONFIG", "--window", "2"), "--window is 2; "),
     (("show", "CONFIG", "--set", "forecast.method=known"), "which is no forecast"),
