@@ -85,8 +85,14 @@ def test_long_series_are_checked_at_no_more_windows_than_it_takes() -> None:
 
 
 def test_short_series_are_refused() -> None:
-    with pytest.raises(ModelError, match="nhits: the longest series has 60 steps; about 100 are needed"):
-        neural._Windows(SMALL, [rates(60)])
+    with pytest.raises(ModelError, match="nhits: a series has 60 steps; about 100 are needed"):
+        neural._Windows(SMALL, [rates(600), rates(60)])
+
+
+def test_tenants_have_the_same_weight_however_long_their_series() -> None:
+    windows = neural._Windows(SMALL, [np.full((9000, 1), 4.0), np.full((2000, 1), 9.0)])
+    assert windows.batch(4000, np.random.default_rng(0)).mean() == pytest.approx(2.5, abs=0.05)
+    assert (windows.held_out == 3.0).mean() == 0.5
 
 
 @pytest.mark.parametrize(("changes", "message"), [({"method": "gru"}, "'gru' is no network"), ({"batch": 1}, "batch")])
