@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from forecaster.forecast import Forecaster
-from migrator.evaluation import Evaluation, Terms, evaluate, forecasters
+from migrator.evaluation import Evaluation, Terms, evaluate, methods_of
 from migrator.series import Series, read_series
 from migrator.views.forecast import Scored, evaluations_to_json, print_evaluations, relative_pinball, scored
 
@@ -41,13 +41,13 @@ def main() -> None:
     parser.add_argument("--stride", type=int, help="seconds between origins")
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
     asked = parser.parse_args()
-    methods = forecasters(asked.method, asked.model)
+    methods = methods_of(asked.method, asked.model)
     terms = Terms(stride_s=asked.stride)
     evaluations = [evaluate(read_series(str(name)), methods, terms) for name in (*SHIPPED, *asked.files)]
     console = Console(width=140, highlight=False)
     print_evaluations(evaluations, console)
     console.print(behind_table(evaluations))
-    times_s = {name: seconds_for_tenants(method, evaluations[0].series) for name, method in methods.items()}
+    times_s = {name: seconds_for_tenants(method, evaluations[0].series) for name, method in methods.forecasters.items()}
     for name, seconds in times_s.items():
         console.print(f"{name}: {1000 * seconds:.0f} ms a forecast of {N_TENANTS} tenants")
     if asked.out is not None:

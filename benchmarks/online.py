@@ -23,7 +23,7 @@ from rich.table import Table
 from benchmarks.paper.experiments import SIX_HOURS_S, WORKLOADS, Experiment
 from benchmarks.paper.matches import Json, matches_of, require_two_weeks, results_of
 from benchmarks.paper.statistics import BLOCK, Interval, interval
-from migrator.evaluation import forecasters
+from migrator.evaluation import methods_of
 
 STATIC, REACTIVE = "static", "reactive"
 REFERENCE = "ewma, once"
@@ -205,7 +205,7 @@ def main() -> None:
     if asked.traces is not None:
         require_two_weeks(asked.traces)
     n_segments = asked.segments if asked.traces is not None else 0
-    compared = arms(asked.method or list(forecasters()), asked.every)
+    compared = arms(asked.method or list(methods_of().forecasters), asked.every)
     experiments = [arm.experiment(asked.workloads, asked.windows, n_segments, asked.stride) for arm in compared]
     by_arm = [matches_of(experiment, asked.traces) for experiment in experiments]
     found = results_of([match for own in by_arm for match in own])

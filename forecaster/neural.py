@@ -165,7 +165,7 @@ def fit(
     """
     _require_extra(folder)
     begun = _progress(folder, recipe, seen) if resume else None
-    if begun is None and folder.exists():
+    if folder.exists() and not resume:
         raise ModelError(f"{folder} exists already; another folder is needed, or --resume to go on in it")
     windows = _Windows(recipe, series)
     training = _Training(recipe, windows, begun)
@@ -180,56 +180,50 @@ def fit(
 
 
 class _Windows:
-    """Windows of L + H steps of all tenants of all series, as square roots of rates: to learn from, and held out."""
+    """Windows of L + H steps of all tenants of all series, as square roots of rates: to learn from, and held out.
+
+    Every tenant has the same weight in both, however long its series.
+    """
 
     def __init__(self, recipe: Recipe, series: Sequence[FloatArray]) -> None:
         """Take the tenants apart.
 
         Raises:
-            ModelError: No series holds a window to learn from and one to check.
+            ModelError: A series holds no window to learn from and one to check.
         """
         self._history, self._length = recipe.history_steps, recipe.history_steps + recipe.window_steps
-        columns = [np.sqrt(column) for rates in series for column in checked_history(rates, recipe.method, 1).T]
+        self._columns = [np.sqrt(column) for rates in series for column in checked_history(rates, recipe.method, 1).T]
         # What is held out begins with the steps that are forecast: those before are read in both parts.
-        splits = [round((1 - HELD_OUT) * column.size) for column in columns]
-        usable = [
-            (column, split)
-            for column, split in zip(columns, splits, strict=True)
-            if split >= self._length and column.size - split >= recipe.window_steps
-        ]
-        if not usable:
-            longest = max((column.size for column in columns), default=0)
-            needed = max(self._length / (1 - HELD_OUT), recipe.window_steps / HELD_OUT)
-            raise ModelError(
-                f"{recipe.method}: the longest series has {longest:,} steps; about {needed:,.0f} are needed for "
-                f"windows of {recipe.history_steps} + {recipe.window_steps} steps of which a part is held out"
-            )
-        self._columns = [column for column, _ in usable]
-        self._n_fitted = np.array([split - self._length + 1 for _, split in usable])
-        first = [split - self._history for _, split in usable]
-        n_checked = [column.size - self._length - f + 1 for f, (column, _) in zip(first, usable, strict=True)]
-        every = [
-            (place, f + n)
-            for place, (f, number) in enumerate(zip(first, n_checked, strict=True))
-            for n in range(number)
-        ]
-        kept = np.linspace(0, len(every) - 1, min(_MOST_CHECKED, len(every))).round().astype(int)
-        self.held_out = self._cut([every[index] for index in kept])
-
-    def batch(self, n: int, rng: np.random.Generator) -> FloatArray:
-        """Windows to learn from, each as likely as any other, ``(n, L + H)``."""
-        picked = rng.integers(0, self._n_fitted.sum(), n)
-        ends = np.cumsum(self._n_fitted)
-        places = np.searchsorted(ends, picked, side="right")
-        return self._cut(
+        self._splits = [round((1 - HELD_OUT) * column.size) for column in self._columns]
+        for column, split in zip(self._columns, self._splits, strict=True):
+            if split < self._length or column.size - split < recipe.window_steps:
+                needed = max(self._length / (1 - HELD_OUT), recipe.window_steps / HELD_OUT)
+                raise ModelError(
+                    f"{recipe.method}: a series has {column.size:,} steps; about {needed:,.0f} are needed for windows "
+                    f"of {recipe.history_steps} + {recipe.window_steps} steps of which a part is held out"
+                )
+        each = -(-_MOST_CHECKED // len(self._columns))
+        self.held_out = self._cut(
             [
-                (int(place), int(one - ends[place] + self._n_fitted[place]))
-                for place, one in zip(places, picked, strict=True)
+                (place, first)
+                for place, (column, split) in enumerate(zip(self._columns, self._splits, strict=True))
+                for first in _spaced(split - self._history, column.size - self._length, each)
             ]
         )
 
+    def batch(self, n: int, rng: np.random.Generator) -> FloatArray:
+        """Windows to learn from, ``(n, L + H)``."""
+        places = rng.integers(0, len(self._columns), n).tolist()
+        return self._cut([(place, int(rng.integers(0, self._splits[place] - self._length + 1))) for place in places])
+
     def _cut(self, places: Sequence[tuple[int, int]]) -> FloatArray:
         return np.stack([self._columns[place][first : first + self._length] for place, first in places])
+
+
+def _spaced(first: int, last: int, most: int) -> list[int]:
+    """All numbers from ``first`` to ``last``, or ``most`` of them, evenly spaced."""
+    spaced: list[int] = np.linspace(first, last, min(most, last - first + 1)).round().astype(int).tolist()
+    return spaced
 
 
 class _Training:
@@ -316,8 +310,10 @@ def _progress(folder: Path, recipe: Recipe, seen: Sequence[Seen]) -> Mapping[str
     """What a fitting that was broken off left in the folder; ``None`` where it has not begun."""
     import torch  # noqa: PLC0415 (heavy, and of the extra `neural`)
 
-    if not (folder / RESUME_FILE).exists():
+    if not folder.exists() or not any(folder.iterdir()):
         return None
+    if not (folder / RESUME_FILE).exists():
+        raise ModelError(f"{folder}: holds no {RESUME_FILE} to go on from, and something else")
     facts = _facts(folder)
     if facts["recipe"] != asdict(recipe):
         other = next(name for name, value in asdict(recipe).items() if facts["recipe"].get(name) != value)

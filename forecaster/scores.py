@@ -50,6 +50,7 @@ class Trials:
         quantiles_rps: ``(k, Q, H, n)``.
         total_quantiles_rps: Of the mean rate over the window, from the sample paths, ``(k, Q, n)``.
         took_s: Seconds that each forecast took, ``(k,)``.
+        methods: What each forecast says that it was made by.
     """
 
     origins: NDArray[np.int64]
@@ -59,6 +60,7 @@ class Trials:
     quantiles_rps: FloatArray
     total_quantiles_rps: FloatArray
     took_s: FloatArray
+    methods: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for array in (self.came_rps, self.mean_rps, self.quantiles_rps, self.total_quantiles_rps, self.took_s):
@@ -156,6 +158,7 @@ def rolling(
         quantiles_rps=np.stack([one.quantiles_rps for one in forecasts]),
         total_quantiles_rps=np.stack([np.quantile(one.paths_rps.mean(axis=1), levels, axis=0) for one in forecasts]),
         took_s=np.array(took_s),
+        methods=tuple(one.method for one in forecasts),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,6 @@ from forecaster.neural import Learned, ModelError
 from forecaster.registry import forecaster_names
 from forecaster.scores import LEADS_S, Trials, origins_between, rolling
 from migrator.config import ForecastConfig
-from migrator.console import warn
 from migrator.errors import ConfigError
 from migrator.series import Series, SeriesError
 from migrator.setting import forecaster_of
@@ -87,28 +86,41 @@ class Evaluation:
         return tuple(lead for lead in LEADS_S if lead <= self.terms.window_s)
 
 
-def forecasters(only: Sequence[str] = (), models: Sequence[Path] = ()) -> dict[str, Forecaster]:
-    """The forecasters of these names as configs make them without further settings, then the fitted models.
+@dataclass(frozen=True)
+class Methods:
+    """What is to be judged.
 
-    Without names and models: all of the registry; with models alone: those and all of the registry. Of these, one that
-    needs a library that is not there is left out, with a warning.
+    Attributes:
+        forecasters: By name.
+        missing: Why others cannot take part here, by name.
+    """
+
+    forecasters: Mapping[str, Forecaster]
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+
+def methods_of(only: Sequence[str] = (), models: Sequence[Path] = ()) -> Methods:
+    """The forecasters of these names, as configs make them without further settings, and the fitted models.
+
+    Without names they are all of the registry, but those that need a library that is not installed.
 
     Raises:
-        ConfigError: One of these names needs a library that is not there.
         SeriesError: A name is unknown, or a folder holds no model that can be used.
+        ConfigError: A method that was asked for by its name cannot be had.
     """
     unknown = [name for name in only if name not in forecaster_names()]
     if unknown:
         raise SeriesError(f"--method {unknown[0]}: unknown; there are {', '.join(forecaster_names())}")
     made: dict[str, Forecaster] = {}
+    missing = {}
     for name in only or forecaster_names():
         settings = ForecastConfig().model_copy(update={"method": name})
         try:
-            forecaster = forecaster_of(settings, 1.0, "--method")
+            forecaster = forecaster_of(settings, 1.0, f"--method {name}")
         except ConfigError as error:
             if only:
                 raise
-            warn(f"{name} is left out: {error}")
+            missing[name] = str(error)
             continue
         assert forecaster is not None  # only hindsight is none, and it is no forecaster's name
         made[name] = forecaster
@@ -118,12 +130,12 @@ def forecasters(only: Sequence[str] = (), models: Sequence[Path] = ()) -> dict[s
         except ModelError as error:
             raise SeriesError(f"--model {error}") from None
         made[model.name if model.name not in made else f"{model.name} ({folder})"] = model
-    return made
+    return Methods(made, missing)
 
 
 def evaluate(
     series: Series,
-    methods: Mapping[str, Forecaster],
+    methods: Methods,
     terms: Terms,
     on_trial: Callable[[str], None] = lambda _: None,
 ) -> Evaluation:
@@ -141,8 +153,8 @@ def evaluate(
             f"{series.name}: {series.n_seconds} s, of which {series.n_seconds - first} are tested; a history before "
             f"them and a window of {terms.window_s} s in them are needed"
         )
-    trials, left_out = {}, {}
-    for name, forecaster in methods.items():
+    trials, left_out = {}, dict(methods.missing)
+    for name, forecaster in methods.forecasters.items():
         try:
             trials[name] = rolling(
                 forecaster,
@@ -156,13 +168,21 @@ def evaluate(
             )
         except ValueError as error:
             left_out[name] = str(error)
-    notes = (*series.notes, *_seen_before(series, methods, int(origins[0])))
+    notes = (*series.notes, *_seen_before(series, methods, int(origins[0])), *_stand_ins(trials))
     return Evaluation(series, terms, trials, left_out, notes)
 
 
-def _seen_before(series: Series, methods: Mapping[str, Forecaster], first: int) -> Iterator[str]:
+def _stand_ins(trials: Mapping[str, Trials]) -> Iterator[str]:
+    """A note for every method some of whose forecasts say that another one made them in its place."""
+    for name, own in trials.items():
+        replaced = [method for method in own.methods if " in place of " in method]
+        if replaced:
+            yield f"{name}: {len(replaced)} of {len(own.methods)} forecasts by {replaced[0]}"
+
+
+def _seen_before(series: Series, methods: Methods, first: int) -> Iterator[str]:
     """A note for every fitted model that has seen seconds on which it is tested."""
-    for name, method in methods.items():
+    for name, method in methods.forecasters.items():
         for seen in method.seen if isinstance(method, Learned) else ():
             begin = seen.first_s - series.first_s
             beyond = begin + seen.n_seconds - first

@@ -85,14 +85,11 @@ def assemble(config: Config, origin: str, gpu: GpuModel | None = None) -> tuple[
         with _naming(f"{origin}: tenants.{tenant.name}"):
             parts.append(_tenant_setting(config, _as_known(tenant, gpu, profiles), gpu, profiles, origin))
     tenants = tuple(part.tenant for part in parts)
-    forecaster = forecaster_of(config.forecast, config.step_s, origin)
-    if isinstance(forecaster, Learned):
-        _check_model(forecaster, config, origin)
     setting = Setting(
         config=config.model_copy(update={"tenants": [part.config for part in parts]}),
         gpu=gpu,
         tenants=tenants,
-        forecaster=forecaster,
+        forecaster=forecaster_of(config.forecast, config.step_s, origin, config.n_steps),
         profiles_name=profiles.name,
         warnings=profiles.warnings,
     )
@@ -247,8 +244,12 @@ def _with_scale(entry: TenantConfig, made: Scale) -> TenantConfig:
     return entry.model_copy(update={"arrivals": entry.arrivals.model_copy(update={"scale": scale})})
 
 
-def forecaster_of(settings: ForecastConfig, step_s: float, origin: str) -> Forecaster | None:
+def forecaster_of(
+    settings: ForecastConfig, step_s: float, origin: str, n_steps: int | None = None
+) -> Forecaster | None:
     """The configured forecaster, its seconds turned into steps; ``None`` where arrivals are known.
+
+    ``n_steps`` are those of a window, for which a fitted model has to be made.
 
     Raises:
         ConfigError: It needs more history than ``forecast.history_s`` gives, or a library that is not there.
@@ -262,7 +263,7 @@ def forecaster_of(settings: ForecastConfig, step_s: float, origin: str) -> Forec
         case "seasonal-naive":
             forecaster = make_forecaster("seasonal-naive", season_steps=max(1, round(settings.season_s / step_s)))
         case "informer" | "nhits":
-            forecaster = _learned(settings, origin)
+            forecaster = _learned(settings, step_s, origin, n_steps)
         case "auto" | "window" | "short-term" | "lightgbm":
             forecaster = make_forecaster(settings.method)
         case "known":
@@ -277,11 +278,11 @@ def forecaster_of(settings: ForecastConfig, step_s: float, origin: str) -> Forec
     return forecaster
 
 
-def _learned(settings: ForecastConfig, origin: str) -> Learned:
+def _learned(settings: ForecastConfig, step_s: float, origin: str, n_steps: int | None) -> Learned:
     """The fitted model that the config names.
 
     Raises:
-        ConfigError: It cannot be used, or is another network.
+        ConfigError: It cannot be used, is another network, or was fitted for other windows.
     """
     assert settings.model is not None  # as the config is validated
     try:
@@ -292,18 +293,10 @@ def _learned(settings: ForecastConfig, origin: str) -> Learned:
         raise ConfigError(
             f"{origin}: forecast.method is {settings.method}; the model in {model.folder} is {model.name}"
         )
-    return model
-
-
-def _check_model(model: Learned, config: Config, origin: str) -> None:
-    """Refuse a model that was fitted for other windows.
-
-    Raises:
-        ConfigError: Names what differs.
-    """
-    fitted_s = model.recipe.window_steps
-    if config.step_s != 1 or config.n_steps != fitted_s:
+    fitted = model.recipe.window_steps
+    if step_s != 1 or n_steps not in (None, fitted):
         raise ConfigError(
-            f"{origin}: forecast.model: {model.folder} was fitted for windows of {fitted_s} steps of 1 s; "
-            f"the config has {config.n_steps} of {config.step_s:g} s"
+            f"{origin}: forecast.model: {model.folder} was fitted for windows of {fitted} steps of 1 s; "
+            f"the config has {n_steps} of {step_s:g} s"
         )
+    return model

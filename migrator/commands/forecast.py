@@ -20,7 +20,7 @@ from forecaster.neural import Check, ModelError, Recipe, Seen, fit
 from migrator.config import read_config
 from migrator.console import escape, output, print_json, progress, warn_of
 from migrator.errors import MigratorError
-from migrator.evaluation import Terms, evaluate, forecasters
+from migrator.evaluation import Terms, evaluate, methods_of
 from migrator.outputs import require_writable, write_output
 from migrator.run.planning import Foresight, observe
 from migrator.series import SeriesError, read_series
@@ -57,12 +57,12 @@ def eval_command(
         LogError: A folder holds no log of ours.
     """
     _check_plot(plot, *map(Path, sources))
-    known = forecasters(methods, models)
+    known = methods_of(methods, models)
     series = [read_series(source, seconds) for source in sources]
     with _bar() as bar:
         evaluations = []
         for one in series:
-            task = bar.add_task(escape(one.name), total=terms.origins(one).size * len(known))
+            task = bar.add_task(escape(one.name), total=terms.origins(one).size * len(known.forecasters))
 
             def advance(name: str, task: TaskID = task) -> None:
                 bar.update(task, advance=1, description=escape(name))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import pytest
 from forecaster import neural
 from forecaster.forecast import QUANTILE_LEVELS, FloatArray
 from forecaster.neural import Check, Learned, ModelError, Recipe, Seen, fit
+from tests.fitted import fitted_folder
 
 SMALL = Recipe("nhits", window_steps=20, history_steps=40, batch=8)
 SEEN = (Seen("made", 0, 600, "0" * 64),)
@@ -85,8 +85,14 @@ def test_long_series_are_checked_at_no_more_windows_than_it_takes() -> None:
 
 
 def test_short_series_are_refused() -> None:
-    with pytest.raises(ModelError, match="nhits: the longest series has 60 steps; about 100 are needed"):
-        neural._Windows(SMALL, [rates(60)])
+    with pytest.raises(ModelError, match="nhits: a series has 60 steps; about 100 are needed"):
+        neural._Windows(SMALL, [rates(600), rates(60)])
+
+
+def test_tenants_have_the_same_weight_however_long_their_series() -> None:
+    windows = neural._Windows(SMALL, [np.full((9000, 1), 4.0), np.full((2000, 1), 9.0)])
+    assert windows.batch(4000, np.random.default_rng(0)).mean() == pytest.approx(2.5, abs=0.05)
+    assert (windows.held_out == 3.0).mean() == 0.5
 
 
 @pytest.mark.parametrize(("changes", "message"), [({"method": "gru"}, "'gru' is no network"), ({"batch": 1}, "batch")])
@@ -97,24 +103,7 @@ def test_a_recipe_says_what_is_wrong_with_it(changes: dict[str, Any], message: s
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A model's folder as fitting leaves it, but without a network in it."""
-    monkeypatch.setattr(neural, "_versions", lambda: {"neuralforecast": "3.3.0", "torch": "2.15.0"})
-    facts = {
-        "schema": 1,
-        "recipe": asdict(SMALL),
-        "quantile_levels": list(QUANTILE_LEVELS),
-        "versions": {"neuralforecast": "3.1.0", "torch": "2.6.0"},
-        "seen": [asdict(one) for one in SEEN],
-        "n_updates": 1,
-        "best_update": 1,
-        "learning_curve": [asdict(Check(1, 0.5, 0.6))],
-        "weights_sha256": hashlib.sha256(b"weights").hexdigest(),
-    }
-    made = tmp_path / "model"
-    made.mkdir()
-    (made / "model.json").write_text(json.dumps(facts))
-    (made / "model.safetensors").write_bytes(b"weights")
-    return made
+    return fitted_folder(tmp_path / "model", SMALL, SEEN, monkeypatch)
 
 
 def altered(folder: Path, key: str, value: object) -> None:
@@ -229,6 +218,16 @@ def test_a_fitting_that_was_broken_off_comes_to_the_same_weights(tmp_path: Path)
     fit(tmp_path / "parts", SMALL, [rates()], SEEN, n_updates=75, resume=True)
     whole, parts = (json.loads((tmp_path / name / "model.json").read_text()) for name in ("whole", "parts"))
     assert whole == parts
+
+
+@marked
+def test_a_fitting_that_was_broken_off_before_its_first_check_begins_anew(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    assert fit(tmp_path / "model", SMALL, [rates()], SEEN, n_updates=1, resume=True)[-1].update == 1
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("mine")
+    with pytest.raises(ModelError, match=r"holds no resume.pt to go on from"):
+        fit(tmp_path / "other", SMALL, [rates()], SEEN, n_updates=1, resume=True)
 
 
 @marked

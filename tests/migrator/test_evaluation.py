@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from forecaster.ewma import Ewma
-from forecaster.forecast import FloatArray
+from forecaster.forecast import FloatArray, Forecast, Forecaster
 from forecaster.naive import SeasonalNaive
+from forecaster.neural import Recipe, Seen
 from forecaster.registry import forecaster_names
+from migrator import evaluation
+from migrator.config import ForecastConfig
 from migrator.errors import ConfigError
-from migrator.evaluation import Terms, evaluate, forecasters
+from migrator.evaluation import Methods, Terms, evaluate, methods_of
 from migrator.series import Series, SeriesError
+from tests.fitted import fitted_folder
 
 
 def series(n_seconds: int) -> Series:
@@ -32,7 +37,7 @@ def test_long_series_have_no_more_origins_than_it_takes() -> None:
 
 def test_every_method_has_trials_at_the_same_origins() -> None:
     told: list[str] = []
-    methods = {"short": Ewma(5), "long": Ewma(50)}
+    methods = Methods({"short": Ewma(5), "long": Ewma(50)})
     found = evaluate(series(300), methods, Terms(window_s=20, stride_s=20, n_paths=4), told.append)
     assert [trials.origins.tolist() for trials in found.trials.values()] == [list(range(200, 281, 20))] * 2
     assert told == ["short"] * 5 + ["long"] * 5
@@ -40,7 +45,7 @@ def test_every_method_has_trials_at_the_same_origins() -> None:
 
 
 def test_a_method_that_needs_more_history_is_left_out_with_the_reason() -> None:
-    methods = {"ewma": Ewma(5), "season": SeasonalNaive(100)}
+    methods = Methods({"ewma": Ewma(5), "season": SeasonalNaive(100)})
     found = evaluate(series(300), methods, Terms(window_s=20, history_s=60, n_paths=4))
     assert list(found.trials) == ["ewma"]
     assert found.left_out == {"season": "seasonal-naive: a history of 60 steps is too short, 100 are needed"}
@@ -48,22 +53,58 @@ def test_a_method_that_needs_more_history_is_left_out_with_the_reason() -> None:
 
 def test_a_series_without_room_for_a_window_is_refused() -> None:
     with pytest.raises(SeriesError, match=r"made: 300 s, of which 100 are tested; .* a window of 200 s"):
-        evaluate(series(300), {"ewma": Ewma(5)}, Terms())
+        evaluate(series(300), Methods({"ewma": Ewma(5)}), Terms())
 
 
 def test_the_methods_are_those_of_the_registry() -> None:
-    has_lightgbm = find_spec("lightgbm") is not None
-    assert tuple(forecasters()) == tuple(name for name in forecaster_names() if name != "lightgbm" or has_lightgbm)
-    assert tuple(forecasters(["ewma"])) == ("ewma",)
-    with pytest.raises(SeriesError, match="--method oracle: unknown; there are auto"):
-        forecasters(["oracle"])
+    found = methods_of()
+    assert {*found.forecasters, *found.missing} == set(forecaster_names())
+    assert tuple(methods_of(["ewma"]).forecasters) == ("ewma",)
+    with pytest.raises(SeriesError, match="--method oracle: unknown; there are "):
+        methods_of(["oracle"])
 
 
-def test_a_method_whose_library_is_not_there_is_left_out_unless_it_was_asked_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("migrator.setting.find_spec", lambda _: None)
-    assert "lightgbm" not in forecasters()
-    assert "lightgbm is left out: " in capsys.readouterr().err
-    with pytest.raises(ConfigError, match="it needs pip install 'migrator-mig\\[forecast\\]'"):
-        forecasters(["lightgbm"])
+def test_a_method_whose_library_is_missing_is_told_unless_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = evaluation.forecaster_of
+
+    def without_ewma(settings: ForecastConfig, step_s: float, origin: str) -> Forecaster | None:
+        if settings.method == "ewma":
+            raise ConfigError(f"{origin}: needs a library")
+        return real(settings, step_s, origin)
+
+    monkeypatch.setattr(evaluation, "forecaster_of", without_ewma)
+    found = methods_of()
+    assert found.missing["ewma"] == "--method ewma: needs a library"
+    assert "seasonal-naive" in found.forecasters
+    with pytest.raises(ConfigError, match="needs a library"):
+        methods_of(["ewma"])
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """Says that its forecasts are another's."""
+
+    name: str = "broken"
+    min_history_steps: int = 1
+
+    def forecast(self, history_rps: FloatArray, n_steps: int, n_paths: int, rng: np.random.Generator) -> Forecast:
+        forecast = Ewma(5).forecast(history_rps, n_steps, n_paths, rng)
+        return replace(forecast, method="ewma; in place of broken (no reason)")
+
+
+def test_forecasts_that_another_method_made_are_told() -> None:
+    found = evaluate(series(300), Methods({"broken": Replaced()}), Terms(window_s=20, stride_s=20, n_paths=4))
+    assert found.notes == ("broken: 5 of 5 forecasts by ewma; in place of broken (no reason)",)
+
+
+def test_a_model_that_has_seen_what_it_is_tested_on_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = (Seen("made", 0, 220, ""), Seen("made", 0, 200, ""), Seen("other", 0, 300, ""))
+    folder = fitted_folder(tmp_path / "model", Recipe("nhits", window_steps=10, history_steps=250), seen, monkeypatch)
+    found = evaluate(series(300), methods_of(["ewma"], [folder]), Terms(window_s=20))
+    assert found.notes == ("nhits was fitted on 20 of the seconds on which it is tested here",)
+    assert found.left_out["nhits"].startswith("nhits: a history of 200 steps is too short, 250 are needed")
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SeriesError, match=r"--model .* is no fitted model"):
+        methods_of(models=[tmp_path])

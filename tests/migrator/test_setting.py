@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
-from migrator.config import Config, read_config, validate_config
+from forecaster.neural import Recipe
+from migrator.config import Config, config_yaml, read_config, validate_config
 from migrator.errors import ConfigError
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
+from tests.fitted import fitted_folder
 from tests.migrator.conftest import SMALL, WriteConfig, changed
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -125,3 +128,37 @@ def test_a_forecaster_whose_library_is_absent_is_refused_with_what_to_install(mo
     monkeypatch.setattr("migrator.setting.find_spec", lambda name: None if name == "lightgbm" else name)
     with pytest.raises(ConfigError, match=r"small.yaml: forecast.method is lightgbm; .* 'migrator-mig\[forecast\]'"):
         assembled({"forecast.method": "lightgbm"})
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "message"),
+    [
+        ("informer", {}, "forecast.method is informer; the model in .*model is nhits"),
+        ("nhits", {"window_s": 50}, "was fitted for windows of 60 steps of 1 s; the config has 50 of 1 s"),
+        ("nhits", {"step_s": 0.5}, "was fitted for windows of 60 steps of 1 s; the config has 120 of 0.5 s"),
+        ("nhits", {"forecast.history_s": 30}, "forecast.history_s is 30; nhits needs at least 40 s"),
+        ("nhits", {"forecast.model": "."}, "forecast.model: . is no fitted model"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused_before_the_run(
+    method: str, changes: Mapping[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = Recipe("nhits", window_steps=60, history_steps=40)
+    folder = fitted_folder(tmp_path / "model", recipe, (), monkeypatch)
+    with pytest.raises(ConfigError, match=f"^small.yaml: .*{message}"):
+        assembled({"forecast.method": method, "forecast.model": str(folder), **changes})
+
+
+def test_a_model_is_found_beside_its_config(write_config: WriteConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_config({"forecast.method": "nhits", "forecast.model": "model"})
+    recipe = Recipe("nhits", window_steps=60, history_steps=40)
+    fitted_folder(path.parent / "model", recipe, (), monkeypatch)
+    config = read_config(path)
+    setting, _ = assemble(config, "a.yaml")
+    assert setting.forecaster is not None
+    assert setting.forecaster.name == "nhits"
+    assert "model: ../model" in config_yaml(config, path.parent / "run")
+
+
+def test_a_config_without_a_model_is_written_as_before_there_were_any(write_config: WriteConfig) -> None:
+    assert "model" not in yaml.safe_load(config_yaml(read_config(write_config())))["forecast"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def test_several_sources_are_shown_each_and_pooled(call) -> None:
     code, out, _ = call("forecast", "eval", "azure-conv", "azure-code", *SHORT, "--method", "ewma")
     assert code == 0
     assert all(
-        text in out for text in ("azure-conv: 3,502 s", "azure-code: 3,436 s", "all 2 series", "within the 90 %")
+        text in out for text in ("azure-conv: 3,502 s", "azure-code: 3,436 s", "all 2 series", "% band, %, at lead")
     )
     assert "seasonal-naive" not in out
 
@@ -81,12 +82,12 @@ def test_the_forecast_shown_is_the_runs(call, write_config) -> None:
 
 BAD = [
     (("eval", "nosuch.csv"), "nosuch.csv: no such trace file"),
-    (("eval", "azure-conv", "--method", "oracle"), "--method oracle: unknown; there are ewma"),
+    (("eval", "azure-conv", "--method", "oracle"), "--method oracle: unknown; there are "),
     (("eval", "azure-conv", "--seconds", "9"), "--seconds 9: FROM:TO is needed"),
     (("eval", "azure-conv", "--seconds", "9:9"), "TO must be more than FROM"),
     (("eval", "azure-conv", "--seconds", "9:9999"), "azure-conv has seconds 0 to 3502"),
     (("eval", "apollo"), "apollo: 300 s, of which 100 are tested"),
-    (("eval", "azure-conv", "--history", "5"), "azure-conv: no method could be tested; "),
+    (("eval", "azure-conv", "--model", "."), "--model . is no fitted model"),
     (("eval", "azure-conv", "--plot", "nosuch/a.html"), "there is no folder nosuch"),
     (("show", "CONFIG", "--window", "2"), "--window is 2; "),
     (("show", "CONFIG", "--set", "forecast.method=known"), "which is no forecast"),
@@ -108,8 +109,45 @@ def test_without_plotly_a_page_is_refused_naming_the_extra(call, monkeypatch: py
     assert "migrator-mig[plot]" in err
 
 
+def test_without_the_extra_nothing_is_fitted(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forecaster.neural._versions", lambda: {"neuralforecast": "", "torch": ""})
+    code, out, err = call("forecast", "fit", "nhits", "azure-conv", "--out", "model")
+    assert (code, out) == (2, "")
+    assert "migrator-mig[neural]" in err.splitlines()[-1]
+    assert not Path("model").exists()
+
+
 def test_the_group_alone_prints_its_help(call) -> None:
     code, out, _ = call("forecast")
     assert code == 0
     assert "eval" in out
     assert "show" in out
+
+
+@pytest.mark.live
+@pytest.mark.skipif(find_spec("neuralforecast") is None, reason="NOT TESTED: needs the extra `neural`")
+@pytest.mark.filterwarnings("ignore")  # of what neuralforecast and ray import
+def test_a_network_is_fitted_judged_and_used_in_a_run(call, write_config) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    fitting = ("azure-conv", "--window", 60, "--history", 50, "--out", "model")
+    code, out, _ = call("forecast", "fit", "nhits", *fitting, "--updates", 25)
+    assert code == 0
+    assert "To use it: forecast: {method: nhits, model: model}" in out
+    code, out, _ = call("forecast", "fit", "nhits", *fitting, "--updates", 50, "--resume", "--json")
+    assert (code, [check["update"] for check in json.loads(out)["learning_curve"]]) == (0, [25, 50])
+    code, out, _ = call("forecast", "eval", "azure-conv", *SHORT, "--model", "model", "--method", "ewma", "--json")
+    assert code == 0
+    (series,) = json.loads(out)["series"]
+    assert (list(series["methods"]), series["notes"]) == (["ewma", "nhits"], [])
+    config = write_config({"forecast.method": "nhits", "forecast.model": str(Path("model").resolve())})
+    assert call("run", config, "--policy", "equal", "--out", "first")[0] == 0
+    assert call("run", config, "--policy", "equal", "--out", "second")[0] == 0
+    logs = [
+        [{**json.loads(line), "wall": 0, "sum": 0} for line in Path(name, "events.jsonl").read_text().splitlines()]
+        for name in ("first", "second")
+    ]
+    assert logs[0] == logs[1]
+    assert logs[0][0]["forecaster"] == "nhits"
+    assert sorted(path.name for path in Path().iterdir()) == ["first", "model", "second"]
