@@ -464,7 +464,8 @@ class Instances:
     def _bring_forward(self, live: Live) -> None:
         """Let the next change begin early if it is the one with which this retraining, which is over, was to end.
 
-        It keeps its distance to the change before. Where the plan has it more than that later, it stays there.
+        It keeps its distance to the change before, and waits until its plan is there. Where the plan has it much later
+        than now, it stays there.
         """
         assert self._planned is not None
         change, now_s = self._due[0] if self._due else None, self._queues.now_s
@@ -472,7 +473,7 @@ class Instances:
             return
         epoch_s = self._planned.problem.epoch_steps * self._setting.config.step_s
         if now_s < self._free_s <= now_s + epoch_s:
-            self._free_s = min(self._free_s, max(now_s, self._changed_s + epoch_s))
+            self._free_s = min(self._free_s, max(now_s, self._plan_s, self._changed_s + epoch_s))
 
     def _bring_up(self, planned: PlannedWindow, window: int, note: Note) -> None:
         """Put the first layout up before the first window, so that it serves from its first second."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from executor.mig import Placement
+from planner.counts import large_enough_profiles
 from planner.engines.answer import with_plan
 from planner.engines.physical.held_sets import Entries, Held
 from planner.engines.physical.nodes import PlacedNodes
@@ -104,11 +105,14 @@ def _merged(held: Held) -> Held:
 
 
 def _may_hold(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement]) -> bool:
-    """Whether each set leaves the retrainings, and what is not ours, alone for as long as it is held."""
+    """Whether each set, while it is held, serves everybody and leaves retrainings, and what is not ours, alone."""
+    enough = [set(large_enough_profiles(facts.problem, tenant)) for tenant in facts.problem.tenants]
     runs, ends = (*facts.running, *placed), (*(step for step, _ in held[1:]), facts.n_steps)
     for (step, entries), end in zip(held, ends, strict=True):
         if step == end:  # the initial state's, where the window opens with an epoch
             continue
+        if not all(any(m == n and p.profile in some for p, n in entries) for m, some in enumerate(enough)):
+            return False  # an initial state need not be a held set
         own = [placement for placement, _ in entries]
         moments = {step, *(run.start_step for run, _ in runs if step < run.start_step < end)}
         busy = {tuple(place for run, place in runs if run.start_step <= at < run.end_step) for at in moments}
