@@ -18,8 +18,8 @@ from typing import assert_never
 import numpy as np
 
 from executor.mig import Placement
-from forecaster.fallback import window_mean
 from forecaster.forecast import FloatArray, Forecast
+from forecaster.past_mean import window_mean
 from forecaster.registry import HINDSIGHT, known
 from migrator.config import FloorConfig
 from migrator.errors import ConfigError, InfeasibleError
@@ -177,7 +177,7 @@ class Foresight:
     """What says which arrivals are to come: the config's forecaster, or hindsight for policies that may know them.
 
     A forecaster that fails in whatever way does not end the run. Inside a window the rest of its last good forecast
-    takes its place, else the mean of the past (:func:`forecaster.fallback.window_mean`).
+    takes its place, else the mean of the past (:func:`forecaster.past_mean.window_mean`).
 
     Attributes:
         name: As logs and reports call it.

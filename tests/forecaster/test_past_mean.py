@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forecaster.fallback import WINDOW_MEAN, window_mean
 from forecaster.forecast import FloatArray, Forecast
+from forecaster.past_mean import WINDOW_MEAN, window_mean
 
 
 def of(history: FloatArray, n_steps: int = 5, n_paths: int = 40) -> Forecast:
