@@ -30,6 +30,7 @@ from migrator.run.planning import (
     plan_window,
     require_plan,
     state_of,
+    with_begun,
     with_ended,
     with_ends,
     without_retrainings,
@@ -243,7 +244,8 @@ class Instances:
         self._go_on(Kept.STRAYED, note)
         reasons, self._reasons = self._reasons, []
         standing = self._standing(from_s)
-        followed = without_retrainings(planned, self._not_retraining(planned, step))
+        followed = with_begun(planned, self._applier.retraining(planned.window), step)
+        followed = without_retrainings(followed, self._not_retraining(planned, step))
         followed = with_ended(followed, self._trained, step)
         forecast = forecast_from(planned.plan_from_step + step)
         revised = plan_rest(self._setting, seen, followed, forecast, step, standing, self._solving, self._unavailable)
@@ -399,7 +401,8 @@ class Instances:
                 end_s = from_s + max(step_s, self._queues.now_s - end_s)
             end_step = math.ceil((end_s - self._plan_s) / step_s - 1e-9)
             ends[owner] = max(step + 1, min(end_step, planned.problem.n_steps))
-        went = without_retrainings(planned, self._not_retraining(planned, min(n_made, step)))
+        went = with_begun(planned, under_way, step)  # a change may be made before its step
+        went = without_retrainings(went, self._not_retraining(planned, min(n_made, step)))
         return with_ended(with_ends(went, ends, step), self._trained, step)
 
     def _will_stand(self, planned: PlannedWindow, step: int, from_s: float) -> PhysicalState | None:

@@ -506,6 +506,22 @@ def with_ended(planned: PlannedWindow, owners: Container[Owner], step: int) -> P
     return replace(planned, plan=replace(planned.plan, lifetimes=lifetimes))
 
 
+def with_begun(planned: PlannedWindow, owners: Container[Owner], step: int) -> PlannedWindow:
+    """The window as if these retrainings had begun just before ``step``, if they were to begin later, all else alike."""
+    lifetimes = tuple(
+        replace(
+            item,
+            create_step=step - 1,
+            serve_step=item.serve_step - (item.create_step - step + 1),
+            end_step=max(step + 1, item.end_step - (item.create_step - step + 1)),
+        )
+        if item.owner in owners and item.create_step >= step
+        else item
+        for item in planned.plan.lifetimes
+    )
+    return replace(planned, plan=replace(planned.plan, lifetimes=lifetimes))
+
+
 def with_ends(planned: PlannedWindow, end_steps: Mapping[Owner, int], step: int) -> PlannedWindow:
     """The window as if these retrainings, begun before ``step`` and under way then, were to end at these steps."""
     lifetimes = tuple(
