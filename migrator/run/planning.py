@@ -507,7 +507,7 @@ def with_ended(planned: PlannedWindow, owners: Container[Owner], step: int) -> P
 
 
 def with_begun(planned: PlannedWindow, owners: Container[Owner], step: int) -> PlannedWindow:
-    """The window as if these retrainings had begun just before ``step``, if they were to begin later, all else alike."""
+    """The window as if these retrainings had begun just before ``step``, if they were to begin later."""
     lifetimes = tuple(
         replace(
             item,
