@@ -301,10 +301,12 @@ class Instances:
         return True
 
     def close(self) -> None:
-        """Let the driver call, and the plan, in progress end."""
-        if self._solves is not None:
-            self._solves.shutdown(cancel_futures=True)
-        self._applier.close()
+        """Let the driver call in progress end; a plan in progress is not waited for."""
+        try:
+            self._applier.close()
+        finally:
+            if self._solves is not None:
+                self._solves.shutdown(wait=False, cancel_futures=True)
 
     def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:  # noqa: ARG002
         """Always empty: the log's instances show it."""

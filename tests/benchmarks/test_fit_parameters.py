@@ -143,5 +143,5 @@ def test_the_table_says_how_far_each_setting_is_ahead_and_which_is_best() -> Non
 
 
 def test_a_policy_without_a_grid_is_refused_in_one_line() -> None:
-    with pytest.raises(SystemExit, match=r"^policy 'ekya': known are reactive, astraea, migrator$"):
+    with pytest.raises(SystemExit, match=r"^policy 'ekya': known are reactive, astraea, migrator, pace$"):
         fit.main(["ekya"])

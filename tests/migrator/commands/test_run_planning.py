@@ -71,9 +71,9 @@ def test_the_plan_at_which_a_run_is_joined_is_charged_nothing_either(capsys: pyt
 def test_a_time_limit_is_the_planner_s_and_marks_the_log(call, write_config, monkeypatch) -> None:
     budgets: list[Budget] = []
 
-    def seen(problem: Problem, engine: str, budget: Budget, **named: Any) -> MigPlan:
+    def seen(problem: Problem, engine: str, budget: Budget, *more: Any, **named: Any) -> MigPlan:
         budgets.append(budget)
-        return solve(problem, engine, budget, **named)
+        return solve(problem, engine, budget, *more, **named)
 
     monkeypatch.setattr("planner.policies.ours.solve", seen)
     code, out, _ = call("run", write_config(SHORT), "--time-limit", 5)

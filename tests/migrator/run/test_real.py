@@ -276,7 +276,7 @@ def test_a_journal_that_cannot_be_written_ends_the_run_and_what_is_left_on_the_g
 def test_whoever_does_not_wait_for_the_call_in_progress_is_told_what_is_left(
     call, write_config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def impatient(_: Executor) -> None:
+    def impatient(_: Executor, **__: bool) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ThreadPoolExecutor, "shutdown", impatient)
