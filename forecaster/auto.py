@@ -1,4 +1,4 @@
-"""The experts that have been best on each tenant's own history, recalibrated; the default forecaster.
+"""The experts that have been best on each tenant's own history, recalibrated.
 
 Every expert is asked at past origins of the history what it would have said there, and judged by the pinball loss of
 that against what came; the last quarter of an hour counts most. The better it was, the more it weighs in the mean of
@@ -37,6 +37,9 @@ WINDOWS = tuple(map(Window, (30, 60, 120, 300, 600, 1800)))
 
 LAST_RESORT = Window(300)
 """Who is asked where every expert failed."""
+
+FAILED = " failed "
+"""Between an expert that was left out and why, in a forecast's ``method``."""
 
 MAX_ORIGINS = 32
 """Past origins at which experts are asked, evenly over the history."""
@@ -178,13 +181,13 @@ def _answers(
         try:
             bands = expert.quantiles_at(history_rps, origins, leads)
         except Exception as error:  # noqa: BLE001 - an expert is anybody's code; the others take over, and it is said
-            failed.append(f"{expert.name} failed ({type(error).__name__}: {error})")
+            failed.append(f"{expert.name}{FAILED}({type(error).__name__}: {error})")
             continue
         if bands.shape == shape and np.isfinite(bands).all() and bands.min() >= 0:
             kept.append(expert)
             told.append(bands)
         else:
-            failed.append(f"{expert.name} failed (its quantiles are none)")
+            failed.append(f"{expert.name}{FAILED}(its quantiles are none)")
     if not kept:
         kept, told = [LAST_RESORT], [LAST_RESORT.quantiles_at(history_rps, origins, leads)]
     return kept, told, tuple(failed)

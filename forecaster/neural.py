@@ -326,7 +326,7 @@ def _progress(folder: Path, recipe: Recipe, seen: Sequence[Seen]) -> Mapping[str
     try:
         return dict(torch.load(folder / RESUME_FILE, weights_only=True))
     except Exception as error:  # noqa: BLE001 - torch raises many kinds of what a damaged file holds
-        reason = str(error).splitlines()[0][:200]
+        reason = (str(error) or type(error).__name__).splitlines()[0][:200]
         raise ModelError(f"{folder / RESUME_FILE}: cannot be gone on with: {reason}") from None
 
 
@@ -445,7 +445,7 @@ def _facts(folder: Path) -> Mapping[str, Any]:
     """
     path = folder / FACTS_FILE
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         schema, made_with = facts["schema"], dict(facts["versions"])
         Recipe(**facts["recipe"])
         [Seen(**one) for one in facts["seen"]]
@@ -465,7 +465,7 @@ def _facts(folder: Path) -> Mapping[str, Any]:
         made = str(made_with.get(name, ""))
         if own and made.partition(".")[0] != own.partition(".")[0]:
             raise ModelError(f"{path}: was fitted with {name} {made or '?'}; here is {own}: fit the model anew")
-    return facts  # type: ignore[no-any-return]
+    return facts
 
 
 def _versions() -> dict[str, str]:

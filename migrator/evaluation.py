@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from forecaster.auto import FAILED
 from forecaster.forecast import Forecaster
 from forecaster.neural import Learned, ModelError
 from forecaster.registry import forecaster_names
@@ -164,20 +166,20 @@ def evaluate(
                 n_history=terms.history_s,
                 n_paths=terms.n_paths,
                 seed=terms.seed,
-                on_trial=lambda name=name: on_trial(name),  # type: ignore[misc]
+                on_trial=partial(on_trial, name),
             )
         except ValueError as error:
             left_out[name] = str(error)
-    notes = (*series.notes, *_seen_before(series, methods, int(origins[0])), *_stand_ins(trials))
+    notes = (*series.notes, *_seen_before(series, methods, int(origins[0])), *_failures(trials))
     return Evaluation(series, terms, trials, left_out, notes)
 
 
-def _stand_ins(trials: Mapping[str, Trials]) -> Iterator[str]:
-    """A note for every method some of whose forecasts say that another one made them in its place."""
+def _failures(trials: Mapping[str, Trials]) -> Iterator[str]:
+    """A note for every method some of whose forecasts are without an expert that failed."""
     for name, own in trials.items():
-        replaced = [method for method in own.methods if " in place of " in method]
-        if replaced:
-            yield f"{name}: {len(replaced)} of {len(own.methods)} forecasts by {replaced[0]}"
+        failed = [method for method in own.methods if FAILED in method]
+        if failed:
+            yield f"{name}: {len(failed)} of {len(own.methods)} forecasts by {failed[0]}"
 
 
 def _seen_before(series: Series, methods: Methods, first: int) -> Iterator[str]:

@@ -120,8 +120,8 @@ def fit_command(sources: Sequence[str], fitting: Fitting, *, seconds: tuple[int,
         task = bar.add_task("first steps", total=fitting.n_updates)
 
         def show(update: int, check: Check | None) -> None:
-            told = {} if check is None else {"description": f"held-out loss {check.held_out:.4f}"}
-            bar.update(task, completed=update, **told)  # type: ignore[arg-type]
+            loss = None if check is None else f"held-out loss {check.held_out:.4f}"
+            bar.update(task, completed=update, description=loss)
 
         try:
             curve = fit(

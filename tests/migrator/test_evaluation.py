@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from forecaster.auto import Auto
 from forecaster.ewma import Ewma
-from forecaster.forecast import FloatArray, Forecast, Forecaster
+from forecaster.expert import IntArray
+from forecaster.forecast import FloatArray, Forecaster
 from forecaster.naive import SeasonalNaive
 from forecaster.neural import Recipe, Seen
 from forecaster.registry import forecaster_names
@@ -81,20 +83,19 @@ def test_a_method_whose_library_is_missing_is_told_unless_it_was_asked_for(monke
 
 
 @dataclass(frozen=True)
-class Replaced:
-    """Says that its forecasts are another's."""
+class Broken:
+    """An expert that has no answer."""
 
     name: str = "broken"
-    min_history_steps: int = 1
 
-    def forecast(self, history_rps: FloatArray, n_steps: int, n_paths: int, rng: np.random.Generator) -> Forecast:
-        forecast = Ewma(5).forecast(history_rps, n_steps, n_paths, rng)
-        return replace(forecast, method="ewma; in place of broken (no reason)")
+    def quantiles_at(self, history_rps: FloatArray, origins: IntArray, leads: IntArray) -> FloatArray:  # noqa: ARG002
+        raise OSError("no such model")
 
 
-def test_forecasts_that_another_method_made_are_told() -> None:
-    found = evaluate(series(300), Methods({"broken": Replaced()}), Terms(window_s=20, stride_s=20, n_paths=4))
-    assert found.notes == ("broken: 5 of 5 forecasts by ewma; in place of broken (no reason)",)
+def test_forecasts_without_an_expert_that_failed_are_told() -> None:
+    methods = Methods({"broken": Auto((Broken(),), "broken")})
+    (note,) = evaluate(series(300), methods, Terms(window_s=20, stride_s=20, n_paths=4)).notes
+    assert note == "broken: 5 of 5 forecasts by broken: window 300; broken failed (OSError: no such model)"
 
 
 def test_a_model_that_has_seen_what_it_is_tested_on_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,12 +17,14 @@ from migrator.run.planning import (
     shifted,
     state_after,
     state_of,
+    with_begun,
     with_ended,
 )
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
 from planner.plan import Lifetime, MigPlan, Status
 from planner.problem import HeldInstance, Owner, PhysicalState, Reconfiguration, RunningRetraining, Task
+from planner.replan import remaining_problem
 from planner.unavailable import Unavailable
 from tests.migrator.conftest import SMALL, changed
 from workloads.profiles.latency import LatencyCurve
@@ -196,6 +198,20 @@ def test_a_retraining_that_ended_early_is_over_for_the_plan() -> None:
     (window, *_) = plan_through(setting, traffic, 0)
     (ended,) = with_ended(replace(window, plan=plan), {own}, 4).plan.lifetimes
     assert (ended.create_step, ended.serve_step, ended.end_step) == (2, 4, 4)
+
+
+def test_a_retraining_that_began_before_its_step_is_under_way_and_not_offered_again() -> None:
+    own, other = Owner("vision", Task.RETRAINING), Owner("language", Task.RETRAINING)
+    plan = plan_of(Lifetime(at("1g.10gb@0"), own, 6, 8, 19, "full"), Lifetime(at("1g.10gb@1"), other, 6, 8, 19, "full"))
+    setting, traffic = assembled()
+    (window, *_) = plan_through(setting, traffic, 0)
+    planned = replace(window, plan=plan)
+    begun, kept = with_begun(planned, {own}, 4).plan.lifetimes
+    assert (begun.create_step, begun.serve_step, begun.end_step) == (3, 5, 16)
+    assert kept == plan.lifetimes[1]
+    left = remaining_problem(window.problem, with_begun(planned, {own}, 4).plan, 4)
+    assert [item.tenant for item in left.physical_initial.retrainings] == ["vision"]
+    assert with_begun(planned, {own, other}, 7).plan == plan  # begun when it was to
 
 
 def test_a_retraining_that_goes_on_is_not_over_for_the_plan() -> None:
