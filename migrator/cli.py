@@ -748,7 +748,13 @@ def forecast_eval(
         typer.Option("--model", metavar="DIR", help="A fitted model beside them; may be given several times."),
     ] = None,
     share: Annotated[
-        float, typer.Option(min=0.001, max=0.999, help="The part at the end that is forecast. Default: the last third.")
+        float,
+        typer.Option(
+            min=0.001,
+            max=0.999,
+            show_default=False,
+            help="The part at the end that is forecast. Default: the last third.",
+        ),
     ] = 1 / 3,
     window: Annotated[int, typer.Option(min=1, max=100_000, help="How many seconds each forecast goes ahead.")] = 200,
     history: Annotated[int, typer.Option(min=1, max=100_000, help="Seconds that a forecaster sees before it.")] = 600,
@@ -789,7 +795,12 @@ def forecast_fit(
     updates: Annotated[int, typer.Option(min=1, max=10**7, help="Steps of the descent.")] = 1000,
     share: Annotated[
         float,
-        typer.Option(min=0.001, max=1.0, help="The part at each source's beginning. Default: the first two thirds."),
+        typer.Option(
+            min=0.001,
+            max=1.0,
+            show_default=False,
+            help="The part at each source's beginning. Default: the first two thirds.",
+        ),
     ] = 2 / 3,
     window: Annotated[int, typer.Option(min=1, max=100_000, help="How many seconds a forecast goes ahead.")] = 200,
     history: Annotated[int, typer.Option(min=16, max=100_000, help="Seconds that the network reads.")] = 400,
