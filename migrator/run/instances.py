@@ -368,6 +368,9 @@ class Instances:
         if isinstance(replan, PlannerError):
             self._go_on(Kept.ALONE, note, str(replan))
             yield Reconsidered(None, None, pending.asked.reason)
+        elif self._is_overtaken(replan):
+            self._go_on(Kept.OVERTAKEN, note)
+            yield Reconsidered(replan.forecast, None, pending.asked.reason)
         elif not replan.is_better:
             self._go_on(Kept.BETTER if replan.planned.is_planned else Kept.ALONE, note)
             yield Reconsidered(replan.forecast, None, pending.asked.reason)
@@ -377,6 +380,18 @@ class Instances:
             note("plan_revised", fields, events.wall_of(replan.planned.plan))
             self._follow(replan.planned, pending.from_s)
             yield Reconsidered(replan.forecast, replan.planned, pending.asked.reason)
+
+    def _is_overtaken(self, replan: Replan) -> bool:
+        """Whether it begins with what is no more: a retraining that has ended since, or what a change has replaced.
+
+        A change may begin before its step, when a retraining ends a little early.
+        """
+        state = replan.planned.problem.physical_initial
+        assert state is not None
+        expected = {(item.placement, item.tenant) for item in state.held}
+        holding = {(placement, tenant) for placement, tenant, _ in self._applier.serving_from_s(self.now_s)}
+        ended = {owner.tenant for owner in self._trained | self._applier.failed_retrainings}
+        return holding != expected or not ended.isdisjoint(item.tenant for item in state.retrainings)
 
     def _go_on(self, why: Kept, note: Note, error: str | None = None) -> None:
         """Let the plan in force go on, if another is being made."""

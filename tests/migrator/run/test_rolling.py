@@ -6,10 +6,12 @@ import json
 import math
 from collections import Counter
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import cache
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,9 @@ from migrator.errors import ConfigError
 from migrator.log.replans import Cause, Kept
 from migrator.log.report import report_of
 from migrator.log.runlog import EVENTS_FILE, ReadLog, RunLog, log_in, read_log
+from migrator.run import instances
 from migrator.run.instances import Instances
+from migrator.run.planning import Replan, plan_anew
 from migrator.run.reposing import RunCheck
 from migrator.run.simulated import SimulatedRun
 from migrator.setting import assemble
@@ -29,6 +33,7 @@ from migrator.views.as_json import report_to_json
 from migrator.views.report import print_report
 from planner.errors import EngineError
 from planner.policies.registry import policy_of
+from planner.problem import RunningRetraining
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.run.resuming import begun, cuts, same, taken_up
 from tests.migrator.run.test_seams import changed_after, dies_while_serving, drawing, faulty, until
@@ -196,6 +201,29 @@ def test_no_retraining_is_lost_or_made_twice_by_planning_anew() -> None:
             if item["task"] == "retraining"
         )
         assert max(begun_by.values()) == 1
+
+
+def test_a_plan_for_a_retraining_that_has_ended_since_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    n_asked = 0
+
+    def late(*given: Any) -> Replan:
+        """Once vision's retraining is over, a better plan that takes it to be under way."""
+        nonlocal n_asked
+        found = plan_anew(*given)
+        problem, state = found.planned.problem, found.planned.problem.physical_initial
+        assert state is not None
+        if problem.tenants[0].options:
+            return replace(found, is_better=False)
+        n_asked += 1
+        state = replace(state, retrainings=(RunningRetraining(problem.gpu.placement("1g.10gb@6"), "vision", 1),))
+        planned = replace(found.planned, problem=SimpleNamespace(physical_initial=state))  # type: ignore[arg-type]
+        return replace(found, planned=planned, is_better=True)
+
+    monkeypatch.setattr(instances, "plan_anew", late)
+    log = _rolled.__wrapped__()
+    assert n_asked > 0
+    assert sum(record["why"] == Kept.OVERTAKEN for record in log.of_kind("plan_kept")) == n_asked
+    assert not log.of_kind("plan_revised")
 
 
 def test_the_report_counts_plans_by_cause() -> None:
