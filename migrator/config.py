@@ -227,6 +227,8 @@ class PlannerConfig(Section):
     """How hard and how often to plan; in work, never in seconds, so that a run repeats byte for byte.
 
     ``replan_every_s`` is the pace at which the rest of a window is planned anew, with ``replan_schedules`` of work.
+    ``burst_floor`` lets a layout that stays take the place of plans that may lose much by bursts; ``risk`` is the share
+    of the worst arrivals in what a plan is worth, beside the mean.
     """
 
     max_schedules: Count = 4000
@@ -234,6 +236,8 @@ class PlannerConfig(Section):
     planning_s: NonNegative | None = None
     replan_every_s: Positive | Literal["never"] = "never"
     replan_schedules: Count = 100
+    burst_floor: bool = False
+    risk: Fraction = 0.0
 
     @field_validator("replan_every_s", mode="wrap")
     @classmethod

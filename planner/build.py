@@ -6,7 +6,7 @@ Gain tables are expected goodput over the forecast's sample paths, with queues c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from executor.mig import GpuModel, Variant
@@ -103,11 +103,12 @@ def window_problem(
     warm_ups: WarmUps | None = None,
     reconfiguration: Reconfiguration = Reconfiguration.PHYSICAL,
     unavailable: Sequence[Unavailable] = (),
+    risk: float = 0.0,
 ) -> Problem:
     """The problem of one window.
 
     ``warm_ups`` are by default those of a typical change. In ``paper`` a retraining's time includes its worker's start,
-    and driver calls have no meaning.
+    and driver calls have no meaning. ``risk`` is as :func:`planner.gains.carry_over_gains` has it.
 
     Shapes: ``terms`` has one entry a tenant; ``forecast`` covers ``(n_steps, n_tenants)``.
 
@@ -135,24 +136,28 @@ def window_problem(
         initial=initial,
         unavailable=tuple(unavailable),
     )
-    return _with_gains(problem, tenants, forecast)
+    return _with_gains(problem, tenants, forecast, risk)
 
 
-def with_forecast(problem: Problem, tenants: Sequence[Tenant], forecast: Forecast) -> Problem:
+def with_forecast(problem: Problem, tenants: Sequence[Tenant], forecast: Forecast, risk: float = 0.0) -> Problem:
     """The problem with the arrivals and gain tables of another forecast of its steps, ``(n_steps, n_tenants)``."""
     expected = tuple(
         replace(terms, arrivals_rps=forecast.mean_rps[:, index]) for index, terms in enumerate(problem.tenants)
     )
-    return _with_gains(replace(problem, tenants=expected, gains=None), tenants, forecast)
+    return _with_gains(replace(problem, tenants=expected, gains=None), tenants, forecast, risk)
 
 
-def _with_gains(problem: Problem, tenants: Sequence[Tenant], forecast: Forecast) -> Problem:
+def _with_gains(problem: Problem, tenants: Sequence[Tenant], forecast: Forecast, risk: float) -> Problem:
     paths_rps = [forecast.paths_rps[:, :, index] for index in range(len(tenants))]
-    slack_s = [
+    return replace(problem, gains=carry_over_gains(problem, paths_rps, slacks_s(tenants), risk))
+
+
+def slacks_s(tenants: Sequence[Tenant]) -> tuple[Mapping[str, float], ...]:
+    """SLO − batch latency in seconds, by tenant and profile."""
+    return tuple(
         {name: tenant.slo_s - point.batch_latency_s for name, point in tenant.operating_points.items()}
         for tenant in tenants
-    ]
-    return replace(problem, gains=carry_over_gains(problem, paths_rps, slack_s))
+    )
 
 
 def _tenant_terms(

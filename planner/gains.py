@@ -19,6 +19,7 @@ could earn twice for one request: a larger multiset serves it at once, a smaller
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -62,7 +63,7 @@ def expected_gains(problem: Problem, paths_rps: Sequence[FloatArray]) -> tuple[G
 
 
 def carry_over_gains(
-    problem: Problem, paths_rps: Sequence[FloatArray], slack_s: Sequence[Mapping[str, float]]
+    problem: Problem, paths_rps: Sequence[FloatArray], slack_s: Sequence[Mapping[str, float]], risk: float = 0.0
 ) -> tuple[GainTable, ...]:
     """One table a tenant: the mean over its sample paths of what is served when queues carry over.
 
@@ -71,10 +72,15 @@ def carry_over_gains(
     step is worth ``a[s] − (left − b[s])``, between min(a, C) and a. Made monotone: a superset is worth
     no less. ``changed`` (``paper``) is the mean without carry.
 
+    With ``risk`` ρ a step is worth (1 − ρ) · mean + ρ · CVaR, the mean of the fifth of the paths on which least is
+    served in it. As each step has a worst fifth of its own, the sum is a lower bound of what whole paths come to.
+    ``in_time`` stays the mean.
+
     Args:
         problem: The problem.
         paths_rps: One a tenant, ``(n_paths, n_steps)``, requests a second.
         slack_s: One a tenant: SLO − batch latency in seconds, by each profile of ``capability_rps``.
+        risk: From 0 to 1.
 
     Raises:
         ProblemError: A path array has another shape, or a profile has no slack.
@@ -84,8 +90,13 @@ def carry_over_gains(
         lacking = sorted(set(tenant.capability_rps) - set(slack))
         if lacking:
             raise ProblemError(f"tenants.{tenant.name}: slack_s lacks {', '.join(lacking)}, which capability_rps has")
-        served = _mean_served_with_carry(problem, tenant, _requests(problem, tenant, paths), slack)
-        tables.append(_table(problem, tenant, _requests(problem, tenant, paths), served))
+        requests = _requests(problem, tenant, paths)
+        served, worst = _served_with_carry(problem, tenant, requests, slack, has_worst=risk > 0)
+        table = _table(problem, tenant, requests, served)
+        if worst is not None:
+            weighed = table.steady + risk * _worth(tenant) * (worst - served)
+            table = replace(table, steady=weighed)
+        tables.append(table)
     return tuple(tables)
 
 
@@ -130,10 +141,18 @@ def _mean_served(problem: Problem, tenant: TenantTerms, requests: FloatArray) ->
     return np.minimum(arrivals, steady).mean(axis=0), np.minimum(arrivals, changed).mean(axis=0)
 
 
-def _mean_served_with_carry(
-    problem: Problem, tenant: TenantTerms, requests: FloatArray, slack_s: Mapping[str, float]
-) -> FloatArray:
-    """Mean over paths of what is served of each step's arrivals, ``(n_steps, n_multisets)``, in it or later."""
+WORST_FIFTH = 0.2
+"""Of the paths: those that CVaR is the mean of."""
+
+
+def _served_with_carry(
+    problem: Problem, tenant: TenantTerms, requests: FloatArray, slack_s: Mapping[str, float], *, has_worst: bool
+) -> tuple[FloatArray, FloatArray | None]:
+    """What is served of each step's arrivals, in it or later: mean over paths, and if asked for over the worst fifth.
+
+    Each is ``(n_steps, n_multisets)``.
+    """
+    n_worst = max(1, math.ceil(WORST_FIFTH * len(requests) - 1e-9))
     multisets = serving_multisets(problem, tenant)
     capacity, _ = _capacities(problem, tenant)
     room_by_profile = [
@@ -143,12 +162,16 @@ def _mean_served_with_carry(
     room = np.array(multisets, dtype=np.float64) @ np.array(room_by_profile)
     waiting = np.zeros((len(requests), len(multisets)))
     served_mean = np.empty((problem.n_steps, len(multisets)))
+    served_least = np.empty_like(served_mean)
     for step in range(problem.n_steps):
         arrivals = requests[:, step, None]
         left = np.maximum(waiting + arrivals - capacity, 0.0)
         waiting = np.minimum(left, room)
-        served_mean[step] = (arrivals - (left - waiting)).mean(axis=0)
-    return make_monotone(multisets, served_mean)
+        served = arrivals - (left - waiting)
+        served_mean[step] = served.mean(axis=0)
+        if has_worst:
+            served_least[step] = np.sort(served, axis=0)[:n_worst].mean(axis=0)
+    return make_monotone(multisets, served_mean), make_monotone(multisets, served_least) if has_worst else None
 
 
 def _table(
@@ -159,7 +182,7 @@ def _table(
     ``steady_served`` is what is served in a step without a change where that is not min(a, C), ``(n_steps,
     n_multisets)``.
     """
-    worth = tenant.weight * np.array(tenant.accuracies)[:, None, None]
+    worth = _worth(tenant)
     steady, changed = _mean_served(problem, tenant, requests)
     served = steady if steady_served is None else steady_served
     is_paper = problem.reconfiguration is Reconfiguration.PAPER
@@ -171,6 +194,11 @@ def _table(
         in_time_changed=changed if is_paper else None,
         arrived=requests.mean(axis=0),
     )
+
+
+def _worth(tenant: TenantTerms) -> FloatArray:
+    """Of an answer in time by level, ``(n_levels, 1, 1)``."""
+    return tenant.weight * np.array(tenant.accuracies)[:, None, None]
 
 
 def _checked(problem: Problem, tenant: TenantTerms, table: GainTable) -> GainTable:

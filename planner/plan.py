@@ -187,6 +187,8 @@ class MigPlan:
             which a search can lower further. ``None`` where the engine has none.
         missed: What this plan, or without one the nearest that was found, lacks of floors of in-time answers; a
             sentence for each.
+        burst_loss: Set iff this is a layout that stays, chosen in the place of a plan worth more on average: the share
+            of the requests of the worst tenth of arrivals that the other would have lost by it (``planner.bursts``).
         load_s: Wall seconds in which ``planner.solve`` loaded the engine and loaded or compiled its loops.
     """
 
@@ -204,6 +206,7 @@ class MigPlan:
     work: tuple[tuple[str, int], ...] = ()
     certificate: Certificate | None = field(default=None, compare=False)
     missed: tuple[str, ...] = ()
+    burst_loss: float | None = None
     load_s: float = field(default=0.0, compare=False)
 
     @property

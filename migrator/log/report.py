@@ -126,6 +126,7 @@ class Report:
         surprises: Where a window's goodput is far from what its plan promised.
         trouble: What the driver refused, and what others did to the GPU; ``None`` if nothing.
         replans: How often the rest of a window was planned anew; ``None`` where the run did not ask for that.
+        stayed: How often a layout that stays took the place of a plan that might lose much by bursts.
         failed_forecasts: Where the forecaster gave nothing that could be used, a sentence each.
         live: What really was answered and learned; ``None`` where requests were simulated.
     """
@@ -141,6 +142,7 @@ class Report:
     trouble: Trouble | None = None
     live: LiveFacts | None = None
     replans: Replans | None = None
+    stayed: int = 0
     failed_forecasts: tuple[str, ...] = ()
 
 
@@ -208,6 +210,10 @@ def report_of(log: ReadLog) -> Report:
         trouble=trouble_of(log),
         live=live_facts(log),
         replans=replans_of(log),
+        stayed=sum(
+            "burst_loss" in (event["plan"] or {})
+            for event in (*log.of_kind("window_started"), *log.of_kind("plan_revised"))
+        ),
         failed_forecasts=tuple(map(_failed_forecast, log.of_kind("forecast_failed"))),
     )
 

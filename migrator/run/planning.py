@@ -29,9 +29,10 @@ from migrator.setting import Setting
 from migrator.traffic import Hindsight, Traffic
 from planner.attainment import attainments
 from planner.budget import Budget, EngineOptions
-from planner.build import WarmUps, WindowTerms, window_problem, with_forecast
+from planner.build import WarmUps, WindowTerms, slacks_s, window_problem, with_forecast
+from planner.bursts import Scenarios, held_to_floor
 from planner.plan import Lifetime, MigPlan, Status
-from planner.policies.policy import Policy, Window
+from planner.policies.policy import Knows, Policy, Window
 from planner.problem import (
     AttainmentFloor,
     HeldInstance,
@@ -354,7 +355,8 @@ def plan_window(
         opening.estimates,
         opening.warm_ups,
     )
-    return _checked(problem, _answer(setting, opening, problem, how), opening.window, plan_from_step, forecast)
+    ahead = _from_step(forecast, plan_from_step)
+    return _checked(problem, _answer(setting, opening, problem, how, ahead), opening.window, plan_from_step, forecast)
 
 
 def plan_rest(
@@ -379,7 +381,7 @@ def plan_rest(
     """
     rest = _rest(setting, planned, forecast, step, standing, unavailable)
     from_step = planned.plan_from_step + step
-    return _checked(rest, _answer(setting, opening, rest, solving), opening.window, from_step, forecast)
+    return _checked(rest, _answer(setting, opening, rest, solving, forecast), opening.window, from_step, forecast)
 
 
 @dataclass(frozen=True)
@@ -430,7 +432,7 @@ def plan_anew(
     rest = _rest(setting, planned, ahead, step, standing, unavailable)
     running = _carried_on(rest, planned.plan, step)
     effort = Budget(max_nodes=setting.config.planner.replan_schedules, time_limit_s=solving.time_limit_s, proves=False)
-    plan = _answer(setting, opening, rest, solving, effort, running)
+    plan = _answer(setting, opening, rest, solving, ahead, effort, running)
     answer = _checked(rest, plan, opening.window, planned.plan_from_step + step, ahead)
     return Replan(forecast, answer, running, _is_better(answer, running))
 
@@ -464,6 +466,8 @@ def _is_better(answer: PlannedWindow, running: MigPlan | None) -> bool:
         sum(not one.is_met for one in attainments(problem, plan)) if problem.has_floors else 0
         for plan in (answer.plan, running)
     ]
+    if answer.plan.burst_loss is not None:
+        return True  # that the running plan may lose so much is why this one was chosen
     assert answer.plan.objective is not None
     assert running.objective is not None
     slack = TOLERANCE * max(1.0, abs(running.objective))
@@ -486,7 +490,7 @@ def _rest(
     rest = replace(
         rest, initial=replace(left, held=standing.held, next_epoch_step=epoch_step), unavailable=tuple(unavailable)
     )
-    return without_hopeless_retrainings(with_forecast(rest, setting.tenants, forecast))
+    return without_hopeless_retrainings(with_forecast(rest, setting.tenants, forecast, setting.config.planner.risk))
 
 
 def without_retrainings(planned: PlannedWindow, owners: Container[Owner]) -> PlannedWindow:
@@ -538,15 +542,46 @@ def _answer(
     opening: Opening,
     problem: Problem,
     how: Solving,
+    forecast: Forecast,
     effort: Budget | None = None,
     running: MigPlan | None = None,
 ) -> MigPlan:
+    """``forecast`` is of the problem's steps."""
     budget = effort or Budget(max_nodes=setting.config.planner.max_schedules, time_limit_s=how.time_limit_s)
+    knows = Knows.FORECAST if how.policy is None else how.policy.knows
+    scenarios = _scenarios(setting, opening, problem, forecast) if knows is Knows.FORECAST else None
     if how.policy is None:
         meets = how.must_meet_floors
-        return solve(problem, how.engine, budget, running, options=how.options, must_meet_floors=meets)
-    window = Window(opening.window, problem, budget, opening.past_rps, opening.plans, how.as_published, running)
+        plan = solve(problem, how.engine, budget, running, options=how.options, must_meet_floors=meets)
+        return plan if how.engine not in (None, "physical") else held_to_floor(problem, plan, running, scenarios)
+    window = Window(
+        opening.window, problem, budget, opening.past_rps, opening.plans, how.as_published, running, scenarios
+    )
     return how.policy.plan(window)
+
+
+LATELY_S, APART_S = 600.0, 20.0
+"""Seconds of the past from which arrivals that may come are cut, and from cut to cut."""
+
+
+def _scenarios(setting: Setting, opening: Opening, problem: Problem, forecast: Forecast) -> Scenarios | None:
+    """What plans are held against, where the config asks for that: the forecast's paths, and cuts of the recent past.
+
+    They reach to when the next plan may have changed what serves: the rest of the window is planned anew at its pace,
+    and a change takes a warm-up. Known arrivals need none.
+    """
+    config = setting.config
+    if not config.planner.burst_floor or forecast.method == HINDSIGHT:
+        return None
+    if problem.reconfiguration is not Reconfiguration.PHYSICAL:
+        return None
+    every_s, n_steps = config.planner.replan_every_s, problem.n_steps
+    if every_s != "never":
+        n_steps = min(n_steps, math.ceil(every_s / config.step_s - 1e-9) + problem.epoch_steps)
+    past_rps = opening.past_rps[-max(1, round(LATELY_S / config.step_s)) :]
+    firsts = range(0, len(past_rps) - n_steps + 1, max(1, round(APART_S / config.step_s)))
+    cuts = [past_rps[first : first + n_steps] for first in firsts]
+    return Scenarios(np.stack([*forecast.paths_rps[:, :n_steps], *cuts]), slacks_s(setting.tenants))
 
 
 def _checked(problem: Problem, plan: MigPlan, window: int, from_step: int, forecast: Forecast) -> PlannedWindow:
@@ -597,6 +632,7 @@ def posed(
         warm_ups=warm_ups or Starts(setting).warm_ups,
         reconfiguration=reconfiguration,
         unavailable=unavailable_within(unavailable, plan_from_step, n_steps),
+        risk=setting.config.planner.risk,
     )
     return without_hopeless_retrainings(problem) if problem.unavailable else problem
 

@@ -53,6 +53,7 @@ def report_to_json(report: Report) -> Json:
         "surprises": [_surprise(item) for item in report.surprises],
         **({"failed_forecasts": list(report.failed_forecasts)} if report.failed_forecasts else {}),
         **({} if report.replans is None else {"replans": asdict(report.replans)}),
+        **({"stayed": report.stayed} if report.stayed else {}),
         **({} if report.trouble is None else {"trouble": _trouble(report.trouble)}),
         **({} if report.live is None else {"live": _live(report.live)}),
         "windows": [_window(window) for window in report.windows],

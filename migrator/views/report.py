@@ -77,6 +77,9 @@ def print_report(report: Report, console: Console) -> None:
         console.print(f"[bold yellow]the forecaster failed {_times(n_failed)}[/]: {escape(report.failed_forecasts[0])}")
     if report.replans is not None:
         _print_replans(report.replans, console)
+    if report.stayed:
+        what = "a layout that stays took the place of plans that might lose much by bursts"
+        console.print(f"{what}: {_times(report.stayed)}")
     _print_floors(report, console)
     _print_start_ups(report, console)
     _print_ending(report, console)

@@ -85,6 +85,7 @@ class _File(StrictModel):
     reason: _Reason | None = None
     certificate: _Certificate | None = None
     missed: list[Text] = Field(default_factory=list)
+    burst_loss: Number | None = None
     work: dict[str, Count] = Field(default_factory=dict)
     # What ``plan --json`` adds on how the plan was made and why; no part of the plan.
     overhead_from: dict[str, object] | None = None
@@ -99,7 +100,7 @@ def plan_to_json(plan: MigPlan) -> dict[str, object]:
 
     A plan that exists has ``tenants`` (``paper``) or ``lifetimes`` and ``next_epoch_step``
     (``physical``); an infeasible one has ``reason``. A ``certificate`` is there if the engine gives one, and ``missed``
-    where a floor of in-time answers is.
+    where a floor of in-time answers is, ``burst_loss`` where a layout that stays was chosen.
     """
     document: dict[str, object] = {
         "status": plan.status.value,
@@ -126,6 +127,8 @@ def plan_to_json(plan: MigPlan) -> dict[str, object]:
         document["certificate"] = {"profiles": list(names), "prices": prices.tolist(), **multipliers}
     if plan.missed:
         document["missed"] = list(plan.missed)
+    if plan.burst_loss is not None:
+        document["burst_loss"] = plan.burst_loss
     return document
 
 
@@ -201,6 +204,7 @@ def _plan(content: _File, problem: Problem) -> MigPlan:
         work=tuple(content.work.items()),
         certificate=_certificate(content, problem),
         missed=tuple(content.missed),
+        burst_loss=content.burst_loss,
     )
     if content.gap is not None and (plan.gap is None or abs(content.gap - plan.gap) > GAP_TOLERANCE):
         raise PlanFileError(f"gap is {content.gap}; objective and bound make it {plan.gap}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
+from planner.bursts import held_to_floor
 from planner.plan import MigPlan
 from planner.policies.policy import Knows, Policy, Window
 from planner.solve import solve
@@ -27,8 +28,12 @@ class Migrator(Policy):
         return True
 
     def plan(self, window: Window) -> MigPlan:
-        """The best plan within the budget; if none keeps the floors of in-time answers, the one that lacks least."""
-        return solve(window.problem, "physical", window.budget, window.running, must_meet_floors=False)
+        """The best plan within the budget that is safe from bursts, where that is asked for.
+
+        If none keeps the floors of in-time answers, it is the one that lacks least.
+        """
+        plan = solve(window.problem, "physical", window.budget, window.running, must_meet_floors=False)
+        return held_to_floor(window.problem, plan, window.running, window.scenarios)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Self
 
 from planner.budget import Budget
+from planner.bursts import Scenarios
 from planner.plan import MigPlan
 from planner.problem import FloatArray, Problem
 
@@ -79,6 +80,7 @@ class Window:
         as_published: Whether the policy forecasts and switches as its source does. Otherwise it does both as
             ``migrator`` does, so that only its decisions differ.
         running: What is left of the plan in force, where the rest of a window is planned anew; else ``None``.
+        scenarios: Arrivals that may come, against which a plan is to be safe; ``None`` where none are asked for.
     """
 
     number: int
@@ -88,6 +90,7 @@ class Window:
     plans: tuple[MigPlan, ...] = ()
     as_published: bool = False
     running: MigPlan | None = None
+    scenarios: Scenarios | None = None
 
 
 class AnyPolicy(ABC):

@@ -75,9 +75,9 @@ class HeldSetPath(Generic[Token]):
         """
         return self._run(placed, trace=False, is_steady=is_steady).value
 
-    def path(self, placed: PlacedSchedule[Token]) -> Path:
-        """The best plan itself; its value is −inf if there is none."""
-        return self._run(placed, trace=True, is_steady=False)
+    def path(self, placed: PlacedSchedule[Token], *, is_steady: bool = False) -> Path:
+        """The best plan itself; its value is −inf if there is none. ``is_steady`` is as :meth:`value` has it."""
+        return self._run(placed, trace=True, is_steady=is_steady)
 
     def step_totals(self, earned: Floats) -> Floats:
         """What each held set earns in each step, ``(n_held, n_steps)``."""

@@ -1,0 +1,98 @@
+"""A floor under bursts: a plan that may lose much to a layout that stays gives way to it.
+
+A plan is best on average over the forecast's paths. Where arrivals come that no path foresaw, a layout that was cut to
+the expected ones may serve them badly, while a fixed one would have done. So a plan is held against the best layout
+that stays, beside the same retrainings, on arrivals that may come: the forecast's paths, and what came lately.
+Queues carry over as in :mod:`planner.gains`.
+
+What counts is what a plan commits to: what happens before the rest can be planned anew, and the change made then has
+taken effect. After that, either plan is worth what is expected of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.course import Course, courses
+from planner.engines.physical.still import still_plan
+from planner.plan import MigPlan
+from planner.problem import FloatArray, Problem
+
+WORST_SHARE = 0.1
+"""Of the scenarios: those in which a plan is furthest behind a layout that stays."""
+
+MOST_LOST = 0.01
+"""Share of these scenarios' requests that a plan may lose by it, on their mean."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scenarios:
+    """Arrivals that may come before a plan can be undone.
+
+    Attributes:
+        rates_rps: Requests a second, ``(n_scenarios, n_steps, n_tenants)``; no more steps than the problem's.
+        slack_s: One a tenant: SLO − batch latency in seconds, by profile.
+    """
+
+    rates_rps: FloatArray
+    slack_s: tuple[Mapping[str, float], ...]
+
+
+def held_to_floor(problem: Problem, plan: MigPlan, running: MigPlan | None, scenarios: Scenarios | None) -> MigPlan:
+    """The plan, or the best layout that stays where what would be followed may lose too much by bursts.
+
+    What would be followed is the ``running`` plan where that is worth as much. Nothing is asked without scenarios,
+    where tenants have floors of in-time answers, which go before, or where no layout can stay beside the retrainings.
+    """
+    if scenarios is None or not plan.status.has_plan or problem.has_floors:
+        return plan
+    followed = plan
+    if running is not None and running.objective is not None and plan.objective is not None:
+        followed = running if running.objective >= plan.objective else plan
+    still = still_plan(problem, followed)
+    if still is None:
+        return plan
+    loss = burst_loss(problem, followed, still, scenarios)
+    return replace(still, burst_loss=loss) if loss > MOST_LOST else plan
+
+
+def burst_loss(problem: Problem, plan: MigPlan, still: MigPlan, scenarios: Scenarios) -> float:
+    """What ``plan`` loses against ``still`` in the worst tenth of the scenarios, as a share of their requests.
+
+    It may be negative. Both plans keep the rules of the problem.
+    """
+    behind = _worth(problem, still, scenarios) - _worth(problem, plan, scenarios)
+    n_worst = max(1, math.ceil(WORST_SHARE * len(behind) - 1e-9))
+    worst = np.argsort(-behind, kind="stable")[:n_worst]
+    requests = scenarios.rates_rps[worst].sum() * problem.step_s
+    return float(behind[worst].sum() / requests) if requests > 0 else 0.0
+
+
+def _worth(problem: Problem, plan: MigPlan, scenarios: Scenarios) -> FloatArray:
+    """Goodput of each scenario, then as is expected, in requests, ``(n_scenarios,)``."""
+    n_steps = scenarios.rates_rps.shape[1]
+    total = np.zeros(len(scenarios.rates_rps))
+    for index, course in enumerate(courses(problem, plan)):
+        requests = scenarios.rates_rps[:, :, index] * problem.step_s
+        total += _goodput(problem, course, requests, scenarios.slack_s[index])
+        total += course.goodput[n_steps:].sum()
+    return total
+
+
+def _goodput(problem: Problem, course: Course, requests: FloatArray, slack_s: Mapping[str, float]) -> FloatArray:
+    """A tenant's over the scenarios' steps: ``(n_scenarios, n_steps) → (n_scenarios,)``."""
+    rates = np.array([course.tenant.capability_rps.get(name, 0.0) for name in problem.profile_names])
+    slacks = np.array([max(0.0, slack_s.get(name, 0.0)) for name in problem.profile_names])
+    capacity = problem.step_s * (course.serving @ rates)
+    room = course.serving @ (rates * slacks)
+    worth = course.tenant.weight * np.array(course.tenant.accuracies)[course.level]
+    waiting, total = np.zeros(len(requests)), np.zeros(len(requests))
+    for step, arrived in enumerate(requests.T):
+        left = np.maximum(waiting + arrived - capacity[step], 0.0)
+        waiting = np.minimum(left, room[step])
+        total += worth[step] * (arrived - (left - waiting))
+    return total
