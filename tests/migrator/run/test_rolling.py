@@ -18,9 +18,10 @@ from rich.console import Console
 
 from migrator.config import config_yaml, validate_config
 from migrator.errors import ConfigError
-from migrator.log.replans import Cause, Kept
+from migrator.log.replans import Kept
 from migrator.log.report import report_of
 from migrator.log.runlog import EVENTS_FILE, ReadLog, RunLog, log_in, read_log
+from migrator.log.schema import Cause
 from migrator.run.instances import Instances
 from migrator.run.reposing import RunCheck
 from migrator.run.simulated import SimulatedRun
