@@ -218,8 +218,20 @@ class _Resumed(_InWindow):
 _Cause = Annotated[Cause, Field(strict=False)]  # a record holds its value
 
 
+class _Rest(_Fields):
+    accuracy_before: Number
+    options: list[str]
+    retraining_required: bool
+    due: Number = 0.0
+    mean_rps: Number
+
+
 class _Revised(_InWindow):
+    from_step: Count = 0
     cause: _Cause | None = None
+    asked_s: Number | None = None
+    initial: dict[str, object] | None = None
+    rest: dict[str, _Rest] = {}
 
 
 class _Kept(_InWindow):
