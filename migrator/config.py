@@ -30,6 +30,7 @@ from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
 from migrator.assignments import assigned
 from migrator.errors import ConfigError
+from migrator.extras import model_text
 from planner.budget import planning_time_s
 from planner.files.strict import Text, as_text, read_document, without_classes
 
@@ -219,7 +220,7 @@ class ForecastConfig(Section):
     @model_validator(mode="after")
     def _networks_have_a_model(self) -> ForecastConfig:
         if self.method in ("informer", "nhits") and self.model is None:
-            raise ValueError(f"method {self.method!r} needs a model: the folder that migrator forecast fit has made")
+            raise ValueError(f"method {self.method!r} needs a model: {model_text(self.method)}")
         return self
 
 

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from forecaster.auto import FAILED
 from forecaster.forecast import Forecaster
-from forecaster.neural import Learned, ModelError
+from forecaster.neural import METHODS, Learned, ModelError
 from forecaster.registry import forecaster_names
 from forecaster.scores import LEADS_S, Trials, origins_between, rolling
 from migrator.config import ForecastConfig
-from migrator.errors import ConfigError
+from migrator.extras import model_text
 from migrator.series import Series, SeriesError
-from migrator.setting import forecaster_of
+from migrator.setting import forecaster_of, lacking_for
 
 MOST_ORIGINS = 300
 """Without a stride given, origins lie so far apart that there are no more than these."""
@@ -107,23 +107,23 @@ def methods_of(only: Sequence[str] = (), models: Sequence[Path] = ()) -> Methods
     Without names they are all of the registry, but those that need a library that is not installed.
 
     Raises:
-        SeriesError: A name is unknown, or a folder holds no model that can be used.
-        ConfigError: A method that was asked for by its name cannot be had.
+        SeriesError: A name is unknown, its library is absent, or a folder holds no model that can be used.
     """
     unknown = [name for name in only if name not in forecaster_names()]
+    if unknown and unknown[0] in METHODS:
+        raise SeriesError(f"--method {unknown[0]}: is a network; give by --model {model_text(unknown[0])}")
     if unknown:
         raise SeriesError(f"--method {unknown[0]}: unknown; there are {', '.join(forecaster_names())}")
     made: dict[str, Forecaster] = {}
     missing = {}
     for name in only or forecaster_names():
         settings = ForecastConfig().model_copy(update={"method": name})
-        try:
-            forecaster = forecaster_of(settings, 1.0, f"--method {name}")
-        except ConfigError as error:
+        if lacks := lacking_for(name):
             if only:
-                raise
-            missing[name] = str(error)
+                raise SeriesError(f"--method {name} {lacks}")
+            missing[name] = lacks
             continue
+        forecaster = forecaster_of(settings, 1.0, f"--method {name}")
         assert forecaster is not None  # only hindsight is none, and it is no forecaster's name
         made[name] = forecaster
     for folder in models:

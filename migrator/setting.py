@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import assert_never
 
@@ -21,6 +20,7 @@ from forecaster.neural import Learned, ModelError
 from forecaster.registry import make_forecaster
 from migrator.config import Config, ForecastConfig, TenantConfig
 from migrator.errors import ConfigError, ConfigSloError
+from migrator.extras import lacking
 from migrator.traffic import RecordedTraffic
 from workloads.errors import TraceError, UnmetSloError, WorkloadError
 from workloads.profiles.operating_point import highest_capability_rps, operating_points
@@ -255,8 +255,8 @@ def forecaster_of(
         ConfigError: It needs more history than ``forecast.history_s`` gives, or a library that is not there.
     """
     forecaster: Forecaster
-    if settings.method == "lightgbm" and find_spec("lightgbm") is None:
-        raise ConfigError(f"{origin}: forecast.method is lightgbm; it needs pip install 'migrator-mig[forecast]'")
+    if lacks := lacking_for(settings.method):
+        raise ConfigError(f"{origin}: forecast.method {settings.method} {lacks}")
     match settings.method:
         case "ewma":
             forecaster = make_forecaster("ewma", half_life_steps=settings.half_life_s / step_s)
@@ -276,6 +276,11 @@ def forecaster_of(
             f"{forecaster.min_history_steps * step_s:g} s"
         )
     return forecaster
+
+
+def lacking_for(method: str) -> str | None:
+    """Which library the forecaster lacks, to be put after its name; ``None`` where it has all."""
+    return lacking("forecast") if method == "lightgbm" else None
 
 
 def _learned(settings: ForecastConfig, step_s: float, origin: str, n_steps: int | None) -> Learned:

@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -39,6 +38,7 @@ from executor.processes import (
 from migrator.commands.mig import Where, state_folder
 from migrator.console import counted, escape, output, print_json
 from migrator.errors import ExitCode
+from migrator.extras import EXTRAS, install, lacking
 
 Level = Literal["ok", "note", "warning", "problem"]
 """``note``: nothing is wrong. ``problem``: a real run could not work."""
@@ -336,37 +336,13 @@ def _try_gurobi() -> str:
 
 _BEYOND_FREE = 2001
 
-_EXTRAS = {
-    "forecast": (("lightgbm",), "forecasters that are trained"),
-    "live": (
-        (
-            "avalanche",
-            "msgpack",
-            "safetensors",
-            "scipy",
-            "sklearn",
-            "starlette",
-            "torch",
-            "torchvision",
-            "uvicorn",
-            "zmq",
-        ),
-        "models that really serve and learn",
-    ),
-    "nvml": (("pynvml",), "a real GPU by NVML"),
-    "plot": (("plotly", "jinja2"), "--plot"),
-}
-"""The extras, the modules of each, and what it is for; gurobi is among the solvers."""
-
 
 def _extras() -> Iterator[Finding]:
-    for name, (modules, purpose) in _EXTRAS.items():
-        absent = [module for module in modules if find_spec(module) is None]
-        if absent:
-            said = f"absent, for {purpose}"
-            yield Finding("note", f"extra {name}", said, f"pip install 'migrator-mig[{name}]'")
+    for name, extra in EXTRAS.items():
+        if lacking(name):
+            yield Finding("note", f"extra {name}", f"absent, for {extra.purpose}", install(name))
         else:
-            yield Finding("ok", f"extra {name}", f"there, for {purpose}")
+            yield Finding("ok", f"extra {name}", f"there, for {extra.purpose}")
 
 
 def _named(instances: Iterable[GpuInstance]) -> str:

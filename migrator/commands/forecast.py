@@ -21,6 +21,7 @@ from migrator.config import read_config
 from migrator.console import escape, output, print_json, progress, warn_of
 from migrator.errors import MigratorError
 from migrator.evaluation import Terms, evaluate, methods_of
+from migrator.extras import lacking
 from migrator.outputs import require_writable, write_output
 from migrator.run.planning import Foresight, observe
 from migrator.series import SeriesError, read_series
@@ -103,10 +104,13 @@ def fit_command(sources: Sequence[str], fitting: Fitting, *, seconds: tuple[int,
     """Fit a network on the beginnings of the sources, save it, and print its learning curve.
 
     Raises:
+        MigratorError: The extra is not installed.
         SeriesError: A source cannot be used, or nothing can be fitted on them.
         TraceError: A trace cannot be read.
         LogError: A folder holds no log of ours.
     """
+    if lacks := lacking("neural"):
+        raise MigratorError(f"forecast fit {fitting.recipe.method} {lacks}")
     parts, seen = [], []
     for source in sources:
         series = read_series(source, seconds)

@@ -13,6 +13,7 @@ from migrator.commands.run import (
     live_parts,
     print_run,
     refuse_unlike,
+    require_live,
     telling_what_is_left,
     telling_where,
     untouched_if_refused,
@@ -69,6 +70,8 @@ def resume_command(
             return
         config, path = _config(stands), str(stands.folder / CONFIG_FILE)
         refuse_unlike(rival, config)
+        if not log.is_finished:
+            require_live(config, path)
         if log.is_finished or config.gpu.backend == "sim":
             setting, traffic = assemble(config, path)
             if not log.is_finished:

@@ -17,6 +17,7 @@ from migrator.compare import simulated
 from migrator.config import Config, config_yaml, read_config
 from migrator.console import escape, output, program, progress, warn, warn_of
 from migrator.errors import LiveError, MigratorError, RunFolderError
+from migrator.extras import lacking
 from migrator.log.report import report_of
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog, RunLog, config_sum, new_run_log, read_log
 from migrator.run import events
@@ -31,6 +32,7 @@ from migrator.views.report import print_report
 from migrator.views.traffic import print_traffic
 from planner.policies.policy import AnyPolicy, Policy
 from planner.policies.registry import policy_of
+from workloads.learning.models import libraries
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,8 @@ def run_command(
         PolicyError: There is no such policy.
         RunFolderError: The folder exists already.
         InfeasibleError: Window 0 cannot be planned.
-        MigratorError: There is a time limit, or a real GPU, but the policy makes no plans; or a real GPU is to have
-            faults.
+        MigratorError: There is a time limit, or a real GPU, but the policy makes no plans; a real GPU is to have
+            faults; or a live run lacks libraries.
         JournalError: The file of our instances on a real GPU cannot be used.
         GpuError: A real GPU is not there, not as the config has it, or does not answer.
         LiveError: A process that a live run cannot do without is gone.
@@ -109,6 +111,8 @@ def run_command(
     refuse_unlike(rival, config)
     if out is not None and out.exists():
         raise RunFolderError(f"{out} exists already; give --out another folder, runs are never overwritten")
+    if not where.manner.dry_run:
+        require_live(config, str(config_path))
     if config.gpu.backend != "sim" and not isinstance(chosen, Policy):
         raise MigratorError(f"gpu.backend is {config.gpu.backend}; {chosen.name} shares the GPU without MIG instances")
     with gpu_of(config, str(config_path), where) as real:
@@ -141,6 +145,21 @@ def run_command(
             with telling_where(folder, where):
                 run.carry_out(log, wall)
     print_run(folder, rival, setting, traffic)
+
+
+def require_live(config: Config, origin: str) -> None:
+    """Refuse a live run that lacks libraries, before anything is started.
+
+    Raises:
+        MigratorError: Says what to install.
+    """
+    needed = {"msgpack", "safetensors", "scipy", "torch", "zmq"}
+    for entry in config.tenants:
+        needed |= {name.partition(".")[0] for name in libraries(entry.model)}
+        needed |= {"avalanche"} if entry.learning is not None and entry.learning.trainer == "avalanche" else set()
+    needed |= set() if config.front_door is None else {"starlette", "uvicorn"}
+    if config.is_live and (lacks := lacking("live", needed)):
+        raise MigratorError(f"{origin}: a live run {lacks}")
 
 
 def refuse_unlike(rival: AnyPolicy | None, config: Config) -> None:
@@ -229,15 +248,12 @@ def live_parts(
     """What a live run in ``folder`` hands to :class:`SimulatedRun`; see :func:`migrator.run.live.opening.live_run`.
 
     Raises:
-        MigratorError: What live runs need is not installed.
         ConfigError: The config does not go with this GPU; or a model or its data cannot be had.
         LiveError: A process that the run cannot do without is gone.
         WireError: The folder of the processes cannot be used.
     """
-    try:
-        from migrator.run.live.opening import live_run  # noqa: PLC0415 - needs an extra
-    except ImportError as error:
-        raise MigratorError(f"a live run needs {error.name}: pip install 'migrator-mig[live]'") from None
+    from migrator.run.live.opening import live_run  # noqa: PLC0415 - needs an extra
+
     with live_run(real, setting, traffic, folder, joins, stands) as live:
         yield vars(live)
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from migrator.config import read_config
-from migrator.console import escape, output, print_json, progress
+from migrator.console import counted, escape, output, print_json, progress
 from migrator.errors import MigratorError
 from migrator.log.runlog import CONFIG_FILE, read_log
 from migrator.run.reposing import RunCheck
 from migrator.setting import assemble
-from migrator.views.as_json import checked_window_to_json, verification_to_json
+from migrator.views.as_json import checked_plan_to_json, verification_to_json
 from planner.files.plan_file import read_plan
 from planner.files.problem_file import read_problem
 from planner.verify import verify
@@ -71,7 +71,7 @@ def verify_command(plan_path: Path, problem_path: Path, *, demands: Demands, as_
 
 
 def verify_run_command(folder: Path, *, window: int | None, demands: Demands, as_json: bool) -> None:
-    """Pose the windows of a run anew from its folder, and check the plans in its log against them.
+    """Pose the windows of a run anew from its folder, and what was left of them; check the plans in its log.
 
     Raises:
         LogError: No run, or a damaged log.
@@ -87,21 +87,27 @@ def verify_run_command(folder: Path, *, window: int | None, demands: Demands, as
     config_path = folder / CONFIG_FILE
     with progress().status("posing the run's windows anew"):
         setting, traffic = assemble(read_config(config_path), str(config_path))
-        checked = list(RunCheck(log, setting, traffic).windows(window))
+        checked = list(RunCheck(log, setting, traffic).plans(window))
+    anew = [item for item in checked if item.anew_from_step is not None]
+    n_posed = sum(item.verification is not None for item in anew)
     if as_json:
-        print_json({"run": str(folder), "windows": [checked_window_to_json(item) for item in checked]})
+        first = [checked_plan_to_json(item) for item in checked if item.anew_from_step is None]
+        replans = {"in_log": len(anew), "posed_anew": n_posed, "plans": [checked_plan_to_json(item) for item in anew]}
+        print_json({"run": str(folder), "windows": first, "replans": replans})
     for item in () if as_json else checked:
-        name = f"window {item.window} of {folder}"
+        name = f"{item.name} of {folder}"
         if item.verification is None:
             output().print(f"{escape(name)} was not checked: {escape(item.reason)}", soft_wrap=True)
         else:
             print_verification(name, item.verification, may_miss_floors=True)
+    if anew and not as_json:
+        output().print(f"of {counted(len(anew), 'plan')} of windows' rests, {n_posed} posed anew and checked")
     if not any(item.is_planned for item in checked):
         raise MigratorError(f"{folder}: holds no plan to check; {checked[0].reason if checked else 'no window began'}")
     for item in checked:
         shortfall = item.reason if item.verification is None else demands.shortfall(item.verification)
         if item.is_planned and shortfall:
-            raise MigratorError(f"{folder}: window {item.window}: {shortfall}")
+            raise MigratorError(f"{folder}: {item.name}: {shortfall}")
 
 
 def _numbers(windows: Sequence[int]) -> str:

@@ -11,22 +11,6 @@ from statistics import median
 from migrator.log.runlog import ReadLog
 
 
-class Cause(StrEnum):
-    """Why another plan was asked for."""
-
-    PACE = "pace"
-    """The pace of the config's ``planner.replan_every_s``."""
-
-    BAND = "band"
-    """Arrivals left the band of the forecast."""
-
-    TRAINED = "retraining"
-    """A retraining ended earlier or later than planned."""
-
-    FAILED = "failure"
-    """A worker failed."""
-
-
 class Kept(StrEnum):
     """Why the plan in force went on, though another was asked for."""
 

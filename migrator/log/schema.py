@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -17,6 +18,22 @@ Seconds = Annotated[float, Field(ge=1e-6, le=1e9)]
 Share = Annotated[list[str | int], Field(min_length=3, max_length=3)]
 Bin = Annotated[list[Count], Field(min_length=2, max_length=2)]
 Sharing = Literal["instances", "shares", "turns"]
+
+
+class Cause(StrEnum):
+    """Why another plan was asked for."""
+
+    PACE = "pace"
+    """The pace of the config's ``planner.replan_every_s``."""
+
+    BAND = "band"
+    """Arrivals left the band of the forecast."""
+
+    TRAINED = "retraining"
+    """A retraining ended earlier or later than planned."""
+
+    FAILED = "failure"
+    """A worker failed."""
 
 
 class _Fields(BaseModel):
@@ -198,12 +215,27 @@ class _Resumed(_InWindow):
     void: list[Count]
 
 
+_Cause = Annotated[Cause, Field(strict=False)]  # a record holds its value
+
+
+class _Rest(_Fields):
+    accuracy_before: Number
+    options: list[str]
+    retraining_required: bool
+    due: Number = 0.0
+    mean_rps: Number
+
+
 class _Revised(_InWindow):
-    cause: Literal["pace", "band", "retraining", "failure"] | None = None
+    from_step: Count = 0
+    cause: _Cause | None = None
+    asked_s: Number | None = None
+    initial: dict[str, object] | None = None
+    rest: dict[str, _Rest] = {}
 
 
 class _Kept(_InWindow):
-    cause: Literal["pace", "band", "retraining", "failure"]
+    cause: _Cause
     n_steps: Count
     why: str
 

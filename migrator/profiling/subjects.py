@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from executor.names import spelled_as
 from migrator.errors import MigratorError
+from migrator.extras import lacking
 from workloads.live.model import CATALOGUE
 
 DEFAULT_BENCHMARK = "digits"
@@ -84,10 +84,12 @@ def require_live(asked: Sequence[Named]) -> None:
     """
     needed = {"msgpack", "zmq"}
     if any(item.benchmark is not None for item in asked):
+        from workloads.learning.models import libraries  # noqa: PLC0415 - of models that learn
+
         needed |= {"torch", "sklearn"}
-    absent = sorted(name for name in needed if find_spec(name) is None)
-    if absent:
-        raise MigratorError(f"profile needs {' and '.join(absent)}: pip install 'migrator-mig[live]'")
+        needed |= {name.partition(".")[0] for item in asked for name in libraries(item.model)}
+    if lacks := lacking("live", needed):
+        raise MigratorError(f"profile {lacks}")
 
 
 def subject(asked: Named, sample: Path | None, data: Path | None, folder: Path) -> Subject:

@@ -32,7 +32,7 @@ from planner.files.plan_file import WALL_KEYS, plan_to_json
 from planner.files.problem_file import state_to_json, unavailable_to_json
 from planner.plan import MigPlan
 from planner.policies.policy import AnyPolicy
-from planner.problem import Owner, Problem
+from planner.problem import Owner, Problem, TenantTerms
 from workloads.profiles.operating_point import OperatingPoint
 from workloads.serving.requests import QueueState
 from workloads.serving.tally import SecondCounts
@@ -249,27 +249,40 @@ def _violations(planned: PlannedWindow) -> list[str]:
     return [] if planned.verification is None else list(map(str, planned.verification.violations))
 
 
-def plan_revised(revised: PlannedWindow, reason: str) -> Json:
-    """The plan of a window's rest, and why there is a new one."""
+def plan_revised(revised: PlannedWindow, reason: str, asked_s: float) -> Json:
+    """The plan of a window's rest, and why there is a new one; with what the rest is, beside the window, to pose it."""
+    initial = revised.problem.initial
     return {
         "window": revised.window,
         "from_step": revised.plan_from_step,
         "reason": reason,
+        **_moments(asked_s=asked_s),
+        "initial": None if initial is None else state_to_json(initial),
+        "rest": {tenant.name: rest_of(tenant) for tenant in revised.problem.tenants},
         "plan": _plan(revised.plan),
         "violations": _violations(revised),
         **_unavailable(revised.problem),
     }
 
 
+def rest_of(tenant: TenantTerms) -> Json:
+    """What is left for a tenant: its accuracy, what of its retrainings, what it owes of a floor, its mean rate."""
+    floor = tenant.min_slo_attainment
+    return {
+        "accuracy_before": tenant.accuracy_before,
+        "options": [option.name for option in tenant.options],
+        "retraining_required": tenant.retraining_required,
+        **({} if floor is None else {"due": floor.due}),
+        "mean_rps": round(float(tenant.arrivals_rps.mean()), RATE_DIGITS),
+    }
+
+
 def plan_changed(replan: Replan, asked: Asked, asked_s: float) -> Json:
     """Another plan of a window's rest is followed from now on, and what it is worth more than the running one."""
-    initial = replan.planned.problem.initial
     return {
-        **plan_revised(replan.planned, asked.reason),
+        **plan_revised(replan.planned, asked.reason, asked_s),
         "cause": asked.cause.value,
-        **_moments(asked_s=asked_s),
         "gain": None if replan.gain is None else round(replan.gain, RATE_DIGITS),
-        "initial": None if initial is None else state_to_json(initial),
     }
 
 
@@ -291,10 +304,10 @@ def plan_kept(window: int, n_steps: int, asked: Asked, asked_s: float, why: Kept
     }
 
 
-def not_revised(kept: PlannedWindow, reason: str) -> Json:
+def not_revised(kept: PlannedWindow, reason: str, asked_s: float) -> Json:
     """There is a reason to plan a window's rest anew, and no plan: what stands, and what the answer was."""
     return {
-        **plan_revised(kept, reason),
+        **plan_revised(kept, reason, asked_s),
         "rejected_plan": None if kept.rejected is None else _plan(kept.rejected),
     }
 

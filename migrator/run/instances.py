@@ -250,14 +250,14 @@ class Instances:
         forecast = forecast_from(planned.plan_from_step + step)
         revised = plan_rest(self._setting, seen, followed, forecast, step, standing, self._solving, self._unavailable)
         if not revised.is_planned:
-            note("not_revised", events.not_revised(revised, reason))
+            note("not_revised", events.not_revised(revised, reason, self._queues.now_s))
             self._reasons, self._again_s = reasons, self._queues.now_s + AGAIN_S
             self._applier.forgive()
             if self._applier.has_idle:  # perhaps what nobody uses goes now; a plan may find room then
                 self._due.appendleft(Change(self.now_s, self._applier.layout, ()))
                 self._look_ahead()
             return revised
-        note("plan_revised", events.plan_revised(revised, reason))
+        note("plan_revised", events.plan_revised(revised, reason, self._queues.now_s))
         self._follow(revised, from_s)
         self._is_as_planned = True
         return revised

@@ -260,7 +260,7 @@ class Foresight:
         if self._last is not None:
             window, begun, last = self._last
             if window == opening.window and begun <= from_step:
-                return "the rest of its last forecast", _from_step(last, from_step - begun)
+                return "the rest of its last forecast", forecast_from(last, from_step - begun)
         config = self._setting.config
         n_steps, n_paths = config.n_steps - from_step, config.forecast.n_paths
         rng = self._rng(opening.window, from_step)
@@ -428,7 +428,7 @@ def plan_anew(
     Raises:
         PlannerError: As :func:`plan_window`.
     """
-    ahead = _from_step(forecast, forecast.mean_rps.shape[0] - (planned.problem.n_steps - step))
+    ahead = forecast_from(forecast, forecast.mean_rps.shape[0] - (planned.problem.n_steps - step))
     rest = _rest(setting, planned, ahead, step, standing, unavailable)
     running = _carried_on(rest, planned.plan, step)
     effort = Budget(max_nodes=setting.config.planner.replan_schedules, time_limit_s=solving.time_limit_s, proves=False)
@@ -626,7 +626,7 @@ def posed(
         setting.gpu,
         [as_estimated(tenant, estimate) for tenant, estimate in zip(setting.tenants, estimates, strict=True)],
         _window_terms(setting, window, accuracy_before, estimates),
-        _from_step(forecast, plan_from_step),
+        forecast_from(forecast, plan_from_step),
         step_s=setting.config.step_s,
         initial=None if state is None else _initial(shifted(state, plan_from_step), reconfiguration),
         warm_ups=warm_ups or Starts(setting).warm_ups,
@@ -671,7 +671,8 @@ def _floor(config: FloorConfig | None) -> AttainmentFloor | None:
     return None if config is None else AttainmentFloor(config.share, Per(config.per))
 
 
-def _from_step(forecast: Forecast, step: int) -> Forecast:
+def forecast_from(forecast: Forecast, step: int) -> Forecast:
+    """What is left of a forecast from one of its steps on."""
     if step == 0:
         return forecast
     return Forecast(

@@ -2,48 +2,60 @@
 
 A window's problem follows from the config (tenants, profiles, traces, forecaster) and from what the log says of its
 beginning: the accuracies and the state that it began with. The forecast is made again and has to be the one in the log.
+The problem of a window's rest, where that was planned anew, is the window's with another forecast, and with what the
+log says was left by then.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from forecaster.forecast import FloatArray
 from migrator.estimates import Estimate
 from migrator.log.record import Record
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog
 from migrator.run import events
-from migrator.run.planning import Foresight, later, observe, posed
+from migrator.run.planning import Foresight, Opening, forecast_from, later, observe, posed
 from migrator.setting import Setting
 from migrator.traffic import Traffic
-from planner.build import WarmUps
+from planner.build import WarmUps, with_forecast
 from planner.files.plan_file import plan_of
 from planner.files.problem_file import state_of_json, unavailable_of_json
 from planner.policies.policy import Knows
-from planner.problem import PhysicalState, Problem, Reconfiguration
+from planner.problem import PhysicalState, Problem, Reconfiguration, TenantTerms
 from planner.unavailable import unavailable_later
 from planner.verify import Verification, verify
 from workloads.tenants import Tenant
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedWindow:
-    """A window of a run, and what the checker says of its plan.
+class CheckedPlan:
+    """A plan of a run, of a window or of its rest, and what the checker says of it.
 
     Attributes:
-        window: Its number.
+        window: The window's number.
         verification: What was found; ``None`` where the plan was not checked.
         reason: Why it was not; empty where it was.
         is_planned: Whether the log holds a plan for it at all; without one the layout was kept.
+        anew_from_step: Of the window, from which on the plan is one of its rest; ``None`` for the window's own.
     """
 
     window: int
     verification: Verification | None
     reason: str = ""
     is_planned: bool = True
+    anew_from_step: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is of, in words."""
+        rest = "" if self.anew_from_step is None else f", planned anew from step {self.anew_from_step}"
+        return f"window {self.window}{rest}"
 
 
 class RunCheck:
@@ -56,30 +68,74 @@ class RunCheck:
         ahead_s = log.header.get("ahead_s")
         self._foresight = Foresight(setting, traffic, needs_hindsight=knows.needs_hindsight, ahead_s=ahead_s)
         self._misfit = _misfit(log.header, setting)
-        # Plans made beside one that was followed leave the window's first plan one that can be checked.
-        self._revised = {record["window"] for record in log.of_kind("plan_revised") if "cause" not in record}
 
-    def windows(self, number: int | None = None) -> Iterator[CheckedWindow]:
-        """Every window that the log began, or the one of that number."""
+    def plans(self, number: int | None = None) -> Iterator[CheckedPlan]:
+        """Those of every window that the log began, or of the one of that number; after each, those of its rest."""
         for record in self._log.of_kind("window_started"):
             if number in (None, record["window"]):
-                yield self._checked(record)
+                yield from self._checked(record)
 
-    def _checked(self, record: Record) -> CheckedWindow:
+    def _checked(self, record: Record) -> Iterator[CheckedPlan]:
         window, plan = int(record["window"]), record["plan"]
         if plan is None:
-            return CheckedWindow(window, None, f"its policy shares by {self._log.sharing}, without a plan", False)
+            yield CheckedPlan(window, None, f"its policy shares by {self._log.sharing}, without a plan", False)
+            return
+        posed_again = self._posed(record)
         if plan["objective"] is None:
             rejected = record.get("rejected_plan") is not None
             why = "the plan broke a rule and was not carried out" if rejected else f"no plan ({plan['status']})"
-            return CheckedWindow(window, None, f"{why}; the layout was kept", False)
-        if window in self._revised:
-            return CheckedWindow(window, None, "it was planned again midway, which cannot be posed anew")
-        posed_again = self._posed(record)
+            yield CheckedPlan(window, None, f"{why}; the layout was kept", False)
+        else:
+            yield self._verified(record, posed_again)
+        for revised in self._log.of_kind("plan_revised"):
+            if revised["window"] == window:
+                rest = posed_again if isinstance(posed_again, str) else self._posed_rest(posed_again, revised)
+                yield replace(self._verified(revised, rest), anew_from_step=int(revised["from_step"]))
+
+    def _verified(self, record: Record, posed_again: Problem | str) -> CheckedPlan:
+        """The record's plan held against its problem, or why there is none."""
+        window = int(record["window"])
         if isinstance(posed_again, str):
-            return CheckedWindow(window, None, posed_again)
-        origin = f"{self._log.folder / EVENTS_FILE}: window {window}: plan"
-        return CheckedWindow(window, verify(posed_again, plan_of({**plan, "solve_s": 0.0}, posed_again, origin)))
+            return CheckedPlan(window, None, posed_again)
+        plan = plan_of({**record["plan"], "solve_s": 0.0}, posed_again, f"{self._origin(record)}: plan")
+        return CheckedPlan(window, verify(posed_again, plan))
+
+    def _posed_rest(self, window: Problem, revised: Record) -> Problem | str:
+        """The problem that a window's rest posed when it was planned anew, or why it cannot be told."""
+        setting, told = self._setting, revised.get("rest", {})
+        if revised.get("initial") is None or not {tenant.name for tenant in window.tenants} <= told.keys():
+            return "the log does not say what was left of its window; an earlier version wrote it"
+        for tenant in window.tenants:
+            if not set(told[tenant.name]["options"]) <= {option.name for option in tenant.options}:
+                return f"the retrainings of {tenant.name} that were left are none of its window's"
+        n_steps = int(revised["plan"]["n_steps"])
+        asked_s, from_step = float(revised["asked_s"]), int(revised["from_step"])
+        if "cause" in revised:  # beside a plan that was followed, the forecast is of all steps from then on
+            start_s = revised["window"] * setting.config.window_s
+            from_step = math.floor((asked_s - start_s) / setting.config.step_s + 1e-9)
+        past_rps = self._traffic.rates_before(asked_s, setting.config.step_s, setting.n_history_steps)
+        accuracies = tuple(tenant.accuracy_before for tenant in window.tenants)
+        opening = Opening(int(revised["window"]), past_rps, accuracies)
+        forecast = self._foresight.forecast(opening, from_step)
+        forecast = forecast_from(forecast, forecast.mean_rps.shape[0] - n_steps)
+        tenants = tuple(
+            _left(tenant, told[tenant.name], forecast.mean_rps[:, index]) for index, tenant in enumerate(window.tenants)
+        )
+        for tenant in tenants:
+            if events.rest_of(tenant)["mean_rps"] != told[tenant.name]["mean_rps"]:
+                return f"the forecast of {tenant.name} made anew is not the run's: its trace or the program has changed"
+        rest = replace(
+            window,
+            n_steps=n_steps,
+            tenants=tenants,
+            gains=None,
+            switch_s=window.switching_s,
+            initial=state_of_json(
+                revised["initial"], Reconfiguration.PHYSICAL, self._setting.gpu, self._origin(revised)
+            ),
+            unavailable=unavailable_of_json(revised.get("unavailable", ()), self._origin(revised)),
+        )
+        return with_forecast(rest, setting.tenants, forecast)
 
     def _posed(self, record: Record) -> Problem | str:
         """The problem that the window posed, or why it cannot be told."""
@@ -126,6 +182,20 @@ class RunCheck:
         state = state_of_json(record["initial"], Reconfiguration.PHYSICAL, self._setting.gpu, self._origin(record))
         assert isinstance(state, PhysicalState)
         return later(state, from_step)
+
+
+def _left(tenant: TenantTerms, told: Mapping[str, Any], arrivals_rps: FloatArray) -> TenantTerms:
+    """What is left for a tenant of its window, as :func:`migrator.run.events.rest_of` tells it."""
+    options = {option.name: option for option in tenant.options}
+    floor = tenant.min_slo_attainment
+    return replace(
+        tenant,
+        arrivals_rps=arrivals_rps,
+        accuracy_before=float(told["accuracy_before"]),
+        options=tuple(options[name] for name in told["options"]),
+        retraining_required=told["retraining_required"],
+        min_slo_attainment=None if floor is None else replace(floor, due=float(told.get("due", floor.due))),
+    )
 
 
 def warm_ups_in(record: Record, tenants: Sequence[Tenant]) -> WarmUps | None:

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from forecaster.forecast import FloatArray, Forecast
-from migrator.log.replans import Cause
+from migrator.log.schema import Cause
 from migrator.run.planning import PlannedWindow
 from migrator.run.seams import Asked, Failed, Trained
 from migrator.setting import Setting

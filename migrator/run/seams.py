@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from executor.gpu import GpuInstance
 from executor.mig import OwnedLayout
 from forecaster.forecast import Forecast
-from migrator.log.replans import Cause
+from migrator.log.schema import Cause
 from migrator.run.planning import Opening, PlannedWindow
 from planner.problem import Owner
 from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # a command needs one kind of these values, and should not wa
     from migrator.log.report import Figures, Report, WindowReport
     from migrator.log.surprise import Surprise
     from migrator.log.trouble import Trouble
-    from migrator.run.reposing import CheckedWindow
+    from migrator.run.reposing import CheckedPlan
     from migrator.whatif.grid import Choice as GridChoice
     from migrator.whatif.grid import Point
     from migrator.whatif.search import Found
@@ -230,11 +230,12 @@ def verification_to_json(found: Verification) -> Json:
     }
 
 
-def checked_window_to_json(item: CheckedWindow) -> Json:
-    """A window of a run that was checked; without a check, ``valid`` is null and ``reason`` says why."""
+def checked_plan_to_json(item: CheckedPlan) -> Json:
+    """A plan of a run that was checked; without a check, ``valid`` is null and ``reason`` says why."""
+    rest = {} if item.anew_from_step is None else {"anew_from_step": item.anew_from_step}
     if item.verification is None:
-        return {"window": item.window, "valid": None, "reason": item.reason}
-    return {"window": item.window, **verification_to_json(item.verification)}
+        return {"window": item.window, **rest, "valid": None, "reason": item.reason}
+    return {"window": item.window, **rest, **verification_to_json(item.verification)}
 
 
 def gpu_to_json(model: GpuModel) -> Json:

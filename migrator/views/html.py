@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.util import find_spec
 from itertools import product
 from typing import TYPE_CHECKING
 
 from migrator.compare import CEILING, FLOOR, LEAST_SEGMENTS, Fairness, Score, Standing, standings
 from migrator.errors import MigratorError
+from migrator.extras import lacking
 from migrator.views.compare import assumed_by_all, by_workload, extent, far_from_plans, setup_text
 from migrator.views.palette import ALL_WORKLOADS, LOSSES, VALUES, policy_looks
 from migrator.whatif.grid import Choice, Factor, Point, Variation, point_text
@@ -51,9 +51,8 @@ def require_plot_extra() -> None:
     Raises:
         MigratorError: A library is not installed; names the extra that brings it.
     """
-    for library in ("plotly", "jinja2"):
-        if find_spec(library) is None:
-            raise MigratorError(f"--plot needs {library}; install the extra: pip install 'migrator-mig[plot]'")
+    if lacks := lacking("plot"):
+        raise MigratorError(f"--plot {lacks}")
 
 
 def page(template: str, **parts: object) -> str:

@@ -12,8 +12,9 @@ from rich.table import Table
 
 from migrator.console import escape
 from migrator.log.live import BECAME, LiveFacts
-from migrator.log.replans import Cause, Replans
+from migrator.log.replans import Replans
 from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
+from migrator.log.schema import Cause
 from migrator.log.trouble import Trouble
 from migrator.provenance import MEASURED_JITTER, derived_profiles, faults_text, scaling_text
 from migrator.views.assumed import assumed_lines

@@ -11,13 +11,10 @@ import pytest
 from forecaster.auto import Auto
 from forecaster.ewma import Ewma
 from forecaster.expert import IntArray
-from forecaster.forecast import FloatArray, Forecaster
+from forecaster.forecast import FloatArray
 from forecaster.naive import SeasonalNaive
 from forecaster.neural import Recipe, Seen
 from forecaster.registry import forecaster_names
-from migrator import evaluation
-from migrator.config import ForecastConfig
-from migrator.errors import ConfigError
 from migrator.evaluation import Methods, Terms, evaluate, methods_of
 from migrator.series import Series, SeriesError
 from tests.fitted import fitted_folder
@@ -67,19 +64,12 @@ def test_the_methods_are_those_of_the_registry() -> None:
 
 
 def test_a_method_whose_library_is_missing_is_told_unless_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = evaluation.forecaster_of
-
-    def without_ewma(settings: ForecastConfig, step_s: float, origin: str) -> Forecaster | None:
-        if settings.method == "ewma":
-            raise ConfigError(f"{origin}: needs a library")
-        return real(settings, step_s, origin)
-
-    monkeypatch.setattr(evaluation, "forecaster_of", without_ewma)
+    monkeypatch.setattr("migrator.extras.find_spec", lambda name: None if name == "lightgbm" else name)
     found = methods_of()
-    assert found.missing["ewma"] == "--method ewma: needs a library"
+    assert found.missing == {"lightgbm": "needs lightgbm: pip install 'migrator-mig[forecast]'"}
     assert "seasonal-naive" in found.forecasters
-    with pytest.raises(ConfigError, match="needs a library"):
-        methods_of(["ewma"])
+    with pytest.raises(SeriesError, match=r"^--method lightgbm needs lightgbm: pip install 'migrator-mig.forecast.'$"):
+        methods_of(["lightgbm"])
 
 
 @dataclass(frozen=True)

@@ -125,8 +125,8 @@ def test_forecasters_made_of_experts_take_any_history(method: str) -> None:
 
 
 def test_a_forecaster_whose_library_is_absent_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("migrator.setting.find_spec", lambda name: None if name == "lightgbm" else name)
-    with pytest.raises(ConfigError, match=r"small.yaml: forecast.method is lightgbm; .* 'migrator-mig\[forecast\]'"):
+    monkeypatch.setattr("migrator.extras.find_spec", lambda name: None if name == "lightgbm" else name)
+    with pytest.raises(ConfigError, match=r"small.yaml: forecast.method lightgbm needs lightgbm: .*-mig\[forecast\]'"):
         assembled({"forecast.method": "lightgbm"})
 
 

@@ -136,10 +136,10 @@ def _door(
     Raises:
         ConfigError: It may not be opened so.
     """
-    try:
-        from workloads.live.front_door import Setup, Tenant, tokens_of  # noqa: PLC0415 - Starlette is for this alone
-        from workloads.live.open_inference import Tensor  # noqa: PLC0415
+    from workloads.live.front_door import Setup, Tenant, tokens_of  # noqa: PLC0415 - Starlette is for this alone
+    from workloads.live.open_inference import Tensor  # noqa: PLC0415
 
+    try:
         tenants = []
         for tenant in setting.tenants:
             dtype, shape = input_of(tenant.name)
@@ -155,8 +155,6 @@ def _door(
             )
         setup = Setup(folder, tuple(tenants), asked.host, asked.port)
         tokens_of(setup)
-    except ImportError as error:
-        raise ConfigError(f"front_door: needs {error.name}: pip install 'migrator-mig[live]'") from None
     except (WorkloadError, ValueError) as error:
         raise ConfigError(f"front_door: {error}") from None
     return setup

@@ -2,7 +2,8 @@
 
 A worker loads outside its instance and enters it when it is warm. One that dies, hangs or falls silent has failed,
 whatever it was doing; the dispatcher gives its requests to others. A retraining has finished when its weights answer,
-not when it has written them: workers take them over one after the other, between two batches.
+not when it has written them: workers take them over one after the other, between two batches. One that failed and has
+left a better checkpoint is told when that is served.
 """
 
 from __future__ import annotations
@@ -165,6 +166,9 @@ class LiveWorkers:
         """End the processes; how they failed, if they had by now and unheard."""
         group = self._groups.pop(instance_id)
         self._hear(self._site.heard(-math.inf))
+        for swap in self._swaps:
+            if swap.group is group and (failure := _failure(swap, "is being loaded")) is not None:
+                self._fail(group, swap.at_s, failure)
         self._dismiss(group)
         unheard = [happening for _, _, happening in sorted(self._news) if happening.instance_id == instance_id]
         self._news = [item for item in self._news if item[2].instance_id != instance_id]
@@ -376,19 +380,20 @@ class LiveWorkers:
                     self._take_over(group, Path(told.file), f"window-{trainer.window}", told.accuracy, at_s)
                 case Broken():
                     trainer.ending = told
-                    self._fail(group, at_s, f"{told.cause}: {told.reason}{self._keep_last(group, trainer, at_s)}")
+                    if not self._keeps_last(group, trainer, at_s):
+                        self._fail(group, at_s, _reason(told))
                 case _:
                     pass
 
-    def _keep_last(self, group: _Group, trainer: _Trainer, at_s: float) -> str:
-        """Serve the last checkpoint of a failed retraining, if it is better than what is served; words for that."""
+    def _keeps_last(self, group: _Group, trainer: _Trainer, at_s: float) -> bool:
+        """Begin to serve the last checkpoint of a failed retraining, if it is better than what is served."""
         old = 0.0 if trainer.old is None else trainer.old.accuracy
         if not (trainer.checkpoints and trainer.checkpoints[-1][0].accuracy > old):
-            return ""
+            return False
         last, _ = trainer.checkpoints[-1]
         version = f"window-{trainer.window}@{last.share:.2f}.{self._n_started}"  # there may be another attempt
         self._take_over(group, Path(last.file), version, last.accuracy, at_s)
-        return f"; its checkpoint at {last.share:.0%} answers {last.accuracy:.0%} right, and is served"
+        return True
 
     # --- new weights
 
@@ -397,7 +402,7 @@ class LiveWorkers:
         # A swap that is not through yet would only bring its weights back.
         for older in [swap for swap in self._swaps if swap.group.tenant == group.tenant]:
             self._swaps.remove(older)
-            self._end(older)
+            self._end(older, "is served no more" if older.swap_s else "was overtaken by newer weights")
         before, served = self._models.served(group.tenant), Served(file, version, accuracy)
         self._models.serve(group.tenant, served)
         self._swaps.append(_Swap(group, served, before, at_s))
@@ -426,13 +431,14 @@ class LiveWorkers:
                 self._site.order(Load(swap.loading, str(swap.served.file), swap.served.version))
             else:
                 self._swaps.remove(swap)
-                self._end(swap)
+                self._end(swap, "is served" if swap.swap_s else "is what workers begin with from now on")
 
     def _loaded(self, loaded: Loaded) -> None:
         group = self._of.get(loaded.worker)
         if group is None:
             return
         group.servers[loaded.worker].version = loaded.version
+        self.n_swaps += 0 if loaded.error else 1
         swap = next((swap for swap in self._swaps if swap.loading == loaded.worker), None)
         if swap is None:
             if loaded.error:
@@ -441,13 +447,13 @@ class LiveWorkers:
         swap.loading = None
         if not loaded.error:
             swap.swap_s.append(loaded.swap_s)
-            self.n_swaps += 1
         elif swap.swap_s:
             self._fail(group, self._clock.now_s, f"cannot load its weights: {loaded.error}")
         else:  # nobody has them: the old ones stay
             self._swaps.remove(swap)
             self._models.serve(group.tenant, swap.before)
-            self._fail(swap.group, self._clock.now_s, f"its weights cannot be loaded: {loaded.error}")
+            failure = _failure(swap, f"cannot be loaded: {loaded.error}")
+            self._fail(swap.group, self._clock.now_s, failure or f"its weights cannot be loaded: {loaded.error}")
 
     def _forget(self, name: str) -> None:
         """A worker is gone: no swap waits for it."""
@@ -455,10 +461,14 @@ class LiveWorkers:
             if swap.loading == name:
                 swap.loading = None
 
-    def _end(self, swap: _Swap) -> None:
+    def _end(self, swap: _Swap, came: str) -> None:
+        """Tell how the retraining went whose weights were swapped; ``came`` is what became of a checkpoint."""
         trainer = swap.group.trainer
         assert trainer is not None
-        if swap.group.is_leaving or not isinstance(trainer.ending, Learned):
+        if swap.group.is_leaving:
+            return
+        if (failure := _failure(swap, came)) is not None:
+            self._fail(swap.group, swap.at_s, failure)
             return
         facts: dict[str, object] = {
             "version": swap.served.version,
@@ -471,6 +481,21 @@ class LiveWorkers:
             ],
         }
         self._tell(Finished(self._clock.now_s, swap.group.instance_id, facts))
+
+
+def _reason(broken: Broken) -> str:
+    return f"{broken.cause}: {broken.reason}"
+
+
+def _failure(swap: _Swap, came: str) -> str | None:
+    """How the retraining failed, and what became of its checkpoint, in words; ``None`` where it has learned."""
+    trainer = swap.group.trainer
+    assert trainer is not None
+    if not isinstance(trainer.ending, Broken):
+        return None
+    last, _ = trainer.checkpoints[-1]
+    checkpoint = f"its checkpoint at {last.share:.0%}, which answers {last.accuracy:.0%} right,"
+    return f"{_reason(trainer.ending)}; {checkpoint} {came}"
 
 
 def _told(trainer: _Trainer) -> Iterator[Told]:

@@ -355,7 +355,7 @@ def test_a_solver_that_does_not_solve_is_a_warning(monkeypatch: pytest.MonkeyPat
 
 
 def test_an_extra_that_is_absent_says_what_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == "plotly" else object())
+    monkeypatch.setattr("migrator.extras.find_spec", lambda name: None if name == "plotly" else object())
     found = next(item for item in doctor._extras() if item.about == "extra plot")
     assert (found.level, found.advice) == ("note", "pip install 'migrator-mig[plot]'")
 

@@ -87,6 +87,7 @@ BAD = [
     (("eval", "azure-conv", "--seconds", "9:9"), "TO must be more than FROM"),
     (("eval", "azure-conv", "--seconds", "9:9999"), "azure-conv has seconds 0 to 3502"),
     (("eval", "apollo"), "apollo: 300 s, of which 100 are tested"),
+    (("eval", "azure-conv", "--method", "nhits"), "--method nhits: is a network; give by --model the folder that migr"),
     (("eval", "azure-conv", "--model", "."), "--model . is no fitted model"),
     (("eval", "azure-conv", "--plot", "nosuch/a.html"), "there is no folder nosuch"),
     (("show", "CONFIG", "--window", "2"), "--window is 2; "),
@@ -110,10 +111,10 @@ def test_without_plotly_a_page_is_refused_naming_the_extra(call, monkeypatch: py
 
 
 def test_without_the_extra_nothing_is_fitted(call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forecaster.neural._versions", lambda: {"neuralforecast": "", "torch": ""})
+    monkeypatch.setattr("migrator.extras.find_spec", lambda name: None if name == "torch" else name)
     code, out, err = call("forecast", "fit", "nhits", "azure-conv", "--out", "model")
     assert (code, out) == (2, "")
-    assert "migrator-mig[neural]" in err.splitlines()[-1]
+    assert err == "error: forecast fit nhits needs torch: pip install 'migrator-mig[neural]'\n"
     assert not Path("model").exists()
 
 

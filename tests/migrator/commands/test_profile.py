@@ -14,7 +14,6 @@ import pytest
 from executor.cpu.cut import Cut
 from executor.cpu.gpu import CpuGpu, standing_cuts
 from migrator.commands import profile as command
-from migrator.profiling import subjects
 from migrator.profiling.rows import Figure
 from migrator.profiling.stages import Stage
 from tests.standin.cards import A100_40
@@ -214,13 +213,13 @@ def test_what_cannot_be_measured_is_refused_in_one_line(call, case: str, state: 
     extra = () if case == "no input" else ("--sample", sample)
     present = lambda _: True  # noqa: E731 - whatever is installed here
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(subjects, "find_spec", present)
+        patched.setattr("migrator.extras.find_spec", present)
         code, _, err = call("profile", *arguments, "--state", state, *extra)
     assert (code, told in err, "Traceback" in err) == (2, True, False), err
 
 
 def test_what_is_missing_is_named_with_what_to_install(call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subjects, "find_spec", lambda name: None if name == "torch" else name)
+    monkeypatch.setattr("migrator.extras.find_spec", lambda name: None if name == "torch" else name)
     code, _, err = call("profile", "mlp", "--gpu", CUT.name)
     assert (code, err) == (2, "error: profile needs torch: pip install 'migrator-mig[live]'\n")
 

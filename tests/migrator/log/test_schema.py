@@ -9,6 +9,7 @@ import pytest
 from migrator.errors import LogError
 from migrator.log.record import line_of
 from migrator.log.runlog import log_in
+from migrator.log.schema import Cause, check_fields
 from tests.migrator.log import records
 
 
@@ -58,3 +59,17 @@ def test_a_time_beyond_any_run_is_refused(tmp_path: Path, at_s: float) -> None:
     line = line_of({"n": 1, "kind": "interrupted", "at_s": at_s})
     with pytest.raises(LogError, match="line 2: it is no whole record of this program"):
         log_in(raw + line, tmp_path)
+
+
+def kept(cause: str) -> dict[str, object]:
+    return {"kind": "plan_kept", "at_s": 1.0, "window": 0, "cause": cause, "n_steps": 3, "why": "it was late"}
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_every_cause_may_stand_in_a_log(cause: Cause) -> None:
+    check_fields(kept(str(cause.value)))
+
+
+def test_a_cause_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(LogError, match=r"plan_kept\.cause: input should be 'pace', 'band', 'retraining' or 'failure'"):
+        check_fields(kept("whim"))

@@ -132,7 +132,7 @@ def test_windows_that_began_with_what_took_its_place_can_be_checked(tmp_path: Pa
     setting, traffic = setting_of(raises, 0)
     log = logged(tmp_path / "run", setting, traffic)
     again, _ = setting_of(raises, 0)
-    found = next(RunCheck(log, again, traffic).windows(0))
+    found = next(RunCheck(log, again, traffic).plans(0))
     assert found.verification is not None
     assert found.verification.is_valid
 

@@ -15,7 +15,7 @@ from migrator.config import config_yaml, validate_config
 from migrator.log.runlog import ReadLog, RunLog, read_log
 from migrator.run import events
 from migrator.run.planning import later, shifted
-from migrator.run.reposing import CheckedWindow, RunCheck
+from migrator.run.reposing import CheckedPlan, RunCheck
 from migrator.run.simulated import SimulatedRun
 from migrator.setting import assemble
 from planner.policies.registry import policy_of
@@ -40,9 +40,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_in(tmp_path_factory.mktemp("reposing") / "run", {})
 
 
-def checked(log: ReadLog, changes: Change = {}) -> list[CheckedWindow]:  # noqa: B006 (never changed)
+def checked(log: ReadLog, changes: Change = {}) -> list[CheckedPlan]:  # noqa: B006 (never changed)
     setting, traffic = assemble(validate_config(changed(SMALL, changes), "small"), "small")
-    return list(RunCheck(log, setting, traffic).windows())
+    return list(RunCheck(log, setting, traffic).plans())
 
 
 def altered(log: ReadLog, change: Callable[[dict[str, Any]], object]) -> ReadLog:
@@ -98,13 +98,6 @@ def test_a_forecast_that_comes_out_otherwise_is_told(run: Path) -> None:
 )
 def test_a_config_that_is_not_the_runs_is_told(run: Path, changes: Change, part: str) -> None:
     assert part in checked(read_log(run), changes)[0].reason
-
-
-def test_a_window_planned_again_midway_is_not_posed_anew(run: Path) -> None:
-    log = read_log(run)
-    revised = {"n": 0, "kind": "plan_revised", "at_s": 70.0, "window": 1}
-    found = checked(replace(log, events=(*log.events, revised)))
-    assert ["midway" in item.reason for item in found] == [False, True]
 
 
 def test_a_window_that_kept_its_layout_has_no_plan_to_check(run: Path) -> None:

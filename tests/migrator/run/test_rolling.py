@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import cache
@@ -20,13 +21,14 @@ from rich.console import Console
 
 from migrator.config import config_yaml, validate_config
 from migrator.errors import ConfigError
-from migrator.log.replans import Cause, Kept
+from migrator.log.replans import Kept
 from migrator.log.report import report_of
 from migrator.log.runlog import EVENTS_FILE, ReadLog, RunLog, log_in, read_log
+from migrator.log.schema import Cause
 from migrator.run import instances
 from migrator.run.instances import Instances
 from migrator.run.planning import Replan, plan_anew
-from migrator.run.reposing import RunCheck
+from migrator.run.reposing import CheckedPlan, RunCheck
 from migrator.run.simulated import SimulatedRun
 from migrator.setting import assemble
 from migrator.views.as_json import report_to_json
@@ -34,6 +36,7 @@ from migrator.views.report import print_report
 from planner.errors import EngineError
 from planner.policies.registry import policy_of
 from planner.problem import RunningRetraining
+from planner.verify import Rule
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.run.resuming import begun, cuts, same, taken_up
 from tests.migrator.run.test_seams import changed_after, dies_while_serving, drawing, faulty, until
@@ -48,8 +51,8 @@ ROLLING: dict[str, Any] = {
 
 
 @cache
-def _rolled(changes: tuple[tuple[str, Any], ...] = (), policy: str = "migrator", fails: bool = False) -> ReadLog:
-    config = validate_config(changed(SMALL, ROLLING | dict(changes)), "small")
+def _rolled(changes: str, policy: str, fails: bool) -> ReadLog:
+    config = validate_config(changed(SMALL, ROLLING | json.loads(changes)), "small")
     setting, traffic = assemble(config, "small")
     backend = faulty(setting, dies_while_serving) if fails else None
     with TemporaryDirectory() as folder:
@@ -60,7 +63,7 @@ def _rolled(changes: tuple[tuple[str, Any], ...] = (), policy: str = "migrator",
 
 def rolled(changes: dict[str, Any] | None = None, policy: str = "migrator", *, fails: bool = False) -> ReadLog:
     """The log of a run that plans the rest of its windows anew; the same run is made once."""
-    return _rolled(tuple((changes or {}).items()), policy, fails)
+    return _rolled(json.dumps(changes or {}), policy, fails)
 
 
 def asked(log: ReadLog) -> list[tuple[str, float]]:
@@ -254,10 +257,69 @@ def test_a_run_that_plans_anew_cut_anywhere_and_resumed_is_the_run_that_was_neve
         assert same(taken_up(tmp_path / "run", policy)) == same(whole)
 
 
-def test_verify_checks_the_plans_that_windows_began_with() -> None:
-    setting, traffic = assemble(validate_config(changed(SMALL, ROLLING), "small"), "small")
-    found = list(RunCheck(rolled(), setting, traffic).windows())
-    assert [item.verification and item.verification.violations for item in found] == [(), ()]
+@pytest.mark.parametrize(
+    "changes", [{}, {"estimates.time_bias": -0.4}, {"planner.planning_s": 3}, {"tenants.0.min_slo_attainment": 0.5}]
+)
+def test_plans_of_windows_and_of_their_rests_are_posed_anew_and_valid(changes: dict[str, Any]) -> None:
+    found = checked(rolled(changes), changes)
+    assert [item.verification and item.verification.violations for item in found] == [()] * len(found)
+    revised = [(record["window"], record["from_step"]) for record in rolled(changes).of_kind("plan_revised")]
+    assert revised
+    assert [(item.window, item.anew_from_step) for item in found if item.anew_from_step is not None] == revised
+
+
+def checked(log: ReadLog, changes: dict[str, Any]) -> list[CheckedPlan]:
+    setting, traffic = assemble(validate_config(changed(SMALL, ROLLING | changes), "small"), "small")
+    return list(RunCheck(log, setting, traffic).plans())
+
+
+def altered(change: Callable[[dict[str, Any]], object]) -> list[CheckedPlan]:
+    """The plans of windows' rests, checked in a log of which every one is changed."""
+    records = json.loads(json.dumps([dict(record) for record in rolled().events]))
+    for record in records:
+        if record["kind"] == "plan_revised":
+            change(record)
+    found = checked(replace(rolled(), events=tuple(records)), {})
+    return [item for item in found if item.anew_from_step is not None]
+
+
+def test_a_plan_of_a_rest_that_says_too_much_is_found_out() -> None:
+    for item in altered(lambda record: record["plan"].update(objective=9e9, bound=9e9, gap=None)):
+        assert item.verification is not None
+        assert Rule.OBJECTIVE in {one.rule for one in item.verification.violations}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda record: record.pop("rest"), "does not say what was left of its window; an earlier version wrote it"),
+        (lambda record: record.pop("initial"), "does not say what was left of its window"),
+        (lambda record: record["rest"]["vision"].update(mean_rps=1.0), "the forecast of vision made anew is not the"),
+        (lambda record: record["rest"]["vision"].update(options=["half"]), "the retrainings of vision that were left"),
+    ],
+)
+def test_a_rest_that_cannot_be_posed_anew_is_told(change: Callable[[dict[str, Any]], object], reason: str) -> None:
+    for item in altered(change):
+        assert (item.verification, reason in item.reason) == (None, True)
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_plans_made_because_the_running_one_could_not_be_followed_are_posed_anew(seed: int) -> None:
+    pace = "never" if seed == 3 else 10
+    changes = TROUBLED | {"seed": seed, "planner.replan_every_s": pace}
+    found = checked(log := rolled(changes), changes)
+    assert any("cause" not in record for record in log.of_kind("plan_revised"))
+    assert [item.verification and item.verification.violations for item in found] == [()] * len(found)
+
+
+def test_the_command_says_how_many_plans_of_rests_were_posed_anew(call: Any, write_config: Any) -> None:
+    config = write_config(ROLLING)
+    assert call("run", config, "--out", "run")[0] == 0
+    n = len(rolled().of_kind("plan_revised"))
+    code, out, _ = call("verify", "run", "--trust-bound")
+    assert (code, f"of {n} plans of windows' rests, {n} posed anew and checked" in out) == (0, True)
+    told = json.loads(call("verify", "run", "--trust-bound", "--json")[1])["replans"]
+    assert (told["in_log"], told["posed_anew"], {item["valid"] for item in told["plans"]}) == (n, n, {True})
 
 
 def test_a_pace_below_a_step_is_refused() -> None:
@@ -271,16 +333,19 @@ def test_what_is_no_pace_is_refused(value: object) -> None:
         validate_config(changed(SMALL, {"planner.replan_every_s": value}), "small")
 
 
+TROUBLED: dict[str, Any] = {
+    "windows": 4,
+    "simulation.driver": {"error_share": 0.5, "in_use_share": 0.5, "in_use_s": 60.0},
+    "simulation.others": [{"placement": "2g.20gb@4", "from_s": 50, "to_s": 130}],
+    "simulation.start_jitter": 0.3,
+}
+
+
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_a_run_that_plans_anew_among_refusals_ends_and_keeps_every_rule(seed: int) -> None:
-    driver = {"error_share": 0.5, "in_use_share": 0.5, "in_use_s": 60.0}
-    others = [{"placement": "2g.20gb@4", "from_s": 50, "to_s": 130}]
-    changes = {"windows": 4, "simulation": {"driver": driver, "others": others, "start_jitter": 0.3}, "seed": seed}
-    setting, traffic = assemble(validate_config(changed(SMALL, ROLLING | changes), "small"), "small")
-    with TemporaryDirectory() as folder:
-        with RunLog(Path(folder) / "run", config_yaml(setting.config)) as log:
-            SimulatedRun(setting, traffic).carry_out(log)
-        read = read_log(Path(folder) / "run")
+    changes = TROUBLED | {"seed": seed, "planner.replan_every_s": 10}
+    read = rolled(changes)
+    _, traffic = assemble(validate_config(changed(SMALL, ROLLING | changes), "small"), "small")
     plans = [record for record in read.events if "violations" in record]
     assert [record["violations"] for record in plans] == [[]] * len(plans)
     assert any("cause" in record for record in read.events)

@@ -310,6 +310,8 @@ def test_who_is_started_again_in_its_instance_has_another_name(stage: Stage) -> 
 
 
 STARTED, DONE = course.Started(0.4, "first", 0.1), course.Finished(0.9, "/w/final", 2.0)
+HALF, LATE = course.Checkpoint(0.5, 0.7, "/w/half", 1.0), course.Failed("deadline", "it was late", 1.5)
+LEFT = "deadline: it was late; its checkpoint at 50%, which answers 70% right,"
 
 
 def test_new_weights_go_to_one_worker_after_the_other_and_then_the_retraining_has_finished(stage: Stage) -> None:
@@ -340,6 +342,8 @@ def test_who_was_starting_when_new_weights_came_takes_them_before_it_serves(stag
     assert [type(news) for news in stage.tells(stage.training(), STARTED, DONE)] == [Finished]
     stage.becomes(name, State.WARM, version="first")
     assert stage.site.orders == [Load(name, "/w/final", "window-1"), Serve(name)]
+    stage.happens(Loaded(name, "window-1", 0.002))
+    assert stage.workers.n_swaps == 1
 
 
 def test_weights_that_the_first_worker_cannot_load_are_given_up(stage: Stage) -> None:
@@ -361,18 +365,37 @@ def test_weights_that_only_a_later_worker_cannot_load_are_kept(stage: Stage) -> 
 
 def test_a_retraining_that_runs_out_of_time_leaves_its_better_checkpoint(stage: Stage) -> None:
     name = stage.serving()
-    checkpoint = course.Checkpoint(0.5, 0.7, "/w/half", 1.0)
-    (failed,) = stage.tells(stage.training(), STARTED, checkpoint, course.Failed("deadline", "it was late", 1.5))
-    assert failed.reason == "deadline: it was late; its checkpoint at 50% answers 70% right, and is served"
+    assert stage.tells(stage.training(), STARTED, HALF, LATE) == []
     (load,) = stage.site.orders
     assert (load.worker, load.weights, load.version[:13]) == (name, "/w/half", "window-1@0.50")
-    assert stage.happens(Loaded(name, load.version, 0.002)) == []
+    (failed,) = stage.happens(Loaded(name, load.version, 0.002))
+    assert failed == Failed(70.0, "1c@3#9", f"{LEFT} is served")
+
+
+def test_a_checkpoint_that_no_worker_can_load_is_not_said_to_be_served(stage: Stage) -> None:
+    name = stage.serving()
+    stage.tells(stage.training(), STARTED, HALF, LATE)
+    (failed,) = stage.happens(Loaded(name, "first", 0.0, "disk"))
+    assert failed == Failed(70.0, "1c@3#9", f"{LEFT} cannot be loaded: disk")
+    assert stage.models.now.version == "first"
+
+
+def test_a_checkpoint_that_nobody_takes_over_is_for_workers_to_come(stage: Stage) -> None:
+    (failed,) = stage.tells(stage.training(), STARTED, HALF, LATE)
+    assert failed.reason == f"{LEFT} is what workers begin with from now on"
+
+
+def test_a_failure_whose_checkpoint_is_being_loaded_is_the_answer_to_a_stop(stage: Stage) -> None:
+    name = stage.serving()
+    stage.tells(stage.training(), STARTED, HALF, LATE)
+    assert stage.workers.stop("1c@3#9") == Failed(70.0, "1c@3#9", f"{LEFT} is being loaded")
+    assert stage.happens(Loaded(name, stage.models.now.version, 0.002)) == []
 
 
 def test_a_checkpoint_that_is_worse_than_the_old_weights_is_not_served(stage: Stage) -> None:
     stage.serving()
     checkpoint = course.Checkpoint(0.5, 0.3, "/w/half", 1.0)
-    (failed,) = stage.tells(stage.training(), STARTED, checkpoint, course.Failed("deadline", "it was late", 1.5))
+    (failed,) = stage.tells(stage.training(), STARTED, checkpoint, LATE)
     assert (failed.reason, stage.site.orders, stage.models.now.version) == ("deadline: it was late", [], "first")
 
 

@@ -1,0 +1,57 @@
+"""What is lacking of an extra is told in one clause."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.config import read_config
+from migrator.errors import ConfigError
+from migrator.extras import lacking
+
+
+@pytest.fixture
+def absent(monkeypatch: pytest.MonkeyPatch):
+    def are(*names: str) -> None:
+        monkeypatch.setattr("migrator.extras.find_spec", lambda name: None if name in names else name)
+
+    return are
+
+
+@pytest.mark.parametrize(
+    ("modules", "told"),
+    [
+        ((), None),
+        (("torch",), "needs torch: pip install 'migrator-mig[live]'"),
+        (("zmq", "torch", "scipy"), "needs scipy, torch and zmq: pip install 'migrator-mig[live]'"),
+        (("torch", "transformers"), "needs torch and transformers: pip install 'migrator-mig[live]' transformers"),
+        (("transformers",), "needs transformers: pip install transformers"),
+    ],
+)
+def test_what_is_lacking_is_named_with_what_installs_it(absent, modules: tuple[str, ...], told: str | None) -> None:
+    absent(*modules)
+    assert lacking("live", ["msgpack", *modules]) == told
+
+
+def test_a_network_without_model_and_library_is_refused_naming_both(absent, write_config) -> None:
+    absent("neuralforecast")
+    with pytest.raises(ConfigError, match=r"fit nhits makes; that needs neuralforecast: .*'migrator-mig\[neural\]'$"):
+        read_config(write_config({"forecast.method": "nhits"}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "missing"),
+    [
+        ((), "torch"),
+        (("--set", "tenants.turned.model=bert_base"), "transformers"),
+        (("--set", "tenants.grown.learning.trainer=avalanche"), "avalanche"),
+        (("--set", "front_door.port=0"), "starlette"),
+    ],
+)
+def test_a_live_run_without_a_library_is_refused_before_anything_begins(
+    absent, call, changes: tuple[str, ...], missing: str
+) -> None:
+    assert call("init", "live-cpu")[0] == 0
+    absent(missing)
+    code, out, err = call("run", "live-cpu.yaml", *changes)
+    assert (code, out, err.count("\n")) == (2, "", 1), err
+    assert err.startswith(f"error: live-cpu.yaml: a live run needs {missing}: pip install ")
