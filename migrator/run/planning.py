@@ -355,7 +355,7 @@ def plan_window(
         opening.estimates,
         opening.warm_ups,
     )
-    ahead = _from_step(forecast, plan_from_step)
+    ahead = forecast_from(forecast, plan_from_step)
     return _checked(problem, _answer(setting, opening, problem, how, ahead), opening.window, plan_from_step, forecast)
 
 
