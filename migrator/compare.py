@@ -27,7 +27,7 @@ from migrator.log.surprise import Surprise, surprises
 from migrator.provenance import simulated_provenance
 from migrator.run.loop import View
 from migrator.run.planning import PlannedWindow
-from migrator.run.simulated import SimulatedRun
+from migrator.run.policy_run import PolicyRun
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
 from planner.policies.policy import AnyPolicy, Batching
@@ -230,7 +230,7 @@ def simulated(
     """
     gpu = setting.config.gpu.model_copy(update={"backend": "sim", "index": 0})
     setting = replace(setting, config=setting.config.model_copy(update={"gpu": gpu}))
-    run = SimulatedRun(setting, traffic, policy, view, as_published=fairness is Fairness.AS_PUBLISHED)
+    run = PolicyRun(setting, traffic, policy, view, as_published=fairness is Fairness.AS_PUBLISHED)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "run"
         with RunLog(path, config_yaml(setting.config)) as log:

@@ -27,7 +27,7 @@ from benchmarks.paper.matches import ROOT
 from benchmarks.paper.workloads import BOTH_FIGURE_4, RESNET50_FIGURE_2
 from executor.catalogue import gpu_model
 from migrator.config import Config, read_config
-from migrator.run.simulated import true_problems
+from migrator.run.policy_run import true_problems
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
 from planner.counts import joint_states, tenant_multisets

@@ -23,7 +23,7 @@ from migrator.errors import MigratorError
 from migrator.log.report import report_of
 from migrator.log.runlog import ReadLog, RunLog, read_log
 from migrator.parallel import Processes
-from migrator.run.simulated import SimulatedRun
+from migrator.run.policy_run import PolicyRun
 from migrator.setting import assemble
 from planner.errors import PlannerError
 
@@ -123,7 +123,7 @@ def _log(config: Config, job: Job, name: str) -> ReadLog:
         folder = Path(made) if job.kept is None else job.kept / f"{job.config.stem}-{job.seed}"
         folder.mkdir(parents=True, exist_ok=True)
         with RunLog(folder / name, config_yaml(config, folder / name)) as log:
-            SimulatedRun(setting, traffic).carry_out(log)
+            PolicyRun(setting, traffic).carry_out(log)
         return read_log(folder / name)
 
 

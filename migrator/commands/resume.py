@@ -25,9 +25,9 @@ from migrator.log.report import report_of
 from migrator.log.resumed import ResumedLog
 from migrator.log.runlog import CONFIG_FILE, ReadLog, config_sum
 from migrator.run import events
+from migrator.run.policy_run import PolicyRun
 from migrator.run.real import RealGpu, joining
 from migrator.run.replay import resumed_run
-from migrator.run.simulated import SimulatedRun
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
 from migrator.views.live import RunView
@@ -143,7 +143,7 @@ def _join(
         if setting.config.is_live:
             given = parts.enter_context(live_parts(real, setting, traffic, log.folder, joins, stands))
         with untouched_if_refused(real):
-            run = SimulatedRun(setting, traffic, policy, view, time_limit_s=limit_s, joins=joins, **given)
+            run = PolicyRun(setting, traffic, policy, view, time_limit_s=limit_s, joins=joins, **given)
         with telling_where(log.folder, where):
             run.carry_out(log)
 

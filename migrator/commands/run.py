@@ -22,8 +22,8 @@ from migrator.log.report import report_of
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog, RunLog, config_sum, new_run_log, read_log
 from migrator.run import events
 from migrator.run.loop import Joining, View
+from migrator.run.policy_run import PolicyRun
 from migrator.run.real import RealGpu, real_gpu
-from migrator.run.simulated import SimulatedRun
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
 from migrator.views.ending import print_against, print_layout_over_time
@@ -135,7 +135,7 @@ def run_command(
                 parts.enter_context(gone_if_empty(log))
                 given = parts.enter_context(live_parts(real, setting, traffic, log.folder))
             with untouched_if_refused(real):
-                run = SimulatedRun(setting, traffic, chosen, view, time_limit_s=time_limit_s, **given)
+                run = PolicyRun(setting, traffic, chosen, view, time_limit_s=time_limit_s, **given)
             if where.manner.dry_run:
                 standing, ours = ((), lambda _: True) if real is None else (real.gpu.instances(), real.journal.is_ours)
                 print_decision(decide(standing, ours, run.first_layout), config.gpu.index)
@@ -245,7 +245,7 @@ def live_parts(
     joins: Joining | None = None,
     stands: ReadLog | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """What a live run in ``folder`` hands to :class:`SimulatedRun`; see :func:`migrator.run.live.opening.live_run`.
+    """What a live run in ``folder`` hands to :class:`PolicyRun`; see :func:`migrator.run.live.opening.live_run`.
 
     Raises:
         ConfigError: The config does not go with this GPU; or a model or its data cannot be had.

@@ -25,7 +25,8 @@ from migrator.log.record import Record
 from migrator.log.runlog import RunLog, read_log
 from migrator.run.loop import View
 from migrator.run.planning import PlannedWindow
-from migrator.run.simulated import SimulatedRun, simulated_backend
+from migrator.run.policy_run import PolicyRun
+from migrator.run.simulated import simulated_backend
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from planner.gains import gain_tables
@@ -92,7 +93,7 @@ def measured(
     """
     promises = _Promises(setting.config.window_s, setting.config.step_s)
     backend = simulated_backend(setting, promises.ready_s if start_as_planned else None)
-    run = SimulatedRun(setting, traffic, view=promises, backend=backend)
+    run = PolicyRun(setting, traffic, view=promises, backend=backend)
     with TemporaryDirectory() as folder:
         with RunLog(Path(folder) / "run", config_yaml(setting.config)) as log_of_run:
             run.carry_out(log_of_run)

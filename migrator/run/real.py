@@ -55,7 +55,7 @@ class RealGpu:
     left: list[str] = field(default_factory=list)
 
     def backend(self, setting: Setting) -> Callable[[float], Backend]:
-        """Opens it for a run; see :class:`migrator.run.simulated.SimulatedRun`."""
+        """Opens it for a run; see :class:`migrator.run.policy_run.PolicyRun`."""
 
         def opened(start_s: float) -> Backend:
             config, clock = setting.config, self.clock(start_s)

@@ -11,7 +11,7 @@ from typing import Any, Self
 from migrator.log.replans import Kept
 from migrator.log.runlog import EVENTS_FILE, ReadLog
 from migrator.run.loop import View
-from migrator.run.simulated import SimulatedRun
+from migrator.run.policy_run import PolicyRun
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from planner.errors import PlanFileError
@@ -34,7 +34,7 @@ def resumed_run(
     view: View | None = None,
     *,
     is_own: bool = False,
-) -> SimulatedRun:
+) -> PolicyRun:
     """The run whose log ``stands``, to be carried out into a :class:`~migrator.log.resumed.ResumedLog`.
 
     ``setting`` and ``traffic`` are those of the folder's config. A policy of one's own (``is_own``) is asked again,
@@ -49,7 +49,7 @@ def resumed_run(
     is_repeatable = stands.header.get("repeatable", True)
     if isinstance(policy, Policy) and not (is_own and is_repeatable):
         policy = Replayed.of(policy, stands, asks=is_own)
-    return SimulatedRun(setting, traffic, policy, view, time_limit_s=stands.header.get("time_limit_s"))
+    return PolicyRun(setting, traffic, policy, view, time_limit_s=stands.header.get("time_limit_s"))
 
 
 @dataclass(frozen=True)

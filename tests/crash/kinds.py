@@ -20,8 +20,8 @@ from migrator.config import config_yaml, read_config, validate_config
 from migrator.log.report import report_of
 from migrator.log.resumed import ResumedLog
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, RunLog, read_log
+from migrator.run.policy_run import PolicyRun
 from migrator.run.replay import resumed_run
-from migrator.run.simulated import SimulatedRun
 from migrator.setting import assemble
 from planner.policies.registry import policy_of
 from tests.migrator.conftest import SMALL, changed
@@ -73,7 +73,7 @@ class Simulated:
         self._setting, self._traffic = assemble(config, "crash")
 
     def begin(self, folder: Path) -> None:
-        run = SimulatedRun(self._setting, self._traffic, policy_of(self._policy))
+        run = PolicyRun(self._setting, self._traffic, policy_of(self._policy))
         with RunLog(folder / "run", config_yaml(self._setting.config, folder / "run")) as log:
             run.carry_out(log)
 

@@ -10,7 +10,7 @@ import pytest
 
 from migrator.config import read_config
 from migrator.run.planning import Foresight, Opening, accuracy_at_start, observe, posed, state_after
-from migrator.run.simulated import true_problems
+from migrator.run.policy_run import true_problems
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
 from planner.budget import Budget

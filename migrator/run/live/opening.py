@@ -44,7 +44,7 @@ _TOTALS = ("arrived", "in_time", "late", "dropped", "refused", "failed", "correc
 
 @dataclass(frozen=True)
 class LiveParts:
-    """The parts of a live run, as :class:`migrator.run.simulated.SimulatedRun` takes them, by its arguments' names.
+    """The parts of a live run, as :class:`migrator.run.policy_run.PolicyRun` takes them, by its arguments' names.
 
     Attributes:
         backend: Opens the GPU for the run.

@@ -23,7 +23,7 @@ from migrator.fidelity.live import LiveFidelity, LostGoodput, Nearness, TenantSe
 from migrator.log.live import LiveFacts
 from migrator.log.record import Record
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, RunLog, read_log
-from migrator.run.simulated import SimulatedRun
+from migrator.run.policy_run import PolicyRun
 from migrator.setting import assemble
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.log import records
@@ -66,7 +66,7 @@ def simulated(folder: Path, changes: Mapping[str, Any], alter: Callable[[Record]
     setting, traffic = assemble(validate_config(changed(SMALL, changes), "small"), "small")
     config = config_yaml(setting.config)
     with RunLog(folder / "simulated", config) as log:
-        SimulatedRun(setting, traffic).carry_out(log)
+        PolicyRun(setting, traffic).carry_out(log)
     events = [alter(record) for record in read_log(folder / "simulated").events]
     requests = traffic.requests(setting.config.windows * setting.config.window_s)
     return written(

@@ -10,8 +10,8 @@ from typing import Any
 from migrator.config import config_yaml, read_config, validate_config
 from migrator.log.resumed import ResumedLog
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, RunLog
+from migrator.run.policy_run import PolicyRun
 from migrator.run.replay import resumed_run
-from migrator.run.simulated import SimulatedRun
 from migrator.setting import assemble
 from planner.policies.policy import AnyPolicy
 from tests.migrator.conftest import SMALL, changed
@@ -31,7 +31,7 @@ def begun(
 ) -> bytes:
     """A whole run in ``folder``; its log."""
     setting, traffic = assemble(validate_config(changed(SMALL, SHORT | (changes or {})), "small"), "small")
-    run = SimulatedRun(setting, traffic, policy, time_limit_s=limit_s)
+    run = PolicyRun(setting, traffic, policy, time_limit_s=limit_s)
     with RunLog(folder, config_yaml(setting.config, folder)) as log:
         run.carry_out(log, {"version": "1"})
     return (folder / EVENTS_FILE).read_bytes()

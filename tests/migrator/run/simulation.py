@@ -11,9 +11,9 @@ from migrator.log.account import Account, SecondAccounts, accounts
 from migrator.log.record import Record
 from migrator.log.runlog import ReadLog
 from migrator.run.loop import View
-from migrator.run.simulated import AnyPolicy
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
+from planner.policies.policy import AnyPolicy
 from workloads.serving.tally import Totals
 
 Assembled = tuple[Setting, RecordedTraffic]

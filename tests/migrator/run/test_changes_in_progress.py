@@ -17,7 +17,8 @@ from migrator.log.changes import changes_in
 from migrator.log.runlog import ReadLog
 from migrator.run import applier
 from migrator.run.applier import Backend
-from migrator.run.simulated import SimulatedRun, SimWorkers, tenants_that_run
+from migrator.run.policy_run import PolicyRun
+from migrator.run.simulated import SimWorkers, tenants_that_run
 from migrator.setting import Setting, assemble
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.run.test_seams import logged
@@ -58,7 +59,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> ReadLog:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(applier, "ThreadPoolExecutor", lambda *_: applier._Inline())  # threads would race
         setting, traffic = assemble(Config.model_validate(changed(SMALL, changes)), "test")
-        run = SimulatedRun(setting, traffic, backend=busy(setting))
+        run = PolicyRun(setting, traffic, backend=busy(setting))
         return logged(tmp_path_factory.mktemp("run") / "log", run, setting)
 
 

@@ -19,8 +19,8 @@ from migrator.config import config_yaml, validate_config
 from migrator.log.report import Report, report_of
 from migrator.log.runlog import ReadLog, RunLog, read_log
 from migrator.run.planning import Foresight, observe
+from migrator.run.policy_run import PolicyRun
 from migrator.run.reposing import RunCheck
-from migrator.run.simulated import SimulatedRun
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
 from migrator.views.report import print_report
@@ -67,7 +67,7 @@ def setting_of(fault: Fault, *fails_at: int) -> tuple[Setting, RecordedTraffic]:
 
 def logged(folder: Path, setting: Setting, traffic: RecordedTraffic) -> ReadLog:
     with RunLog(folder, config_yaml(setting.config)) as log:
-        SimulatedRun(setting, traffic).carry_out(log)
+        PolicyRun(setting, traffic).carry_out(log)
     return read_log(folder)
 
 

@@ -20,7 +20,8 @@ from migrator.config import config_yaml, validate_config
 from migrator.log.report import Figures, report_of
 from migrator.log.runlog import EVENTS_FILE, ReadLog, RunLog, log_in, read_log
 from migrator.run.applier import Backend
-from migrator.run.simulated import SimulatedRun, SimWorkers, tenants_that_run
+from migrator.run.policy_run import PolicyRun
+from migrator.run.simulated import SimWorkers, tenants_that_run
 from migrator.setting import assemble
 from planner.policies.registry import policy_of
 from tests.migrator.conftest import SMALL, changed
@@ -49,7 +50,7 @@ def logged(simulation: dict[str, Any], seed: int, changes: dict[str, Any] | None
     setting, traffic = assemble(validate_config(data, "small"), "small")
     with TemporaryDirectory() as folder:
         with RunLog(Path(folder) / "run", config_yaml(setting.config)) as log:
-            SimulatedRun(setting, traffic).carry_out(log)
+            PolicyRun(setting, traffic).carry_out(log)
         return read_log(Path(folder) / "run")
 
 
@@ -172,7 +173,7 @@ def after_a_reset(gpu_type: type[SimGpu] = ResettingGpu) -> ReadLog:
 
     with TemporaryDirectory() as folder:
         with RunLog(Path(folder) / "run", config_yaml(setting.config)) as log:
-            SimulatedRun(setting, traffic, backend=opened).carry_out(log)
+            PolicyRun(setting, traffic, backend=opened).carry_out(log)
         return read_log(Path(folder) / "run")
 
 

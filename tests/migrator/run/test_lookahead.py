@@ -15,7 +15,7 @@ from migrator.errors import ConfigError
 from migrator.log.report import report_of
 from migrator.log.runlog import ReadLog, log_in
 from migrator.run.planning import Foresight, Opening, observe
-from migrator.run.simulated import SimulatedRun
+from migrator.run.policy_run import PolicyRun
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
 from planner.errors import PolicyError
@@ -103,7 +103,7 @@ def test_its_log_says_what_it_knows(tmp_path: Any) -> None:
 def test_it_is_refused_where_nobody_knows_what_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecordedTraffic, "hindsight", None)
     with pytest.raises(ConfigError, match="live traffic has no hindsight"):
-        SimulatedRun(*small(), policy_of("lookahead-10"))
+        PolicyRun(*small(), policy_of("lookahead-10"))
 
 
 def test_it_is_compared_only_where_it_is_named() -> None:

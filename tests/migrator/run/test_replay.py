@@ -13,8 +13,8 @@ from migrator.config import config_yaml, validate_config
 from migrator.errors import LogError
 from migrator.log.resumed import ResumedLog
 from migrator.log.runlog import EVENTS_FILE, RunLog, log_in
+from migrator.run.policy_run import PolicyRun
 from migrator.run.replay import Replayed
-from migrator.run.simulated import SimulatedRun
 from migrator.setting import assemble
 from planner.plan import MigPlan
 from planner.policies.policy import AnyPolicy, Knows, Policy, Window
@@ -147,13 +147,13 @@ def every_ten_seconds() -> Callable[[float], str | None]:
 def test_plans_of_a_window_s_rest_are_not_solved_again_either(tmp_path: Path) -> None:
     setting, traffic = assemble(validate_config(changed(SMALL, SHORT), "small"), "small")
     with RunLog(tmp_path / "run", config_yaml(setting.config)) as log:
-        SimulatedRun(setting, traffic, Counting(), revises=every_ten_seconds()).carry_out(log)
+        PolicyRun(setting, traffic, Counting(), revises=every_ten_seconds()).carry_out(log)
     whole = (tmp_path / "run" / EVENTS_FILE).read_bytes()
     assert len(log_in(whole, tmp_path).of_kind("plan_revised")) > 3
     (tmp_path / "run" / EVENTS_FILE).write_bytes(whole[:-9])
     policy = Counting()
     with ResumedLog(tmp_path / "run") as again:
-        run = SimulatedRun(setting, traffic, Replayed.of(policy, again.stands), revises=every_ten_seconds())
+        run = PolicyRun(setting, traffic, Replayed.of(policy, again.stands), revises=every_ten_seconds())
         run.carry_out(again)
     assert same((tmp_path / "run" / EVENTS_FILE).read_bytes()) == same(whole)
     assert policy.asked == []

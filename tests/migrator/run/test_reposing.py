@@ -15,8 +15,8 @@ from migrator.config import config_yaml, validate_config
 from migrator.log.runlog import ReadLog, RunLog, read_log
 from migrator.run import events
 from migrator.run.planning import later, shifted
+from migrator.run.policy_run import PolicyRun
 from migrator.run.reposing import CheckedPlan, RunCheck
-from migrator.run.simulated import SimulatedRun
 from migrator.setting import assemble
 from planner.policies.registry import policy_of
 from planner.problem import HeldInstance, PhysicalState, RunningRetraining
@@ -29,7 +29,7 @@ Change = Mapping[str, Any]
 def run_in(folder: Path, changes: Change, policy: str = "migrator") -> Path:
     """The folder of a run of the small config with these keys changed."""
     setting, traffic = assemble(validate_config(changed(SMALL, changes), "small"), "small")
-    run = SimulatedRun(setting, traffic, policy_of(policy))
+    run = PolicyRun(setting, traffic, policy_of(policy))
     with RunLog(folder, config_yaml(setting.config)) as log:
         run.carry_out(log, events.wall())
     return folder

@@ -28,8 +28,8 @@ from migrator.log.schema import Cause
 from migrator.run import instances
 from migrator.run.instances import Instances
 from migrator.run.planning import Replan, plan_anew
+from migrator.run.policy_run import PolicyRun
 from migrator.run.reposing import CheckedPlan, RunCheck
-from migrator.run.simulated import SimulatedRun
 from migrator.setting import assemble
 from migrator.views.as_json import report_to_json
 from migrator.views.report import print_report
@@ -57,7 +57,7 @@ def _rolled(changes: str, policy: str, fails: bool) -> ReadLog:
     backend = faulty(setting, dies_while_serving) if fails else None
     with TemporaryDirectory() as folder:
         with RunLog(Path(folder) / "run", config_yaml(setting.config)) as log:
-            SimulatedRun(setting, traffic, policy_of(policy), backend=backend).carry_out(log)
+            PolicyRun(setting, traffic, policy_of(policy), backend=backend).carry_out(log)
         return read_log(Path(folder) / "run")
 
 
@@ -156,7 +156,7 @@ def answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Any) -> Re
     monkeypatch.setattr(Instances, "_submitted", submitted)
     setting, traffic = assemble(validate_config(changed(SMALL, ROLLING), "small"), "small")
     with RunLog(tmp_path / "run", config_yaml(setting.config)) as log:
-        SimulatedRun(setting, traffic).carry_out(log)
+        PolicyRun(setting, traffic).carry_out(log)
     return read_log(tmp_path / "run")
 
 
@@ -189,7 +189,7 @@ def test_a_run_that_plans_anew_does_not_know_what_comes(tmp_path: Path, moment_s
     other = changed_after(setting, traffic, moment_s, variant=1)
     for name, requests, variant in (("one", traffic, 0), ("two", other, 1)):
         with RunLog(tmp_path / name, config_yaml(setting.config)) as log:
-            SimulatedRun(setting, requests, backend=drawing(setting, moment_s, variant)).carry_out(log)
+            PolicyRun(setting, requests, backend=drawing(setting, moment_s, variant)).carry_out(log)
     assert read_log(tmp_path / "one").of_kind("plan_kept")
     assert until(tmp_path / "one", moment_s) == until(tmp_path / "two", moment_s)
     assert until(tmp_path / "one", 1e9) != until(tmp_path / "two", 1e9)

@@ -28,8 +28,9 @@ from migrator.log.account import accounts
 from migrator.log.report import report_of
 from migrator.log.runlog import EVENTS_FILE, ReadLog, RunLog, read_log
 from migrator.run.applier import MAX_STARTS, Backend
+from migrator.run.policy_run import PolicyRun
 from migrator.run.seams import Failed, Finished, Happening, Ready
-from migrator.run.simulated import SimulatedRun, SimWorkers, tenants_that_run
+from migrator.run.simulated import SimWorkers, tenants_that_run
 from migrator.setting import Setting, assemble
 from migrator.traffic import Hindsight, RecordedTraffic
 from planner.policies.registry import POLICIES, policy_of
@@ -55,7 +56,7 @@ def setting_of(data: dict[str, Any]) -> tuple[Setting, RecordedTraffic]:
     return assemble(Config.model_validate(data), "test")
 
 
-def logged(folder: Path, run: SimulatedRun, setting: Setting) -> ReadLog:
+def logged(folder: Path, run: PolicyRun, setting: Setting) -> ReadLog:
     with RunLog(folder, config_yaml(setting.config)) as log:
         run.carry_out(log)
     return read_log(folder)
@@ -160,7 +161,7 @@ def tiny() -> tuple[Setting, RecordedTraffic]:
 def as_drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     setting, traffic = tiny()
     folder = tmp_path_factory.mktemp("drawn") / "run"
-    logged(folder, SimulatedRun(setting, traffic, backend=drawing(setting, 0.0, 0)), setting)
+    logged(folder, PolicyRun(setting, traffic, backend=drawing(setting, 0.0, 0)), setting)
     return folder
 
 
@@ -171,7 +172,7 @@ MOMENTS = np.round(np.random.default_rng(7).uniform(-2.0, 60.0, 50), 3).tolist()
 def test_a_run_does_not_know_what_comes(as_drawn: Path, tmp_path: Path, moment_s: float) -> None:
     setting, traffic = tiny()
     other = changed_after(setting, traffic, max(0.0, moment_s), variant=1)
-    logged(tmp_path / "run", SimulatedRun(setting, other, backend=drawing(setting, moment_s, 1)), setting)
+    logged(tmp_path / "run", PolicyRun(setting, other, backend=drawing(setting, moment_s, 1)), setting)
     assert until(tmp_path / "run", moment_s) == until(as_drawn, moment_s)
     assert until(tmp_path / "run", 1e9) != until(as_drawn, 1e9)
 
@@ -185,9 +186,9 @@ def test_what_is_drawn_holds_all_that_may_happen(as_drawn: Path) -> None:
 @pytest.mark.parametrize("moment_s", [7, 30, 41])  # whole seconds: interference is that of the second's own load
 def test_no_other_policy_knows_what_comes(policy: str, moment_s: int, tmp_path: Path) -> None:
     setting, traffic = tiny()
-    logged(tmp_path / "one", SimulatedRun(setting, traffic, policy_of(policy)), setting)
+    logged(tmp_path / "one", PolicyRun(setting, traffic, policy_of(policy)), setting)
     other = changed_after(setting, traffic, moment_s, variant=2)
-    logged(tmp_path / "two", SimulatedRun(setting, other, policy_of(policy)), setting)
+    logged(tmp_path / "two", PolicyRun(setting, other, policy_of(policy)), setting)
     assert until(tmp_path / "one", moment_s) == until(tmp_path / "two", moment_s)
 
 
@@ -262,7 +263,7 @@ FAULTS = (is_late, never_comes_up, dies_while_serving, dies_at_every_start, dies
 @cache
 def with_fault(folder: Path, fault: Callable[..., list[Happening]]) -> ReadLog:
     setting, traffic = tiny()
-    return logged(folder, SimulatedRun(setting, traffic, backend=faulty(setting, fault)), setting)
+    return logged(folder, PolicyRun(setting, traffic, backend=faulty(setting, fault)), setting)
 
 
 @pytest.fixture(scope="module")
@@ -309,7 +310,7 @@ def test_answers_under_way_die_with_their_server(
 ) -> None:
     setting, traffic = tiny()
     monkeypatch.setattr("migrator.run.requests.Ledger.lose", lambda *_: None)
-    run = SimulatedRun(setting, traffic, backend=faulty(setting, dies_while_serving))
+    run = PolicyRun(setting, traffic, backend=faulty(setting, dies_while_serving))
     as_if_answered = report_of(logged(tmp_path / "run", run, setting)).total
     total = report_of(with_faults["dies_while_serving"]).total
     assert total is not None
@@ -340,7 +341,7 @@ def test_who_served_is_started_as_often_as_who_never_did_before_it_is_given_up(t
         begun.add(name)
         return [*own, Failed(own[0].at_s + 10.0, name, "killed")]
 
-    log = logged(tmp_path / "run", SimulatedRun(setting, traffic, backend=faulty(setting, served_once)), setting)
+    log = logged(tmp_path / "run", PolicyRun(setting, traffic, backend=faulty(setting, served_once)), setting)
     first = [event["kind"] for event in log.events if event.get("instance") == min(begun)]
     assert first == ["ready", *["failed"] * (1 + MAX_STARTS)]
 
@@ -356,7 +357,7 @@ def test_a_retraining_that_dies_leaves_the_old_model(with_faults: dict[str, Read
 def test_answers_that_jitter_makes_late_at_the_very_end_are_waited_for(tmp_path: Path) -> None:
     busy = {"tenants.0.arrivals.rate_rps": 5000, "tenants.1.arrivals.scale.factor": 40.0}
     setting, traffic = setting_of(changed(TINY, {**busy, "simulation.service_jitter": 1.0}))
-    report = report_of(logged(tmp_path / "run", SimulatedRun(setting, traffic), setting))
+    report = report_of(logged(tmp_path / "run", PolicyRun(setting, traffic), setting))
     assert report.total is not None
     assert report.ending == "finished"
     assert report.total.requests.arrivals == sum(map(len, traffic.hindsight.arrival_s))
@@ -369,7 +370,7 @@ def test_a_trainer_that_hangs_is_given_up_after_the_window_after_its_own(tmp_pat
         del number
         return own[:1] if owner.task is Task.RETRAINING and own[0].at_s < 30 else own
 
-    log = logged(tmp_path / "run", SimulatedRun(setting, traffic, backend=faulty(setting, hangs)), setting)
+    log = logged(tmp_path / "run", PolicyRun(setting, traffic, backend=faulty(setting, hangs)), setting)
     (failed,) = log.of_kind("failed")
     assert (failed["failed_s"], failed["reason"][:8]) == (60.0, "not done")
     assert any(event["finish_s"] > 60 for event in log.of_kind("finished"))
@@ -379,7 +380,7 @@ def test_a_trainer_that_hangs_is_given_up_after_the_window_after_its_own(tmp_pat
 def test_answers_die_with_a_server_that_was_to_finish_its_last_batch(tmp_path: Path) -> None:
     heavy = {"tenants.0.arrivals.rate_rps": 3000, "tenants.1.arrivals.scale.factor": 60.0, "windows": 3}
     setting, traffic = setting_of(changed(TINY, heavy))
-    sound = logged(tmp_path / "sound", SimulatedRun(setting, traffic), setting)
+    sound = logged(tmp_path / "sound", PolicyRun(setting, traffic), setting)
     stopped = [item for event in sound.of_kind("change") for item in event["stopped"] if item["task"] == "inference"]
     victim = next(item for item in stopped if item["drained_s"] > item["end_s"])
 
@@ -389,7 +390,7 @@ def test_answers_die_with_a_server_that_was_to_finish_its_last_batch(tmp_path: P
         is_victim = own[0].instance_id == victim["instance"]
         return [*own, Failed(moment_s, victim["instance"], "killed")] if is_victim else own
 
-    log = logged(tmp_path / "run", SimulatedRun(setting, traffic, backend=faulty(setting, dies_draining)), setting)
+    log = logged(tmp_path / "run", PolicyRun(setting, traffic, backend=faulty(setting, dies_draining)), setting)
     (failed,) = log.of_kind("failed")
     before, after = report_of(sound).total, report_of(log).total
     assert failed["instance"] == victim["instance"]
@@ -419,7 +420,7 @@ def refusing_run(folder: Path) -> tuple[ReadLog, RecordedTraffic]:
         gpu = RefusingGpu(setting.gpu, clock, seed=1)
         return Backend(gpu, clock, SimWorkers(gpu, clock, tenants_that_run(setting), 0, setting.config.window_s))
 
-    return logged(folder, SimulatedRun(setting, traffic, backend=opened), setting), traffic
+    return logged(folder, PolicyRun(setting, traffic, backend=opened), setting), traffic
 
 
 def test_refused_calls_do_not_end_the_run(tmp_path: Path) -> None:
@@ -456,7 +457,7 @@ def revised_once_at(moment_s: float) -> Callable[[float], str | None]:
 @pytest.mark.parametrize("moment_s", [3.0, 11.3, 36.5])
 def test_the_rest_of_a_window_is_planned_anew_when_asked(tmp_path: Path, moment_s: float) -> None:
     setting, traffic = tiny()
-    run = SimulatedRun(setting, traffic, revises=revised_once_at(moment_s))
+    run = PolicyRun(setting, traffic, revises=revised_once_at(moment_s))
     log = logged(tmp_path / "run", run, setting)
     (revised,) = log.of_kind("plan_revised")
     assert revised["reason"] == "a test asks"
@@ -471,7 +472,7 @@ def test_the_rest_of_a_window_is_planned_anew_when_asked(tmp_path: Path, moment_
 def test_the_rest_of_a_window_is_planned_anew_under_its_floors(tmp_path: Path) -> None:
     floors = {"tenants.0.min_slo_attainment": 0.9, "tenants.1.min_slo_attainment": {"share": 0.9, "per": "step"}}
     setting, traffic = setting_of(changed(SMALL, {"window_s": 30, "tenants.0.retraining.samples": 300, **floors}))
-    log = logged(tmp_path / "run", SimulatedRun(setting, traffic, revises=revised_once_at(11.3)), setting)
+    log = logged(tmp_path / "run", PolicyRun(setting, traffic, revises=revised_once_at(11.3)), setting)
     (revised,) = log.of_kind("plan_revised")
     assert revised["plan"]["status"] in ("optimal", "feasible")
     assert revised["violations"] == []
@@ -479,7 +480,7 @@ def test_the_rest_of_a_window_is_planned_anew_under_its_floors(tmp_path: Path) -
 
 def test_a_log_holds_floors_and_what_was_promised(tmp_path: Path) -> None:
     setting, traffic = setting_of(changed(SMALL, {"windows": 1, "tenants.0.min_slo_attainment": 0.9}))
-    log = logged(tmp_path / "run", SimulatedRun(setting, traffic), setting)
+    log = logged(tmp_path / "run", PolicyRun(setting, traffic), setting)
     tenants = {tenant["name"]: tenant.get("min_slo_attainment") for tenant in log.header["tenants"]}
     (started,) = log.of_kind("window_started")
     assert tenants == {"vision": {"share": 0.9, "per": "window"}, "language": None}
@@ -489,7 +490,7 @@ def test_a_log_holds_floors_and_what_was_promised(tmp_path: Path) -> None:
 
 def test_a_log_without_floors_says_nothing_of_them(tmp_path: Path) -> None:
     setting, traffic = setting_of(changed(SMALL, {"windows": 1}))
-    log = logged(tmp_path / "run", SimulatedRun(setting, traffic), setting)
+    log = logged(tmp_path / "run", PolicyRun(setting, traffic), setting)
     assert "in_time" not in log.of_kind("window_started")[0]
 
 
@@ -501,7 +502,7 @@ def test_a_plan_that_is_made_just_after_a_change_begins_after_it(tmp_path: Path)
         changes = read_log(tmp_path / "run").of_kind("change")
         return "a change was made" if changes[-1]["planned_s"] == now_s else None
 
-    log = logged(tmp_path / "run", SimulatedRun(setting, traffic, revises=after_each_change), setting)
+    log = logged(tmp_path / "run", PolicyRun(setting, traffic, revises=after_each_change), setting)
     assert log.of_kind("plan_revised")
     planned_s = [event["planned_s"] for event in log.of_kind("change")]
     assert planned_s == sorted(set(planned_s))
@@ -527,7 +528,7 @@ def test_a_retraining_that_died_is_planned_again_when_asked(tmp_path: Path) -> N
         told.append(now_s)
         return "a retraining died"
 
-    run = SimulatedRun(setting, traffic, backend=faulty(setting, first_dies), revises=when_it_died)
+    run = PolicyRun(setting, traffic, backend=faulty(setting, first_dies), revises=when_it_died)
     log = logged(tmp_path / "run", run, setting)
     (failed,) = log.of_kind("failed")
     assert [event["reason"] for event in log.of_kind("plan_revised")] == ["a retraining died"]
@@ -557,7 +558,7 @@ def revised_after(folder: Path, fault: Callable[[list[Happening]], list[Happenin
         asked.append(now_s)
         return "a test asks"
 
-    return logged(folder, SimulatedRun(setting, traffic, backend=faulty(setting, first), revises=reason), setting)
+    return logged(folder, PolicyRun(setting, traffic, backend=faulty(setting, first), revises=reason), setting)
 
 
 def test_a_retraining_that_died_is_planned_again_also_after_its_instance_is_gone(tmp_path: Path) -> None:
@@ -588,9 +589,9 @@ def test_policies_that_know_what_comes_are_refused_with_live_traffic() -> None:
     live.__dict__.update(traffic.__dict__)
     for name in ("oracle", "static", "reactive"):
         with pytest.raises(Exception, match="live traffic has no hindsight") as refused:
-            SimulatedRun(setting, live, policy_of(name))
+            PolicyRun(setting, live, policy_of(name))
         assert type(refused.value).__name__ == "ConfigError"
-    SimulatedRun(setting, live, policy_of("migrator"))
+    PolicyRun(setting, live, policy_of("migrator"))
 
 
 def drawn_ready_s(n_before: int) -> float:

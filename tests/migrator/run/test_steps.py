@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from migrator.config import config_yaml, validate_config
 from migrator.log.runlog import ReadLog, RunLog, read_log
-from migrator.run.simulated import SimulatedRun
+from migrator.run.policy_run import PolicyRun
 from migrator.setting import assemble
 from tests.migrator.conftest import SMALL, changed
 
@@ -62,7 +62,7 @@ def run(kind: str, every_s: float | str) -> ReadLog:
             }
         setting, recorded = assemble(validate_config(changed(SMALL, changes), "step"), "step")
         with RunLog(folder / "run", config_yaml(setting.config)) as log:
-            SimulatedRun(setting, recorded).carry_out(log)
+            PolicyRun(setting, recorded).carry_out(log)
         return read_log(folder / "run")
 
 
