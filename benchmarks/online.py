@@ -4,6 +4,7 @@ Each forecaster plans once a window, and again every few seconds; beside them st
 `reactive`, and plans that know the arrivals. The workloads are the paper's sixteen, at their config's load; with
 `--traces FILE` (the Twitter counts) each runs on `--segments` pieces of the second week instead, `--stride` seconds
 apart. Plans are charged what configs charge. Everything is simulated; results are kept as those of `make reproduce`.
+`--model DIR` adds a fitted network that plans once a window: with an Informer that is the MIGRator paper's way.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from rich.table import Table
 from benchmarks.paper.experiments import SIX_HOURS_S, WORKLOADS, Experiment
 from benchmarks.paper.matches import Json, matches_of, require_two_weeks, results_of
 from benchmarks.paper.statistics import BLOCK, Interval, interval
+from forecaster.neural import Learned, ModelError
 from migrator.evaluation import methods_of
 
 STATIC, REACTIVE = "static", "reactive"
@@ -63,9 +65,17 @@ class Arm:
         )
 
 
-def arms(methods: Sequence[str], every_s: float) -> list[Arm]:
-    """The fixed layout, `reactive`, and each forecaster once and rolling, last the arrivals as they will be."""
+def arms(methods: Sequence[str], every_s: float, models: Sequence[Learned] = ()) -> list[Arm]:
+    """The fixed layout, `reactive`, fitted networks once, and each forecaster once and rolling.
+
+    Last come the arrivals as they will be.
+    """
     found = [Arm(name, name, {"method": "ewma"}) for name in (STATIC, REACTIVE)]
+    names = [model.name for model in models]
+    for model in models:
+        name = model.name if names.count(model.name) == 1 else f"{model.name} ({model.folder})"
+        forecast = {"method": model.name, "model": str(model.folder.resolve())}
+        found.append(Arm(f"{name}, once", "migrator", forecast))
     for method in (*methods, KNOWN):
         forecast = {"method": method}
         found.append(Arm(f"{method}, once", "migrator", forecast))
@@ -196,6 +206,7 @@ def main() -> None:
     parser.add_argument("workloads", nargs="*", default=list(WORKLOADS), help="w1 … w16; all by default")
     parser.add_argument("--windows", type=int, default=2, help="of each run")
     parser.add_argument("--method", action="append", default=[], help="a forecaster; all of the registry's by default")
+    parser.add_argument("--model", action="append", default=[], type=Path, help="the folder of a fitted network")
     parser.add_argument("--every", type=float, default=10.0, help="seconds from plan to plan")
     parser.add_argument("--traces", type=Path, help="the Twitter counts, in the place of the workloads' own traces")
     parser.add_argument("--segments", type=int, default=84, help="pieces of these")
@@ -205,7 +216,11 @@ def main() -> None:
     if asked.traces is not None:
         require_two_weeks(asked.traces)
     n_segments = asked.segments if asked.traces is not None else 0
-    compared = arms(asked.method or list(methods_of().forecasters), asked.every)
+    try:
+        models = [Learned(folder) for folder in asked.model]
+    except ModelError as error:
+        parser.error(f"--model {error}")
+    compared = arms(asked.method or list(methods_of().forecasters), asked.every, models)
     experiments = [arm.experiment(asked.workloads, asked.windows, n_segments, asked.stride) for arm in compared]
     by_arm = [matches_of(experiment, asked.traces) for experiment in experiments]
     found = results_of([match for own in by_arm for match in own])

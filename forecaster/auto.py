@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forecaster.calibration import calibrated, total_widening
+from forecaster.calibration import calibrated
 from forecaster.expert import (
     LEVELS,
     N_NEAR_GROUPS,
@@ -86,8 +86,8 @@ class Auto:
         known = filled(history_rps, self.name)
         mixture = _Mixture(self.experts, known.rates_rps, n_steps)
         errors = _error_paths(known.rates_rps, n_steps, mixture.level_steps)
-        widening = total_widening(errors, len(known.rates_rps))
-        return forecast_from_bands(self._said(known, mixture), mixture.bands_rps, errors, widening, n_paths, rng)
+        said, n_history = self._said(known, mixture), len(known.rates_rps)
+        return forecast_from_bands(said, mixture.bands_rps, errors, n_history, n_paths, rng)
 
     def _said(self, known: Filled, mixture: _Mixture) -> str:
         """The forecast's ``method``: the experts taken, and what was out of order."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
 
 SPANS = (1, 2, 5, 10, 30, 100, 400)
 """Steps over which the past is averaged; the longest mean is the level, over which the others are features."""
-
-FORMAT = "migrator lightgbm quantiles 1"
 
 _MAX_ROWS = 1500
 _LEADS = (0, 1, 2, 4, 7, 12, 20, 35, 60, 90, 130, 199)
@@ -43,7 +39,7 @@ class Boosted:
 
     Rates are divided by the mean of the last 400 steps, so that tenants of any size share what is learnt. Features are
     the means of the last 1 … 100 steps and the lead. The time of day is none: a history has no clock. A fit to an hour
-    of one tenant takes about a second and a half; :meth:`fit` makes one that lasts.
+    of one tenant takes about a second and a half.
     """
 
     @property
@@ -51,90 +47,23 @@ class Boosted:
         """``lightgbm``."""
         return "lightgbm"
 
-    def fit(self, history_rps: FloatArray) -> FittedBoosted:
-        """A fit to all of a history ``(T, n)`` without gaps, T ≥ 2.
-
-        Raises:
-            ImportError: LightGBM is not installed.
-            ValueError: The history is shorter.
-        """
-        return FittedBoosted(_fit(np.asarray(history_rps, dtype=np.float64)))
-
     def quantiles_at(self, history_rps: FloatArray, origins: IntArray, leads: IntArray) -> FloatArray:
         """As :meth:`forecaster.expert.Expert.quantiles_at`, from fits to what lies before a few of the origins."""
         refit_of = refits(origins, 2)
         parts = []
         for refit in np.unique(refit_of):
-            fitted = self.fit(history_rps[: max(2, int(refit))])
-            parts.append(fitted.quantiles_at(history_rps, origins[refit_of == refit], leads))
+            models = _fit(history_rps[: max(2, int(refit))])
+            parts.append(_told(models, history_rps, origins[refit_of == refit], leads))
         return np.concatenate(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class FittedBoosted:
-    """The expert that gives the quantiles of a fit that was made before.
+def _fit(history: FloatArray) -> list[Booster]:
+    """A model a quantile, in the order of ``QUANTILE_LEVELS``.
 
-    Judged on the history that it was fitted to, it looks better than it is: fit on what comes before.
-
-    Attributes:
-        models: LightGBM's own text of each quantile's trees, in the order of ``QUANTILE_LEVELS``.
+    Raises:
+        ImportError: LightGBM is not installed.
+        ValueError: The history has less than two steps.
     """
-
-    models: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """``lightgbm (fitted)``."""
-        return "lightgbm (fitted)"
-
-    def quantiles_at(self, history_rps: FloatArray, origins: IntArray, leads: IntArray) -> FloatArray:
-        """As :meth:`forecaster.expert.Expert.quantiles_at`.
-
-        Raises:
-            ImportError: LightGBM is not installed.
-        """
-        level, features = _features(history_rps, origins, leads)
-        rows = features.reshape(-1, features.shape[-1])
-        told = [model.predict(rows, num_threads=1) for model in map(_booster, self.models)]
-        quantiles = np.sort(np.array(told).reshape(len(QUANTILE_LEVELS), len(origins), -1, len(leads)), axis=0)
-        relative = np.maximum(_at_all_levels(quantiles), 0.0)  # (L, K, n, J)
-        found: FloatArray = np.moveaxis(relative * level[:, :, np.newaxis], (0, 2), (1, 3))
-        return found
-
-    def save(self, path: Path) -> None:
-        """Write the fit to a JSON file that holds LightGBM's text format.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
-        document = {"format": FORMAT, "levels": QUANTILE_LEVELS, "spans": SPANS, "models": self.models}
-        path.write_text(json.dumps(document), encoding="utf-8")
-
-    @classmethod
-    def load(cls, path: Path) -> FittedBoosted:
-        """What :meth:`save` wrote.
-
-        Raises:
-            ImportError: LightGBM is not installed.
-            OSError: The file cannot be read.
-            ValueError: It is no such file, or one of other levels or features.
-        """
-        try:
-            document: Any = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
-            document = None
-        if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise ValueError(f"{path}: is no fit of lightgbm; one with format {FORMAT!r} is needed")
-        for key, wanted in (("levels", list(QUANTILE_LEVELS)), ("spans", list(SPANS))):
-            if document.get(key) != wanted:
-                raise ValueError(f"{path}: {key} is {document.get(key)}; this version reads {wanted}: fit anew")
-        models = document.get("models")
-        if not isinstance(models, list) or len(models) != len(QUANTILE_LEVELS) or not all(map(_is_booster, models)):
-            raise ValueError(f"{path}: models is not {len(QUANTILE_LEVELS)} texts of LightGBM's: fit anew")
-        return cls(tuple(models))
-
-
-def _fit(history: FloatArray) -> tuple[str, ...]:
     import lightgbm  # noqa: PLC0415 - an extra
 
     if len(history) < 2:
@@ -150,12 +79,22 @@ def _fit(history: FloatArray) -> tuple[str, ...]:
     rows = features[is_known]
     if not len(rows):  # nothing ever came
         rows, target = np.zeros((1, len(SPANS))), np.zeros(1)
-    texts = []
+    models = []
     for quantile in QUANTILE_LEVELS:
         data = lightgbm.Dataset(rows, target, params={"verbosity": -1})
-        booster = lightgbm.train({**_SETTINGS, "alpha": quantile}, data, num_boost_round=_N_TREES)
-        texts.append(booster.model_to_string())
-    return tuple(texts)
+        models.append(lightgbm.train({**_SETTINGS, "alpha": quantile}, data, num_boost_round=_N_TREES))
+    return models
+
+
+def _told(models: list[Booster], history: FloatArray, origins: IntArray, leads: IntArray) -> FloatArray:
+    """The fit's quantiles at those leads of each origin, ``(K, L, J, n)``."""
+    level, features = _features(history, origins, leads)
+    rows = features.reshape(-1, features.shape[-1])
+    told = [model.predict(rows, num_threads=1) for model in models]
+    quantiles = np.sort(np.array(told).reshape(len(QUANTILE_LEVELS), len(origins), -1, len(leads)), axis=0)
+    relative = np.maximum(_at_all_levels(quantiles), 0.0)  # (L, K, n, J)
+    found: FloatArray = np.moveaxis(relative * level[:, :, np.newaxis], (0, 2), (1, 3))
+    return found
 
 
 def _features(history: FloatArray, origins: IntArray, leads: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -181,20 +120,3 @@ def _at_all_levels(quantiles: FloatArray) -> FloatArray:
     share = ((wanted - known[below]) / (known[below + 1] - known[below])).reshape(-1, *[1] * (quantiles.ndim - 1))
     found: FloatArray = quantiles[below] + (quantiles[below + 1] - quantiles[below]) * share
     return found
-
-
-def _booster(text: str) -> Booster:
-    import lightgbm  # noqa: PLC0415 - an extra
-
-    return lightgbm.Booster(model_str=text)
-
-
-def _is_booster(text: object) -> bool:
-    import lightgbm  # noqa: PLC0415 - an extra
-
-    if not isinstance(text, str) or not text.startswith("tree"):
-        return False
-    try:
-        return int(_booster(text).num_feature()) == len(SPANS)
-    except lightgbm.basic.LightGBMError:
-        return False

@@ -10,15 +10,12 @@ tracking of Angelopoulos, Candès and Tibshirani, NeurIPS 2023): whatever comes,
 in units of the band's width, so that they hold at other levels of traffic. Origins that stand closer than a group of
 leads is long tell nearly the same, so each counts for w = distance / length of the group, at most 1.
 
-**The horizon's total.** Sample paths are put together in the order of whole past error paths, so totals vary as they
-did. A history of few horizons shows too little of that: the level of its T/H pieces has a spread that is uncertain
-itself, around a mean that is too. As for the mean of a few normal values, that part of the total's spread is widened by
-Student's t over the normal's quantile. What comes of bursts inside a horizon is seen often enough, and stays.
+**The horizon's total.** Each step's quantiles can be right while the total's are too narrow: the level wanders, and the
+bands of steps hardly show it. So whole sample paths are stretched until their totals spread as the totals of past
+errors did. The few horizons of a history tell that badly, and stand beside :data:`PRIOR_HORIZONS` others.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
@@ -28,8 +25,11 @@ from forecaster.forecast import FloatArray
 RATE = 0.02
 """γ: how far an offset moves at an origin, in widths of the band, for each whole unit of error."""
 
-BLOCK_STEPS = 20
-"""Beyond as many steps, what links the steps of a path is its level."""
+PRIOR_HORIZONS = 6.0
+"""As many horizons as this does it count that totals err more than paths in the order of past errors make them."""
+
+PRIOR_RATIO = 2.5
+"""How many times the paths' variance theirs is by that; fitted, as is the figure above, to the first two thirds."""
 
 _LOW, _HIGH = LEVELS.index(0.05), LEVELS.index(0.95)
 
@@ -67,38 +67,18 @@ def _width(band_rps: FloatArray) -> FloatArray:
     return width
 
 
-def total_widening(errors_rps: FloatArray, n_history: int) -> FloatArray:
-    """By how much each tenant's totals spread more than those of past error paths, ``(k, H, n)`` → ``(n,)``; 1 to 3.
+def total_widening(totals_rps: FloatArray, total_errors_rps: FloatArray, n_horizons: float) -> FloatArray:
+    """By how much each tenant's totals are to spread more than those of the sample paths: ``(n,)``, 1 to 3.
 
-    With V the variance of the paths' totals, F what blocks of 20 steps that knew nothing of each other would make of it
-    (from differences of blocks inside paths, of which even a short history has many) and f the factor for few pieces,
-    the variance is F + f²·(V − F), and at least F.
+    Of a total's error the mean square counts, and not the variance: a level that was off was so for all origins of a
+    horizon. Over the paths' variance it is a ratio, which is averaged with :data:`PRIOR_RATIO`, by how many horizons
+    each of them stands for.
+
+    Shapes: paths' totals ``(k, n)``, errors of past totals ``(k, n)``; the history is ``n_horizons`` horizons long.
     """
-    n_steps = errors_rps.shape[1]
-    length = min(BLOCK_STEPS, n_steps)
-    n_blocks = n_steps // length
-    variance = errors_rps.sum(axis=1).var(axis=0)
-    fast = np.zeros_like(variance)
-    if n_blocks > 1:
-        blocks = errors_rps[:, : n_blocks * length].reshape(len(errors_rps), n_blocks, length, -1).sum(axis=2)
-        fast = blocks.var(axis=1, ddof=1).mean(axis=0) * (n_steps / length)
-    wanted = fast + few_pieces(n_history / n_steps) ** 2 * np.maximum(variance - fast, 0.0)
-    ratio = np.divide(wanted, variance, out=np.ones_like(variance), where=variance > 0)
-    widening: FloatArray = np.clip(np.sqrt(ratio), 1.0, 3.0)
+    variance = totals_rps.var(axis=0)
+    square = (total_errors_rps**2).mean(axis=0)
+    ratio = np.divide(square, variance, out=np.ones_like(variance), where=variance > 0)
+    mean_ratio = (PRIOR_HORIZONS * PRIOR_RATIO + n_horizons * ratio) / (PRIOR_HORIZONS + n_horizons)
+    widening: FloatArray = np.clip(np.sqrt(mean_ratio), 1.0, 3.0)
     return widening
-
-
-def few_pieces(n_pieces: float) -> float:
-    """By how much the 80 % band of a normal value is wider where mean and spread are known from few others.
-
-    With ν = n − 1, at least 1: t_ν(0.9)/z(0.9) · √(1 + 1/ν); t by its expansion in 1/ν (Abramowitz and Stegun 26.7.5).
-    """
-    freedom = max(1.0, n_pieces - 1)
-    z = 1.2815515655446004
-    expansion = (
-        z
-        + (z**3 + z) / (4 * freedom)
-        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
-        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
-    )
-    return expansion / z * math.sqrt(1 + 1 / freedom)

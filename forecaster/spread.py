@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from forecaster.calibration import total_widening
 from forecaster.expert import LEVELS, IntArray
 from forecaster.forecast import QUANTILE_LEVELS, FloatArray, Forecast
 
@@ -88,18 +89,20 @@ def forecast_from_bands(
     method: str,
     bands_rps: FloatArray,
     errors_rps: FloatArray,
-    total_widening: FloatArray,
+    n_history: int,
     n_paths: int,
     rng: np.random.Generator,
 ) -> Forecast:
-    """The forecast with these quantiles at each step, whose paths rise and fall as the error paths do.
+    """The forecast of these bands, whose paths rise and fall as the error paths do.
 
     At each step the path of origin i has the quantile of the level at which the i-th error stands among all origins'
     errors of that step (Schaake shuffle: Clark et al., Journal of Hydrometeorology 5, 2004). So every step has its own
     spread, and steps and tenants hang together as they did. Then each path is stretched as a whole, such that its
-    total's distance from the mean total grows by ``total_widening``.
+    total's distance from the mean total grows as :func:`~forecaster.calibration.total_widening` asks. Quantiles are the
+    means of the bands' and the stretched paths' own: steps share a part of what the total does not know.
 
-    Shapes: bands ``(L, H, n)`` at the levels of :data:`forecaster.expert.LEVELS`, errors ``(k, H, n)``.
+    Shapes: bands ``(L, H, n)`` at the levels of :data:`forecaster.expert.LEVELS`, errors ``(k, H, n)``, told from
+    ``n_history`` steps.
 
     Raises:
         ValueError: H or ``n_paths`` is below 1.
@@ -115,14 +118,15 @@ def forecast_from_bands(
     outcomes_rps = np.take_along_axis(values, ranks, axis=0)
     totals = outcomes_rps.sum(axis=1, keepdims=True)
     mean = totals.mean(axis=0)
-    wanted = np.maximum(totals + (total_widening - 1) * (totals - mean), 0.0)
+    widening = total_widening(totals[:, 0], errors_rps.sum(axis=1), n_history / bands_rps.shape[1])
+    wanted = np.maximum(mean + widening * (totals - mean), 0.0)
     wanted *= np.divide(mean, wanted.mean(axis=0), out=np.ones_like(mean), where=mean > 0)  # what was cut at zero
     outcomes_rps *= np.divide(wanted, totals, out=np.ones_like(totals), where=totals > 0)
     return Forecast(
         method=method,
         mean_rps=outcomes_rps.mean(axis=0),
         quantile_levels=QUANTILE_LEVELS,
-        quantiles_rps=bands_rps[[LEVELS.index(level) for level in QUANTILE_LEVELS]],
+        quantiles_rps=(bands_rps[[LEVELS.index(level) for level in QUANTILE_LEVELS]] + _quantiles(outcomes_rps)) / 2,
         paths_rps=outcomes_rps[_drawn(n_origins, n_paths, rng)],
     )
 

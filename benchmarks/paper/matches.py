@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.paper.experiments import AT_ONCE, SIX_HOURS_S, Experiment
+from forecaster.neural import FACTS_FILE
 from migrator import __version__
 from migrator.compare import CEILING, Match, over_each_segment, score_of
 from migrator.config import Config, TenantConfig, config_yaml, read_config
@@ -281,9 +282,14 @@ def versions() -> str:
 def key_of(match: Match) -> str:
     """What the result of a match depends on, as a digest: its config, code and libraries.
 
-    Files that the config names lie in the cache and are named by their contents, so that the folder may differ.
+    Files that the config names lie in the cache and are named by their contents, so that the folder may differ. For a
+    fitted model stands what its folder says of it, which has the digest of its weights.
     """
-    config = config_yaml(match.config).replace(f"{CACHE}/", "")
+    forecast = match.config.forecast
+    if forecast.model is not None:
+        facts = hashlib.sha256((Path(forecast.model) / FACTS_FILE).read_bytes()).hexdigest()
+        forecast = forecast.model_copy(update={"model": facts})
+    config = config_yaml(match.config.model_copy(update={"forecast": forecast})).replace(f"{CACHE}/", "")
     match_parts = (match.policy, match.fairness.value, str(match.segment))
     parts = (VERSION, versions(), source_digest(match.policy), *match_parts, config)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

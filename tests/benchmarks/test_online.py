@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.online import KNOWN, REFERENCE, STATIC, arms, rows_of
-from benchmarks.paper.matches import matches_of
+from benchmarks.paper.matches import key_of, matches_of
+from forecaster.neural import Learned, Recipe
+from tests.fitted import fitted_folder
 
 
 def result(workload: str, *pct: float, segment: int = 0) -> dict[str, Any]:
@@ -85,3 +89,32 @@ def test_each_forecaster_plans_once_and_anew_from_the_same_requests() -> None:
     assert len({str(match.config.tenants) for match in matches}) == 1
     assert [match.config.planner.replan_every_s for match in matches] == ["never"] * 3 + [10.0, "never", 10.0]
     assert [match.config.forecast.method for match in matches] == ["ewma"] * 4 + [KNOWN] * 2
+
+
+def test_a_fitted_network_plans_once_and_is_named_by_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [fitted_folder(tmp_path / name, Recipe("informer"), (), monkeypatch) for name in ("a", "b")]
+    (*_, arm, _, _) = arms([], 10.0, [Learned(folders[0])])
+    assert (arm.label, arm.policy, arm.every_s) == ("informer, once", "migrator", None)
+    assert dict(arm.forecast) == {"method": "informer", "model": str(folders[0])}
+    both = arms([], 10.0, [Learned(folder) for folder in folders])
+    assert [one.label for one in both][2:4] == [f"informer ({folder}), once" for folder in folders]
+
+
+def test_the_kept_result_of_a_fitted_network_is_of_its_fit_wherever_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [fitted_folder(tmp_path / name, Recipe("informer"), (), monkeypatch) for name in ("a", "b")]
+
+    def keys() -> list[str]:
+        compared = arms([], 10.0, [Learned(folder) for folder in folders])[2:4]
+        return [key_of(match) for arm in compared for match in matches_of(arm.experiment(["w8"], 1, 0, 0))]
+
+    before = keys()
+    assert before[0] == before[1]
+    facts = json.loads((folders[0] / "model.json").read_text())
+    (folders[0] / "model.json").write_text(json.dumps({**facts, "n_updates": 2}))
+    after = keys()
+    assert after[0] != before[0]
+    assert after[1] == before[1]

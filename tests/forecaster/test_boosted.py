@@ -1,18 +1,16 @@
-"""LightGBM's quantiles. Without LightGBM only what is refused is tested."""
+"""LightGBM's quantiles; where it is installed."""
 
 from __future__ import annotations
 
-import json
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from forecaster.auto import Auto
-from forecaster.boosted import FORMAT, Boosted, FittedBoosted
+from forecaster.boosted import Boosted
 from forecaster.expert import LEVELS
-from forecaster.forecast import QUANTILE_LEVELS, FloatArray
+from forecaster.forecast import FloatArray
 
 needs_lightgbm = pytest.mark.skipif(find_spec("lightgbm") is None, reason="needs the extra `forecast`")
 LEADS = np.array([0, 3, 30, 150])
@@ -27,7 +25,7 @@ def swinging(n_steps: int, n_tenants: int = 2) -> FloatArray:
 @needs_lightgbm
 def test_quantiles_ascend_and_follow_the_history() -> None:
     history = swinging(900)
-    bands = Boosted().fit(history[:800]).quantiles_at(history, np.array([800]), LEADS)
+    bands = Boosted().quantiles_at(history[:800], np.array([800]), LEADS)
     assert bands.shape == (1, len(LEVELS), len(LEADS), 2)
     assert (np.diff(bands, axis=1) >= 0).all()
     np.testing.assert_allclose(bands[0, LEVELS.index(0.5), :2], history[[800, 803]], rtol=0.25)
@@ -35,14 +33,8 @@ def test_quantiles_ascend_and_follow_the_history() -> None:
 
 @needs_lightgbm
 def test_the_same_history_gives_the_same_fit() -> None:
-    assert Boosted().fit(swinging(300)) == Boosted().fit(swinging(300))
-
-
-@needs_lightgbm
-def test_what_was_saved_is_read_again(tmp_path: Path) -> None:
-    fitted = Boosted().fit(swinging(300))
-    fitted.save(tmp_path / "fit.json")
-    assert FittedBoosted.load(tmp_path / "fit.json") == fitted
+    told = [Boosted().quantiles_at(swinging(300), np.array([200, 300]), LEADS) for _ in range(2)]
+    np.testing.assert_array_equal(*told)
 
 
 @needs_lightgbm
@@ -66,33 +58,4 @@ def test_histories_that_teach_nothing_are_survived(history: FloatArray) -> None:
 @needs_lightgbm
 def test_a_history_of_one_step_is_refused() -> None:
     with pytest.raises(ValueError, match="a history of 1 steps is too short, 2 are needed"):
-        Boosted().fit(np.ones((1, 1)))
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("no json", "is no fit of lightgbm"),
-        ("[]", "is no fit of lightgbm"),
-        (json.dumps({"format": FORMAT, "levels": [0.5]}), r"levels is \[0.5\]; this version reads"),
-        (
-            json.dumps({"format": FORMAT, "levels": QUANTILE_LEVELS, "spans": [1]}),
-            r"spans is \[1\]; this",
-        ),
-    ],
-)
-def test_files_that_are_no_fit_are_refused_by_name(tmp_path: Path, text: str, said: str) -> None:
-    path = tmp_path / "fit.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match=f"fit.json: {said}"):
-        FittedBoosted.load(path)
-
-
-@needs_lightgbm
-@pytest.mark.parametrize("models", [None, [], ["tree"] * 7, [1] * 7])
-def test_broken_trees_are_refused(tmp_path: Path, models: object) -> None:
-    path = tmp_path / "fit.json"
-    document = {"format": FORMAT, "levels": QUANTILE_LEVELS, "spans": [1, 2, 5, 10, 30, 100, 400], "models": models}
-    path.write_text(json.dumps(document), encoding="utf-8")
-    with pytest.raises(ValueError, match="models is not 7 texts"):
-        FittedBoosted.load(path)
+        Boosted().quantiles_at(np.ones((1, 1)), np.array([1]), LEADS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forecaster.calibration import calibrated, few_pieces, total_widening
+from forecaster.calibration import PRIOR_RATIO, calibrated, total_widening
 from forecaster.expert import LEVELS
 from forecaster.forecast import FloatArray
 
@@ -52,20 +52,23 @@ def test_leads_of_which_nothing_is_known_stay() -> None:
     np.testing.assert_array_equal(after[:, 1:], bands[1][:, 1:])
 
 
-@pytest.mark.parametrize(("n_pieces", "expected"), [(1, 3.26), (3, 1.80), (11, 1.123), (121, 1.01), (1e9, 1.0)])
-def test_few_pieces_widen_as_student_s_t_does(n_pieces: float, expected: float) -> None:
-    assert few_pieces(n_pieces) == pytest.approx(expected, rel=0.02)
+TOTALS = np.random.default_rng(1).normal(size=(400, 1))
 
 
-def test_totals_of_independent_steps_are_not_widened() -> None:
-    noise = np.random.default_rng(1).normal(size=(400, 200, 1))
-    assert total_widening(noise, 600)[0] == pytest.approx(1.0, abs=0.08)
+def test_few_horizons_are_trusted_less_than_what_is_known_of_others() -> None:
+    assert total_widening(TOTALS, TOTALS, 0)[0] == pytest.approx(PRIOR_RATIO**0.5)
+    assert total_widening(TOTALS, TOTALS, 1e6)[0] == pytest.approx(1.0, abs=0.01)
 
 
-def test_totals_that_follow_the_level_are_widened_as_few_pieces_ask() -> None:
-    levels = np.repeat(np.random.default_rng(1).normal(size=(400, 1, 1)), 200, axis=1)
-    assert total_widening(levels, 600)[0] == pytest.approx(few_pieces(3), rel=0.01)
+def test_totals_that_erred_more_are_widened_more() -> None:
+    widenings = [total_widening(TOTALS, factor * TOTALS, 3)[0] for factor in (0.5, 1.0, 2.0, 20.0)]
+    assert widenings == sorted(widenings)
+    assert widenings[-1] == 3.0
 
 
-def test_totals_without_spread_stay() -> None:
-    assert total_widening(np.zeros((50, 10, 2)), 100).tolist() == [1.0, 1.0]
+def test_an_error_that_all_origins_share_counts() -> None:
+    assert total_widening(TOTALS, TOTALS + 2.0, 3)[0] > total_widening(TOTALS, TOTALS, 3)[0] + 0.2
+
+
+def test_totals_without_spread_are_finite() -> None:
+    assert np.isfinite(total_widening(np.zeros((50, 2)), np.zeros((50, 2)), 1)).all()
