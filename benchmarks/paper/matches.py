@@ -128,7 +128,7 @@ def _piece(traces: Path, offset_s: int, duration_s: int) -> Path:
     """
     counts = _counts(traces)[offset_s - PIECE_HISTORY_S : offset_s + duration_s + PIECE_MARGIN_S]
     lines = ["second,count", *(f"{second},{count}" for second, count in enumerate(counts))]
-    return _kept("counts", "\n".join(lines) + "\n")
+    return kept("counts", "\n".join(lines) + "\n")
 
 
 def require_two_weeks(traces: Path) -> None:
@@ -174,10 +174,10 @@ def _slower_row(row: ServiceRow, factor: float) -> ServiceRow:
 def _kept_profiles(profiles: ServiceProfiles) -> Path:
     """The table as a file under ``runs``."""
     cells = [(row.source, *row.key, row.latency_s * 1000, row.throughput_rps, row.derived) for row in profiles.rows]
-    return _kept("profiles", pd.DataFrame(cells, columns=[*PROFILE_COLUMNS, "derived"]).to_csv(index=False))
+    return kept("profiles", pd.DataFrame(cells, columns=[*PROFILE_COLUMNS, "derived"]).to_csv(index=False))
 
 
-def _kept(kind: str, text: str) -> Path:
+def kept(kind: str, text: str) -> Path:
     """The text as a CSV file under ``runs``, named by its content."""
     path = CACHE / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.csv"
     if not path.is_file() or path.read_bytes() != text.encode():

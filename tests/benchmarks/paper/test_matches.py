@@ -185,9 +185,9 @@ def test_a_full_disk_names_the_result_and_leaves_no_half_of_it(tmp_path: Path, m
 
 def test_a_damaged_table_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matches, "CACHE", tmp_path)
-    path = matches._kept("counts", "second,count\n0,1\n")
+    path = matches.kept("counts", "second,count\n0,1\n")
     path.write_text("second")
-    assert matches._kept("counts", "second,count\n0,1\n").read_text() == "second,count\n0,1\n"
+    assert matches.kept("counts", "second,count\n0,1\n").read_text() == "second,count\n0,1\n"
 
 
 def test_what_was_simulated_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
