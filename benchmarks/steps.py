@@ -93,7 +93,7 @@ ARMS = (
     Arm(REFERENCE, "migrator", {"method": KNOWN}),
 )
 
-N_DRAWS = 2
+N_DRAWS = 1
 
 HISTORY_S, MARGIN_S = 600, 60
 WINDOW_S, N_WINDOWS = 200, 2
@@ -212,7 +212,7 @@ class Measured:
         lost_till_then: From the step on; all of ``AFTER_S`` if it is never held. Negative where it answers more.
         behind_s: Seconds of ``AFTER_S`` that are not held, whenever they come.
         lost_pct: In ``AFTER_S``, of their arrivals.
-        changes: Of the layout, over the run.
+        changes: Of the layout, over the run; an instance that changes hands is none.
     """
 
     held_after_s: int | None
@@ -342,7 +342,7 @@ _LINES: Mapping[str, Any] = {
 TITLE = "Simulated: answers in time around a step of traffic, requests/s"
 
 _PANEL_IN, _GAP_IN = 1.4, 0.35
-_LEFT_IN, _RIGHT_IN, _TOP_IN, _BOTTOM_IN = 0.65, 1.75, 0.95, 0.5
+_LEFT_IN, _RIGHT_IN, _TOP_IN, _BOTTOM_IN = 0.65, 2.05, 0.95, 0.5
 
 
 def figure_of(found: Sequence[Outcome]) -> Figure:
@@ -374,9 +374,10 @@ def _panel(axes: Axes, one: Outcome) -> None:
     axes.set_ylim(bottom=0)
     axes.set_title(f"{one.kind.name}: {one.kind.label}", loc="left", fontsize=9)
     told = [label for label in reversed(list(_LINES)) if label != REFERENCE]
-    axes.text(1.02, 1.0, "held after, s", transform=axes.transAxes, va="top", fontsize=8, fontweight="bold")
+    axes.text(1.02, 1.0, "held after, s (behind, s)", transform=axes.transAxes, va="top", fontsize=8, fontweight="bold")
     for row, label in enumerate(told, 1):
-        text = f"{label}: {shown_seconds(one.measured[label])}"
+        draws = one.measured[label]
+        text = f"{label}: {shown_seconds(draws)} ({median(draw.behind_s for draw in draws):g})"
         axes.text(1.02, 1 - 0.17 * row, text, transform=axes.transAxes, va="top", fontsize=8)
 
 
