@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LIVE := $(VENV)/.live
 
-.PHONY: help demo demo-live test test-live test-crash check format bench bench-planner bench-forecast bench-online reproduce clean
+.PHONY: help demo demo-live test test-live test-crash check format bench bench-planner bench-forecast bench-online bench-steps reproduce clean
 
 help:
 	@echo "make demo    set up, then run two tenants on a simulated A100 and say what was won over the best fixed layout"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench   print the speed figures"
 	@echo "make bench-planner    print the planner's: a quarter of an hour; ARGS=--slow adds general solvers, ARGS=--run: what a run is charged"
 	@echo "make bench-online     simulate runs planned once and anew, with every forecaster: an hour; ARGS='w1 w8 --every 5': less"
+	@echo "make bench-steps      how soon plans follow traffic that changes at once, simulated: minutes; ARGS='burst --draws 1': less"
 	@echo "make bench-forecast   what forecasters are worth on last thirds of traces; TRACES='FILE …': on these, too,"
 	@echo "                      ARGS='--model DIR': with a fitted network"
 	@echo "make reproduce        simulate the paper's evaluation anew, minutes, and write docs/results.md; FULL=1: all of it,"
@@ -84,6 +85,9 @@ bench-planner: $(STAMP)
 
 bench-online: $(STAMP)
 	$(BIN)/python -m benchmarks.online $(if $(TRACES),--traces $(TRACES)) $(ARGS)
+
+bench-steps: $(STAMP)
+	$(BIN)/python -m benchmarks.steps $(ARGS)
 
 bench-forecast: $(STAMP)
 	$(BIN)/python -m benchmarks.forecast $(ARGS) $(TRACES)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from migrator.compare import Fairness
+from planner.policies.registry import LOOKAHEADS
 
 AT_ONCE: Mapping[str, Mapping[str, object]] = MappingProxyType({"planner": {"planning_s": 0.0}})
 """Keys of every config of the results: plans are there as their windows begin, under all policies alike."""
@@ -138,6 +139,11 @@ def _at_step(step_s: float) -> Experiment:
     return Experiment(f"step-{step_s:g}", f"{step_s:g} s", ("migrator", "migrator-paper"), changes=changes, at=step_s)
 
 
+def _foreseen(name: str, label: str, policies: tuple[str, ...], **planner: object) -> Experiment:
+    changes = {"planner": {**AT_ONCE["planner"], **planner}}
+    return Experiment(name, label, policies, ("w1", "w4", "w8", "w11"), changes=changes)
+
+
 def _misled(name: str, label: str, **errors: float) -> Experiment:
     policies = ("migrator", "migrator-paper", "ekya", "static", "oracle")
     return Experiment(f"estimates-{name}", label, policies, changes={"estimates": errors})
@@ -264,6 +270,19 @@ SECTIONS = (
                 cost_gpu_s=2.0,
                 delay_s=10.0,
             ),
+        ),
+    ),
+    Section(
+        "foresight",
+        "What is foresight worth?",
+        "`lookahead-K` is `migrator` with the true arrivals of the next K seconds, and the forecast from then on; "
+        "`migrator` knows none, `oracle` all that are left of the window. Planned every 10 s, the rest of a window is "
+        "made anew at that pace (`planner.replan_every_s`), by `lookahead-1` and `-5` every 1 and 5 s. Four workloads.",
+        (
+            _foreseen(
+                "foresight", "planned every 10 s", ("migrator", *LOOKAHEADS, "oracle", "static"), replan_every_s=10.0
+            ),
+            _foreseen("foresight-once", "planned once a window", ("migrator", "oracle", "static")),
         ),
     ),
     Section(

@@ -66,6 +66,9 @@ WHOLE_GPU = "7g.80gb"
 
 HALF_WEEK_S, DAY_S = 302_400, 86_400
 
+BEFORE_GAP_S = 2_400
+"""Seconds before a day's end in which no run begins: the counts have none from 23:31 on."""
+
 PIECE_HISTORY_S, PIECE_MARGIN_S = 660, 60
 """Seconds of the Twitter counts before and after a run: what forecasts look back on, and what smoothing reaches to."""
 
@@ -129,7 +132,7 @@ def _piece(traces: Path, offset_s: int, duration_s: int) -> Path:
     """
     counts = _counts(traces)[offset_s - PIECE_HISTORY_S : offset_s + duration_s + PIECE_MARGIN_S]
     lines = ["second,count", *(f"{second},{count}" for second, count in enumerate(counts))]
-    return _kept("counts", "\n".join(lines) + "\n")
+    return kept("counts", "\n".join(lines) + "\n")
 
 
 def require_two_weeks(traces: Path) -> None:
@@ -149,9 +152,15 @@ def _counts(traces: Path) -> tuple[int, ...]:
 
 
 def twitter_offset_s(segment: int, place: int, stride_s: int = SIX_HOURS_S) -> int:
-    """Where a segment begins for the tenant at ``place``: in the second week, away from the gap that ends each day."""
+    """Where a segment begins for the tenant at ``place``: in the second week, away from the gap that ends each day.
+
+    One that would run into the gap's half hour, or look back on it, begins an hour later.
+    """
     week_s = 2 * HALF_WEEK_S
-    return week_s + (7_200 + stride_s * segment + place * (HALF_WEEK_S + 10_800)) % week_s
+    offset_s = (7_200 + stride_s * segment + place * (HALF_WEEK_S + 10_800)) % week_s
+    if not PIECE_HISTORY_S <= offset_s % DAY_S < DAY_S - BEFORE_GAP_S:
+        offset_s = (offset_s + 3_600) % week_s
+    return week_s + offset_s
 
 
 def perturbed(profiles: ServiceProfiles, seed: int) -> ServiceProfiles:
@@ -175,10 +184,10 @@ def _slower_row(row: ServiceRow, factor: float) -> ServiceRow:
 def _kept_profiles(profiles: ServiceProfiles) -> Path:
     """The table as a file under ``runs``."""
     cells = [(row.source, *row.key, row.latency_s * 1000, row.throughput_rps, row.derived) for row in profiles.rows]
-    return _kept("profiles", pd.DataFrame(cells, columns=[*PROFILE_COLUMNS, "derived"]).to_csv(index=False))
+    return kept("profiles", pd.DataFrame(cells, columns=[*PROFILE_COLUMNS, "derived"]).to_csv(index=False))
 
 
-def _kept(kind: str, text: str) -> Path:
+def kept(kind: str, text: str) -> Path:
     """The text as a CSV file under ``runs``, named by its content."""
     path = CACHE / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.csv"
     if not path.is_file() or path.read_bytes() != text.encode():

@@ -10,7 +10,7 @@ from typing import Literal
 from benchmarks.paper.experiments import Experiment, Section
 from benchmarks.paper.statistics import BLOCK, OURS, Results, ahead_of_ours
 
-Kind = Literal["account", "grid", "lines", "windows", "segments", "groups", "draws"]
+Kind = Literal["account", "grid", "lines", "windows", "segments", "groups", "draws", "foresight"]
 """How a plot shows the experiments of its section.
 
 - account: stacked bars of where the arrivals go;
@@ -18,7 +18,8 @@ Kind = Literal["account", "grid", "lines", "windows", "segments", "groups", "dra
 - lines: goodput over the place of each experiment on the section's axis, a line a policy;
 - windows, segments: differences from ours with intervals;
 - groups: a group of dots an experiment, a dot a policy;
-- draws: a row a policy, a dot an experiment.
+- draws: a row a policy, a dot an experiment;
+- foresight: goodput by policy, in the order of how much of the arrivals each knows, a line an experiment.
 """
 
 
@@ -124,6 +125,15 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
                 "groups",
                 "Simulated: goodput by error of the estimates, %",
                 "Dots: simulated goodput in % of each policy by what is wrong with the estimates",
+            ),
+        ),
+        "foresight": (
+            Plot(
+                "foresight.svg",
+                "foresight",
+                "Simulated: goodput by how many seconds of arrivals are known, %",
+                "Lines: simulated goodput in % from no foresight to all of the window's arrivals",
+                "arrivals known before they come",
             ),
         ),
         "profiles": (

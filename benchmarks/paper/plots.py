@@ -37,7 +37,7 @@ from benchmarks.paper.statistics import (
     results_in,
     tie,
 )
-from migrator.compare import CEILING
+from migrator.compare import CEILING, FLOOR
 from migrator.views.palette import LOSSES, POLICIES, UNKNOWN_POLICY
 
 WIDTH_IN = 8.0
@@ -429,6 +429,33 @@ def draws(plot: Plot, section: Section, results: Results) -> Figure:
     return figure
 
 
+def foresight(plot: Plot, section: Section, results: Results) -> Figure:
+    """Goodput %, mean of workloads, of policies that know ever more; the best fixed layout is a level."""
+    experiments = run_of(section, results)
+    named = labels(pd.concat([results[one.name] for one in experiments]))
+    known = [name for name in named if name != FLOOR]
+    figure, axes = canvas(plot.title, 3.4, left_in=0.75, right_in=0.35, top_in=0.75, bottom_in=0.65)
+    style = style_of(OURS)
+    marks = []
+    for one, line, fill in zip(experiments, ("-", "--"), (style.colour, "white"), strict=False):
+        own = means_of(results[one.name]).dropna()
+        found = [(place, own[name]) for place, name in enumerate(known) if name in own]
+        look: Any = {"color": style.colour, "marker": style.marker, "markerfacecolor": fill, "linestyle": line}
+        axes.plot(*zip(*found, strict=True), **look)
+        marks.append(Line2D([], [], label=one.label, **look))
+        if FLOOR in own and line == "-":
+            floor = style_of(FLOOR)
+            level: Any = {"color": floor.colour, "linestyle": floor.line, "linewidth": 1.6}
+            axes.axhline(own[FLOOR], **level)
+            marks.append(Line2D([], [], label=named[FLOOR], **level))
+    axes.set_xticks(range(len(known)), [named[name] for name in known])
+    axes.set_xlabel(plot.axis)
+    axes.set_ylabel("goodput, % of arrivals,\nmean of workloads")
+    axes.grid(visible=True, axis="y")
+    axes.legend(handles=marks, loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=len(marks))
+    return figure
+
+
 _DRAWN: Mapping[str, Callable[[Plot, Section, Results], Figure]] = MappingProxyType(
     {
         "account": account,
@@ -438,6 +465,7 @@ _DRAWN: Mapping[str, Callable[[Plot, Section, Results], Figure]] = MappingProxyT
         "segments": differences,
         "groups": groups,
         "draws": draws,
+        "foresight": foresight,
     }
 )
 

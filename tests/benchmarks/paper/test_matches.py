@@ -106,6 +106,9 @@ def test_twitter_segments_are_in_the_second_week_apart_and_away_from_each_day_s_
 
 
 def test_no_tenant_has_the_other_s_segment() -> None:
+    for segment in range(84):
+        second = twitter_offset_s(segment, 0, 7_207) % 86_400
+        assert 660 <= second < 84_000
     spans = [{twitter_offset_s(segment, place) for segment in range(N_TWITTER)} for place in (0, 1)]
     assert all(abs(one - other) > 1000 for one in spans[0] for other in spans[1])
 
@@ -185,9 +188,9 @@ def test_a_full_disk_names_the_result_and_leaves_no_half_of_it(tmp_path: Path, m
 
 def test_a_damaged_table_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matches, "CACHE", tmp_path)
-    path = matches._kept("counts", "second,count\n0,1\n")
+    path = matches.kept("counts", "second,count\n0,1\n")
     path.write_text("second")
-    assert matches._kept("counts", "second,count\n0,1\n").read_text() == "second,count\n0,1\n"
+    assert matches.kept("counts", "second,count\n0,1\n").read_text() == "second,count\n0,1\n"
 
 
 def test_what_was_simulated_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

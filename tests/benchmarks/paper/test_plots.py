@@ -21,6 +21,7 @@ from benchmarks.paper.page import page
 from benchmarks.paper.plot_list import PLOTS, plots_of
 from benchmarks.paper.plots import STYLES, canvas, drawing, figures, plots, readable_on, spread, svg_of
 from benchmarks.paper.statistics import results_in
+from planner.policies.registry import LOOKAHEADS
 
 Json = dict[str, Any]
 
@@ -168,6 +169,16 @@ def test_a_mean_of_fewer_workloads_is_hollow() -> None:
     assert axes.get_title("right").startswith("hollow")
 
 
+def test_foresight_is_a_line_from_none_to_all_and_a_level_that_never_changes() -> None:
+    axes = figure("foresight.svg", document(["foresight"])).axes[0]
+    anew, level, once = axes.lines
+    names = [label.get_text() for label in axes.get_xticklabels()]
+    assert names == ["migrator", *LOOKAHEADS, "oracle"]
+    assert anew.get_ydata() == pytest.approx([65, *[50] * len(LOOKAHEADS), 67])
+    assert level.get_ydata() == pytest.approx([55, 55])
+    assert (once.get_xdata(), once.get_ydata()) == (pytest.approx([0, len(names) - 1]), pytest.approx([65, 67]))
+
+
 def test_a_run_removes_the_plots_of_others(tmp_path: Any) -> None:
     folder = tmp_path / "results"
     reproduce.write_plots(folder, {"a.svg": "<a/>\n", "b.svg": "<b/>\n"})
@@ -176,7 +187,10 @@ def test_a_run_removes_the_plots_of_others(tmp_path: Any) -> None:
 
 
 def test_every_policy_has_a_colour_and_a_marker_of_its_own() -> None:
-    assert {policy for one in EXPERIMENTS for policy in one.policies} <= set(STYLES)
+    drawn_alone = {policy for one in EXPERIMENTS for policy in one.policies} - set(
+        LOOKAHEADS
+    )  # places on a line of ours
+    assert drawn_alone <= set(STYLES)
     assert len({style.colour for style in STYLES.values()}) == len(STYLES)
     assert len({style.marker for style in STYLES.values()}) == len(STYLES)
 
