@@ -25,6 +25,7 @@ POLICIES: Mapping[str, str] = MappingProxyType(
         "paris": "#009E73",
         "paris-changing": "#00664A",
         "whole": "#CC79A7",
+        "time-sharing": "#AA3377",
         "reactive": "#8A7A00",
         "window": "#882255",
         "equal": "#6B4C2A",

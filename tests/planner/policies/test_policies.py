@@ -18,7 +18,7 @@ from planner.plan import MigPlan
 from planner.policies import policy as present
 from planner.policies.policy import Batching, Knows, Policy, Traits, Window
 from planner.policies.reactive import Reactive
-from planner.policies.registry import LOOKAHEADS, MIG_POLICIES, POLICIES, policy_of
+from planner.policies.registry import MIG_POLICIES, POLICIES, VARIANTS, policy_of
 from planner.problem import AttainmentFloor, HeldInstance, Per, PhysicalState, Problem, Reconfiguration, Task
 from planner.replan import state_at
 from planner.solve import solve
@@ -281,7 +281,7 @@ def documented(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("named", "text", "message"),
     [
-        ("nobody", None, f"policy 'nobody': known are {', '.join([*POLICIES, *LOOKAHEADS])}, or a file"),
+        ("nobody", None, f"policy 'nobody': known are {', '.join([*POLICIES, *VARIANTS])}, or a file"),
         ("gone.py", None, "there is no such file"),
         ("bad.py", "POLICY = 3", "cannot be loaded: TypeError"),
         ("none.py", "", "cannot be loaded: AttributeError"),
