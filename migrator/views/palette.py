@@ -30,6 +30,7 @@ POLICIES: Mapping[str, str] = MappingProxyType(
         "window": "#882255",
         "equal": "#6B4C2A",
         "static": "#7F7F7F",
+        "static-history": "#B5B5B5",
         "oracle": "#000000",
     }
 )

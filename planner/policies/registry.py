@@ -10,7 +10,7 @@ from executor.names import spelled_as
 from planner.errors import PolicyError
 from planner.policies.astraea import Astraea
 from planner.policies.ekya import Ekya
-from planner.policies.fixed import Equal, FixedByWindow, FixedInHindsight
+from planner.policies.fixed import Equal, FixedByWindow, FixedInHindsight, FixedOnHistory
 from planner.policies.ours import Lookahead, Migrator, Oracle
 from planner.policies.own import policy_in
 from planner.policies.paper.method import MigratorPaper, MigratorPaperCold
@@ -35,6 +35,7 @@ POLICIES: Mapping[str, Callable[[], Policy | SharePolicy | TurnPolicy]] = Mappin
             FixedByWindow,
             Equal,
             FixedInHindsight,
+            FixedOnHistory,
             Oracle,
             Ekya,
             Astraea,
