@@ -62,6 +62,11 @@ ALL_WORKLOADS = "#8FB0C7"
 """Of a figure over all workloads together."""
 
 
+def shown(policy: str) -> str:
+    """What tables and plots for people call a policy: ``oracle`` is no seer, it plans with the arrivals known."""
+    return "arrivals known" if policy == "oracle" else policy
+
+
 def policy_looks(names: Sequence[str]) -> dict[str, tuple[str, int]]:
     """A colour for each policy, the same wherever it appears, and the number of a pattern, 0 for none.
 
