@@ -51,6 +51,8 @@ def assumed_in(setting: Setting, sharing: str = "instances") -> tuple[Assumed, .
     found += [item for entry, tenant in pairs for item in _of_tenant(setting, entry, tenant)]
     if sharing == "shares" and setting.config.simulation.interference > 0:
         found += [item for tenant in setting.tenants for item in _interference(tenant)]
+    if sharing == "turns":
+        found.append(_memory(setting))
     return tuple(found)
 
 
@@ -99,6 +101,12 @@ def _interference(tenant: Tenant) -> Iterator[Assumed]:
         found = sensitivity_of(tenant.model)
         value = {"beside inference": found.beside_inference, "beside retraining": found.beside_retraining}
         yield Assumed(tenant.name, "interference", value, "", source)
+
+
+def _memory(setting: Setting) -> Assumed:
+    """That what takes turns is on the card all the time; service profiles have no figures that could be checked."""
+    source = "all fit at once, with activations and training states; profiles say nothing of memory"
+    return Assumed(None, "memory", float(len(setting.tenants)), "models", source)
 
 
 def _of_planning(setting: Setting) -> Iterator[Assumed]:

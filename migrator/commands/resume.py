@@ -34,7 +34,7 @@ from migrator.views.live import RunView
 from migrator.views.report import print_report
 from migrator.views.traffic import print_traffic
 from planner.policies.policy import AnyPolicy
-from planner.policies.registry import LOOKAHEADS, POLICIES, policy_of
+from planner.policies.registry import POLICIES, VARIANTS, policy_of
 
 
 def resume_command(
@@ -93,7 +93,7 @@ def _policy_of(stands: ReadLog, named: str | None) -> AnyPolicy:
     """
     name = str(stands.header.get("policy", "migrator"))
     if named is None:
-        if name not in {*POLICIES, *LOOKAHEADS}:
+        if name not in {*POLICIES, *VARIANTS}:
             raise MigratorError(f"{stands.folder}: its policy, {name}, is one of your own; name its file by --policy")
         return policy_of(name)
     if not named.endswith(".py"):

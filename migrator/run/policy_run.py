@@ -23,7 +23,7 @@ from migrator.traffic import RecordedTraffic
 from planner.policies.ours import Migrator
 from planner.policies.policy import AnyPolicy, Knows, Policy
 from planner.policies.shares import SharePolicy
-from planner.policies.whole import Whole
+from planner.policies.turns import TurnPolicy
 from planner.problem import Problem
 from workloads.serving.requests import Dispatch
 from workloads.traffic.luck import service_jitter
@@ -45,7 +45,7 @@ def _sharing(
         return Shares(
             setting, traffic, policy, SimulatedQueues(len(setting.tenants), jitter), as_published=how.as_published
         )
-    if isinstance(policy, Whole):
+    if isinstance(policy, TurnPolicy):
         return Turns(setting, policy, jitter)
     assert isinstance(policy, Policy)
     dispatch = Dispatch.PUSH if policy.traits.pushes else Dispatch.PULL

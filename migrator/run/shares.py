@@ -290,19 +290,25 @@ class Shares:
             if other is not part
         ]
         n_retraining = sum(other.stage in (Stage.WAITING, Stage.RUNNING) for other in self._parts)
-        # An expectation, so a twentieth is exact enough, and rounding lets points be found again.
-        factor = round(20 * slowdown(part.sensitivity, self._strength, busy, n_retraining)) / 20
+        beside = tuple(self._expected_rates(part, busy, n) for n in range(n_retraining + 1))
         estimate = estimates_in(self._setting, self._window)[part.index]
         return ShareTenant(
             name=part.tenant.name,
             weight=part.tenant.weight,
             accuracy_before=self._accuracies[part.index],
             accuracy_after=estimate.accuracy_after,
-            rate_rps=np.array([0.0, *(part.point(quanta, factor).rate_rps for quanta in range(1, QUANTA + 1))]),
+            rate_rps=beside[-1],
             training_rate=part.training_rate if part.stage is not Stage.NONE else np.zeros(QUANTA + 1),
             done=part.done,
             stage=part.stage,
+            rate_beside=beside,
         )
+
+    def _expected_rates(self, part: _Part, busy: Sequence[float], n_retraining: int) -> FloatArray:
+        """Requests a second by twentieths, beside neighbours that are so busy and so many retrainings."""
+        # An expectation, so a twentieth is exact enough, and rounding lets points be found again.
+        factor = round(20 * slowdown(part.sensitivity, self._strength, busy, n_retraining)) / 20
+        return np.array([0.0, *(part.point(quanta, factor).rate_rps for quanta in range(1, QUANTA + 1))])
 
     def _training_rate(self, part: _Part) -> float:
         if part.stage is not Stage.RUNNING:

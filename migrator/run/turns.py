@@ -1,9 +1,10 @@
 """Turns on one GPU without partitions: one tenant's batch at a time, and training in the gaps.
 
-Batch limits, and the retrainings to be done, are settled when a window begins. A retraining goes on after a window's
-end. A newer one of its tenant replaces one that has not begun, else waits behind it. It keeps the training batch with
-which it was set up. Trainers that start together slow each other down as planned, without jitter. What estimating costs
-is trained through first, and estimates are waited for.
+The policy settles a course when a window begins: batch limits, and the retrainings to be done. Where it does all of
+them, one goes on after a window's end: a newer one of its tenant replaces one that has not begun, else waits behind it.
+Where it may leave some out, a newer one replaces any. A retraining keeps the training batch with which it was set up.
+Trainers that start together slow each other down as planned, without jitter. What estimating costs is trained through
+first, and estimates are waited for.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from executor.mig import OwnedLayout
 from forecaster.forecast import FloatArray, Forecast
 from migrator.errors import ConfigError
 from migrator.estimates import as_carried_out
-from migrator.run.planning import Opening, PlannedWindow, estimates_in
+from migrator.run.planning import Opening, PlannedWindow, estimates_in, posed
 from migrator.run.seams import Asked, Lost, Note, Trained
 from migrator.setting import Setting, service_profiles
-from planner.policies.whole import Whole, batch_limits, retraining_order, training_batch
+from planner.policies.turns import Course, TurnPolicy, TurnRetraining, TurnTenant, salvage_of
 from planner.problem import Owner
 from workloads.profiles.latency import LatencyCurve
+from workloads.profiles.table import ServiceRow
 from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests
 from workloads.serving.turns import Batches, BatchServing, TrainingJob, TurnsState, advance
 from workloads.tenants import RETRAINING_TO_INFERENCE
@@ -33,24 +35,21 @@ from workloads.traffic.luck import ServiceJitter
 
 @dataclass(frozen=True)
 class _Measured:
-    """One tenant's model on the whole GPU, one process; by batch size.
+    """One tenant's model on the whole GPU.
 
     Attributes:
-        latency_s: Seconds of a batch.
-        rate_rps: Requests a second.
-        servable: Those of the batch sizes in which it may be served.
+        latency_s: Seconds of a turn by requests.
+        serving_s: Those of them up to whose size it may be served.
+        step_s: Seconds of a training step by batch size, one process,
+        rate_rps: and samples a second, up to a factor.
         training_s: A retraining at the best batch, profiling included; 0 without one.
     """
 
     latency_s: Mapping[int, float]
+    serving_s: Mapping[int, float]
+    step_s: Mapping[int, float]
     rate_rps: Mapping[int, float]
-    servable: Sequence[int]
     training_s: float
-
-    @property
-    def serving_s(self) -> Mapping[int, float]:
-        """Seconds of a batch that it may be served in."""
-        return {batch: self.latency_s[batch] for batch in self.servable}
 
 
 class Turns:
@@ -60,7 +59,7 @@ class Turns:
     layout: OwnedLayout[Owner] | None = None
     strayed: str | None = None
 
-    def __init__(self, setting: Setting, policy: Whole, jitter: ServiceJitter | None) -> None:
+    def __init__(self, setting: Setting, policy: TurnPolicy, jitter: ServiceJitter | None) -> None:
         """Look up what was measured on the whole GPU.
 
         Raises:
@@ -68,8 +67,10 @@ class Turns:
         """
         config = setting.config
         self._setting, self._policy, self._jitter = setting, policy, jitter
-        self._measured = _measured(setting)
+        self._whole = max(setting.gpu.profiles, key=lambda one: (one.compute_slices, one.memory_slices)).name
+        self._measured = _measured(setting, self._whole, joint=policy.has_joint_turns)
         self._state = TurnsState.at_start(len(setting.tenants))
+        self._course: Course | None = None
         self._servings: list[BatchServing] = []
         self._batches: list[Batches] = []
         self._alone_rps = np.zeros((len(setting.tenants), round(config.windows * config.window_s)))
@@ -96,16 +97,19 @@ class Turns:
 
     def begin(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None, note: Note) -> None:  # noqa: ARG002
         """Set batch limits and retrainings for the window."""
-        config, slowdown, tenants = self._setting.config, self._policy.slowdown, self._setting.tenants
+        config, slowdown = self._setting.config, self._policy.slowdown
         start_s = opening.window * config.window_s
-        rates_rps = opening.past_rps.mean(axis=0).tolist()
-        slos_s = [tenant.slo_s for tenant in tenants]
-        limits = batch_limits([own.serving_s for own in self._measured], slos_s, rates_rps, slowdown)
-        self._servings = [_serving(own, limit, slowdown) for own, limit in zip(self._measured, limits, strict=True)]
+        tenants = self._tenants(opening, forecast)
+        course = self._policy.course(tenants, config.window_s)
+        self._course = course
+        self._servings = [
+            _serving(own, limit, slowdown, worth)
+            for own, limit, (worth, _) in zip(self._measured, course.limits, course.worth, strict=True)
+        ]
         seconds = slice(round(start_s), round(start_s + config.window_s))
-        full_s = [own.latency_s[limit] * slowdown for own, limit in zip(self._measured, limits, strict=True)]
-        self._alone_rps[:, seconds] = (np.array(limits) / full_s)[:, None]
-        self._add_jobs(opening, min(slos_s) - max(full_s), rates_rps)
+        full_s = [own.serving_s[limit] * slowdown for own, limit in zip(self._measured, course.limits, strict=True)]
+        self._alone_rps[:, seconds] = (np.array(course.limits) / full_s)[:, None]
+        self._add_jobs(opening.window, tenants, course)
 
     def wait(self, until_s: float) -> float:
         """The end of a retraining whose last step is under way, if that comes first."""
@@ -124,6 +128,7 @@ class Turns:
             until_s,
             self._jitter,
             trains_in_slack=self._policy.trains_in_slack,
+            turn_cost=self._policy.turn_cost,
         )
         self._batches.append(piece.batches)
         if piece.finished is not None:
@@ -136,6 +141,7 @@ class Turns:
         ended = []
         while self._ending and self._ending[0].at_s <= now_s:
             ended.append(self._ending.popleft())
+            self._revalue(ended[-1])
         return ended
 
     def revise(
@@ -168,71 +174,125 @@ class Turns:
             for index, tenant in enumerate(self._setting.tenants)
         }
 
-    def _add_jobs(self, opening: Opening, longest_s: float, rates_rps: Sequence[float]) -> None:
-        """Put the window's retrainings behind those that have begun, with steps of at most ``longest_s``."""
-        setting = self._setting
-        due = [index for index, tenant in enumerate(setting.tenants) if tenant.retrains_in(opening.window)]
-        jobs = [self._job(index, opening.window, longest_s, len(due)) for index in due]
+    def _tenants(self, opening: Opening, forecast: Forecast) -> list[TurnTenant]:
+        """What the policy is told."""
+        setting, config = self._setting, self._setting.config
+        rates_rps = opening.past_rps.mean(axis=0).tolist()
+        # Whether retrainings are required, and what models are worth later, is posed to MIG's policies alike.
+        posed_to = None
+        if self._policy.chooses:
+            posed_to = posed(setting, opening.window, None, opening.accuracies, forecast).tenants
         estimates = estimates_in(setting, opening.window)
-        order = retraining_order(
-            [setting.tenants[i].weight * (estimates[i].accuracy_after - opening.accuracies[i]) for i in due],
-            [rates_rps[i] for i in due],
-            [job.left_s for job in jobs],
-        )
-        kept = [job for job in self._state.jobs if job.has_begun or job.tenant_index not in due]
-        self._state = replace(self._state, jobs=(*kept, *(jobs[place] for place in order)))
+        n_due = sum(tenant.retrains_in(opening.window) for tenant in setting.tenants)
+        found = []
+        for index, (tenant, measured) in enumerate(zip(setting.tenants, self._measured, strict=True)):
+            retraining = None
+            if tenant.retrains_in(opening.window):
+                ready_s = config.estimates.delay_s + tenant.trainer_start.planned_s(n_due)
+                work_s = estimates[index].occupation_s[self._whole]
+                is_required = posed_to is None or posed_to[index].retraining_required
+                retraining = TurnRetraining(work_s, measured.step_s, measured.rate_rps, ready_s, is_required)
+            found.append(
+                TurnTenant(
+                    rate_rps=rates_rps[index],
+                    slo_s=tenant.slo_s,
+                    serving_s=measured.serving_s,
+                    weight=tenant.weight,
+                    accuracy_before=opening.accuracies[index],
+                    accuracy_after=estimates[index].accuracy_after,
+                    salvage=(0.0, 0.0) if posed_to is None else salvage_of(posed_to[index]),
+                    retraining=retraining,
+                )
+            )
+        return found
 
-    def _job(self, index: int, window: int, longest_s: float, n_at_once: int) -> TrainingJob:
-        config, tenant, measured = self._setting.config, self._setting.tenants[index], self._measured[index]
-        slowdown = self._policy.slowdown
-        step_s = {b: RETRAINING_TO_INFERENCE * seconds * slowdown for b, seconds in measured.latency_s.items()}
-        batch = training_batch(step_s, measured.rate_rps, longest_s)
-        relative_rate = measured.rate_rps[batch] / max(measured.rate_rps.values())
-        return TrainingJob(
-            tenant_index=index,
-            window=window,
-            left_s=measured.training_s * slowdown / relative_rate,
-            piece_s=step_s[batch],
-            ready_s=window * config.window_s + config.estimates.delay_s + tenant.trainer_start.planned_s(n_at_once),
-        )
+    def _add_jobs(self, window: int, tenants: Sequence[TurnTenant], course: Course) -> None:
+        """Put the window's retrainings behind those that have begun; before all else where the policy chooses."""
+        start_s = window * self._setting.config.window_s
+        due = [index for index, tenant in enumerate(tenants) if tenant.retraining is not None]
+        jobs = []
+        for one in course.retrainings:
+            asked = tenants[one.tenant_index].retraining
+            assert asked is not None  # a course has none that is not asked for
+            truth = self._measured[one.tenant_index].training_s / asked.work_s
+            jobs.append(
+                TrainingJob(
+                    tenant_index=one.tenant_index,
+                    window=window,
+                    left_s=one.work_s * truth,
+                    piece_s=one.piece_s,
+                    ready_s=start_s + asked.ready_s,
+                    pace=one.pace,
+                    due_s=start_s + one.due_s,
+                    worth=one.worth,
+                )
+            )
+        if self._policy.chooses:
+            jobs += [replace(job, pace=0.0) for job in self._state.jobs if job.tenant_index not in due]
+        else:
+            jobs = [job for job in self._state.jobs if job.has_begun or job.tenant_index not in due] + jobs
+        self._state = replace(self._state, jobs=tuple(jobs))
+
+    def _revalue(self, trained: Trained) -> None:
+        """From now on a turn of the tenant is worth what the new model makes of it."""
+        window = math.floor(self._state.now_s / self._setting.config.window_s)
+        if self._course is not None and trained.window == window:
+            index = [tenant.name for tenant in self._setting.tenants].index(trained.tenant)
+            self._servings[index] = replace(self._servings[index], worth=self._course.worth[index][1])
 
 
-def _measured(setting: Setting) -> list[_Measured]:
-    """What was measured of every tenant on the whole GPU.
+def _measured(setting: Setting, whole: str, *, joint: bool) -> list[_Measured]:
+    """What was measured of every tenant on the whole GPU; with ``joint`` turns all its processes serve in one.
 
     Raises:
         ConfigError: Nothing that a tenant may use was measured.
     """
     profiles, gpu = service_profiles(setting.config), setting.gpu
-    whole = max(gpu.profiles, key=lambda profile: (profile.compute_slices, profile.memory_slices)).name
     found = []
     for tenant, entry in zip(setting.tenants, setting.config.tenants, strict=True):
-        rows = [row for row in profiles.of(gpu.name, tenant.model) if (row.profile, row.processes) == (whole, 1)]
-        rows.sort(key=lambda row: row.batch)
+        rows = [row for row in profiles.of(gpu.name, tenant.model) if row.profile == whole]
+        alone = sorted((row for row in rows if row.processes == 1), key=lambda row: row.batch)
         most = math.inf if entry.max_batch is None else entry.max_batch
-        servable = [row.batch for row in rows if entry.batch in ("auto", row.batch) and row.batch <= most]
+        servable = [row for row in alone if entry.batch in ("auto", row.batch) and row.batch <= most]
         if not servable:
             raise ConfigError(
                 f"tenants.{tenant.name}: {profiles.name} has no row of {tenant.model} on {whole} with one process and "
                 f"batch {entry.batch}{'' if entry.max_batch is None else f' (at most {entry.max_batch})'}; "
                 "sharing the whole GPU needs one"
             )
+        latency_s: Mapping[int, float] = {row.batch: row.latency_s for row in alone}
+        serving_s: Mapping[int, float] = {row.batch: row.latency_s for row in servable}
+        if joint:
+            together = [row for row in rows if row.batch <= most and entry.processes in ("auto", row.processes)]
+            fitting = [row for row in together if entry.batch in ("auto", row.batch)]
+            if fitting:
+                latency_s, serving_s = _turns_s(together), _turns_s(fitting)
         training_s = as_carried_out(setting.config.estimates, gpu, tenant).retraining_time_s
         found.append(
             _Measured(
-                latency_s={row.batch: row.latency_s for row in rows},
-                rate_rps={row.batch: row.throughput_rps for row in rows},
-                servable=servable,
+                latency_s=latency_s,
+                serving_s=serving_s,
+                step_s={row.batch: RETRAINING_TO_INFERENCE * row.latency_s for row in alone},
+                rate_rps={row.batch: row.throughput_rps for row in alone},
                 training_s=training_s.get(whole, 0.0),
             )
         )
     return found
 
 
-def _serving(measured: _Measured, limit: int, slowdown: float) -> BatchServing:
-    """Batches up to ``limit``, as long as measured times ``slowdown``."""
+def _turns_s(rows: Sequence[ServiceRow]) -> Mapping[int, float]:
+    """Seconds of a turn by its requests: every process takes a batch at once; only turns that no larger one beats."""
+    found: dict[int, float] = {}
+    for row in sorted(rows, key=lambda row: (-row.batch * row.processes, row.latency_s)):
+        if not found or row.latency_s < min(found.values()):
+            found[row.batch * row.processes] = row.latency_s
+    return dict(sorted(found.items()))
+
+
+def _serving(measured: _Measured, limit: int, slowdown: float, worth: float) -> BatchServing:
+    """Turns of up to ``limit`` requests, as long as measured times ``slowdown``."""
     points = {batch: seconds * slowdown for batch, seconds in measured.latency_s.items() if batch <= limit}
-    return BatchServing(LatencyCurve(tuple(points), tuple(points.values())), limit)
+    return BatchServing(LatencyCurve(tuple(points), tuple(points.values())), limit, worth)
 
 
 def _busy_share(pieces: Sequence[Batches], tenant_index: int, first: int, last: int) -> FloatArray:

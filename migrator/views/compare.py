@@ -14,6 +14,7 @@ from migrator.compare import CEILING, FLOOR, LEAST_SEGMENTS, Difference, Score, 
 from migrator.console import escape
 from migrator.log.surprise import Surprise
 from migrator.views.assumed import assumed_lines
+from migrator.views.palette import shown
 
 _HEADINGS = ("goodput %", "SLO %", "accuracy %", "gap closed %", f"over {FLOOR} %", "changes")
 
@@ -45,7 +46,7 @@ def far_from_plans(scores: Sequence[Score]) -> list[str]:
             score, farthest = max(own, key=lambda pair: abs(pair[1].points))
             where = f"{score.workload}, segment {score.segment}, " if len(scores) > len(found) else ""
             more = f" (and {len(own) - 1} more)" if len(own) > 1 else ""
-            lines.append(f"{policy}: {where}{farthest}{more}")
+            lines.append(f"{shown(policy)}: {where}{farthest}{more}")
     return lines
 
 
@@ -75,7 +76,7 @@ def print_comparison(scores: Sequence[Score], console: Console, stride_s: int | 
         _print_table(f"all {len(workloads)} workloads", every, console, stride_s)
     console.print(
         "Simulated. Goodput: in time and correct, of all arrivals. "
-        f"Gap closed: of what lies between {FLOOR} (best fixed layout in hindsight) and {CEILING} (arrivals known). "
+        f"Gap closed: of what lies between {FLOOR} (best fixed layout in hindsight) and {shown(CEILING)} ({CEILING}). "
         f"Over {FLOOR}: relative. Ahead: points of goodput %, the mean of the same segments, each counted once, "
         f"with the interval of 95 % of resampled segments where there are at least {LEAST_SEGMENTS}. "
         "Arrivals: where they went; see docs/policies.md.",
@@ -97,7 +98,7 @@ def _print_table(title: str, scores: Sequence[Score], console: Console, stride_s
     for heading in _HEADINGS:
         table.add_column(heading, justify="right")
     if len(found) > 1:
-        table.add_column(f"ahead of {escape(found[0].policy)}", justify="right")
+        table.add_column(f"ahead of {escape(shown(found[0].policy))}", justify="right")
     best = max(found, key=lambda item: item.total.correct)
     for item in found:
         table.add_row(*_cells(item, len(found) > 1), style="bold" if item is best else None)
@@ -108,11 +109,11 @@ def _print_table(title: str, scores: Sequence[Score], console: Console, stride_s
     for item in found:
         if item.n_unplanned:
             windows = "1 window" if item.n_unplanned == 1 else f"{item.n_unplanned} windows"
-            console.print(f"  {escape(item.policy)}: no plan in {windows}; the layout before was kept")
+            console.print(f"  {escape(shown(item.policy))}: no plan in {windows}; the layout before was kept")
     for score in scores:
         for refusal in score.refusals:
             place = f"segment {score.segment}, {refusal}" if score.segment else refusal
-            console.print(f"  {escape(score.policy)}: its plan was refused: {escape(place)}", soft_wrap=True)
+            console.print(f"  {escape(shown(score.policy))}: its plan was refused: {escape(place)}", soft_wrap=True)
 
 
 def _accounts(found: Sequence[Standing]) -> Table:
@@ -122,14 +123,14 @@ def _accounts(found: Sequence[Standing]) -> Table:
     for name in found[0].account.shares:
         table.add_column(name.replace("_", " "), justify="right")
     for item in found:
-        table.add_row(escape(item.policy), *(_number(100 * share) for share in item.account.shares.values()))
+        table.add_row(escape(shown(item.policy)), *(_number(100 * share) for share in item.account.shares.values()))
     return table
 
 
 def _cells(item: Standing, has_reference: bool) -> list[str]:
     total = item.total
     cells = [
-        escape(item.policy),
+        escape(shown(item.policy)),
         _number(total.goodput_pct),
         _number(total.slo_attainment_pct),
         _number(total.accuracy_pct),

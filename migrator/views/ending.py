@@ -11,6 +11,7 @@ from migrator.console import escape
 from migrator.log.account import Account, accounts
 from migrator.log.changes import RETRAINING, Instance, changes_in
 from migrator.log.runlog import ReadLog
+from migrator.views.palette import shown
 from migrator.views.strips import GUTTER, Bar, TimeScale, gantt, print_chart, tenant_letters
 
 _CAUSES = {
@@ -25,7 +26,7 @@ _CAUSES = {
 
 _WHAT_IT_IS = {
     "static": "the best layout that never changes, chosen in hindsight",
-    "oracle": "plans that know the arrivals",
+    "oracle": "this planner, told what will come",
 }
 """What a rival that needs a word is."""
 
@@ -75,8 +76,9 @@ def print_against(log: ReadLog, rival: ReadLog, console: Console) -> None:
         return
     gained = own.goodput - other.goodput
     relative = f" ({100 * gained / other.goodput:+.1f} %)" if other.goodput else ""
-    name = str(rival.header["policy"])
-    what = f", {_WHAT_IT_IS[name]}," if name in _WHAT_IT_IS else ""
+    policy = str(rival.header["policy"])
+    what = f", {_WHAT_IT_IS[policy]}," if policy in _WHAT_IT_IS else ""
+    name = shown(policy)
     console.print(
         f"\n[bold]{'Won' if gained >= 0 else 'Lost'}[/] against {escape(name)}{what} on the same {own.arrivals:,.0f} "
         f"requests: {100 * own.shares['goodput']:.1f} % were answered in time and right, {name} has "

@@ -16,7 +16,7 @@ from migrator.compare import CEILING, FLOOR, LEAST_SEGMENTS, Fairness, Score, St
 from migrator.errors import MigratorError
 from migrator.extras import lacking
 from migrator.views.compare import assumed_by_all, by_workload, extent, far_from_plans, setup_text
-from migrator.views.palette import ALL_WORKLOADS, LOSSES, VALUES, policy_looks
+from migrator.views.palette import ALL_WORKLOADS, LOSSES, VALUES, policy_looks, shown
 from migrator.whatif.grid import Choice, Factor, Point, Variation, point_text
 from migrator.whatif.sweep import Outcome, Sweep
 
@@ -124,7 +124,9 @@ def comparison_to_html(scores: Sequence[Score], fairness: Fairness, stride_s: in
         "compare.html.j2",
         terms=_FAIRNESS[fairness],
         workloads={name: (extent(own, stride_s), setup_text(own)) for name, own in by_workload(scores).items()},
-        refusals=[(score.workload, score.segment, score.policy, text) for score in scores for text in score.refusals],
+        refusals=[
+            (score.workload, score.segment, shown(score.policy), text) for score in scores for text in score.refusals
+        ],
         notes=notes,
         assumed=assumed_by_all(scores),
         far_from_plans=far_from_plans(scores),
@@ -183,7 +185,7 @@ def _add_class(figure: Figure, row: int, title: str, found: Sequence[Standing], 
         col=1,
         orientation="h",
         x=shares_pct,
-        y=[escape(item.policy) for item in found],
+        y=[escape(shown(item.policy)) for item in found],
         name=label,
         legendgroup=name,
         showlegend=row == 1,
@@ -212,7 +214,7 @@ def _goodput_figure(groups: _Groups) -> Figure:
         figure.add_bar(
             x=[escape(title) for title, _ in own],
             y=[item.total.goodput_pct for _, item in own],
-            name=escape(name),
+            name=escape(shown(name)),
             marker={"color": colour, "pattern": {"shape": _PATTERNS[pattern % len(_PATTERNS)]}},
             hovertext=[_standing_text(title, item, groups[title][0].policy) for title, item in own],
             hoverinfo="text",
@@ -261,7 +263,7 @@ def _gap_marks(gaps: Sequence[tuple[str, str, float]]) -> dict[str, object]:
     """Marks for gaps closed: group, policy and percentage each."""
     return {
         "x": [share for _, _, share in gaps],
-        "y": [escape(name) for _, name, _ in gaps],
+        "y": [escape(shown(name)) for _, name, _ in gaps],
         "hovertext": [f"{_heading(name, title)}<br>{share:.1f} %" for title, name, share in gaps],
         "hoverinfo": "text",
     }
@@ -284,17 +286,17 @@ def _lay_out_gap(
     figure.update_yaxes(
         type="category",
         categoryorder="array",
-        categoryarray=[escape(name) for name in names],
+        categoryarray=[escape(shown(name)) for name in names],
         range=[len(names) - 0.5, -0.5],
-        tickvals=[escape(name) for name in names],
-        ticktext=[f"{escape(name)}  {label}" for name, label in labels.items()],
+        tickvals=[escape(shown(name)) for name in names],
+        ticktext=[f"{escape(shown(name))}  {label}" for name, label in labels.items()],
     )
     for share_pct in (0, 100):
         figure.add_vline(x=share_pct, line={"color": "#555555", "width": 1, "dash": "dot"})
 
 
 def _heading(policy: str, title: str) -> str:
-    return f"<b>{escape(policy)}</b>, {escape(title)}"
+    return f"<b>{escape(shown(policy))}</b>, {escape(title)}"
 
 
 def _standing_text(title: str, item: Standing, reference: str) -> str:
@@ -313,7 +315,7 @@ def _standing_text(title: str, item: Standing, reference: str) -> str:
         ahead = item.ahead
         known = ahead.low is not None and ahead.high is not None
         interval = f" [{ahead.low:+.2f}, {ahead.high:+.2f}]" if known else ""
-        lines.append(f"ahead of {escape(reference)} {ahead.points:+.2f} points{interval}")
+        lines.append(f"ahead of {escape(shown(reference))} {ahead.points:+.2f} points{interval}")
     return "<br>".join(lines)
 
 

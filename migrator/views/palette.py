@@ -25,10 +25,12 @@ POLICIES: Mapping[str, str] = MappingProxyType(
         "paris": "#009E73",
         "paris-changing": "#00664A",
         "whole": "#CC79A7",
+        "time-sharing": "#AA3377",
         "reactive": "#8A7A00",
         "window": "#882255",
         "equal": "#6B4C2A",
         "static": "#7F7F7F",
+        "static-history": "#B5B5B5",
         "oracle": "#000000",
     }
 )
@@ -58,6 +60,11 @@ VALUES = ("#332288", "#44AA99", "#DDCC77", "#CC6677", "#88CCEE", "#117733", "#AA
 
 ALL_WORKLOADS = "#8FB0C7"
 """Of a figure over all workloads together."""
+
+
+def shown(policy: str) -> str:
+    """What tables and plots for people call a policy: ``oracle`` is no seer, it plans with the arrivals known."""
+    return "arrivals known" if policy == "oracle" else policy
 
 
 def policy_looks(names: Sequence[str]) -> dict[str, tuple[str, int]]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from planner.policies.policy import Batching, Knows, Traits
 from planner.policies.shares import QUANTA, Moment, SharePolicy, Shares, ShareTenant, Switching
 from planner.problem import Owner
@@ -23,7 +21,8 @@ class Ekya(SharePolicy):
     Knows: as published the mean arrivals of as many seconds as are left, just past; else the forecast's mean.
     Adaptations: the objective is goodput, not accuracy alone, so that requests that are not served count. Thefts are
     tried by the best gain, of one to four quanta. There is one way to retrain, as configs have it. A retraining may be
-    left without a share, and then the old model serves on. As published processes restart with their new share, else
+    left without a share, and then the old model serves on; it knows what interference that saves (not as published).
+    As published processes restart with their new share, else
     new ones start beside the old.
     """
 
@@ -70,16 +69,28 @@ def _thefts(tenants: tuple[ShareTenant, ...], held: dict[Owner, int]) -> list[di
 
 
 def _goodput(moment: Moment, mean_rps: list[float], held: dict[Owner, int]) -> float:
-    """Expected requests right and in time to the window's end; shares of ended retrainings go back to their tenant."""
-    total = 0.0
-    for tenant, rate_rps in zip(moment.tenants, mean_rps, strict=True):
-        served = min(rate_rps, float(tenant.rate_rps[held[tenant.inference]]))
-        before, after = tenant.accuracy_before, tenant.accuracy_after
-        quanta = held.get(tenant.retraining, 0)
-        if not tenant.is_to_retrain or quanta == 0 or tenant.training_rate[quanta] <= 0:
-            total += tenant.weight * served * before * moment.left_s
-            continue
-        training_s = min(moment.left_s, (1 - tenant.done) / float(tenant.training_rate[quanta]))
-        later = min(rate_rps, float(np.take(tenant.rate_rps, held[tenant.inference] + quanta)))
-        total += tenant.weight * (served * before * training_s + later * after * (moment.left_s - training_s))
+    """Expected requests right and in time to the window's end; shares of ended retrainings go back to their tenant.
+
+    As published every retraining is taken to disturb the others to the end, run or not.
+    """
+    ends_s = [_end_s(tenant, held, moment.left_s) for tenant in moment.tenants]
+    total, begin_s = 0.0, 0.0
+    for end_s in sorted({*(min(end_s, moment.left_s) for end_s in ends_s if end_s > 0), moment.left_s}):
+        n_training = sum(own_s > begin_s for own_s in ends_s)
+        for tenant, rate_rps, own_s in zip(moment.tenants, mean_rps, ends_s, strict=True):
+            has_ended = 0 < own_s <= begin_s
+            quanta = held[tenant.inference] + (held[tenant.retraining] if has_ended else 0)
+            rates = tenant.rate_rps if moment.as_published else tenant.rate_while(n_training)
+            accuracy = tenant.accuracy_after if has_ended else tenant.accuracy_before
+            total += tenant.weight * accuracy * min(rate_rps, float(rates[quanta])) * (end_s - begin_s)
+        begin_s = end_s
     return total
+
+
+def _end_s(tenant: ShareTenant, held: dict[Owner, int], left_s: float) -> float:
+    """When its retraining ends, the window's end at the latest + 1; 0 where none runs."""
+    quanta = held.get(tenant.retraining, 0)
+    if not tenant.is_to_retrain or quanta == 0 or tenant.training_rate[quanta] <= 0:
+        return 0.0
+    end_s = (1 - tenant.done) / float(tenant.training_rate[quanta])
+    return end_s if end_s < left_s else left_s + 1

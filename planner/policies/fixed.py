@@ -1,4 +1,4 @@
-"""Layouts that stay: ``static`` for the whole run in hindsight, ``window`` for a window, ``equal`` the same for all."""
+"""Layouts that stay: ``static`` and ``static-history`` for a run, ``window`` for a window, ``equal`` for all alike."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+import numpy as np
+
 from executor.mig import Multiset
 from planner.counts import unit_multiset
 from planner.engines.physical.held_sets import HeldSets
+from planner.engines.schedule import WindowFacts
 from planner.engines.static import best_held_set, solve_static_among
 from planner.errors import EngineError
 from planner.plan import MigPlan
 from planner.policies.policy import Knows, Policy, Window
-from planner.problem import Problem
+from planner.problem import FloatArray, Problem, without_floors
 from planner.solve import solve
 
 
@@ -47,6 +50,48 @@ class FixedInHindsight(Policy):
         """The best retrainings beside the layout."""
         assert self.held_set is not None  # a policy that knows the run is prepared with it
         return solve_static_among(window.problem, [self.held_set])
+
+
+@dataclass(frozen=True)
+class FixedOnHistory(Policy):
+    """Holds one layout from the first second on: the one that the arrivals before the run favour.
+
+    Source: the usual deployment of MIG, sized by what was measured. Knows: the past, for the layout; the forecast, for
+    when and where retrainings run beside it.
+    The past is cut into windows, and the layout is the best for all of them as ``static``'s is, each with the first
+    window's retrainings, and as worth min(arrivals, capability) in every step. A past shorter than that is repeated.
+    A layout that later has no room for a window's retrainings is fitted anew, to the past of then; nothing else is.
+    """
+
+    name: str = "static-history"
+    knows: Knows = Knows.FORECAST
+
+    def plan(self, window: Window) -> MigPlan:
+        """The best retrainings beside the layout; without lifetimes where no fixed one has room for them."""
+        problem = without_floors(window.problem)
+        held = WindowFacts.of(problem).initial_held
+        if held is not None and (number := HeldSets.of(problem).index(held)) is not None:
+            plan = solve_static_among(problem, [number])
+            if plan.status.has_plan:
+                return plan
+        fitted = best_held_set(_past_windows(problem, window.past_rps))
+        return solve_static_among(problem, [] if fitted is None else [fitted])
+
+
+def _past_windows(problem: Problem, past_rps: FloatArray) -> list[Problem]:
+    """The problem with the arrivals of the past's windows, the newest first, each as if it were the first of a run."""
+    n_steps = problem.n_steps
+    if not len(past_rps):
+        past_rps = np.array([tenant.arrivals_rps for tenant in problem.tenants]).T
+    elif len(past_rps) < n_steps:
+        past_rps = np.resize(past_rps, (n_steps, past_rps.shape[1]))
+    found = []
+    for end in range(len(past_rps), n_steps - 1, -n_steps):
+        tenants = tuple(
+            replace(tenant, arrivals_rps=past_rps[end - n_steps : end, m]) for m, tenant in enumerate(problem.tenants)
+        )
+        found.append(replace(problem, tenants=tenants, initial=None, gains=None))
+    return found
 
 
 @dataclass(frozen=True)

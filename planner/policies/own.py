@@ -23,7 +23,7 @@ from planner.plan import MigPlan
 from planner.policies.answer import AnswerError, checked_plan, checked_shares
 from planner.policies.policy import Knows, Policy, Traits, Window
 from planner.policies.shares import Moment, SharePolicy, Shares, Switching
-from planner.policies.whole import Whole
+from planner.policies.turns import TurnPolicy
 from planner.problem import Problem
 
 ANSWER_LIMIT_S = 600.0
@@ -114,7 +114,7 @@ def _line_of(function: object) -> int | None:
     return None if code is None else int(code.co_firstlineno)
 
 
-def policy_in(named: str) -> Policy | SharePolicy | Whole:
+def policy_in(named: str) -> Policy | SharePolicy | TurnPolicy:
     """The ``POLICY`` of the Python file that is named.
 
     Raises:
@@ -138,7 +138,7 @@ def policy_in(named: str) -> Policy | SharePolicy | Whole:
     if not isinstance(knows, Knows) or not isinstance(name, str):
         raise origin.error("POLICY() needs a name, a str, and knows, a Knows")
     origin = replace(origin, policy=name)
-    if isinstance(policy, Whole):
+    if isinstance(policy, TurnPolicy):
         return policy
     if not isinstance(limit_s, (int, float)) or not 0 < limit_s <= threading.TIMEOUT_MAX:
         raise origin.error(f"limit_s is {limit_s!r}; seconds > 0 are needed")

@@ -10,7 +10,7 @@ from executor.names import spelled_as
 from planner.errors import PolicyError
 from planner.policies.astraea import Astraea
 from planner.policies.ekya import Ekya
-from planner.policies.fixed import Equal, FixedByWindow, FixedInHindsight
+from planner.policies.fixed import Equal, FixedByWindow, FixedInHindsight, FixedOnHistory
 from planner.policies.ours import Lookahead, Migrator, Oracle
 from planner.policies.own import policy_in
 from planner.policies.paper.method import MigratorPaper, MigratorPaperCold
@@ -18,9 +18,11 @@ from planner.policies.paris import Paris, ParisChanging
 from planner.policies.policy import Policy
 from planner.policies.reactive import Reactive
 from planner.policies.shares import SharePolicy
+from planner.policies.time_sharing import TimeSharing
+from planner.policies.turns import TurnPolicy
 from planner.policies.whole import Whole
 
-POLICIES: Mapping[str, Callable[[], Policy | SharePolicy | Whole]] = MappingProxyType(
+POLICIES: Mapping[str, Callable[[], Policy | SharePolicy | TurnPolicy]] = MappingProxyType(
     {
         policy().name: policy
         for policy in (
@@ -33,19 +35,24 @@ POLICIES: Mapping[str, Callable[[], Policy | SharePolicy | Whole]] = MappingProx
             FixedByWindow,
             Equal,
             FixedInHindsight,
+            FixedOnHistory,
             Oracle,
             Ekya,
             Astraea,
             Whole,
+            TimeSharing,
         )
     }
 )
 """All that ``migrator compare`` compares by default; to add one, add its class here."""
 
-LOOKAHEADS: Mapping[str, Callable[[], Policy]] = MappingProxyType(
-    {f"lookahead-{ahead_s}": partial(Lookahead.of, ahead_s) for ahead_s in (1, 5, 10, 30, 200)}
+VARIANTS: Mapping[str, Callable[[], Policy | TurnPolicy]] = MappingProxyType(
+    {
+        **{f"lookahead-{ahead_s}": partial(Lookahead.of, ahead_s) for ahead_s in (1, 5, 10, 30, 200)},
+        **{f"time-sharing-{percent}": partial(TimeSharing.at_cost, percent) for percent in (0, 10)},
+    }
 )
-"""What foresight is worth, second by second; compared where they are named."""
+"""Others of a kind: what foresight is worth, what a turn costs; compared where they are named."""
 
 MIG_POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
     {name: policy for name, policy in POLICIES.items() if isinstance(policy, type) and issubclass(policy, Policy)}
@@ -53,7 +60,7 @@ MIG_POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
 """Those of them that plan with MIG instances."""
 
 
-def policy_of(named: str) -> Policy | SharePolicy | Whole:
+def policy_of(named: str) -> Policy | SharePolicy | TurnPolicy:
     """The policy of that name, in whatever case, or the ``POLICY`` of the Python file that is named.
 
     Raises:
@@ -61,8 +68,8 @@ def policy_of(named: str) -> Policy | SharePolicy | Whole:
     """
     if named.endswith(".py"):
         return policy_in(named)
-    name = spelled_as(named, [*POLICIES, *LOOKAHEADS])
-    known = {**POLICIES, **LOOKAHEADS}
+    name = spelled_as(named, [*POLICIES, *VARIANTS])
+    known = {**POLICIES, **VARIANTS}
     if name not in known:
         raise PolicyError(f"policy {named!r}: known are {', '.join(known)}, or a file that ends in .py")
     return known[name]()

@@ -49,6 +49,7 @@ class ShareTenant:
         training_rate: Part of a retraining that a second does; all 0 without one.
         done: Part of this window's retraining that is done.
         stage: How far it is.
+        rate_beside: ``rate_rps`` by how many retrainings run at once, from none on; empty where that does not matter.
     """
 
     name: str
@@ -59,6 +60,11 @@ class ShareTenant:
     training_rate: FloatArray
     done: float
     stage: Stage
+    rate_beside: tuple[FloatArray, ...] = ()
+
+    def rate_while(self, n_training: int) -> FloatArray:
+        """Requests a second within the SLO while so many retrainings run, its own included; ``(QUANTA + 1,)``."""
+        return self.rate_beside[min(n_training, len(self.rate_beside) - 1)] if self.rate_beside else self.rate_rps
 
     @property
     def is_to_retrain(self) -> bool:

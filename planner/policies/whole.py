@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.policies.policy import AnyPolicy, Knows
-
-SecondsByBatch = Mapping[int, float]
-"""Seconds of one batch on the whole GPU by batch size, one process; at least one."""
+from planner.policies.policy import Knows
+from planner.policies.turns import (
+    Course,
+    PacedRetraining,
+    SecondsByBatch,
+    TurnPolicy,
+    TurnTenant,
+    cheapest,
+    training_batch,
+)
 
 
 @dataclass(frozen=True)
-class Whole(AnyPolicy):
+class Whole(TurnPolicy):
     """Serves one tenant's batch at a time on the whole GPU, the earliest deadline first, and trains in the gaps.
 
     Source: none publishes it as a policy of its own. It is the usual way to share an accelerator in time: one batch at
@@ -25,8 +31,8 @@ class Whole(AnyPolicy):
     of any tenant and its own (MIG policies count two of its own). Among these limits those are taken that sustain the
     most of the mix. A retraining gives way after each step; its batch is as large as the tightest SLO allows beside a
     batch, so it may lose rate against an instance that trains undisturbed. The order of retrainings is by right answers
-    gained for a second of work. Kind to it: all models and training states fit into memory, and changing from one to
-    another takes no time.
+    gained for a second of work; none is left out. Kind to it: all models and training states fit into memory, and
+    changing from one to another takes no time.
 
     Attributes:
         slowdown: What every batch's and training step's time is multiplied by, > 0. One batch at a time disturbs
@@ -45,10 +51,37 @@ class Whole(AnyPolicy):
         if not 0 < self.slowdown < math.inf:
             raise ValueError(f"{self.name}: slowdown {self.slowdown}: must be finite and above 0")
 
-    @property
-    def needs_hindsight(self) -> bool:
-        """Never: its decisions use the past, which is known when they are made."""
-        return False
+    def course(self, tenants: Sequence[TurnTenant], window_s: float) -> Course:  # noqa: ARG002
+        """Batch limits for the mix, and all retrainings in the gaps."""
+        limits = batch_limits(
+            [tenant.serving_s for tenant in tenants],
+            [tenant.slo_s for tenant in tenants],
+            [tenant.rate_rps for tenant in tenants],
+            self.slowdown,
+        )
+        full_s = [tenant.serving_s[limit] * self.slowdown for tenant, limit in zip(tenants, limits, strict=True)]
+        longest_s = min(tenant.slo_s for tenant in tenants) - max(full_s)
+        retrainings = self._retrainings(tenants, longest_s)
+        due = [tenants[one.tenant_index] for one in retrainings]
+        order = retraining_order(
+            [tenant.weight * (tenant.accuracy_after - tenant.accuracy_before) for tenant in due],
+            [tenant.rate_rps for tenant in due],
+            [one.work_s for one in retrainings],
+        )
+        return Course(limits, tuple(retrainings[place] for place in order), ((0.0, 0.0),) * len(tenants))
+
+    def _retrainings(self, tenants: Sequence[TurnTenant], longest_s: float) -> list[PacedRetraining]:
+        """All there are, in steps of at most so long where there are such."""
+        found = []
+        for index, tenant in enumerate(tenants):
+            asked = tenant.retraining
+            if asked is None:
+                continue
+            step_s = {batch: seconds * self.slowdown for batch, seconds in asked.step_s.items()}
+            batch = training_batch(step_s, asked.rate_rps, longest_s)
+            relative_rate = asked.rate_rps[batch] / max(asked.rate_rps.values())
+            found.append(PacedRetraining(index, asked.work_s * self.slowdown / relative_rate, step_s[batch]))
+        return found
 
 
 def batch_limits(
@@ -67,8 +100,7 @@ def batch_limits(
     # Only the longest batch ties tenants to each other: with it given, each one's best is found alone.
     for longest_s in sorted({seconds for own in latency_s for seconds in own.values()}):
         choice = [
-            _cheapest(own, min(longest_s, slo / slowdown - longest_s))
-            for own, slo in zip(latency_s, slo_s, strict=True)
+            cheapest(own, min(longest_s, slo / slowdown - longest_s)) for own, slo in zip(latency_s, slo_s, strict=True)
         ]
         found = tuple(batch for batch in choice if batch is not None)
         if len(found) < len(choice):
@@ -77,23 +109,6 @@ def batch_limits(
         if busy < least_busy:
             best, least_busy = found, busy
     return best
-
-
-def _cheapest(latency_s: SecondsByBatch, longest_s: float) -> int | None:
-    """The batch with the least time a request among those short enough, ties to the smaller; ``None`` without one."""
-    allowed = [(seconds / batch, batch) for batch, seconds in latency_s.items() if seconds <= longest_s]
-    return min(allowed)[1] if allowed else None
-
-
-def training_batch(step_s: SecondsByBatch, rate_rps: Mapping[int, float], longest_s: float) -> int:
-    """The batch with the highest rate among those whose training step lasts at most so long; else the shortest step.
-
-    Ties go to the smaller batch. ``rate_rps`` has the same keys as ``step_s``.
-    """
-    allowed = [batch for batch, seconds in step_s.items() if seconds <= longest_s]
-    if not allowed:
-        return min(step_s, key=lambda batch: (step_s[batch], batch))
-    return min(allowed, key=lambda batch: (-rate_rps[batch], batch))
 
 
 def retraining_order(gain: Sequence[float], rate_rps: Sequence[float], work_s: Sequence[float]) -> list[int]:

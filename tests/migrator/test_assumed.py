@@ -167,3 +167,8 @@ def test_what_was_measured_on_the_very_gpu_is_not_assumed(tmp_path: Path) -> Non
     assert set(of("worker start", changes)) == {"language"}
     assert set(of("slowdown by each other start", changes)) == {"language"}
     assert list(of("retraining time", changes)["vision"].value) == ["2c"]
+
+
+def test_whoever_takes_turns_is_taken_to_fit_into_memory_with_all_others() -> None:
+    assert of("memory", sharing="turns")[None].value == 2.0
+    assert of("memory") == {}

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from migrator.config import read_config
 from migrator.errors import ConfigError
 from migrator.setting import assemble
-from planner.policies.whole import Whole, batch_limits, retraining_order, training_batch
+from planner.policies.time_sharing import TimeSharing
+from planner.policies.turns import training_batch
+from planner.policies.whole import Whole, batch_limits, retraining_order
 from tests.migrator.run.simulation import Assembled, Run, run_of
 from workloads.serving.tally import Totals
 
@@ -204,3 +206,32 @@ def test_a_model_not_measured_on_the_whole_gpu_is_refused(assembled: Assemble, t
     table.write_text("\n".join(["source,gpu,model,profile,batch,processes,latency_ms,throughput_rps", *rows]))
     with pytest.raises(ConfigError, match=r"tenants\.vision: .*no row of resnet50 on 7g\.80gb"):
         run_of(assembled({"profiles": str(table)}), Whole())
+
+
+# --- what comes of retrainings at a pace
+
+
+def test_required_retrainings_at_a_pace_end_in_their_window(assembled: Assemble) -> None:
+    run = run_of(assembled({"tenants.0.arrivals": {"rate_rps": 900}}), TimeSharing())
+    assert [item["window"] for item in run.retrainings] == [0, 1]
+    assert all(item["finish_s"] <= 60 * (item["window"] + 1) for item in run.retrainings)
+
+
+def test_time_sharing_by_the_same_arguments_gives_the_same_run(assembled: Assemble) -> None:
+    first, second = (run_of(assembled({"simulation": {"service_jitter": 0.3}}), TimeSharing()) for _ in range(2))
+    assert first.log.events == second.log.events
+
+
+def test_turns_that_cost_more_answer_less(assembled: Assemble) -> None:
+    made = assembled({"tenants.0.arrivals": {"rate_rps": 2000}})
+    free, dear = (sum(one.correct for one in run_of(made, TimeSharing(turn_cost=c)).totals) for c in (0.0, 0.5))
+    assert dear < free
+
+
+def test_all_processes_of_a_tenant_serve_in_its_turn(assembled: Assemble, tmp_path: Path) -> None:
+    table = tmp_path / "profiles.csv"
+    rows = [f"me,a100-80gb,{model},7g.80gb,8,{n},10,{800 * n}" for model in ("resnet50", "bert-large") for n in (1, 3)]
+    table.write_text("\n".join(["source,gpu,model,profile,batch,processes,latency_ms,throughput_rps", *rows]))
+    made = assembled({"profiles": str(table), "tenants.0.arrivals": {"rate_rps": 2000}})
+    apart, together = (sum(run_of(made, policy).totals, Totals()).in_time for policy in (Whole(), TimeSharing()))
+    assert together > 2 * apart

@@ -86,7 +86,7 @@ def test_every_bar_adds_up_to_100(scores: Sequence[Score]) -> None:
 def test_bars_are_the_shares_of_the_standings() -> None:
     found = marks(SCORES[:3], "account")
     for mark, name in zip(found, CLASSES, strict=True):
-        assert mark["y"] == ["migrator", "static", "oracle"]
+        assert mark["y"] == ["migrator", "static", "arrivals known"]
         assert mark["x"] == pytest.approx([100 * item.account.shares[name] for item in standings(SCORES[:3])])
 
 
@@ -107,7 +107,7 @@ def test_what_a_forecast_costs_is_left_out_without_the_oracle() -> None:
 
 def test_goodput_has_a_bar_for_each_policy_and_group() -> None:
     found = marks(SCORES, "goodput")
-    assert [mark["name"] for mark in found] == ["migrator", "static", "oracle"]
+    assert [mark["name"] for mark in found] == ["migrator", "static", "arrivals known"]
     assert found[0]["x"] == ["all 2 workloads", "w1", "w2"]
     assert found[0]["y"] == pytest.approx([57.5, 65.0, 50.0])
 
@@ -138,8 +138,8 @@ def test_without_arrivals_there_is_no_goodput() -> None:
 
 def test_the_gap_closed_is_drawn_over_all_and_for_each_workload_that_has_one() -> None:
     overall, each = marks(SCORES, "gap")
-    assert (overall["y"], overall["x"]) == (["migrator", "static", "oracle"], pytest.approx([50.0, 0.0, 100.0]))
-    assert (each["y"], each["x"]) == (["migrator", "static", "oracle"], pytest.approx([50.0, 0.0, 100.0]))
+    assert (overall["y"], overall["x"]) == (["migrator", "static", "arrivals known"], pytest.approx([50.0, 0.0, 100.0]))
+    assert (each["y"], each["x"]) == (["migrator", "static", "arrivals known"], pytest.approx([50.0, 0.0, 100.0]))
     assert "w2" not in str(each["hovertext"])
 
 
@@ -151,7 +151,7 @@ def test_a_gap_that_is_not_there_is_not_drawn() -> None:
 
 def test_far_below_the_floor_is_told_beside_the_name() -> None:
     found = page([score("equal", 100), score("static", 600), score("oracle", 700)])
-    assert '"ticktext":["equal  -500","static  0","oracle  100"]' in found
+    assert '"ticktext":["equal  -500","static  0","arrivals known  100"]' in found
     assert '"range":[-105.0,105.0]' in found
 
 

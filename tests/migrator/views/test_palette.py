@@ -51,3 +51,7 @@ def test_policies_from_files_have_colours_of_their_own_then_patterns() -> None:
     looks = palette.policy_looks(["migrator", *names])
     first = palette.OWN_POLICIES[0]
     assert [looks[name] for name in names] == [*((colour, 0) for colour in palette.OWN_POLICIES), (first, 1)]
+
+
+def test_only_the_oracle_is_called_otherwise_for_people() -> None:
+    assert [name for name in POLICIES if palette.shown(name) != name] == ["oracle"]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from share_moments import moment_of, moments, share_tenant
 
+from planner.policies import ekya
 from planner.policies.ekya import Ekya
 from planner.policies.shares import QUANTA, Moment, Shares, Stage, violation
 from planner.problem import Owner
@@ -142,3 +143,12 @@ def test_the_shares_in_force_do_not_matter() -> None:
     moment = moment_of(a, b, ahead_rps=[BUSY_A])
     held = replace(moment, shares={a.inference: 1, a.retraining: 1, b.inference: 18})
     assert Ekya().shares(held) == Ekya().shares(moment)
+
+
+@pytest.mark.parametrize(("as_published", "worth"), [(False, 9740.0), (True, 8300.0)])
+def test_an_ended_retraining_disturbs_nobody_but_as_published(as_published: bool, worth: float) -> None:
+    a, b = share_tenant("a", accuracy=(0.5, 0.5), training_s=10.0), share_tenant("b", 12.0)
+    disturbed = replace(b, rate_rps=b.rate_rps / 2, rate_beside=(b.rate_rps, b.rate_rps / 2))
+    moment = moment_of(a, disturbed, ahead_rps=[[1000.0] * 2], as_published=as_published)
+    # For 20 s: 50 and 30 requests a second; for 80 s: 150, and 60 or 30.
+    assert ekya._goodput(moment, [1000.0] * 2, {a.inference: 5, a.retraining: 10, b.inference: 5}) == worth

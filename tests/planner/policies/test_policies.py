@@ -18,7 +18,7 @@ from planner.plan import MigPlan
 from planner.policies import policy as present
 from planner.policies.policy import Batching, Knows, Policy, Traits, Window
 from planner.policies.reactive import Reactive
-from planner.policies.registry import LOOKAHEADS, MIG_POLICIES, POLICIES, policy_of
+from planner.policies.registry import MIG_POLICIES, POLICIES, VARIANTS, policy_of
 from planner.problem import AttainmentFloor, HeldInstance, Per, PhysicalState, Problem, Reconfiguration, Task
 from planner.replan import state_at
 from planner.solve import solve
@@ -93,11 +93,45 @@ def test_every_policy_s_plan_keeps_the_rules_and_retrains(name: str) -> None:
     assert {item.owner.tenant for item in plan.lifetimes if item.owner.task is Task.RETRAINING} == {"a", "b"}
 
 
-@pytest.mark.parametrize("name", ["window", "equal", "static"])
+@pytest.mark.parametrize("name", ["window", "equal", "static", "static-history"])
 def test_fixed_layouts_never_change(name: str) -> None:
     problem = problem_of(2)
     plan = answered(name, problem)
     assert all(held(problem, plan, step) == held(problem, plan, 0) for step in range(N_STEPS))
+
+
+def test_a_layout_fitted_on_the_past_is_the_best_for_its_windows() -> None:
+    problem, rng = problem_of(5), np.random.default_rng(0)
+    past_rps = rng.uniform((20.0, 150.0), (60.0, 250.0), (2 * N_STEPS + 7, 2))
+    pieces = [
+        replace(
+            problem,
+            tenants=tuple(
+                replace(one, arrivals_rps=past_rps[7 + first : 7 + first + N_STEPS, m])
+                for m, one in enumerate(problem.tenants)
+            ),
+        )
+        for first in (0, N_STEPS)
+    ]
+    best = best_held_set(pieces)
+    assert best is not None
+    plan = MIG_POLICIES["static-history"]().plan(Window(0, problem, Budget(), past_rps))
+    assert plan.lifetimes == solve_static_among(problem, [best]).lifetimes
+
+
+def test_a_layout_fitted_on_the_past_is_kept_whatever_comes() -> None:
+    problem = problem_of(5)
+    policy = MIG_POLICIES["static-history"]()
+    first = policy.plan(Window(0, problem, Budget(), np.full((N_STEPS, 2), (20.0, 200.0))))
+    after = replace(problem, initial=state_at(problem, first, N_STEPS))
+    second = policy.plan(Window(1, after, Budget(), np.full((N_STEPS, 2), (200.0, 20.0)), (first,)))
+    assert held(after, second, 5) == held(problem, first, N_STEPS - 1)
+
+
+@pytest.mark.parametrize("n_past", [0, 3])
+def test_a_short_past_is_enough_to_fit_a_layout(n_past: int) -> None:
+    plan = MIG_POLICIES["static-history"]().plan(Window(0, problem_of(5), Budget(), np.full((n_past, 2), 100.0)))
+    assert plan.status.has_plan
 
 
 def test_an_equal_share_is_equal() -> None:
@@ -281,7 +315,7 @@ def documented(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("named", "text", "message"),
     [
-        ("nobody", None, f"policy 'nobody': known are {', '.join([*POLICIES, *LOOKAHEADS])}, or a file"),
+        ("nobody", None, f"policy 'nobody': known are {', '.join([*POLICIES, *VARIANTS])}, or a file"),
         ("gone.py", None, "there is no such file"),
         ("bad.py", "POLICY = 3", "cannot be loaded: TypeError"),
         ("none.py", "", "cannot be loaded: AttributeError"),

@@ -39,8 +39,16 @@ PAIR = BatchServing(LatencyCurve((1,), (1.0,)), 2)
 FLAT = BatchServing(LatencyCurve((1, 100), (1.0, 1.0)), 100)  # any batch takes a second
 
 
-def job(left_s: float = 1.0, piece_s: float = 1.0, ready_s: float = 0.0, tenant_index: int = 0) -> TrainingJob:
-    return TrainingJob(tenant_index, 0, left_s, piece_s, ready_s)
+def job(
+    left_s: float = 1.0,
+    piece_s: float = 1.0,
+    ready_s: float = 0.0,
+    tenant_index: int = 0,
+    pace: float = 0.0,
+    due_s: float = INF,
+    worth: float = 0.0,
+) -> TrainingJob:
+    return TrainingJob(tenant_index, 0, left_s, piece_s, ready_s, pace=pace, due_s=due_s, worth=worth)
 
 
 def pieces_of(
@@ -52,13 +60,21 @@ def pieces_of(
     accuracy: AccuracyTimeline = TIMELINE,
     advance: Advance = turns.advance,
     in_slack: bool = False,
+    turn_cost: float = 0.0,
 ) -> list[tuple[TurnsState, Piece]]:
     """All pieces of a run; where a retraining ends, the next piece begins."""
     state, found = replace(TurnsState.at_start(len(requests)), jobs=tuple(jobs)), []
     for until_s in (*sorted(edges_s), INF):
         while state.now_s < until_s:
             state, piece = advance(
-                requests, state, servings, [accuracy] * len(requests), until_s, jitter, trains_in_slack=in_slack
+                requests,
+                state,
+                servings,
+                [accuracy] * len(requests),
+                until_s,
+                jitter,
+                trains_in_slack=in_slack,
+                turn_cost=turn_cost,
             )
             found.append((state, piece))
     return found
@@ -147,6 +163,51 @@ def test_in_slack_all_that_waits_counts() -> None:
     assert done(pieces) == [(0, 2.75)]
 
 
+def test_a_retraining_that_lags_goes_before_requests() -> None:
+    # At 1.0 three quarters of 2.25 s are left for two seconds of work.
+    pieces = pieces_of([arrivals(0.0, 1.0, slo_s=9.0)], [ONE_SECOND], [job(left_s=2.0, pace=0.75, due_s=3.25)])
+    assert done(pieces) == [(0, 3.0)]
+
+
+def test_a_retraining_ahead_of_its_pace_waits() -> None:
+    pieces = pieces_of([arrivals(0.0, 1.0, slo_s=9.0)], [ONE_SECOND], [job(left_s=2.0, pace=0.5, due_s=9.0)])
+    assert done(pieces) == [(0, 4.0)]
+
+
+def test_a_retraining_that_lags_does_not_make_those_of_more_worth_late() -> None:
+    lagging = job(left_s=2.0, pace=0.5, due_s=3.75, worth=1.0)
+    for worth, ends_s in ((1.0, 2.0), (2.0, 3.0)):
+        served = replace(ONE_SECOND, worth=worth)
+        assert done(pieces_of([arrivals(0.0, slo_s=1.5)], [served], [lagging])) == [(0, ends_s)]
+
+
+def test_a_retraining_that_would_be_late_spares_nobody() -> None:
+    served, late = replace(ONE_SECOND, worth=2.0), job(left_s=2.0, pace=0.5, due_s=3.0, worth=1.0)
+    assert done(pieces_of([arrivals(0.0, slo_s=1.5)], [served], [late])) == [(0, 2.0)]
+
+
+def test_a_tenant_is_passed_over_where_it_would_make_those_of_more_worth_late() -> None:
+    requests = [arrivals(0.0, slo_s=1.25), arrivals(0.0, slo_s=1.5)]
+    assert answers(requests, [ONE_SECOND] * 2) == [[1.0], [None]]
+    assert answers(requests, [ONE_SECOND, replace(ONE_SECOND, worth=1.0)]) == [[None], [1.0]]
+
+
+def test_what_follows_another_s_lasts_longer() -> None:
+    requests = [arrivals(0.0, 0.0, slo_s=9.0), arrivals(0.0)]
+    assert answers(requests, [ONE_SECOND] * 2, turn_cost=0.5) == [[1.5, 2.5], [4.0]]
+
+
+def test_a_piece_of_training_that_follows_requests_lasts_longer_and_does_no_more() -> None:
+    pieces = pieces_of([arrivals(0.0)], [ONE_SECOND], [job(left_s=2.0)], turn_cost=0.5)
+    assert done(pieces) == [(0, 4.0)]
+
+
+@pytest.mark.parametrize(("key", "value"), [("pace", 1.5), ("pace", -0.5), ("pace", math.nan), ("due_s", math.nan)])
+def test_a_pace_is_a_share_and_a_due_time_a_number(key: str, value: float) -> None:
+    with pytest.raises(ValueError, match=key):
+        replace(job(), **{key: value})
+
+
 def test_training_goes_on_after_requests() -> None:
     pieces = pieces_of([arrivals(0.5)], [ONE_SECOND], [job(left_s=2.0, piece_s=0.75)])
     assert done(pieces) == [(0, 3.0)]
@@ -198,37 +259,56 @@ def tenant_lists(draw: st.DrawFn) -> list[tuple[Requests, BatchServing]]:
         times_s = sorted(draw(st.lists(quarters(0, 24), max_size=25)))
         seed, slo_s = draw(st.integers(0, 3)), draw(quarters(1, 10))
         requests = requests_of(f"t{number}", slo_s, np.array(times_s), seed=seed)
-        found.append((requests, BatchServing(draw(curves()), draw(st.integers(1, 6)))))
+        worth = float(draw(st.integers(0, 2)))
+        found.append((requests, BatchServing(draw(curves()), draw(st.integers(1, 6)), worth)))
     return found
 
 
-jobs = st.lists(st.builds(job, quarters(1, 12), quarters(1, 4), quarters(0, 30), st.integers(0, 3)), max_size=4)
+def all_alike(tenants: list[tuple[Requests, BatchServing]]) -> list[tuple[Requests, BatchServing]]:
+    return [(requests, replace(serving, worth=0.0)) for requests, serving in tenants]
+
+
+jobs = st.lists(
+    st.builds(
+        job,
+        left_s=quarters(1, 12),
+        piece_s=quarters(1, 4),
+        ready_s=quarters(0, 30),
+        tenant_index=st.integers(0, 3),
+        pace=st.sampled_from([0.0, 0.25, 0.5, 1.0]),
+        due_s=quarters(1, 40),
+        worth=st.sampled_from([0.0, 0.5, 1.0]),
+    ),
+    max_size=4,
+)
+costs = st.sampled_from([0.0, 0.125, 0.5])
 edges = st.lists(quarters(1, 60), max_size=8)
 jitters = st.sampled_from([None, ServiceJitter(5, 0.0), ServiceJitter(5, 0.4), ServiceJitter(5, "measured")])
 
 # --- against the oracle
 
 
-def assert_as_the_oracle(*arguments: Any, in_slack: bool = False) -> int:
+def assert_as_the_oracle(*arguments: Any, in_slack: bool = False, turn_cost: float = 0.0) -> int:
     """Compare after every piece, to the last bit; the fewest batches of a tenant are given."""
-    slow = pieces_of(*arguments, advance=turns_oracle.advance, in_slack=in_slack)
-    fast = pieces_of(*arguments, in_slack=in_slack)
+    slow = pieces_of(*arguments, advance=turns_oracle.advance, in_slack=in_slack, turn_cost=turn_cost)
+    fast = pieces_of(*arguments, in_slack=in_slack, turn_cost=turn_cost)
     assert [(state, piece.finished) for state, piece in slow] == [(state, piece.finished) for state, piece in fast]
     assert [all_of([one]) for one in slow] == [all_of([one]) for one in fast]
     return min(fast[-1][0].n_batches)
 
 
-@settings(deadline=None, derandomize=True, max_examples=150)
-@given(tenant_lists(), jobs, edges, jitters, st.booleans())
+@settings(deadline=None, derandomize=True, max_examples=200)
+@given(tenant_lists(), jobs, edges, jitters, st.booleans(), costs)
 def test_every_piece_is_what_the_oracle_gives(
     tenants: list[tuple[Requests, BatchServing]],
     jobs: list[TrainingJob],
     edges_s: list[float],
     jitter: ServiceJitter | None,
     in_slack: bool,
+    turn_cost: float,
 ) -> None:
     requests, servings = zip(*tenants, strict=True)
-    assert_as_the_oracle(requests, servings, jobs, edges_s, jitter, in_slack=in_slack)
+    assert_as_the_oracle(requests, servings, jobs, edges_s, jitter, in_slack=in_slack, turn_cost=turn_cost)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -236,12 +316,16 @@ def test_random_cases_agree(seed: int) -> None:
     generator = np.random.default_rng(seed)
     requests, servings = [], []
     for number in range(generator.integers(1, 5)):
+        worth = float(number % 3) * (seed % 3)
         times_s = np.sort(generator.uniform(0, 10, generator.integers(0, 500)))
         requests.append(requests_of(f"t{number}", generator.uniform(0.02, 0.4), times_s, seed))
-        servings.append(BatchServing(random_curve(generator), int(generator.choice([1, 3, 8, 32]))))
-    jobs = [job(*generator.uniform((0.1, 0.01, 0.0), (3.0, 0.1, 10.0)).tolist(), k) for k in range(len(requests))]
+        servings.append(BatchServing(random_curve(generator), int(generator.choice([1, 3, 8, 32])), worth))
+    jobs = [
+        job(*generator.uniform((0.1, 0.01, 0.0), (3.0, 0.1, 10.0)).tolist(), k, pace=0.25 * (seed % 4), due_s=9.0)
+        for k in range(len(requests))
+    ]
     edges_s, jitter = generator.uniform(0, 12, 6).tolist(), ServiceJitter(seed, 0.3) if seed % 2 else None
-    assert_as_the_oracle(requests, servings, jobs, edges_s, jitter)
+    assert_as_the_oracle(requests, servings, jobs, edges_s, jitter, turn_cost=0.05 * (seed % 5))
 
 
 def test_a_piece_may_begin_more_batches_than_a_block_of_jitter_has() -> None:
@@ -257,17 +341,19 @@ CASES = settings(deadline=None, derandomize=True, max_examples=80)
 
 
 @CASES
-@given(tenant_lists(), jobs, edges, jitters, st.booleans())
+@given(tenant_lists(), jobs, edges, jitters, st.booleans(), costs)
 def test_any_pieces_give_the_same(
     tenants: list[tuple[Requests, BatchServing]],
     jobs: list[TrainingJob],
     edges_s: list[float],
     jitter: ServiceJitter | None,
     in_slack: bool,
+    turn_cost: float,
 ) -> None:
     requests, servings = zip(*tenants, strict=True)
-    at_once = pieces_of(requests, servings, jobs, (), jitter, in_slack=in_slack)
-    assert all_of(pieces_of(requests, servings, jobs, edges_s, jitter, in_slack=in_slack)) == all_of(at_once)
+    at_once = pieces_of(requests, servings, jobs, (), jitter, in_slack=in_slack, turn_cost=turn_cost)
+    in_pieces = pieces_of(requests, servings, jobs, edges_s, jitter, in_slack=in_slack, turn_cost=turn_cost)
+    assert all_of(in_pieces) == all_of(at_once)
 
 
 @CASES
@@ -314,6 +400,17 @@ def test_every_deadline_that_has_come_is_resolved(
     while state.now_s < until_s:
         state, _ = turns.advance(requests, state, servings, [ALWAYS] * len(requests), until_s)
     assert all((one.deadline_s[head:] > until_s).all() for one, head in zip(requests, state.heads, strict=True))
+
+
+@CASES
+@given(tenant_lists(), jobs, edges)
+def test_a_retraining_without_a_pace_never_goes_before_requests(
+    tenants: list[tuple[Requests, BatchServing]], jobs: list[TrainingJob], edges_s: list[float]
+) -> None:
+    requests, servings = zip(*all_alike(tenants), strict=True)
+    paceless = [replace(one, pace=0.0) for one in jobs]
+    undated = [replace(one, due_s=INF, worth=0.0) for one in paceless]
+    assert all_of(pieces_of(requests, servings, paceless, edges_s)) == all_of(pieces_of(requests, servings, undated))
 
 
 @CASES

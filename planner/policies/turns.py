@@ -1,0 +1,146 @@
+"""Policies that give the whole GPU to one tenant or task at a time: what they are asked, what they answer."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from planner.policies.policy import AnyPolicy
+from planner.problem import TenantTerms
+
+SecondsByBatch = Mapping[int, float]
+"""Seconds of one turn on the whole GPU by the requests, or samples, that it takes; at least one."""
+
+
+@dataclass(frozen=True)
+class TurnRetraining:
+    """What is known of a tenant's retraining in the window.
+
+    Attributes:
+        work_s: Seconds of the whole GPU at the batch with the highest rate, as estimated, > 0.
+        step_s: Seconds of a training step by batch.
+        rate_rps: Samples a second, up to a factor, by the same batches.
+        ready_s: Seconds into the window at which it may begin.
+        is_required: Whether it must be done, also where that does not pay.
+    """
+
+    work_s: float
+    step_s: SecondsByBatch
+    rate_rps: Mapping[int, float]
+    ready_s: float
+    is_required: bool = True
+
+
+@dataclass(frozen=True)
+class TurnTenant:
+    """A tenant as a window begins.
+
+    Attributes:
+        rate_rps: Arrivals a second, as the past has them.
+        slo_s: Seconds within which an answer counts.
+        serving_s: Seconds of a turn by requests.
+        weight: What a correct answer in time is worth.
+        accuracy_before: Of the model in service.
+        accuracy_after: Of the retrained one, as estimated.
+        salvage: What the model is worth beyond the window, before and after the retraining, in weighted right answers.
+        retraining: ``None`` without one in the window.
+    """
+
+    rate_rps: float
+    slo_s: float
+    serving_s: SecondsByBatch
+    weight: float
+    accuracy_before: float
+    accuracy_after: float
+    salvage: tuple[float, float] = (0.0, 0.0)
+    retraining: TurnRetraining | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PacedRetraining:
+    """A retraining as it is to be done.
+
+    Attributes:
+        tenant_index: Whose.
+        work_s: Seconds of the GPU in steps of that length, > 0.
+        piece_s: Seconds of a step, after which requests may go first, > 0.
+        pace: Share of the GPU that it is to have until it is due; 0: it never goes before requests.
+        due_s: Seconds into the window at which it is to be done.
+        worth: Tenants whose seconds are worth more do not come to be late by its going first.
+    """
+
+    tenant_index: int
+    work_s: float
+    piece_s: float
+    pace: float = 0.0
+    due_s: float = math.inf
+    worth: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What is settled when a window begins; whose turn it is shows as requests come.
+
+    Attributes:
+        limits: By tenant, most requests in a turn, each a key of ``serving_s``.
+        retrainings: Those to be done, the first one first.
+        worth: By tenant, what a second of its turns is worth before and after its retraining; only the order matters.
+    """
+
+    limits: tuple[int, ...]
+    retrainings: tuple[PacedRetraining, ...]
+    worth: tuple[tuple[float, float], ...]
+
+
+class TurnPolicy(AnyPolicy):
+    """One way to take turns on the whole GPU: answers with a course for each window.
+
+    Attributes:
+        slowdown: What every batch's and training step's time is multiplied by, > 0.
+        trains_in_slack: Whether a retraining does a step also while requests wait, if all of them can still be answered
+            by the earliest deadline.
+        turn_cost: The share by which what does not follow something of the same tenant and task lasts longer, ≥ 0.
+        chooses: Whether it may leave retrainings out. Else it does all, and one that a window's end meets goes on; with
+            it, one is given up where its tenant has a newer one.
+        has_joint_turns: Whether all processes of a tenant serve in its turn, one batch each; else it has one.
+    """
+
+    slowdown: float = 1.0
+    trains_in_slack: bool = True
+    turn_cost: float = 0.0
+    chooses: bool = False
+    has_joint_turns: bool = False
+
+    @property
+    def needs_hindsight(self) -> bool:
+        """Never: its decisions use the past, which is known when they are made."""
+        return False
+
+    @abstractmethod
+    def course(self, tenants: Sequence[TurnTenant], window_s: float) -> Course:
+        """What is settled for a window of so many seconds."""
+
+
+def salvage_of(terms: TenantTerms) -> tuple[float, float]:
+    """What the tenant's model is worth beyond the window, before and after its retraining; zeros where nobody says."""
+    salvage: tuple[float, ...] = getattr(terms, "salvage", ()) or (0.0, 0.0)
+    return salvage[0], salvage[-1]
+
+
+def cheapest(serving_s: SecondsByBatch, longest_s: float) -> int | None:
+    """The batch with the least time a request among those short enough, ties to the smaller; ``None`` without one."""
+    allowed = [(seconds / batch, batch) for batch, seconds in serving_s.items() if seconds <= longest_s]
+    return min(allowed)[1] if allowed else None
+
+
+def training_batch(step_s: SecondsByBatch, rate_rps: Mapping[int, float], longest_s: float) -> int:
+    """The batch with the highest rate among those whose training step lasts at most so long; else the shortest step.
+
+    Ties go to the smaller batch. ``rate_rps`` has the same keys as ``step_s``.
+    """
+    allowed = [batch for batch, seconds in step_s.items() if seconds <= longest_s]
+    if not allowed:
+        return min(step_s, key=lambda batch: (step_s[batch], batch))
+    return min(allowed, key=lambda batch: (-rate_rps[batch], batch))
