@@ -223,6 +223,7 @@ class _Rest(_Fields):
     options: list[str]
     retraining_required: bool
     due: Number = 0.0
+    salvage: list[Number] = []
     mean_rps: Number
 
 

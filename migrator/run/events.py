@@ -266,13 +266,14 @@ def plan_revised(revised: PlannedWindow, reason: str, asked_s: float) -> Json:
 
 
 def rest_of(tenant: TenantTerms) -> Json:
-    """What is left for a tenant: its accuracy, what of its retrainings, what it owes of a floor, its mean rate."""
+    """What is left for a tenant: its accuracy, its retrainings and their salvage, what it owes, its mean rate."""
     floor = tenant.min_slo_attainment
     return {
         "accuracy_before": tenant.accuracy_before,
         "options": [option.name for option in tenant.options],
         "retraining_required": tenant.retraining_required,
         **({} if floor is None else {"due": floor.due}),
+        **({"salvage": list(tenant.salvage)} if tenant.salvage else {}),
         "mean_rps": round(float(tenant.arrivals_rps.mean()), RATE_DIGITS),
     }
 

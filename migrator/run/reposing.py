@@ -135,7 +135,7 @@ class RunCheck:
             ),
             unavailable=unavailable_of_json(revised.get("unavailable", ()), self._origin(revised)),
         )
-        return with_forecast(rest, setting.tenants, forecast)
+        return with_forecast(rest, setting.tenants, forecast, setting.config.planner.risk)
 
     def _posed(self, record: Record) -> Problem | str:
         """The problem that the window posed, or why it cannot be told."""
@@ -194,6 +194,7 @@ def _left(tenant: TenantTerms, told: Mapping[str, Any], arrivals_rps: FloatArray
         accuracy_before=float(told["accuracy_before"]),
         options=tuple(options[name] for name in told["options"]),
         retraining_required=told["retraining_required"],
+        salvage=tuple(told.get("salvage", ())),
         min_slo_attainment=None if floor is None else replace(floor, due=float(told.get("due", floor.due))),
     )
 
