@@ -10,6 +10,18 @@ from executor.mig import OwnedLayout, Placement
 from executor.reconcile import Undone
 from planner.plan import MigPlan
 from planner.problem import Owner
+from workloads.training import FULL
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How a tenant is retrained: by which option, and after which parts of the work its weights are kept and served."""
+
+    option: str = FULL
+    checkpoints: tuple[float, ...] = ()
+
+
+FULLY = Training()
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +33,13 @@ class Change:
         layout: Who holds what from then on.
         promised_s: For each lifetime that begins, when the plan lets it serve (or train). A retraining
             that was in progress when the plan was made begins nothing: it has no entry.
+        trainings: How those retrain that begin to.
     """
 
     planned_s: float
     layout: OwnedLayout[Owner]
     promised_s: tuple[tuple[Placement, float], ...]
+    trainings: tuple[tuple[Placement, Training], ...] = ()
 
 
 def changes_of(plan: MigPlan, start_s: float, step_s: float) -> tuple[Change, ...]:
@@ -47,6 +61,7 @@ def _change_at(step: int, plan: MigPlan, start_s: float, step_s: float) -> Chang
         planned_s=start_s + step * step_s,
         layout=OwnedLayout.of((item.placement, item.owner) for item in alive),
         promised_s=tuple((item.placement, start_s + item.serve_step * step_s) for item in begun),
+        trainings=tuple((item.placement, Training(item.option)) for item in begun if item.option is not None),
     )
 
 

@@ -21,6 +21,7 @@ from migrator.estimates import Estimate, estimate_of
 from migrator.log.replans import Kept
 from migrator.log.runlog import SCHEMA
 from migrator.run.changes import ChangeOutcome, Made, Started, Stopped
+from migrator.run.outlook import counts_salvage
 from migrator.run.planning import FailedForecast, Opening, PlannedWindow, Replan
 from migrator.run.requests import SettledWindow
 from migrator.run.seams import Asked, Ready, Trained
@@ -37,6 +38,7 @@ from workloads.profiles.operating_point import OperatingPoint
 from workloads.serving.requests import QueueState
 from workloads.serving.tally import SecondCounts
 from workloads.tenants import Tenant
+from workloads.training import FULL
 
 Json = Mapping[str, object]
 
@@ -191,6 +193,11 @@ def window_started(
         "rejected_plan": None if planned is None or planned.rejected is None else _plan(planned.rejected),
         **({} if planned is None else _unavailable(planned.problem)),
         **({} if planned is None else {"warm_up": _warm_up(planned.problem)}),
+        "model_age": {
+            tenant.name: opening.window - last
+            for tenant, last in zip(setting.tenants, opening.trained_last, strict=True)
+        },
+        **({} if planned is None else _outlook(setting, opening)),
         **({"in_time": _in_time(planned)} if planned is not None and planned.problem.has_floors else {}),
     }
 
@@ -207,6 +214,15 @@ def _warm_up(problem: Problem) -> Json:
         "start_s": {tenant.name: tenant.overhead_s for tenant in problem.tenants},
         "training_start_s": {tenant.name: tenant.retraining_start_s for tenant in problem.tenants},
     }
+
+
+def _outlook(setting: Setting, opening: Opening) -> Json:
+    """What is expected of the models after the window, by tenant whose plan counts what they are worth then."""
+    if opening.outlooks is None:
+        return {}
+    pairs = zip(setting.tenants, opening.outlooks, strict=True)
+    told = {t.name: one.to_json() for t, one in pairs if counts_salvage(t, setting.config.retraining)}
+    return {"outlook": told} if told else {}
 
 
 def _in_time(planned: PlannedWindow) -> Json:
@@ -408,8 +424,14 @@ def finished(trained: Trained, accuracy: float) -> Json:
         "tenant": trained.tenant,
         "finish_s": _moment(trained.at_s),
         "accuracy": accuracy,
+        **({} if trained.option == FULL else {"option": trained.option}),
         **trained.facts,
     }
+
+
+def checkpoint(trained: Trained, accuracy: float) -> Json:
+    """A retraining has done ``part`` of its work, and its weights answer with this accuracy from then on."""
+    return {**finished(trained, accuracy), "part": trained.checkpoint}
 
 
 def failed(window: int, started: Started, at_s: float, reason: str) -> Json:

@@ -36,7 +36,18 @@ from migrator.run.planning import (
     without_retrainings,
 )
 from migrator.run.requests import Queues
-from migrator.run.seams import Asked, Failed, Finished, Happening, Lost, Note, Ready, Reconsidered, Trained
+from migrator.run.seams import (
+    Asked,
+    Checkpointed,
+    Failed,
+    Finished,
+    Happening,
+    Lost,
+    Note,
+    Ready,
+    Reconsidered,
+    Trained,
+)
 from migrator.run.starts import Starts
 from migrator.setting import Setting
 from planner.build import largest_warm_up_s
@@ -561,12 +572,28 @@ class Instances:
                     self._starts.add(live.owner, live.begun_s - live.change_s, happening.at_s - live.begun_s)
                 self._applier.ready(live, happening)
                 note("ready", events.ready(window, live.started, happening))
+            case Checkpointed():
+                yield Trained(
+                    happening.at_s,
+                    live.owner.tenant,
+                    live.window,
+                    live.instance_id,
+                    option=live.training.option,
+                    checkpoint=happening.part,
+                )
             case Finished():
                 live.is_over = True
                 self._bring_forward(live)
                 if live.window == window:  # else it is the one of the window before, which ended late
                     self._trained.add(live.owner)
-                yield Trained(happening.at_s, live.owner.tenant, live.window, live.instance_id, happening.facts)
+                yield Trained(
+                    happening.at_s,
+                    live.owner.tenant,
+                    live.window,
+                    live.instance_id,
+                    happening.facts,
+                    live.training.option,
+                )
             case Failed():
                 lost = list(self._lost(live.owner, live.server_ids))
                 note("failed", events.failed(window, live.started, happening.at_s, happening.reason))

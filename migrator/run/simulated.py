@@ -24,12 +24,14 @@ from migrator.estimates import as_carried_out
 from migrator.log.runlog import RunLog
 from migrator.run import events
 from migrator.run.applier import Backend
+from migrator.run.changes import FULLY, Training
 from migrator.run.instances import Instances
 from migrator.run.loop import Joining, Loop, Reviser, View
-from migrator.run.planning import FORECAST_LIMIT_S, Foresight, Solving, accuracy_at_start, observe, posed
-from migrator.run.requests import Models, Queues, SimulatedQueues
+from migrator.run.models import Models
+from migrator.run.planning import FORECAST_LIMIT_S, Foresight, Solving, observe, posed
+from migrator.run.requests import Queues, SimulatedQueues
 from migrator.run.rolling import Rolling
-from migrator.run.seams import Failed, Finished, Happening, Ready, Sharing
+from migrator.run.seams import Checkpointed, Failed, Finished, Happening, Ready, Sharing
 from migrator.run.shares import Shares
 from migrator.run.turns import Turns
 from migrator.setting import Setting
@@ -39,6 +41,7 @@ from planner.policies.policy import AnyPolicy, Knows, Policy
 from planner.policies.shares import SharePolicy
 from planner.policies.whole import Whole
 from planner.problem import Owner, Problem, Task
+from workloads.drift import accuracy_at_start
 from workloads.serving.requests import Dispatch
 from workloads.tenants import Tenant
 from workloads.traffic.luck import service_jitter
@@ -83,7 +86,9 @@ class SimWorkers:
         self._to_come: list[tuple[float, int, Happening]] = []
         self._n_happenings = 0
 
-    def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int) -> None:
+    def start(
+        self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int, training: Training = FULLY
+    ) -> None:
         """Start a worker; from now on the instance cannot be destroyed under it."""
         client = _Client(instance.gi_id, str(owner))
         if self._gpu is not None:
@@ -99,7 +104,10 @@ class SimWorkers:
         self._expect(Ready(ready_s, instance_id, *start_up.phases_s(ready_s - begin_s)))
         if owner.task is Task.RETRAINING:
             profile = instance.placement.profile.name
-            self._expect(Finished(ready_s + tenant.retraining_time_s[profile], instance_id))
+            takes_s = tenant.option(training.option).time_s[profile] + len(training.checkpoints) * tenant.checkpoint_s
+            for part in training.checkpoints:
+                self._expect(Checkpointed(ready_s + part * takes_s, instance_id, part))
+            self._expect(Finished(ready_s + takes_s, instance_id))
 
     def drain(self, instance_id: str) -> float:  # noqa: ARG002 - the queues know the batches in service
         """Nothing: a batch in service ends when the queues say so."""
@@ -290,5 +298,5 @@ def true_problems(setting: Setting, traffic: RecordedTraffic) -> tuple[Problem, 
     for window in range(setting.config.windows):
         accuracies = [accuracy_at_start(tenant, window, window - 1) for tenant in setting.tenants]
         opening = observe(setting, traffic, window, accuracies)
-        found.append(posed(setting, window, None, accuracies, hindsight.forecast(opening)))
+        found.append(posed(setting, opening, None, hindsight.forecast(opening)))
     return tuple(found)

@@ -10,7 +10,6 @@ from migrator.config import validate_config
 from migrator.run.planning import (
     Foresight,
     Solving,
-    accuracy_at_start,
     observe,
     plan_through,
     posed,
@@ -27,6 +26,7 @@ from planner.problem import HeldInstance, Owner, PhysicalState, Reconfiguration,
 from planner.replan import remaining_problem
 from planner.unavailable import Unavailable
 from tests.migrator.conftest import SMALL, changed
+from workloads.drift import accuracy_at_start
 from workloads.profiles.latency import LatencyCurve
 from workloads.profiles.operating_point import OperatingPoint
 from workloads.tenants import Tenant, WindowAccuracy, WorkerStart
@@ -120,7 +120,7 @@ def test_slices_that_others_hold_count_from_when_the_plan_is_there() -> None:
     opening = observe(setting, traffic, 1, (0.5, 0.5))
     forecast = Foresight(setting, traffic).forecast(opening)
     items = [Unavailable((4, 5), 0, 10), Unavailable((7,), 20, 45), Unavailable((0,), 2, 4)]
-    problem = posed(setting, 1, PhysicalState(), opening.accuracies, forecast, unavailable=items)
+    problem = posed(setting, opening, PhysicalState(), forecast, unavailable=items)
     assert problem.n_steps == 26
     assert problem.unavailable == (Unavailable((4, 5), 0, 6), Unavailable((7,), 16))
 
