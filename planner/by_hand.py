@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from executor.mig import Placement
 from planner.errors import ProblemError
-from planner.plan import Lifetime, MigPlan, status_of
+from planner.plan import Lifetime, MigPlan, salvage_of, status_of
 from planner.problem import Owner, Problem, Reconfiguration, Task, TenantTerms
 from planner.verify.holdings import initial_state, objective_of
 
@@ -52,11 +52,11 @@ def plan_of(problem: Problem, lifetimes: Iterable[Lifetime], maker: str) -> MigP
     """The ``physical`` plan that consists of these lifetimes; ``maker`` is who answers for it.
 
     Its objective is what they are worth, or 0 where that is undefined, its bound what no plan can exceed: every request
-    answered in time and right. Whether they keep the rules is for ``planner.verify.verify`` to say.
+    answered in time and right, and the most salvage. Whether they keep the rules is for ``planner.verify`` to say.
     """
     items = tuple(sorted(lifetimes, key=lambda item: (item.create_step, item.placement.sort_key)))
     objective = objective_of(problem, items) or 0.0
-    bound = max(objective, problem.most_goodput)
+    bound = max(objective, problem.most_goodput + sum(max(tenant.salvages) for tenant in problem.tenants))
     return MigPlan(
         status=status_of(objective, bound),
         objective=objective,
@@ -67,6 +67,7 @@ def plan_of(problem: Problem, lifetimes: Iterable[Lifetime], maker: str) -> MigP
         n_steps=problem.n_steps,
         lifetimes=items,
         next_epoch_step=_next_epoch_step(problem, [item for item in items if item.is_inference]),
+        salvage=salvage_of(problem, (), items),
     )
 
 

@@ -32,7 +32,7 @@ from planner.course import courses
 from planner.engines.effort import DEFAULT_WORK
 from planner.feasibility import RULE_FLOOR, floor_out_of_reach, infeasibility
 from planner.gains import gain_tables
-from planner.plan import Certificate, Infeasibility, MigPlan, Status, status_of
+from planner.plan import Certificate, Infeasibility, MigPlan, Status, salvage_of, status_of
 from planner.problem import (
     FLOOR_TOLERANCE,
     AttainmentFloor,
@@ -43,6 +43,7 @@ from planner.problem import (
     Reconfiguration,
     TenantTerms,
     without_floors,
+    without_salvage,
 )
 
 Engine = Callable[[Problem, Budget, "MigPlan | None"], MigPlan]
@@ -129,7 +130,7 @@ def _without(problem: Problem, engine: str, reason: Infeasibility | None) -> Mig
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """A plan, what it is worth, and what it lacks of the floors."""
+    """A plan, what it is worth with its salvage, and what it lacks of the floors."""
 
     plan: MigPlan
     goodput: float
@@ -138,7 +139,8 @@ class _Found:
     @classmethod
     def of(cls, problem: Problem, plan: MigPlan) -> _Found:
         """The plan valued by the problem's own gain tables."""
-        goodput = math.fsum(value for course in courses(problem, plan) for value in course.goodput.tolist())
+        values = (value for course in courses(problem, plan) for value in course.goodput.tolist())
+        goodput = math.fsum([*values, salvage_of(problem, plan.schedules, plan.lifetimes)])
         return cls(plan, goodput, attainments(problem, plan))
 
     @property
@@ -169,6 +171,7 @@ class _Search:
         self._has_step_floors = any(floor is not None and floor.per is Per.STEP for _, floor in floors)
         self._least = sum(float(_extremes(table)[0].sum()) for table in self._tables)
         self._most = 1.0 + 2.0 * sum(float((high - low).sum()) for low, high in map(_extremes, self._tables))
+        self._most += 2.0 * _salvage_at_stake(problem)
         self._purse = _Purse(budget, problem)
         self._best: _Found | None = None
         self._bound = np.inf
@@ -428,6 +431,7 @@ class _Search:
             for m, table in enumerate(self._tables)
         ]
         penalty = 1.0 + 2.0 * sum(float((high - low).sum()) for low, high in map(_extremes, tables))
+        penalty += 2.0 * _salvage_at_stake(problem)
         for m, (tenant, table) in enumerate(zip(problem.tenants, self._tables, strict=True)):
             floor = tenant.min_slo_attainment
             if floor is not None and floor.per is Per.WINDOW and as_steps and table.arrived is not None:
@@ -436,7 +440,8 @@ class _Search:
             if floor is not None and floor.per is Per.STEP:
                 stepwise = replace(tenant, min_slo_attainment=floor)
                 tables[m] = _penalised(problem, stepwise, table, tables[m], penalty, is_soft=is_soft)
-        return replace(without_floors(problem), gains=tuple(tables))
+        posed = replace(without_floors(problem), gains=tuple(tables))
+        return posed if counts_goodput else without_salvage(posed)
 
 
 class _Purse:
@@ -473,6 +478,11 @@ def _extremes(table: GainTable) -> tuple[FloatArray, FloatArray]:
     """The least and the most that a step can be worth, ``(n_steps,)`` each."""
     lowest = table.steady if table.changed is None else table.changed
     return lowest.min(axis=(0, 2)), table.steady.max(axis=(0, 2))
+
+
+def _salvage_at_stake(problem: Problem) -> float:
+    """The difference between the most and the least that salvage can be."""
+    return sum(max(tenant.salvages) - min(tenant.salvages) for tenant in problem.tenants)
 
 
 def _worthless(table: GainTable) -> GainTable:

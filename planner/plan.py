@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from executor.mig import Placement
-from planner.problem import Owner, Per, Reconfiguration, Task, TenantTerms
+from planner.problem import Owner, Per, Problem, Reconfiguration, Task, TenantTerms
 
 OPTIMAL_GAP = 1e-9
 """A plan whose relative gap is at most this counts as optimal."""
@@ -171,7 +171,7 @@ class MigPlan:
 
     Attributes:
         status: ``optimal`` iff ``gap`` ≤ 1e-9.
-        objective: Goodput in requests; recomputed from the decoded plan, not the solver's figure.
+        objective: Goodput and salvage in requests; recomputed from the decoded plan, not the solver's figure.
         bound: No plan is better than this.
         solve_s: Wall seconds from Problem value to Plan value, but for ``load_s``.
         engine: Who made it.
@@ -188,6 +188,7 @@ class MigPlan:
         missed: What this plan, or without one the nearest that was found, lacks of floors of in-time answers; a
             sentence for each.
         load_s: Wall seconds in which ``planner.solve`` loaded the engine and loaded or compiled its loops.
+        salvage: What of the objective is salvage: what the levels at the window's end are worth beyond it.
     """
 
     status: Status
@@ -205,6 +206,22 @@ class MigPlan:
     certificate: Certificate | None = field(default=None, compare=False)
     missed: tuple[str, ...] = ()
     load_s: float = field(default=0.0, compare=False)
+    salvage: float = 0.0
+
+    @property
+    def expected_goodput(self) -> float | None:
+        """The objective without salvage: what the window itself is expected to earn; ``None`` without a plan."""
+        return None if self.objective is None else self.objective - self.salvage
+
+    @property
+    def goodput_gap(self) -> float | None:
+        """(bound − objective) over the bound without this plan's salvage, never negative; ``None`` without a plan.
+
+        What a plan may be short of its bound, in shares of goodput alone: salvage, the same in both, hides none of it.
+        """
+        if self.objective is None or self.bound is None:
+            return None
+        return max(0.0, self.bound - self.objective) / max(abs(self.bound - self.salvage), 1e-9)
 
     @property
     def gap(self) -> float | None:
@@ -212,6 +229,22 @@ class MigPlan:
         if self.objective is None or self.bound is None:
             return None
         return max(0.0, self.bound - self.objective) / max(abs(self.bound), 1e-9)
+
+
+def salvage_of(problem: Problem, schedules: Sequence[TenantSchedule], lifetimes: Sequence[Lifetime]) -> float:
+    """What the levels at the end of a plan of these schedules or lifetimes are worth beyond the window, in requests.
+
+    A retraining without an option's name was in progress when the window opened: always the first option.
+    """
+    by_tenant = {item.name: item.retraining.option for item in schedules if item.retraining is not None}
+    by_tenant |= {item.owner.tenant: item.option or "" for item in lifetimes if not item.is_inference}
+    total = 0.0
+    for tenant in problem.tenants:
+        level, names = 0, [option.name for option in tenant.options]
+        if tenant.name in by_tenant:
+            level = 1 + names.index(by_tenant[tenant.name] or names[0])
+        total += tenant.salvages[level]
+    return total
 
 
 def status_of(objective: float, bound: float) -> Status:

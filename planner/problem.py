@@ -13,6 +13,7 @@ level        0: the accuracy is ``accuracy_before``; k ≥ 1: that after option 
 T[m, s, k]   requests of step s that are expected to be answered in time if multiset k serves
 A[m, s]      requests of step s that are expected at all
 q            least share of them that a floor asks for: ``AttainmentFloor.share``
+S[m, level]  what a window that ends at the level is worth beyond it: ``TenantTerms.salvage``
 ===========  ==========================================================================
 
 All values are frozen and their arrays read-only. A ``Problem`` that exists is well formed:
@@ -46,6 +47,9 @@ MAX_PAPER_TENANTS = 6
 
 MOST_NUMBER, LEAST_STEP_S = 1e9, 1e-6
 """Rates, times and weights beyond these are slips of the pen, and sums of them lose what they are made of."""
+
+MOST_SALVAGE = 1e15
+"""Salvage beyond this is one, too; it may be worth windows of requests, so that more is allowed than of rates."""
 
 SHORT_OPTION = "full"
 """The name of the only option where there is one way to retrain: ``retraining_s`` of a problem file."""
@@ -169,6 +173,8 @@ class TenantTerms:
         weight: Factor on the tenant's goodput.
         retraining_start_s: Start-up of a retraining worker; ``None`` stands for ``overhead_s``.
         min_slo_attainment: The floor of its in-time answers; ``None`` for none.
+        salvage: S in requests, weight included, by the level at the window's end (a retraining that ends with the
+            window counts), ``(1 + n_options,)``; empty stands for zeros.
     """
 
     name: str
@@ -182,6 +188,7 @@ class TenantTerms:
     weight: float = 1.0
     retraining_start_s: float | None = None
     min_slo_attainment: AttainmentFloor | None = None
+    salvage: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         arrivals = np.array(self.arrivals_rps, dtype=np.float64)
@@ -198,6 +205,11 @@ class TenantTerms:
     def accuracies(self) -> tuple[float, ...]:
         """Accuracy by level: before, then after each option; ``(1 + n_options,)``."""
         return (self.accuracy_before, *(option.accuracy_after for option in self.options))
+
+    @property
+    def salvages(self) -> tuple[float, ...]:
+        """``salvage`` by level, written out where it stands for zeros; ``(1 + n_options,)``."""
+        return self.salvage or (0.0,) * (1 + len(self.options))
 
 
 @dataclass(frozen=True, eq=False)
@@ -470,6 +482,13 @@ def without_floors(problem: Problem) -> Problem:
     return replace(problem, tenants=tuple(replace(tenant, min_slo_attainment=None) for tenant in problem.tenants))
 
 
+def without_salvage(problem: Problem) -> Problem:
+    """The problem as it would be if nothing counted beyond the window's end."""
+    if not any(tenant.salvage for tenant in problem.tenants):
+        return problem
+    return replace(problem, tenants=tuple(replace(tenant, salvage=()) for tenant in problem.tenants))
+
+
 def _check_problem(problem: Problem) -> None:
     if problem.n_steps < 1:
         raise ProblemError(f"n_steps is {problem.n_steps}; at least 1 is needed")
@@ -523,6 +542,15 @@ def _check_tenant(problem: Problem, tenant: TenantTerms) -> None:
         _check_number(f"{where}.retraining_start_s", tenant.retraining_start_s, least=0.0)
     if tenant.min_slo_attainment is not None:
         _check_floor(f"{where}.min_slo_attainment", tenant.min_slo_attainment)
+    _check_salvage(f"{where}.salvage", tenant)
+
+
+def _check_salvage(where: str, tenant: TenantTerms) -> None:
+    names = ("none", *(option.name for option in tenant.options))
+    if tenant.salvage and len(tenant.salvage) != len(names):
+        raise ProblemError(f"{where} has {len(tenant.salvage)} numbers; one for each of {', '.join(names)} is needed")
+    for name, value in zip(names, tenant.salvage, strict=False):
+        _check_number(f"{where}.{name}", value, least=0.0, most=MOST_SALVAGE)
 
 
 def _check_floor(where: str, floor: AttainmentFloor) -> None:

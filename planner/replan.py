@@ -29,7 +29,8 @@ def remaining_problem(problem: Problem, plan: MigPlan, step: int) -> Problem:
     A retraining that has ended is no longer offered: its accuracy is the one before. One in progress
     comes first among its tenant's options, as the initial state's are option 0. Arrivals and gain tables
     are the old forecast's; a new one replaces them. ``step`` is from 1 to n_steps − 1. A floor of in-time answers per
-    window is that of the rest and of what the steps before owe it, as the plan expected them.
+    window is that of the rest and of what the steps before owe it, as the plan expected them. Salvage follows the
+    levels: where a retraining has ended, its own is all that is left.
     """
     orders = [_levels_left(tenant, plan, step) for tenant in problem.tenants]
     floors = _floors_left(problem, plan, step) if problem.has_floors else (None,) * len(orders)
@@ -83,6 +84,7 @@ def _tenant_at(tenant: TenantTerms, levels: list[int], step: int) -> TenantTerms
         arrivals_rps=tenant.arrivals_rps[step:],
         accuracy_before=tenant.accuracies[levels[0]],
         options=tuple(tenant.options[level - 1] for level in levels[1:]),
+        salvage=tuple(tenant.salvage[level] for level in levels) if tenant.salvage else (),
     )
 
 

@@ -118,7 +118,9 @@ def print_verification(name: str, found: Verification, *, may_miss_floors: bool 
         for item in found.violations:
             console.print(f"  {escape(str(item))}")
         return
-    console.print(f"{escape(name)} is valid: goodput {found.objective:.10g} requests")
+    objective, salvage = found.objective or 0.0, found.salvage
+    beyond = f", and {salvage:.10g} of salvage" if salvage else ""
+    console.print(f"{escape(name)} is valid: goodput {objective - salvage:.10g} requests{beyond}")
     if found.proven_bound is None:
         console.print("  proven gap   none: it has no certificate that proves a bound")
     else:

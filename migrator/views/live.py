@@ -102,10 +102,10 @@ def _promise(planned: PlannedWindow) -> str:
         return f"the plan breaks a rule ({escape(str(planned.verification.broken_rules[0]))}); {instead}"
     most = planned.problem.most_goodput
     share = ""
-    if plan.objective is not None and most > 0:
+    if plan.expected_goodput is not None and most > 0:
         begin = planned.plan_from_step * planned.problem.step_s
         since = f" from second {begin:g} on" if begin else ""
-        share = f"{100 * plan.objective / most:.2f} % expected goodput{since}, "
+        share = f"{100 * plan.expected_goodput / most:.2f} % expected goodput{since}, "
     gap = "unknown" if plan.gap is None else f"{100 * plan.gap:.2f} %"
     missed = f"; misses {escape('; '.join(plan.missed))}" if plan.missed else ""
     return f"planned in {plan.solve_s:.1f} s: {share}proven within {gap} of the best{missed}"

@@ -103,9 +103,11 @@ def _figures(
     notes: Sequence[tuple[str, str]],
 ) -> Table:
     table = Table.grid(padding=(0, 2), pad_edge=True)
-    most, objective = problem.most_goodput, plan.objective or 0.0
-    share = f", {100 * objective / most:.2f} % of the {most:.2f} that arrive" if most > 0 else ""
-    table.add_row("goodput", f"[bold]{objective:.2f}[/] requests expected{share}")
+    most, objective, goodput = problem.most_goodput, plan.objective or 0.0, plan.expected_goodput or 0.0
+    share = f", {100 * goodput / most:.2f} % of the {most:.2f} that arrive" if most > 0 else ""
+    table.add_row("goodput", f"[bold]{goodput:.2f}[/] requests expected{share}")
+    if plan.salvage:
+        table.add_row("salvage", f"{plan.salvage:.2f} requests beyond the window: {objective:.2f} in all")
     if plan.bound is not None and plan.gap is not None:
         proof = "proven best" if plan.status is Status.OPTIMAL else f"gap {_percent(plan.gap)}"
         table.add_row("bound", f"{plan.bound:.2f}, which no plan exceeds: {proof}")

@@ -155,7 +155,7 @@ def outcome_of(case: Case) -> Outcome:
         tenants = tuple(_tenant_outcomes(problem, plan))
         return replace(
             outcome,
-            goodput=plan.objective,
+            goodput=plan.expected_goodput,
             bound=plan.bound,
             gap=plan.gap,
             tenants=tenants,

@@ -8,7 +8,7 @@ from executor.compiled import working_s
 from planner.counts import joint_states, states_left, tenant_multisets
 from planner.engines.schedule import WindowFacts
 from planner.errors import EngineError
-from planner.plan import Infeasibility, Lifetime, MigPlan, Status, TenantSchedule, status_of
+from planner.plan import Infeasibility, Lifetime, MigPlan, Status, TenantSchedule, salvage_of, status_of
 from planner.problem import Problem, Reconfiguration
 
 
@@ -50,6 +50,7 @@ def with_plan(
         lifetimes=lifetimes,
         next_epoch_step=next_epoch_step,
         work=work,
+        salvage=salvage_of(problem, schedules, lifetimes),
     )
 
 
@@ -78,7 +79,8 @@ def relaxed_bound(facts: WindowFacts) -> float:
     """The sum over steps of the most that any layout could earn there; no plan is better.
 
     Changes cost nothing, retrainings hold nothing, and every tenant has in each step the best level
-    that it could have by then. −inf where no layout serves every tenant.
+    that it could have by then, and at the end the one that is worth most beyond the window. −inf where no layout
+    serves every tenant.
     """
     problem, states = facts.problem, joint_states(facts.problem)
     if not len(states):
@@ -89,4 +91,4 @@ def relaxed_bound(facts: WindowFacts) -> float:
         total += facts.best_steady(m)[:, columns][:, states[:, m]]
     for begin, end, mask in problem.unavailable_spans if problem.unavailable else ():
         total[begin:end, ~states_left(problem, states, mask)] = -np.inf
-    return float(total.max(axis=1).sum())
+    return float(total.max(axis=1).sum()) + facts.most_salvage

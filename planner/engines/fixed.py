@@ -50,7 +50,7 @@ class FixedLayouts(Generic[Token]):
     Attributes:
         facts: The problem.
         borders: First step of each stretch over which the room stays the same; begins with 0.
-        by_end: By tenant, goodput of the window if a level is reached at a step: ``(n_levels, n_holdings,
+        by_end: By tenant, goodput of the window, and salvage, if a level is reached at a step: ``(n_levels, n_holdings,
             n_steps + 1)``; level 0 stands for no retraining.
         holdings: What each tenant holds in each layout, ``(n_layouts, n_tenants)``.
         room: Which of ``rooms`` each layout leaves, ``(n_layouts,)``.

@@ -5,7 +5,7 @@ A schedule says when each retraining runs and on which profile. A *placed* sched
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, TypeVar
@@ -38,7 +38,7 @@ class Incumbent(Generic[Answer]):
     """The best answer that a search has found.
 
     Attributes:
-        value: Goodput in requests; −inf where nothing was found.
+        value: Goodput and salvage in requests; −inf where nothing was found.
         answer: What earns it.
         bound: What nothing exceeds; ∞ where that is not known.
     """
@@ -219,6 +219,25 @@ class WindowFacts:
     def actors(self) -> tuple[int, ...]:
         """The tenants whose level may rise in the window."""
         return tuple(m for m, courses in enumerate(self.courses) if courses != (None,))
+
+    def salvage(self, schedule: Schedule) -> float:
+        """What the levels at the window's end are worth beyond it under the schedule, in requests."""
+        return self.salvage_at({retraining.tenant: retraining.level for retraining in schedule})
+
+    def salvage_at(self, levels: Mapping[int, int]) -> float:
+        """The same at these levels by tenant; those not named end at theirs of now, or of what is in progress."""
+        ended = {run.tenant: run.level for run, _ in self.running} | dict(levels)
+        return sum(tenant.salvages[ended.get(m, 0)] for m, tenant in enumerate(self.problem.tenants))
+
+    def best_salvage(self, tenant: int) -> float:
+        """The most that a tenant's level at the window's end can be worth."""
+        salvages = self.problem.tenants[tenant].salvages
+        return max((salvages[way.level if way is not None else 0] for way in self.courses[tenant]), default=0.0)
+
+    @property
+    def most_salvage(self) -> float:
+        """The most that levels at the window's end can be worth together."""
+        return sum(self.best_salvage(m) for m in range(len(self.gains)))
 
     @cached_property
     def earned_by_level(self) -> tuple[Floats, ...]:

@@ -74,6 +74,9 @@ class _File(StrictModel):
     objective: Number | None
     bound: Number | None
     gap: Number | None = None
+    expected_goodput: Number | None = None
+    salvage: Number = 0.0
+    goodput_gap: Number | None = None
     solve_s: Number
     load_s: Number = 0.0
     engine: Text
@@ -99,13 +102,15 @@ def plan_to_json(plan: MigPlan) -> dict[str, object]:
 
     A plan that exists has ``tenants`` (``paper``) or ``lifetimes`` and ``next_epoch_step``
     (``physical``); an infeasible one has ``reason``. A ``certificate`` is there if the engine gives one, and ``missed``
-    where a floor of in-time answers is.
+    where a floor of in-time answers is. Where salvage is part of the objective, both parts stand apart, too.
     """
+    apart = {"expected_goodput": plan.expected_goodput, "salvage": plan.salvage, "goodput_gap": plan.goodput_gap}
     document: dict[str, object] = {
         "status": plan.status.value,
         "objective": plan.objective,
         "bound": plan.bound,
         "gap": plan.gap,
+        **(apart if plan.salvage else {}),
         "solve_s": plan.solve_s,
         "load_s": plan.load_s,
         "engine": plan.engine,
@@ -201,10 +206,18 @@ def _plan(content: _File, problem: Problem) -> MigPlan:
         work=tuple(content.work.items()),
         certificate=_certificate(content, problem),
         missed=tuple(content.missed),
+        salvage=content.salvage,
     )
-    if content.gap is not None and (plan.gap is None or abs(content.gap - plan.gap) > GAP_TOLERANCE):
-        raise PlanFileError(f"gap is {content.gap}; objective and bound make it {plan.gap}")
+    _check_made("gap", content.gap, plan.gap, "objective and bound")
+    _check_made("goodput_gap", content.goodput_gap, plan.goodput_gap, "objective, bound and salvage")
+    _check_made("expected_goodput", content.expected_goodput, plan.expected_goodput, "objective and salvage")
     return plan
+
+
+def _check_made(key: str, given: float | None, made: float | None, by: str) -> None:
+    """Refuse a figure that others in the file contradict."""
+    if given is not None and (made is None or abs(given - made) > GAP_TOLERANCE * max(1.0, abs(made))):
+        raise PlanFileError(f"{key} is {given}; {by} make it {made}")
 
 
 def _certificate(content: _File, problem: Problem) -> Certificate | None:

@@ -7,7 +7,7 @@ gives tables itself, as that of a config's window does.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -36,6 +36,9 @@ from planner.problem import (
     TenantTerms,
 )
 from planner.unavailable import Unavailable
+
+NO_OPTION = "none"
+"""What ``salvage`` calls a window that ends without a retraining."""
 
 SCHEMA = 1
 """The version of the format that this module reads and writes."""
@@ -78,6 +81,7 @@ class _Tenant(StrictModel):
     weight: Number = 1.0
     gains: GainEntry | None = None
     min_slo_attainment: _Floor | None = None
+    salvage: dict[str, Number] | None = None
 
 
 class _Unavailable(StrictModel):
@@ -152,6 +156,7 @@ def _problem(content: _File, origin: str) -> Problem:
 
 
 def _tenant(content: _Tenant, index: int) -> TenantTerms:
+    options = _options(content, f"tenants[{index}]")
     return TenantTerms(
         name=content.name,
         arrivals_rps=np.array(content.arrivals_rps, dtype=np.float64),
@@ -159,12 +164,25 @@ def _tenant(content: _Tenant, index: int) -> TenantTerms:
         accuracy_before=content.accuracy.before,
         overhead_s=content.overhead_s,
         min_profile=content.min_profile,
-        options=_options(content, f"tenants[{index}]"),
+        options=options,
         retraining_required=content.retraining_required,
         weight=content.weight,
         retraining_start_s=content.retraining_start_s,
         min_slo_attainment=_floor(content.min_slo_attainment),
+        salvage=_salvage(content.salvage, options, f"tenants[{index}].salvage"),
     )
+
+
+def _salvage(content: dict[str, float] | None, options: Sequence[RetrainingOption], where: str) -> tuple[float, ...]:
+    """By level, from a number for ``none`` and for each option by name."""
+    if content is None:
+        return ()
+    names = (NO_OPTION, *(option.name for option in options))
+    if len(set(names)) < len(names):
+        raise ProblemError(f"{where}: an option is named {NO_OPTION!r}, which stands for no retraining; rename it")
+    if set(content) != set(names):
+        raise ProblemError(f"{where} has {', '.join(content) or 'no keys'}; exactly {', '.join(names)} are needed")
+    return tuple(content[name] for name in names)
 
 
 def _floor(content: _Floor | None) -> AttainmentFloor | None:
@@ -311,6 +329,9 @@ def _tenant_to_json(tenant: TenantTerms) -> dict[str, object]:
     }
     if tenant.retraining_start_s is not None:
         document["retraining_start_s"] = tenant.retraining_start_s
+    if tenant.salvage:
+        names = (NO_OPTION, *(option.name for option in tenant.options))
+        document["salvage"] = dict(zip(names, tenant.salvage, strict=True))
     floor = tenant.min_slo_attainment
     if floor is not None:
         document["min_slo_attainment"] = {"share": floor.share, "per": floor.per.value}

@@ -14,7 +14,7 @@ from planner.plan import OPTIMAL_GAP, MigPlan, Status
 from planner.problem import Problem
 from planner.verify.certificate import certified_bound
 from planner.verify.floors import floor_violations
-from planner.verify.holdings import lifetimes_of, objective_of
+from planner.verify.holdings import lifetimes_of, objective_of, salvage_of
 from planner.verify.rules import unreadable, violations
 from planner.verify.verification import TOLERANCE, Rule, Verification, Violation
 
@@ -32,15 +32,17 @@ def verify(problem: Problem, plan: MigPlan) -> Verification:
     lifetimes = list(lifetimes_of(problem, plan))
     objective, certificate = objective_of(problem, lifetimes), plan.certificate
     found = [*violations(problem, plan, lifetimes), *floor_violations(problem, lifetimes)]
-    found += _wrong_claims(plan, objective)
+    salvage = salvage_of(problem, lifetimes)
+    found += _wrong_claims(plan, objective, salvage)
     misfit = certificate.misfit(problem.gpu.profile_names, problem.n_steps) if certificate else None
     misfit = misfit or (certificate.multiplier_misfit(problem.tenants) if certificate else None)
     found += [Violation(Rule.CERTIFICATE, misfit)] if misfit else []
     bound = certified_bound(problem, certificate) if certificate and not misfit else math.nan
-    return Verification(tuple(found), plan.objective, plan.bound, objective, bound if math.isfinite(bound) else None)
+    proven = bound if math.isfinite(bound) else None
+    return Verification(tuple(found), plan.objective, plan.bound, objective, proven, salvage)
 
 
-def _wrong_claims(plan: MigPlan, objective: float | None) -> Iterator[Violation]:
+def _wrong_claims(plan: MigPlan, objective: float | None, salvage: float) -> Iterator[Violation]:
     """What is wrong with what the plan says of itself; written so that NaN is wrong, too."""
     if objective is None:
         yield Violation(Rule.OBJECTIVE, "the goodput of what the plan holds is undefined")
@@ -48,6 +50,8 @@ def _wrong_claims(plan: MigPlan, objective: float | None) -> Iterator[Violation]
     slack = TOLERANCE * max(1.0, abs(objective))
     if plan.objective is None or not abs(plan.objective - objective) <= slack:
         yield Violation(Rule.OBJECTIVE, f"the plan claims {plan.objective} requests; recomputed {objective}")
+    if not abs(plan.salvage - salvage) <= TOLERANCE * max(1.0, abs(salvage)):
+        yield Violation(Rule.OBJECTIVE, f"the plan claims {plan.salvage} requests of salvage; recomputed {salvage}")
     if plan.bound is not None and not plan.bound >= objective - slack:
         yield Violation(Rule.CERTIFICATE, f"the bound {plan.bound} is below the plan's own {objective}")
     is_proven = plan.gap is not None and plan.gap <= OPTIMAL_GAP

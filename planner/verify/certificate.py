@@ -3,9 +3,9 @@
 Both models are one longest path over what inference holds, a multiset k. In a step without a change all of k serves.
 A change from k' to k takes ``apart`` steps, and the next comes no sooner: in the first ``warm_up`` of them what
 k' and k have in common serves, then all of k (``paper``: 1 and 0 steps, earning what a changed step does). A
-retraining ends at some step, within a change as well, and its level holds from there on. Memory slices that are not
-ours are free alone, and missing where prices pay for what fits. Given gain tables are
-taken to be monotone, as :class:`~planner.problem.GainTable` says.
+retraining ends at some step, within a change as well, and its level holds from there on; what a level is worth beyond
+the window is paid when it is reached. Memory slices that are not ours are free alone, and missing where prices pay for
+what fits. Given gain tables are taken to be monotone, as :class:`~planner.problem.GainTable` says.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def _best_alone(
     trained = np.maximum(value[1:, n_steps], value[0, n_steps] - costs[:, n_steps, None]).max(initial=-np.inf)
     is_running = any(run.tenant == tenant.name for run in state.retrainings)
     best = trained if tenant.must_retrain or is_running else max(trained, value[0, n_steps].max())
-    return float(best) - asked, size
+    none, size = tenant.salvage[0] if tenant.salvage else 0.0, size + max(tenant.salvage, default=0.0)
+    return float(best) + none - asked, size
 
 
 def _most_ahead(values: FloatArray, first: int, last: int) -> FloatArray:
@@ -117,15 +118,20 @@ def _sums(values: FloatArray) -> FloatArray:
 
 
 def _retraining_costs(problem: Problem, tenant: TenantTerms, prices: FloatArray) -> FloatArray:
-    """The least price of a retraining by option and end step, ``(n_options, n_steps + 1)``; inf where it cannot end."""
+    """The least price of a retraining by option and end step, less what it adds to salvage; inf where it cannot end.
+
+    ``(n_options, n_steps + 1)``.
+    """
     costs = np.full((len(tenant.options), problem.n_steps + 1), np.inf)
     paid = dict(zip(problem.profile_names, _sums(prices).T, strict=True))
+    more = [salvage - tenant.salvage[0] for salvage in tenant.salvage[1:]] or [0.0] * len(tenant.options)
     for run in initial_state(problem).retrainings:
         if run.tenant == tenant.name:
-            costs[0, run.end_step] = paid[run.placement.profile.name][run.end_step]
+            costs[0, run.end_step] = paid[run.placement.profile.name][run.end_step] - more[0]
             return costs
     for option, cost in zip(tenant.options, costs, strict=True):
         for name in option.time_s:
             steps = problem.occupied_steps(tenant, option, name)
             np.minimum(cost[steps:], paid[name][steps:] - paid[name][:-steps], out=cost[steps:])
-    return costs
+    less: FloatArray = costs - np.array(more)[:, None]
+    return less

@@ -107,9 +107,22 @@ def stretches(n_steps: int, lifetimes: Sequence[Lifetime]) -> Iterator[tuple[int
 
 
 def objective_of(problem: Problem, lifetimes: Sequence[Lifetime]) -> float | None:
-    """Rule 5: the sum of all tenants' goodput in requests; ``None`` when some of it is undefined."""
+    """Rule 5: the sum of all tenants' goodput and salvage in requests; ``None`` when some of it is undefined."""
     terms = [term for m in range(len(problem.tenants)) for term in _terms(problem, m, lifetimes)]
+    terms.append(salvage_of(problem, lifetimes))
     return None if math.isnan(total := math.fsum(terms)) else total
+
+
+def salvage_of(problem: Problem, lifetimes: Sequence[Lifetime]) -> float:
+    """What the level of each tenant at the window's end is worth beyond it, in requests."""
+    total = []
+    for tenant in problem.tenants:
+        by_name = dict(zip((None, *(option.name for option in tenant.options)), tenant.salvage, strict=False))
+        runs = [item for item in lifetimes if item.owner == Owner(tenant.name, Task.RETRAINING)]
+        ended = [run for run in runs if run.end_step <= problem.n_steps]
+        names = [tenant.options[0].name if continues(problem, run) else run.option for run in ended]
+        total.append(by_name.get(names[-1] if names else None, 0.0))
+    return math.fsum(total)
 
 
 def _terms(problem: Problem, m: int, lifetimes: Sequence[Lifetime]) -> Iterator[float]:

@@ -48,8 +48,9 @@ class Verification:
         violations: Empty for a valid plan.
         claimed_objective: What the plan says that it earns.
         claimed_bound: What the plan says no plan exceeds; ``None`` where it says nothing.
-        objective: Goodput, recomputed from the plan; ``None`` where it cannot be.
+        objective: Goodput and salvage, recomputed from the plan; ``None`` where it cannot be.
         proven_bound: What no plan exceeds by the plan's certificate, recomputed; ``None`` without a usable one.
+        salvage: What of the recomputed objective is salvage.
     """
 
     violations: tuple[Violation, ...]
@@ -57,6 +58,7 @@ class Verification:
     claimed_bound: float | None
     objective: float | None = None
     proven_bound: float | None = None
+    salvage: float = 0.0
 
     @property
     def is_valid(self) -> bool:

@@ -36,7 +36,7 @@ _LAYOUTS: dict[tuple[str, Names, frozenset[int]], frozenset[Names]] = {}
 
 
 def best_objective(problem: Problem) -> float | None:
-    """Goodput in requests of the best plan that keeps all floors; ``None`` if there is no plan."""
+    """Goodput and salvage in requests of the best plan that keeps all floors; ``None`` if there is no plan."""
     fitting = fitting_multisets(problem.gpu, problem.profile_names)
     left = [
         fitting_multisets(problem.gpu, problem.profile_names, _not_ours(problem, s)) for s in range(problem.n_steps)
@@ -51,7 +51,9 @@ def best_objective(problem: Problem) -> float | None:
     best: dict[tuple[Progress, ...], NDArray[np.float64]] = {}
     for s in range(problem.n_steps):
         best = _after_step(problem, held, left[s], s, best, start)
-    finals = [value.max() for progress, value in best.items() if _may_end(problem, progress)]
+    finals = [
+        value.max() + _salvage(problem, progress) for progress, value in best.items() if _may_end(problem, progress)
+    ]
     value = max(finals, default=-math.inf)
     return None if math.isinf(value) else float(value)
 
@@ -88,7 +90,7 @@ def _best_with_shares(
         assert floor is not None
         asked.append(floor.share * problem.tenants[m].arrivals_rps.sum() * problem.step_s + floor.due)
     values = [
-        label[0]
+        label[0] + _salvage(problem, progress)
         for (progress, _), front in fronts.items()
         if _may_end(problem, progress)
         for label in front
@@ -243,6 +245,13 @@ def _one_step_on(progress: Progress) -> Progress:
     if progress.steps_left == 1:
         return Progress("done", progress.option)
     return progress._replace(steps_left=progress.steps_left - 1)
+
+
+def _salvage(problem: Problem, progress: tuple[Progress, ...]) -> float:
+    """What the levels at the window's end are worth beyond it."""
+    levels = (1 + one.option if one.state == "done" else 0 for one in progress)
+    pairs = zip(problem.tenants, levels, strict=True)
+    return sum(tenant.salvage[level] for tenant, level in pairs if tenant.salvage)
 
 
 def _may_end(problem: Problem, progress: tuple[Progress, ...]) -> bool:

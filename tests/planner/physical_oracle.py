@@ -46,7 +46,7 @@ Label = tuple[float, ...]
 
 
 def best_objective(problem: Problem) -> float | None:
-    """Goodput in requests of the best plan that keeps all floors; ``None`` if there is no plan."""
+    """Goodput and salvage in requests of the best plan that keeps all floors; ``None`` if there is no plan."""
     held_sets = HeldSets(problem)
     floors = [(m, tenant, tenant.min_slo_attainment) for m, tenant in enumerate(problem.tenants)]
     asked = [
@@ -66,7 +66,7 @@ def best_objective(problem: Problem) -> float | None:
                     after[state_now] = after.get(state_now, set()) | more
         best = {state: _undominated(labels) for state, labels in after.items()}
     finals = [
-        label[0]
+        label[0] + _salvage(problem, state)
         for state, labels in best.items()
         if _may_end(problem, state)
         for label in labels
@@ -266,6 +266,12 @@ def _goodput(
         tenant.weight * tenant.accuracies[levels[m]] * _in_time(problem, m, held, warm, s)
         for m, tenant in enumerate(problem.tenants)
     )
+
+
+def _salvage(problem: Problem, state: State) -> float:
+    """What the levels at the window's end are worth beyond it; what runs in the last step has ended by then."""
+    pairs = zip(problem.tenants, state.progress, strict=True)
+    return sum(tenant.salvage[one.level] for tenant, one in pairs if tenant.salvage)
 
 
 def _may_end(problem: Problem, state: State) -> bool:

@@ -79,6 +79,17 @@ def with_floors(problem: Problem, seed: int, per: str) -> Problem:
     return replace(problem, tenants=tuple(tenants))
 
 
+def with_salvage(problem: Problem, seed: int) -> Problem:
+    """The same problem with a worth beyond the window for some tenants' levels, from nothing to windows of requests."""
+    rng = np.random.default_rng([seed, 5])
+    tenants = []
+    for tenant in problem.tenants:
+        most = float(rng.choice([0.1, 1.0, 3.0])) * float(tenant.arrivals_rps.sum()) * problem.step_s
+        salvage = tuple(np.round(rng.uniform(0.0, most, 1 + len(tenant.options)), 2).tolist())
+        tenants.append(_with(tenant, salvage=salvage if rng.random() < 0.8 else ()))
+    return replace(problem, tenants=tuple(tenants))
+
+
 def _steps(rng: np.random.Generator) -> tuple[float, int]:
     step_s = float(rng.choice([0.3, 1.0, 5.0], p=[0.25, 0.5, 0.25]))
     return step_s, int(rng.integers(7, 9) if step_s == 0.3 else rng.integers(4, 9))

@@ -232,6 +232,11 @@ class PaperModel:
         """Units of the program's objective per request."""
         return 1.0 / (self.unit * self.worth)
 
+    @property
+    def constant(self) -> float:
+        """Requests that every plan is worth beside what the program's objective says."""
+        return sum(tenant.salvages[0] for tenant in self.problem.tenants)
+
     def start_from(self, decisions: Sequence[TenantDecision]) -> None:
         """Give every variable the value that it has in these decisions, which keep the rules."""
         for step in range(self.problem.n_steps):
@@ -313,6 +318,7 @@ def paper_model(
         _launch(model, tenant, tasks)
         for task in tasks:
             _no_interruption(model, task)
+    goodput += [_salvage(model, m) for m, tenant in enumerate(problem.tenants) if tenant.salvage]
     model.variables.program.setObjective(-pulp.lpSum(goodput))  # formulas 7 and 8
     return model
 
@@ -476,6 +482,13 @@ def _changed(model: PaperModel, m: int, s: int) -> pulp.LpVariable | None:
     changed = variables.binary(f"R_{m}_{s}", lambda: max(map(present_value, differ)))
     variables.require(*(changed >= differs for differs in differ), changed <= pulp.lpSum(differ))
     return changed
+
+
+def _salvage(model: PaperModel, m: int) -> Expression:
+    """What tenant m's retraining adds to its salvage, in units of the objective; no formula of the paper's."""
+    none, *ended = model.problem.tenants[m].salvages
+    tasks = zip(ended, model.tasks[m], strict=True)
+    return pulp.lpSum(model.scale * (own - none) * z for own, task in tasks for z in task.starts)
 
 
 def _goodput(model: PaperModel, m: int, s: int) -> Expression:

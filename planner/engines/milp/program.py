@@ -45,6 +45,11 @@ class Formulation(Protocol):
         """Units of the program's objective per request."""
         ...
 
+    @property
+    def constant(self) -> float:
+        """Requests that every plan is worth beside what the program's objective says."""
+        ...
+
     def start_from(self, decisions: Sequence[TenantDecision]) -> None:
         """Give every variable the value that it has in these decisions, which keep the rules."""
         ...
@@ -136,7 +141,7 @@ def _best_plan(problem: Problem, engine: str, solved: _Solved, started_s: float)
     best = best_of([*own, *solved.floor])
     bound = relaxed_bound(solved.joint.facts)
     if answer.bound is not None:
-        bound = min(bound, -answer.bound / solved.formulation.scale)
+        bound = min(bound, -answer.bound / solved.formulation.scale + solved.formulation.constant)
     work = (("variables", len(solved.formulation.program.variables())), ("nodes", answer.n_nodes))
     if best is None:
         return replace(without_plan(problem, Status.TIMEOUT, engine, started_s, bound), work=work)

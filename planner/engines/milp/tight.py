@@ -9,7 +9,7 @@ r[m, o, p, a]    1 when option o of m starts on profile p at step a
 
 ::
 
-    max  Σ steady[m, l, s, k] · stay + changed[m, l, s, k] · new    (written as a minimum, see ``solvers``)
+    max  Σ steady[m, l, s, k] · stay + changed[m, l, s, k] · new + (S[m, o] − S[m, 0]) · r    (written as a minimum)
     Σ_l stay + new = h                        every m, k, s
     Σ_k h = 1                                 every m, s
     Σ_l stay[m, l, k, s] ≤ h[m, k, s − 1]     every m, k, s ≥ 1
@@ -104,6 +104,11 @@ class MilpModel:
     gains: dict[tuple[int, int, int], list[tuple[pulp.LpVariable, pulp.LpVariable]]] = field(default_factory=dict)
     starts: dict[int, list[tuple[Retraining, pulp.LpVariable]]] = field(default_factory=dict)
 
+    @property
+    def constant(self) -> float:
+        """Σ S[m, 0]: requests that every plan is worth beside what the program's objective says."""
+        return sum(tenant.salvages[0] for tenant in self.problem.tenants)
+
     def binary(self, name: str) -> pulp.LpVariable:
         """A new variable that is 0 or 1."""
         return self.program.add_variable(name, cat=pulp.LpBinary)
@@ -185,6 +190,8 @@ def _add_starts(model: MilpModel, m: int) -> None:
         for index, earliest in enumerate(way for way in choices_of(problem, m) if way is not None)
         for a in range(problem.n_steps - earliest.n_steps + 1)
     ]
+    for choice, variable in model.starts[m] if tenant.salvage else ():
+        model.objective.append((variable, -model.scale * (tenant.salvages[choice.level] - tenant.salvages[0])))
     if model.starts[m]:
         sense = pulp.LpConstraintEQ if tenant.must_retrain else pulp.LpConstraintLE
         model.add_sum([(variable, 1.0) for _, variable in model.starts[m]], sense, 1.0)

@@ -36,6 +36,7 @@ class TenantSubproblem:
     opening: Floats
     counts: Floats
     way_rows: Int64s
+    salvages: Floats
     is_optional: bool
     switched: Floats
     used: Floats
@@ -59,6 +60,7 @@ class TenantSubproblem:
             np.where(is_kept, steady[0, 0], changed[0, 0]),
             np.array(multisets, dtype=np.float64),
             np.array(rows, dtype=np.int64).reshape(-1, 3),
+            np.array(problem.tenants[m].salvages),
             None in facts.choices[m],
             np.zeros((len(steady), problem.n_steps + 1)),
             np.zeros((problem.n_steps, len(problem.profile_names))),
@@ -81,6 +83,7 @@ class TenantSubproblem:
             prices,
             np.ascontiguousarray(prices @ self.counts.T),
             self.way_rows,
+            self.salvages,
             self.is_optional,
             self.switched,
             self.used,
@@ -124,8 +127,8 @@ def _back(steady: Floats, changed: Floats, cost: Floats) -> tuple[Floats, Ints]:
 
 
 @compiled
-def _best_way(ways: Int64s, prices: Floats, switched: Floats, least: float) -> tuple[float, int, int]:
-    """The best retraining's net value, way and start; ``least`` and −1 if none is worth more."""
+def _best_way(ways: Int64s, prices: Floats, switched: Floats, salvages: Floats, least: float) -> tuple[float, int, int]:
+    """The best retraining's net value with salvage, way and start; ``least`` and −1 if none is worth more."""
     n_steps, n_profiles = prices.shape
     paid = np.zeros((n_profiles, n_steps + 1))
     for p in range(n_profiles):
@@ -135,7 +138,7 @@ def _best_way(ways: Int64s, prices: Floats, switched: Floats, least: float) -> t
     for w in range(len(ways)):
         profile, level, n_run = ways[w]
         for s in range(n_steps - n_run + 1):
-            value = switched[level, s + n_run] - (paid[profile, s + n_run] - paid[profile, s])
+            value = switched[level, s + n_run] - (paid[profile, s + n_run] - paid[profile, s]) + salvages[level]
             if value > total:
                 total, way, start = value, w, s
     return total, way, start
@@ -150,12 +153,13 @@ def _best_alone(
     prices: Floats,
     cost: Floats,
     ways: Int64s,
+    salvages: Floats,
     is_optional: bool,
     switched: Floats,
     used: Floats,
     taken: Int64s,
 ) -> float:
-    """The most that the tenant earns net of prices; what it then holds is left in ``used``.
+    """The most that the tenant earns net of prices, with salvage; what it then holds is left in ``used``.
 
     Beside the symbols above:
         steady: ``(n_levels, n_steps, K)``; likewise ``changed``.
@@ -164,6 +168,7 @@ def _best_alone(
         prices: ``(n_steps, P)``.
         cost: What each column costs in each step, ``prices @ counts.T``.
         ways: Profile, level and steps of every way to retrain, ``(n, 3)``.
+        salvages: S by level, ``(n_levels,)``.
         is_optional: Whether it may not retrain at all.
         switched: Out: the best net value without its retraining's own price when the level changes
             at each step, ``(n_levels, n_steps + 1)``.
@@ -179,7 +184,8 @@ def _best_alone(
         back[level], target[level] = _back(steady[level], changed[level], cost)
         for s in range(1, n_steps + 1):
             switched[level, s] = (ahead[s] + back[level, s]).max()
-    total, way, start = _best_way(ways, prices, switched, ahead[n_steps].max() if is_optional else -np.inf)
+    least = ahead[n_steps].max() + salvages[0] if is_optional else -np.inf
+    total, way, start = _best_way(ways, prices, switched, salvages, least)
     taken[0], taken[1] = way, start
     used[:] = 0.0
     end, level = n_steps, 0

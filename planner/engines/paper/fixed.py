@@ -54,6 +54,7 @@ def _by_end(problem: Problem, m: int, table: GainTable) -> Floats:
     steady = table.steady[:, :, columns]
     earned = np.concatenate([np.zeros_like(steady[:, :1]), np.cumsum(steady, axis=1)], axis=1)
     values = earned[:1] + earned[:, -1:] - earned
+    values += np.array(problem.tenants[m].salvages)[:, None, None]
     initial = initial_multisets(problem)[m]
     if initial is not None:
         assert table.changed is not None

@@ -122,7 +122,8 @@ def _improve(joint: JointStates, schedule: Schedule, order: Sequence[int]) -> Sc
 def _best_beside(joint: JointStates, others: Schedule, m: int) -> Retraining | None:
     """Where tenant m's retraining is worth most by per-step maxima beside the others; ``None`` if nowhere."""
     before = _prefix_sums(_step_values(joint, others, m, 0, None))
-    best_value, best = (before[-1] if None in joint.facts.choices[m] else -np.inf), None
+    salvages = joint.problem.tenants[m].salvages
+    best_value, best = (before[-1] + salvages[0] if None in joint.facts.choices[m] else -np.inf), None
     for way in joint.facts.ways(m):
         n_steps = way.n_steps
         running = _step_values(joint, others, m, 0, way)
@@ -130,6 +131,7 @@ def _best_beside(joint: JointStates, others: Schedule, m: int) -> Retraining | N
         blocked = _prefix_sums((~np.isfinite(running)).astype(np.float64))
         after = _prefix_sums(_step_values(joint, others, m, way.level, None))
         values = before[:-n_steps] + during[n_steps:] - during[:-n_steps] + after[-1] - after[n_steps:]
+        values += salvages[way.level]
         values = np.where(blocked[n_steps:] > blocked[:-n_steps], -np.inf, values)
         start = int(values.argmax())
         if values[start] > best_value:

@@ -74,7 +74,7 @@ class PairSearch:
 
     def _searched(self, is_over: Callable[[], bool]) -> Incumbent[Schedule]:
         if all(self._optional):
-            self._offer(float(self._waiting[-1].max()))
+            self._offer(float(self._waiting[-1].max()) + self._salvage({}))
         for x in range(len(self._actors)):
             if all(optional for other, optional in enumerate(self._optional) if other != x):
                 self._alone(x)
@@ -91,14 +91,19 @@ class PairSearch:
         return chain(self._gain({}), self._joint.group, self._joint.fitting(), self._beside.opening(()), nothing)
 
     def _rest(self, levels: dict[int, int]) -> Floats:
-        """B before every step at these levels of the actors, nothing retraining."""
+        """B before every step at these levels of the actors, nothing retraining; salvage is earned at the end."""
         key = tuple(levels.get(x, 0) for x in range(len(self._actors)))
         if key not in self._rests:
-            last = np.zeros(self._joint.n_states)
+            last = np.full(self._joint.n_states, self._salvage(levels))
             self._rests[key] = chain_back(
                 self._gain(levels), self._joint.group, self._joint.fitting(), self._n_steps, last
             )
         return self._rests[key]
+
+    def _salvage(self, levels: dict[int, int]) -> float:
+        """What a window is worth beyond its end that ends at these levels of the actors."""
+        settled = {run.tenant: run.level for run in self._fixed}
+        return self._joint.facts.salvage_at(settled | {self._actors[x]: level for x, level in levels.items()})
 
     @cached_property
     def _rests(self) -> dict[tuple[int, ...], Floats]:

@@ -60,7 +60,7 @@ def initial_multisets(problem: Problem) -> tuple[Multiset | None, ...]:
 
 
 def value_of(problem: Problem, tables: Sequence[GainTable], decisions: Sequence[TenantDecision]) -> float:
-    """Goodput in requests of the decisions, by the gain tables (rule 5)."""
+    """Goodput and salvage in requests of the decisions, by the gain tables (rule 5)."""
     terms = []
     for table, decision, initial in zip(tables, decisions, initial_multisets(problem), strict=True):
         assert table.changed is not None
@@ -69,6 +69,8 @@ def value_of(problem: Problem, tables: Sequence[GainTable], decisions: Sequence[
             gains = table.steady if multiset == before else table.changed
             terms.append(float(gains[level_at(decision.retraining, step), step, table.column[multiset]]))
             before = multiset
+    for tenant, decision in zip(problem.tenants, decisions, strict=True):
+        terms.append(tenant.salvages[level_at(decision.retraining, problem.n_steps)])
     return math.fsum(terms)
 
 

@@ -137,8 +137,9 @@ class JointStates:
         return self._step_maxima[key]
 
     def value(self, schedule: Schedule) -> float:
-        """The most goodput beside these retrainings; −inf if some step has no room."""
-        return float(self.along_span(schedule, 0, self.problem.n_steps, self._nowhere).max(initial=-np.inf))
+        """The most goodput beside these retrainings, and their salvage; −inf if some step has no room."""
+        along_all = self.along_span(schedule, 0, self.problem.n_steps, self._nowhere)
+        return float(along_all.max(initial=-np.inf)) + self.facts.salvage(schedule)
 
     def along_span(self, schedule: Schedule, first: int, last: int, before: Floats) -> Floats:
         """V before step ``last`` from ``before``, V before step ``first``, beside these retrainings, ``(K,)``."""

@@ -111,7 +111,8 @@ class StatusRelaxation:
     def _improve(self, share: float, floor: float) -> float:
         sweep_forth(self._sweep, share, floor)
         path = sweep_back(self._sweep, share, floor)
-        return path + sum(self._best_of(a) for a in range(len(self._actors)))
+        others = (own.salvages[0] for m, own in enumerate(self._joint.problem.tenants) if m not in self._actors)
+        return path + sum(self._best_of(a) for a in range(len(self._actors))) + sum(others)
 
     def _worths(self, a: int) -> Iterator[tuple[Retraining, Floats]]:
         """An actor's ways with what they are paid by start."""
@@ -138,6 +139,12 @@ class StatusRelaxation:
         ways = (float(worth.max()) for _, worth in self._worths(a))
         return max(float(self._sweep.schedules.idle[a]), *ways)
 
+    def _add_salvage(self, schedules: Schedules, a: int, salvages: Sequence[float]) -> None:
+        """An actor's schedules earn what their levels at the window's end are worth beyond it."""
+        schedules.idle[a] += salvages[0]
+        for number in range(schedules.bounds[a], schedules.bounds[a + 1]):
+            schedules.worth[number] += salvages[self._ways[number].level]
+
     def _prepared(self, vectors: StatusVectors, multipliers: Floats | None) -> Sweep:
         problem, n_actors = self._joint.problem, len(self._actors)
         blocks, columns = blocks_of(self._joint, vectors), vectors.columns
@@ -155,8 +162,9 @@ class StatusRelaxation:
             left=np.array([(0, problem.n_steps - way.n_steps + 1) for way in self._ways], dtype=np.int64),
             idle=np.array([0.0 if None in self._joint.facts.choices[m] else -np.inf for m in self._actors]),
         )
-        for a in range(n_actors):
+        for a, m in enumerate(self._actors):
             _pay_all(schedules, a, paid[:, a])
+            self._add_salvage(schedules, a, problem.tenants[m].salvages)
         no_path = np.empty_like(blocks.earned), np.zeros_like(blocks.earned)
         return Sweep(blocks, columns, vectors.n_statuses, schedules, prices, *no_path)
 

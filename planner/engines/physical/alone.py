@@ -90,14 +90,15 @@ class TenantSubproblem:
         """Take the best way and start; what it holds is left in ``used``."""
         facts = self.facts
         paid = np.concatenate([np.zeros((1, prices.shape[1])), np.cumsum(prices, axis=0)])
-        self.unchanged = float(self._switched[0, facts.n_steps]) if self._is_optional else -np.inf
+        salvages = facts.problem.tenants[self.tenant].salvages
+        self.unchanged = float(self._switched[0, facts.n_steps]) + salvages[0] if self._is_optional else -np.inf
         total, taken = self.unchanged, None
         self.worths = []
         for way in self.ways:
             profile = facts.problem.profile_names.index(way.profile)
             start = np.arange(1 if self._is_running else facts.n_steps - way.n_steps + 1)
             end = start + way.n_steps
-            worth = self._switched[way.level, end] - (paid[end, profile] - paid[start, profile])
+            worth = self._switched[way.level, end] - (paid[end, profile] - paid[start, profile]) + salvages[way.level]
             self.worths.append(worth)
             best = int(worth.argmax())
             if worth[best] > total:

@@ -98,7 +98,7 @@ class Bounds:
     def relaxed(self) -> float:
         """A bound on everything: every actor relaxed."""
         levels = tuple(None if tenant in self._facts.actors else 0 for tenant in range(len(self._facts.gains)))
-        return float(self.maxima(Stage(levels, ())).sum())
+        return float(self.maxima(Stage(levels, ())).sum()) + self._facts.most_salvage
 
     def of_starts(self, others: Schedule, way: Retraining | None, tenant: int, waiting: Container[int]) -> Floats:
         """Bounds by start step of one tenant's retraining beside the others', ``(n_starts,)``.
@@ -106,6 +106,7 @@ class Bounds:
         Per-step maxima without change costs. ``waiting`` tenants have not been decided yet and are relaxed.
         """
         n_steps = self._facts.n_steps
+        salvage = self._salvage(others, way, tenant, waiting)
         fixed = (*others, *(retraining for retraining, _ in self._facts.running))
         states = range(3 if way else 1)
         gains = np.stack([self._maxima_along(fixed, way, tenant, state, waiting) for state in states])
@@ -113,11 +114,18 @@ class Bounds:
         sums = np.concatenate([np.zeros((len(states), 1)), np.cumsum(np.where(is_void, 0.0, gains), axis=1)], axis=1)
         voids = np.concatenate([np.zeros((len(states), 1)), np.cumsum(is_void, axis=1)], axis=1)
         if way is None:
-            return np.where(voids[0, n_steps:] > 0, -np.inf, sums[0, n_steps:])
+            return np.where(voids[0, n_steps:] > 0, -np.inf, sums[0, n_steps:] + salvage)
         start = self._starts(way)
         end = start + way.n_steps
         bounds, n_void = (s[0, start] + s[1, end] - s[1, start] + s[2, n_steps] - s[2, end] for s in (sums, voids))
-        return np.where(n_void > 0, -np.inf, bounds)
+        return np.where(n_void > 0, -np.inf, bounds + salvage)
+
+    def _salvage(self, others: Schedule, way: Retraining | None, tenant: int, waiting: Container[int]) -> float:
+        """The most that levels at the window's end can be worth beyond it when ``waiting`` tenants are relaxed."""
+        facts, decided = self._facts, (*others, *((way,) if way is not None else ()))
+        relaxed = [m for m in facts.actors if m in waiting and m != tenant and m not in facts.running_tenants]
+        more = (facts.best_salvage(m) - facts.problem.tenants[m].salvages[0] for m in relaxed)
+        return facts.salvage(decided) + sum(more)
 
     def maxima(self, stage: Stage) -> Floats:
         """The most that can be earned in each step in a stage, ``(n_steps,)``."""
@@ -159,7 +167,8 @@ class Bounds:
         events = np.sort(np.stack([a, ends[0], b, ends[1]]), axis=0)
         edges = np.concatenate([np.zeros((1, len(a)), np.int64), events, np.full((1, len(a)), n_steps)])
         tables = self._stage_tables(first, second)
-        bounds = np.zeros(len(a))
+        decided = tuple(retraining for retraining in (first, second) if retraining is not None)
+        bounds = np.full(len(a), self._facts.salvage(decided))
         for begin, end in pairwise(edges):
             own = [
                 (begin >= start).astype(np.int64) + (begin >= end_of)

@@ -171,4 +171,8 @@ def _by_end(facts: WindowFacts, m: int, kept: Int64s, held: Int64s) -> Floats:
         if retraining.tenant == m:
             gains[0, retraining.end_step :] = gains[retraining.level, retraining.end_step :]
     earned = np.concatenate([np.zeros_like(gains[:, :1]), np.cumsum(gains, axis=1)], axis=1)
-    return np.ascontiguousarray(np.moveaxis(earned[:1] + earned[:, -1:] - earned, 1, 2))
+    salvages = np.array(facts.problem.tenants[m].salvages)
+    if m in facts.running_tenants:
+        salvages[0] = salvages[1]
+    values = earned[:1] + earned[:, -1:] - earned + salvages[:, None, None]
+    return np.ascontiguousarray(np.moveaxis(values, 1, 2))

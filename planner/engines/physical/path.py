@@ -39,7 +39,7 @@ class Path:
     """The held sets of a plan as nodes.
 
     Attributes:
-        value: Goodput in requests.
+        value: Goodput and salvage in requests.
         first_node: What is held when the window opens.
         epochs: (step, node) of every change, ascending.
     """
@@ -69,7 +69,7 @@ class HeldSetPath(Generic[Token]):
         return len(self._graph)
 
     def value(self, placed: PlacedSchedule[Token], *, is_steady: bool = False) -> float:
-        """The best plan's goodput with these retrainings; −inf if there is none.
+        """The best plan's goodput with these retrainings, and their salvage; −inf if there is none.
 
         ``is_steady`` allows one epoch only, as soon as the initial state allows it; none without such a state.
         """
@@ -168,8 +168,9 @@ class HeldSetPath(Generic[Token]):
         earned = facts.earned(schedule)
         segments = self._segments(placed)
         value = self._initial_value(segments, earned)
+        salvage = facts.salvage(schedule)
         if facts.first_step == n_steps or np.isneginf(value):
-            return Path(value, self.nodes.initial, ())
+            return Path(value + salvage, self.nodes.initial, ())
         lists, hold, epoch = self._step_lists(segments)
         rows = self._epoch_rows(schedule)
         if is_steady:
@@ -182,8 +183,8 @@ class HeldSetPath(Generic[Token]):
         start = (facts.first_step, not facts.is_free, value)
         best, node, last = self._kernel(lists, hold, epoch, rows, earned, start, traced, _NO_BEST)
         if not trace or not n_rows or np.isneginf(best):
-            return Path(best, node, ())
-        return self._trace(best, node, last, rows, traced)
+            return Path(best + salvage, node, ())
+        return self._trace(best + salvage, node, last, rows, traced)
 
     def _kernel(
         self,

@@ -17,7 +17,7 @@ from planner.engines.physical.held_sets import Entries, Held
 from planner.engines.physical.nodes import PlacedNodes
 from planner.engines.physical.path import Path
 from planner.engines.schedule import TOLERANCE, PlacedSchedule, WindowFacts
-from planner.plan import Lifetime, MigPlan
+from planner.plan import Lifetime, MigPlan, salvage_of
 from planner.problem import Owner, Problem, Retraining, Task
 
 
@@ -170,7 +170,7 @@ def next_epoch_step(facts: WindowFacts, held: Held) -> int:
 
 
 def objective(facts: WindowFacts, found: Iterable[Lifetime]) -> float:
-    """Goodput in requests of the lifetimes, by the gain tables."""
+    """Goodput and salvage in requests of the lifetimes, by the gain tables."""
     problem, items = facts.problem, tuple(found)
     values: list[float] = []
     for tenant, table in zip(problem.tenants, facts.gains, strict=True):
@@ -185,7 +185,7 @@ def objective(facts: WindowFacts, found: Iterable[Lifetime]) -> float:
             names = [i.placement.profile.name for i in inference if i.serve_step <= step < i.end_step]
             column = table.column[tuple(names.count(name) for name in problem.profile_names)]
             values += table.steady[level, step:until, column].tolist()
-    return math.fsum(values)
+    return math.fsum([*values, salvage_of(problem, (), items)])
 
 
 def _inference(facts: WindowFacts, held: Held) -> Iterable[Lifetime]:
