@@ -191,4 +191,5 @@ def _tenant_terms(
         weight=tenant.weight,
         retraining_start_s=training_start_s,
         min_slo_attainment=window.floor,
+        salvage=window.salvage,
     )

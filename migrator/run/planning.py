@@ -453,7 +453,7 @@ def _carried_on(rest: Problem, plan: MigPlan, step: int) -> MigPlan | None:
     # It claims nothing of its worth yet.
     if verification.objective is None or any(item.rule is not Rule.OBJECTIVE for item in verification.broken_rules):
         return None
-    return replace(left, objective=verification.objective)
+    return replace(left, objective=verification.objective, salvage=verification.salvage)
 
 
 def _is_better(answer: PlannedWindow, running: MigPlan | None) -> bool:
