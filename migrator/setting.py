@@ -212,6 +212,16 @@ def _curve(given: str | Sequence[Sequence[float]]) -> Curve:
     return Curve(points=tuple((part, gain) for part, gain in given))
 
 
+def counts_salvage(tenant: Tenant, decision: DecisionConfig) -> bool:
+    """Whether the tenant's plans count what its model is worth after the window.
+
+    By default they do where that decides something, and what is not learned is missing later.
+    """
+    if decision.salvage != "auto":
+        return decision.salvage
+    return tenant.drift is Drift.COMPOUND and (not tenant.retraining_required or bool(tenant.other_options))
+
+
 def _start_up(config: Config, default: WorkerStart, base_s: float | None) -> WorkerStart:
     """The start-up of a tenant's workers: the config's seconds if it gives any, with the default's slowdown."""
     jitter = config.simulation.start_jitter

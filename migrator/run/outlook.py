@@ -14,7 +14,7 @@ from typing import Any
 
 from migrator.config import DecisionConfig
 from workloads.serving.requests import AccuracyTimeline
-from workloads.tenants import Drift, Tenant
+from workloads.tenants import Tenant
 
 HORIZON = 3
 """Windows after a plan's own that count, as long as the run goes on."""
@@ -87,16 +87,6 @@ def _kept(timeline: AccuracyTimeline, at_s: float) -> float | None:
     if not before or before[-1] == 0 or at_s not in timeline.from_s:
         return None
     return min(1.0, timeline.at(at_s) / before[-1])
-
-
-def counts_salvage(tenant: Tenant, decision: DecisionConfig) -> bool:
-    """Whether the tenant's plans count what its model is worth after the window.
-
-    By default they do where that decides something, and what is not learned is missing later.
-    """
-    if decision.salvage != "auto":
-        return decision.salvage
-    return tenant.drift is Drift.COMPOUND and (not tenant.retraining_required or bool(tenant.other_options))
 
 
 def horizon(decision: DecisionConfig, window: int, n_windows: int) -> int:

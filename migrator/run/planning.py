@@ -25,9 +25,9 @@ from migrator.config import Config, FloorConfig
 from migrator.errors import ConfigError, InfeasibleError
 from migrator.estimates import Estimate, as_estimated, estimate_of
 from migrator.run.models import TabledModels
-from migrator.run.outlook import RETRAINED_PRIOR, Outlook, counts_salvage, horizon, outlooks, salvage_of
+from migrator.run.outlook import RETRAINED_PRIOR, Outlook, horizon, outlooks, salvage_of
 from migrator.run.starts import Starts
-from migrator.setting import Setting
+from migrator.setting import Setting, counts_salvage
 from migrator.traffic import Hindsight, Traffic
 from planner.attainment import attainments
 from planner.budget import Budget, EngineOptions
