@@ -171,10 +171,11 @@ def _tenant_terms(
     options: tuple[RetrainingOption, ...] = ()
     if window.retrains:
         included_s = training_start_s if reconfiguration is Reconfiguration.PAPER else 0.0
+        kept_s = len(tenant.checkpoints) * tenant.checkpoint_s
         options = tuple(
             RetrainingOption(
                 option.name,
-                {name: seconds + included_s for name, seconds in option.time_s.items()},
+                {name: seconds + included_s + kept_s for name, seconds in option.time_s.items()},
                 reached(window.accuracy_before, window.accuracy_after, option.gain),
             )
             for option in tenant.options

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -438,6 +438,18 @@ class Applier:
         live.expected_s = happening.at_s
         if live.is_inference:
             live.servers = _servers_of(self._tenants[live.owner.tenant], live, happening.at_s)
+
+    def take_over(self, tenant: str, at_s: float, busy_until_s: Mapping[str, float]) -> None:
+        """The tenant's servers take new weights over: each pauses for that once its batch in service has ended."""
+        swap_s = self._tenants[tenant].swap_s
+        if swap_s == 0:
+            return
+        for live in self._live.values():
+            if live.owner.tenant == tenant:
+                live.servers = tuple(
+                    replace(one, ready_s=max(at_s, one.ready_s, busy_until_s.get(one.server_id, at_s)) + swap_s)
+                    for one in live.servers
+                )
 
     def failed(self, live: Live) -> None:
         """The instance's worker is gone: one that served is started again, a few times in a row at most."""
