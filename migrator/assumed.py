@@ -12,7 +12,7 @@ from typing import Any
 
 from executor.mig import GpuModel
 from migrator.config import TenantConfig
-from migrator.setting import Setting
+from migrator.setting import Setting, counts_salvage
 from planner.build import TYPICAL_INSTANCES, documented_warm_ups
 from planner.problem import Problem, Reconfiguration
 from workloads.profiles.shares import measured_for, sensitivity_of
@@ -87,12 +87,30 @@ def _of_tenant(setting: Setting, entry: TenantConfig, tenant: Tenant) -> Iterato
         last = tenant.accuracy[-1]
         value = {"before": last.before, "after": last.after}
         yield Assumed(tenant.name, f"accuracy from window {n_given} on", value, "", f"as in window {n_given - 1}")
+    yield from _of_decisions(setting, entry, tenant)
     by_source: dict[str, dict[str, float]] = {}
     for name, point in tenant.operating_points.items():
         if point.derived:
             by_source.setdefault(point.derived, {})[name] = point.rate_rps
     for source, rates in by_source.items():
         yield Assumed(tenant.name, "capability", rates, "requests/s", source)
+
+
+def _of_decisions(setting: Setting, entry: TenantConfig, tenant: Tenant) -> Iterator[Assumed]:
+    """What plans count on where a retraining is a decision, and nothing has shown it."""
+    decision = setting.config.retraining
+    if tenant.retraining_time_s and counts_salvage(tenant, decision):
+        source = "retraining.drift_prior, until a window has shown it"
+        yield Assumed(tenant.name, "accuracy kept to the next window", decision.drift_prior, "", source)
+    given = {
+        option.name for option in (entry.retraining.options if entry.retraining else ()) if option.gain is not None
+    }
+    gains = {option.name: option.gain for option in tenant.other_options if option.name not in given}
+    gains |= {f"checkpoint {part:g}": gain for part, gain in tenant.checkpoints}
+    if gains:
+        curve = decision.curve if entry.retraining is None or entry.retraining.curve is None else entry.retraining.curve
+        if isinstance(curve, str):
+            yield Assumed(tenant.name, "gain of a part of a retraining", gains, "", f"curve {curve}")
 
 
 def _interference(tenant: Tenant) -> Iterator[Assumed]:

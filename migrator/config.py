@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -123,12 +124,67 @@ class ArrivalsConfig(Section):
         return self
 
 
+Part = Annotated[float, Field(gt=0, lt=1)]
+
+Windows = Annotated[int, Field(ge=0, le=10**6)]
+
+CurveConfig = Literal["linear", "square-root"] | list[Annotated[list[Fraction], Field(min_length=2, max_length=2)]]
+"""The name of a curve, or its points: part done, gain."""
+
+
+class DecisionConfig(Section):
+    """Whether to retrain: what holds for all tenants. What tenants say themselves goes before it.
+
+    ``max_skipped`` are windows in a row; ``drift_prior`` is the share of its accuracy that a model is taken to keep
+    from one window to the next before any has shown it; ``checkpoint_s`` and ``swap_s`` are seconds each.
+    """
+
+    required: bool = True
+    max_skipped: Windows | None = None
+    drift: Literal["compound", "as_given"] = "as_given"
+    drift_prior: Annotated[float, Field(gt=0, le=1)] = 0.8
+    salvage: Literal["auto"] | bool = "auto"
+    ends: bool = False
+    curve: CurveConfig = "square-root"
+    checkpoints: Annotated[list[Part], Field(max_length=20)] = []
+    checkpoint_s: NonNegative = 0.0
+    swap_s: NonNegative = 0.0
+
+    @field_validator("checkpoints")
+    @classmethod
+    def _checkpoints_rise(cls, parts: list[float]) -> list[float]:
+        if any(later <= earlier for earlier, later in pairwise(parts)):
+            raise ValueError(f"parts that rise are needed, not {', '.join(map(str, parts))}")
+        return parts
+
+
+class OptionConfig(Section):
+    """Another way to retrain a tenant; what it does not say is as in the full retraining."""
+
+    name: Name
+    samples: Count | None = None
+    epochs: Count | None = None
+    gain: Fraction | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_free(cls, name: str) -> str:
+        taken = {"full": "the tenant's own samples and epochs", "none": "no retraining at all"}
+        if name in taken:
+            raise ValueError(f"{name!r} stands for {taken[name]}; another name is needed")
+        return name
+
+
 class RetrainingConfig(Section):
-    """How much data one retraining goes through, and in how many of the run's windows there is one."""
+    """How much data one retraining goes through, and in how many of the run's windows there may be one."""
 
     samples: Count
     epochs: Count = 1
     windows: Annotated[int, Field(ge=0)] | None = None
+    required: bool | None = None
+    max_skipped: Windows | None = None
+    options: Annotated[list[OptionConfig], Field(max_length=20)] = []
+    curve: CurveConfig | None = None
 
 
 class AccuracyConfig(Section):
@@ -340,6 +396,7 @@ class Config(Section):
     forecast: ForecastConfig = ForecastConfig()
     planner: PlannerConfig = PlannerConfig()
     estimates: EstimatesConfig = EstimatesConfig()
+    retraining: DecisionConfig = DecisionConfig()
     simulation: SimulationConfig = SimulationConfig()
     front_door: FrontDoorConfig | None = None
     tenants: Annotated[list[TenantConfig], Field(min_length=1)]
@@ -366,6 +423,22 @@ class Config(Section):
         without = [tenant.name for tenant in self.tenants if tenant.learning is None]
         if 0 < len(without) < len(self.tenants):
             raise ValueError(f"tenants.{without[0]}: has no 'learning', and others have; all are real, or none is")
+        return self
+
+    @model_validator(mode="after")
+    def _live_models_learn_in_one_way(self) -> Config:
+        if self.is_live:
+            for tenant in self.tenants:
+                if tenant.retraining is not None and tenant.retraining.options:
+                    raise ValueError(
+                        f"tenants.{tenant.name}.retraining.options: real workers learn in one way, as 'learning' says; "
+                        f"none, or gpu.backend sim, is needed"
+                    )
+            if self.retraining.checkpoints:
+                raise ValueError(
+                    "retraining.checkpoints: plans of real workers do not know them; none, or gpu.backend sim, is "
+                    "needed (learning.checkpoints says when weights are kept)"
+                )
         return self
 
     @model_validator(mode="after")

@@ -67,13 +67,32 @@ def profiling_times_s(errors: EstimatesConfig, gpu: GpuModel, tenant: Tenant) ->
 
 
 def as_estimated(tenant: Tenant, estimate: Estimate) -> Tenant:
-    """The tenant as the planner knows it: its retraining holds an instance for as long as estimated."""
-    return replace(tenant, retraining_time_s=estimate.occupation_s)
+    """The tenant as the planner knows it: its retraining holds an instance for as long as estimated.
+
+    Other options than the full one are misjudged as much as that, and profiled as long.
+    """
+    factor = {}
+    if tenant.other_options:
+        factor = {name: estimate.retraining_s[name] / true_s for name, true_s in tenant.retraining_time_s.items()}
+    return _occupying(tenant, estimate.occupation_s, factor, estimate.profiling_s)
 
 
 def as_carried_out(errors: EstimatesConfig, gpu: GpuModel, tenant: Tenant) -> Tenant:
     """The tenant as it is: its retraining holds an instance for the profiling, then for its true time."""
-    return replace(tenant, retraining_time_s=_sum(tenant.retraining_time_s, profiling_times_s(errors, gpu, tenant)))
+    profiling_s = profiling_times_s(errors, gpu, tenant)
+    full_s = _sum(tenant.retraining_time_s, profiling_s)
+    return _occupying(tenant, full_s, dict.fromkeys(profiling_s, 1.0), profiling_s)
+
+
+def _occupying(
+    tenant: Tenant, full_s: Mapping[str, float], factor: Mapping[str, float], profiling_s: Mapping[str, float]
+) -> Tenant:
+    """The tenant with other times: of the full retraining, and of its other options by factor and what comes first."""
+    others = tuple(
+        replace(one, time_s={name: factor[name] * s + profiling_s[name] for name, s in one.time_s.items()})
+        for one in tenant.other_options
+    )
+    return replace(tenant, retraining_time_s=full_s, other_options=others)
 
 
 def _sum(first_s: Mapping[str, float], second_s: Mapping[str, float]) -> Mapping[str, float]:

@@ -6,11 +6,11 @@ All that can be wrong with a config's traces, profiles and SLOs shows here, befo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import assert_never
+from typing import Any, assert_never
 
 from executor.catalogue import gpu_model
 from executor.mig import GpuModel
@@ -18,20 +18,21 @@ from executor.names import spelled_as
 from forecaster.forecast import Forecaster
 from forecaster.neural import Learned, ModelError
 from forecaster.registry import make_forecaster
-from migrator.config import Config, ForecastConfig, TenantConfig
+from migrator.config import Config, DecisionConfig, ForecastConfig, RetrainingConfig, TenantConfig
 from migrator.errors import ConfigError, ConfigSloError
 from migrator.extras import lacking
 from migrator.traffic import RecordedTraffic
 from workloads.errors import TraceError, UnmetSloError, WorkloadError
 from workloads.profiles.operating_point import highest_capability_rps, operating_points
 from workloads.profiles.table import ServiceProfiles, launch_free, read_profiles, shipped_profiles
-from workloads.tenants import Tenant, WindowAccuracy, WorkerStart, retraining_times_s, worker_start
+from workloads.tenants import Drift, Tenant, WindowAccuracy, WorkerStart, retraining_times_s, worker_start
 from workloads.traffic.arrivals import PoissonSource, Source, Span, mean_rps
 from workloads.traffic.gaps import Gaps
 from workloads.traffic.scaling import Arrivals, Scale, ScaleMethod, method_of, scaled_arrivals
 from workloads.traffic.servegen import RATE_WINDOW_S, SERVEGEN_TRACE, servegen_piece
 from workloads.traffic.trace_file import Reading, TraceFormat
 from workloads.traffic.trace_store import trace_once
+from workloads.training import CURVES, Curve, TrainingOption
 
 
 @dataclass(frozen=True)
@@ -158,10 +159,10 @@ def _tenant(config: Config, entry: TenantConfig, gpu: GpuModel, profiles: Servic
     min_profile = entry.min_profile or min(points, key=lambda name: gpu.profile(name).memory_slices)
     if min_profile not in gpu.profile_names:
         raise WorkloadError(f"min_profile is {min_profile!r}; {gpu.name} has {', '.join(gpu.profile_names)}")
-    training_s = {}
+    training_s: Mapping[str, float] = {}
     if entry.retraining is not None:
         n_samples, n_epochs = entry.retraining.samples, entry.retraining.epochs
-        training_s = dict(retraining_times_s(profiles, gpu.name, entry.model, n_samples=n_samples, n_epochs=n_epochs))
+        training_s = retraining_times_s(profiles, gpu.name, entry.model, n_samples=n_samples, n_epochs=n_epochs)
     start_up = _start_up(config, worker_start(profiles, gpu.name, entry.model), entry.worker_start_s)
     return Tenant(
         name=entry.name,
@@ -176,7 +177,49 @@ def _tenant(config: Config, entry: TenantConfig, gpu: GpuModel, profiles: Servic
         retraining_start=_start_up(config, start_up, entry.retraining_start_s),
         n_retraining_windows=None if entry.retraining is None else entry.retraining.windows,
         measured_retraining=frozenset(profiles.training_rps(gpu.name, entry.model)),
+        drift=Drift(config.retraining.drift),
+        **_decisions(config.retraining, entry.retraining, training_s),
     )
+
+
+def _decisions(all_: DecisionConfig, own: RetrainingConfig | None, training_s: Mapping[str, float]) -> dict[str, Any]:
+    """What is to be decided of a tenant's retrainings, as :class:`Tenant` has it.
+
+    Raises:
+        WorkloadError: The curve does not rise, or two options have the same name.
+    """
+    if own is None:
+        return {}
+    curve = _curve(all_.curve if own.curve is None else own.curve)
+    options = []
+    for option in own.options:
+        part = (option.samples or own.samples) * (option.epochs or own.epochs) / (own.samples * own.epochs)
+        gain = curve.gain(part) if option.gain is None else option.gain
+        options.append(TrainingOption(option.name, {name: part * s for name, s in training_s.items()}, gain))
+    return {
+        "retraining_required": all_.required if own.required is None else own.required,
+        "max_skipped": all_.max_skipped if own.max_skipped is None else own.max_skipped,
+        "other_options": tuple(options),
+        "checkpoints": tuple((part, curve.gain(part)) for part in all_.checkpoints),
+        "checkpoint_s": all_.checkpoint_s,
+        "swap_s": all_.swap_s,
+    }
+
+
+def _curve(given: str | Sequence[Sequence[float]]) -> Curve:
+    if isinstance(given, str):
+        return CURVES[given]
+    return Curve(points=tuple((part, gain) for part, gain in given))
+
+
+def counts_salvage(tenant: Tenant, decision: DecisionConfig) -> bool:
+    """Whether the tenant's plans count what its model is worth after the window.
+
+    By default they do where that decides something, and what is not learned is missing later.
+    """
+    if decision.salvage != "auto":
+        return decision.salvage
+    return tenant.drift is Drift.COMPOUND and (not tenant.retraining_required or bool(tenant.other_options))
 
 
 def _start_up(config: Config, default: WorkerStart, base_s: float | None) -> WorkerStart:

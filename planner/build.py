@@ -25,6 +25,7 @@ from planner.problem import (
 )
 from planner.unavailable import Unavailable
 from workloads.tenants import Tenant, most_instances
+from workloads.training import reached
 
 TYPICAL_INSTANCES = 2
 """Instances that a change is taken to end, and to start, before a run has made any: most start one to three."""
@@ -39,12 +40,16 @@ class WindowTerms:
         accuracy_after: The same once this window's retraining has ended.
         retrains: Whether the window asks for a retraining at all.
         floor: Of in-time answers, over the steps that the plan covers.
+        required: Whether it has to end one.
+        salvage: What the model that it leaves is worth later, in requests by level; empty where that does not count.
     """
 
     accuracy_before: float
     accuracy_after: float
     retrains: bool
     floor: AttainmentFloor | None = None
+    required: bool = True
+    salvage: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +176,15 @@ def _tenant_terms(
     options: tuple[RetrainingOption, ...] = ()
     if window.retrains:
         included_s = training_start_s if reconfiguration is Reconfiguration.PAPER else 0.0
-        time_s = {name: seconds + included_s for name, seconds in tenant.retraining_time_s.items()}
-        options = (RetrainingOption("full", time_s, window.accuracy_after),)
+        kept_s = len(tenant.checkpoints) * tenant.checkpoint_s
+        options = tuple(
+            RetrainingOption(
+                option.name,
+                {name: seconds + included_s + kept_s for name, seconds in option.time_s.items()},
+                reached(window.accuracy_before, window.accuracy_after, option.gain),
+            )
+            for option in tenant.options
+        )
     return TenantTerms(
         name=tenant.name,
         arrivals_rps=arrivals_rps,
@@ -181,7 +193,9 @@ def _tenant_terms(
         overhead_s=start_s,
         min_profile=tenant.min_profile,
         options=options,
+        retraining_required=window.required or not options,
         weight=tenant.weight,
         retraining_start_s=training_start_s,
         min_slo_attainment=window.floor,
+        salvage=window.salvage,
     )

@@ -6,6 +6,7 @@ import csv
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -16,6 +17,7 @@ from executor.mig import GpuModel
 from workloads.errors import ProfileTableError, WorkloadError
 from workloads.profiles.operating_point import OperatingPoint
 from workloads.profiles.table import ServiceProfiles
+from workloads.training import FULL, TrainingOption
 
 _ANY_MODEL = "*"
 
@@ -129,6 +131,15 @@ def _shipped() -> dict[str, WorkerStart]:
     }
 
 
+class Drift(StrEnum):
+    """How a model that is behind loses accuracy as a window ends."""
+
+    COMPOUND = "compound"
+    """By the window's factor (:func:`workloads.drift.drift_in`): what is not learned now is missing from then on."""
+    AS_GIVEN = "as_given"
+    """To the next window's ``before``, if that is lower: who has fallen as low as the config says falls no further."""
+
+
 @dataclass(frozen=True, slots=True)
 class WindowAccuracy:
     """Share of correct answers in one window, before and after its retraining, each in [0, 1]."""
@@ -159,6 +170,13 @@ class Tenant:
         retraining_start: Start-up of its retraining worker; ``None`` for that of inference.
         n_retraining_windows: In how many windows, from the first on, it is retrained; ``None`` for all.
         measured_retraining: Profiles whose training time follows from a measured pace; the others' is by rule.
+        retraining_required: Whether it has to be retrained in each of these windows, also when that does not pay.
+        max_skipped: So many of them in a row may pass without a retraining that ended, no more; ``None`` for all.
+        drift: How its accuracy falls while it is behind.
+        other_options: Ways to retrain beside ``full``, whose times are ``retraining_time_s``.
+        checkpoints: Of every option: parts that are done, and their gains as a share of the option's own.
+        checkpoint_s: Seconds by which each checkpoint makes a retraining longer.
+        swap_s: Seconds for which its servers pause to take over a checkpoint's weights.
 
     Raises:
         WorkloadError: Naming the tenant, the key, the value and what is allowed.
@@ -176,6 +194,13 @@ class Tenant:
     retraining_start: WorkerStart | None = None
     n_retraining_windows: int | None = None
     measured_retraining: frozenset[str] = frozenset()
+    retraining_required: bool = True
+    max_skipped: int | None = None
+    drift: Drift = Drift.AS_GIVEN
+    other_options: tuple[TrainingOption, ...] = ()
+    checkpoints: tuple[tuple[float, float], ...] = ()
+    checkpoint_s: float = 0.0
+    swap_s: float = 0.0
 
     def __post_init__(self) -> None:
         for attribute in ("operating_points", "retraining_time_s"):
@@ -201,6 +226,35 @@ class Tenant:
         if not self.retraining_time_s:
             return False
         return self.n_retraining_windows is None or window < self.n_retraining_windows
+
+    @property
+    def options(self) -> tuple[TrainingOption, ...]:
+        """Ways to retrain, ``full`` first; empty where there is no retraining at all."""
+        if not self.retraining_time_s:
+            return ()
+        return (TrainingOption(FULL, self.retraining_time_s), *self.other_options)
+
+    def option(self, name: str) -> TrainingOption:
+        """The way to retrain of that name.
+
+        Raises:
+            KeyError: There is none.
+        """
+        for option in self.options:
+            if option.name == name:
+                return option
+        raise KeyError(name)
+
+    def skipped(self, window: int, last_retrained: int) -> int:
+        """How many windows in a row, up to ``window``, might have retrained it and did not."""
+        return sum(self.retrains_in(passed) for passed in range(last_retrained + 1, window))
+
+    def must_retrain_in(self, window: int, last_retrained: int) -> bool:
+        """Whether ``window`` has to retrain it, last retrained with the data of window ``last_retrained``."""
+        if not self.retrains_in(window):
+            return False
+        is_overdue = self.max_skipped is not None and self.skipped(window, last_retrained) >= self.max_skipped
+        return self.retraining_required or is_overdue
 
 
 def retraining_times_s(
@@ -249,6 +303,10 @@ def _check(tenant: Tenant) -> None:
     _check_number(f"{where}.weight", tenant.weight)
     for profile, seconds in tenant.retraining_time_s.items():
         _check_number(f"{where}.retraining_time_s.{profile}", seconds, above_zero=True)
+    names = [option.name for option in (TrainingOption(FULL, {}), *tenant.other_options)]
+    for name in names:
+        if names.count(name) > 1:
+            raise WorkloadError(f"{where}.options: two are called {name!r}; names must differ")
     if tenant.n_retraining_windows is not None:
         _check_number(f"{where}.n_retraining_windows", tenant.n_retraining_windows)
 

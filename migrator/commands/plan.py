@@ -18,8 +18,8 @@ from migrator.log.overhead import with_overhead_of_run
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, read_log
 from migrator.outputs import require_writable, write_output
 from migrator.provenance import provenance
-from migrator.run.planning import PlannedWindow, Solving, none_found, plan_through, require_plan
-from migrator.run.reposing import warm_ups_in
+from migrator.run.planning import PlannedWindow, Seen, Solving, none_found, plan_through, require_plan
+from migrator.run.reposing import seen_in
 from migrator.setting import Setting, assemble
 from migrator.views.as_json import explanation_to_json, promised_to_json
 from migrator.views.assumed import assumed_lines
@@ -28,7 +28,6 @@ from migrator.views.plan import Floor, print_explanation, print_plan
 from migrator.views.traffic import print_traffic
 from planner.attainment import attainments
 from planner.budget import Budget
-from planner.build import WarmUps
 from planner.explain.explain import explain
 from planner.files.plan_file import plan_to_json, read_plan
 from planner.files.problem_file import problem_text, read_problem
@@ -141,8 +140,8 @@ def plan_problem_command(
         raise InfeasibleError(f"{problem_path}: {plan.infeasibility or none_found(plan)}")
 
 
-def _seen_by(config_path: Path, setting: Setting) -> Mapping[int, WarmUps]:
-    """What the run had seen of starts by each window, where the config is that of a run's folder.
+def _seen_by(config_path: Path, setting: Setting) -> Mapping[int, Seen]:
+    """What the run had seen by each window, where the config is that of a run's folder.
 
     Raises:
         LogError: The run's log is damaged.
@@ -150,8 +149,7 @@ def _seen_by(config_path: Path, setting: Setting) -> Mapping[int, WarmUps]:
     if config_path.name != CONFIG_FILE or not (config_path.parent / EVENTS_FILE).is_file():
         return {}
     records = read_log(config_path.parent).of_kind("window_started")
-    seen = {record["window"]: warm_ups_in(record, setting.tenants) for record in records}
-    return {window: own for window, own in seen.items() if own is not None}
+    return {record["window"]: seen_in(record, setting) for record in records}
 
 
 def _beginning(planned: PlannedWindow) -> list[tuple[str, str]]:

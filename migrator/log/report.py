@@ -93,7 +93,9 @@ class WindowReport:
 
     Where tenants have no instances there is no plan: its status, expected goodput and gap are ``None``. ``promised`` is
     by tenant with a floor of in-time answers. ``violation`` is the first rule that the policy's own plan breaks, which
-    was not carried out then.
+    was not carried out then. ``salvage`` is what the plan expects the models to be worth beyond the window, in
+    requests; ``model_ages`` says by tenant how many windows old the data was, as the window began, that the model had
+    learned last: 1 where each retraining is done in its window.
     """
 
     window: int
@@ -104,6 +106,8 @@ class WindowReport:
     total: Figures | None
     promised: Mapping[str, Promise] = field(default_factory=dict)
     violation: str | None = None
+    salvage: float = 0.0
+    model_ages: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_void(self) -> bool:
@@ -185,7 +189,9 @@ def report_of(log: ReadLog) -> Report:
             WindowReport(
                 window=started["window"],
                 plan_status=plan.get("status"),
-                expected_goodput=plan.get("objective"),
+                expected_goodput=plan.get("expected_goodput", plan.get("objective")),
+                salvage=plan.get("salvage", 0.0),
+                model_ages=_model_ages(names, started["window"], started["start_s"], log),
                 gap=plan.get("gap"),
                 tenants={name: _figures([part]) for name, part in own.items()},
                 total=_figures(own.values()) if own else None,
@@ -216,6 +222,12 @@ def report_of(log: ReadLog) -> Report:
         ),
         failed_forecasts=tuple(map(_failed_forecast, log.of_kind("forecast_failed"))),
     )
+
+
+def _model_ages(names: Iterable[str], window: int, start_s: float, log: ReadLog) -> Mapping[str, int]:
+    """How old each model is as a window begins; all have learned what came before the run."""
+    ended = [event for event in log.of_kind("finished") if event["finish_s"] <= start_s]
+    return {name: window - max((e["window"] for e in ended if e["tenant"] == name), default=-1) for name in names}
 
 
 def _failed_forecast(event: Record) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -23,7 +23,7 @@ from executor.mig import OwnedLayout, Placement
 from executor.reconcile import Call, Going, Patience, Reconciler, Steps, Undone, Users, Wait
 from executor.transition import OwnedTransition, owned_transition
 from migrator.run import events
-from migrator.run.changes import Change, ChangeOutcome, Died, Made, Started, Stopped
+from migrator.run.changes import FULLY, Change, ChangeOutcome, Died, Made, Started, Stopped, Training
 from migrator.run.seams import Failed, Note, Ready, Workers
 from planner.problem import Owner, Task
 from workloads.serving.requests import Server
@@ -73,6 +73,7 @@ class Live:
         has_failed: Whether its worker died since it was last ready.
         n_starts: Starts of its worker since it was last ready.
         stays_until_s: Until when it is not worth trying to destroy it again; it would not go.
+        training: How it retrains, if it does.
     """
 
     started: Started
@@ -86,6 +87,7 @@ class Live:
     has_failed: bool = False
     n_starts: int = 1
     stays_until_s: float = -NEVER_S
+    training: Training = FULLY
 
     @property
     def instance_id(self) -> str:
@@ -437,6 +439,18 @@ class Applier:
         if live.is_inference:
             live.servers = _servers_of(self._tenants[live.owner.tenant], live, happening.at_s)
 
+    def take_over(self, tenant: str, at_s: float, busy_until_s: Mapping[str, float]) -> None:
+        """The tenant's servers take new weights over: each pauses for that once its batch in service has ended."""
+        swap_s = self._tenants[tenant].swap_s
+        if swap_s == 0:
+            return
+        for live in self._live.values():
+            if live.owner.tenant == tenant:
+                live.servers = tuple(
+                    replace(one, ready_s=max(at_s, one.ready_s, busy_until_s.get(one.server_id, at_s)) + swap_s)
+                    for one in live.servers
+                )
+
     def failed(self, live: Live) -> None:
         """The instance's worker is gone: one that served is started again, a few times in a row at most."""
         live.servers, live.has_failed = (), True
@@ -509,6 +523,7 @@ class Applier:
         stays_until_s = self._clock.now_s + STAYS_S if will_stay else -NEVER_S
         begun_s = self._clock.now_s
         live = Live(started, instance, doing.window, promised_s, doing.begin_s, begun_s, stays_until_s=stays_until_s)
+        live.training = doing.trainings.get(placement, FULLY)
         self._live[placement] = live
         self._failed_retrainings.discard(owner)
         doing.started.append(started)
@@ -526,7 +541,7 @@ class Applier:
     def _start(self, live: Live, n_at_once: int) -> float:
         """Start the instance's worker; when it is ready if that takes as long as planned."""
         tenant = self._tenants[live.owner.tenant]
-        self._workers.start(live.instance_id, live.gpu_instance, live.owner, n_at_once)
+        self._workers.start(live.instance_id, live.gpu_instance, live.owner, n_at_once, live.training)
         start_up = tenant.worker_start if live.is_inference else tenant.trainer_start
         return self._clock.now_s + start_up.planned_s(n_at_once)
 
@@ -537,7 +552,7 @@ class _Doing(Users):
     def __init__(self, applier: Applier, change: Change, window: int, note: Note, begin_s: float) -> None:
         self._applier, self._change = applier, change
         self.window, self.note, self.begin_s = window, note, begin_s
-        self.promised_s = dict(change.promised_s)
+        self.promised_s, self.trainings = dict(change.promised_s), dict(change.trainings)
         self.n_at_once = 0
         self.coming: frozenset[Placement] = frozenset()
         self.left_over: frozenset[Placement] = frozenset()

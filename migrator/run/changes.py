@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from executor.errors import GpuError
 from executor.gpu import GpuInstance
@@ -10,6 +12,20 @@ from executor.mig import OwnedLayout, Placement
 from executor.reconcile import Undone
 from planner.plan import MigPlan
 from planner.problem import Owner
+from workloads.training import FULL
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How a tenant is retrained: by which option, and after which parts of the work its weights are kept and served."""
+
+    option: str = FULL
+    checkpoints: tuple[float, ...] = ()
+
+
+FULLY = Training()
+
+NONE: Mapping[str, tuple[float, ...]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,32 +37,44 @@ class Change:
         layout: Who holds what from then on.
         promised_s: For each lifetime that begins, when the plan lets it serve (or train). A retraining
             that was in progress when the plan was made begins nothing: it has no entry.
+        trainings: How those retrain that begin to.
     """
 
     planned_s: float
     layout: OwnedLayout[Owner]
     promised_s: tuple[tuple[Placement, float], ...]
+    trainings: tuple[tuple[Placement, Training], ...] = ()
 
 
-def changes_of(plan: MigPlan, start_s: float, step_s: float) -> tuple[Change, ...]:
+def changes_of(
+    plan: MigPlan, start_s: float, step_s: float, checkpoints: Mapping[str, tuple[float, ...]] = NONE
+) -> tuple[Change, ...]:
     """The changes of a ``physical`` plan whose step 0 is at ``start_s``, in order of time.
 
     The first is always at step 0, whether or not anything differs from before: what ended with
-    the last window is cleared there.
+    the last window is cleared there. ``checkpoints`` are, by tenant, the parts of a retraining after which its weights
+    are kept.
     """
     steps = {0}
     steps |= {lifetime.create_step for lifetime in plan.lifetimes}
     steps |= {lifetime.end_step for lifetime in plan.lifetimes if lifetime.end_step < plan.n_steps}
-    return tuple(_change_at(step, plan, start_s, step_s) for step in sorted(steps))
+    return tuple(_change_at(step, plan, start_s, step_s, checkpoints) for step in sorted(steps))
 
 
-def _change_at(step: int, plan: MigPlan, start_s: float, step_s: float) -> Change:
+def _change_at(
+    step: int, plan: MigPlan, start_s: float, step_s: float, checkpoints: Mapping[str, tuple[float, ...]]
+) -> Change:
     alive = [item for item in plan.lifetimes if item.create_step <= step < item.end_step]
     begun = [item for item in alive if item.create_step == step and (item.is_inference or item.option is not None)]
     return Change(
         planned_s=start_s + step * step_s,
         layout=OwnedLayout.of((item.placement, item.owner) for item in alive),
         promised_s=tuple((item.placement, start_s + item.serve_step * step_s) for item in begun),
+        trainings=tuple(
+            (item.placement, Training(item.option, checkpoints.get(item.owner.tenant, ())))
+            for item in begun
+            if item.option is not None
+        ),
     )
 
 

@@ -24,7 +24,7 @@ from migrator.run.changes import ChangeOutcome, Made, Started, Stopped
 from migrator.run.planning import FailedForecast, Opening, PlannedWindow, Replan
 from migrator.run.requests import SettledWindow
 from migrator.run.seams import Asked, Ready, Trained
-from migrator.setting import Setting
+from migrator.setting import Setting, counts_salvage
 from migrator.traffic import Origin
 from planner.attainment import attainments
 from planner.course import Course, courses
@@ -37,6 +37,7 @@ from workloads.profiles.operating_point import OperatingPoint
 from workloads.serving.requests import QueueState
 from workloads.serving.tally import SecondCounts
 from workloads.tenants import Tenant
+from workloads.training import FULL
 
 Json = Mapping[str, object]
 
@@ -191,6 +192,11 @@ def window_started(
         "rejected_plan": None if planned is None or planned.rejected is None else _plan(planned.rejected),
         **({} if planned is None else _unavailable(planned.problem)),
         **({} if planned is None else {"warm_up": _warm_up(planned.problem)}),
+        "model_age": {
+            tenant.name: opening.window - last
+            for tenant, last in zip(setting.tenants, opening.trained_last, strict=True)
+        },
+        **({} if planned is None else _outlook(setting, opening)),
         **({"in_time": _in_time(planned)} if planned is not None and planned.problem.has_floors else {}),
     }
 
@@ -207,6 +213,15 @@ def _warm_up(problem: Problem) -> Json:
         "start_s": {tenant.name: tenant.overhead_s for tenant in problem.tenants},
         "training_start_s": {tenant.name: tenant.retraining_start_s for tenant in problem.tenants},
     }
+
+
+def _outlook(setting: Setting, opening: Opening) -> Json:
+    """What is expected of the models after the window, by tenant whose plan counts what they are worth then."""
+    if opening.outlooks is None:
+        return {}
+    pairs = zip(setting.tenants, opening.outlooks, strict=True)
+    told = {t.name: one.to_json() for t, one in pairs if counts_salvage(t, setting.config.retraining)}
+    return {"outlook": told} if told else {}
 
 
 def _in_time(planned: PlannedWindow) -> Json:
@@ -422,8 +437,14 @@ def finished(trained: Trained, accuracy: float) -> Json:
         "tenant": trained.tenant,
         "finish_s": _moment(trained.at_s),
         "accuracy": accuracy,
+        **({} if trained.option == FULL else {"option": trained.option}),
         **trained.facts,
     }
+
+
+def checkpoint(trained: Trained, accuracy: float) -> Json:
+    """A retraining has done ``part`` of its work, and its weights answer with this accuracy from then on."""
+    return {**finished(trained, accuracy), "part": trained.checkpoint}
 
 
 def failed(window: int, started: Started, at_s: float, reason: str) -> Json:

@@ -36,7 +36,18 @@ from migrator.run.planning import (
     without_retrainings,
 )
 from migrator.run.requests import Queues
-from migrator.run.seams import Asked, Failed, Finished, Happening, Lost, Note, Ready, Reconsidered, Trained
+from migrator.run.seams import (
+    Asked,
+    Checkpointed,
+    Failed,
+    Finished,
+    Happening,
+    Lost,
+    Note,
+    Ready,
+    Reconsidered,
+    Trained,
+)
 from migrator.run.starts import Starts
 from migrator.setting import Setting
 from planner.build import largest_warm_up_s
@@ -126,6 +137,7 @@ class Instances:
         self._last_answer: Future[Replan | PlannerError] | None = None
         self._solves: Executor | None = None
         self._starts, self._first_s = Starts(setting), 0.0
+        self._checkpoints = {name: tuple(part for part, _ in own.checkpoints) for name, own in tenants.items()}
 
     @property
     def now_s(self) -> float:
@@ -456,7 +468,7 @@ class Instances:
         """From now on carry this plan out; its step 0 is at ``plan_s``."""
         self._planned, self._plan_s = planned, plan_s
         step_s = self._setting.config.step_s
-        self._due = deque(changes_of(planned.plan, plan_s, step_s))
+        self._due = deque(changes_of(planned.plan, plan_s, step_s, self._checkpoints))
         self._training_s |= {
             item.owner: (item.end_step - item.serve_step) * step_s
             for item in planned.plan.lifetimes
@@ -556,6 +568,10 @@ class Instances:
         self._reasons.append(reason)
         self._again_s = -NEVER_S
 
+    def _take_over(self, live: Live, at_s: float) -> None:
+        """Let the servers of a retraining's tenant take its weights over."""
+        self._applier.take_over(live.owner.tenant, at_s, self._queues.busy_until_s)
+
     def _lost(self, owner: Owner, server_ids: Sequence[str]) -> Iterator[Lost]:
         """The answers under way on the owner's servers."""
         index = self._names.index(owner.tenant)
@@ -576,12 +592,30 @@ class Instances:
                     self._starts.add(live.owner, live.begun_s - live.change_s, happening.at_s - live.begun_s)
                 self._applier.ready(live, happening)
                 note("ready", events.ready(window, live.started, happening))
+            case Checkpointed():
+                self._take_over(live, happening.at_s)
+                yield Trained(
+                    happening.at_s,
+                    live.owner.tenant,
+                    live.window,
+                    live.instance_id,
+                    option=live.training.option,
+                    checkpoint=happening.part,
+                )
             case Finished():
                 live.is_over = True
                 self._bring_forward(live)
                 if live.window == window:  # else it is the one of the window before, which ended late
                     self._trained.add(live.owner)
-                yield Trained(happening.at_s, live.owner.tenant, live.window, live.instance_id, happening.facts)
+                self._take_over(live, happening.at_s)
+                yield Trained(
+                    happening.at_s,
+                    live.owner.tenant,
+                    live.window,
+                    live.instance_id,
+                    happening.facts,
+                    live.training.option,
+                )
             case Failed():
                 lost = list(self._lost(live.owner, live.server_ids))
                 note("failed", events.failed(window, live.started, happening.at_s, happening.reason))

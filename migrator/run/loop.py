@@ -7,7 +7,7 @@ when something has happened. A window is reported when its last request is resol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -16,8 +16,10 @@ from executor.mig import OwnedLayout
 from forecaster.forecast import Forecast
 from migrator.log.runlog import RunLog
 from migrator.run import events
+from migrator.run.models import Models, TabledModels
+from migrator.run.outlook import Outlook, outlooks
 from migrator.run.planning import Foresight, Opening, PlannedWindow, observe
-from migrator.run.requests import Ledger, Models, TabledModels
+from migrator.run.requests import Ledger
 from migrator.run.rolling import Rolling
 from migrator.run.seams import Failed, Lost, Reconsidered, Sharing, Trained
 from migrator.setting import Setting
@@ -56,13 +58,13 @@ class Joining:
     Attributes:
         window: The window.
         void: Windows of which nobody knows what became: the one that was torn, and those that are left out.
-        last_trained: With which window's data each tenant's model was trained last.
+        trained: What was learned before, in order.
         n_started: How many instances were started before.
     """
 
     window: int
     void: tuple[int, ...]
-    last_trained: tuple[int, ...]
+    trained: tuple[Trained, ...]
     n_started: int
 
 
@@ -96,13 +98,25 @@ class Loop:
         self._setting, self._traffic, self._sharing, self._foresight = setting, traffic, sharing, foresight
         self._view, self._revises, self._ending, self._rolling = view, revises, ending, rolling
         self._first_window = 0 if joins is None else joins.window
-        last_trained = None if joins is None else joins.last_trained
-        self._models = models or TabledModels(setting.tenants, setting.config.window_s, last_trained)
+        before = () if joins is None else joins.trained
+        self._models = models or self._tabled(before)
+        self._trained = {(one.tenant, one.window) for one in before if one.checkpoint is None}
         self._ledger = Ledger(setting, self._first_window)
         self._plans: list[MigPlan] = []
         self._served_s = self._first_window * setting.config.window_s
         self._log: RunLog | None = None
         self._first: tuple[Opening, Forecast, PlannedWindow | None] | None = None
+
+    def _tabled(self, trained: Sequence[Trained]) -> TabledModels:
+        """The config's models as the first window finds them."""
+        window_s = self._setting.config.window_s
+        models = TabledModels(self._setting.tenants, window_s)
+        for window in range(self._first_window):
+            models.open(window)
+            for one in trained:
+                if window * window_s <= one.at_s < (window + 1) * window_s:
+                    models.trained(one.tenant, one.window, one.at_s, one.option, one.checkpoint)
+        return models
 
     def prepare(self) -> None:
         """Plan the first window.
@@ -158,12 +172,32 @@ class Loop:
         self._view.planning(window)
         accuracies = self._models.open(window)
         opening = observe(self._setting, self._traffic, window, accuracies, self._plans, self._models.estimates)
+        opening = replace(opening, last_trained=self._last_trained, outlooks=self._outlooks(window))
         forecast = self._foresight.forecast(opening)
         planned = self._sharing.plan(opening, forecast)
         if planned is not None:
             self._view.planned(planned)
             self._plans.append(planned.plan)
         return opening, forecast, planned
+
+    @property
+    def _last_trained(self) -> tuple[int, ...]:
+        """By tenant, with which window's data it was retrained last; −1 for what it came with."""
+        names = [tenant.name for tenant in self._setting.tenants]
+        return tuple(max((k for own, k in self._trained if own == name), default=-1) for name in names)
+
+    def _outlooks(self, window: int) -> tuple[Outlook, ...]:
+        """What is expected of each tenant's model after the window."""
+        config = self._setting.config
+        return outlooks(
+            self._setting.tenants,
+            config.retraining,
+            window,
+            config.window_s,
+            self._models.timelines,
+            self._trained,
+            self._ledger.in_time_shares(window - 1),
+        )
 
     def _apply(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None) -> None:
         """Log the window's plan, and take it up."""
@@ -195,7 +229,13 @@ class Loop:
         """Let a retrained model answer; count answers that died with their server as dropped."""
         match happened:
             case Trained():
-                accuracy = self._models.trained(happened.tenant, happened.window, happened.at_s)
+                accuracy = self._models.trained(
+                    happened.tenant, happened.window, happened.at_s, happened.option, happened.checkpoint
+                )
+                if happened.checkpoint is not None:
+                    self._note("checkpoint", events.checkpoint(happened, accuracy))
+                    return
+                self._trained.add((happened.tenant, happened.window))
                 self._note("finished", events.finished(happened, accuracy))
                 if self._rolling is not None:
                     self._rolling.trained(happened)

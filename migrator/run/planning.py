@@ -21,16 +21,19 @@ import numpy as np
 from executor.mig import Placement
 from forecaster.forecast import FloatArray, Forecast
 from forecaster.registry import HINDSIGHT, known, make_forecaster
-from migrator.config import FloorConfig
+from migrator.config import Config, FloorConfig
 from migrator.errors import ConfigError, InfeasibleError
 from migrator.estimates import Estimate, as_estimated, estimate_of
+from migrator.run.models import TabledModels
+from migrator.run.outlook import RETRAINED_PRIOR, Outlook, horizon, outlooks, salvage_of
 from migrator.run.starts import Starts
-from migrator.setting import Setting
+from migrator.setting import Setting, counts_salvage
 from migrator.traffic import Hindsight, Traffic
 from planner.attainment import attainments
 from planner.budget import Budget, EngineOptions
 from planner.build import WarmUps, WindowTerms, slacks_s, window_problem, with_forecast
 from planner.bursts import Scenarios, held_to_floor
+from planner.course import courses
 from planner.plan import Lifetime, MigPlan, Status
 from planner.policies.policy import Knows, Policy, Window
 from planner.problem import (
@@ -50,7 +53,7 @@ from planner.replan import remaining_plan, remaining_problem, without_hopeless_r
 from planner.solve import solve
 from planner.unavailable import Unavailable, unavailable_within
 from planner.verify import TOLERANCE, Rule, Verification, verify
-from workloads.tenants import Tenant
+from workloads.training import FULL, reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,8 @@ class Opening:
         plans: What was in force in the windows before, oldest first.
         estimates: What is estimated of the retrainings, by tenant; ``None`` where the config says it.
         warm_ups: What changes take, as the run has seen so far; ``None`` for documented times.
+        last_trained: By tenant, with which window's data its model was retrained last; ``None``: each with the last.
+        outlooks: What is expected of the models after the window, by tenant; ``None``: as if nothing was seen yet.
     """
 
     window: int
@@ -137,6 +142,13 @@ class Opening:
     plans: tuple[MigPlan, ...] = ()
     estimates: tuple[Estimate, ...] | None = None
     warm_ups: WarmUps | None = None
+    last_trained: tuple[int, ...] | None = None
+    outlooks: tuple[Outlook, ...] | None = None
+
+    @property
+    def trained_last(self) -> tuple[int, ...]:
+        """By tenant, with which window's data its model was retrained last."""
+        return self.last_trained or (self.window - 1,) * len(self.accuracies)
 
 
 def observe(
@@ -344,17 +356,7 @@ def plan_window(
     """
     how = solving or Solving(must_meet_floors=False)
     plan_from_step = 0 if state is None else setting.config.planning_steps
-    problem = posed(
-        setting,
-        opening.window,
-        state,
-        opening.accuracies,
-        forecast,
-        how.reconfiguration,
-        unavailable,
-        opening.estimates,
-        opening.warm_ups,
-    )
+    problem = posed(setting, opening, state, forecast, how.reconfiguration, unavailable)
     ahead = forecast_from(forecast, plan_from_step)
     return _checked(problem, _answer(setting, opening, problem, how, ahead), opening.window, plan_from_step, forecast)
 
@@ -453,7 +455,7 @@ def _carried_on(rest: Problem, plan: MigPlan, step: int) -> MigPlan | None:
     # It claims nothing of its worth yet.
     if verification.objective is None or any(item.rule is not Rule.OBJECTIVE for item in verification.broken_rules):
         return None
-    return replace(left, objective=verification.objective)
+    return replace(left, objective=verification.objective, salvage=verification.salvage)
 
 
 def _is_better(answer: PlannedWindow, running: MigPlan | None) -> bool:
@@ -600,19 +602,16 @@ def _checked(problem: Problem, plan: MigPlan, window: int, from_step: int, forec
 
 def posed(
     setting: Setting,
-    window: int,
+    opening: Opening,
     state: PhysicalState | None,
-    accuracy_before: Sequence[float],
     forecast: Forecast,
     reconfiguration: Reconfiguration = Reconfiguration.PHYSICAL,
     unavailable: Sequence[Unavailable] = (),
-    estimated: Sequence[Estimate] | None = None,
-    warm_ups: WarmUps | None = None,
 ) -> Problem:
     """The problem of a window's steps from when its plan is there, with the arrivals of ``forecast``.
 
-    Of the window's retrainings it knows the estimates, the config's or ``estimated`` ones, never the truth. Without
-    ``warm_ups``, changes take what is documented of typical ones.
+    Of the window's retrainings it knows the estimates, the config's or the opening's, never the truth. Without the
+    opening's warm-ups, changes take what is documented of typical ones.
     ``unavailable`` are memory slices that others hold, in steps from the window's start; it may name steps beyond the
     window's end. A retraining that cannot be had beside them is not asked for.
 
@@ -620,16 +619,16 @@ def posed(
         ProblemError: The parts do not make a problem.
     """
     plan_from_step = 0 if state is None else setting.config.planning_steps
-    estimates = estimates_in(setting, window) if estimated is None else estimated
+    estimates = estimates_in(setting, opening.window) if opening.estimates is None else opening.estimates
     n_steps = forecast.mean_rps.shape[0] - plan_from_step
     problem = window_problem(
         setting.gpu,
         [as_estimated(tenant, estimate) for tenant, estimate in zip(setting.tenants, estimates, strict=True)],
-        _window_terms(setting, window, accuracy_before, estimates),
+        _window_terms(setting, opening, estimates, forecast),
         forecast_from(forecast, plan_from_step),
         step_s=setting.config.step_s,
         initial=None if state is None else _initial(shifted(state, plan_from_step), reconfiguration),
-        warm_ups=warm_ups or Starts(setting).warm_ups,
+        warm_ups=opening.warm_ups or Starts(setting).warm_ups,
         reconfiguration=reconfiguration,
         unavailable=unavailable_within(unavailable, plan_from_step, n_steps),
         risk=setting.config.planner.risk,
@@ -658,13 +657,40 @@ def estimates_in(setting: Setting, window: int) -> list[Estimate]:
 
 
 def _window_terms(
-    setting: Setting, window: int, accuracy_before: Sequence[float], estimates: Sequence[Estimate]
+    setting: Setting, opening: Opening, estimates: Sequence[Estimate], forecast: Forecast
 ) -> list[WindowTerms]:
     floors = [_floor(entry.min_slo_attainment) for entry in setting.config.tenants]
+    salvages = _salvages(setting, opening, estimates, forecast)
     return [
-        WindowTerms(before, estimate.accuracy_after, tenant.retrains_in(window), floor)
-        for tenant, before, estimate, floor in zip(setting.tenants, accuracy_before, estimates, floors, strict=True)
+        WindowTerms(
+            accuracy_before=opening.accuracies[m],
+            accuracy_after=estimates[m].accuracy_after,
+            retrains=tenant.retrains_in(opening.window),
+            floor=floors[m],
+            required=tenant.must_retrain_in(opening.window, opening.trained_last[m]),
+            salvage=salvages[m],
+        )
+        for m, tenant in enumerate(setting.tenants)
     ]
+
+
+def _salvages(
+    setting: Setting, opening: Opening, estimates: Sequence[Estimate], forecast: Forecast
+) -> list[tuple[float, ...]]:
+    """By tenant, what its model is worth after the window by level; empty where plans do not count that."""
+    config = setting.config
+    known = opening.outlooks or (Outlook(config.retraining.drift_prior, 1 - RETRAINED_PRIOR, 1.0),) * len(estimates)
+    n_ahead = horizon(config.retraining, opening.window, config.windows)
+    found: list[tuple[float, ...]] = []
+    for m, tenant in enumerate(setting.tenants):
+        if not tenant.retrains_in(opening.window) or not counts_salvage(tenant, config.retraining):
+            found.append(())
+            continue
+        before, after = opening.accuracies[m], estimates[m].accuracy_after
+        accuracies = [before, *(reached(before, after, option.gain) for option in tenant.options)]
+        n_requests = float(forecast.mean_rps[:, m].mean()) * config.window_s
+        found.append(tuple(salvage_of(known[m], n_requests, tenant.weight, accuracies, n_ahead)))
+    return found
 
 
 def _floor(config: FloorConfig | None) -> AttainmentFloor | None:
@@ -684,20 +710,12 @@ def forecast_from(forecast: Forecast, step: int) -> Forecast:
     )
 
 
-def accuracy_at_start(tenant: Tenant, window: int, last_retrained: int) -> float:
-    """What the model in service gives at the start of ``window``, last retrained in window ``last_retrained``.
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a run had seen as a window began, of warm-ups and of how its models fare; ``None`` where it is not told."""
 
-    The model deployed at first counts as retrained in window −1. A retrained model starts the next
-    window at the config's ``before``. While a retraining that was asked for is missing, the model falls
-    behind: its accuracy goes on from window to window, or falls to a window's ``before`` where that is lower.
-    """
-    accuracy = tenant.accuracy_in(last_retrained + 1).before
-    is_behind = False
-    for passed in range(last_retrained + 1, window):
-        is_behind = is_behind or tenant.retrains_in(passed)
-        before = tenant.accuracy_in(passed + 1).before
-        accuracy = min(accuracy, before) if is_behind else before
-    return accuracy
+    warm_ups: WarmUps | None = None
+    outlooks: tuple[Outlook, ...] | None = None
 
 
 def plan_through(
@@ -705,25 +723,58 @@ def plan_through(
     traffic: Traffic,
     last_window: int,
     solving: Solving | None = None,
-    warm_ups: Mapping[int, WarmUps] = MappingProxyType({}),
+    seen: Mapping[int, Seen] = MappingProxyType({}),
 ) -> list[PlannedWindow]:
     """The plans of windows 0 … ``last_window``, each from the state that the one before promises.
 
-    ``solving`` is how the last one is solved; those before it are planned as a run does it. ``warm_ups``, by window,
-    are what a run had seen by then; by default those of a typical change.
+    ``solving`` is how the last one is solved; those before it are planned as a run does it. ``seen``, by window, is
+    what a run had seen by then; by default changes take what a typical one does, and plans keep what they promise.
     """
-    foresight = Foresight(setting, traffic)
+    config = setting.config
+    foresight, models = Foresight(setting, traffic), TabledModels(setting.tenants, config.window_s)
     state: PhysicalState | None = None
-    last_retrained = dict.fromkeys((tenant.name for tenant in setting.tenants), -1)
+    last_trained = dict.fromkeys((tenant.name for tenant in setting.tenants), -1)
+    trained, shares = set[tuple[str, int]](), (1.0,) * len(setting.tenants)
     planned: list[PlannedWindow] = []
     for window in range(last_window + 1):
-        accuracies = [accuracy_at_start(tenant, window, last_retrained[tenant.name]) for tenant in setting.tenants]
-        opening = replace(observe(setting, traffic, window, accuracies), warm_ups=warm_ups.get(window))
+        opening = observe(setting, traffic, window, models.open(window))
+        told = seen.get(window, Seen())
+        ahead = told.outlooks or outlooks(
+            setting.tenants, config.retraining, window, config.window_s, models.timelines, trained, shares
+        )
+        opening = replace(
+            opening, warm_ups=told.warm_ups, last_trained=tuple(last_trained.values()), outlooks=tuple(ahead)
+        )
         how = solving if window == last_window else None
         planned.append(plan_window(setting, opening, foresight.forecast(opening), state, how))
         state = planned[-1].next_state
-        last_retrained |= dict.fromkeys(planned[-1].retrained, window)
+        _train(models, planned[-1], config)
+        last_trained |= dict.fromkeys(planned[-1].retrained, window)
+        trained |= {(name, window) for name in planned[-1].retrained}
+        shares = _promised_shares(planned[-1])
     return planned
+
+
+def _train(models: TabledModels, planned: PlannedWindow, config: Config) -> None:
+    """Let the models learn what the plan promises, when it does."""
+    start_s, end_s = planned.window * config.window_s, (planned.window + 1) * config.window_s
+    for item in planned.plan.lifetimes:
+        if item.owner.task is Task.RETRAINING:
+            at_s = start_s + (planned.plan_from_step + item.end_step) * config.step_s
+            at_s = min(at_s, math.nextafter(end_s, start_s))  # one that ends with the window is of this one
+            models.trained(item.owner.tenant, planned.window, at_s, item.option or FULL)
+
+
+def _promised_shares(planned: PlannedWindow) -> tuple[float, ...]:
+    """By tenant, the share of the requests that the plan promises to answer in time; 1 where it says nothing."""
+    if not planned.is_planned:
+        return (1.0,) * len(planned.problem.tenants)
+    found = []
+    for course in courses(planned.problem, planned.plan):
+        n_requests = float(course.tenant.arrivals_rps.sum()) * planned.problem.step_s
+        n_in_time = n_requests if course.in_time is None else float(course.in_time.sum())
+        found.append(min(1.0, n_in_time / n_requests) if n_requests > 0 else 1.0)
+    return tuple(found)
 
 
 def require_plan(planned: PlannedWindow) -> None:

@@ -11,8 +11,9 @@ from migrator.run import events
 from migrator.run.applier import Backend
 from migrator.run.instances import Instances
 from migrator.run.loop import Joining, Loop, Reviser, View
-from migrator.run.planning import FORECAST_LIMIT_S, Foresight, Solving, accuracy_at_start, observe, posed
-from migrator.run.requests import Models, Queues, SimulatedQueues
+from migrator.run.models import Models
+from migrator.run.planning import FORECAST_LIMIT_S, Foresight, Solving, observe, posed
+from migrator.run.requests import Queues, SimulatedQueues
 from migrator.run.rolling import Rolling
 from migrator.run.seams import Sharing
 from migrator.run.shares import Shares
@@ -25,6 +26,7 @@ from planner.policies.policy import AnyPolicy, Knows, Policy
 from planner.policies.shares import SharePolicy
 from planner.policies.turns import TurnPolicy
 from planner.problem import Problem
+from workloads.drift import accuracy_at_start
 from workloads.serving.requests import Dispatch
 from workloads.traffic.luck import service_jitter
 
@@ -146,5 +148,5 @@ def true_problems(setting: Setting, traffic: RecordedTraffic) -> tuple[Problem, 
     for window in range(setting.config.windows):
         accuracies = [accuracy_at_start(tenant, window, window - 1) for tenant in setting.tenants]
         opening = observe(setting, traffic, window, accuracies)
-        found.append(posed(setting, window, None, accuracies, hindsight.forecast(opening)))
+        found.append(posed(setting, opening, None, hindsight.forecast(opening)))
     return tuple(found)

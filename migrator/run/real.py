@@ -30,9 +30,10 @@ from migrator.log.runlog import ReadLog
 from migrator.run.applier import Backend
 from migrator.run.instances import lead_s
 from migrator.run.loop import Joining
-from migrator.run.seams import Workers
+from migrator.run.seams import Trained, Workers
 from migrator.run.simulated import SimWorkers, tenants_that_run
 from migrator.setting import Setting
+from workloads.training import FULL
 
 MAX_SILENCES = 4
 """How often the driver may fail to say what stands before the GPU is left as it is at a run's end."""
@@ -164,17 +165,29 @@ def joining(stands: ReadLog, setting: Setting) -> Joining:
     The run's clock stands still while nobody runs it.
     """
     window_s = setting.config.window_s
-    trained = {tenant.name: -1 for tenant in setting.tenants}
-    for record in stands.of_kind("finished"):
-        trained[record["tenant"]] = max(trained[record["tenant"]], record["window"])
-    last_trained = tuple(trained.values())
     joined = max((record["window"] for record in stands.of_kind("resumed")), default=0)
     window = max(1 + max((record["window"] for record in stands.of_kind("window_started")), default=-1), joined)
     ready_s = stands.events[-1]["at_s"] + lead_s(setting)
     window = max(window, math.ceil(ready_s / window_s - 1e-9))
     n_started = sum(len(record["started"]) for record in stands.of_kind("change"))
     void = range(max(1 + max(stands.settled, default=-1), joined), min(window, setting.config.windows))
-    return Joining(window, tuple(void), last_trained, n_started)
+    return Joining(window, tuple(void), trained_in(stands), n_started)
+
+
+def trained_in(log: ReadLog) -> tuple[Trained, ...]:
+    """What the run's models have learned so far, in order."""
+    return tuple(
+        Trained(
+            at_s=record["finish_s"],
+            tenant=record["tenant"],
+            window=record["window"],
+            instance_id=record["instance"],
+            option=record.get("option", FULL),
+            checkpoint=record.get("part"),
+        )
+        for record in log.events
+        if record["kind"] in ("finished", "checkpoint")
+    )
 
 
 def _what_it_is(gpu: DriverGpu) -> str:

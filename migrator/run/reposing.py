@@ -20,7 +20,8 @@ from migrator.estimates import Estimate
 from migrator.log.record import Record
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog
 from migrator.run import events
-from migrator.run.planning import Foresight, Opening, forecast_from, later, observe, posed
+from migrator.run.outlook import RETRAINED_PRIOR, Outlook, outlook_of
+from migrator.run.planning import Foresight, Opening, Seen, forecast_from, later, observe, posed
 from migrator.setting import Setting
 from migrator.traffic import Traffic
 from planner.build import WarmUps, with_forecast
@@ -151,7 +152,14 @@ class RunCheck:
         if from_step != (0 if state is None else self._setting.config.planning_steps):
             return f"it was planned from step {from_step} on, which {CONFIG_FILE} does not say"
         accuracies = [float(told[tenant.name]["accuracy_before"]) for tenant in self._setting.tenants]
-        opening = observe(self._setting, self._traffic, window, accuracies)
+        estimated = [_estimated(tenant, told[tenant.name]) for tenant in self._setting.tenants]
+        known = None if self._log.header["simulated"] else estimated  # in a live run they were measured
+        opening = replace(
+            observe(self._setting, self._traffic, window, accuracies, (), known),
+            warm_ups=warm_ups,
+            last_trained=last_trained_in(record, self._setting.tenants),
+            outlooks=outlooks_in(record, self._setting),
+        )
         forecast = self._foresight.forecast(opening)
         for index, tenant in enumerate(self._setting.tenants):
             mean_rps = np.round(forecast.mean_rps[:, index], events.RATE_DIGITS).tolist()
@@ -159,18 +167,7 @@ class RunCheck:
                 return f"the forecast of {tenant.name} made anew is not the log's: its trace or the program has changed"
         taken = unavailable_of_json(record.get("unavailable", ()), self._origin(record))
         taken = unavailable_later(taken, from_step)
-        estimated = [_estimated(tenant, told[tenant.name]) for tenant in self._setting.tenants]
-        known = None if self._log.header["simulated"] else estimated  # in a live run they were measured
-        return posed(
-            self._setting,
-            window,
-            state,
-            accuracies,
-            forecast,
-            unavailable=taken,
-            estimated=known,
-            warm_ups=warm_ups,
-        )
+        return posed(self._setting, opening, state, forecast, unavailable=taken)
 
     def _origin(self, record: Record) -> str:
         return f"{self._log.folder / EVENTS_FILE}: window {record['window']}"
@@ -207,6 +204,26 @@ def warm_ups_in(record: Record, tenants: Sequence[Tenant]) -> WarmUps | None:
         return None
     start_s, training_start_s = (tuple(told[key][name] for name in names) for key in ("start_s", "training_start_s"))
     return WarmUps(told["switch_s"], start_s, training_start_s)
+
+
+def last_trained_in(record: Record, tenants: Sequence[Tenant]) -> tuple[int, ...] | None:
+    """With which window's data each model was retrained last, by a ``window_started``; ``None`` if it does not say."""
+    ages = record.get("model_age")
+    return None if ages is None else tuple(record["window"] - ages[tenant.name] for tenant in tenants)
+
+
+def outlooks_in(record: Record, setting: Setting) -> tuple[Outlook, ...] | None:
+    """What the window's plan expected of the models, by its ``window_started``; ``None`` where it counted nothing."""
+    told = record.get("outlook")
+    if told is None:
+        return None
+    unseen = Outlook(setting.config.retraining.drift_prior, 1 - RETRAINED_PRIOR, 1.0)
+    return tuple(outlook_of(told[tenant.name]) if tenant.name in told else unseen for tenant in setting.tenants)
+
+
+def seen_in(record: Record, setting: Setting) -> Seen:
+    """What the run had seen as the window began, by its ``window_started``."""
+    return Seen(warm_ups_in(record, setting.tenants), outlooks_in(record, setting))
 
 
 def _estimated(tenant: Tenant, told: Mapping[str, Any]) -> Estimate:

@@ -1,4 +1,4 @@
-"""All tenants' requests over a run: the models that answer them, and what became of them, window by window."""
+"""All tenants' requests over a run, and what became of them, window by window."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from typing import Protocol
 
 import numpy as np
 
-from migrator.estimates import Estimate
-from migrator.run.planning import accuracy_at_start
 from migrator.setting import Setting
 from workloads.serving.advance import advance
 from workloads.serving.requests import AccuracyTimeline, Dispatch, Outcomes, QueueState, Requests, Server
 from workloads.serving.tally import SecondCounts, Tally, Totals
-from workloads.tenants import Tenant
 from workloads.traffic.luck import ServiceJitter
 
 
@@ -101,75 +98,6 @@ class SimulatedQueues:
         return found
 
 
-class Models(Protocol):
-    """The models that answer, over a run."""
-
-    @property
-    def timelines(self) -> list[AccuracyTimeline]:
-        """Each tenant's accuracy so far."""
-        ...
-
-    @property
-    def estimates(self) -> Sequence[Estimate] | None:
-        """Of the window that was opened last, what was estimated of its retrainings by tenant; ``None``: by config."""
-        ...
-
-    def open(self, window: int) -> tuple[float, ...]:
-        """What the models in service give from the window's start on, by tenant."""
-        ...
-
-    def trained(self, tenant: str, window: int, finish_s: float) -> float:
-        """What the model retrained in ``window`` gives from now on."""
-        ...
-
-
-class TabledModels:
-    """Models as accurate as the config says; all of them count as retrained before window 0.
-
-    ``last_trained`` says otherwise, where a run goes on: by tenant, with which window's data.
-    """
-
-    def __init__(self, tenants: Sequence[Tenant], window_s: float, last_trained: Sequence[int] | None = None) -> None:
-        self._tenants = tenants
-        self._names = [tenant.name for tenant in tenants]
-        self._window_s = window_s
-        self._last_trained = [-1] * len(tenants) if last_trained is None else list(last_trained)
-        self._accuracies: list[dict[float, float]] = [{} for _ in tenants]
-
-    @property
-    def timelines(self) -> list[AccuracyTimeline]:
-        """Each tenant's accuracy so far."""
-        ordered = (sorted(own.items()) for own in self._accuracies)
-        return [AccuracyTimeline(tuple(at for at, _ in own), tuple(value for _, value in own)) for own in ordered]
-
-    @property
-    def estimates(self) -> None:
-        """By config."""
-        return
-
-    def open(self, window: int) -> tuple[float, ...]:
-        """What the models in service give from the window's start on, by tenant."""
-        found = tuple(
-            accuracy_at_start(tenant, window, last)
-            for tenant, last in zip(self._tenants, self._last_trained, strict=True)
-        )
-        for own, accuracy in zip(self._accuracies, found, strict=True):
-            own[window * self._window_s] = accuracy
-        return found
-
-    def trained(self, tenant: str, window: int, finish_s: float) -> float:
-        """What the model retrained in ``window`` gives from now on; a late one meets the drift since then."""
-        index = self._names.index(tenant)
-        self._last_trained[index] = max(self._last_trained[index], window)
-        finish_window = int(finish_s // self._window_s)
-        if finish_window == window:
-            accuracy = self._tenants[index].accuracy_in(window).after
-        else:
-            accuracy = accuracy_at_start(self._tenants[index], finish_window, window)
-        self._accuracies[index][finish_s] = accuracy
-        return accuracy
-
-
 @dataclass(frozen=True)
 class SettledWindow:
     """A window of which every request is resolved, with one tally a tenant."""
@@ -201,6 +129,11 @@ class Ledger:
         """Everything resolved so far, all tenants together."""
         open_ = (tally.totals for tallies in self._tallies.values() for tally in tallies)
         return sum(open_, self._settled_totals)
+
+    def in_time_shares(self, window: int) -> tuple[float, ...]:
+        """By tenant, the share of the window's requests resolved so far that were answered in time; 1 without any."""
+        totals = [tally.totals for tally in self._tallies.get(window, ())] or [Totals()] * len(self._names)
+        return tuple(one.in_time / n if (n := one.in_time + one.late + one.dropped) else 1.0 for one in totals)
 
     def add(self, requests: Sequence[Requests], outcomes: Iterable[Outcomes]) -> None:
         """Count what became of each tenant's requests in a piece of time."""

@@ -19,9 +19,11 @@ from executor.gpu import GpuInstance
 from executor.mig import OwnedLayout
 from forecaster.forecast import Forecast
 from migrator.log.schema import Cause
+from migrator.run.changes import Training
 from migrator.run.planning import Opening, PlannedWindow
 from planner.problem import Owner
 from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests
+from workloads.training import FULL
 
 FloatArray = NDArray[np.float64]
 
@@ -53,6 +55,15 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpointed:
+    """The retraining in the instance has done a part of its work, after which its weights are worth serving."""
+
+    at_s: float
+    instance_id: str
+    part: float
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The worker in the instance is gone, whatever it did; it holds the instance no longer."""
 
@@ -61,14 +72,14 @@ class Failed:
     reason: str
 
 
-Happening = Ready | Finished | Failed
+Happening = Ready | Checkpointed | Finished | Failed
 
 
 class Workers(Protocol):
     """The worker processes inside GPU instances: started, stopped, and reported on when something happens to them."""
 
-    def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int) -> None:
-        """Start the owner's worker now, as one of ``n_at_once`` that start together."""
+    def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int, training: Training) -> None:
+        """Start the owner's worker now, as one of ``n_at_once`` that start together; one that retrains, like this."""
         ...
 
     def drain(self, instance_id: str) -> float:
@@ -89,7 +100,7 @@ class Workers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """A retraining that ended, as the loop sees it.
+    """A retraining that ended, or came to a checkpoint, as the loop sees it.
 
     Attributes:
         at_s: When the new model began to answer.
@@ -97,6 +108,8 @@ class Trained:
         window: With whose data.
         instance_id: Where, if it had an instance.
         facts: What else is known of it, for the log.
+        option: How it was retrained.
+        checkpoint: The part of the work that is done; ``None`` for all of it.
     """
 
     at_s: float
@@ -104,6 +117,8 @@ class Trained:
     window: int
     instance_id: str | None = None
     facts: Mapping[str, object] = field(default_factory=dict, compare=False)
+    option: str = FULL
+    checkpoint: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ from executor.mig import Placement
 from executor.sim import Faults, OthersInstance, SimGpu
 from migrator.estimates import as_carried_out
 from migrator.run.applier import Backend
-from migrator.run.seams import Failed, Finished, Happening, Ready
+from migrator.run.changes import FULLY, Training
+from migrator.run.seams import Checkpointed, Failed, Finished, Happening, Ready
 from migrator.setting import Setting
 from planner.problem import Owner, Task
 from workloads.tenants import Tenant
@@ -67,7 +68,9 @@ class SimWorkers:
         self._to_come: list[tuple[float, int, Happening]] = []
         self._n_happenings = 0
 
-    def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int) -> None:
+    def start(
+        self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int, training: Training = FULLY
+    ) -> None:
         """Start a worker; from now on the instance cannot be destroyed under it."""
         client = _Client(instance.gi_id, str(owner))
         if self._gpu is not None:
@@ -83,7 +86,10 @@ class SimWorkers:
         self._expect(Ready(ready_s, instance_id, *start_up.phases_s(ready_s - begin_s)))
         if owner.task is Task.RETRAINING:
             profile = instance.placement.profile.name
-            self._expect(Finished(ready_s + tenant.retraining_time_s[profile], instance_id))
+            takes_s = tenant.option(training.option).time_s[profile] + len(training.checkpoints) * tenant.checkpoint_s
+            for part in training.checkpoints:
+                self._expect(Checkpointed(ready_s + part * takes_s, instance_id, part))
+            self._expect(Finished(ready_s + takes_s, instance_id))
 
     def drain(self, instance_id: str) -> float:  # noqa: ARG002 - the queues know the batches in service
         """Nothing: a batch in service ends when the queues say so."""

@@ -181,7 +181,7 @@ class Turns:
         # Whether retrainings are required, and what models are worth later, is posed to MIG's policies alike.
         posed_to = None
         if self._policy.chooses:
-            posed_to = posed(setting, opening.window, None, opening.accuracies, forecast).tenants
+            posed_to = posed(setting, opening, None, forecast).tenants
         estimates = estimates_in(setting, opening.window)
         n_due = sum(tenant.retrains_in(opening.window) for tenant in setting.tenants)
         found = []

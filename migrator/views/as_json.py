@@ -90,7 +90,10 @@ def _window(window: WindowReport) -> Json:
     if window.violation is not None:
         plan["violation"] = window.violation
     promised = {"promised": {name: asdict(one) for name, one in window.promised.items()}} if window.promised else {}
-    return {"window": window.window, "void": window.is_void, "plan": plan, **promised, **_figures_of_all(window)}
+    if window.salvage:
+        plan["salvage"] = window.salvage
+    told = {"window": window.window, "void": window.is_void, "plan": plan, "model_age": dict(window.model_ages)}
+    return {**told, **promised, **_figures_of_all(window)}
 
 
 def _figures_of_all(part: Report | WindowReport) -> Json:

@@ -22,6 +22,7 @@ from migrator.views.fitted import fitted, left_out_text
 from migrator.views.surprise import surprise_lines
 
 _HEADINGS = {
+    "model age": "mo-\ndel\nage",
     "arrivals": "arrivals",
     "forecast error": "fore-\ncast\nerr %",
     "in time": "in\ntime\n%",
@@ -35,7 +36,17 @@ _HEADINGS = {
 }
 """Figures by name, and their headings, narrow enough for a terminal of 80 columns."""
 
-_DISPENSABLE = ("capacity lost", "p50", "forecast error", "reconfigured", "outage", "accuracy", "p99", "arrivals")
+_DISPENSABLE = (
+    "capacity lost",
+    "p50",
+    "forecast error",
+    "reconfigured",
+    "outage",
+    "accuracy",
+    "p99",
+    "model age",
+    "arrivals",
+)
 """Figures that a narrower terminal does without, the first named first."""
 
 _LEAST_NAME = 6
@@ -175,12 +186,14 @@ def _add_window(table: Table, window: WindowReport, shown: Sequence[str]) -> Non
     last = len(window.tenants) - 1
     for index, (name, figures) in enumerate(window.tenants.items()):
         number = str(window.window) if index == 0 else ""
-        table.add_row(number, escape(name), *_cells(figures, shown), end_section=index == last)
+        cells = _cells(figures, shown, window.model_ages.get(name))
+        table.add_row(number, escape(name), *cells, end_section=index == last)
 
 
-def _cells(figures: Figures, shown: Sequence[str]) -> list[str]:
+def _cells(figures: Figures, shown: Sequence[str], model_age: int | None = None) -> list[str]:
     requests = figures.requests
     cells = {
+        "model age": "" if model_age is None else str(model_age),
         "arrivals": str(requests.arrivals),
         "forecast error": _number(figures.forecast_error_pct, 1),
         "in time": _number(requests.slo_attainment_pct, 2),
@@ -353,7 +366,8 @@ def _print_ending(report: Report, console: Console) -> None:
     if late_s > 0:
         console.print(f"Instances were ready {late_s:.1f} s later than planned, summed.")
     console.print(
-        "accuracy: of answered requests; goodput: in time and correct, of all arrivals; capacity lost: seconds of the "
-        "whole GPU's compute held by inference instances that did not serve yet or no more.",
+        "model age: windows since its newest data, as the window began; accuracy: of answered requests; goodput: in "
+        "time and correct, of all arrivals; capacity lost: seconds of the whole GPU's compute held by inference "
+        "instances that did not serve yet or no more.",
         style="dim",
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from migrator.config import read_config
-from migrator.run.planning import Foresight, Opening, accuracy_at_start, observe, posed, state_after
+from migrator.run.planning import Foresight, Opening, observe, posed, state_after
 from migrator.run.policy_run import true_problems
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
@@ -21,6 +21,7 @@ from planner.policies.registry import MIG_POLICIES as POLICIES
 from planner.problem import PhysicalState, Problem
 from planner.verify import verify
 from planner.verify.verification import Rule, Verification
+from workloads.drift import accuracy_at_start
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 ORACLE = Oracle().name
@@ -90,7 +91,7 @@ def problem_of(case: Case, *, is_true: bool) -> Problem:
     """The window's problem with its true arrivals, or with those of the forecast."""
     (setting, traffic), opening = assembled(case.workload), opening_of(case)
     forecast = Foresight(setting, traffic, needs_hindsight=is_true).forecast(opening)
-    return posed(setting, opening.window, state_of(case), opening.accuracies, forecast)
+    return posed(setting, opening, state_of(case), forecast)
 
 
 @cache

@@ -28,6 +28,7 @@ from workloads.learning.retraining import Job
 from workloads.live.generator import Stream
 from workloads.serving.requests import AccuracyTimeline, Requests
 from workloads.tenants import Tenant
+from workloads.training import FULL
 
 LOADING_S, LEAST_ESTIMATING_S = 2.0, 1.0
 """Of ``estimates.delay_s``, what clerks take to load data and weights; the rest, or this, is micro-profiling's."""
@@ -79,7 +80,7 @@ class _Learner:
 
 
 class LiveModels:
-    """As :class:`migrator.run.requests.Models`, with measured accuracies.
+    """As :class:`migrator.run.models.Models`, with measured accuracies.
 
     Attributes:
         measured: Of the window that was opened last, by tenant: what a clerk found, or why it found nothing.
@@ -178,10 +179,17 @@ class LiveModels:
             one.accuracies[window * self._setting.config.window_s] = accuracy
         return before
 
-    def trained(self, tenant: str, window: int, finish_s: float) -> float:  # noqa: ARG002 - as the simulation's
+    def trained(
+        self,
+        tenant: str,
+        window: int,  # noqa: ARG002 - as the simulation's, and so are the last two
+        at_s: float,
+        option: str = FULL,  # noqa: ARG002
+        checkpoint: float | None = None,  # noqa: ARG002
+    ) -> float:
         """What the retrained model gives, as measured at its end."""
         one = self._learners[tenant]
-        one.accuracies[finish_s] = one.served.accuracy
+        one.accuracies[at_s] = one.served.accuracy
         return one.served.accuracy
 
     # --- what the workers ask

@@ -21,6 +21,7 @@ from executor.driver import DriverGpu
 from executor.errors import ExecutorError, GpuError
 from executor.gpu import GpuInstance
 from executor.zygote import Exited, Forked, Reached, Warm
+from migrator.run.changes import FULLY, Training
 from migrator.run.live.learning import LiveModels, Served
 from migrator.run.live.site import Heard, LiveClock, Site
 from migrator.run.seams import Failed, Finished, Happening, Ready
@@ -143,7 +144,14 @@ class LiveWorkers:
 
     # --- the loop's side
 
-    def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int) -> None:  # noqa: ARG002
+    def start(
+        self,
+        instance_id: str,
+        instance: GpuInstance,
+        owner: Owner,
+        n_at_once: int,  # noqa: ARG002
+        training: Training = FULLY,  # noqa: ARG002 - the config's learning says how
+    ) -> None:
         """Fork the owner's processes; they enter the instance when they are warm."""
         profile = instance.placement.profile.name
         group = _Group(instance_id, instance.uuid, profile, owner.tenant)

@@ -15,7 +15,7 @@ from executor.mig import OwnedLayout
 from executor.sim import Faults, SimGpu
 from migrator.run import events
 from migrator.run.applier import MAX_STARTS, STAYS_S, Applier, Backend, Sight
-from migrator.run.changes import Change, ChangeOutcome
+from migrator.run.changes import Change, ChangeOutcome, Training
 from migrator.run.seams import Happening, Ready
 from planner.problem import Owner, Task
 from workloads.profiles.latency import LatencyCurve
@@ -51,7 +51,8 @@ class SilentWorkers:
         self.running: dict[str, tuple[int, Owner]] = {}
         self.starts: list[tuple[float, str, int]] = []
 
-    def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int) -> None:
+    def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int, training: Training) -> None:
+        del training
         self._gpu.attach(instance.gi_id, str(owner))
         self.running[instance_id] = (instance.gi_id, owner)
         self.starts.append((self._clock.now_s, str(owner), n_at_once))

@@ -10,7 +10,6 @@ from migrator.config import validate_config
 from migrator.run.planning import (
     Foresight,
     Solving,
-    accuracy_at_start,
     observe,
     plan_through,
     posed,
@@ -23,54 +22,10 @@ from migrator.run.planning import (
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
 from planner.plan import Lifetime, MigPlan, Status
-from planner.problem import HeldInstance, Owner, PhysicalState, Reconfiguration, RunningRetraining, Task
+from planner.problem import HeldInstance, Owner, PhysicalState, Problem, Reconfiguration, RunningRetraining, Task
 from planner.replan import remaining_problem
 from planner.unavailable import Unavailable
 from tests.migrator.conftest import SMALL, changed
-from workloads.profiles.latency import LatencyCurve
-from workloads.profiles.operating_point import OperatingPoint
-from workloads.tenants import Tenant, WindowAccuracy, WorkerStart
-
-BEFORE = (0.6, 0.8, 0.5, 0.9, 0.7)
-
-
-def tenant(n_retraining_windows: int | None = None) -> Tenant:
-    return Tenant(
-        name="a",
-        model="m",
-        slo_s=0.1,
-        operating_points={"1g.5gb": OperatingPoint("1g.5gb", 1, 1, 10.0, 0.05, LatencyCurve((1,), (0.05,)))},
-        retraining_time_s={"1g.5gb": 20.0},
-        accuracy=tuple(WindowAccuracy(before, 0.95) for before in BEFORE),
-        min_profile="1g.5gb",
-        worker_start=WorkerStart(1.0),
-        n_retraining_windows=n_retraining_windows,
-    )
-
-
-@pytest.mark.parametrize("window", range(5))
-def test_a_model_retrained_in_the_last_window_starts_at_before(window: int) -> None:
-    assert accuracy_at_start(tenant(), window, window - 1) == BEFORE[window]
-
-
-@pytest.mark.parametrize(
-    ("window", "last_retrained", "accuracy"),
-    [(1, -1, 0.6), (2, -1, 0.5), (3, -1, 0.5), (4, -1, 0.5), (2, 0, 0.5), (3, 0, 0.5), (4, 2, 0.7), (3, 1, 0.5)],
-)
-def test_a_model_whose_retraining_is_missing_never_recovers(window: int, last_retrained: int, accuracy: float) -> None:
-    assert accuracy_at_start(tenant(), window, last_retrained) == accuracy
-
-
-def test_a_tenant_that_is_not_to_be_retrained_any_more_follows_before() -> None:
-    assert [accuracy_at_start(tenant(1), window, 0) for window in range(1, 5)] == list(BEFORE[1:])
-
-
-def test_a_skipped_last_retraining_is_missed_for_good() -> None:
-    assert [accuracy_at_start(tenant(1), window, -1) for window in range(1, 5)] == [0.6, 0.5, 0.5, 0.5]
-
-
-def test_a_tenant_that_is_never_retrained_follows_before() -> None:
-    assert [accuracy_at_start(tenant(0), window, -1) for window in range(5)] == list(BEFORE)
 
 
 def assembled() -> tuple[Setting, RecordedTraffic]:
@@ -120,7 +75,7 @@ def test_slices_that_others_hold_count_from_when_the_plan_is_there() -> None:
     opening = observe(setting, traffic, 1, (0.5, 0.5))
     forecast = Foresight(setting, traffic).forecast(opening)
     items = [Unavailable((4, 5), 0, 10), Unavailable((7,), 20, 45), Unavailable((0,), 2, 4)]
-    problem = posed(setting, 1, PhysicalState(), opening.accuracies, forecast, unavailable=items)
+    problem = posed(setting, opening, PhysicalState(), forecast, unavailable=items)
     assert problem.n_steps == 26
     assert problem.unavailable == (Unavailable((4, 5), 0, 6), Unavailable((7,), 16))
 
@@ -219,3 +174,54 @@ def test_a_retraining_that_goes_on_is_not_over_for_the_plan() -> None:
     setting, traffic = assembled()
     (window, *_) = plan_through(setting, traffic, 0)
     assert with_ended(replace(window, plan=plan), set(), 4).plan == plan
+
+
+FREE = {"retraining": {"required": False, "drift": "compound"}}
+
+
+def problem_of(changes: dict[str, object], window: int = 0, last_trained: tuple[int, ...] | None = None) -> Problem:
+    """The problem of a window of the small config, whose models give 0.6 and 0.5."""
+    setting, traffic = assemble(validate_config(changed(SMALL, changes), "small.yaml"), "small.yaml")
+    opening = replace(observe(setting, traffic, window, (0.6, 0.5)), last_trained=last_trained)
+    return posed(setting, opening, None, Foresight(setting, traffic).forecast(opening))
+
+
+def test_who_must_retrain_has_a_problem_without_salvage() -> None:
+    vision, language = problem_of({}).tenants
+    assert (vision.must_retrain, vision.salvage) == (True, ())
+    assert (language.options, language.salvage) == ((), ())
+
+
+def test_a_retraining_that_is_a_decision_comes_with_what_its_levels_are_worth_later() -> None:
+    (vision, _) = problem_of(FREE).tenants
+    n_requests = float(vision.arrivals_rps.mean()) * 60
+    lasting = 1 + 0.4 + 0.16  # half of the windows pass without a retraining, and leave 0.8 each
+    assert not vision.must_retrain
+    assert vision.salvage == pytest.approx([n_requests * 0.8 * accuracy * lasting for accuracy in (0.6, 0.9)])
+
+
+@pytest.mark.parametrize(("max_skipped", "last_trained", "must"), [(0, 0, True), (1, 0, False), (1, -1, True)])
+def test_who_has_skipped_as_many_windows_as_it_may_must_retrain(
+    max_skipped: int, last_trained: int, must: bool
+) -> None:
+    changes = {**FREE, "tenants.0.retraining.max_skipped": max_skipped}
+    assert problem_of(changes, 1, (last_trained, -1)).tenants[0].must_retrain == must
+
+
+def test_options_take_their_part_of_the_time_and_reach_their_part_of_the_gain() -> None:
+    options = [{"name": "quarter", "samples": 250}, {"name": "poor", "samples": 500, "gain": 0.1}]
+    (vision, _) = problem_of({"tenants.0.retraining.options": options, "retraining.drift": "as_given"}).tenants
+    full, quarter, poor = vision.options
+    assert [one.name for one in vision.options] == ["full", "quarter", "poor"]
+    assert [one.accuracy_after for one in vision.options] == pytest.approx([0.9, 0.75, 0.63])
+    assert [quarter.time_s[n] / s for n, s in full.time_s.items()] == pytest.approx([0.25] * len(full.time_s))
+    assert [poor.time_s[n] / s for n, s in full.time_s.items()] == pytest.approx([0.5] * len(full.time_s))
+
+
+def test_plans_one_after_the_other_skip_and_fall_behind() -> None:
+    changes = {"retraining.required": False, "retraining.drift": "compound", "retraining.salvage": False}
+    changes |= {"tenants.0.retraining.samples": 200_000}
+    setting, traffic = assemble(validate_config(changed(SMALL, changes), "small.yaml"), "small.yaml")
+    first, second = plan_through(setting, traffic, 1)
+    assert first.retrained == frozenset()
+    assert second.problem.tenants[0].accuracy_before == pytest.approx(0.6 * 0.6 / 0.9)

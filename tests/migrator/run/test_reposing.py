@@ -25,6 +25,9 @@ from tests.migrator.conftest import SMALL, changed
 
 Change = Mapping[str, Any]
 
+FREE: Change = {"retraining": {"required": False, "drift": "compound"}, "tenants.0.retraining.samples": 9000}
+"""The model may be left as it is, and plans count what it is worth later."""
+
 
 def run_in(folder: Path, changes: Change, policy: str = "migrator") -> Path:
     """The folder of a run of the small config with these keys changed."""
@@ -64,7 +67,13 @@ def test_every_window_of_a_run_is_worth_what_its_log_says(run: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "policy"),
-    [({}, "oracle"), ({"planner.planning_s": 5}, "migrator"), ({"estimates.accuracy_sigma": 0.2}, "window")],
+    [
+        ({}, "oracle"),
+        ({"planner.planning_s": 5}, "migrator"),
+        ({"estimates.accuracy_sigma": 0.2}, "window"),
+        (FREE, "migrator"),
+        ({**FREE, "retraining.max_skipped": 0, "tenants.1.retraining": {"samples": 100}}, "static"),
+    ],
 )
 def test_windows_are_posed_as_their_policy_and_config_posed_them(tmp_path: Path, changes: Change, policy: str) -> None:
     found = checked(read_log(run_in(tmp_path / "run", changes, policy)), changes)

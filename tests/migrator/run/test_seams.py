@@ -28,6 +28,7 @@ from migrator.log.account import accounts
 from migrator.log.report import report_of
 from migrator.log.runlog import EVENTS_FILE, ReadLog, RunLog, read_log
 from migrator.run.applier import MAX_STARTS, Backend
+from migrator.run.changes import FULLY, Training
 from migrator.run.policy_run import PolicyRun
 from migrator.run.seams import Failed, Finished, Happening, Ready
 from migrator.run.simulated import SimWorkers, tenants_that_run
@@ -74,8 +75,8 @@ class DrawingWorkers:
         self._clients: dict[str, tuple[int, Owner, bool]] = {}
         self._tick = round(clock.now_s / TICK_S)
 
-    def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int) -> None:
-        del n_at_once
+    def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int, training: Training) -> None:
+        del n_at_once, training
         self._gpu.attach(instance.gi_id, str(owner))
         self._clients[instance_id] = (instance.gi_id, owner, False)
 
@@ -199,8 +200,10 @@ class FaultyWorkers(SimWorkers):
         super().__init__(*parts)
         self._fault, self._n = fault, 0
 
-    def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int) -> None:
-        super().start(instance_id, instance, owner, n_at_once)
+    def start(
+        self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int, training: Training = FULLY
+    ) -> None:
+        super().start(instance_id, instance, owner, n_at_once, training)
         own = sorted(
             (item[2] for item in self._to_come if item[2].instance_id == instance_id), key=lambda one: one.at_s
         )
