@@ -124,9 +124,9 @@ class TurnPolicy(AnyPolicy):
 
 
 def salvage_of(terms: TenantTerms) -> tuple[float, float]:
-    """What the tenant's model is worth beyond the window, before and after its retraining; zeros where nobody says."""
-    salvage: tuple[float, ...] = getattr(terms, "salvage", ()) or (0.0, 0.0)
-    return salvage[0], salvage[-1]
+    """What the tenant's model is worth beyond the window, before and after its full retraining, the first option."""
+    before, *after = terms.salvages
+    return before, after[0] if after else before
 
 
 def cheapest(serving_s: SecondsByBatch, longest_s: float) -> int | None:
