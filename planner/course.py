@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from planner.counts import IntArray, multiset_of
 from planner.gains import gain_tables
+from planner.levels import LevelChange, level_changes, levels_of, lowered, running_changes, shares_of, swap_shares
 from planner.plan import Lifetime, MigPlan, TenantSchedule
 from planner.problem import FloatArray, GainTable, Problem, Reconfiguration, RetrainingOption, TenantTerms
 
@@ -27,6 +28,8 @@ class RetrainingCourse:
         from_step: First step in which it holds that.
         train_step: First step in which it trains; later than ``from_step`` where a start-up comes first.
         to_step: First step with the new accuracy.
+        profile: The profile of ``where``.
+        is_continued: Whether it was in progress when the window opened.
     """
 
     option: RetrainingOption
@@ -34,6 +37,8 @@ class RetrainingCourse:
     from_step: int
     train_step: int
     to_step: int
+    profile: str
+    is_continued: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +51,9 @@ class Course:
         held: Instances that inference holds, ``(n_steps, n_profiles)``, by ``Problem.profile_names``.
         serving: Those of them that serve, ``(n_steps, n_profiles)``; fewer while some warm up.
         has_changed: ``paper``: whether the step pays for a change of what is held, ``(n_steps,)``.
-        level: 0 until the retraining has ended, then that of its option, ``(n_steps,)``.
+        level: That of ``TenantTerms.accuracies``: 0 until a checkpoint is served or the retraining has ended,
+            ``(n_steps,)``.
+        swap_share: What taking new weights over leaves of each step's gains, ``(n_steps,)``.
         capability_rps: Requests a second that what serves can answer in time, ``(n_steps,)``; in a step
             that pays for a change, what that leaves, at least 0.
         goodput: Expected goodput in requests, weight included, ``(n_steps,)``.
@@ -60,6 +67,7 @@ class Course:
     serving: IntArray
     has_changed: BoolArray
     level: IntArray
+    swap_share: FloatArray
     capability_rps: FloatArray
     goodput: FloatArray
     in_time: FloatArray | None = None
@@ -99,9 +107,9 @@ def _course(problem: Problem, plan: MigPlan, m: int, table: GainTable) -> Course
         case _:
             assert_never(problem.reconfiguration)
     has_changed = _changes(problem, tenant, held)
-    level = np.zeros(problem.n_steps, dtype=np.int64)
-    if retraining is not None:
-        level[retraining.to_step :] = 1 + tenant.options.index(retraining.option)
+    changes = () if retraining is None else _level_changes(problem, tenant, retraining)
+    level = levels_of(changes, problem.n_steps)
+    swap_share = shares_of(changes, swap_shares(problem, tenant), problem.n_steps)
     return Course(
         tenant=tenant,
         retraining=retraining,
@@ -109,8 +117,9 @@ def _course(problem: Problem, plan: MigPlan, m: int, table: GainTable) -> Course
         serving=serving,
         has_changed=has_changed,
         level=level,
+        swap_share=swap_share,
         capability_rps=_capability(problem, tenant, serving, has_changed),
-        goodput=_goodput(problem, table, serving, has_changed, level),
+        goodput=lowered(_goodput(problem, table, serving, has_changed, level), swap_share),
         in_time=_in_time(problem, table, serving, has_changed),
     )
 
@@ -123,7 +132,7 @@ def _paper(problem: Problem, tenant: TenantTerms, schedule: TenantSchedule) -> t
     if run is None:
         return held, None
     option = next(option for option in tenant.options if option.name == run.option)
-    return held, RetrainingCourse(option, run.profile, run.start_step, run.start_step, run.end_step)
+    return held, RetrainingCourse(option, run.profile, run.start_step, run.start_step, run.end_step, run.profile)
 
 
 def _physical(
@@ -140,8 +149,16 @@ def _physical(
             # Without an option's name it was in progress when the window opened: always the first option.
             option = next((o for o in tenant.options if o.name == item.option), tenant.options[0])
             steps = (item.create_step, item.serve_step, item.end_step)
-            retraining = RetrainingCourse(option, str(item.placement), *steps)
+            name = item.placement.profile.name
+            retraining = RetrainingCourse(option, str(item.placement), *steps, name, item.option is None)
     return held, serving, retraining
+
+
+def _level_changes(problem: Problem, tenant: TenantTerms, run: RetrainingCourse) -> tuple[LevelChange, ...]:
+    if run.is_continued:
+        return running_changes(problem, tenant, run.profile, run.to_step)
+    own = level_changes(problem, tenant, 1 + tenant.options.index(run.option), run.profile)
+    return tuple((run.from_step + step, level) for step, level in own)
 
 
 def _changes(problem: Problem, tenant: TenantTerms, held: IntArray) -> BoolArray:

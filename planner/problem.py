@@ -8,8 +8,10 @@ s            step index, 0 … n_steps − 1; each lasts ``step_s`` seconds
 p            profile index into ``Problem.profile_names``
 a[m, s]      requests that tenant m brings in step s = ``arrivals_rps[s] · step_s``
 c[m, p]      requests a second that one instance of p serves for m within its SLO
-RT           ``time_s[p]`` of a retraining option; d = max(1, ⌈RT/step_s − 1e-9⌉) steps
-level        0: the accuracy is ``accuracy_before``; k ≥ 1: that after option k − 1
+RT           ``time_s[p]`` of a retraining option and ``checkpoint_s`` for each of its checkpoints;
+             d = max(1, ⌈RT/step_s − 1e-9⌉) steps
+level        0: the accuracy is ``accuracy_before``; 1 … n_options: that after option level − 1; beyond those one
+             level for each kept checkpoint, option by option (``planner.levels``)
 T[m, s, k]   requests of step s that are expected to be answered in time if multiset k serves
 A[m, s]      requests of step s that are expected at all
 q            least share of them that a floor asks for: ``AttainmentFloor.share``
@@ -89,12 +91,30 @@ def steps_of(duration_s: float, step_s: float) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Weights as they are after a ``fraction`` of a training, above 0 and below 1, and the accuracy that they give."""
+
+    fraction: float
+    accuracy: float
+
+
+@dataclass(frozen=True, slots=True)
 class RetrainingOption:
-    """One way to retrain: how long it takes on each profile that can hold it, and what it yields."""
+    """One way to retrain: how long it takes on each profile that can hold it, and what it yields.
+
+    Attributes:
+        name: Unique within the tenant.
+        time_s: Seconds of training by profile name, without checkpoints.
+        accuracy_after: What the tenant has once it has ended.
+        checkpoints: Weights that can be served before its end, by rising fraction.
+        checkpoint_s: Seconds that each of them adds to the training, served or not.
+    """
 
     name: str
     time_s: Mapping[str, float]
     accuracy_after: float
+    checkpoints: tuple[Checkpoint, ...] = ()
+    checkpoint_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -175,6 +195,7 @@ class TenantTerms:
         min_slo_attainment: The floor of its in-time answers; ``None`` for none.
         salvage: S in requests, weight included, by the level at the window's end (a retraining that ends with the
             window counts), ``(1 + n_options,)``; empty stands for zeros.
+        swap_s: Seconds in which it serves nothing while new weights are taken over.
     """
 
     name: str
@@ -189,6 +210,7 @@ class TenantTerms:
     retraining_start_s: float | None = None
     min_slo_attainment: AttainmentFloor | None = None
     salvage: tuple[float, ...] = ()
+    swap_s: float = 0.0
 
     def __post_init__(self) -> None:
         arrivals = np.array(self.arrivals_rps, dtype=np.float64)
@@ -203,8 +225,26 @@ class TenantTerms:
 
     @property
     def accuracies(self) -> tuple[float, ...]:
-        """Accuracy by level: before, then after each option; ``(1 + n_options,)``."""
-        return (self.accuracy_before, *(option.accuracy_after for option in self.options))
+        """Accuracy by level: before, after each option, then of each kept checkpoint; ``(n_levels,)``."""
+        ended = (self.accuracy_before, *(option.accuracy_after for option in self.options))
+        kept = (pair for level in range(1, len(ended)) for pair in self.kept_checkpoints(level))
+        return (*ended, *(checkpoint.accuracy for _, checkpoint in kept))
+
+    def kept_checkpoints(self, level: int) -> tuple[tuple[int, Checkpoint], ...]:
+        """(own level, checkpoint) of option ``level − 1``: those better than the model before and all before them."""
+        number = len(self.options)
+        for option in self.options[:level]:
+            kept, best = [], self.accuracy_before
+            for checkpoint in option.checkpoints:
+                if checkpoint.accuracy > best:
+                    number, best = number + 1, checkpoint.accuracy
+                    kept.append((number, checkpoint))
+        return tuple(kept)
+
+    @property
+    def has_swaps(self) -> bool:
+        """Whether levels may change otherwise than at once and at a retraining's end."""
+        return bool(self.options) and (self.swap_s > 0 or any(option.checkpoints for option in self.options))
 
     @property
     def salvages(self) -> tuple[float, ...]:
@@ -415,7 +455,8 @@ class Problem:
 
     def training_steps(self, option: RetrainingOption, profile_name: str) -> int:
         """d: steps that training itself takes on the profile (``paper``: start-up included in RT)."""
-        return steps_of(option.time_s[profile_name], self.step_s)
+        checkpoints_s = len(option.checkpoints) * option.checkpoint_s
+        return steps_of(option.time_s[profile_name] + checkpoints_s, self.step_s)
 
     def occupied_steps(self, tenant: TenantTerms, option: RetrainingOption, profile_name: str) -> int:
         """Steps that a retraining holds its instance: d in ``paper``, Ω_r + d in ``physical``."""
@@ -543,6 +584,12 @@ def _check_tenant(problem: Problem, tenant: TenantTerms) -> None:
     if tenant.min_slo_attainment is not None:
         _check_floor(f"{where}.min_slo_attainment", tenant.min_slo_attainment)
     _check_salvage(f"{where}.salvage", tenant)
+    _check_number(f"{where}.swap_s", tenant.swap_s, least=0.0)
+    if tenant.swap_s > 0 and tenant.options and tenant.min_slo_attainment is not None:
+        raise ProblemError(
+            f"{where}.swap_s is {tenant.swap_s} beside min_slo_attainment; with a floor of in-time answers 0 is "
+            "needed, as floors do not count the seconds in which weights are taken over"
+        )
 
 
 def _check_salvage(where: str, tenant: TenantTerms) -> None:
@@ -569,6 +616,20 @@ def _check_options(gpu: GpuModel, where: str, options: tuple[RetrainingOption, .
         _check_by_profile(gpu, f"{where}.retraining_s" if is_short else f"{own}.time_s", option.time_s)
         accuracy_key = f"{where}.accuracy.after" if is_short else f"{own}.accuracy_after"
         _check_number(accuracy_key, option.accuracy_after, least=0.0, most=1.0)
+        _check_number(f"{own}.checkpoint_s", option.checkpoint_s, least=0.0)
+        _check_checkpoints(own, option.checkpoints)
+
+
+def _check_checkpoints(where: str, checkpoints: tuple[Checkpoint, ...]) -> None:
+    last = 0.0
+    for index, checkpoint in enumerate(checkpoints):
+        own = f"{where}.checkpoints[{index}]"
+        if not last < checkpoint.fraction < 1:
+            raise ProblemError(
+                f"{own}.fraction is {checkpoint.fraction}; a number above {last:g} and below 1 is needed"
+            )
+        _check_number(f"{own}.accuracy", checkpoint.accuracy, least=0.0, most=1.0)
+        last = checkpoint.fraction
 
 
 def _check_name(where: str, name: str, names: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.course import courses
+from planner.course import Course, courses
 from planner.feasibility import RULE_RETRAINING, infeasibility
 from planner.gains import gain_tables
 from planner.plan import Lifetime, MigPlan, Status
@@ -30,23 +30,24 @@ def remaining_problem(problem: Problem, plan: MigPlan, step: int) -> Problem:
     comes first among its tenant's options, as the initial state's are option 0. Arrivals and gain tables
     are the old forecast's; a new one replaces them. ``step`` is from 1 to n_steps − 1. A floor of in-time answers per
     window is that of the rest and of what the steps before owe it, as the plan expected them. Salvage follows the
-    levels: where a retraining has ended, its own is all that is left.
+    levels: where a retraining has ended, its own is all that is left. A retraining in progress has served checkpoints
+    so far, and the best of them is the accuracy before; what a swap that began before ``step`` still takes is left out.
     """
-    orders = [_levels_left(tenant, plan, step) for tenant in problem.tenants]
-    floors = _floors_left(problem, plan, step) if problem.has_floors else (None,) * len(orders)
+    own = zip(problem.tenants, courses(problem, plan), strict=True)
+    found = [_tenant_at(tenant, course, _levels_left(tenant, plan, step), step) for tenant, course in own]
+    floors = _floors_left(problem, plan, step) if problem.has_floors else (None,) * len(found)
     gains = problem.gains
     return replace(
         problem,
         n_steps=problem.n_steps - step,
         tenants=tuple(
-            replace(_tenant_at(tenant, order, step), min_slo_attainment=floor)
-            for tenant, order, floor in zip(problem.tenants, orders, floors, strict=True)
+            replace(tenant, min_slo_attainment=floor) for (tenant, _), floor in zip(found, floors, strict=True)
         ),
         # The rest of the window keeps the warm-ups that its beginning was planned with.
         switch_s=problem.switching_s,
         initial=state_at(problem, plan, step),
         unavailable=unavailable_within(problem.unavailable, step, problem.n_steps - step),
-        gains=None if gains is None else tuple(_left(table, o, step) for table, o in zip(gains, orders, strict=True)),
+        gains=None if gains is None else tuple(_left(t, old, step) for t, (_, old) in zip(gains, found, strict=True)),
     )
 
 
@@ -66,7 +67,7 @@ def without_hopeless_retrainings(problem: Problem) -> Problem:
 
 
 def _levels_left(tenant: TenantTerms, plan: MigPlan, step: int) -> list[int]:
-    """The tenant's levels as they are counted from ``step`` on; the first is the one that it has then."""
+    """The tenant's options from ``step`` on by their old levels, after the level by retrainings that have ended."""
     names = [option.name for option in tenant.options]
     own = [item for item in plan.lifetimes if item.owner.tenant == tenant.name and not item.is_inference]
     begun = [item for item in own if item.create_step < step]
@@ -78,14 +79,26 @@ def _levels_left(tenant: TenantTerms, plan: MigPlan, step: int) -> list[int]:
     return [0, level, *(other for other in range(1, len(names) + 1) if other != level)]
 
 
-def _tenant_at(tenant: TenantTerms, levels: list[int], step: int) -> TenantTerms:
-    return replace(
+def _tenant_at(tenant: TenantTerms, course: Course, levels: list[int], step: int) -> tuple[TenantTerms, list[int]]:
+    """The tenant as it goes on from ``step``, and the old number of each of its levels, those of checkpoints too.
+
+    While it trains, it has the level of the step before: a checkpoint that comes with ``step`` is still to come.
+    """
+    run = course.retraining
+    is_training = run is not None and run.from_step < step < run.to_step
+    now = int(course.level[step - 1 if is_training else step])
+    left = replace(
         tenant,
         arrivals_rps=tenant.arrivals_rps[step:],
-        accuracy_before=tenant.accuracies[levels[0]],
+        accuracy_before=tenant.accuracies[now],
         options=tuple(tenant.options[level - 1] for level in levels[1:]),
         salvage=tuple(tenant.salvage[level] for level in levels) if tenant.salvage else (),
     )
+    old = [now, *levels[1:]]
+    for new, level in enumerate(levels[1:], start=1):
+        known = {checkpoint: number for number, checkpoint in tenant.kept_checkpoints(level)}
+        old += [known[checkpoint] for _, checkpoint in left.kept_checkpoints(new)]
+    return left, old
 
 
 def _floors_left(problem: Problem, plan: MigPlan, step: int) -> tuple[AttainmentFloor | None, ...]:

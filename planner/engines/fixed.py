@@ -52,6 +52,8 @@ class FixedLayouts(Generic[Token]):
         borders: First step of each stretch over which the room stays the same; begins with 0.
         by_end: By tenant, goodput of the window, and salvage, if a level is reached at a step: ``(n_levels, n_holdings,
             n_steps + 1)``; level 0 stands for no retraining.
+        by_way: By way to retrain whose tenant's level changes in other ways, the same by its start: ``(n_holdings,
+            n_starts)``.
         holdings: What each tenant holds in each layout, ``(n_layouts, n_tenants)``.
         room: Which of ``rooms`` each layout leaves, ``(n_layouts,)``.
         rooms: The rooms.
@@ -60,9 +62,25 @@ class FixedLayouts(Generic[Token]):
     facts: WindowFacts
     borders: tuple[int, ...]
     by_end: tuple[Floats, ...]
+    by_way: Mapping[Retraining, Floats]
     holdings: Int64s
     room: Int64s
     rooms: tuple[Room[Token], ...]
+
+    def by_start(self, way: Retraining) -> Floats:
+        """Goodput of the window, and salvage, if its tenant retrains that way, by start: ``(n_holdings, n_starts)``."""
+        if way in self.by_way:
+            return self.by_way[way]
+        values: Floats = self.by_end[way.tenant][way.level][:, way.n_steps :]
+        return values
+
+
+def values_by_way(facts: WindowFacts, m: int, gains: Floats) -> dict[Retraining, Floats]:
+    """``FixedLayouts.by_way`` of tenant m from what its holdings earn, ``(n_levels, n_steps, n_holdings)``."""
+    tenant = facts.problem.tenants[m]
+    if not tenant.has_swaps:
+        return {}
+    return {way: facts.by_start(way, gains) + tenant.salvages[way.level] for way in facts.ways(m)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +179,7 @@ class StaticSearch(Generic[Token]):
         key = (retraining, is_open.tobytes())
         if key not in self._masked:
             starts = free_starts(is_open, retraining.n_steps)
-            values = self._layouts.by_end[retraining.tenant][retraining.level][:, retraining.n_steps :]
+            values = self._layouts.by_start(retraining)
             self._masked[key] = values[:, starts].max(axis=1, initial=-np.inf)
         return self._masked[key]
 
@@ -192,14 +210,14 @@ class StaticSearch(Generic[Token]):
     def _ways(self, layout: int, room: int, placed: PlacedSchedule[Token], m: int) -> list[_Way[Token]]:
         """Every way for tenant m beside the placed retrainings that has a start."""
         found: list[_Way[Token]] = []
-        by_end = self._layouts.by_end[m][:, self._layouts.holdings[layout, m]]
+        holding = self._layouts.holdings[layout, m]
         for retraining in self._facts.choices[m]:
             if retraining is None:
-                found.append(_Way(None, None, by_end[0, :1]))
+                found.append(_Way(None, None, self._layouts.by_end[m][0, holding, :1]))
                 continue
             for token in self._layouts.rooms[room].tokens.get(retraining.profile, ()):
                 starts = free_starts(self._open(room, placed, (token,)), retraining.n_steps)
-                values = np.where(starts, by_end[retraining.level, retraining.n_steps :], -np.inf)
+                values = np.where(starts, self._layouts.by_start(retraining)[holding], -np.inf)
                 found.append(_Way(retraining, token, values))
         return [way for way in found if way.best > -np.inf]
 

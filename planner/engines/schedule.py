@@ -8,14 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
+from operator import add
 from typing import Generic, TypeVar
 
 import numpy as np
 
 from executor.mig import Placement
+from planner.counts import feasible_multisets, unit_multiset
 from planner.engines.arrays import Floats, Int64s
 from planner.feasibility import SearchLimitError, earliest_retrainings
 from planner.gains import gain_tables
+from planner.levels import LevelChange, level_changes, levels_of, lowered, running_changes, shares_of, swap_shares
 from planner.problem import GainTable, PhysicalState, Problem, Retraining
 
 Token = TypeVar("Token")
@@ -240,6 +244,89 @@ class WindowFacts:
         return sum(self.best_salvage(m) for m in range(len(self.gains)))
 
     @cached_property
+    def is_plain(self) -> bool:
+        """Whether levels change only where retrainings end, and at once."""
+        return not any(self.problem.tenants[m].has_swaps for m in self.actors)
+
+    def changes(self, retraining: Retraining) -> tuple[LevelChange, ...]:
+        """The steps at which a retraining, started or in progress, changes its tenant's level, ascending."""
+        tenant = self.problem.tenants[retraining.tenant]
+        if retraining.tenant in self.running_tenants:
+            return running_changes(self.problem, tenant, retraining.profile, retraining.end_step)
+        key = (retraining.tenant, retraining.level, retraining.profile)
+        if key not in self._changes:
+            self._changes[key] = level_changes(self.problem, tenant, retraining.level, retraining.profile)
+        return tuple((retraining.start_step + step, level) for step, level in self._changes[key])
+
+    @cached_property
+    def _changes(self) -> dict[tuple[int, int, str], tuple[LevelChange, ...]]:
+        return {}
+
+    def shares(self, retraining: Retraining) -> Floats:
+        """What taking weights over leaves of each step's gains of its tenant, ``(n_steps,)``."""
+        swap = swap_shares(self.problem, self.problem.tenants[retraining.tenant])
+        return shares_of(self.changes(retraining), swap, self.n_steps)
+
+    def along(self, retraining: Retraining, gains: Floats) -> Floats:
+        """A tenant's gains, ``(n_levels, n_steps, …)``, at its levels under its retraining, ``(n_steps, …)``."""
+        shares = self.shares(retraining).reshape(-1, *(1,) * (gains.ndim - 2))
+        own: Floats = gains[levels_of(self.changes(retraining), self.n_steps), np.arange(self.n_steps)]
+        return lowered(own, shares)
+
+    def by_start(self, way: Retraining, gains: Floats) -> Floats:
+        """What a tenant earns that starts a way at each step, ``(n_levels, n_steps, n) → (n, n_starts)``."""
+        starts = range(self.n_steps - way.n_steps + 1)
+        return np.stack([self.along(way.at(start), gains).sum(axis=0) for start in starts], axis=1)
+
+    def added(self, way: Retraining) -> Floats:
+        """The most that a way adds, by start, to what level 0 earns until its end and its own level from there on.
+
+        That is its salvage, and what its checkpoints can earn more at best: by step, with what gains most by them
+        beside the retraining. A way in progress has one start. ``(n_starts,)``.
+        """
+        if way not in self._added:
+            self._added[way] = self._most_added(way)
+        return self._added[way]
+
+    @cached_property
+    def _added(self) -> dict[Retraining, Floats]:
+        return {}
+
+    def _most_added(self, way: Retraining) -> Floats:
+        tenant = self.problem.tenants[way.tenant]
+        starts = range(1 if way.tenant in self.running_tenants else max(0, self.n_steps - way.n_steps + 1))
+        salvage = np.full(len(starts), tenant.salvages[way.level])
+        if not tenant.options[way.level - 1].checkpoints:
+            return salvage
+        for index in range(len(salvage)):
+            run = way if way.tenant in self.running_tenants else way.at(index)
+            for (step, level), (until, _) in pairwise([(0, 0), *self.changes(run), (self.n_steps, 0)]):
+                salvage[index] += self._more(way, level, 0, step, min(until, run.end_step))
+                salvage[index] += self._more(way, level, way.level, max(step, run.end_step), until)
+        return salvage
+
+    def _more(self, way: Retraining, level: int, least: int, step: int, until: int) -> float:
+        """The most that a level can earn more than level ``least`` in the steps from ``step`` to ``until``."""
+        if step >= until or level == least:
+            return 0.0
+        key = (way.tenant, way.profile if least == 0 else "", level, least)
+        if key not in self._sums_of_more:
+            problem, table = self.problem, self.gains[way.tenant]
+            beside = unit_multiset(problem, way.profile) if least == 0 else (0,) * len(problem.profile_names)
+            feasible = set(feasible_multisets(problem.gpu, problem.profile_names))
+            sums = (tuple(map(add, multiset, beside)) for multiset in table.multisets)
+            fits = np.array([counts in feasible for counts in sums])
+            kinds = [gains[:, :, fits] for gains in (table.steady, table.changed) if gains is not None]
+            most = np.max([(gains[level] - gains[least]).max(axis=1, initial=0.0) for gains in kinds], axis=0)
+            self._sums_of_more[key] = np.concatenate([[0.0], np.cumsum(most)])
+        own = self._sums_of_more[key]
+        return float(own[until] - own[step])
+
+    @cached_property
+    def _sums_of_more(self) -> dict[tuple[int, str, int, int], Floats]:
+        return {}
+
+    @cached_property
     def earned_by_level(self) -> tuple[Floats, ...]:
         """By tenant, what each column earns in the steps before s, ``(n_levels, n_steps + 1, n_columns)``."""
         return tuple(
@@ -254,6 +341,10 @@ class WindowFacts:
         for tenant, by_level in enumerate(self.earned_by_level):
             out[tenant, :, : by_level.shape[2]] = by_level[0]
         for retraining in (*schedule, *schedule_of(self.running)):
+            if self.problem.tenants[retraining.tenant].has_swaps:
+                own = self.along(retraining, self.gains[retraining.tenant].steady)
+                out[retraining.tenant, 1:, : own.shape[1]] = np.cumsum(own, axis=0)
+                continue
             by_level, end = self.earned_by_level[retraining.tenant], retraining.end_step
             tail = by_level[0, end] + (by_level[retraining.level, end:] - by_level[retraining.level, end])
             out[retraining.tenant, end:, : by_level.shape[2]] = tail
@@ -278,8 +369,8 @@ class WindowFacts:
         best: Floats = steady[0].copy()
         for retraining in self.courses[tenant]:
             if retraining is not None:
-                end = retraining.end_step
-                best[end:] = np.maximum(best[end:], steady[retraining.level, end:])
+                for step, level in self.changes(retraining):
+                    best[step:] = np.maximum(best[step:], steady[level, step:])
         return best
 
     def placements(self, retraining: Retraining) -> tuple[Placement, ...]:

@@ -23,6 +23,7 @@ from planner.explain.paper import paper_candidates
 from planner.explain.physical import physical_candidates
 from planner.explain.stretch import AFTER, BEFORE, HELD, Candidates
 from planner.gains import gain_tables
+from planner.levels import lowered
 from planner.plan import MigPlan
 from planner.problem import FloatArray, GainTable, Problem, Reconfiguration
 
@@ -157,8 +158,9 @@ class _Values:
         in_step, stretch = np.zeros(len(found.switching)), np.zeros(len(found.switching))
         steps = np.arange(found.from_step, found.to_step)
         for m, (table, course) in enumerate(zip(tables, courses, strict=True)):
-            in_step += table.steady[course.level[step], step][found.columns[:, m]]
-            stretch += table.steady[course.level[steps], steps].sum(axis=0)[found.columns[:, m]]
+            earned = lowered(table.steady[course.level[steps], steps], course.swap_share[steps, None])
+            in_step += earned[step - found.from_step][found.columns[:, m]]
+            stretch += earned.sum(axis=0)[found.columns[:, m]]
         return cls(in_step, stretch, stretch - found.switching)
 
     def choice(self, found: Candidates, row: int) -> Choice:

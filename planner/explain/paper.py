@@ -9,6 +9,7 @@ import numpy as np
 from planner.counts import CountSpace, IntArray, joint_states, multiset_of, profiles_of, tenant_multisets
 from planner.course import Course, column_of
 from planner.explain.stretch import AFTER, BEFORE, HELD, Candidates
+from planner.levels import lowered
 from planner.problem import FloatArray, GainTable, Problem
 
 
@@ -91,6 +92,6 @@ def _row(counts: IntArray, joint: IntArray) -> int | None:
 def _costs(table: GainTable, course: Course, step: int) -> FloatArray:
     """What a change in the step takes from each column, ``(n_columns,)``."""
     assert table.changed is not None
-    level = course.level[step]
-    costs: FloatArray = table.steady[level, step] - table.changed[level, step]
+    level, share = course.level[step], course.swap_share[step]
+    costs: FloatArray = lowered(table.steady[level, step], share) - lowered(table.changed[level, step], share)
     return costs

@@ -14,6 +14,7 @@ from planner.engines.physical.held_sets import Entries, HeldSets
 from planner.engines.physical.plan import held_in
 from planner.engines.schedule import WindowFacts
 from planner.explain.stretch import AFTER, BEFORE, HELD, Candidates
+from planner.levels import lowered
 from planner.plan import MigPlan
 from planner.problem import FloatArray, GainTable, Problem
 
@@ -104,7 +105,7 @@ def _fitting(problem: Problem, plan: MigPlan, held_sets: HeldSets, stretch: _Str
 
 def _earned(table: GainTable, course: Course) -> FloatArray:
     """What each column earns before each step at the plan's levels, ``(n_steps + 1, n_columns)``."""
-    gains = table.steady[course.level, np.arange(len(course.level))]
+    gains = lowered(table.steady[course.level, np.arange(len(course.level))], course.swap_share[:, None])
     return np.concatenate([np.zeros_like(gains[:1]), np.cumsum(gains, axis=0)])
 
 

@@ -24,6 +24,7 @@ from planner.files.strict import Count, Number, StrictModel, Text, as_text, plac
 from planner.problem import (
     SHORT_OPTION,
     AttainmentFloor,
+    Checkpoint,
     HeldInstance,
     InitialState,
     PaperState,
@@ -49,10 +50,17 @@ class _Accuracy(StrictModel):
     after: Number | None = None
 
 
+class _Checkpoint(StrictModel):
+    fraction: Number
+    accuracy: Number
+
+
 class _Option(StrictModel):
     name: Text
     time_s: dict[str, Number]
     accuracy_after: Number
+    checkpoints: list[_Checkpoint] = Field(default_factory=list)
+    checkpoint_s: Number = 0.0
 
 
 class _Floor(StrictModel):
@@ -82,6 +90,7 @@ class _Tenant(StrictModel):
     gains: GainEntry | None = None
     min_slo_attainment: _Floor | None = None
     salvage: dict[str, Number] | None = None
+    swap_s: Number = 0.0
 
 
 class _Unavailable(StrictModel):
@@ -170,6 +179,7 @@ def _tenant(content: _Tenant, index: int) -> TenantTerms:
         retraining_start_s=content.retraining_start_s,
         min_slo_attainment=_floor(content.min_slo_attainment),
         salvage=_salvage(content.salvage, options, f"tenants[{index}].salvage"),
+        swap_s=content.swap_s,
     )
 
 
@@ -196,12 +206,17 @@ def _options(content: _Tenant, where: str) -> tuple[RetrainingOption, ...]:
     if content.retraining_options is not None:
         if content.retraining_s is not None:
             raise ProblemError(f"{where}: retraining_s and retraining_options are both given; one of them is allowed")
-        return tuple(RetrainingOption(o.name, o.time_s, o.accuracy_after) for o in content.retraining_options)
+        return tuple(map(_option, content.retraining_options))
     if not content.retraining_s:
         return ()
     if after is None:
         raise ProblemError(f"{where}.accuracy.after is missing; it may be left out only with an empty retraining_s")
     return (RetrainingOption(SHORT_OPTION, content.retraining_s, after),)
+
+
+def _option(content: _Option) -> RetrainingOption:
+    checkpoints = tuple(Checkpoint(one.fraction, one.accuracy) for one in content.checkpoints)
+    return RetrainingOption(content.name, content.time_s, content.accuracy_after, checkpoints, content.checkpoint_s)
 
 
 def state_of_json(content: dict[str, object], model: Reconfiguration, gpu: GpuModel, origin: str) -> InitialState:
@@ -329,6 +344,8 @@ def _tenant_to_json(tenant: TenantTerms) -> dict[str, object]:
     }
     if tenant.retraining_start_s is not None:
         document["retraining_start_s"] = tenant.retraining_start_s
+    if tenant.swap_s:
+        document["swap_s"] = tenant.swap_s
     if tenant.salvage:
         names = (NO_OPTION, *(option.name for option in tenant.options))
         document["salvage"] = dict(zip(names, tenant.salvage, strict=True))
@@ -345,8 +362,20 @@ def _retraining_to_json(tenant: TenantTerms) -> dict[str, object]:
     match tenant.options:
         case ():
             return {"retraining_s": {}, "accuracy": accuracy}
-        case (RetrainingOption(name=name, time_s=time_s, accuracy_after=after),) if name == SHORT_OPTION:
+        case (RetrainingOption(name, time_s, after, checkpoints=(), checkpoint_s=0.0),) if name == SHORT_OPTION:
             return {"retraining_s": dict(time_s), "accuracy": {**accuracy, "after": after}}
         case options:
-            listed = [{"name": o.name, "time_s": dict(o.time_s), "accuracy_after": o.accuracy_after} for o in options]
-            return {"retraining_options": listed, "accuracy": accuracy}
+            return {"retraining_options": list(map(_option_to_json, options)), "accuracy": accuracy}
+
+
+def _option_to_json(option: RetrainingOption) -> dict[str, object]:
+    document: dict[str, object] = {
+        "name": option.name,
+        "time_s": dict(option.time_s),
+        "accuracy_after": option.accuracy_after,
+    }
+    if option.checkpoints:
+        document["checkpoints"] = [{"fraction": one.fraction, "accuracy": one.accuracy} for one in option.checkpoints]
+    if option.checkpoint_s:
+        document["checkpoint_s"] = option.checkpoint_s
+    return document

@@ -10,13 +10,16 @@ what fits. Given gain tables are taken to be monotone, as :class:`~planner.probl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.plan import Certificate
 from planner.problem import FloatArray, Problem, Reconfiguration, TenantTerms
 from planner.verify.floors import with_floor
-from planner.verify.holdings import counts_at_start, gains_of, initial_state
+from planner.verify.holdings import counts_at_start, gains_of, initial_state, level_steps
 
 
 def certified_bound(problem: Problem, certificate: Certificate) -> float:
@@ -54,6 +57,8 @@ def _best_alone(
     index = {tuple(multiset): k for k, multiset in enumerate(counts.tolist())}
     gains = gains_of(problem, m, list(index))
     settled, changed, asked, size = with_floor(problem, m, list(index), certificate, gains)
+    costs = _retraining_costs(problem, tenant, prices, (settled, changed))
+    settled, changed = settled[: 1 + len(tenant.options)], changed[: 1 + len(tenant.options)]
     # Until the first epoch what is held at the start stays, and serves as far as it is ready; without such a
     # start any multiset may be the first. One that may not serve the tenant counts as empty: it has to change.
     start = counts_at_start(problem, tenant, state.next_epoch_step)
@@ -61,14 +66,14 @@ def _best_alone(
     for s in range(min(state.next_epoch_step, n_steps)):
         settled[:, s, first] = settled[:, s, [index[counts_at_start(problem, tenant, s) or ()]]]
     settled, changed, paid = _sums(settled), _sums(changed), _sums(prices @ counts.T)
-    costs, is_paper = _retraining_costs(problem, tenant, prices), problem.reconfiguration is Reconfiguration.PAPER
+    is_paper = problem.reconfiguration is Reconfiguration.PAPER
     # What lasts longer than the window is as long as it.
     lasting = (0, 1) if is_paper else (problem.warm_up_steps(tenant), problem.epoch_steps)
     warm_up, apart = (min(steps, n_steps + 1) for steps in lasting)
     common = np.array([[index[tuple(map(min, a, b))] for b in index] for a in index])
     large = [profile.is_at_least(problem.gpu.profile(tenant.min_profile)) for profile in problem.profiles]
     barred = np.where(counts[:, large].any(axis=1), 0.0, -np.inf)
-    value = np.full((len(tenant.accuracies), n_steps + 1, len(index)), -np.inf)
+    value = np.full((1 + len(tenant.options), n_steps + 1, len(index)), -np.inf)
     value[0, 0, first] = 0.0
 
     # What a retraining that ends within a change loses against one that had ended before, by the step of its end.
@@ -117,21 +122,52 @@ def _sums(values: FloatArray) -> FloatArray:
     return np.insert(np.cumsum(values, axis=-2), 0, 0.0, axis=-2)
 
 
-def _retraining_costs(problem: Problem, tenant: TenantTerms, prices: FloatArray) -> FloatArray:
-    """The least price of a retraining by option and end step, less what it adds to salvage; inf where it cannot end.
+def _retraining_costs(
+    problem: Problem, tenant: TenantTerms, prices: FloatArray, gains: tuple[FloatArray, FloatArray]
+) -> FloatArray:
+    """The least price of a retraining by option and end step, less what it adds; inf where it cannot end.
 
-    ``(n_options, n_steps + 1)``.
+    It adds to salvage, and by checkpoints at most what the multiset gains by them that gains most, step by step. What
+    taking weights over costs is left out. ``(n_options, n_steps + 1)``.
     """
-    costs = np.full((len(tenant.options), problem.n_steps + 1), np.inf)
+    n_steps, none = problem.n_steps, tenant.salvage[0] if tenant.salvage else 0.0
+    costs = np.full((len(tenant.options), n_steps + 1), np.inf)
     paid = dict(zip(problem.profile_names, _sums(prices).T, strict=True))
-    more = [salvage - tenant.salvage[0] for salvage in tenant.salvage[1:]] or [0.0] * len(tenant.options)
-    for run in initial_state(problem).retrainings:
-        if run.tenant == tenant.name:
-            costs[0, run.end_step] = paid[run.placement.profile.name][run.end_step] - more[0]
-            return costs
-    for option, cost in zip(tenant.options, costs, strict=True):
+    running = [run for run in initial_state(problem).retrainings if run.tenant == tenant.name]
+    for run in running:
+        name = run.placement.profile.name
+        more = _more_by_checkpoints(problem, tenant, 0, name, gains, [run.end_step], is_running=True)
+        costs[0, run.end_step] = paid[name][run.end_step] - more[0]
+    for number, option in enumerate(() if running else tenant.options):
         for name in option.time_s:
             steps = problem.occupied_steps(tenant, option, name)
-            np.minimum(cost[steps:], paid[name][steps:] - paid[name][:-steps], out=cost[steps:])
-    less: FloatArray = costs - np.array(more)[:, None]
+            ends = range(steps, n_steps + 1)
+            more = _more_by_checkpoints(problem, tenant, number, name, gains, ends)
+            price = paid[name][steps:] - paid[name][:-steps] if ends else more
+            costs[number, steps:] = np.minimum(costs[number, steps:], price - more)
+    less: FloatArray = costs - np.array([salvage - none for salvage in tenant.salvage[1:]] or 0.0).reshape(-1, 1)
     return less
+
+
+def _more_by_checkpoints(
+    problem: Problem,
+    tenant: TenantTerms,
+    number: int,
+    profile_name: str,
+    gains: tuple[FloatArray, FloatArray],
+    ends: Sequence[int],
+    *,
+    is_running: bool = False,
+) -> FloatArray:
+    """What a retraining's checkpoints add at most to the old level before its end and its own after it, by end."""
+    found, option = np.zeros(len(ends)), tenant.options[number]
+    if not option.checkpoints:
+        return found
+    for index, end in enumerate(ends):
+        steps = [(0, 0), *level_steps(problem, tenant, option, profile_name, end, is_running=is_running).items()]
+        for (first, level), (last, _) in pairwise([*steps, (problem.n_steps, 0)]):
+            for base, begin, until in ((0, first, min(last, end)), (1 + number, max(first, end), last)):
+                if begin < until:
+                    most = [(own[level, begin:until] - own[base, begin:until]).max(axis=1) for own in gains]
+                    found[index] += np.maximum(np.max(most, axis=0), 0.0).sum()
+    return found

@@ -8,11 +8,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from executor.mig import Multiset, Placement
 from planner.errors import ProblemError
 from planner.plan import Lifetime, MigPlan
-from planner.problem import FloatArray, Owner, PhysicalState, Problem, Reconfiguration, Task, TenantTerms
+from planner.problem import (
+    Checkpoint,
+    FloatArray,
+    Owner,
+    PhysicalState,
+    Problem,
+    Reconfiguration,
+    RetrainingOption,
+    Task,
+    TenantTerms,
+)
 
 ANYWHERE = -1  # The start of an instance in `paper`, where it may sit elsewhere in every step.
 EVERY_STEP = slice(None)
@@ -125,21 +136,74 @@ def salvage_of(problem: Problem, lifetimes: Sequence[Lifetime]) -> float:
     return math.fsum(total)
 
 
+def kept_checkpoints(tenant: TenantTerms, option: RetrainingOption) -> list[Checkpoint]:
+    """Those better than the model in service and than all before them."""
+    found = option.checkpoints
+    before = [max((tenant.accuracy_before, *(one.accuracy for one in found[:n]))) for n in range(len(found))]
+    return [one for one, best in zip(found, before, strict=True) if one.accuracy > best]
+
+
+def level_steps(
+    problem: Problem,
+    tenant: TenantTerms,
+    option: RetrainingOption,
+    profile_name: str,
+    end_step: int,
+    *,
+    is_running: bool,
+) -> dict[int, int]:
+    """Level by the step from which it holds, of a retraining that ends before ``end_step``; ascending.
+
+    Levels are counted as in gain tables: none, the options, then the kept checkpoints, option by option. What serves
+    may be a checkpoint of one that is in progress: its end counts only if it is better than what serves by then.
+    """
+    number, level = tenant.options.index(option), 1 + len(tenant.options)
+    level += sum(len(kept_checkpoints(tenant, other)) for other in tenant.options[:number])
+    if profile_name not in option.time_s:
+        return {end_step: 1 + number}
+    n_steps, kept, found = problem.training_steps(option, profile_name), kept_checkpoints(tenant, option), {}
+    for n, one in enumerate(kept):
+        found[end_step - n_steps + max(1, math.ceil(one.fraction * n_steps - 1e-9))] = level + n
+    served = [tenant.accuracy_before] * (is_running and bool(option.checkpoints)) + [one.accuracy for one in kept]
+    if not served or option.accuracy_after > served[-1]:
+        found[end_step] = 1 + number
+    return {step: found[step] for step in sorted(found) if step >= 0}
+
+
+def _levels_and_shares(
+    problem: Problem, tenant: TenantTerms, runs: Iterable[Lifetime]
+) -> tuple[NDArray[np.int64], FloatArray]:
+    """The tenant's level in each step, and what taking weights over leaves of its gains, ``(n_steps,)`` each."""
+    levels, left = np.zeros(problem.n_steps, dtype=np.int64), np.ones(problem.n_steps)
+    n_lost = tenant.swap_s / problem.step_s
+    for run in sorted(runs, key=lambda item: item.end_step):
+        # A retraining that was already running is always on option 0.
+        is_running, profile_name = continues(problem, run), run.placement.profile.name
+        name = tenant.options[0].name if is_running else run.option
+        option = next((one for one in tenant.options if one.name == name), None)
+        if option is None:
+            continue
+        steps = level_steps(problem, tenant, option, profile_name, run.end_step, is_running=is_running)
+        for step, level in steps.items():
+            levels[step:] = level
+            for s in range(step, min(problem.n_steps, step + math.ceil(n_lost - 1e-9))):
+                left[s] *= max(0.0, 1.0 - (n_lost - (s - step)))
+    return levels, left
+
+
 def _terms(problem: Problem, m: int, lifetimes: Sequence[Lifetime]) -> Iterator[float]:
     """Goodput of tenant m in each step."""
     tenant = problem.tenants[m]
     own = [item for item in lifetimes if item.owner.tenant == tenant.name]
-    # A retraining that was already running is always on option 0, which leads to level 1.
-    levels = {option.name: level for level, option in enumerate(tenant.options, start=1)}
-    runs = [item for item in own if not item.is_inference]
-    ends = [(run.end_step, 1 if continues(problem, run) else levels.get(run.option or "", 0)) for run in runs]
+    levels, left = _levels_and_shares(problem, tenant, [item for item in own if not item.is_inference])
     before = counts_at_start(problem, tenant, 0)
     for start, end, alive in stretches(problem.n_steps, own):
-        level = max((level for end_step, level in ends if end_step <= start), default=0)
         inference = [item for item in alive if item.is_inference]
         held = counts_of(problem, (item.placement.profile.name for item in inference))
         served = counts_of(problem, (i.placement.profile.name for i in inference if i.serve_step <= start))
-        settled, changed = (gains[level, :, 0] for gains in gains_of(problem, m, [served], slice(start, end)))
+        at = (levels[start:end], np.arange(end - start), 0)
+        found = (gains[at] for gains in gains_of(problem, m, [served], slice(start, end)))
+        settled, changed = (np.where(gains > 0, left[start:end] * gains, gains) for gains in found)
         has_changed = held != (before or held)
         yield from [*changed[:1], *settled[1:]] if has_changed else settled
         before = held

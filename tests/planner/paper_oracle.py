@@ -14,20 +14,27 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from stages import is_staged, stage, training_steps
 
 from executor.mig import GpuModel
 from planner.problem import Problem, TenantTerms
 
 Names = tuple[str, ...]
 
+Stage = tuple[float, float]
+
 
 class Progress(NamedTuple):
-    """How far one tenant's retraining is; profile and steps left are those of a running one."""
+    """How far one tenant's retraining is; profile and steps left are those of a running one.
+
+    Where checkpoints or swaps matter, ``end`` is the step before which it ends, and it is remembered with the profile.
+    """
 
     state: str
     option: int = 0
     profile: str = ""
     steps_left: int = 0
+    end: int = 0
 
 
 WAITING = Progress("waiting")
@@ -75,7 +82,7 @@ def _best_with_shares(
             choices = [_ways_to_go_on(problem, t, one, s) for t, one in zip(problem.tenants, waiting, strict=True)]
             for during in product(*choices):
                 busy = [one.profile for one in during if one.state == "running"]
-                levels = tuple(1 + one.option if one.state == "done" else 0 for one in during)
+                levels = _stages(problem, during, s)
                 gains = _gains(problem, held, s, levels)[max(before, 0)]
                 in_time = [_in_time(problem, held, s, m)[max(before, 0)] for m in floored]
                 ended = tuple(_one_step_on(one) for one in during)
@@ -174,8 +181,7 @@ def _after_step(
         for during in product(*choices):
             busy = [one.profile for one in during if one.state == "running"]
             fits = [tuple(sorted([*sum(joint, ()), *busy])) in fitting for joint in held]
-            levels = tuple(1 + one.option if one.state == "done" else 0 for one in during)
-            gains = _gains(problem, held, s, levels)
+            gains = _gains(problem, held, s, _stages(problem, during, s))
             value = gains.max(axis=0) if s == 0 else (best[waiting][:, None] + gains).max(axis=0)
             value = np.where(fits, value, -math.inf)
             ended = tuple(_one_step_on(one) for one in during)
@@ -183,7 +189,20 @@ def _after_step(
     return after
 
 
-def _gains(problem: Problem, held: list[tuple[Names, ...]], s: int, levels: tuple[int, ...]) -> NDArray[np.float64]:
+def _stages(problem: Problem, during: tuple[Progress, ...], s: int) -> tuple[Stage, ...]:
+    """Each tenant's accuracy in step s and the share of its gains that swaps leave."""
+    found = []
+    for tenant, one in zip(problem.tenants, during, strict=True):
+        if one.end:
+            found.append(stage(problem, tenant, one.option, one.profile, one.end, s))
+        elif one.state == "done":
+            found.append((tenant.options[one.option].accuracy_after, 1.0))
+        else:
+            found.append((tenant.accuracy_before, 1.0))
+    return tuple(found)
+
+
+def _gains(problem: Problem, held: list[tuple[Names, ...]], s: int, levels: tuple[Stage, ...]) -> NDArray[np.float64]:
     """Goodput of step s by (joint held before, joint held now); the first step has one row, its initial state."""
     total = np.zeros((1 if s == 0 else len(held), len(held)))
     for m, tenant in enumerate(problem.tenants):
@@ -214,10 +233,11 @@ def _initial(problem: Problem, tenant: TenantTerms) -> Names:
     return tuple(sorted(problem.paper_initial.held.get(tenant.name, ())))
 
 
-def _goodput(problem: Problem, tenant: TenantTerms, s: int, names: Names, level: int, changed: int) -> float:
-    """Rule 5 in requests: what is served, times accuracy and weight."""
-    accuracy = tenant.accuracy_before if level == 0 else tenant.options[level - 1].accuracy_after
-    return float(tenant.weight * accuracy * _served(problem, tenant, s, names, changed))
+def _goodput(problem: Problem, tenant: TenantTerms, s: int, names: Names, level: Stage, changed: int) -> float:
+    """Rule 5 in requests: what is served, times accuracy and weight; of a debt swaps take nothing."""
+    accuracy, share = level
+    gain = float(tenant.weight * accuracy * _served(problem, tenant, s, names, changed))
+    return gain * share if gain > 0 else gain
 
 
 def _served(problem: Problem, tenant: TenantTerms, s: int, names: Names, changed: int) -> float:
@@ -232,10 +252,10 @@ def _ways_to_go_on(problem: Problem, tenant: TenantTerms, progress: Progress, s:
     ways = [progress]
     if progress.state == "waiting":
         for index, option in enumerate(tenant.options):
-            for name, time_s in option.time_s.items():
-                steps = max(1, math.ceil(time_s / problem.step_s - 1e-9))
+            for name in option.time_s:
+                steps = training_steps(problem, option, name)
                 if s + steps <= problem.n_steps:
-                    ways.append(Progress("running", index, name, steps))
+                    ways.append(Progress("running", index, name, steps, s + steps if is_staged(tenant) else 0))
     return ways
 
 
@@ -243,7 +263,7 @@ def _one_step_on(progress: Progress) -> Progress:
     if progress.state != "running":
         return progress
     if progress.steps_left == 1:
-        return Progress("done", progress.option)
+        return Progress("done", progress.option, progress.profile if progress.end else "", 0, progress.end)
     return progress._replace(steps_left=progress.steps_left - 1)
 
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple
 
+from stages import is_staged, stage, training_steps
+
 from executor.mig import GpuModel, Placement
 from planner.problem import Problem, TenantTerms
 
@@ -24,12 +26,17 @@ Held = frozenset[tuple[Place, int]]
 
 
 class Progress(NamedTuple):
-    """How far one tenant's retraining is: place and end of a running one, level of one that is over."""
+    """How far one tenant's retraining is: place and end of a running one, level of one that is over.
+
+    Where checkpoints or swaps matter, ``profile`` is what it runs or ran on, and its end is remembered, too.
+    """
 
     state: str
     level: int = 0
     place: Place | None = None
     end_step: int = 0
+    profile: str = ""
+    was_running: bool = False
 
 
 class State(NamedTuple):
@@ -123,7 +130,9 @@ def _before(problem: Problem) -> State:
     index = {name: m for m, name in enumerate(problem.tenant_names)}
     progress = list(waiting)
     for item in state.retrainings:
-        progress[index[item.tenant]] = Progress("running", 1, _place(item.placement), item.end_step)
+        profile = item.placement.profile.name if is_staged(problem.tenants[index[item.tenant]]) else ""
+        is_known = bool(profile)
+        progress[index[item.tenant]] = Progress("running", 1, _place(item.placement), item.end_step, profile, is_known)
     held = frozenset((_place(item.placement), index[item.tenant]) for item in state.held)
     warming = frozenset((_place(item.placement), item.serve_step) for item in state.held if item.serve_step > 0)
     return State(held, warming, state.next_epoch_step, tuple(progress))
@@ -161,7 +170,7 @@ class HeldSets:
 
     def goodput(self, state: State, s: int) -> float:
         """Rule 5 for step s."""
-        levels = tuple(one.level if one.state == "done" else 0 for one in state.progress)
+        levels = tuple(_worth(self._problem, m, one, s) for m, one in enumerate(state.progress))
         key = (s, state.held, state.warming, levels)
         if key not in self._earned:
             self._earned[key] = _goodput(self._problem, state.held, state.warming, levels, s)
@@ -244,27 +253,39 @@ def _entered(
 def _retraining_ways(problem: Problem, m: int, one: Progress, s: int) -> list[Progress]:
     """What tenant m's retraining may be in step s, given what it was in the step before."""
     if one.state == "running":
-        return [one if s < one.end_step else Progress("done", one.level)]
+        is_over = Progress("done", one.level, None, one.end_step if one.profile else 0, one.profile, one.was_running)
+        return [one if s < one.end_step else is_over]
     ways = [one]
     tenant = problem.tenants[m]
     if one.state == "waiting":
         start_s = tenant.overhead_s if tenant.retraining_start_s is None else tenant.retraining_start_s
         starting = _steps(problem, problem.switching_s + start_s)
         for index, option in enumerate(tenant.options):
-            for name, time_s in option.time_s.items():
-                end_step = s + starting + _steps(problem, time_s)
+            for name in option.time_s:
+                end_step = s + starting + training_steps(problem, option, name)
+                profile = name if is_staged(tenant) else ""
                 starts = problem.gpu.profile(name).starts if end_step <= problem.n_steps else ()
-                ways += [Progress("running", 1 + index, (name, start), end_step) for start in starts]
+                ways += [Progress("running", 1 + index, (name, start), end_step, profile) for start in starts]
     return ways
 
 
+def _worth(problem: Problem, m: int, one: Progress, s: int) -> float:
+    """Accuracy of tenant m in step s, times what swaps leave of the step."""
+    tenant = problem.tenants[m]
+    if one.profile:
+        accuracy, share = stage(
+            problem, tenant, one.level - 1, one.profile, one.end_step, s, in_progress=one.was_running
+        )
+        return accuracy * share
+    return tenant.options[one.level - 1].accuracy_after if one.state == "done" else tenant.accuracy_before
+
+
 def _goodput(
-    problem: Problem, held: Held, warm: frozenset[tuple[Place, int]], levels: tuple[int, ...], s: int
+    problem: Problem, held: Held, warm: frozenset[tuple[Place, int]], levels: tuple[float, ...], s: int
 ) -> float:
     """Rule 5: what serves at step s, that is, what is held and does not warm."""
     return sum(
-        tenant.weight * tenant.accuracies[levels[m]] * _in_time(problem, m, held, warm, s)
-        for m, tenant in enumerate(problem.tenants)
+        tenant.weight * levels[m] * _in_time(problem, m, held, warm, s) for m, tenant in enumerate(problem.tenants)
     )
 
 

@@ -15,6 +15,7 @@ from executor.catalogue import gpu_model
 from executor.mig import GpuModel, Placement, Variant
 from planner.problem import (
     AttainmentFloor,
+    Checkpoint,
     HeldInstance,
     PaperState,
     Per,
@@ -88,6 +89,37 @@ def with_salvage(problem: Problem, seed: int) -> Problem:
         salvage = tuple(np.round(rng.uniform(0.0, most, 1 + len(tenant.options)), 2).tolist())
         tenants.append(_with(tenant, salvage=salvage if rng.random() < 0.8 else ()))
     return replace(problem, tenants=tuple(tenants))
+
+
+def with_checkpoints(problem: Problem, seed: int) -> Problem:
+    """The same problem with up to three ways to retrain, checkpoints in most of them, and swaps of up to two steps.
+
+    Some checkpoints are worse than what serves, than those before them, or better than the end.
+    """
+    rng = np.random.default_rng([seed, 6])
+    tenants = []
+    for tenant in problem.tenants:
+        options = [_with_own_checkpoints(rng, tenant, option, problem.step_s) for option in tenant.options]
+        if options and len(options) < 3 and rng.random() < 0.4:
+            options.append(_with_own_checkpoints(rng, tenant, replace(options[0], name="another"), problem.step_s))
+        swap_s = float(rng.choice([0.0, 0.0, 0.4, 1.0, 1.7])) * problem.step_s
+        is_required = bool(rng.random() < 0.4)
+        tenants.append(_with(tenant, options=tuple(options), swap_s=swap_s, retraining_required=is_required))
+    return replace(problem, tenants=tuple(tenants))
+
+
+def _with_own_checkpoints(
+    rng: np.random.Generator, tenant: TenantTerms, option: RetrainingOption, step_s: float
+) -> RetrainingOption:
+    n_checkpoints = int(rng.choice([0, 1, 2, 3], p=[0.15, 0.3, 0.3, 0.25]))
+    fractions = np.sort(rng.choice(np.arange(1, 10), size=n_checkpoints, replace=False)) / 10
+    before, after = tenant.accuracy_before, option.accuracy_after
+    accuracies = np.clip(before + fractions**0.5 * (after - before) + rng.uniform(-0.08, 0.08, n_checkpoints), 0, 1)
+    return replace(
+        option,
+        checkpoints=tuple(Checkpoint(float(f), round(float(a), 3)) for f, a in zip(fractions, accuracies, strict=True)),
+        checkpoint_s=float(rng.choice([0.0, 0.2])) * step_s,
+    )
 
 
 def _steps(rng: np.random.Generator) -> tuple[float, int]:

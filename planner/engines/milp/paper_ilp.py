@@ -93,13 +93,17 @@ def solve_paper_ilp(
         presolve: Whether the solver may presolve.
 
     Raises:
-        EngineError: The problem is not ``paper`` or has gain tables, the configurations do not go with it, or the
-            solver is unknown, missing, without a licence for a program of this size, or failed.
+        EngineError: The problem is not ``paper``, has gain tables, checkpoints or ``swap_s``, the configurations do not
+            go with it, or the solver is unknown, missing, without a licence for a program of this size, or failed.
     """
     require_model(problem, Reconfiguration.PAPER, ENGINE)
     if problem.gains is not None:
         message = "counts min(arrivals, capability), the paper's formula 10; this problem has gain tables of its own"
         raise EngineError(f"engine {ENGINE!r} {message}")
+    for tenant in problem.tenants:
+        if tenant.has_swaps:
+            message = f"knows no checkpoints and no swap_s, which tenant {tenant.name} has; milp and exact do"
+            raise EngineError(f"engine {ENGINE!r} {message}")
     chosen = configurations(problem, configs)
 
     def formulate(problem: Problem, tables: Sequence[GainTable], in_every_step: Callable[[], None]) -> PaperModel:

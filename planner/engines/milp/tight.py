@@ -13,7 +13,7 @@ r[m, o, p, a]    1 when option o of m starts on profile p at step a
     Σ_l stay + new = h                        every m, k, s
     Σ_k h = 1                                 every m, s
     Σ_l stay[m, l, k, s] ≤ h[m, k, s − 1]     every m, k, s ≥ 1
-    Σ_k stay + new = Σ r with a + d ≤ s       every m, s, level l ≥ 1 (of option l − 1)
+    Σ_k stay + new = Σ r at level l in s      every m, s, level l ≥ 1 (with swaps: and share of gains left)
     Σ r = 1 (required) or ≤ 1                 every m
     facet · (Σ h · counts + running) ≤ bound  every s, facet of the hull of counts feasible in s
 
@@ -38,10 +38,11 @@ import pulp
 from executor.mig import Multiset
 from planner.budget import Budget
 from planner.counts import tenant_multisets, unit_multiset
+from planner.engines.arrays import Floats, Int64s
 from planner.engines.milp.hull import hull_facets
 from planner.engines.milp.program import solve_formulated
 from planner.engines.milp.solvers import Solver, solver_of
-from planner.engines.paper.plan import TenantDecision, initial_multisets, level_at
+from planner.engines.paper.plan import TenantDecision, course_of, initial_multisets
 from planner.engines.schedule import choices_of
 from planner.plan import MigPlan
 from planner.problem import GainTable, Problem, Retraining
@@ -78,6 +79,12 @@ def solve_milp(
     )
 
 
+Stage = tuple[int, float]
+"""A level, and what taking weights over leaves of gains above zero."""
+
+SETTLED: Stage = (0, 1.0)
+
+
 @dataclass
 class MilpModel:
     """The program and what its variables mean; a ``Formulation``.
@@ -90,7 +97,8 @@ class MilpModel:
         program: To be minimised; its objective is minus goodput, times ``scale``.
         objective: The terms of the program's objective.
         holds: h by (tenant, step), in the order of the tenant's multisets.
-        gains: (stay, new) by (tenant, level, step), in the same order.
+        gains: (stay, new) by (tenant, stage, step), in the same order.
+        courses: By tenant, in the order of ``starts``, each choice's level and share in each step.
         starts: r by tenant, with the choice that each stands for.
     """
 
@@ -101,8 +109,9 @@ class MilpModel:
     program: pulp.LpProblem
     objective: list[tuple[pulp.LpVariable, float]] = field(default_factory=list)
     holds: dict[tuple[int, int], list[pulp.LpVariable]] = field(default_factory=dict)
-    gains: dict[tuple[int, int, int], list[tuple[pulp.LpVariable, pulp.LpVariable]]] = field(default_factory=dict)
+    gains: dict[tuple[int, Stage, int], list[tuple[pulp.LpVariable, pulp.LpVariable]]] = field(default_factory=dict)
     starts: dict[int, list[tuple[Retraining, pulp.LpVariable]]] = field(default_factory=dict)
+    courses: dict[int, list[tuple[Int64s, Floats]]] = field(default_factory=dict)
 
     @property
     def constant(self) -> float:
@@ -131,9 +140,10 @@ class MilpModel:
         """The variables of tenant m that are 1 in its decision."""
         initial = initial_multisets(self.problem)[m]
         before = decision.held[0] if initial is None else initial
+        levels, shares = course_of(self.problem, self.problem.tenants[m], decision.retraining)
         for step, multiset in enumerate(decision.held):
             k = self.multisets[m].index(multiset)
-            stay, new = self.gains[m, level_at(decision.retraining, step), step][k]
+            stay, new = self.gains[m, (int(levels[step]), float(shares[step])), step][k]
             yield self.holds[m, step][k]
             yield stay if multiset == before else new
             before = multiset
@@ -190,6 +200,7 @@ def _add_starts(model: MilpModel, m: int) -> None:
         for index, earliest in enumerate(way for way in choices_of(problem, m) if way is not None)
         for a in range(problem.n_steps - earliest.n_steps + 1)
     ]
+    model.courses[m] = [course_of(problem, tenant, choice) for choice, _ in model.starts[m]]
     for choice, variable in model.starts[m] if tenant.salvage else ():
         model.objective.append((variable, -model.scale * (tenant.salvages[choice.level] - tenant.salvages[0])))
     if model.starts[m]:
@@ -202,25 +213,25 @@ def _add_step(model: MilpModel, m: int, step: int) -> None:
     multisets = model.multisets[m]
     holds = [model.binary(f"h_{m}_{k}_{step}") for k in range(len(multisets))]
     model.holds[m, step] = holds
-    ended: dict[int, list[pulp.LpVariable]] = {0: []}
-    for choice, variable in model.starts[m]:
-        if choice.end_step <= step:
-            ended.setdefault(choice.level, []).append(variable)
+    reached: dict[Stage, list[pulp.LpVariable]] = {SETTLED: []}
+    for (_, variable), (levels, shares) in zip(model.starts[m], model.courses[m], strict=True):
+        if levels[step]:
+            reached.setdefault((int(levels[step]), float(shares[step])), []).append(variable)
     initial = initial_multisets(model.problem)[m]
     all_stay: dict[int, list[pulp.LpVariable]] = defaultdict(list)
     all_hold: dict[int, list[pulp.LpVariable]] = defaultdict(list)
-    for level in sorted(ended):
-        at_level = []
-        pairs = [_add_gains(model, (m, level, step), k, multiset) for k, multiset in enumerate(multisets)]
-        model.gains[m, level, step] = pairs
+    for stage in sorted(reached):
+        at_stage = []
+        pairs = [_add_gains(model, (m, stage, step), k, multiset) for k, multiset in enumerate(multisets)]
+        model.gains[m, stage, step] = pairs
         for k, (multiset, (stay, new)) in enumerate(zip(multisets, pairs, strict=True)):
             if step == 0 and initial is not None and multiset != initial:
                 stay.upBound = 0.0
             all_stay[k].append(stay)
             all_hold[k] += [stay, new]
-            at_level += [stay, new]
-        if level:
-            terms = [(v, 1.0) for v in at_level] + [(v, -1.0) for v in ended[level]]
+            at_stage += [stay, new]
+        if stage != SETTLED:
+            terms = [(v, 1.0) for v in at_stage] + [(v, -1.0) for v in reached[stage]]
             model.add_sum(terms, pulp.LpConstraintEQ, 0.0)
     model.add_sum([(v, 1.0) for v in holds], pulp.LpConstraintEQ, 1.0)
     for k, hold in enumerate(holds):
@@ -231,10 +242,11 @@ def _add_step(model: MilpModel, m: int, step: int) -> None:
 
 
 def _add_gains(
-    model: MilpModel, where: tuple[int, int, int], k: int, multiset: Multiset
+    model: MilpModel, where: tuple[int, Stage, int], k: int, multiset: Multiset
 ) -> tuple[pulp.LpVariable, pulp.LpVariable]:
-    """The stay and new variables of (tenant, level, step) and multiset k, with their gains in the objective."""
-    m, level, step = where
+    """The stay and new variables of (tenant, stage, step) and multiset k, with their gains in the objective."""
+    m, (level, share), step = where
+    named = f"{m}_{level}" if share == 1.0 else f"{m}_{level}_{share!r}"
     table = model.tables[m]
     column = table.column[multiset]
     assert table.changed is not None
@@ -242,8 +254,9 @@ def _add_gains(
     for number, (letter, gains) in enumerate((("s", table.steady), ("n", table.changed))):
         # Below a floor of in-time answers: penalties would leave a solver no digits for the rest.
         is_barred = table.barred is not None and bool(table.barred[number][step, column])
-        variable = model.program.add_variable(f"{letter}_{m}_{level}_{k}_{step}", 0.0, 0.0 if is_barred else 1.0)
-        model.objective.append((variable, 0.0 if is_barred else -model.scale * float(gains[level, step, column])))
+        variable = model.program.add_variable(f"{letter}_{named}_{k}_{step}", 0.0, 0.0 if is_barred else 1.0)
+        gain = float(gains[level, step, column])
+        model.objective.append((variable, 0.0 if is_barred else -model.scale * min(gain, share * gain)))
         variables.append(variable)
     return variables[0], variables[1]
 

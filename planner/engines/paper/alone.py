@@ -36,8 +36,8 @@ class TenantSubproblem:
     opening: Floats
     counts: Floats
     way_rows: Int64s
-    salvages: Floats
-    is_optional: bool
+    added: Floats
+    idle: float
     switched: Floats
     used: Floats
     taken: Int64s
@@ -49,8 +49,9 @@ class TenantSubproblem:
         multisets = tenant_multisets(problem, problem.tenants[m])
         columns = [table.column[multiset] for multiset in multisets]
         assert table.changed is not None
-        steady = np.ascontiguousarray(table.steady[:, :, columns])
-        changed = np.ascontiguousarray(table.changed[:, :, columns])
+        n_levels = 1 + len(problem.tenants[m].options)  # checkpoints count by ``WindowFacts.added``
+        steady = np.ascontiguousarray(table.steady[:n_levels, :, columns])
+        changed = np.ascontiguousarray(table.changed[:n_levels, :, columns])
         is_kept = np.array([initial is None or multiset == initial for multiset in multisets])
         rows = [(problem.profile_names.index(way.profile), way.level, way.n_steps) for way in facts.ways(m)]
         return cls(
@@ -60,8 +61,8 @@ class TenantSubproblem:
             np.where(is_kept, steady[0, 0], changed[0, 0]),
             np.array(multisets, dtype=np.float64),
             np.array(rows, dtype=np.int64).reshape(-1, 3),
-            np.array(problem.tenants[m].salvages),
-            None in facts.choices[m],
+            _added(facts, m),
+            problem.tenants[m].salvages[0] if None in facts.choices[m] else -np.inf,
             np.zeros((len(steady), problem.n_steps + 1)),
             np.zeros((problem.n_steps, len(problem.profile_names))),
             np.zeros(2, dtype=np.int64),
@@ -83,12 +84,21 @@ class TenantSubproblem:
             prices,
             np.ascontiguousarray(prices @ self.counts.T),
             self.way_rows,
-            self.salvages,
-            self.is_optional,
+            self.added,
+            self.idle,
             self.switched,
             self.used,
             self.taken,
         )
+
+
+def _added(facts: WindowFacts, m: int) -> Floats:
+    """``WindowFacts.added`` of each way by start, ``(n_ways, n_steps)``."""
+    out = np.zeros((len(facts.ways(m)), facts.n_steps))
+    for row, way in zip(out, facts.ways(m), strict=True):
+        added = facts.added(way)
+        row[: len(added)] = added
+    return out
 
 
 @compiled
@@ -127,7 +137,7 @@ def _back(steady: Floats, changed: Floats, cost: Floats) -> tuple[Floats, Ints]:
 
 
 @compiled
-def _best_way(ways: Int64s, prices: Floats, switched: Floats, salvages: Floats, least: float) -> tuple[float, int, int]:
+def _best_way(ways: Int64s, prices: Floats, switched: Floats, added: Floats, least: float) -> tuple[float, int, int]:
     """The best retraining's net value with salvage, way and start; ``least`` and −1 if none is worth more."""
     n_steps, n_profiles = prices.shape
     paid = np.zeros((n_profiles, n_steps + 1))
@@ -138,7 +148,7 @@ def _best_way(ways: Int64s, prices: Floats, switched: Floats, salvages: Floats, 
     for w in range(len(ways)):
         profile, level, n_run = ways[w]
         for s in range(n_steps - n_run + 1):
-            value = switched[level, s + n_run] - (paid[profile, s + n_run] - paid[profile, s]) + salvages[level]
+            value = switched[level, s + n_run] - (paid[profile, s + n_run] - paid[profile, s]) + added[w, s]
             if value > total:
                 total, way, start = value, w, s
     return total, way, start
@@ -153,8 +163,8 @@ def _best_alone(
     prices: Floats,
     cost: Floats,
     ways: Int64s,
-    salvages: Floats,
-    is_optional: bool,
+    added: Floats,
+    idle: float,
     switched: Floats,
     used: Floats,
     taken: Int64s,
@@ -168,8 +178,8 @@ def _best_alone(
         prices: ``(n_steps, P)``.
         cost: What each column costs in each step, ``prices @ counts.T``.
         ways: Profile, level and steps of every way to retrain, ``(n, 3)``.
-        salvages: S by level, ``(n_levels,)``.
-        is_optional: Whether it may not retrain at all.
+        added: What each way adds at each start, ``(n, n_steps)``.
+        idle: What not retraining adds; −inf where it has to.
         switched: Out: the best net value without its retraining's own price when the level changes
             at each step, ``(n_levels, n_steps + 1)``.
         used: Out: instances held by profile, inference and retraining, ``(n_steps, P)``.
@@ -184,8 +194,8 @@ def _best_alone(
         back[level], target[level] = _back(steady[level], changed[level], cost)
         for s in range(1, n_steps + 1):
             switched[level, s] = (ahead[s] + back[level, s]).max()
-    least = ahead[n_steps].max() + salvages[0] if is_optional else -np.inf
-    total, way, start = _best_way(ways, prices, switched, salvages, least)
+    least = ahead[n_steps].max() + idle
+    total, way, start = _best_way(ways, prices, switched, added, least)
     taken[0], taken[1] = way, start
     used[:] = 0.0
     end, level = n_steps, 0

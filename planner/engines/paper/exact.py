@@ -134,7 +134,7 @@ class _Solve:
     def run(self) -> MigPlan:
         problem, facts, actors = self._problem, self._joint.facts, self._joint.facts.actors
         known = self._known()
-        if len(actors) <= 2:
+        if len(actors) <= 2 and facts.is_plain:
             found, work = self._pair(actors, known)
         else:
             found, work = self._many(actors, known)
@@ -315,7 +315,12 @@ class ManySearch:
         yield True
 
     def _moves(self) -> Iterator[bool]:
-        """Improve the best schedule by moving two tenants' retrainings at once, one such move a turn."""
+        """Improve the best schedule by moving two tenants' retrainings at once, one such move a turn.
+
+        Tables of pairs know levels that change where retrainings end; otherwise nothing is moved.
+        """
+        if not self._joint.facts.is_plain:
+            return
         while not np.isfinite(self._best.value):
             yield True
         for movers in self._endlessly():

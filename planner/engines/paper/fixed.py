@@ -11,10 +11,10 @@ import numpy as np
 from executor.mig import Multiset
 from planner.counts import feasible_multisets, joint_states, multiset_of, states_left, tenant_multisets
 from planner.engines.arrays import Floats
-from planner.engines.fixed import FixedLayout, FixedLayouts, Room
+from planner.engines.fixed import FixedLayout, FixedLayouts, Room, values_by_way
 from planner.engines.paper.plan import Decisions, TenantDecision, initial_multisets
 from planner.engines.schedule import WindowFacts
-from planner.problem import GainTable, Problem
+from planner.problem import GainTable, Problem, Retraining
 
 
 def paper_layouts(facts: WindowFacts) -> FixedLayouts[str]:
@@ -29,6 +29,7 @@ def paper_layouts(facts: WindowFacts) -> FixedLayouts[str]:
         facts=facts,
         borders=tuple(begin for begin, _, _ in problem.unavailable_spans),
         by_end=tuple(_by_end(problem, m, table) for m, table in enumerate(facts.gains)),
+        by_way={way: v for m in range(len(facts.gains)) for way, v in _by_way(facts, m).items()},
         holdings=states,
         room=room.reshape(-1),
         rooms=tuple(_room(problem, tuple(map(int, total))) for total in distinct),
@@ -54,13 +55,28 @@ def _by_end(problem: Problem, m: int, table: GainTable) -> Floats:
     steady = table.steady[:, :, columns]
     earned = np.concatenate([np.zeros_like(steady[:, :1]), np.cumsum(steady, axis=1)], axis=1)
     values = earned[:1] + earned[:, -1:] - earned
-    values += np.array(problem.tenants[m].salvages)[:, None, None]
-    initial = initial_multisets(problem)[m]
-    if initial is not None:
-        assert table.changed is not None
-        is_new = np.array([multiset != initial for multiset in multisets])
-        values += np.where(is_new, table.changed[0, 0, columns] - steady[0, 0], 0.0)
+    salvages = problem.tenants[m].salvages
+    values[: len(salvages)] += np.array(salvages)[:, None, None]
+    values += _opening_change(problem, m, table)
     return np.ascontiguousarray(np.moveaxis(values, 1, 2))
+
+
+def _by_way(facts: WindowFacts, m: int) -> dict[Retraining, Floats]:
+    table, problem = facts.gains[m], facts.problem
+    columns = [table.column[multiset] for multiset in tenant_multisets(problem, problem.tenants[m])]
+    opening = _opening_change(problem, m, table)
+    return {way: own + opening[:, None] for way, own in values_by_way(facts, m, table.steady[:, :, columns]).items()}
+
+
+def _opening_change(problem: Problem, m: int, table: GainTable) -> Floats:
+    """What the change from the initial state in step 0 adds to each of the tenant's multisets, ``(n,)``; 0 or less."""
+    multisets, initial = tenant_multisets(problem, problem.tenants[m]), initial_multisets(problem)[m]
+    if initial is None:
+        return np.zeros(len(multisets))
+    assert table.changed is not None
+    columns = [table.column[multiset] for multiset in multisets]
+    is_new = np.array([multiset != initial for multiset in multisets])
+    return np.where(is_new, table.changed[0, 0, columns] - table.steady[0, 0, columns], 0.0)
 
 
 def _room(problem: Problem, total: Multiset) -> Room[str]:

@@ -131,7 +131,7 @@ def _best_beside(joint: JointStates, others: Schedule, m: int) -> Retraining | N
         blocked = _prefix_sums((~np.isfinite(running)).astype(np.float64))
         after = _prefix_sums(_step_values(joint, others, m, way.level, None))
         values = before[:-n_steps] + during[n_steps:] - during[:-n_steps] + after[-1] - after[n_steps:]
-        values += salvages[way.level]
+        values += joint.facts.added(way)
         values = np.where(blocked[n_steps:] > blocked[:-n_steps], -np.inf, values)
         start = int(values.argmax())
         if values[start] > best_value:

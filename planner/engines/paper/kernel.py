@@ -236,6 +236,12 @@ def overlapping(
 
 
 @compiled
+def _kept(gain: float, share: float) -> float:
+    """What taking weights over leaves of a gain: all of a debt."""
+    return min(gain, share * gain)
+
+
+@compiled
 def along(
     steady: Floats,
     loss: Floats,
@@ -243,6 +249,7 @@ def along(
     lists: Ints,
     list_bounds: Int64s,
     levels: Ints,
+    shares: Floats,
     beside: Int64s,
     first: int,
     before: Floats,
@@ -256,6 +263,7 @@ def along(
         loss: How much less where its multiset has changed, likewise.
         lists: State lists one after the other; list i is ``lists[list_bounds[i]:list_bounds[i + 1]]``.
         levels: The tenants' levels in each step from ``first`` on, ``(n, M)``.
+        shares: What taking weights over leaves of gains above zero, likewise.
         beside: State list in each of those steps, ``(n,)``.
         before: V before ``first``; not looked at if that is 0.
         opening: What is earned in step 0.
@@ -277,12 +285,15 @@ def along(
             for k in states:
                 total = 0.0
                 for m in range(n_tenants):
-                    total += steady[m, levels[i, m], s, k]
+                    total += _kept(steady[m, levels[i, m], s, k], shares[i, m])
                 gain[0, k] = total
             for m in range(n_tenants):
                 bit = 1 << m
                 for k in states:
                     lost = loss[m, levels[i, m], s, k]
+                    if shares[i, m] != 1.0:
+                        settled = steady[m, levels[i, m], s, k]
+                        lost = _kept(settled, shares[i, m]) - _kept(settled - lost, shares[i, m])
                     for c in range(bit):
                         gain[bit + c, k] = gain[c, k] - lost
             _forward(gain, group, last, now, states, best, after)

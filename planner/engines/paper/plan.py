@@ -14,7 +14,9 @@ from itertools import groupby
 from executor.mig import Multiset
 from planner.counts import feasible_multisets, multiset_of, profiles_of, tenant_multisets
 from planner.engines.answer import with_plan
+from planner.engines.arrays import Floats, Int64s
 from planner.engines.schedule import Incumbent, Schedule, may_start
+from planner.levels import LevelChange, level_changes, levels_of, shares_of, swap_shares
 from planner.plan import InferenceSpan, MigPlan, RetrainingSpan, TenantSchedule
 from planner.problem import GainTable, Problem, Retraining, TenantTerms
 from planner.unavailable import slices_text
@@ -43,9 +45,14 @@ def running_at(problem: Problem, schedule: Iterable[Retraining | None], step: in
     return multiset_of(problem, tuple(running))
 
 
-def level_at(retraining: Retraining | None, step: int) -> int:
-    """The tenant's level in ``step``: 0 until its retraining has ended."""
-    return retraining.level if retraining is not None and step >= retraining.end_step else 0
+def course_of(problem: Problem, tenant: TenantTerms, retraining: Retraining | None) -> tuple[Int64s, Floats]:
+    """The tenant's level in each step, and what taking weights over leaves of its gains, ``(n_steps,)`` each."""
+    changes: tuple[LevelChange, ...] = ()
+    if retraining is not None:
+        own = level_changes(problem, tenant, retraining.level, retraining.profile)
+        changes = tuple((retraining.start_step + step, level) for step, level in own)
+    n_steps = problem.n_steps
+    return levels_of(changes, n_steps), shares_of(changes, swap_shares(problem, tenant), n_steps)
 
 
 def initial_multisets(problem: Problem) -> tuple[Multiset | None, ...]:
@@ -62,15 +69,19 @@ def initial_multisets(problem: Problem) -> tuple[Multiset | None, ...]:
 def value_of(problem: Problem, tables: Sequence[GainTable], decisions: Sequence[TenantDecision]) -> float:
     """Goodput and salvage in requests of the decisions, by the gain tables (rule 5)."""
     terms = []
-    for table, decision, initial in zip(tables, decisions, initial_multisets(problem), strict=True):
+    for tenant, table, decision, initial in zip(
+        problem.tenants, tables, decisions, initial_multisets(problem), strict=True
+    ):
         assert table.changed is not None
+        levels, shares = course_of(problem, tenant, decision.retraining)
         before = initial if initial is not None else decision.held[0]
         for step, multiset in enumerate(decision.held):
             gains = table.steady if multiset == before else table.changed
-            terms.append(float(gains[level_at(decision.retraining, step), step, table.column[multiset]]))
+            gain = float(gains[levels[step], step, table.column[multiset]])
+            terms.append(min(gain, float(shares[step]) * gain))
             before = multiset
     for tenant, decision in zip(problem.tenants, decisions, strict=True):
-        terms.append(tenant.salvages[level_at(decision.retraining, problem.n_steps)])
+        terms.append(tenant.salvages[0 if decision.retraining is None else decision.retraining.level])
     return math.fsum(terms)
 
 

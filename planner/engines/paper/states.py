@@ -162,7 +162,7 @@ class JointStates:
         return np.full(self.n_states, -np.inf)
 
     def _along(self, schedule: Schedule, first: int, last: int, before: Floats, table: Floats) -> Floats:
-        levels, beside = self._course(schedule, first, last)
+        levels, shares, beside = self._course(schedule, first, last)
         lists, bounds = self.lists()
         return along(
             self.steady,
@@ -171,6 +171,7 @@ class JointStates:
             lists,
             bounds,
             levels,
+            shares,
             beside,
             first,
             before,
@@ -178,28 +179,36 @@ class JointStates:
             table,
         )
 
-    def _course(self, schedule: Schedule, first: int, last: int) -> tuple[Ints, Int64s]:
-        """Levels and state list of every step in [first, last)."""
+    def _course(self, schedule: Schedule, first: int, last: int) -> tuple[Ints, Floats, Int64s]:
+        """Levels, shares and state list of every step in [first, last)."""
         levels = np.zeros((last - first, len(self.multisets)), dtype=np.int32)
+        shares = np.ones(levels.shape)
         beside = np.zeros(last - first, dtype=np.int64)
         borders = {begin for begin, _, _ in self.problem.unavailable_spans}
         for run in schedule:
-            levels[max(0, run.end_step - first) :, run.tenant] = run.level
+            for step, level in self.facts.changes(run):
+                levels[max(0, step - first) :, run.tenant] = level
+            if self.problem.tenants[run.tenant].swap_s > 0:
+                shares[:, run.tenant] = self.facts.shares(run)[first:last]
             borders |= {run.start_step, run.end_step}
         for begin, end in pairwise(sorted({first, last, *(step for step in borders if first < step < last)})):
             mask = self.problem.unavailable_in(begin, end)
             beside[begin - first : end - first] = self.list_number(profiles_at(schedule, begin), mask)
-        return levels, beside
+        return levels, shares, beside
 
     def _back(self, schedule: Schedule, table: Floats) -> list[int]:
         """A path of the highest value, by finding for each state a predecessor that explains its value."""
-        levels, _ = self._course(schedule, 0, self.problem.n_steps)
+        levels, shares, _ = self._course(schedule, 0, self.problem.n_steps)
         rows = [int(table[-1].argmax())]
         for step in range(self.problem.n_steps - 1, 0, -1):
             row, total = rows[-1], table[step - 1].copy()
             for m, level in enumerate(levels[step]):
                 differs = self.states[:, m] != self.states[row, m]
-                total -= np.where(differs, self.loss[m, level, step, row], 0.0)
+                loss, share = float(self.loss[m, level, step, row]), float(shares[step, m])
+                if share != 1.0:
+                    settled = float(self.steady[m, level, step, row])
+                    loss = min(settled, share * settled) - min(settled - loss, share * (settled - loss))
+                total -= np.where(differs, loss, 0.0)
             rows.append(int(total.argmax()))
         return rows[::-1]
 

@@ -139,11 +139,12 @@ class StatusRelaxation:
         ways = (float(worth.max()) for _, worth in self._worths(a))
         return max(float(self._sweep.schedules.idle[a]), *ways)
 
-    def _add_salvage(self, schedules: Schedules, a: int, salvages: Sequence[float]) -> None:
-        """An actor's schedules earn what their levels at the window's end are worth beyond it."""
-        schedules.idle[a] += salvages[0]
+    def _add(self, schedules: Schedules, a: int, none: float) -> None:
+        """An actor's schedules earn what they add beside the path: salvage, and the most by checkpoints."""
+        schedules.idle[a] += none
         for number in range(schedules.bounds[a], schedules.bounds[a + 1]):
-            schedules.worth[number] += salvages[self._ways[number].level]
+            added = self._joint.facts.added(self._ways[number])
+            schedules.worth[number, : len(added)] += added
 
     def _prepared(self, vectors: StatusVectors, multipliers: Floats | None) -> Sweep:
         problem, n_actors = self._joint.problem, len(self._actors)
@@ -164,7 +165,7 @@ class StatusRelaxation:
         )
         for a, m in enumerate(self._actors):
             _pay_all(schedules, a, paid[:, a])
-            self._add_salvage(schedules, a, problem.tenants[m].salvages)
+            self._add(schedules, a, problem.tenants[m].salvages[0])
         no_path = np.empty_like(blocks.earned), np.zeros_like(blocks.earned)
         return Sweep(blocks, columns, vectors.n_statuses, schedules, prices, *no_path)
 

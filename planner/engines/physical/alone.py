@@ -42,7 +42,8 @@ class TenantSubproblem:
         self._multisets = sorted(serving_multisets(problem, problem.tenants[self.tenant]), key=sum)
         table = facts.gains[self.tenant]
         columns = [table.column[multiset] for multiset in self._multisets]
-        self._earned = np.ascontiguousarray(facts.earned_by_level[self.tenant][:, :, columns])
+        n_levels = 1 + len(problem.tenants[self.tenant].options)  # checkpoints count by ``WindowFacts.added``
+        self._earned = np.ascontiguousarray(facts.earned_by_level[self.tenant][:n_levels, :, columns])
         self._counts = np.array(self._multisets, dtype=np.float64)
         self._removal = _removal(self._multisets)
         enough = {profile.name for profile in large_enough_profiles(problem, problem.tenants[self.tenant])}
@@ -90,15 +91,15 @@ class TenantSubproblem:
         """Take the best way and start; what it holds is left in ``used``."""
         facts = self.facts
         paid = np.concatenate([np.zeros((1, prices.shape[1])), np.cumsum(prices, axis=0)])
-        salvages = facts.problem.tenants[self.tenant].salvages
-        self.unchanged = float(self._switched[0, facts.n_steps]) + salvages[0] if self._is_optional else -np.inf
+        none = facts.problem.tenants[self.tenant].salvages[0]
+        self.unchanged = float(self._switched[0, facts.n_steps]) + none if self._is_optional else -np.inf
         total, taken = self.unchanged, None
         self.worths = []
         for way in self.ways:
             profile = facts.problem.profile_names.index(way.profile)
             start = np.arange(1 if self._is_running else facts.n_steps - way.n_steps + 1)
             end = start + way.n_steps
-            worth = self._switched[way.level, end] - (paid[end, profile] - paid[start, profile]) + salvages[way.level]
+            worth = self._switched[way.level, end] - (paid[end, profile] - paid[start, profile]) + facts.added(way)
             self.worths.append(worth)
             best = int(worth.argmax())
             if worth[best] > total:
@@ -128,7 +129,7 @@ class TenantSubproblem:
         steady = self.facts.gains[self.tenant].steady
         out = np.zeros((len(self._earned), self.facts.first_step + 1))
         for step, column in enumerate(self.facts.initial_columns[:, self.tenant]):
-            out[:, step + 1] = out[:, step] + steady[:, step, column]
+            out[:, step + 1] = out[:, step] + steady[: len(out), step, column]
         return out
 
 

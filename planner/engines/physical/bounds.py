@@ -106,7 +106,7 @@ class Bounds:
         Per-step maxima without change costs. ``waiting`` tenants have not been decided yet and are relaxed.
         """
         n_steps = self._facts.n_steps
-        salvage = self._salvage(others, way, tenant, waiting)
+        beyond = self._added_by(others, way, tenant, waiting)
         fixed = (*others, *(retraining for retraining, _ in self._facts.running))
         states = range(3 if way else 1)
         gains = np.stack([self._maxima_along(fixed, way, tenant, state, waiting) for state in states])
@@ -114,18 +114,21 @@ class Bounds:
         sums = np.concatenate([np.zeros((len(states), 1)), np.cumsum(np.where(is_void, 0.0, gains), axis=1)], axis=1)
         voids = np.concatenate([np.zeros((len(states), 1)), np.cumsum(is_void, axis=1)], axis=1)
         if way is None:
-            return np.where(voids[0, n_steps:] > 0, -np.inf, sums[0, n_steps:] + salvage)
+            return np.where(voids[0, n_steps:] > 0, -np.inf, sums[0, n_steps:] + beyond)
         start = self._starts(way)
         end = start + way.n_steps
         bounds, n_void = (s[0, start] + s[1, end] - s[1, start] + s[2, n_steps] - s[2, end] for s in (sums, voids))
-        return np.where(n_void > 0, -np.inf, bounds + salvage)
+        return np.where(n_void > 0, -np.inf, bounds + beyond + self._facts.added(way))
 
-    def _salvage(self, others: Schedule, way: Retraining | None, tenant: int, waiting: Container[int]) -> float:
-        """The most that levels at the window's end can be worth beyond it when ``waiting`` tenants are relaxed."""
-        facts, decided = self._facts, (*others, *((way,) if way is not None else ()))
-        relaxed = [m for m in facts.actors if m in waiting and m != tenant and m not in facts.running_tenants]
-        more = (facts.best_salvage(m) - facts.problem.tenants[m].salvages[0] for m in relaxed)
-        return facts.salvage(decided) + sum(more)
+    def _added_by(self, others: Schedule, way: Retraining | None, tenant: int, waiting: Container[int]) -> float:
+        """What ``added`` says of all but the tenant's way; ``waiting`` tenants are relaxed: the most salvage."""
+        facts = self._facts
+        settled = {run.tenant: float(facts.added(run.at(0))[run.start_step]) for run in others}
+        settled |= {run.tenant: float(facts.added(run)[0]) for run, _ in facts.running}
+        settled |= {tenant: 0.0} if way is not None else {}
+        relaxed = {m: facts.best_salvage(m) for m in facts.actors if m in waiting}
+        own = (terms.salvages[0] for terms in facts.problem.tenants)
+        return sum(settled.get(m, relaxed.get(m, none)) for m, none in enumerate(own))
 
     def maxima(self, stage: Stage) -> Floats:
         """The most that can be earned in each step in a stage, ``(n_steps,)``."""
@@ -167,8 +170,11 @@ class Bounds:
         events = np.sort(np.stack([a, ends[0], b, ends[1]]), axis=0)
         edges = np.concatenate([np.zeros((1, len(a)), np.int64), events, np.full((1, len(a)), n_steps)])
         tables = self._stage_tables(first, second)
-        decided = tuple(retraining for retraining in (first, second) if retraining is not None)
-        bounds = np.full(len(a), self._facts.salvage(decided))
+        bounds = np.full(len(a), 0.0)
+        for m, terms in enumerate(self._facts.problem.tenants):
+            way = next((way for way in (first, second) if way is not None and way.tenant == m), None)
+            index = a if way is first else b
+            bounds += terms.salvages[0] if way is None else self._facts.added(way)[index]
         for begin, end in pairwise(edges):
             own = [
                 (begin >= start).astype(np.int64) + (begin >= end_of)

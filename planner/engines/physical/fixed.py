@@ -15,7 +15,7 @@ import numpy as np
 
 from executor.mig import GpuModel, Layout, Placement
 from planner.engines.arrays import Floats, Int64s
-from planner.engines.fixed import FixedLayout, FixedLayouts, Room
+from planner.engines.fixed import FixedLayout, FixedLayouts, Room, values_by_way
 from planner.engines.physical.held_sets import Entries, Held, HeldSets
 from planner.engines.schedule import PlacedSchedule, WindowFacts
 
@@ -72,10 +72,12 @@ def held_choices(facts: WindowFacts, among: Sequence[int] | None = None) -> Held
     distinct, first, inverse = np.unique(np.column_stack(rows), axis=0, return_index=True, return_inverse=True)
     row = np.full(len(held_sets), -1, dtype=np.int64)
     row[index] = inverse.reshape(-1)
+    gains = [_gains(facts, m, codes >> 32, codes & 0xFFFFFFFF) for m, (codes, _) in enumerate(patterns)]
     layouts = FixedLayouts(
         facts=facts,
         borders=borders,
-        by_end=tuple(_by_end(facts, m, codes >> 32, codes & 0xFFFFFFFF) for m, (codes, _) in enumerate(patterns)),
+        by_end=tuple(_by_end(facts, m, own) for m, own in enumerate(gains)),
+        by_way={way: v for m, own in enumerate(gains) for way, v in values_by_way(facts, m, own).items()},
         holdings=distinct[:, :-1],
         room=distinct[:, -1],
         rooms=rooms,
@@ -160,19 +162,25 @@ def _fits(
     return fits
 
 
-def _by_end(facts: WindowFacts, m: int, kept: Int64s, held: Int64s) -> Floats:
-    """See :class:`FixedLayouts`, for pairs of columns: what is kept through the epoch, and what is held after it."""
+def _gains(facts: WindowFacts, m: int, kept: Int64s, held: Int64s) -> Floats:
+    """By level and step, for pairs of columns: what is kept through the epoch, and what is held after it."""
     steady, first = facts.gains[m].steady, facts.first_step
     warm = first if facts.is_free else min(first + int(facts.warm_steps[m]), facts.n_steps)
     initial = steady[:, np.arange(first), facts.initial_columns[:, m]]
     parts = [np.repeat(initial[:, :, None], len(held), axis=2), steady[:, first:warm, kept], steady[:, warm:, held]]
-    gains = np.concatenate(parts, axis=1)
+    gains: Floats = np.concatenate(parts, axis=1)
     for retraining, _ in facts.running:
         if retraining.tenant == m:
-            gains[0, retraining.end_step :] = gains[retraining.level, retraining.end_step :]
+            gains[0] = facts.along(retraining, gains)
+    return gains
+
+
+def _by_end(facts: WindowFacts, m: int, gains: Floats) -> Floats:
+    """See :class:`FixedLayouts`."""
     earned = np.concatenate([np.zeros_like(gains[:, :1]), np.cumsum(gains, axis=1)], axis=1)
+    values = earned[:1] + earned[:, -1:] - earned
     salvages = np.array(facts.problem.tenants[m].salvages)
     if m in facts.running_tenants:
         salvages[0] = salvages[1]
-    values = earned[:1] + earned[:, -1:] - earned + salvages[:, None, None]
+    values[: len(salvages)] += salvages[:, None, None]
     return np.ascontiguousarray(np.moveaxis(values, 1, 2))

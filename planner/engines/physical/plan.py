@@ -7,18 +7,22 @@ with the path that found them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+
+import numpy as np
 
 from executor.mig import Placement
 from planner.counts import large_enough_profiles
 from planner.engines.answer import with_plan
+from planner.engines.arrays import Floats, Int64s
 from planner.engines.physical.held_sets import Entries, Held
 from planner.engines.physical.nodes import PlacedNodes
 from planner.engines.physical.path import Path
 from planner.engines.schedule import TOLERANCE, PlacedSchedule, WindowFacts
+from planner.levels import LevelChange, level_changes, levels_of, lowered, running_changes, shares_of, swap_shares
 from planner.plan import Lifetime, MigPlan, salvage_of
-from planner.problem import Owner, Problem, Retraining, Task
+from planner.problem import Owner, Problem, Retraining, Task, TenantTerms
 
 
 def held_along(path: Path, nodes: PlacedNodes) -> Held:
@@ -176,16 +180,30 @@ def objective(facts: WindowFacts, found: Iterable[Lifetime]) -> float:
     for tenant, table in zip(problem.tenants, facts.gains, strict=True):
         own = [item for item in items if item.owner.tenant == tenant.name]
         inference = [item for item in own if item.is_inference]
-        retraining = [item for item in own if not item.is_inference]
-        levels = {option.name: level for level, option in enumerate(tenant.options, start=1)}
+        levels, shares = _course(facts, tenant, [item for item in own if not item.is_inference])
         borders = {edge for item in own for edge in (item.serve_step, item.end_step) if 0 < edge < problem.n_steps}
         for step, until in pairwise(sorted({0, problem.n_steps} | borders)):
-            # A retraining without an option's name was in progress: always the first option.
-            level = max((levels[i.option] if i.option else 1 for i in retraining if i.end_step <= step), default=0)
             names = [i.placement.profile.name for i in inference if i.serve_step <= step < i.end_step]
             column = table.column[tuple(names.count(name) for name in problem.profile_names)]
-            values += table.steady[level, step:until, column].tolist()
+            earned = table.steady[levels[step:until], np.arange(step, until), column]
+            values += lowered(earned, shares[step:until]).tolist()
     return math.fsum([*values, salvage_of(problem, (), items)])
+
+
+def _course(facts: WindowFacts, tenant: TenantTerms, runs: Sequence[Lifetime]) -> tuple[Int64s, Floats]:
+    """The tenant's level in each step, and what taking weights over leaves of its gains, ``(n_steps,)`` each."""
+    problem = facts.problem
+    changes: tuple[LevelChange, ...] = ()
+    numbers = {option.name: level for level, option in enumerate(tenant.options, start=1)}
+    for run in runs:
+        name = run.placement.profile.name
+        if run.option is None:  # in progress when the window opened: always the first option
+            changes = running_changes(problem, tenant, name, run.end_step)
+        else:
+            own = level_changes(problem, tenant, numbers[run.option], name)
+            changes = tuple((run.create_step + step, level) for step, level in own)
+    n_steps = problem.n_steps
+    return levels_of(changes, n_steps), shares_of(changes, swap_shares(problem, tenant), n_steps)
 
 
 def _inference(facts: WindowFacts, held: Held) -> Iterable[Lifetime]:
