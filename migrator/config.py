@@ -139,9 +139,9 @@ class DecisionConfig(Section):
     from one window to the next before any has shown it; ``checkpoint_s`` and ``swap_s`` are seconds each.
     """
 
-    required: bool = True
+    required: bool = False
     max_skipped: Windows | None = None
-    drift: Literal["compound", "as_given"] = "as_given"
+    drift: Literal["compound", "as_given"] = "compound"
     drift_prior: Annotated[float, Field(gt=0, le=1)] = 0.8
     salvage: Literal["auto"] | bool = "auto"
     ends: bool = False

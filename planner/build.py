@@ -15,6 +15,7 @@ from planner.gains import carry_over_gains
 from planner.problem import (
     DRAIN_S,
     AttainmentFloor,
+    Checkpoint,
     FloatArray,
     InitialState,
     Problem,
@@ -176,12 +177,16 @@ def _tenant_terms(
     options: tuple[RetrainingOption, ...] = ()
     if window.retrains:
         included_s = training_start_s if reconfiguration is Reconfiguration.PAPER else 0.0
-        kept_s = len(tenant.checkpoints) * tenant.checkpoint_s
         options = tuple(
             RetrainingOption(
                 option.name,
-                {name: seconds + included_s + kept_s for name, seconds in option.time_s.items()},
+                {name: seconds + included_s for name, seconds in option.time_s.items()},
                 reached(window.accuracy_before, window.accuracy_after, option.gain),
+                tuple(
+                    Checkpoint(part, reached(window.accuracy_before, window.accuracy_after, option.gain * gain))
+                    for part, gain in tenant.checkpoints
+                ),
+                tenant.checkpoint_s,
             )
             for option in tenant.options
         )
@@ -198,4 +203,5 @@ def _tenant_terms(
         retraining_start_s=training_start_s,
         min_slo_attainment=window.floor,
         salvage=window.salvage,
+        swap_s=tenant.swap_s,
     )

@@ -65,7 +65,7 @@ class _SoFar:
                 self._take_outcome(record)
             case "change":
                 self._take_change(record)
-            case "ready" | "finished" | "failed":
+            case "ready" | "checkpoint" | "finished" | "failed":
                 self._check_worker(record)
             case "run_finished" | "interrupted":
                 self._take_ending(kind)

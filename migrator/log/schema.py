@@ -276,6 +276,10 @@ class _Finished(_OfWorker):
     finish_s: Number
 
 
+class _Checkpoint(_Finished):
+    part: Number
+
+
 class _Failed(_OfWorker):
     failed_s: Number
 
@@ -306,6 +310,7 @@ _FIELDS: Mapping[str, type[_Fields]] = {
     "resumed": _Resumed,
     "shares": _Shares,
     "ready": _Ready,
+    "checkpoint": _Checkpoint,
     "finished": _Finished,
     "failed": _Failed,
     "plan_revised": _Revised,

@@ -568,6 +568,15 @@ class Instances:
         self._reasons.append(reason)
         self._again_s = -NEVER_S
 
+    def _is_better(self, live: Live) -> bool:
+        """Whether the retraining was expected to give more than what the window began with: so do its checkpoints."""
+        assert self._planned is not None
+        assert self._opening is not None
+        index = self._names.index(live.owner.tenant)
+        options = self._planned.problem.tenants[index].options
+        after = [option.accuracy_after for option in options if option.name == live.training.option]
+        return not after or after[0] > self._opening.accuracies[index]
+
     def _take_over(self, live: Live, at_s: float) -> None:
         """Let the servers of a retraining's tenant take its weights over."""
         self._applier.take_over(live.owner.tenant, at_s, self._queues.busy_until_s)
@@ -593,7 +602,8 @@ class Instances:
                 self._applier.ready(live, happening)
                 note("ready", events.ready(window, live.started, happening))
             case Checkpointed():
-                self._take_over(live, happening.at_s)
+                if self._is_better(live):
+                    self._take_over(live, happening.at_s)
                 yield Trained(
                     happening.at_s,
                     live.owner.tenant,

@@ -18,6 +18,7 @@ SMALL: dict[str, Any] = {
     "windows": 2,
     "forecast": {"history_s": 60, "half_life_s": 10, "n_paths": 4},
     "planner": {"max_schedules": 8, "planning_s": 0},
+    "retraining": {"required": True, "drift": "as_given"},
     "tenants": [
         {
             "name": "vision",

@@ -158,7 +158,8 @@ def test_a_retraining_that_ended_early_is_over_for_the_plan() -> None:
 def test_a_retraining_that_began_before_its_step_is_under_way_and_not_offered_again() -> None:
     own, other = Owner("vision", Task.RETRAINING), Owner("language", Task.RETRAINING)
     plan = plan_of(Lifetime(at("1g.10gb@0"), own, 6, 8, 19, "full"), Lifetime(at("1g.10gb@1"), other, 6, 8, 19, "full"))
-    setting, traffic = assembled()
+    config = changed(SMALL, {"tenants.1.retraining": {"samples": 100}})
+    setting, traffic = assemble(validate_config(config, "small.yaml"), "small.yaml")
     (window, *_) = plan_through(setting, traffic, 0)
     planned = replace(window, plan=plan)
     begun, kept = with_begun(planned, {own}, 4).plan.lifetimes
