@@ -22,6 +22,7 @@ from planner.replan import state_at
 from workloads.profiles.latency import LatencyCurve
 from workloads.profiles.operating_point import OperatingPoint
 from workloads.tenants import Tenant, WindowAccuracy, WorkerStart, most_instances
+from workloads.training import TrainingOption
 
 SLOWDOWN = 0.16
 """Share of its start-up that each other worker starting at the same time adds to one's own."""
@@ -76,7 +77,7 @@ def arrivals_rps(rng: np.random.Generator, n_steps: int, profiles: list[Profile]
 
 
 def tenant_of(terms: TenantTerms, gpu: GpuModel, plan: MigPlan) -> Tenant:
-    """A tenant whose workers start in exactly the planned time when all start at once, with the plan's retraining."""
+    """A tenant whose workers start in exactly the planned time when all start at once, with the plan's retrainings."""
     chosen = {item.option for item in plan.lifetimes if item.owner.tenant == terms.name and item.option is not None}
     time_s = next((option.time_s for option in terms.options if option.name in chosen), {})
     alone = 1 / (1 + SLOWDOWN * (most_instances(gpu) - 1))
@@ -89,6 +90,7 @@ def tenant_of(terms: TenantTerms, gpu: GpuModel, plan: MigPlan) -> Tenant:
         slo_s=2 * DRAIN_S,
         operating_points=points,
         retraining_time_s=time_s,
+        other_options=tuple(TrainingOption(option.name, option.time_s) for option in terms.options),
         accuracy=(WindowAccuracy(0.5, 0.8),),
         min_profile=terms.min_profile,
         worker_start=WorkerStart(terms.overhead_s * alone, SLOWDOWN),
