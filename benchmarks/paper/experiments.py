@@ -8,10 +8,12 @@ from types import MappingProxyType
 from typing import Literal
 
 from migrator.compare import Fairness
-from planner.policies.registry import LOOKAHEADS
+from planner.policies.registry import VARIANTS
 
 AT_ONCE: Mapping[str, Mapping[str, object]] = MappingProxyType({"planner": {"planning_s": 0.0}})
 """Keys of every config of the results: plans are there as their windows begin, under all policies alike."""
+
+LOOKAHEADS = tuple(name for name in VARIANTS if name.startswith("lookahead-"))
 
 WORKLOADS = tuple(f"w{number}" for number in range(1, 17))
 

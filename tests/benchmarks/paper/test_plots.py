@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from benchmarks.paper import reproduce
-from benchmarks.paper.experiments import EXPERIMENTS, SECTIONS, Experiment
+from benchmarks.paper.experiments import EXPERIMENTS, LOOKAHEADS, SECTIONS, Experiment
 from benchmarks.paper.matches import CLASSES, COLUMNS
 from benchmarks.paper.page import page
 from benchmarks.paper.plot_list import PLOTS, plots_of
 from benchmarks.paper.plots import STYLES, canvas, drawing, figures, plots, readable_on, spread, svg_of
 from benchmarks.paper.statistics import results_in
-from planner.policies.registry import LOOKAHEADS
 
 Json = dict[str, Any]
 
