@@ -32,6 +32,12 @@ def test_its_report_is_the_same(expected: dict[str, Any]) -> None:
     first = json.loads((SAMPLE / EVENTS_FILE).read_text().splitlines()[0])
     assert report.pop("run") == {key: value for key, value in first.items() if key not in ("kind", "wall")}
     assert report.pop("surprises") == []  # such logs do not say what each tenant was promised
+    # What that version did not tell: the log has which retrainings ended, and when.
+    finished = {(event["tenant"], event["window"]) for event in read_log(SAMPLE).of_kind("finished")}
+    for window in report["windows"]:
+        for tenant, age in window.pop("model_age").items():
+            trained = [number for name, number in finished if name == tenant and number < window["window"]]
+            assert age == window["window"] - max(trained, default=-1)
     assert report == expected["report"]
 
 

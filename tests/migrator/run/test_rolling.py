@@ -223,7 +223,7 @@ def test_a_plan_for_a_retraining_that_has_ended_since_is_not_followed(monkeypatc
         return replace(found, planned=planned, is_better=True)
 
     monkeypatch.setattr(instances, "plan_anew", late)
-    log = _rolled.__wrapped__()
+    log = _rolled.__wrapped__("{}", "migrator", False)
     assert n_asked > 0
     assert sum(record["why"] == Kept.OVERTAKEN for record in log.of_kind("plan_kept")) == n_asked
     assert not log.of_kind("plan_revised")
