@@ -298,7 +298,7 @@ def test_the_former_path_gives_the_same_names() -> None:
 
 def test_every_policy_is_known_by_its_name() -> None:
     assert [make().name for make in POLICIES.values()] == list(POLICIES)
-    assert list(POLICIES) == [*MIG_POLICIES, "ekya", "astraea", "whole"]
+    assert list(POLICIES) == [*MIG_POLICIES, "ekya", "astraea", "whole", "time-sharing"]
 
 
 def test_what_looks_ahead_or_plans_a_window_by_its_past_needs_hindsight() -> None:
