@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import assert_never
 
 from executor.mig import OwnedLayout, memory_slices_in
@@ -595,6 +596,9 @@ class Instances:
             return
         if (so_far := self._applier.so_far_of_change_with(live)) is not None:
             yield from self._tell(so_far, note)  # it starts in the log before anything becomes of it
+        trained = partial(
+            Trained, happening.at_s, live.owner.tenant, live.window, live.instance_id, option=live.training.option
+        )
         match happening:
             case Ready():
                 if live.is_starting and live.change_s >= self._first_s:  # the bring-up is no change
@@ -604,28 +608,14 @@ class Instances:
             case Checkpointed():
                 if self._is_better(live):
                     self._take_over(live, happening.at_s)
-                yield Trained(
-                    happening.at_s,
-                    live.owner.tenant,
-                    live.window,
-                    live.instance_id,
-                    option=live.training.option,
-                    checkpoint=happening.part,
-                )
+                yield trained(checkpoint=happening.part)
             case Finished():
                 live.is_over = True
                 self._bring_forward(live)
                 if live.window == window:  # else it is the one of the window before, which ended late
                     self._trained.add(live.owner)
                 self._take_over(live, happening.at_s)
-                yield Trained(
-                    happening.at_s,
-                    live.owner.tenant,
-                    live.window,
-                    live.instance_id,
-                    happening.facts,
-                    live.training.option,
-                )
+                yield trained(facts=happening.facts)
             case Failed():
                 lost = list(self._lost(live.owner, live.server_ids))
                 note("failed", events.failed(window, live.started, happening.at_s, happening.reason))

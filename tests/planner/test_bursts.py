@@ -18,7 +18,8 @@ from planner.problem import Problem, Reconfiguration, TenantTerms
 from planner.solve import solve
 from planner.verify import verify
 
-SEEDS = range(12)
+SEEDS = (0, 1, 2, 3, 4, 8, 9, 11)
+"""Problems that have a plan, and a layout that can stay beside its retrainings."""
 
 
 def expected(problem: Problem, n: int) -> Scenarios:
@@ -32,9 +33,8 @@ def solved(seed: int) -> tuple[Problem, MigPlan, MigPlan]:
     """A problem, its best plan and the layout that stays beside the same retrainings."""
     problem = physical_problem(seed)
     plan = solve(problem, "physical")
-    still = still_plan(problem, plan) if plan.status.has_plan else None
-    if still is None:
-        pytest.skip("no plan, or no layout that stays")
+    still = still_plan(problem, plan)
+    assert still is not None
     return problem, plan, still
 
 

@@ -43,8 +43,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_in(tmp_path_factory.mktemp("reposing") / "run", {})
 
 
-def checked(log: ReadLog, changes: Change = {}) -> list[CheckedPlan]:  # noqa: B006 (never changed)
-    setting, traffic = assemble(validate_config(changed(SMALL, changes), "small"), "small")
+def checked(log: ReadLog, changes: Change | None = None) -> list[CheckedPlan]:
+    setting, traffic = assemble(validate_config(changed(SMALL, changes or {}), "small"), "small")
     return list(RunCheck(log, setting, traffic).plans())
 
 
