@@ -92,9 +92,8 @@ def _allowed(facts: WindowFacts, held_sets: HeldSets, initial: Entries | None) -
         return np.array(found, dtype=np.int64)
     busy = [placement for retraining, placement in facts.running if retraining.end_step > facts.first_step]
     mask = facts.problem.unavailable_in(facts.first_step, facts.n_steps)
-    fits = np.array(
-        [facts.problem.gpu.fits((*layout, *busy)) and not layout.memory_mask & mask for layout in held_sets.layouts]
-    )
+    table = held_sets.table
+    fits = table.fits_beside(facts.problem.gpu, busy) & (table.memory & mask == 0)
     return np.flatnonzero(fits[held_sets.layout])
 
 

@@ -23,6 +23,9 @@ Entries = frozenset[tuple[Placement, int]]
 Held = Sequence[tuple[int, Entries]]
 """(step, what is held from there on): the window's start, then every epoch."""
 
+Geometry = tuple[tuple[str, tuple[int, ...], int], ...]
+"""Of some profiles of a GPU: name, starts and the most instances there can be."""
+
 
 @dataclass(frozen=True)
 class LayoutTable:
@@ -68,15 +71,18 @@ class LayoutTable:
 
 def layout_table(gpu: GpuModel, profile_names: tuple[str, ...]) -> LayoutTable:
     """The table of all layouts of ``profile_names``; kept for the next problem on the same GPU."""
-    geometry = tuple((name, gpu.profile(name).starts, gpu.profile(name).max_instances) for name in profile_names)
-    return _layout_table(gpu, profile_names, geometry)
+    return _layout_table(gpu, profile_names, _geometry(gpu, profile_names))
+
+
+def _geometry(gpu: GpuModel, profile_names: tuple[str, ...]) -> Geometry:
+    return tuple((name, gpu.profile(name).starts, gpu.profile(name).max_instances) for name in profile_names)
 
 
 @lru_cache(maxsize=16)
 def _layout_table(
     gpu: GpuModel,
     profile_names: tuple[str, ...],
-    geometry: tuple[tuple[str, tuple[int, ...], int], ...],  # noqa: ARG001 (profiles compare without it: part of the key)
+    geometry: Geometry,  # noqa: ARG001 (profiles compare without it: part of the key)
 ) -> LayoutTable:
     layouts = gpu.layouts(profile_names)
     index = {layout: number for number, layout in enumerate(layouts)}
@@ -87,6 +93,40 @@ def _layout_table(
     memory = [layout.memory_mask for layout in layouts]
     compute = [sum(placement.profile.compute_slices for placement in layout) for layout in layouts]
     return LayoutTable(layouts, index, without, np.array(memory, dtype=np.int64), np.array(compute, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class Holding:
+    """All that decides which sets can be held while nothing else is on the GPU; problems that share it share those.
+
+    Attributes:
+        gpu: The GPU.
+        profile_names: Of the profiles that serve some tenant.
+        geometry: Their names, starts and numbers of instances; profiles compare without the latter two.
+        serves: By tenant, the profiles that serve it.
+        enough: By tenant, those as large as its ``min_profile``.
+    """
+
+    gpu: GpuModel
+    profile_names: tuple[str, ...]
+    geometry: Geometry
+    serves: tuple[frozenset[str], ...]
+    enough: tuple[frozenset[str], ...]
+
+    @classmethod
+    def of(cls, problem: Problem) -> Holding:
+        """The problem's."""
+        serves = tuple(frozenset(tenant.capability_rps) for tenant in problem.tenants)
+        enough = tuple(
+            frozenset(profile.name for profile in large_enough_profiles(problem, tenant)) for tenant in problem.tenants
+        )
+        names = tuple(name for name in problem.profile_names if any(name in own for own in serves))
+        return cls(problem.gpu, names, _geometry(problem.gpu, names), serves, enough)
+
+    @property
+    def table(self) -> LayoutTable:
+        """The layouts of the serving profiles."""
+        return _layout_table(self.gpu, self.profile_names, self.geometry)
 
 
 @dataclass(frozen=True)
@@ -108,20 +148,8 @@ class HeldSets:
     @classmethod
     def of(cls, problem: Problem) -> HeldSets:
         """All held sets: those that keep rules 1, 2 and 4 when nothing else is on the GPU."""
-        serving = {name for tenant in problem.tenants for name in tenant.capability_rps}
-        table = layout_table(problem.gpu, tuple(name for name in problem.profile_names if name in serving))
-        most = len(table.layouts[-1])
-        numbers, owners = [np.zeros(0, dtype=np.int64)], [np.zeros((0, most), dtype=np.int64)]
-        by_names: dict[tuple[str, ...], Int64s] = {}
-        for number, layout in enumerate(table.layouts):
-            if len(layout) >= len(problem.tenants):
-                names = tuple(placement.profile.name for placement in layout.placements)
-                own = by_names.get(names)
-                if own is None:
-                    own = by_names[names] = _owners(problem, names)
-                numbers.append(np.full(len(own), number, dtype=np.int64))
-                owners.append(np.pad(own, ((0, 0), (0, most - len(layout))), constant_values=-1))
-        return cls(problem, table, np.concatenate(numbers), np.concatenate(owners))
+        holding = Holding.of(problem)
+        return cls(problem, holding.table, *held_rows(holding))
 
     def __len__(self) -> int:
         return len(self.layout)
@@ -191,16 +219,34 @@ class HeldSets:
         return np.asarray(by_layout[self.layout], dtype=np.int64)
 
 
-def _owners(problem: Problem, names: Sequence[str]) -> Int64s:
+@lru_cache(maxsize=4)
+def held_rows(holding: Holding) -> tuple[Int64s, Int64s]:
+    """Layout and owners of each held set; kept for the next problem, as one that plans anew has the same."""
+    table = holding.table
+    most = len(table.layouts[-1])
+    numbers, owners = [np.zeros(0, dtype=np.int64)], [np.zeros((0, most), dtype=np.int64)]
+    by_names: dict[tuple[str, ...], Int64s] = {}
+    for number, layout in enumerate(table.layouts):
+        if len(layout) >= len(holding.serves):
+            names = tuple(placement.profile.name for placement in layout.placements)
+            own = by_names.get(names)
+            if own is None:
+                own = by_names[names] = _owners(holding, names)
+            numbers.append(np.full(len(own), number, dtype=np.int64))
+            owners.append(np.pad(own, ((0, 0), (0, most - len(layout))), constant_values=-1))
+    return np.concatenate(numbers), np.concatenate(owners)
+
+
+def _owners(holding: Holding, names: Sequence[str]) -> Int64s:
     """Every way to give instances of these profiles to tenants that keeps rules 2 and 4, ``(n, len(names))``."""
-    enough = [{profile.name for profile in large_enough_profiles(problem, tenant)} for tenant in problem.tenants]
+    n_tenants = len(holding.serves)
     owners = np.zeros((1, 0), dtype=np.int64)
-    served = np.zeros((1, len(problem.tenants)), dtype=np.bool_)
+    served = np.zeros((1, n_tenants), dtype=np.bool_)
     for n_left, name in zip(range(len(names) - 1, -1, -1), names, strict=True):
-        may_hold = [m for m, tenant in enumerate(problem.tenants) if name in tenant.capability_rps]
+        may_hold = [m for m in range(n_tenants) if name in holding.serves[m]]
         owners = np.column_stack([np.repeat(owners, len(may_hold), axis=0), np.tile(may_hold, len(owners))])
         served = np.repeat(served, len(may_hold), axis=0)
-        serves = np.array([name in enough[m] for m in may_hold], dtype=np.bool_)
+        serves = np.array([name in holding.enough[m] for m in may_hold], dtype=np.bool_)
         served[np.arange(len(owners)), owners[:, -1]] |= np.tile(serves, len(owners) // len(may_hold))
         is_kept = (~served).sum(axis=1) <= n_left
         owners, served = owners[is_kept], served[is_kept]

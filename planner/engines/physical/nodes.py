@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -24,7 +25,7 @@ import numpy as np
 from executor.mig import Multiset, Placement
 from planner.counts import CountSpace, feasible_multisets, joint_states, tenant_multisets
 from planner.engines.arrays import Bools, Int64s, Ints
-from planner.engines.physical.held_sets import Entries, HeldSets, LayoutTable
+from planner.engines.physical.held_sets import Entries, HeldSets, Holding, LayoutTable, held_rows
 from planner.engines.schedule import Token, WindowFacts
 from planner.problem import GainTable, TenantTerms
 
@@ -130,19 +131,39 @@ class CountedNodes:
 
 def placed_nodes(facts: WindowFacts) -> PlacedNodes:
     """The nodes that a plan can use: the held sets and the initial one, with all their subsets."""
-    held_sets, initial, n_tenants = HeldSets.of(facts.problem), facts.initial_held, len(facts.gains)
-    table = held_sets.table
+    held_sets, initial = HeldSets.of(facts.problem), facts.initial_held
+    other: tuple[int, ...] | None = None
+    if initial is not None and held_sets.index(initial) is None:
+        layout, owners = held_sets.row(initial)
+        other = (layout, *map(int, owners))
+    layouts, owners, removal, is_held = _with_subsets(Holding.of(facts.problem), other)
+    sets = HeldSets(facts.problem, held_sets.table, layouts, owners)
+    column = np.ascontiguousarray(sets.columns(facts.gains).T.astype(np.int32))
+    initial_node = None if initial is None else sets.index(initial)
+    return PlacedNodes(sets, Graph(removal, column, is_held), -1 if initial_node is None else initial_node)
+
+
+@lru_cache(maxsize=4)
+def _with_subsets(holding: Holding, other: tuple[int, ...] | None) -> tuple[Int64s, Int64s, Ints, Bools]:
+    """The held sets, and an ``other`` one, a layout and its owners, with all their subsets.
+
+    They are kept for the next problem, as one that plans anew has the same.
+
+    Returns:
+        Layout and owners, as those of :class:`HeldSets`; and ``removal`` and ``is_held``, as those of :class:`Graph`.
+    """
+    table, n_tenants = holding.table, len(holding.serves)
+    layout, owners = held_rows(holding)
     # A set is numbered by its layout, then by its owners as digits in base n_tenants, first entry first.
     first_number = np.cumsum([0, *(n_tenants ** len(layout) for layout in table.layouts)])
     is_held = np.zeros(first_number[-1], dtype=np.bool_)
-    is_held[first_number[held_sets.layout] + _codes(held_sets.owners, n_tenants)] = True
+    is_held[first_number[layout] + _codes(owners, n_tenants)] = True
     kept = is_held.copy()
-    if initial is not None:
-        layout, owners = held_sets.row(initial)
-        kept[first_number[layout] + _codes(owners[None, :], n_tenants)] = True
+    if other is not None:
+        kept[first_number[other[0]] + _codes(np.array([other[1:]], dtype=np.int64), n_tenants)] = True
     _add_subsets(table, first_number, n_tenants, kept)
     new_index = np.cumsum(kept, dtype=np.int32) - 1
-    most = held_sets.owners.shape[1]
+    most = owners.shape[1]
     layouts, owners_by_layout, removal = [], [], []
     for number, layout_of in enumerate(table.layouts):
         codes = np.flatnonzero(kept[first_number[number] : first_number[number + 1]])
@@ -152,11 +173,8 @@ def placed_nodes(facts: WindowFacts) -> PlacedNodes:
         layouts.append(np.full(len(codes), number, dtype=np.int64))
         owners_by_layout.append(_digits(codes, len(layout_of), most, n_tenants))
         removal.append(rows)
-    sets = HeldSets(facts.problem, table, np.concatenate(layouts), np.concatenate(owners_by_layout))
-    column = np.ascontiguousarray(sets.columns(facts.gains).T.astype(np.int32))
-    initial_node = None if initial is None else sets.index(initial)
-    graph = Graph(np.concatenate(removal), column, is_held[kept])
-    return PlacedNodes(sets, graph, -1 if initial_node is None else initial_node)
+    found = np.concatenate(layouts), np.concatenate(owners_by_layout)
+    return *found, np.concatenate(removal), is_held[kept]
 
 
 def counted_nodes(facts: WindowFacts) -> CountedNodes:
