@@ -163,11 +163,14 @@ def _more_by_checkpoints(
     found, option = np.zeros(len(ends)), tenant.options[number]
     if not option.checkpoints:
         return found
+    ahead: dict[tuple[int, int], FloatArray] = {}
     for index, end in enumerate(ends):
         steps = [(0, 0), *level_steps(problem, tenant, option, profile_name, end, is_running=is_running).items()]
         for (first, level), (last, _) in pairwise([*steps, (problem.n_steps, 0)]):
             for base, begin, until in ((0, first, min(last, end)), (1 + number, max(first, end), last)):
                 if begin < until:
-                    most = [(own[level, begin:until] - own[base, begin:until]).max(axis=1) for own in gains]
-                    found[index] += np.maximum(np.max(most, axis=0), 0.0).sum()
+                    if (level, base) not in ahead:
+                        most = [(own[level] - own[base]).max(axis=1) for own in gains]
+                        ahead[level, base] = np.insert(np.cumsum(np.maximum(np.max(most, axis=0), 0.0)), 0, 0.0)
+                    found[index] += ahead[level, base][until] - ahead[level, base][begin]
     return found

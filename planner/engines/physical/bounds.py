@@ -12,7 +12,7 @@ the best level that they could have by then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -29,6 +29,10 @@ MAX_STEPS = 300
 
 _MOST_KEPT = 8_000_000
 """Numbers in the tables by levels that are kept: 64 MB."""
+
+
+Ways = tuple[Retraining | None, Retraining | None]
+"""How the first and the second of two tenants are retrained; ``None`` for one that is not, or where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class BoundedSchedules:
     """
 
     tenants: tuple[int, ...]
-    retrainings: tuple[Retraining | None, Retraining | None]
+    retrainings: Ways
     starts: tuple[Int64s, Int64s]
     bounds: Floats
 
@@ -76,22 +80,34 @@ class Bounds:
         self._maxima: dict[Stage, Floats] = {}
         self._by_levels: dict[tuple[int | None, ...], tuple[Floats, Floats]] = {}
 
-    def tabulate(self, pool: Executor, is_over: Callable[[], bool]) -> bool:
-        """Make the tables that :meth:`of_pair` needs, side by side; whether that was done before time was up."""
-        stages = {
+    def tabulate(self, pool: Executor, is_over: Callable[[], bool], is_needed: Callable[[Stage], bool]) -> bool:
+        """Make the tables that :meth:`of_pair` needs, side by side; whether that was done before time was up.
+
+        ``is_needed`` is asked right before each; one that is not is left out.
+        """
+        ordered = sorted(self.stages(self.pairs) - self._tables.keys(), key=lambda stage: (stage.busy, stage.levels))
+
+        def made(stage: Stage) -> bool:
+            return not is_over() and (not is_needed(stage) or self._table(stage) is not None)
+
+        return all(list(pool.map(made, ordered)))
+
+    def stages(self, pairs: Iterable[Ways]) -> set[Stage]:
+        """The stages that schedules of these ways go through."""
+        return {
             self._stage((), ((first, i), (second, j)))
-            for first, second in self._pairs_of_ways()
+            for first, second in pairs
             for i in range(3 if first else 1)
             for j in range(3 if second else 1)
         }
-        ordered = sorted(stages - self._tables.keys(), key=lambda stage: (stage.busy, stage.levels))
-        return all(list(pool.map(lambda stage: not is_over() and self._table(stage) is not None, ordered)))
 
-    def of_pair(self) -> Iterator[BoundedSchedules]:
-        """All schedules where at most two tenants are actors; by way to retrain."""
-        return (self._bounded(first, second) for first, second in self._pairs_of_ways())
+    def of_pair(self, pairs: Iterable[Ways] | None = None) -> Iterator[BoundedSchedules]:
+        """All schedules where at most two tenants are actors, or those of these ways; by way to retrain."""
+        return (self._bounded(first, second) for first, second in (self.pairs if pairs is None else pairs))
 
-    def _pairs_of_ways(self) -> list[tuple[Retraining | None, Retraining | None]]:
+    @property
+    def pairs(self) -> list[Ways]:
+        """A way to retrain for each of at most two actors."""
         firsts, seconds = (*(self._facts.courses[m] for m in self._facts.actors), (None,), (None,))[:2]
         return [(first, second) for first in firsts for second in seconds]
 

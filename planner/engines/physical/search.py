@@ -24,7 +24,7 @@ from executor.mig import Placement
 from planner.budget import Budget
 from planner.engines.arrays import Floats
 from planner.engines.effort import N_THREADS, Meter
-from planner.engines.physical.bounds import MAX_STEPS, BoundedSchedules, Bounds
+from planner.engines.physical.bounds import MAX_STEPS, BoundedSchedules, Bounds, Stage, Ways
 from planner.engines.physical.greedy import greedy_schedule, static_schedule
 from planner.engines.physical.held_sets import Held
 from planner.engines.physical.nodes import CountedNodes, PlacedNodes, counted_nodes, placed_nodes
@@ -185,19 +185,39 @@ class Search:
                 return
 
     def _by_tables(self, bounds: Bounds, pool: Executor) -> None:
-        """Bound every schedule, and value those whose bound is above the best plan."""
-        prices = pool.submit(self.prices.lower, self._aim, _PRICE_ROUNDS)
-        is_complete = bounds.tabulate(pool, self.meter.is_late)
-        prices.result()
+        """Bound every schedule, and value those whose bound is above the best plan.
+
+        Tables are begun beside the prices; no more are made of ways that these rule out.
+        """
+        priced = pool.submit(self._left_by_prices, bounds)
+
+        def is_needed(stage: Stage) -> bool:
+            return not priced.done() or stage in priced.result()[1]
+
+        is_complete = bounds.tabulate(pool, self.meter.is_late, is_needed)
+        left, _ = priced.result()
         self.bound = min(self.bound, self.prices.bound)
         if is_complete and not self.meter.is_spent:
-            self._best_first(list(bounds.of_pair()), pool)
+            self._best_first(list(bounds.of_pair(left)), pool)
+
+    def _left_by_prices(self, bounds: Bounds) -> tuple[list[Ways], set[Stage]]:
+        """The pairs of ways of which prices leave some schedule above the best plan, and the stages of these."""
+        self.prices.lower(self._aim, _PRICE_ROUNDS)
+        slacks, left = self.prices.slacks(), []
+        for pair in bounds.pairs:
+            bound = self.prices.bound
+            for tenant, way in zip(self.facts.actors, pair, strict=False):
+                if tenant not in self.facts.running_tenants:
+                    bound -= float(np.min(slacks[tenant][way]))
+            if bound > self._to_beat:
+                left.append(pair)
+        return left, bounds.stages(left)
 
     def _best_first(self, ways: list[BoundedSchedules], pool: Executor) -> None:
         slacks = self.prices.slacks()
         priced = [self._priced(bounded, slacks) for bounded in ways]
         kept = [np.flatnonzero(own > self._to_beat) for own in priced]
-        bounds = np.concatenate([own[index] for own, index in zip(priced, kept, strict=True)])
+        bounds = np.concatenate([np.zeros(0), *(own[index] for own, index in zip(priced, kept, strict=True))])
         first = np.cumsum([0, *map(len, kept)])
         order = np.argsort(-bounds, kind="stable")
         waiting: list[Schedule] = []

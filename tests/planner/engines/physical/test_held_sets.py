@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from problems import physical_problem
@@ -30,6 +32,17 @@ def test_they_are_the_nodes_that_give_everybody_enough(problem: Problem) -> None
     found = [held_sets.entries(index) for index in range(len(held_sets))]
     assert set(found) == wanted
     assert len(found) == len(wanted)
+
+
+def test_problems_that_differ_in_what_may_be_held_do_not_share_their_sets() -> None:
+    first = two_tenants()
+    name, rps = min(first.tenants[0].capability_rps.items())
+    small = replace(first.tenants[0], capability_rps={name: rps}, min_profile=name)
+    other = replace(first, tenants=(small, *first.tenants[1:]))
+    sizes = [len(HeldSets.of(problem)) for problem in (first, other, first)]
+    assert sizes[1] < sizes[0] == sizes[2]
+    held = {place.profile.name for n in range(sizes[1]) for place, m in HeldSets.of(other).entries(n) if m == 0}
+    assert held == {name}
 
 
 def test_columns_count_each_tenants_profiles() -> None:
