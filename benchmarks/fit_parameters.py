@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.paper.experiments import AT_ONCE
 from benchmarks.paper.workloads import ALIBABA, CIFAR, CONFIGS, CORE, OFFSETS_S, Workload, workloads
 from migrator.compare import Match, over_each_segment, score_of
-from migrator.config import Config, ForecastConfig, PlannerConfig, read_config
+from migrator.config import REPLAN_EVERY_S, Config, ForecastConfig, read_config
 from migrator.parallel import Processes, n_cores
 from planner.policies.astraea import Astraea
 from planner.policies.reactive import Reactive
@@ -126,14 +126,14 @@ def _forecast() -> Grid:
     keys: list[dict[str, object]] = [{"method": "ewma", "half_life_s": seconds} for seconds in half_lives_s]
     keys.append({"method": "seasonal-naive"})
     now = ForecastConfig()
-    in_use = Setting("migrator", {}, {"method": now.method, "half_life_s": now.half_life_s})
+    in_use = Setting("migrator", {}, {"method": "ewma", "half_life_s": now.half_life_s})
     return Grid(tuple(Setting("migrator", {}, own) for own in keys), in_use)
 
 
 def _pace() -> Grid:
     paces: tuple[float | str, ...] = ("never", 1.0, 5.0, 10.0, 20.0, 50.0)
     settings = tuple(Setting("migrator", {}, {}, {"replan_every_s": pace}) for pace in paces)
-    in_use = next(own for own in settings if own.planner["replan_every_s"] == PlannerConfig().replan_every_s)
+    in_use = next(own for own in settings if own.planner["replan_every_s"] == REPLAN_EVERY_S)
     return Grid(settings, in_use)
 
 

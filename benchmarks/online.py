@@ -21,7 +21,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.paper.experiments import SIX_HOURS_S, WORKLOADS, Experiment
+from benchmarks.paper.experiments import SEVEN_HOURS_S, WORKLOADS, Experiment
 from benchmarks.paper.matches import Json, matches_of, require_two_weeks, results_of
 from benchmarks.paper.statistics import BLOCK, Interval, interval
 from forecaster.neural import Learned, ModelError
@@ -52,7 +52,7 @@ class Arm:
 
     def experiment(self, workloads: Sequence[str], windows: int, n_segments: int, stride_s: int) -> Experiment:
         """The arm on these workloads."""
-        planner = {} if self.every_s is None else {"replan_every_s": self.every_s}
+        planner = {"replan_every_s": "never" if self.every_s is None else self.every_s}
         return Experiment(
             name=f"online-{self.label}",
             label=self.label,
@@ -210,7 +210,7 @@ def main() -> None:
     parser.add_argument("--every", type=float, default=10.0, help="seconds from plan to plan")
     parser.add_argument("--traces", type=Path, help="the Twitter counts, in the place of the workloads' own traces")
     parser.add_argument("--segments", type=int, default=84, help="pieces of these")
-    parser.add_argument("--stride", type=int, default=SIX_HOURS_S // 3 + 7, help="seconds from piece to piece")
+    parser.add_argument("--stride", type=int, default=SEVEN_HOURS_S // 3, help="seconds from piece to piece")
     parser.add_argument("--out", type=Path, help="write every figure as JSON")
     asked = parser.parse_args()
     if asked.traces is not None:

@@ -144,7 +144,7 @@ def match_of(kind: Kind, arm: Arm, draw: int) -> Match:
         windows=N_WINDOWS,
         load_windows=N_WINDOWS,
         forecast=dict(arm.forecast),
-        planner={} if arm.every_s is None else {"replan_every_s": arm.every_s},
+        planner={"replan_every_s": "never" if arm.every_s is None else arm.every_s},
     )
     steady = assemble(_on_traces(config, (STEADY, STEADY), draw), origin)[0].config
     return Match(arm.policy, _on_traces(steady, (kind.vision, kind.language), draw), origin, draw)
@@ -342,7 +342,7 @@ _LINES: Mapping[str, Any] = {
 TITLE = "Simulated: answers in time around a step of traffic, requests/s"
 
 _PANEL_IN, _GAP_IN = 1.4, 0.35
-_LEFT_IN, _RIGHT_IN, _TOP_IN, _BOTTOM_IN = 0.65, 2.05, 0.95, 0.5
+_LEFT_IN, _RIGHT_IN, _TOP_IN, _BOTTOM_IN = 0.65, 2.35, 0.95, 0.5
 
 
 def figure_of(found: Sequence[Outcome]) -> Figure:

@@ -261,23 +261,42 @@ class TenantConfig(Section):
 class ForecastConfig(Section):
     """Which forecaster, and from how much history; ``known`` is none, but the window's own arrivals.
 
+    A ``half_life_s`` or ``season_s`` without ``method`` asks for the forecaster that has one.
     ``model`` is the folder of a fitted network, which ``informer`` and ``nhits`` need.
     """
 
     method: Literal[
         "auto", "window", "short-term", "lightgbm", "ewma", "seasonal-naive", "informer", "nhits", "known"
-    ] = "ewma"
+    ] = "auto"
     model: Text | None = None
     history_s: Positive = 600.0
     half_life_s: Positive = 60.0
     season_s: Positive = 200.0
     n_paths: Annotated[int, Field(ge=1, le=10_000)] = 32
 
+    @model_validator(mode="before")
+    @classmethod
+    def _a_setting_names_its_method(cls, data: object) -> object:
+        if isinstance(data, Mapping) and "method" not in data:
+            asked = [name for key, name in (("half_life_s", "ewma"), ("season_s", "seasonal-naive")) if key in data]
+            if len(asked) > 1:
+                raise ValueError("half_life_s is of method ewma, season_s of seasonal-naive; say which method")
+            if asked:
+                return {**data, "method": asked[0]}
+        return data
+
     @model_validator(mode="after")
     def _networks_have_a_model(self) -> ForecastConfig:
         if self.method in ("informer", "nhits") and self.model is None:
             raise ValueError(f"method {self.method!r} needs a model: {model_text(self.method)}")
         return self
+
+
+REPLAN_EVERY_S = 10.0
+"""The pace at which the rest of a window is planned anew, where none is given and steps are not longer.
+
+Measured on first halves of the traces (``benchmarks/fit_parameters.py``) and by ``make bench-online``.
+"""
 
 
 class PlannerConfig(Section):
@@ -291,7 +310,7 @@ class PlannerConfig(Section):
     max_schedules: Count = 4000
     switch_s: NonNegative | None = None
     planning_s: NonNegative | None = None
-    replan_every_s: Positive | Literal["never"] = "never"
+    replan_every_s: Positive | Literal["never"] | None = None
     replan_schedules: Count = 100
     burst_floor: bool = False
     risk: Fraction = 0.0
@@ -477,8 +496,8 @@ class Config(Section):
                 )
         if self.window_s != round(self.window_s):
             raise ValueError(f"window_s is {self.window_s:g}; whole seconds are needed")
-        every_s = self.planner.replan_every_s
-        if every_s != "never" and every_s < self.step_s:
+        every_s = self.replan_every_s
+        if every_s is not None and every_s < self.step_s:
             raise ValueError(
                 f"planner.replan_every_s is {every_s:g}; at least step_s ({self.step_s:g}), or 'never', is needed"
             )
@@ -518,6 +537,14 @@ class Config(Section):
             return self.planner.planning_s
         share = min(1.0, self.planner.replan_schedules / PlannerConfig().max_schedules)
         return float(max(1, math.ceil(share * self.planning_s - 1e-9)))
+
+    @property
+    def replan_every_s(self) -> float | None:
+        """Seconds from plan to plan within a window: as given, or :data:`REPLAN_EVERY_S`; ``None`` for never."""
+        given = self.planner.replan_every_s
+        if given is None:
+            return max(REPLAN_EVERY_S, self.step_s)
+        return None if given == "never" else given
 
     @property
     def n_load_windows(self) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -84,13 +84,15 @@ class WindowFidelity:
 def measured(
     setting: Setting, traffic: RecordedTraffic, *, start_as_planned: bool = False
 ) -> tuple[WindowFidelity, ...]:
-    """Run the setting and hold each window against its plan.
+    """Run the setting, each window by the plan that it begins with, and hold the window against that.
 
     With ``start_as_planned`` every worker is ready when its plan says so.
 
     Raises:
         InfeasibleError: Window 0 has no plan.
     """
+    planner = setting.config.planner.model_copy(update={"replan_every_s": "never"})
+    setting = replace(setting, config=setting.config.model_copy(update={"planner": planner}))
     promises = _Promises(setting.config.window_s, setting.config.step_s)
     backend = simulated_backend(setting, promises.ready_s if start_as_planned else None)
     run = PolicyRun(setting, traffic, view=promises, backend=backend)

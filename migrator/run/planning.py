@@ -577,8 +577,8 @@ def _scenarios(setting: Setting, opening: Opening, problem: Problem, forecast: F
         return None
     if problem.reconfiguration is not Reconfiguration.PHYSICAL:
         return None
-    every_s, n_steps = config.planner.replan_every_s, problem.n_steps
-    if every_s != "never":
+    every_s, n_steps = config.replan_every_s, problem.n_steps
+    if every_s is not None:
         n_steps = min(n_steps, math.ceil(every_s / config.step_s - 1e-9) + problem.epoch_steps)
     past_rps = opening.past_rps[-max(1, round(LATELY_S / config.step_s)) :]
     firsts = range(0, len(past_rps) - n_steps + 1, max(1, round(APART_S / config.step_s)))

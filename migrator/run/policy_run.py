@@ -137,8 +137,7 @@ def _replan_every_s(setting: Setting, policy: AnyPolicy) -> float | None:
     """The pace at which the policy plans the rest of a window anew; ``None`` where it does not."""
     if not isinstance(policy, Policy) or not policy.replans:
         return None
-    every_s = setting.config.planner.replan_every_s
-    paces = (None if every_s == "never" else every_s, policy.looks_ahead_s)
+    paces = (setting.config.replan_every_s, policy.looks_ahead_s)
     return min((pace for pace in paces if pace is not None), default=None)
 
 

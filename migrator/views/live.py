@@ -59,8 +59,7 @@ class RunView(View):
     def revised(self, planned: PlannedWindow, reason: str) -> None:
         """Print why there is a new plan, and what it promises."""
         if planned.window >= self._n_planned - 1:  # the log may have been cut off in the last of those windows
-            self._print(f"window {planned.window}: {escape(reason)}", style="yellow")
-            self._print(f"window {planned.window}: {_promise(planned)}", style="dim")
+            self._print(f"window {planned.window}, {escape(reason)}: {_promise(planned)}", style="dim")
 
     def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner] | None) -> None:
         """Move the line: window, second, goodput so far, and the strip of the layout, if there is one."""

@@ -13,7 +13,7 @@ from benchmarks.fit_parameters import GRIDS, N_WINDOWS, Grid, Measured, Setting
 from benchmarks.paper.experiments import AT_ONCE
 from benchmarks.paper.workloads import CONFIGS, workloads
 from migrator.compare import Match, over_each_segment
-from migrator.config import ForecastConfig, PlannerConfig, read_config
+from migrator.config import REPLAN_EVERY_S, ForecastConfig, read_config
 from planner.policies.astraea import Astraea
 from planner.policies.reactive import Reactive
 from planner.policies.registry import policy_of
@@ -59,7 +59,7 @@ def test_servegen_s_rates_change_within_the_same_windows_as_in_the_reported_run(
 def test_nothing_but_where_it_begins_how_long_it_is_and_the_name_of_defaults_differs(workload: fit.Workload) -> None:
     moved = fit.config_of(workload, IN_USE)
     path = CONFIGS / f"w{workload.number}.yaml"
-    reported = over_each_segment(read_config(path, windows=N_WINDOWS, **AT_ONCE))
+    reported = over_each_segment(read_config(path, windows=N_WINDOWS, forecast={"method": "ewma"}, **AT_ONCE))
     tenants = [
         tenant.model_copy(update={"arrivals": tenant.arrivals.model_copy(update={"offset_s": there.arrivals.offset_s})})
         for tenant, there in zip(moved.tenants, reported.tenants, strict=True)
@@ -72,8 +72,8 @@ def test_the_grids_hold_the_defaults_in_use() -> None:
     assert in_use == {
         "reactive": {"n_seen": Reactive().n_seen, "threshold": Reactive().threshold},
         "astraea": {"n_seen": Astraea().n_seen, "headroom": Astraea().headroom},
-        "migrator": {"method": ForecastConfig().method, "half_life_s": ForecastConfig().half_life_s},
-        "pace": {"replan_every_s": PlannerConfig().replan_every_s},
+        "migrator": {"method": "ewma", "half_life_s": ForecastConfig().half_life_s},
+        "pace": {"replan_every_s": REPLAN_EVERY_S},
     }
 
 

@@ -31,6 +31,39 @@ def test_planning_takes_what_is_measured_for_so_many_tenants_and_steps(
     assert config.planning_s == planning_time_s(len(config.tenants), config.n_steps) == planning_s
 
 
+@pytest.mark.parametrize(
+    ("changes", "every_s"),
+    [({}, 10.0), ({"step_s": 20}, 20.0), ({"planner.replan_every_s": 30}, 30.0), ({"planner": {}, "step_s": 5}, 10.0)],
+)
+def test_windows_are_planned_anew_every_10_s_or_step(write_config, changes: dict[str, object], every_s: float) -> None:
+    assert read_config(write_config({"planner.replan_every_s": None, **changes})).replan_every_s == every_s
+
+
+def test_windows_are_planned_once_if_that_is_asked_for(write_config) -> None:
+    assert read_config(write_config({"planner.replan_every_s": "never"})).replan_every_s is None
+
+
+@pytest.mark.parametrize(
+    ("forecast", "method"),
+    [
+        ({}, "auto"),
+        ({"history_s": 300}, "auto"),
+        ({"half_life_s": 30}, "ewma"),
+        ({"season_s": 100}, "seasonal-naive"),
+        ({"half_life_s": 30, "season_s": 100, "method": "auto"}, "auto"),
+    ],
+)
+def test_a_setting_asks_for_its_forecaster(write_config, forecast: dict[str, object], method: str) -> None:
+    config = read_config(write_config({"forecast": forecast}))
+    assert config.forecast.method == method
+    assert validate_config(yaml.safe_load(config_yaml(config)), "again").forecast == config.forecast
+
+
+def test_settings_of_two_forecasters_ask_for_a_method(write_config) -> None:
+    with pytest.raises(ConfigError, match=r"forecast: half_life_s is of method ewma, season_s of seasonal-naive"):
+        read_config(write_config({"forecast": {"half_life_s": 30, "season_s": 100}}))
+
+
 def test_planning_takes_as_long_as_it_is_given(write_config) -> None:
     assert read_config(write_config({"planner.planning_s": 2.5})).planning_s == 2.5
 
