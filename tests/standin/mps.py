@@ -70,6 +70,10 @@ def running(environment: Mapping[str, str] | None = None) -> Iterator[int]:
     """A process that does nothing, and began with this in its environment."""
     with subprocess.Popen(["sleep", "1000"], env={**os.environ, **(environment or {})}) as sleeper:
         try:
+            until_s = time.monotonic() + PATIENCE_S
+            # While a program is being loaded, its process shows no environment.
+            while not Path(f"/proc/{sleeper.pid}/environ").read_bytes() and time.monotonic() < until_s:
+                time.sleep(0.001)
             yield sleeper.pid
         finally:
             sleeper.kill()

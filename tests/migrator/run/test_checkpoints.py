@@ -12,8 +12,11 @@ import pytest
 from migrator.config import config_yaml, validate_config
 from migrator.log.runlog import ReadLog, RunLog, read_log
 from migrator.run.policy_run import PolicyRun
+from migrator.run.seams import Failed, Happening
 from migrator.setting import assemble
+from planner.problem import Owner, Task
 from tests.migrator.conftest import SMALL, changed
+from tests.migrator.run.test_seams import faulty
 
 CHECKPOINTS: dict[str, Any] = {
     "windows": 1,
@@ -24,13 +27,21 @@ CHECKPOINTS: dict[str, Any] = {
 
 
 @cache
-def served(swap_s: float, checkpoint_s: float = 0.0) -> ReadLog:
+def served(swap_s: float, checkpoint_s: float = 0.0, *, fails: bool = False) -> ReadLog:
     changes = CHECKPOINTS | {"retraining.swap_s": swap_s, "retraining.checkpoint_s": checkpoint_s}
     setting, traffic = assemble(validate_config(changed(SMALL, changes), "small"), "small")
+    backend = faulty(setting, dies_after_its_first_checkpoint) if fails else None
     with TemporaryDirectory() as folder:
         with RunLog(Path(folder) / "run", config_yaml(setting.config)) as log:
-            PolicyRun(setting, traffic).carry_out(log)
+            PolicyRun(setting, traffic, backend=backend).carry_out(log)
         return read_log(Path(folder) / "run")
+
+
+def dies_after_its_first_checkpoint(owner: Owner, number: int, own: list[Happening]) -> list[Happening]:
+    del number
+    if owner.task is Task.INFERENCE:
+        return own
+    return [*own[:2], Failed((own[1].at_s + own[2].at_s) / 2, own[0].instance_id, "killed")]
 
 
 def trained_s(log: ReadLog) -> tuple[float, float]:
@@ -64,3 +75,13 @@ def test_servers_pause_while_they_take_weights_over() -> None:
         assert in_time[second] == 0
         assert arrivals[second] > 0
     assert sum(in_time) < sum(served(0.0).of_kind("window_finished")[0]["tenants"]["vision"]["in_time"])
+
+
+def test_a_retraining_that_fails_leaves_its_last_checkpoint_in_service() -> None:
+    log = served(0.0, fails=True)
+    (told,) = log.of_kind("checkpoint")
+    (failed,) = (item for item in log.of_kind("failed") if item["task"] == "retraining")
+    assert (told["accuracy"], failed["at_s"] > told["at_s"], log.of_kind("finished")) == (0.675, True, ())
+    (window,) = log.of_kind("window_finished")
+    correct, in_time = (window["tenants"]["vision"][name][int(failed["at_s"]) + 1 :] for name in ("correct", "in_time"))
+    assert sum(correct) / sum(in_time) == pytest.approx(0.675, abs=0.03)  # 0.6 before, 0.75 by the second part
