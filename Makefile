@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LIVE := $(VENV)/.live
 
-.PHONY: help demo demo-live test test-live test-crash check format bench bench-planner bench-forecast bench-online bench-steps reproduce clean
+.PHONY: help demo demo-live test test-live test-crash check format bench bench-planner bench-forecast bench-online bench-steps bench-salvage reproduce clean
 
 help:
 	@echo "make demo    set up, then run two tenants on a simulated A100 and say what was won over the best fixed layout"
@@ -19,10 +19,11 @@ help:
 	@echo "make bench-planner    print the planner's: a quarter of an hour; ARGS=--slow adds general solvers, ARGS=--run: what a run is charged"
 	@echo "make bench-online     simulate runs planned once and anew, with every forecaster: an hour; ARGS='w1 w8 --every 5': less"
 	@echo "make bench-steps      how soon plans follow traffic that changes at once, simulated: minutes; ARGS='burst --draws 1': less"
+	@echo "make bench-salvage    how much of what short-sighted plans lose salvage wins back: half an hour; ARGS='--instances 40': less"
 	@echo "make bench-forecast   what forecasters are worth on last thirds of traces; TRACES='FILE …': on these, too,"
 	@echo "                      ARGS='--model DIR': with a fitted network"
 	@echo "make reproduce        simulate the paper's evaluation anew, minutes, and write docs/results.md; FULL=1: all of it,"
-	@echo "                      TRACES=FILE: with per-second counts of the Twitter stream"
+	@echo "                      TRACES=FILE: with per-second counts of the Twitter stream; SECTIONS='main load': some of it"
 	@echo "make clean   remove the virtual environment, caches and runs"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -33,11 +34,11 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@touch $@
 
-# Of the paper's sixteen workloads at load 0.7, W8 has the median gain over the best fixed layout (docs/results.md: of
+# Of the paper's sixteen workloads at load 0.7, W16 has the median gain over the best fixed layout (docs/results.md: of
 # the two in the middle, the one whose service profiles were all measured).
 demo: $(STAMP)
-	@echo "W8 of the MIGRator paper at load 0.7: of its sixteen workloads the one with the median gain (README.md)"
-	@$(BIN)/migrator run configs/w8.yaml --against static
+	@echo "W16 of the MIGRator paper at load 0.7: of its sixteen workloads the one with the median gain (README.md)"
+	@$(BIN)/migrator run configs/w16.yaml --windows 4 --against static
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist worksteal
@@ -89,11 +90,14 @@ bench-online: $(STAMP)
 bench-steps: $(STAMP)
 	$(BIN)/python -m benchmarks.steps $(ARGS)
 
+bench-salvage: $(STAMP)
+	$(BIN)/python -m benchmarks.salvage $(ARGS)
+
 bench-forecast: $(STAMP)
 	$(BIN)/python -m benchmarks.forecast $(ARGS) $(TRACES)
 
 reproduce: $(STAMP)
-	FULL=$(FULL) TRACES=$(TRACES) $(BIN)/python -m benchmarks.paper.reproduce
+	FULL=$(FULL) TRACES=$(TRACES) SECTIONS="$(SECTIONS)" $(BIN)/python -m benchmarks.paper.reproduce
 
 clean:
 	rm -rf $(VENV) build dist runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info

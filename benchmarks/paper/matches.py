@@ -23,7 +23,7 @@ import grimp
 import numpy as np
 import pandas as pd
 
-from benchmarks.paper.experiments import AT_ONCE, SIX_HOURS_S, Experiment
+from benchmarks.paper.experiments import AT_ONCE, SEVEN_HOURS_S, Experiment
 from forecaster.neural import FACTS_FILE
 from migrator import __version__
 from migrator.compare import CEILING, Match, over_each_segment, score_of
@@ -32,7 +32,6 @@ from migrator.errors import InfeasibleError, OutputError
 from migrator.log.account import Account, SecondAccounts
 from migrator.outputs import write_output
 from migrator.parallel import Processes, n_cores
-from migrator.setting import assemble
 from planner.errors import EngineError
 from planner.policies.registry import policy_of
 from workloads.profiles.table import COLUMNS as PROFILE_COLUMNS
@@ -61,8 +60,6 @@ A policy that has no plan for its first window has a row whose numbers are all n
 
 VERSION = "2"
 """Of what is kept of a match."""
-
-WHOLE_GPU = "7g.80gb"
 
 HALF_WEEK_S, DAY_S = 302_400, 86_400
 
@@ -101,11 +98,6 @@ def _segments(experiment: Experiment, config: Config, traces: Path | None) -> It
     elif experiment.perturbation is not None:
         profiles = perturbed(shipped_profiles(), experiment.perturbation)
         yield config.model_copy(update={"profiles": str(_kept_profiles(profiles))})
-    elif experiment.whole_slowdown != 1.0:
-        # The resolved config has the scale factors of the profiles as they are, so that the same requests come.
-        resolved = assemble(config, config.name)[0].config
-        profiles = slower(shipped_profiles(), WHOLE_GPU, experiment.whole_slowdown)
-        yield resolved.model_copy(update={"profiles": str(_kept_profiles(profiles))})
     else:
         yield config
 
@@ -151,7 +143,7 @@ def _counts(traces: Path) -> tuple[int, ...]:
     return tuple(read_trace(traces, Reading(TraceFormat.COUNTS, gaps=Gaps.ZERO)).counts.tolist())
 
 
-def twitter_offset_s(segment: int, place: int, stride_s: int = SIX_HOURS_S) -> int:
+def twitter_offset_s(segment: int, place: int, stride_s: int = SEVEN_HOURS_S) -> int:
     """Where a segment begins for the tenant at ``place``: in the second week, away from the gap that ends each day.
 
     One that would run into the gap's half hour, or look back on it, begins an hour later.
@@ -167,17 +159,11 @@ def perturbed(profiles: ServiceProfiles, seed: int) -> ServiceProfiles:
     """The table with the latencies of each model on each profile times a factor of its own from [0.8, 1.2]."""
     curves = sorted({(row.gpu, row.model, row.profile) for row in profiles.rows})
     factors = dict(zip(curves, np.random.default_rng(seed).uniform(0.8, 1.2, len(curves)).tolist(), strict=True))
-    rows = tuple(_slower_row(row, factors[row.gpu, row.model, row.profile]) for row in profiles.rows)
+    rows = tuple(_slower(row, factors[row.gpu, row.model, row.profile]) for row in profiles.rows)
     return ServiceProfiles(f"{profiles.name}, perturbed", rows)
 
 
-def slower(profiles: ServiceProfiles, profile: str, slowdown: float) -> ServiceProfiles:
-    """The table with all latencies on ``profile`` times ``slowdown``."""
-    rows = tuple(_slower_row(row, slowdown if row.profile == profile else 1.0) for row in profiles.rows)
-    return ServiceProfiles(f"{profiles.name}, {profile} slower", rows)
-
-
-def _slower_row(row: ServiceRow, factor: float) -> ServiceRow:
+def _slower(row: ServiceRow, factor: float) -> ServiceRow:
     return replace(row, latency_s=row.latency_s * factor, throughput_rps=row.throughput_rps / factor)
 
 

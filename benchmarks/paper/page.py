@@ -27,6 +27,7 @@ from benchmarks.paper.statistics import (
     goodput_pct,
     interval,
     order_of,
+    over_workloads,
     results_in,
     swapped,
     tie,
@@ -211,9 +212,12 @@ class Figures:
         for policy, ahead in ahead_of_ours(self.rows[name], of).items():
             mean = interval(ahead, BLOCK[of])
             each = ahead.mean(axis=1)
-            shown_interval = f"[{mean.low:+.2f}, {mean.high:+.2f}]"
-            found[policy] = (f"{mean.mean:+.2f}", shown_interval, f"{(each > 0).sum()} of {len(each)}")
-        columns = ["points", "95 %", f"{of} in which it is ahead"]
+            apart = over_workloads(ahead)
+            shown_intervals = [f"[{own.low:+.2f}, {own.high:+.2f}]" for own in (mean, apart)]
+            by_workload = ahead.mean().dropna()
+            counts = [f"{(own > 0).sum()} of {len(own)}" for own in (each, by_workload)]
+            found[policy] = (f"{mean.mean:+.2f}", *shown_intervals, *counts)
+        columns = ["points", f"95 %, over {of}", "95 %, over workloads", f"{of} in which it is ahead", "workloads"]
         return pd.DataFrame.from_dict(found, orient="index", columns=columns)
 
     def sweep(self, experiments: Sequence[Experiment]) -> pd.DataFrame:
@@ -261,11 +265,14 @@ class Figures:
         found = ahead_of_ours(self.rows[name], of)
         return {policy: interval(found[policy], BLOCK[of]) for policy in policies if policy in found}
 
-    def split_workloads(self, policy: str) -> tuple[list[str], list[str]]:
-        """The workloads of the main table on which it gets more than ours, and the others."""
-        goodput = self.goodput[MAIN.name]
-        is_more = goodput[policy] > goodput[OURS]
-        return list(goodput.index[is_more]), list(goodput.index[~is_more])
+    def leads_over_workloads(self, name: str) -> dict[str, Interval]:
+        """How far each policy is ahead of ours over all windows, with intervals from how far workloads are apart."""
+        return {policy: over_workloads(ahead) for policy, ahead in ahead_of_ours(self.rows[name], "windows").items()}
+
+    def workloads_ahead(self, name: str, policy: str) -> list[str]:
+        """The workloads on which the policy's goodput over the whole run is above ours."""
+        goodput = self.goodput[name]
+        return list(goodput.index[goodput[policy] > goodput[OURS]])
 
     def means_at(self, policy: str, names: Sequence[str]) -> list[float | None]:
         """Its mean in each of these experiments; ``None`` for those that were not run."""

@@ -94,10 +94,14 @@ STYLES: Mapping[str, Style] = MappingProxyType(
         "paris": Style(POLICIES["paris"], "D"),
         "paris-changing": Style(POLICIES["paris-changing"], "d", "--"),
         "whole": Style(POLICIES["whole"], "P"),
+        "time-sharing-0": Style(POLICIES["time-sharing"], "1", ":"),
+        "time-sharing": Style(POLICIES["time-sharing"], "2"),
+        "time-sharing-10": Style(POLICIES["time-sharing"], "3", "--"),
         "reactive": Style(POLICIES["reactive"], ">"),
         "window": Style(POLICIES["window"], "<"),
         "equal": Style(POLICIES["equal"], "h"),
         "static": Style(POLICIES["static"], "X", "--"),
+        "static-history": Style(POLICIES["static-history"], "x", "--"),
         "oracle": Style(POLICIES["oracle"], "*", ":"),
     }
 )

@@ -1,7 +1,8 @@
 """The paper's evaluation: simulate it and write ``docs/results.json`` and, from that alone, the page and its plots.
 
 ``make reproduce`` runs what takes minutes, ``make reproduce FULL=1`` everything; ``TRACES=FILE`` names per-second
-counts of the Twitter stream, which are not ours to ship, and adds them. Each match of a policy on a workload is kept
+counts of the Twitter stream, which are not ours to ship, and adds them; ``SECTIONS="load motivation"`` keeps to some
+sections and studies, in full, beside the first table. Each match of a policy on a workload is kept
 under ``runs/reproduce``, by the content of its config and of the product's code: what was simulated once is not
 simulated again, and a run that was stopped goes on.
 """
@@ -12,15 +13,15 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from benchmarks.paper.experiments import EXPERIMENTS, Experiment
+from benchmarks.paper.experiments import EXPERIMENTS, MAIN, SECTIONS, Experiment
 from benchmarks.paper.matches import COLUMNS, ROOT, matches_of, require_two_weeks, results_of, rows_of, versions
 from benchmarks.paper.page import page
 from benchmarks.paper.plots import plots
-from benchmarks.paper.studies import results_of_studies
+from benchmarks.paper.studies import STUDIES, results_of_studies
 from migrator.errors import OutputError
 from migrator.outputs import write_output
 from migrator.parallel import n_cores
@@ -33,13 +34,23 @@ PLOTS = ROOT / "docs" / "results"
 Json = dict[str, object]
 
 
-def chosen(*, is_full: bool, traces: Path | None) -> list[Experiment]:
-    """What a run simulates, in the order of the page."""
-    return [one for one in EXPERIMENTS if (traces if one.n_segments else is_full or not one.is_long)]
+def chosen(*, is_full: bool, traces: Path | None, sections: Sequence[str] = ()) -> list[Experiment]:
+    """What a run simulates, in the order of the page; the first table is always part of it.
+
+    Raises:
+        ValueError: There is no such section.
+    """
+    known: dict[str, Sequence[Experiment]] = {section.name: section.experiments for section in SECTIONS}
+    known |= {study.name: () for study in STUDIES}
+    if unknown := [name for name in sections if name not in known]:
+        raise ValueError(f"{', '.join(unknown)}: sections and studies are {', '.join(known)}")
+    asked = [MAIN, *(one for name in sections for one in known[name])] if sections else EXPERIMENTS
+    is_long = is_full or bool(sections)
+    return [one for one in EXPERIMENTS if one in asked and (traces if one.n_segments else is_long or not one.is_long)]
 
 
-def document(experiments: Sequence[Experiment], traces: Path | None, command: str, *, with_studies: bool) -> Json:
-    """All results of the experiments, and of the studies, with what made them."""
+def document(experiments: Sequence[Experiment], traces: Path | None, command: str, studies: Collection[str]) -> Json:
+    """All results of the experiments, and of these studies, with what made them."""
     made = {"command": command, "versions": versions()}
     machine = f"{n_cores()} cores of {_processor()}, {platform.system()}"
     matches = [matches_of(experiment, traces) for experiment in experiments]
@@ -48,8 +59,8 @@ def document(experiments: Sequence[Experiment], traces: Path | None, command: st
         {"name": experiment.name, "rows": rows_of(list(islice(results, len(own))))}
         for experiment, own in zip(experiments, matches, strict=True)
     ]
-    studies = results_of_studies() if with_studies else {}
-    known = {"schema": 2, "made": {**made, "machine": machine}, "studies": studies, "columns": list(COLUMNS)}
+    known = {"schema": 2, "made": {**made, "machine": machine}, "studies": results_of_studies(studies)}
+    known["columns"] = list(COLUMNS)
     return {**known, "experiments": found}
 
 
@@ -90,15 +101,23 @@ def main() -> None:
     """Run what is asked for; write the figures, the plots and the page."""
     is_full = os.environ.get("FULL", "") not in ("", "0")
     traces = Path(os.environ["TRACES"]) if os.environ.get("TRACES") else None
+    sections = os.environ.get("SECTIONS", "").split()
     try:
         if traces is not None:
             require_two_weeks(traces)
     except (TraceError, ValueError) as error:
         print(f"TRACES: {error}", file=sys.stderr)
         sys.exit(2)
-    command = f"make reproduce{' FULL=1' if is_full else ''}{f' TRACES=…/{traces.name}' if traces else ''}"
     try:
-        found = document(chosen(is_full=is_full, traces=traces), traces, command, with_studies=is_full)
+        experiments = chosen(is_full=is_full, traces=traces, sections=sections)
+    except ValueError as error:
+        print(f"SECTIONS: {error}", file=sys.stderr)
+        sys.exit(2)
+    command = f"make reproduce{' FULL=1' if is_full else ''}{f' TRACES=…/{traces.name}' if traces else ''}"
+    command += f" SECTIONS='{' '.join(sections)}'" if sections else ""
+    try:
+        studies = sections or [one.name for one in STUDIES if is_full]
+        found = document(experiments, traces, command, studies)
         write_output("results", RESULTS, as_text(found))
         write_plots(PLOTS, plots(found))
         write_output("results", PAGE, page(found))

@@ -119,6 +119,18 @@ def interval(differences: pd.DataFrame, block: int) -> Interval:
     return Interval(mean, mean - spread, mean + spread)
 
 
+def over_workloads(differences: pd.DataFrame) -> Interval:
+    """The same mean, with an interval from how far workloads are apart, each one's mean being one observation.
+
+    Workloads share traces: they are not independent, and the interval is of these sixteen and others like them.
+    """
+    each = differences.mean().dropna()
+    freedom = max(1, len(each) - 1)
+    mean, spread = float(each.mean()), float(each.std(ddof=1) / len(each) ** 0.5) if len(each) > 1 else float("nan")
+    width = spread * _T_975[min(freedom, len(_T_975)) - 1]
+    return Interval(mean, mean - width, mean + width)
+
+
 def _mean(known: FloatArray) -> FloatArray:
     """Means over workloads of means over what each has, ``(n,)``, of ``(n_workloads, n, n_drawn)`` with gaps."""
     is_known = ~np.isnan(known)
@@ -137,9 +149,10 @@ def tie(places: Iterable[float], ahead: Iterable[float]) -> float | None:
 
 
 def swapped(means: pd.Series[float], others: pd.Series[float]) -> list[tuple[str, str]]:
-    """Pairs (better in ``means``, better in ``others``) that the two orders of policies disagree about."""
+    """Pairs (better in ``means``, better in ``others``) of policies in both that the two orders disagree about."""
     place = {name: number for number, name in enumerate(order_of(others))}
-    return [(first, second) for first, second in combinations(order_of(means), 2) if place[second] < place[first]]
+    known = [name for name in order_of(means) if name in place]
+    return [(first, second) for first, second in combinations(known, 2) if place[second] < place[first]]
 
 
 def order_of(means: pd.Series[float]) -> list[str]:

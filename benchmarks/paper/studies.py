@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -96,9 +96,9 @@ STUDIES = (
 """In the order of the page."""
 
 
-def results_of_studies() -> dict[str, object]:
-    """By study its results; what is not known yet is made, and kept."""
-    return {one.name: _kept(one) for one in STUDIES}
+def results_of_studies(names: Collection[str]) -> dict[str, object]:
+    """By study its results, of those named; what is not known yet is made, and kept."""
+    return {one.name: _kept(one) for one in STUDIES if one.name in names}
 
 
 def _kept(one: Study) -> object:

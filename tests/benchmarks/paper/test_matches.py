@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import gzip
-import math
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,7 +25,6 @@ from benchmarks.paper.matches import (
     result_of,
     results_of,
     rows_of,
-    slower,
     source_digest,
     twitter_offset_s,
 )
@@ -38,6 +36,7 @@ from workloads.profiles.table import shipped_profiles
 
 ONE = replace(MAIN, workloads=("w8",), policies=("static",))
 TABLE = shipped_profiles()
+INTERFERENCE = next(one for one in EXPERIMENTS if one.name == "interference-0")
 MATCH = matches_of(MAIN)[0]
 
 
@@ -67,9 +66,7 @@ def test_sections_have_names_of_their_own() -> None:
     assert len({section.name for section in SECTIONS}) == len(SECTIONS)
 
 
-@pytest.mark.parametrize(
-    "experiment", [one for one in EXPERIMENTS if one.whole_slowdown == 1], ids=lambda one: one.name
-)
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda one: one.name)
 def test_every_experiment_s_configs_can_be_read(experiment: Experiment, counts: Path) -> None:
     n = len(experiment.workloads) * len(experiment.policies) * max(1, experiment.n_segments)
     assert len(matches_of(experiment, counts)) == n
@@ -101,7 +98,7 @@ def test_twitter_segments_are_in_the_second_week_apart_and_away_from_each_day_s_
     starts_s = sorted(twitter_offset_s(segment, place) for segment in range(N_TWITTER))
     assert starts_s[0] - 600 >= 2 * HALF_WEEK_S
     assert starts_s[-1] + 400 <= 4 * HALF_WEEK_S
-    assert min(later - start for start, later in pairwise(starts_s)) > 1000
+    assert min(later - start for start, later in pairwise(starts_s)) > 400  # two windows
     assert all((start - 600) % DAY_S < (start + 400) % DAY_S < 84_660 for start in starts_s)
 
 
@@ -134,14 +131,6 @@ def test_a_perturbed_table_is_what_is_simulated() -> None:
     assert found == pytest.approx({row.key: row.latency_s for row in perturbed(TABLE, 3).rows})
 
 
-def test_with_a_slower_whole_gpu_the_same_requests_come() -> None:
-    (match,) = matches_of(replace(ONE, whole_slowdown=1.2))
-    (before,) = matches_of(ONE)
-    traffics = [assemble(one.config, one.origin)[1] for one in (match, before)]
-    requests = [[own.arrival_s.tolist() for own in traffic.requests(math.inf)] for traffic in traffics]
-    assert requests[0] == requests[1]
-
-
 def test_the_errors_of_time_are_as_the_page_says() -> None:
     errors = EstimatesConfig(accuracy_sigma=0.086, time_sigma=0.3, cost_gpu_s=2.0, delay_s=10.0)
     factors = {}
@@ -152,11 +141,6 @@ def test_the_errors_of_time_are_as_the_page_says() -> None:
             factors[tenant.name, window] = found / tenant.retraining_time_s["7g.80gb"]
     assert len(factors) == 12
     assert round(100 * fmean(factors.values()) - 100) == -17
-
-
-def test_only_one_profile_is_slower() -> None:
-    for row, before in zip(slower(TABLE, "7g.80gb", 1.5).rows, TABLE.rows, strict=True):
-        assert row.latency_s == pytest.approx(before.latency_s * (1.5 if row.profile == "7g.80gb" else 1))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +184,7 @@ def test_what_was_simulated_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_decides_about_a_result_is_in_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    others = [replace(MATCH, policy="static"), replace(MATCH, segment=1), matches_of(EXPERIMENTS[1])[0]]
+    others = [replace(MATCH, policy="static"), replace(MATCH, segment=1), matches_of(INTERFERENCE)[0]]
     keys = {key_of(one) for one in (MATCH, *others)}
     monkeypatch.setattr(matches, "source_digest", lambda _: "other source")
     assert len(keys | {key_of(MATCH)}) == 5

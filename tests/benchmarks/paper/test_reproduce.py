@@ -16,8 +16,7 @@ from benchmarks.paper.statistics import results_in
 
 DOCUMENT = json.loads(reproduce.RESULTS.read_text("utf-8"))
 RESULTS = pd.concat(results_in(DOCUMENT).values()).dropna(subset="arrivals")
-POLICIES = ("whole",)
-"""The one whose figures do not hang on how long changes are planned to take: the page has those of before."""
+POLICIES = ("paris", "whole", "static", "oracle")
 MATCH = matches_of(MAIN)[0]
 
 
@@ -28,7 +27,7 @@ def test_the_figures_are_written_as_they_are_read() -> None:
 def test_a_small_part_simulated_anew_gives_the_same_figures() -> None:
     small = replace(MAIN, workloads=("w16",), policies=POLICIES)
     anew = json.loads(json.dumps(rows_of([result_of(match) for match in matches_of(small)])))
-    rows = DOCUMENT["experiments"][0]["rows"]
+    (rows,) = (one["rows"] for one in DOCUMENT["experiments"] if one["name"] == "main")
     assert anew == [row for policy in POLICIES for row in rows if row[:2] == [policy, "w16"]]
 
 
@@ -46,3 +45,13 @@ def test_a_short_run_has_no_long_experiment_and_without_traces_none_that_needs_t
     assert not any(one.n_segments for one in reproduce.chosen(is_full=True, traces=None))
     assert any(one.n_segments for one in reproduce.chosen(is_full=False, traces=Path("counts.csv")))
     assert reproduce.chosen(is_full=True, traces=Path("counts.csv")) == list(EXPERIMENTS)
+
+
+def test_some_sections_are_run_in_full_beside_the_first_table() -> None:
+    names = [one.name for one in reproduce.chosen(is_full=False, traces=None, sections=["load", "foresight"])]
+    assert [name for name in names if not name.startswith("load-")] == ["main", "foresight", "foresight-once"]
+    assert len(names) > 3
+    with pytest.raises(
+        ValueError, match=r"^lode: sections and studies are headline, retraining, main, .*, motivation$"
+    ):
+        reproduce.chosen(is_full=True, traces=None, sections=["lode"])

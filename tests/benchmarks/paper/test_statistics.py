@@ -15,6 +15,7 @@ from benchmarks.paper.statistics import (
     interval,
     means_of,
     order_of,
+    over_workloads,
     results_in,
     swapped,
     tie,
@@ -99,6 +100,13 @@ def test_blocks_keep_neighbours_together() -> None:
     waves = [0.0, 1.0] * 10  # every two neighbours have the mean 1/2
     assert interval(of_one(waves), 2).high == pytest.approx(0.5)
     assert interval(of_one(waves), 1).high > 0.6
+
+
+def test_over_workloads_each_is_one_observation() -> None:
+    differences = pd.DataFrame({"w1": [1.0, 3.0], "w2": [4.0, np.nan], "w3": [6.0, 6.0]})
+    found = over_workloads(differences)
+    assert found.mean == pytest.approx(4.0)
+    assert (found.high - found.mean, found.mean - found.low) == pytest.approx((4.303 * 2 / 3**0.5,) * 2, rel=1e-3)
 
 
 @pytest.mark.parametrize(("n", "block"), [(9, 2), (28, 4)])
