@@ -224,7 +224,7 @@ def found_of(seed: int) -> Found | None:
 def main() -> None:
     """Print what each setting wins back, and the best of them on the other half."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--instances", type=int, default=400, help="drawn; about half of them count")
+    parser.add_argument("--instances", type=int, default=400, help="drawn; about a quarter of them count")
     asked = parser.parse_args()
     with Processes(n_cores()) as processes:
         by_seed = dict(processes.each(found_of, list(range(asked.instances))))

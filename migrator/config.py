@@ -295,7 +295,7 @@ class ForecastConfig(Section):
 REPLAN_EVERY_S = 10.0
 """The pace at which the rest of a window is planned anew, where none is given and steps are not longer.
 
-Measured on first halves of the traces (``benchmarks/fit_parameters.py``) and by ``make bench-online``.
+Chosen on pieces of the first halves of three workloads' traces; ``make bench-online`` tells what it is worth.
 """
 
 

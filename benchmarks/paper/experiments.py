@@ -207,7 +207,8 @@ SECTIONS = (
         "Two windows, planned once each. *As given*: a model that is not retrained is as right as the paper says, "
         "whatever was left out before. *Compound*: its accuracy falls on. With checkpoints, weights are taken over "
         "after a quarter, a half and three quarters of a retraining; how much of the gain they have is an assumption "
-        "([configuration.md](configuration.md#retraining)), so that it is swept.",
+        "([configuration.md](configuration.md#retraining)), so that it is swept; only `migrator` and `oracle` were run "
+        "with them.",
         (
             _retraining("obliged", "obliged", OBLIGED),
             _retraining("given", "free, as given", FREE_AS_GIVEN),

@@ -62,8 +62,10 @@ def violations(problem: Problem, plan: MigPlan, lifetimes: Sequence[Lifetime]) -
     """Every breach by a readable plan; one that lasts several steps counts once, at the first."""
     before: set[tuple[Rule, str | None]] = set()
     for start, end, alive in stretches(problem.n_steps, lifetimes):
-        ours = [_not_ours(problem, s) for s in range(start, end)]
-        for s in (s for s in range(start, end) if s == start or ours[s - start] != ours[s - start - 1]):
+        barred: frozenset[int] | None = None
+        for s in range(start, end):
+            if barred == (barred := _not_ours(problem, s)):
+                continue  # nothing has changed since the step before
             broken = list(_step_violations(problem, alive, s))
             yield from (one for one in broken if (one.rule, one.tenant) not in before)
             before = {(one.rule, one.tenant) for one in broken}
