@@ -1,10 +1,11 @@
 """What forecasters, and planning anew inside windows, are worth in runs: `python -m benchmarks.online [WORKLOAD …]`.
 
-Each forecaster plans once a window, and again every few seconds; beside them stand the best fixed layout in hindsight,
-`reactive`, and plans that know the arrivals. The workloads are the paper's sixteen, at their config's load; with
-`--traces FILE` (the Twitter counts) each runs on `--segments` pieces of the second week instead, `--stride` seconds
-apart. Plans are charged what configs charge. Everything is simulated; results are kept as those of `make reproduce`.
-`--model DIR` adds a fitted network that plans once a window: with an Informer that is the MIGRator paper's way.
+Each forecaster plans once a window, and again every few seconds; beside them stand the best fixed layouts in hindsight
+and by the past, `reactive`, and plans that know the arrivals. The workloads are the paper's sixteen, at their config's
+load; with `--traces FILE` (the Twitter counts) each runs on `--segments` pieces of the second week instead, `--stride`
+seconds apart. Plans are charged what configs charge. Everything is simulated; results are kept as those of
+`make reproduce`. `--model DIR` adds a fitted network that plans once a window: with an Informer that is the MIGRator
+paper's way.
 """
 
 from __future__ import annotations
@@ -27,9 +28,13 @@ from benchmarks.paper.statistics import BLOCK, Interval, interval
 from forecaster.neural import Learned, ModelError
 from migrator.evaluation import methods_of
 
-STATIC, REACTIVE = "static", "reactive"
+STATIC, HISTORY, REACTIVE = "static", "static-history", "reactive"
+RIVALS = (STATIC, HISTORY, REACTIVE)
 REFERENCE = "ewma, once"
 KNOWN = "known"
+
+LOSSES = ("capacity", "reconfiguration", "queueing", "wrong_old", "wrong_new")
+"""Classes of the loss account; what a forecast is to blame for is not told apart, and lies in the first two."""
 
 LEAST_GAP_POINTS = 1.0
 """Of a smaller gap no share is told."""
@@ -38,7 +43,7 @@ LEAST_BLOCKS = 4
 """Fewer resampled blocks of windows or segments show no interval: both its ends are then NaN."""
 
 MUCH_POINTS = 1.0
-"""Runs that are below ``static`` by more are counted."""
+"""Runs that are below a rival by more are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +71,11 @@ class Arm:
 
 
 def arms(methods: Sequence[str], every_s: float, models: Sequence[Learned] = ()) -> list[Arm]:
-    """The fixed layout, `reactive`, fitted networks once, and each forecaster once and rolling.
+    """The rivals, fitted networks once, and each forecaster once and rolling.
 
     Last come the arrivals as they will be.
     """
-    found = [Arm(name, name, {"method": "ewma"}) for name in (STATIC, REACTIVE)]
+    found = [Arm(name, name, {"method": "ewma"}) for name in RIVALS]
     names = [model.name for model in models]
     for model in models:
         name = model.name if names.count(model.name) == 1 else f"{model.name} ({model.folder})"
@@ -84,6 +89,21 @@ def arms(methods: Sequence[str], every_s: float, models: Sequence[Learned] = ())
 
 
 @dataclass(frozen=True, slots=True)
+class Ahead:
+    """How an arm stands against a rival.
+
+    Attributes:
+        points: Ahead of it, over windows or segments.
+        worst: The least that a run is ahead of the rival's.
+        n_below: Runs that are more than :data:`MUCH_POINTS` below it.
+    """
+
+    points: Interval
+    worst: float
+    n_below: int
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """What an arm came to.
 
@@ -91,9 +111,9 @@ class Row:
         label: The arm's.
         goodput_pct: The mean over workloads.
         ahead_of_once: Points ahead of :data:`REFERENCE`; ``None`` for itself.
-        ahead_of_static: Likewise, of the best fixed layout.
-        worst_points: The least that a workload's run is ahead of ``static`` by.
-        n_below: Runs that are more than :data:`MUCH_POINTS` below it.
+        against: How it stands against each rival that was run; itself is none.
+        losses_pct: Where the requests that do not count went, by class of the loss account, % of the arrivals;
+            workloads count alike.
         n_runs: Runs that have numbers.
         gap_closed_pct: Of the gap between the better of the two references and the better plan that knows the arrivals.
         changes: Of the layout, a window.
@@ -102,9 +122,8 @@ class Row:
     label: str
     goodput_pct: float
     ahead_of_once: Interval | None
-    ahead_of_static: Interval | None
-    worst_points: float | None
-    n_below: int
+    against: Mapping[str, Ahead]
+    losses_pct: Mapping[str, float]
     n_runs: int
     gap_closed_pct: float | None
     changes: float
@@ -123,15 +142,18 @@ def rows_of(results: Mapping[str, Sequence[Json]], block: int) -> list[Row]:
     gap = max((mean for label, mean in means.items() if label.startswith(KNOWN)), default=base) - base
     rows = []
     for label, own in kept.items():
-        ahead = by_run[label] - by_run[STATIC] if STATIC in by_run and label != STATIC else None
+        rivals = {name: by_run[label] - by_run[name] for name in RIVALS if name in by_run and name != label}
+        against = {
+            name: Ahead(_ahead(by_window, label, name, block), float(runs.min()), int((runs < -MUCH_POINTS).sum()))
+            for name, runs in rivals.items()
+        }
         rows.append(
             Row(
                 label=label,
                 goodput_pct=means[label],
-                ahead_of_once=_ahead(by_window, label, REFERENCE, block),
-                ahead_of_static=_ahead(by_window, label, STATIC, block),
-                worst_points=None if ahead is None else float(ahead.min()),
-                n_below=0 if ahead is None else int((ahead < -MUCH_POINTS).sum()),
+                ahead_of_once=_ahead(by_window, label, REFERENCE, block) if label != REFERENCE in by_window else None,
+                against=against,
+                losses_pct=_losses_pct(own),
                 n_runs=len(own),
                 gap_closed_pct=100 * (means[label] - base) / gap if gap > LEAST_GAP_POINTS else None,
                 changes=sum(one["changes"] for one in own) / max(sum(len(one["windows"]) for one in own), 1),
@@ -158,45 +180,52 @@ def _by_run(results: Sequence[Json]) -> pd.Series[float]:
     )
 
 
-def _ahead(by_window: Mapping[str, pd.DataFrame], label: str, of: str, block: int) -> Interval | None:
-    if label == of or of not in by_window:
-        return None
+def _losses_pct(results: Sequence[Json]) -> dict[str, float]:
+    """By class, % of the arrivals, the mean over workloads."""
+    lost = {
+        name: pd.Series([sum(sum(own[name]) for own in one["seconds"].values()) for one in results], dtype=float)
+        for name in LOSSES
+    }
+    table = pd.DataFrame({**lost, "arrivals": [one["arrivals"] for one in results]})
+    sums = table.groupby([one["workload"] for one in results]).sum()
+    return {name: float((100 * sums[name] / sums["arrivals"]).mean()) for name in LOSSES}
+
+
+def _ahead(by_window: Mapping[str, pd.DataFrame], label: str, of: str, block: int) -> Interval:
     differences = by_window[label] - by_window[of]
     found = interval(differences, block)
     return found if len(differences) >= LEAST_BLOCKS * block else Interval(found.mean, math.nan, math.nan)
 
 
-def table_of(rows: Sequence[Row]) -> Table:
-    """The rows for a reader."""
+def tables_of(rows: Sequence[Row]) -> list[Table]:
+    """The rows for a reader: what they came to, how they stand against rivals, and where the other requests went."""
+    worth = _table("goodput\n%", f"points ahead of\n{REFERENCE} [95 %]", "gap\nclosed %", "changes\na window", "runs")
+    rivals = [name for name in RIVALS if any(name in row.against for row in rows)]
+    below = f"worst run, more than {MUCH_POINTS:g} below"
+    standing = _table(*(f"points ahead of {name} [95 %],\n{below}" for name in rivals))
+    lost = _table(*(f"{name.replace('_', ' ')}\n%" for name in LOSSES))
+    for row in rows:
+        gap = "–" if row.gap_closed_pct is None else f"{row.gap_closed_pct:.0f}"
+        once = "" if row.ahead_of_once is None else _shown(row.ahead_of_once)
+        worth.add_row(row.label, f"{row.goodput_pct:.2f}", once, gap, f"{row.changes:.1f}", str(row.n_runs))
+        standing.add_row(row.label, *(_standing(row.against.get(name)) for name in rivals))
+        lost.add_row(row.label, *(f"{row.losses_pct[name]:.2f}" for name in LOSSES))
+    return [worth, standing, lost]
+
+
+def _table(*headings: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("")
-    for heading in (
-        "goodput\n%",
-        f"points ahead of\n{REFERENCE} [95 %]",
-        "points ahead of\nstatic [95 %]",
-        "worst\nrun",
-        f"more than {MUCH_POINTS:g}\nbelow static",
-        "gap\nclosed %",
-        "changes\na window",
-    ):
+    for heading in headings:
         table.add_column(heading, justify="right")
-    for row in rows:
-        table.add_row(
-            row.label,
-            f"{row.goodput_pct:.2f}",
-            _shown(row.ahead_of_once),
-            _shown(row.ahead_of_static),
-            "" if row.worst_points is None else f"{row.worst_points:+.2f}",
-            f"{row.n_below} of {row.n_runs}",
-            "–" if row.gap_closed_pct is None else f"{row.gap_closed_pct:.0f}",
-            f"{row.changes:.1f}",
-        )
     return table
 
 
-def _shown(found: Interval | None) -> str:
-    if found is None:
-        return ""
+def _standing(one: Ahead | None) -> str:
+    return "" if one is None else f"{_shown(one.points)}, {one.worst:+.2f}, {one.n_below}"
+
+
+def _shown(found: Interval) -> str:
     return f"{found.mean:+.2f}" + ("" if math.isnan(found.low) else f" [{found.low:+.2f}, {found.high:+.2f}]")
 
 
@@ -226,7 +255,7 @@ def main() -> None:
     found = results_of([match for own in by_arm for match in own])
     results = {arm.label: [next(found) for _ in own] for arm, own in zip(compared, by_arm, strict=True)}
     rows = rows_of(results, BLOCK["segments" if n_segments else "windows"])
-    Console(width=140, highlight=False).print(table_of(rows))
+    Console(width=140, highlight=False).print(*tables_of(rows))
     if asked.out is not None:
         asked.out.write_text(json.dumps([_as_json(row) for row in rows], indent=1) + "\n")
 
@@ -238,7 +267,9 @@ def _as_json(row: Row) -> Json:
 def _plain(value: object) -> object:
     if isinstance(value, Interval):
         return [None if math.isnan(one) else one for one in value]
-    return value
+    if isinstance(value, Ahead):
+        return {name: _plain(getattr(value, name)) for name in value.__slots__}
+    return {name: _plain(one) for name, one in value.items()} if isinstance(value, Mapping) else value
 
 
 if __name__ == "__main__":

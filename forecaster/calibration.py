@@ -13,6 +13,9 @@ leads is long tell nearly the same, so each counts for w = distance / length of 
 **The horizon's total.** Each step's quantiles can be right while the total's are too narrow: the level wanders, and the
 bands of steps hardly show it. So whole sample paths are stretched until their totals spread as the totals of past
 errors did. The few horizons of a history tell that badly, and stand beside :data:`PRIOR_HORIZONS` others.
+
+**The late steps.** A history holds few outcomes at long leads, so offsets hardly move there, and bands stay too narrow.
+What is reported of late steps is therefore the stretched paths' spread, a little widened (:func:`widened`).
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from __future__ import annotations
 import numpy as np
 
 from forecaster.expert import LEVELS, IntArray, group_of
-from forecaster.forecast import FloatArray
+from forecaster.forecast import QUANTILE_LEVELS, FloatArray
 
 RATE = 0.02
 """γ: how far an offset moves at an origin, in widths of the band, for each whole unit of error."""
@@ -30,6 +33,12 @@ PRIOR_HORIZONS = 6.0
 
 PRIOR_RATIO = 2.5
 """How many times the paths' variance theirs is by that; fitted, as is the figure above, to the first two thirds."""
+
+WHOLE_STEPS = 60
+"""From here on a step shares all of what the total does not know,"""
+
+LATE_STEPS, LATE_WIDENING = 200, 1.05
+"""and from here on quantiles stand this much farther from the median; all three fitted to the first two thirds."""
 
 _LOW, _HIGH = LEVELS.index(0.05), LEVELS.index(0.95)
 
@@ -82,3 +91,20 @@ def total_widening(totals_rps: FloatArray, total_errors_rps: FloatArray, n_horiz
     mean_ratio = (PRIOR_HORIZONS * PRIOR_RATIO + n_horizons * ratio) / (PRIOR_HORIZONS + n_horizons)
     widening: FloatArray = np.clip(np.sqrt(mean_ratio), 1.0, 3.0)
     return widening
+
+
+def widened(bands_rps: FloatArray, stretched_rps: FloatArray) -> FloatArray:
+    """The quantiles to report: the bands' at the first step, the stretched paths' from :data:`WHOLE_STEPS` on.
+
+    Between them they go with the logarithm of the lead, as does the widening up to :data:`LATE_STEPS`. The median is
+    not moved by it, and sample paths and means are not touched.
+
+    Shapes: both ``(Q, H, n)`` at the levels of a forecast, ascending → the same, ≥ 0.
+    """
+    age = np.log1p(np.arange(bands_rps.shape[1]))[:, np.newaxis]
+    shared = np.minimum(age / np.log1p(WHOLE_STEPS), 1.0)
+    quantiles = bands_rps + shared * (stretched_rps - bands_rps)
+    median = quantiles[QUANTILE_LEVELS.index(0.5)]
+    wider = 1 + (LATE_WIDENING - 1) * np.minimum(age / np.log(LATE_STEPS), 1.0)
+    reported: FloatArray = np.maximum(median + wider * (quantiles - median), 0.0)
+    return reported

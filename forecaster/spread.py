@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from forecaster.calibration import total_widening
+from forecaster.calibration import total_widening, widened
 from forecaster.expert import LEVELS, IntArray
 from forecaster.forecast import QUANTILE_LEVELS, FloatArray, Forecast
 
@@ -98,8 +98,9 @@ def forecast_from_bands(
     At each step the path of origin i has the quantile of the level at which the i-th error stands among all origins'
     errors of that step (Schaake shuffle: Clark et al., Journal of Hydrometeorology 5, 2004). So every step has its own
     spread, and steps and tenants hang together as they did. Then each path is stretched as a whole, such that its
-    total's distance from the mean total grows as :func:`~forecaster.calibration.total_widening` asks. Quantiles are the
-    means of the bands' and the stretched paths' own: steps share a part of what the total does not know.
+    total's distance from the mean total grows as :func:`~forecaster.calibration.total_widening` asks. The quantiles go
+    from the bands' at the first step to the stretched paths' own, for the later a step is, the more it shares of what
+    the total does not know (:func:`~forecaster.calibration.widened`).
 
     Shapes: bands ``(L, H, n)`` at the levels of :data:`forecaster.expert.LEVELS`, errors ``(k, H, n)``, told from
     ``n_history`` steps.
@@ -126,7 +127,7 @@ def forecast_from_bands(
         method=method,
         mean_rps=outcomes_rps.mean(axis=0),
         quantile_levels=QUANTILE_LEVELS,
-        quantiles_rps=(bands_rps[[LEVELS.index(level) for level in QUANTILE_LEVELS]] + _quantiles(outcomes_rps)) / 2,
+        quantiles_rps=widened(bands_rps[[LEVELS.index(one) for one in QUANTILE_LEVELS]], _quantiles(outcomes_rps)),
         paths_rps=outcomes_rps[_drawn(n_origins, n_paths, rng)],
     )
 

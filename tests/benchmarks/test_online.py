@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.online import KNOWN, REFERENCE, STATIC, arms, rows_of
+from benchmarks.online import HISTORY, KNOWN, LOSSES, REFERENCE, STATIC, arms, rows_of, tables_of
 from benchmarks.paper.matches import key_of, matches_of
 from forecaster.neural import Learned, Recipe
 from tests.fitted import fitted_folder
@@ -25,6 +25,7 @@ def result(workload: str, *pct: float, segment: int = 0) -> dict[str, Any]:
         "arrivals": 1000 * len(pct),
         "correct": correct,
         "changes": 3,
+        "seconds": {"one": {name: [10.0 * place, 0.0] for place, name in enumerate(LOSSES)}},
     }
 
 
@@ -62,19 +63,29 @@ def test_of_a_small_gap_no_share_is_told() -> None:
 
 
 def test_a_few_windows_show_no_interval() -> None:
-    assert math.isnan(rows()["window, every 5 s"].ahead_of_static.low)
+    assert math.isnan(rows()["window, every 5 s"].against[STATIC].points.low)
     many = {label: [result("w1", *(7 * [50.0 + k]), 51.0)] for k, label in enumerate((STATIC, REFERENCE))}
-    (_, ahead) = (row.ahead_of_static for row in rows_of(many, block=2))
-    assert ahead is not None
+    ahead = rows_of(many, block=2)[1].against[STATIC].points
     assert ahead.mean == pytest.approx(0.875)
     assert ahead.low < ahead.mean < ahead.high
 
 
 def test_runs_far_below_static_are_counted_and_the_worst_is_told() -> None:
     found = rows()["window, every 5 s"]
-    assert (found.n_below, found.n_runs, found.worst_points) == (1, 2, pytest.approx(-3.0))
-    assert found.ahead_of_static.mean == pytest.approx(-0.5)
-    assert rows()[STATIC].ahead_of_static is None
+    assert (found.against[STATIC].n_below, found.n_runs) == (1, 2)
+    assert (found.against[STATIC].worst, found.against[STATIC].points.mean) == pytest.approx((-3.0, -0.5))
+    assert not rows()[STATIC].against
+
+
+def test_every_rival_that_was_run_is_told_and_where_requests_went() -> None:
+    with_history = {**RESULTS, HISTORY: [result("w1", 73, 73), result("w2", 56, 56)]}
+    found = {row.label: row for row in rows_of(with_history, block=1)}["window, every 5 s"]
+    assert {name: (one.n_below, one.worst) for name, one in found.against.items()} == {
+        STATIC: (1, pytest.approx(-3.0)),
+        HISTORY: (0, pytest.approx(-1.0)),
+    }
+    assert list(found.losses_pct.values()) == pytest.approx([0.0, 0.5, 1.0, 1.5, 2.0])
+    assert [table.row_count for table in tables_of(rows_of(with_history, block=1))] == [5, 5, 5]
 
 
 def test_a_run_that_one_arm_has_no_plan_for_counts_for_none() -> None:
@@ -84,11 +95,11 @@ def test_a_run_that_one_arm_has_no_plan_for_counts_for_none() -> None:
 
 def test_each_forecaster_plans_once_and_anew_from_the_same_requests() -> None:
     compared = arms(["ewma"], 10.0)
-    assert [arm.label for arm in compared][2:4] == [REFERENCE, "ewma, every 10 s"]
+    assert [arm.label for arm in compared][3:5] == [REFERENCE, "ewma, every 10 s"]
     matches = [match for arm in compared for match in matches_of(arm.experiment(["w8"], 1, 0, 0))]
     assert len({str(match.config.tenants) for match in matches}) == 1
-    assert [match.config.planner.replan_every_s for match in matches] == ["never"] * 3 + [10.0, "never", 10.0]
-    assert [match.config.forecast.method for match in matches] == ["ewma"] * 4 + [KNOWN] * 2
+    assert [match.config.planner.replan_every_s for match in matches] == ["never"] * 4 + [10.0, "never", 10.0]
+    assert [match.config.forecast.method for match in matches] == ["ewma"] * 5 + [KNOWN] * 2
 
 
 def test_a_fitted_network_plans_once_and_is_named_by_what_it_is(
@@ -99,7 +110,7 @@ def test_a_fitted_network_plans_once_and_is_named_by_what_it_is(
     assert (arm.label, arm.policy, arm.every_s) == ("informer, once", "migrator", None)
     assert dict(arm.forecast) == {"method": "informer", "model": str(folders[0])}
     both = arms([], 10.0, [Learned(folder) for folder in folders])
-    assert [one.label for one in both][2:4] == [f"informer ({folder}), once" for folder in folders]
+    assert [one.label for one in both][3:5] == [f"informer ({folder}), once" for folder in folders]
 
 
 def test_the_kept_result_of_a_fitted_network_is_of_its_fit_wherever_it_lies(
@@ -108,7 +119,7 @@ def test_the_kept_result_of_a_fitted_network_is_of_its_fit_wherever_it_lies(
     folders = [fitted_folder(tmp_path / name, Recipe("informer"), (), monkeypatch) for name in ("a", "b")]
 
     def keys() -> list[str]:
-        compared = arms([], 10.0, [Learned(folder) for folder in folders])[2:4]
+        compared = arms([], 10.0, [Learned(folder) for folder in folders])[3:5]
         return [key_of(match) for arm in compared for match in matches_of(arm.experiment(["w8"], 1, 0, 0))]
 
     before = keys()

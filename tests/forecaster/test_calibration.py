@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forecaster.calibration import PRIOR_RATIO, calibrated, total_widening
+from forecaster.calibration import LATE_STEPS, LATE_WIDENING, PRIOR_RATIO, calibrated, total_widening, widened
 from forecaster.expert import LEVELS
-from forecaster.forecast import FloatArray
+from forecaster.forecast import QUANTILE_LEVELS, FloatArray
 
 LEADS = np.array([0, 30, 150])
 
@@ -72,3 +72,21 @@ def test_an_error_that_all_origins_share_counts() -> None:
 
 def test_totals_without_spread_are_finite() -> None:
     assert np.isfinite(total_widening(np.zeros((50, 2)), np.zeros((50, 2)), 1)).all()
+
+
+BANDS = np.repeat(np.linspace(8.0, 12.0, len(QUANTILE_LEVELS))[:, np.newaxis, np.newaxis], 300, axis=1)
+STRETCHED = np.repeat(np.linspace(6.0, 14.0, len(QUANTILE_LEVELS))[:, np.newaxis, np.newaxis], 300, axis=1)
+
+
+def test_the_first_step_is_the_bands_own_and_late_ones_are_the_paths_a_little_wider() -> None:
+    reported = widened(BANDS, STRETCHED)
+    np.testing.assert_array_equal(reported[:, 0], BANDS[:, 0])
+    np.testing.assert_allclose(reported[:, 250] - 10.0, LATE_WIDENING * (STRETCHED[:, 250] - 10.0))
+    np.testing.assert_array_equal(reported[:, 250], reported[:, LATE_STEPS])
+
+
+def test_reported_quantiles_widen_with_the_lead_around_the_median_and_not_below_zero() -> None:
+    reported = widened(BANDS, STRETCHED)
+    assert (np.diff(reported[-1] - reported[0], axis=0) >= 0).all()
+    np.testing.assert_array_equal(reported[QUANTILE_LEVELS.index(0.5)], BANDS[QUANTILE_LEVELS.index(0.5)])
+    assert widened(BANDS - 8.0, STRETCHED - 6.0).min() == 0.0
