@@ -445,19 +445,12 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _live_models_learn_in_one_way(self) -> Config:
-        if self.is_live:
-            for tenant in self.tenants:
-                if tenant.retraining is not None and tenant.retraining.options:
-                    raise ValueError(
-                        f"tenants.{tenant.name}.retraining.options: real workers learn in one way, as 'learning' says; "
-                        f"none, or gpu.backend sim, is needed"
-                    )
-            if self.retraining.checkpoints:
-                raise ValueError(
-                    "retraining.checkpoints: plans of real workers do not know them; none, or gpu.backend sim, is "
-                    "needed (learning.checkpoints says when weights are kept)"
-                )
+    def _live_plans_know_no_checkpoints(self) -> Config:
+        if self.is_live and self.retraining.checkpoints:
+            raise ValueError(
+                "retraining.checkpoints: plans of real workers do not know them; none, or gpu.backend sim, is "
+                "needed (learning.checkpoints says when weights are kept)"
+            )
         return self
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from executor.mig import GpuModel
@@ -26,12 +26,14 @@ class Estimate:
         retraining_s: Seconds of training by profile name, start-up and profiling apart.
         profiling_s: Seconds by profile name that making the estimate takes before the training; known, not estimated.
         source: Where the accuracies come from, if not from the config as it is.
+        gains: By name of another option than the full one, what it gains of that, in [0, 1], where it was measured.
     """
 
     accuracy_after: float
     retraining_s: Mapping[str, float]
     profiling_s: Mapping[str, float]
     source: str = ""
+    gains: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def occupation_s(self) -> Mapping[str, float]:
@@ -69,12 +71,15 @@ def profiling_times_s(errors: EstimatesConfig, gpu: GpuModel, tenant: Tenant) ->
 def as_estimated(tenant: Tenant, estimate: Estimate) -> Tenant:
     """The tenant as the planner knows it: its retraining holds an instance for as long as estimated.
 
-    Other options than the full one are misjudged as much as that, and profiled as long.
+    Other options than the full one are misjudged as much as that, and profiled as long; what they gain is as measured,
+    or as the config has it.
     """
     factor = {}
     if tenant.other_options:
         factor = {name: estimate.retraining_s[name] / true_s for name, true_s in tenant.retraining_time_s.items()}
-    return _occupying(tenant, estimate.occupation_s, factor, estimate.profiling_s)
+    known = _occupying(tenant, estimate.occupation_s, factor, estimate.profiling_s)
+    others = (replace(one, gain=estimate.gains.get(one.name, one.gain)) for one in known.other_options)
+    return replace(known, other_options=tuple(others))
 
 
 def as_carried_out(errors: EstimatesConfig, gpu: GpuModel, tenant: Tenant) -> Tenant:

@@ -8,6 +8,7 @@ from typing import Any
 
 from migrator.log.record import Record
 from migrator.log.runlog import ReadLog
+from workloads.training import FULL, reached
 
 BECAME = ("in_time", "late", "dropped", "refused", "failed")
 """What may become of a request; only the first counts."""
@@ -131,11 +132,18 @@ def _learned(
         # The second in which it ended has answers of both.
         after_pct=_right_pct(counts, range(min(cut + 1, n_seconds), n_seconds)),
         finish_s=finish_s,
-        estimated_pct=None if estimate is None else 100 * estimate["accuracy_after"],
+        estimated_pct=None if estimate is None else 100 * _expected(forecast, estimate, finished),
         tested_pct=None if finished is None else 100 * finished["accuracy"],
         swap_s=() if finished is None else tuple(finished.get("swap_s", ())),
         failure=failure if finished is None else "",
     )
+
+
+def _expected(forecast: Record, estimate: Record, finished: Record | None) -> float:
+    """What was expected of the option by which it was retrained; of the full one where it was not."""
+    after: float = estimate["accuracy_after"]
+    option = FULL if finished is None else finished.get("option", FULL)
+    return reached(forecast["accuracy_before"], after, estimate.get("gains", {}).get(option, 1.0))
 
 
 def _right_pct(counts: Record, seconds: Sequence[int]) -> float | None:

@@ -346,6 +346,7 @@ def _estimate(estimate: Estimate) -> Json:
             **({"source": estimate.source} if estimate.source else {}),
             "retraining_s": _seconds_by_profile(estimate.retraining_s),
             "profiling_s": _seconds_by_profile(estimate.profiling_s),
+            **({"gains": dict(estimate.gains)} if estimate.gains else {}),
         }
     }
 

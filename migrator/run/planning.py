@@ -687,7 +687,8 @@ def _salvages(
             found.append(())
             continue
         before, after = opening.accuracies[m], estimates[m].accuracy_after
-        accuracies = [before, *(reached(before, after, option.gain) for option in tenant.options)]
+        options = as_estimated(tenant, estimates[m]).options
+        accuracies = [before, *(reached(before, after, option.gain) for option in options)]
         n_requests = float(forecast.mean_rps[:, m].mean()) * config.window_s
         found.append(tuple(salvage_of(known[m], n_requests, tenant.weight, accuracies, n_ahead)))
     return found

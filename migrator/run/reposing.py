@@ -230,7 +230,7 @@ def _estimated(tenant: Tenant, told: Mapping[str, Any]) -> Estimate:
     """What a live run's plan assumed of a retraining; without one in the window, there is nothing to assume."""
     own = told.get("estimate", {"accuracy_after": told["accuracy_before"], "retraining_s": tenant.retraining_time_s})
     seconds = {name: float(seconds) for name, seconds in own["retraining_s"].items()}
-    return Estimate(float(own["accuracy_after"]), seconds, dict.fromkeys(seconds, 0.0))
+    return Estimate(float(own["accuracy_after"]), seconds, dict.fromkeys(seconds, 0.0), gains=own.get("gains", {}))
 
 
 def _misfit(header: Mapping[str, Any], setting: Setting) -> str | None:

@@ -68,14 +68,14 @@ class Measured:
 
     Attributes:
         accuracy_before: The served model's on new training data, which nobody has trained on yet.
-        raw: What the option would reach, before correction; ``None`` where the time was too short to tell.
+        raw: By option, what it would reach, before correction; ``None`` where the time was too short to tell.
         accuracy_after: The same, corrected by what past windows taught.
         took_s: What measuring took.
     """
 
     accuracy_before: float
-    raw: float | None
-    accuracy_after: float | None
+    raw: Mapping[str, float] | None
+    accuracy_after: Mapping[str, float] | None
     took_s: float
 
 
@@ -118,11 +118,22 @@ def _prepared(asked: Job, requests: Path, n_by_window: list[int]) -> Prepared:
     return Prepared(told.file, began_with, told.accuracy, n_samples, n_bytes, data.dtype.name, shape, data.n_classes)
 
 
-def estimate(_: object, *, job: str, window: int, budget_s: float, correction: Mapping[str, Any], out: str) -> int:
-    """Measure what the served model knows of a window's new data, and what a retraining would bring.
+def estimate(
+    _: object,
+    *,
+    job: str,
+    options: Mapping[str, Mapping[str, Any]],
+    window: int,
+    budget_s: float,
+    correction: Mapping[str, Any],
+    out: str,
+) -> int:
+    """Measure what the served model knows of a window's new data, and what each way to retrain would bring.
 
     Args:
-        job: The :class:`~workloads.learning.retraining.Job` that may be carried out, with the served weights.
+        job: A :class:`~workloads.learning.retraining.Job` that may be carried out, with the served weights.
+        options: Its ways to retrain by name: what each changes of the job's own, samples and epochs; all are read off
+            one curve.
         window: Of the run.
         budget_s: Seconds that micro-profiling may take.
         correction: A :class:`~workloads.learning.curve.Correction` by its fields.
@@ -142,10 +153,10 @@ def estimate(_: object, *, job: str, window: int, budget_s: float, correction: M
     found = Measured(before, None, None, monotonic() - begin_s)
     if _tell_a_curve(points, before):
         n_all = len(data.current(number).train)
-        one = estimates(
-            fitted(points), [asked.option], n_all=n_all, slowdown={"here": 1.0}, correction=Correction(**correction)
-        )[0]
-        found = Measured(before, one.raw, one.accuracy, monotonic() - begin_s)
+        ways = [replace(asked.option, **{"name": name, **own}) for name, own in options.items()]
+        told = estimates(fitted(points), ways, n_all=n_all, slowdown={"here": 1.0}, correction=Correction(**correction))
+        raw, after = ({one.option.name: getattr(one, key) for one in told} for key in ("raw", "accuracy"))
+        found = Measured(before, raw, after, monotonic() - begin_s)
     _write(Path(out), asdict(found))
     return 0
 

@@ -6,7 +6,7 @@ All of it is measured, by clerks beside the instances; what the config says of a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
@@ -52,6 +52,16 @@ class Served:
     accuracy: float
 
 
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A retraining that has ended: of which window, by which option, what it answers right, and what it took."""
+
+    window: int
+    option: str
+    accuracy: float
+    took_s: float
+
+
 @dataclass
 class _Learner:
     """One tenant's model over the run.
@@ -59,7 +69,7 @@ class _Learner:
     Attributes:
         served: The weights that its workers are to answer with.
         correction: What past windows taught about estimates.
-        raw: By window, the accuracy that was expected of its retraining, before correction.
+        raw: By window, the accuracy that was expected of its retraining by each option, before correction.
         slowness: By retraining, how many times as long as the profile says it took.
         accuracies: By the second of the run from which on it holds.
     """
@@ -69,7 +79,7 @@ class _Learner:
     prepared: Prepared
     served: Served
     correction: Correction = field(default_factory=Correction)
-    raw: dict[int, float] = field(default_factory=dict)
+    raw: dict[int, Mapping[str, float]] = field(default_factory=dict)
     slowness: list[float] = field(default_factory=list)
     accuracies: dict[float, float] = field(default_factory=dict)
 
@@ -158,6 +168,7 @@ class LiveModels:
         asked = [
             {
                 "job": _line(self.job(one.tenant.name, window, self._weights(one.tenant.name), np.inf)),
+                "options": {name: _amount(way) for name, way in options_of(one.config).items()},
                 "window": window,
                 "budget_s": max(LEAST_ESTIMATING_S, self._setting.config.estimates.delay_s - LOADING_S),
                 "correction": asdict(one.correction),
@@ -202,12 +213,13 @@ class LiveModels:
         """From now on workers are to answer with these."""
         self._learners[tenant].served = served
 
-    def ended(self, tenant: str, window: int, accuracy: float, took_s: float, profile: str) -> None:
-        """The window's retraining has ended so: the next estimates know it."""
+    def ended(self, tenant: str, lesson: Lesson, profile: str) -> None:
+        """The tenant's retraining in an instance of this profile has ended so: the next estimates know it."""
         one = self._learners[tenant]
-        if window in one.raw:
-            one.correction = one.correction.learned([(one.raw.pop(window), accuracy)])
-        one.slowness.append(took_s / one.tenant.retraining_time_s[profile])
+        if lesson.window in one.raw:
+            expected = one.raw.pop(lesson.window)[lesson.option]
+            one.correction = one.correction.learned([(expected, lesson.accuracy)])
+        one.slowness.append(lesson.took_s / one.tenant.option(lesson.option).time_s[profile])
 
     def input_bytes(self, tenant: str) -> int:
         """Of one request."""
@@ -228,11 +240,11 @@ class LiveModels:
         }
         return {**benchmark, **one.learning.model_options}
 
-    def job(self, tenant: str, window: int, out: Path, time_s: float) -> Job:
-        """The retraining with a window's data, from the weights that are served."""
+    def job(self, tenant: str, window: int, out: Path, time_s: float, option: str = FULL) -> Job:
+        """The retraining with a window's data by this option, from the weights that are served."""
         one = self._learners[tenant]
         number = min(window + 1, len(one.prepared.n_samples) - 1)
-        return self._job_of(one.config, one.served.file, experience=number, out=out, time_s=time_s)
+        return self._job_of(one.config, one.served.file, experience=number, out=out, time_s=time_s, option=option)
 
     def out(self, tenant: str, window: int, attempt: int) -> Path:
         """Where a retraining's weights go."""
@@ -257,15 +269,22 @@ class LiveModels:
         return self._site.folder / f"samples-{tenant}.npz"
 
     def _job_of(
-        self, entry: TenantConfig, weights: Path | None, *, experience: int, out: Path, time_s: float = np.inf
+        self,
+        entry: TenantConfig,
+        weights: Path | None,
+        *,
+        experience: int,
+        out: Path,
+        time_s: float = np.inf,
+        option: str = FULL,
     ) -> Job:
-        learning, option = entry.learning, option_of(entry)
+        learning = entry.learning
         assert learning is not None
         return Job(
             model=entry.model,
             benchmark=learning.benchmark,
             experience=experience,
-            option=option,
+            option=options_of(entry)[option],
             out=out,
             weights=weights,
             time_s=time_s,
@@ -281,42 +300,63 @@ class LiveModels:
 
     def _estimate(self, one: _Learner, window: int) -> Estimate:
         """What the window's retraining would bring; where it could not be measured, what the config says."""
-        found = self.measured[one.tenant.name]
+        found, gains = self.measured[one.tenant.name], {way.name: way.gain for way in one.tenant.other_options}
         after = one.tenant.accuracy_in(window).after
         if isinstance(found, str):
             source = f"the config, because nothing could be measured: {found}"
         elif found.accuracy_after is None:
             source = f"before: measured in {found.took_s:.2f} s; after: the config, because time was too short"
         else:
-            after = found.accuracy_after
+            after = found.accuracy_after[FULL]
+            gains = _gains(found.accuracy_before, found.accuracy_after)
             assert found.raw is not None
             one.raw[window] = found.raw
             source = f"measured in {found.took_s:.2f} s"
         factor = median(one.slowness) if one.slowness else SPARE
         # As the log has it, so that plans can be checked from there.
         seconds = {name: round(factor * s, RATE_DIGITS) for name, s in one.tenant.retraining_time_s.items()}
-        return Estimate(after, MappingProxyType(seconds), MappingProxyType(dict.fromkeys(seconds, 0.0)), source)
+        profiling_s = MappingProxyType(dict.fromkeys(seconds, 0.0))
+        return Estimate(after, MappingProxyType(seconds), profiling_s, source, gains)
 
 
-def option_of(entry: TenantConfig) -> Option:
-    """How the tenant's model is retrained.
+def options_of(entry: TenantConfig) -> dict[str, Option]:
+    """The ways in which the tenant's model may be retrained, by name: the full one first.
 
     Raises:
         LearningError: So it cannot be.
     """
-    learning = entry.learning
+    learning, own = entry.learning, entry.retraining
     assert learning is not None
-    return Option(
-        name=learning.strategy,
+    full = Option(
+        name=FULL,
         strategy=learning.strategy,
         trainer=learning.trainer,
-        n_samples=None if entry.retraining is None else entry.retraining.samples,
-        n_epochs=1 if entry.retraining is None else entry.retraining.epochs,
+        n_samples=None if own is None else own.samples,
+        n_epochs=1 if own is None else own.epochs,
         batch=learning.batch,
         learning_rate=learning.learning_rate,
         memory=learning.memory,
         checkpoints=tuple(learning.checkpoints),
     )
+    others = {
+        one.name: replace(
+            full, name=one.name, n_samples=one.samples or full.n_samples, n_epochs=one.epochs or full.n_epochs
+        )
+        for one in (own.options if own is not None else ())
+    }
+    return {FULL: full, **others}
+
+
+def _amount(option: Option) -> Mapping[str, int | None]:
+    """In what an option differs from the tenant's others."""
+    return {"n_samples": option.n_samples, "n_epochs": option.n_epochs}
+
+
+def _gains(before: float, after: Mapping[str, float]) -> dict[str, float]:
+    """What the other options gain of the full one, which is all that a plan counts on: never below 0 or above 1."""
+    whole = after[FULL] - before
+    shares = {name: (own - before) / whole if whole else 0.0 for name, own in after.items() if name != FULL}
+    return {name: round(min(1.0, max(0.0, share)), RATE_DIGITS) for name, share in shares.items()}
 
 
 def _line(job: Job) -> str:

@@ -18,7 +18,7 @@ from migrator.console import warn
 from migrator.errors import ConfigError
 from migrator.log.runlog import ReadLog
 from migrator.run.applier import Backend
-from migrator.run.live.learning import LiveModels, Served, option_of
+from migrator.run.live.learning import LiveModels, Served, options_of
 from migrator.run.live.queues import LiveQueues
 from migrator.run.live.site import LiveClock, Site
 from migrator.run.live.workers import LiveWorkers
@@ -185,7 +185,7 @@ def _refuse_unknown(setting: Setting) -> None:
                 raise LearningError(f"learning.benchmark {entry.learning.benchmark!r}: unknown; {known} are allowed")
             if ":" not in entry.model:
                 factory(entry.model)
-            option_of(entry)
+            options_of(entry)
         except WorkloadError as error:
             raise ConfigError(f"tenants.{entry.name}: {error}") from None
 

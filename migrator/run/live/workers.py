@@ -22,7 +22,7 @@ from executor.errors import ExecutorError, GpuError
 from executor.gpu import GpuInstance
 from executor.zygote import Exited, Forked, Reached, Warm
 from migrator.run.changes import FULLY, Training
-from migrator.run.live.learning import LiveModels, Served
+from migrator.run.live.learning import Lesson, LiveModels, Served
 from migrator.run.live.site import Heard, LiveClock, Site
 from migrator.run.seams import Failed, Finished, Happening, Ready
 from planner.problem import Owner, Task
@@ -79,6 +79,7 @@ class _Trainer:
     """A retraining process, and what it has told. Times are seconds of the run.
 
     Attributes:
+        option: How it retrains, by name.
         course: The file of what it tells.
         n_read: Bytes of that which were read.
         begun_s: When data and model were there.
@@ -89,6 +90,7 @@ class _Trainer:
 
     name: str
     window: int
+    option: str
     course: Path
     n_read: int = 0
     begun_s: float = 0.0
@@ -150,14 +152,14 @@ class LiveWorkers:
         instance: GpuInstance,
         owner: Owner,
         n_at_once: int,  # noqa: ARG002
-        training: Training = FULLY,  # noqa: ARG002 - the config's learning says how
+        training: Training = FULLY,
     ) -> None:
         """Fork the owner's processes; they enter the instance when they are warm."""
         profile = instance.placement.profile.name
         group = _Group(instance_id, instance.uuid, profile, owner.tenant)
         self._groups[instance_id] = group
         if owner.task is Task.RETRAINING:
-            self._start_trainer(group)
+            self._start_trainer(group, training.option)
             return
         for process in range(self._tenants[owner.tenant].operating_points[profile].processes):
             self._start_server(group, process)
@@ -218,15 +220,15 @@ class LiveWorkers:
         group.servers[name] = _Server(name)
         self._fork("workloads.live.worker:forked", {"setup": setup_text(setup)}, name, group)
 
-    def _start_trainer(self, group: _Group) -> None:
+    def _start_trainer(self, group: _Group, option: str) -> None:
         window = max(0, math.floor(self._clock.now_s / self._window_s))
         name = self._name(f"{group.instance_id}/retraining")
         out = self._models.out(group.tenant, window, self._n_started)
         out.mkdir(parents=True)
         # It has to end, and its weights to be taken over, inside its window.
         time_s = max(0.1, (window + 1) * self._window_s - self._clock.now_s - 2 * EXIT_S)
-        job = self._models.job(group.tenant, window, out, time_s)
-        group.trainer = _Trainer(name, window, out / "course.jsonl")
+        job = self._models.job(group.tenant, window, out, time_s, option)
+        group.trainer = _Trainer(name, window, option, out / "course.jsonl")
         arguments = {"job": job.line().decode(), "course": str(group.trainer.course)}
         self._fork("workloads.learning.retraining:forked", arguments, name, group)
 
@@ -383,8 +385,8 @@ class LiveWorkers:
                     trainer.checkpoints.append((told, at_s))
                 case Learned():
                     trainer.ending = told
-                    took_s = at_s - trainer.begun_s
-                    self._models.ended(group.tenant, trainer.window, told.accuracy, took_s, group.profile)
+                    lesson = Lesson(trainer.window, trainer.option, told.accuracy, at_s - trainer.begun_s)
+                    self._models.ended(group.tenant, lesson, group.profile)
                     self._take_over(group, Path(told.file), f"window-{trainer.window}", told.accuracy, at_s)
                 case Broken():
                     trainer.ending = told

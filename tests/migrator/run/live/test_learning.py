@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from migrator.config import read_config
+from migrator.config import RetrainingConfig, read_config
 from migrator.errors import ConfigError, LiveError
+from migrator.estimates import as_estimated
 from migrator.setting import assemble
 from workloads.learning.clerk import Measured, Prepared
 
 pytest.importorskip("zmq")
 
-from migrator.run.live.learning import SPARE, LiveModels
+from migrator.run.live.learning import SPARE, Lesson, LiveModels
 from migrator.run.live.site import Site
 
 CONFIG = Path(__file__).parents[4] / "configs" / "live-cpu.yaml"
 PREPARED = Prepared("/w/first", "random", 0.9, (400,) * 5, 64, "uint8", (1, 8, 8), 10)
-MEASURED = Measured(0.3, raw=0.8, accuracy_after=0.85, took_s=1.5)
+MEASURED = Measured(0.3, raw={"full": 0.8, "half": 0.6}, accuracy_after={"full": 0.85, "half": 0.65}, took_s=1.5)
+OPTIONS = [{"name": "half", "samples": 200}, {"name": "quick", "epochs": 1, "gain": 0.7}]
 
 
 class Clerks(Site):
@@ -43,8 +45,11 @@ class Clerks(Site):
         return [self.writes for _ in asked]
 
 
-def models(site: Clerks) -> LiveModels:
+def models(site: Clerks, options: Sequence[Mapping[str, Any]] = ()) -> LiveModels:
     config = read_config(CONFIG)
+    own = RetrainingConfig(samples=400, epochs=2, options=list(options))
+    tenants = [config.tenants[0].model_copy(update={"retraining": own}), config.tenants[1]]
+    config = config.model_copy(update={"tenants": tenants})
     setting, traffic = assemble(config, "live-cpu.yaml")
     return LiveModels(setting, site, traffic.requests(config.windows * config.window_s), {}, {})
 
@@ -85,7 +90,7 @@ def test_later_retrainings_are_taken_to_last_as_past_ones_did(site: Clerks) -> N
     made = models(site)
     profile, seconds = next(iter(made._setting.tenants[0].retraining_time_s.items()))
     for factor in (1.0, 2.0, 7.0):
-        made.ended("turned", 0, 0.8, factor * seconds, profile)
+        made.ended("turned", Lesson(0, "full", 0.8, factor * seconds), profile)
     site.writes = asdict(MEASURED)
     made.open(1)
     assert made.estimates is not None
@@ -96,11 +101,59 @@ def test_what_an_estimate_was_off_by_is_handed_to_the_next(site: Clerks) -> None
     made = models(site)
     site.writes = asdict(MEASURED)
     made.open(0)
-    made.ended("turned", 0, 0.7, 1.0, next(iter(made._setting.tenants[0].retraining_time_s)))
+    made.ended("turned", Lesson(0, "full", 0.7, 1.0), next(iter(made._setting.tenants[0].retraining_time_s)))
     made.open(1)
     corrections = [asked["correction"] for asked in site.asked]
     assert corrections[0]["bias"] == pytest.approx((0.7 - 0.8) / 2)
     assert corrections[1]["n_windows"] == 0
+
+
+def test_every_option_is_read_off_the_measured_curve(site: Clerks) -> None:
+    made = models(site, OPTIONS)
+    site.writes = asdict(replace(MEASURED, accuracy_after={"full": 0.8, "half": 0.55, "quick": 0.9}))
+    made.open(0)
+    assert site.asked[0]["options"] == {
+        "full": {"n_samples": 400, "n_epochs": 2},
+        "half": {"n_samples": 200, "n_epochs": 2},
+        "quick": {"n_samples": 400, "n_epochs": 1},
+    }
+    assert made.estimates is not None
+    assert made.estimates[0].gains == {
+        "half": 0.5,
+        "quick": 1.0,
+    }  # from 0.3 half of the way to 0.8, and beyond
+    known = as_estimated(made._setting.tenants[0], made.estimates[0])
+    assert [(one.name, one.gain) for one in known.options] == [("full", 1.0), ("half", 0.5), ("quick", 1.0)]
+
+
+def test_options_that_could_not_be_measured_gain_what_the_config_says(site: Clerks) -> None:
+    made = models(site, OPTIONS)
+    site.writes = asdict(replace(MEASURED, raw=None, accuracy_after=None))
+    made.open(0)
+    assert made.estimates is not None
+    assert made.estimates[0].gains == {"half": pytest.approx(0.5**0.5), "quick": 0.7}
+
+
+def test_a_retraining_by_another_option_teaches_what_it_was_and_learns_so_much(site: Clerks) -> None:
+    made = models(site, OPTIONS)
+    profile, full_s = next(iter(made._setting.tenants[0].retraining_time_s.items()))
+    site.writes = asdict(MEASURED)
+    made.open(0)
+    job = made.job("turned", 0, Path("/out"), 10.0, "half")
+    assert (job.option.name, job.option.n_samples, job.option.n_epochs) == ("half", 200, 2)
+    made.ended("turned", Lesson(0, "half", 0.5, 3 * full_s / 2), profile)
+    made.open(1)
+    assert site.asked[0]["correction"]["bias"] == pytest.approx((0.5 - 0.6) / 2)
+    assert made.estimates is not None
+    assert made.estimates[0].retraining_s[profile] == pytest.approx(3.0 * full_s, abs=1e-4)
+
+
+def test_a_retraining_that_gains_nothing_leaves_no_share_of_it_to_others(site: Clerks) -> None:
+    made = models(site, OPTIONS[:1])
+    site.writes = asdict(replace(MEASURED, accuracy_after={"full": 0.3, "half": 0.3}))
+    made.open(0)
+    assert made.estimates is not None
+    assert made.estimates[0].gains == {"half": 0.0}
 
 
 def test_a_model_or_data_that_cannot_be_had_is_bad_input(site: Clerks) -> None:

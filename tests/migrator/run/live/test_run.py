@@ -43,7 +43,7 @@ tenants:
     slo_ms: 2000
     arrivals: {{rate_rps: 20}}
     accuracy: {{before: 0.4, after: 0.9}}
-    retraining: {{samples: 400, epochs: 4}}
+    retraining: {{samples: 400, epochs: 4, options: [{{name: half, epochs: 2}}]}}
     worker_start_s: 1
     learning: {{benchmark: digits-rotated}}
   - name: grown
@@ -191,13 +191,20 @@ def test_models_learn_in_the_run_and_every_request_is_accounted_for(site: Site) 
     assert min(gains) > 15
     starts = {(r["window"], r["tenant"]): r["accuracy_before"] for r in site.log.of_kind("finished")}
     assert max(starts.values()) < 0.6  # each window's data is news
-    sources = [
-        tenant["estimate"]["source"]
-        for record in site.log.of_kind("window_started")
-        for tenant in record["forecast"]["tenants"].values()
-    ]
+    estimates = [record["forecast"]["tenants"] for record in site.log.of_kind("window_started")]
+    sources = [tenant["estimate"]["source"] for told in estimates for tenant in told.values()]
     assert len(sources) == 4
     assert not [source for source in sources if source.startswith("the config")]
+    gains = [told["turned"]["estimate"]["gains"]["half"] for told in estimates]
+    assert all(0 < gain <= 1 for gain in gains)
+    assert 0.5**0.5 not in gains  # the config's curve; these are measured
+    for finish in site.log.of_kind("finished"):
+        told = estimates[finish["window"]][finish["tenant"]]
+        share = told["estimate"].get("gains", {}).get(finish.get("option", "full"), 1.0)
+        expected = told["accuracy_before"] + share * (told["estimate"]["accuracy_after"] - told["accuracy_before"])
+        assert learned[finish["window"], finish["tenant"]].estimated_pct == pytest.approx(100 * expected)
+    checked = finished(site.start("verify", "run", "--trust-bound"))  # problems are posed anew with what was measured
+    assert checked.count("is valid") == 2
 
 
 def test_the_shipped_example_moves_instances_and_swaps_weights(site: Site) -> None:

@@ -15,6 +15,7 @@ from executor.catalogue import gpu_model
 from executor.errors import InstanceNotFoundError
 from executor.gpu import GpuInstance
 from executor.zygote import Exited, Forked, Reached
+from migrator.run.changes import FULLY, Training
 from migrator.run.seams import Failed, Finished, Ready
 from planner.problem import Owner, Task
 from workloads.learning import course
@@ -23,7 +24,7 @@ from workloads.profiles.latency import LatencyCurve
 
 pytest.importorskip("zmq")
 
-from migrator.run.live.learning import Served
+from migrator.run.live.learning import Lesson, Served
 from migrator.run.live.workers import LiveWorkers
 
 GPU = gpu_model("cpu-1.6-in-7")
@@ -70,7 +71,7 @@ class Models:
     def __init__(self, folder: Path) -> None:
         self.now = Served(folder / "first", "first", 0.4)
         self.folder = folder
-        self.ends: list[tuple[str, float, float, str]] = []
+        self.ends: list[tuple[str, Lesson, str]] = []
 
     def served(self, _: str) -> Served:
         return self.now
@@ -126,11 +127,11 @@ class Stage:
         parts: tuple[Any, ...] = self.site, self.gpu, self.clock, self.models, tenants, {"a": "mlp"}
         self.workers = LiveWorkers(*parts, 60.0, folder)
 
-    def start(self, instance_id: str = "1c@0#1", owner: Owner = SERVING) -> list[str]:
+    def start(self, instance_id: str = "1c@0#1", owner: Owner = SERVING, training: Training = FULLY) -> list[str]:
         """The names of the processes that were started."""
         before = set(self.site.zygote.started)
         instance = GpuInstance(1, GPU.placement("1c@0"), f"uuid-{instance_id}")
-        self.workers.start(instance_id, instance, owner, 1)
+        self.workers.start(instance_id, instance, owner, 1, training)
         return [name for name in self.site.zygote.started if name not in before]
 
     def happens(self, *events: object) -> list[Any]:
@@ -325,8 +326,17 @@ def test_new_weights_go_to_one_worker_after_the_other_and_then_the_retraining_ha
     assert isinstance(finished, Finished)
     assert (finished.instance_id, finished.facts["swap_s"]) == ("1c@3#9", [0.002, 0.003])
     assert (finished.facts["version"], finished.facts["accuracy_before"]) == ("window-1", 0.4)
-    assert stage.models.ends == [("a", 1, 0.9, pytest.approx(1.0), "1c")]
+    assert stage.models.ends == [("a", Lesson(1, "full", 0.9, pytest.approx(1.0)), "1c")]
     assert stage.workers.n_swaps == 2
+
+
+def test_a_retraining_goes_by_the_plans_option_and_is_told_with_it(stage: Stage) -> None:
+    (trainer,) = stage.start("1c@3#9", TRAINING, Training("half"))
+    ((*_, option),) = stage.models.jobs
+    assert option == "half"
+    stage.tells(trainer, STARTED, DONE)
+    ((_, lesson, profile),) = stage.models.ends
+    assert (lesson.option, lesson.accuracy, profile) == ("half", 0.9, "1c")
 
 
 def test_a_worker_that_dies_while_it_loads_holds_up_nobody(stage: Stage) -> None:
@@ -417,7 +427,7 @@ def test_half_a_line_is_read_when_it_is_whole(stage: Stage) -> None:
 
 def test_a_retraining_has_the_rest_of_its_window(stage: Stage) -> None:
     stage.training()
-    (_, window, _, time_s) = stage.models.jobs[0]
+    (_, window, _, time_s, _) = stage.models.jobs[0]
     assert (window, time_s) == (1, pytest.approx(49.8))
 
 
