@@ -152,16 +152,17 @@ def followed(instance: Instance, how: How | None) -> float:
     for window in range(N_WINDOWS):
         problem = instance.at(window, accuracies, [None] * len(accuracies))
         if how is not None:
-            n = min(how.horizon, N_WINDOWS - 1 - window)
+            ahead = (True,) * min(how.horizon, N_WINDOWS - 1 - window)
             views = [
                 Outlook(
                     drift=median(kept) if kept else how.drift_prior,
                     stays=1 - (number + how.retrained_prior) / (window + 1),
                     in_time=share,
+                    ahead=ahead,
                 )
                 for kept, number, share in zip(seen, n_trained, in_time, strict=True)
             ]
-            tenants = [_with_salvage(own, view, n) for own, view in zip(problem.tenants, views, strict=True)]
+            tenants = [_with_salvage(own, view) for own, view in zip(problem.tenants, views, strict=True)]
             problem = replace(problem, tenants=tuple(tenants))
         plan = _proven(problem)
         assert plan is not None  # nothing is required
@@ -176,10 +177,10 @@ def followed(instance: Instance, how: How | None) -> float:
     return total
 
 
-def _with_salvage(tenant: TenantTerms, view: Outlook, n: int) -> TenantTerms:
+def _with_salvage(tenant: TenantTerms, view: Outlook) -> TenantTerms:
     levels = [tenant.accuracy_before, *(option.accuracy_after for option in tenant.options)]
     n_requests = float(tenant.arrivals_rps.sum() * STEP_S)
-    return replace(tenant, salvage=tuple(salvage_of(view, n_requests, tenant.weight, levels, n)))
+    return replace(tenant, salvage=tuple(salvage_of(view, n_requests, tenant.weight, levels)))
 
 
 def _in_time(problem: Problem, plan: MigPlan, m: int) -> float:

@@ -15,6 +15,7 @@ from migrator.config import TenantConfig
 from migrator.setting import Setting, counts_salvage
 from planner.build import TYPICAL_INSTANCES, documented_warm_ups
 from planner.problem import Problem, Reconfiguration
+from workloads.drift import drift_in
 from workloads.profiles.shares import measured_for, sensitivity_of
 from workloads.tenants import Tenant
 
@@ -102,6 +103,10 @@ def _of_decisions(setting: Setting, entry: TenantConfig, tenant: Tenant) -> Iter
     if tenant.retraining_time_s and counts_salvage(tenant, decision):
         source = "retraining.drift_prior, until a window has shown it"
         yield Assumed(tenant.name, "accuracy kept to the next window", decision.drift_prior, "", source)
+        n = tenant.n_retraining_windows
+        if n and n < setting.config.windows and drift_in(tenant, n - 1) < 1:
+            falls = f"retraining.windows; the config's accuracy falls to {tenant.accuracy_in(n).before:g}"
+            yield Assumed(tenant.name, f"accuracy kept to window {n}", 1.0, "", falls)
     given = {
         option.name for option in (entry.retraining.options if entry.retraining else ()) if option.gain is not None
     }

@@ -188,12 +188,10 @@ class Loop:
 
     def _outlooks(self, window: int) -> tuple[Outlook, ...]:
         """What is expected of each tenant's model after the window."""
-        config = self._setting.config
         return outlooks(
             self._setting.tenants,
-            config.retraining,
+            self._setting.config,
             window,
-            config.window_s,
             self._models.timelines,
             self._trained,
             self._ledger.in_time_shares(window - 1),

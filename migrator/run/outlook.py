@@ -2,7 +2,7 @@
 
 A plan that ends with its window would leave out every retraining that pays later. *Salvage* is what the model that a
 window leaves is expected to earn in the windows after it. Nothing here looks ahead: the drift is the median of what the
-models have lost so far.
+models have lost so far, and in which windows a tenant may be retrained stands in the config.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from migrator.config import DecisionConfig
+from migrator.config import Config
 from workloads.serving.requests import AccuracyTimeline
 from workloads.tenants import Tenant
 
@@ -31,30 +31,41 @@ class Outlook:
     """What is expected of one tenant's model after a window.
 
     Attributes:
-        drift: r̂, the part of its accuracy that it keeps from one window to the next, in [0, 1].
-        stays: γ, the probability that a window passes without another retraining, in [0, 1].
+        drift: r̂, the part of its accuracy that it keeps as a window with something to learn begins, in [0, 1].
+        stays: γ, the probability that such a window passes without another retraining, in [0, 1].
         in_time: The share of its requests that are answered in time, in [0, 1].
+        ahead: Of each window after it that counts, from the next on, whether there is something to learn in it. One
+            without takes nothing from a model, and does not replace it.
     """
 
     drift: float
     stays: float
     in_time: float
+    ahead: tuple[bool, ...]
 
-    def to_json(self) -> dict[str, float]:
-        """Its figures, as they stand in the log."""
-        return asdict(self)
+    def to_json(self) -> dict[str, Any]:
+        """What it says, as it stands in the log."""
+        return {**asdict(self), "ahead": list(self.ahead)}
 
 
-def outlook_of(told: Mapping[str, Any]) -> Outlook:
-    """The outlook that :meth:`Outlook.to_json` told."""
-    return Outlook(float(told["drift"]), float(told["stays"]), float(told["in_time"]))
+def outlook_of(told: Mapping[str, Any], n_ahead: int) -> Outlook:
+    """The outlook that :meth:`Outlook.to_json` told.
+
+    Earlier versions did not tell ``ahead``: they took all ``n_ahead`` windows for ones with something to learn.
+    """
+    ahead = told.get("ahead", (True,) * n_ahead)
+    return Outlook(float(told["drift"]), float(told["stays"]), float(told["in_time"]), tuple(map(bool, ahead)))
+
+
+def unseen(tenant: Tenant, config: Config, window: int) -> Outlook:
+    """A tenant's outlook while nothing was seen yet."""
+    return Outlook(config.retraining.drift_prior, 1 - RETRAINED_PRIOR, 1.0, windows_ahead(tenant, config, window))
 
 
 def outlooks(
     tenants: Sequence[Tenant],
-    decision: DecisionConfig,
+    config: Config,
     window: int,
-    window_s: float,
     seen: Sequence[AccuracyTimeline],
     trained: Collection[tuple[str, int]],
     in_time: Sequence[float],
@@ -63,9 +74,8 @@ def outlooks(
 
     Args:
         tenants: In the config's order.
-        decision: What the config says of retrainings.
+        config: What it says of retrainings, and how many windows there are, and how long.
         window: The window's number.
-        window_s: Seconds a window.
         seen: Each tenant's accuracy up to the window's start, that included.
         trained: Which retrainings have ended: tenant, and with which window's data.
         in_time: By tenant, the share of the last window's requests that were answered in time.
@@ -73,11 +83,18 @@ def outlooks(
     found = []
     for tenant, timeline, share in zip(tenants, seen, in_time, strict=True):
         past = [k for k in range(window) if tenant.retrains_in(k)]
-        kept = [one for k in past if (one := _kept(timeline, (k + 1) * window_s)) is not None]
+        kept = [one for k in past if (one := _kept(timeline, (k + 1) * config.window_s)) is not None]
         n_trained = sum((tenant.name, k) in trained for k in past)
         retrained = (n_trained + RETRAINED_PRIOR) / (len(past) + 1)
-        drift = median(kept) if kept else decision.drift_prior
-        found.append(Outlook(round(drift, DIGITS), round(1 - retrained, DIGITS), round(share, DIGITS)))
+        drift = median(kept) if kept else config.retraining.drift_prior
+        found.append(
+            Outlook(
+                drift=round(drift, DIGITS),
+                stays=round(1 - retrained, DIGITS),
+                in_time=round(share, DIGITS),
+                ahead=windows_ahead(tenant, config, window),
+            )
+        )
     return tuple(found)
 
 
@@ -89,15 +106,24 @@ def _kept(timeline: AccuracyTimeline, at_s: float) -> float | None:
     return min(1.0, timeline.at(at_s) / before[-1])
 
 
-def horizon(decision: DecisionConfig, window: int, n_windows: int) -> int:
-    """How many windows after this one count: three, and in a run that ends no more than are left."""
-    return min(HORIZON, n_windows - 1 - window) if decision.ends else HORIZON
+def windows_ahead(tenant: Tenant, config: Config, window: int) -> tuple[bool, ...]:
+    """Of each window after this one that counts, whether the config has something to learn in it for the tenant.
 
-
-def salvage_of(outlook: Outlook, n_requests: float, weight: float, accuracies: Sequence[float], n: int) -> list[float]:
-    """S[ℓ], requests by level: what the model that a window leaves earns in the ``n`` windows after it.
-
-    S[ℓ] = weight · N̂ · r̂ · acc[ℓ] · Σ_{j<n} (γ·r̂)^j, where N̂ are ``n_requests`` of a window that are answered in time.
+    Three count, and in a run that ends no more than are left.
     """
-    lasting = sum((outlook.stays * outlook.drift) ** j for j in range(n))
-    return [weight * n_requests * outlook.in_time * outlook.drift * accuracy * lasting for accuracy in accuracies]
+    n = min(HORIZON, config.windows - 1 - window) if config.retraining.ends else HORIZON
+    return tuple(tenant.retrains_in(window + 1 + j) for j in range(n))
+
+
+def salvage_of(outlook: Outlook, n_requests: float, weight: float, accuracies: Sequence[float]) -> list[float]:
+    """S[ℓ], requests by level: what the model that a window leaves earns in the H windows after it.
+
+    S[ℓ] = weight · N̂ · acc[ℓ] · Σ_{j=1..H} Π_{i≤j} r_i · Π_{i<j} γ_i, where N̂ are those of a window's ``n_requests``
+    that are answered in time. r_i and γ_i are r̂ and γ where the i-th window has something to learn, and 1 elsewhere.
+    """
+    lasting, left = 0.0, 1.0
+    for learns in outlook.ahead:
+        left *= outlook.drift if learns else 1.0
+        lasting += left
+        left *= outlook.stays if learns else 1.0
+    return [weight * n_requests * outlook.in_time * accuracy * lasting for accuracy in accuracies]

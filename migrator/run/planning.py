@@ -25,7 +25,7 @@ from migrator.config import Config, FloorConfig
 from migrator.errors import ConfigError, InfeasibleError
 from migrator.estimates import Estimate, as_estimated, estimate_of
 from migrator.run.models import TabledModels
-from migrator.run.outlook import RETRAINED_PRIOR, Outlook, horizon, outlooks, salvage_of
+from migrator.run.outlook import Outlook, outlooks, salvage_of, unseen
 from migrator.run.starts import Starts
 from migrator.setting import Setting, counts_salvage
 from migrator.traffic import Hindsight, Traffic
@@ -679,8 +679,7 @@ def _salvages(
 ) -> list[tuple[float, ...]]:
     """By tenant, what its model is worth after the window by level; empty where plans do not count that."""
     config = setting.config
-    known = opening.outlooks or (Outlook(config.retraining.drift_prior, 1 - RETRAINED_PRIOR, 1.0),) * len(estimates)
-    n_ahead = horizon(config.retraining, opening.window, config.windows)
+    known = opening.outlooks or [unseen(tenant, config, opening.window) for tenant in setting.tenants]
     found: list[tuple[float, ...]] = []
     for m, tenant in enumerate(setting.tenants):
         if not tenant.retrains_in(opening.window) or not counts_salvage(tenant, config.retraining):
@@ -690,7 +689,7 @@ def _salvages(
         options = as_estimated(tenant, estimates[m]).options
         accuracies = [before, *(reached(before, after, option.gain) for option in options)]
         n_requests = float(forecast.mean_rps[:, m].mean()) * config.window_s
-        found.append(tuple(salvage_of(known[m], n_requests, tenant.weight, accuracies, n_ahead)))
+        found.append(tuple(salvage_of(known[m], n_requests, tenant.weight, accuracies)))
     return found
 
 
@@ -740,9 +739,7 @@ def plan_through(
     for window in range(last_window + 1):
         opening = observe(setting, traffic, window, models.open(window))
         told = seen.get(window, Seen())
-        ahead = told.outlooks or outlooks(
-            setting.tenants, config.retraining, window, config.window_s, models.timelines, trained, shares
-        )
+        ahead = told.outlooks or outlooks(setting.tenants, config, window, models.timelines, trained, shares)
         opening = replace(
             opening, warm_ups=told.warm_ups, last_trained=tuple(last_trained.values()), outlooks=tuple(ahead)
         )

@@ -20,7 +20,7 @@ from migrator.estimates import Estimate
 from migrator.log.record import Record
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog
 from migrator.run import events
-from migrator.run.outlook import RETRAINED_PRIOR, Outlook, outlook_of
+from migrator.run.outlook import Outlook, outlook_of, unseen, windows_ahead
 from migrator.run.planning import Foresight, Opening, Seen, forecast_from, later, observe, posed
 from migrator.setting import Setting
 from migrator.traffic import Traffic
@@ -217,13 +217,20 @@ def outlooks_in(record: Record, setting: Setting) -> tuple[Outlook, ...] | None:
     told = record.get("outlook")
     if told is None:
         return None
-    unseen = Outlook(setting.config.retraining.drift_prior, 1 - RETRAINED_PRIOR, 1.0)
-    return tuple(outlook_of(told[tenant.name]) if tenant.name in told else unseen for tenant in setting.tenants)
+    found = []
+    for tenant in setting.tenants:
+        blank = unseen(tenant, setting.config, int(record["window"]))
+        found.append(outlook_of(told[tenant.name], len(blank.ahead)) if tenant.name in told else blank)
+    return tuple(found)
 
 
 def seen_in(record: Record, setting: Setting) -> Seen:
-    """What the run had seen as the window began, by its ``window_started``."""
-    return Seen(warm_ups_in(record, setting.tenants), outlooks_in(record, setting))
+    """What the run had seen as the window began, by its ``window_started``; what lies ahead is as the config has it."""
+    told = outlooks_in(record, setting)
+    if told is not None:
+        ahead = [windows_ahead(tenant, setting.config, int(record["window"])) for tenant in setting.tenants]
+        told = tuple(replace(one, ahead=own) for one, own in zip(told, ahead, strict=True))
+    return Seen(warm_ups_in(record, setting.tenants), told)
 
 
 def _estimated(tenant: Tenant, told: Mapping[str, Any]) -> Estimate:

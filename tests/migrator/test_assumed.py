@@ -76,6 +76,16 @@ def test_accuracies_of_windows_beyond_those_listed_are_assumed() -> None:
     assert item.source == "as in window 1"
 
 
+def test_a_fall_after_the_last_retraining_that_plans_do_not_count_on_is_told() -> None:
+    changes = {"retraining": {"required": False, "drift": "compound"}, "tenants.0.retraining.windows": 1}
+    (item,) = of("accuracy kept to window 1", changes).values()
+    assert (item.tenant, item.value) == ("vision", 1.0)
+    assert item.source == "retraining.windows; the config's accuracy falls to 0.6"
+    lasting = {"tenants.0.accuracy": [{"before": 0.6, "after": 0.9}, {"before": 0.9, "after": 0.9}]}
+    for other in (lasting, {"retraining.salvage": False}, {"tenants.0.retraining.windows": 2}):
+        assert of("accuracy kept to window 1", {**changes, **other}) == {}
+
+
 def test_capabilities_that_were_computed_are_assumed_with_what_they_are_from() -> None:
     items = [item for item in found({"tenants.0.model": "vit-b-16"}) if item.what == "capability"]
     assert [(item.tenant, sorted(item.value)) for item in items] == [("vision", ["4g.40gb"])]

@@ -2,51 +2,121 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from migrator.config import DecisionConfig, validate_config
-from migrator.run.outlook import Outlook, horizon, outlook_of, outlooks, salvage_of
-from migrator.setting import assemble, counts_salvage
+from migrator.run.outlook import Outlook, outlook_of, outlooks, salvage_of, unseen, windows_ahead
+from migrator.setting import Setting, assemble, counts_salvage
 from tests.migrator.conftest import SMALL, changed
+from workloads.drift import accuracy_at_start
 from workloads.serving.requests import AccuracyTimeline
 from workloads.tenants import Tenant
 
+ALL = (True, True, True)
+
+
+def setting(changes: dict[str, Any] | None = None) -> Setting:
+    return assemble(validate_config(changed(SMALL, changes or {}), "x"), "x")[0]
+
 
 def tenant(changes: dict[str, Any] | None = None) -> Tenant:
-    return assemble(validate_config(changed(SMALL, changes or {}), "x"), "x")[0].tenants[0]
+    return setting(changes).tenants[0]
 
 
-def outlook(window: int, timeline: AccuracyTimeline, *trained: int) -> Outlook:
+def outlook(window: int, timeline: AccuracyTimeline, *trained: int, changes: dict[str, Any] | None = None) -> Outlook:
     past = {("vision", number) for number in trained}
-    return outlooks([tenant()], DecisionConfig(drift_prior=0.7), window, 60.0, [timeline], past, [0.5])[0]
+    own = setting({"retraining.drift_prior": 0.7, **(changes or {})})
+    return outlooks(own.tenants[:1], own.config, window, [timeline], past, [0.5])[0]
 
 
 def test_before_anything_was_seen_the_priors_count() -> None:
-    assert outlook(0, AccuracyTimeline((0.0,), (0.6,))) == Outlook(drift=0.7, stays=0.5, in_time=0.5)
+    assert outlook(0, AccuracyTimeline((0.0,), (0.6,))) == Outlook(drift=0.7, stays=0.5, in_time=0.5, ahead=ALL)
+    own = setting({"retraining.drift_prior": 0.7})
+    assert unseen(own.tenants[0], own.config, 0) == Outlook(drift=0.7, stays=0.5, in_time=1.0, ahead=ALL)
+
+
+SEEN = AccuracyTimeline((0.0, 30.0, 60.0, 120.0, 180.0), (0.5, 0.9, 0.45, 0.36, 0.36))
+"""Keeps 0.5, 0.8 and 1 of its accuracy."""
 
 
 def test_drift_is_the_median_of_what_was_kept_and_retrained_windows_are_counted() -> None:
-    seen = AccuracyTimeline((0.0, 30.0, 60.0, 120.0, 180.0), (0.5, 0.9, 0.45, 0.36, 0.36))
-    assert outlook(3, seen, 0) == Outlook(drift=0.8, stays=1 - 1.5 / 4, in_time=0.5)  # of 0.5, 0.8 and 1
+    assert outlook(3, SEEN, 0) == Outlook(drift=0.8, stays=1 - 1.5 / 4, in_time=0.5, ahead=ALL)
+
+
+def test_windows_with_nothing_to_learn_teach_nothing() -> None:
+    changes = {"tenants.0.retraining.windows": 2}
+    assert outlook(3, SEEN, 0, changes=changes) == Outlook(0.65, 0.5, 0.5, (False,) * 3)  # of 0.5 and 0.8; one of two
 
 
 def test_an_outlook_is_told_as_it_is() -> None:
-    one = Outlook(0.8, 0.25, 1.0)
-    assert outlook_of(one.to_json()) == one
+    one = Outlook(0.8, 0.25, 1.0, (True, False, False))
+    assert outlook_of(json.loads(json.dumps(one.to_json())), 3) == one
 
 
-@pytest.mark.parametrize(("n", "lasting"), [(0, 0), (1, 1), (3, 1 + 0.4 + 0.16)])
-def test_salvage_is_what_the_windows_ahead_earn(n: int, lasting: float) -> None:
-    found = salvage_of(Outlook(0.8, 0.5, 0.9), 1000, 2.0, [0.5, 0.75], n)
-    assert found == pytest.approx([2 * 1000 * 0.9 * 0.8 * accuracy * lasting for accuracy in (0.5, 0.75)])
+def test_an_outlook_of_an_earlier_version_has_something_to_learn_in_every_window() -> None:
+    assert outlook_of({"drift": 0.8, "stays": 0.25, "in_time": 1.0}, 2) == Outlook(0.8, 0.25, 1.0, (True, True))
+
+
+@pytest.mark.parametrize(
+    ("ahead", "lasting"),
+    [
+        ((), 0),
+        ((True,), 0.8),
+        (ALL, 0.8 + 0.8 * 0.5 * 0.8 + 0.8 * 0.5 * 0.8 * 0.5 * 0.8),
+        ((True, True, False), 0.8 + 0.8 * 0.5 * 0.8 + 0.8 * 0.5 * 0.8 * 0.5),
+        ((True, False, False), 0.8 + 0.8 * 0.5 + 0.8 * 0.5),
+        ((False, False, False), 3),
+        ((False,), 1),
+    ],
+)
+def test_salvage_is_what_the_windows_ahead_earn(ahead: tuple[bool, ...], lasting: float) -> None:
+    found = salvage_of(Outlook(0.8, 0.5, 0.9, ahead), 1000, 2.0, [0.5, 0.75])
+    assert found == pytest.approx([2 * 1000 * 0.9 * accuracy * lasting for accuracy in (0.5, 0.75)])
+
+
+def test_with_something_to_learn_in_every_window_salvage_is_a_geometric_sum() -> None:
+    expected = 1000 * 0.7 * 0.6 * sum((0.7 * 0.3) ** j for j in range(3))
+    assert salvage_of(Outlook(0.7, 0.3, 1.0, ALL), 1000, 1.0, [0.6]) == pytest.approx([expected])
 
 
 @pytest.mark.parametrize(("window", "n"), [(0, 3), (2, 1), (3, 0)])
 def test_a_run_that_ends_counts_no_window_after_its_end(window: int, n: int) -> None:
-    assert horizon(DecisionConfig(ends=True), window, 4) == n
-    assert horizon(DecisionConfig(), window, 4) == 3
+    ending = setting({"windows": 4, "retraining.ends": True, "tenants.1.accuracy": {"before": 0.5, "after": 0.8}})
+    assert windows_ahead(ending.tenants[0], ending.config, window) == (True,) * n
+    going_on = ending.config.model_copy(update={"retraining": DecisionConfig()})
+    assert windows_ahead(ending.tenants[0], going_on, window) == ALL
+
+
+@pytest.mark.parametrize(
+    ("window", "ahead"),
+    [(0, ALL), (1, (True, True, False)), (2, (True, False, False)), (3, (False, False, False))],
+)
+def test_the_config_says_in_which_windows_ahead_there_is_something_to_learn(
+    window: int, ahead: tuple[bool, ...]
+) -> None:
+    own = setting({"tenants.0.retraining.windows": 4})
+    assert windows_ahead(own.tenants[0], own.config, window) == ahead
+    assert windows_ahead(own.tenants[1], own.config, window) == (False,) * 3  # it is never retrained
+
+
+def test_a_run_keeps_what_its_outlook_counts_on_once_there_is_nothing_to_learn() -> None:
+    changes = {
+        "retraining": {"required": False, "drift": "compound"},
+        "tenants.0.retraining.windows": 2,
+        "tenants.0.accuracy": [
+            {"before": 0.6, "after": 0.9},
+            {"before": 0.72, "after": 0.9},
+            {"before": 0.9, "after": 0.9},
+        ],
+    }
+    one = tenant(changes)
+    skipped, retrained = [accuracy_at_start(one, 1, last) for last in (-1, 0)]
+    assert (skipped, retrained) == (pytest.approx(0.48), 0.72)
+    assert [accuracy_at_start(one, window, -1) for window in (2, 3, 4)] == pytest.approx([0.48] * 3)
+    assert [accuracy_at_start(one, window, 1) for window in (2, 3, 4)] == [0.9] * 3
 
 
 @pytest.mark.parametrize(

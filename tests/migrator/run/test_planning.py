@@ -201,6 +201,15 @@ def test_a_retraining_that_is_a_decision_comes_with_what_its_levels_are_worth_la
     assert vision.salvage == pytest.approx([n_requests * 0.8 * accuracy * lasting for accuracy in (0.6, 0.9)])
 
 
+def test_a_last_retraining_is_worth_all_windows_ahead_in_full() -> None:
+    changes = {**FREE, "tenants.0.retraining.windows": 2}
+    first, last = (problem_of(changes, window).tenants[0] for window in (0, 1))
+    n_first, n_last = (float(own.arrivals_rps.mean()) * 60 for own in (first, last))
+    assert first.salvage == pytest.approx([n_first * accuracy * (0.8 + 0.4 + 0.4) for accuracy in (0.6, 0.9)])
+    assert last.salvage == pytest.approx([n_last * accuracy * 3 for accuracy in (0.6, 0.9)])
+    assert problem_of(changes, 2).tenants[0].salvage == ()
+
+
 @pytest.mark.parametrize(("max_skipped", "last_trained", "must"), [(0, 0, True), (1, 0, False), (1, -1, True)])
 def test_who_has_skipped_as_many_windows_as_it_may_must_retrain(
     max_skipped: int, last_trained: int, must: bool

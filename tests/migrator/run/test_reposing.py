@@ -16,7 +16,7 @@ from migrator.log.runlog import ReadLog, RunLog, read_log
 from migrator.run import events
 from migrator.run.planning import later, shifted
 from migrator.run.policy_run import PolicyRun
-from migrator.run.reposing import CheckedPlan, RunCheck
+from migrator.run.reposing import CheckedPlan, RunCheck, seen_in
 from migrator.setting import assemble
 from planner.policies.registry import policy_of
 from planner.problem import HeldInstance, PhysicalState, RunningRetraining
@@ -72,12 +72,29 @@ def test_every_window_of_a_run_is_worth_what_its_log_says(run: Path) -> None:
         ({"planner.planning_s": 5}, "migrator"),
         ({"estimates.accuracy_sigma": 0.2}, "window"),
         (FREE, "migrator"),
+        ({**FREE, "tenants.0.retraining.windows": 1}, "migrator"),
         ({**FREE, "retraining.max_skipped": 0, "tenants.1.retraining": {"samples": 100}}, "static"),
     ],
 )
 def test_windows_are_posed_as_their_policy_and_config_posed_them(tmp_path: Path, changes: Change, policy: str) -> None:
     found = checked(read_log(run_in(tmp_path / "run", changes, policy)), changes)
     assert [item.verification and item.verification.violations for item in found] == [(), ()]
+
+
+def test_a_window_whose_log_has_no_windows_ahead_is_posed_as_its_version_posed_it(tmp_path: Path) -> None:
+    log = read_log(run_in(tmp_path / "run", FREE))
+    told = [record["outlook"] for record in log.of_kind("window_started")]
+    assert [list(own) for own in told] == [["vision"]] * 2
+    assert [own["vision"]["ahead"] for own in told] == [[True, True, True]] * 2
+    earlier = altered(log, lambda record: record["outlook"]["vision"].pop("ahead"))
+    assert [item.verification.violations for item in checked(earlier, FREE)] == [(), ()]
+    other = altered(log, lambda record: record["outlook"]["vision"].update(ahead=[True, False, False]))
+    rules = {violation.rule for item in checked(other, FREE) for violation in item.verification.violations}
+    assert Rule.OBJECTIVE in rules
+    for one in (log, earlier, other):
+        setting, _ = assemble(validate_config(changed(SMALL, {**FREE, "tenants.0.retraining.windows": 2}), "x"), "x")
+        outlooks = [seen_in(record, setting).outlooks for record in one.of_kind("window_started")]
+        assert [own and own[0].ahead for own in outlooks] == [(True, False, False), (False, False, False)]
 
 
 def test_a_plan_that_says_too_much_is_found_out(run: Path) -> None:
