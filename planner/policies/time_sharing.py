@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from executor.compiled import compiled
 from planner.policies.policy import Knows
 from planner.policies.turns import (
     Course,
@@ -20,14 +22,18 @@ from planner.policies.turns import (
     in_steps,
 )
 
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
 N_PARTS = 40
 """Retrainings end at fortieths of the window: five seconds of 200. The fluid model is rougher than that."""
 
 MARGIN_S = 1.0
 """So long before a window's end all retrainings are due, as a turn may be under way when the last step is."""
 
-MOST_TRIES = 1000
-"""Ways to do a retraining next, over all choices of those done before: three tenants have six ways each, four three."""
+MOST_TRIES = 5000
+"""Ways to do a retraining next, over all choices of those done before: three tenants may have eleven ways each, four
+five, six two."""
 
 
 @dataclass(frozen=True)
@@ -160,18 +166,16 @@ class _Fluid:
         self._choice = np.full((n_states, N_PARTS + 1, 2), -1)
         for done in reversed(range(n_states)):
             richest = self._richest_first(done)
-            best = (N_PARTS - parts) * self._part_s * _served(richest, 1.0) + self._left(done)
+            best = (N_PARTS - parts) * self._part_s * _served(richest, np.ones(1)) + self._left(done)
             for number, job in enumerate(self._jobs):
                 if self._way_done(done, job.place) or self._part_s <= 0:
                     continue
                 after = values[done + job.way * self._digit[job.place]]
-                least = math.ceil(self._longer * job.paced.work_s / self._part_s - 1e-9)
-                for n_parts in range(max(1, least), N_PARTS + 1):
-                    share = 1.0 - self._longer * self._pace(job, n_parts)
-                    during = n_parts * self._part_s * _served(richest, share)
-                    found = during + after[n_parts:]
-                    better = np.flatnonzero(found > best[: len(found)] + 1e-9)
-                    best[better], self._choice[done, better] = found[better], (number, n_parts)
+                least = max(1, math.ceil(self._longer * job.paced.work_s / self._part_s - 1e-9))
+                n_parts = parts[least:]
+                shares = 1.0 - self._longer * self._paces(job, n_parts)
+                during = n_parts * self._part_s * _served(richest, shares)
+                _let_be_next(number, least, during, after, best, self._choice[done])
             values[done] = best
         return float(values[0, 0])
 
@@ -185,9 +189,10 @@ class _Fluid:
             job.paced.tenant_index: job.paced.option for job in self._jobs if self._way_done(done, job.place) == job.way
         }
 
-    def _pace(self, job: _Job, n_parts: int) -> float:
-        """The seconds of its work that the retraining does in one of so many parts."""
-        return min(1.0 / self._longer, job.paced.work_s / (n_parts * self._part_s))
+    def _paces(self, job: _Job, n_parts: IntArray) -> FloatArray:
+        """The seconds of its work that the retraining does in a second, by how many parts it takes."""
+        paces: FloatArray = np.minimum(1.0 / self._longer, job.paced.work_s / (n_parts * self._part_s))
+        return paces
 
     def _richest_first(self, done: int) -> list[tuple[float, float]]:
         """What a second of a tenant's turns is worth, and its load; the best paid tenant first."""
@@ -217,7 +222,7 @@ class _Fluid:
             number, n_parts = self._choice[done, part].tolist()
             job = self._jobs[number]
             part += n_parts
-            pace = self._pace(job, n_parts)
+            pace = float(self._paces(job, np.array([n_parts]))[0])
             worth = _least_worth_served(self._richest_first(done), 1.0 - self._longer * pace)
             yield replace(job.paced, pace=pace, due_s=begin_s + part * self._part_s, worth=worth)
             done += job.way * self._digit[job.place]
@@ -247,13 +252,36 @@ class _Job:
     paced: PacedRetraining
 
 
-def _served(richest: Sequence[tuple[float, float]], share: float) -> float:
-    """Weighted right answers a second with that share of the GPU, by (worth of a second, load), the best paid first."""
-    total = 0.0
+def _served(richest: Sequence[tuple[float, float]], shares: FloatArray) -> FloatArray:
+    """Weighted right answers a second with these shares of the GPU, the best paid first; ``(k,)`` → ``(k,)``.
+
+    ``richest`` has what a second of a tenant's turns is worth, and its load.
+    """
+    total = np.zeros_like(shares)
     for worth, needed in richest:
-        total += worth * min(needed, share)
-        share -= min(needed, share)
+        got = np.minimum(needed, shares)
+        total += worth * got
+        shares = shares - got
     return total
+
+
+@compiled
+def _let_be_next(
+    number: int, least: int, during: FloatArray, after: FloatArray, best: FloatArray, choice: IntArray
+) -> None:
+    """Let the job be next wherever that is better by more than rounding; of equal lengths the shorter.
+
+    Shapes: ``during`` ``(n,)``, the worth of ``least`` parts and of each number of them above; ``after`` and ``best``
+    ``(parts,)``, the worth from a part on, once the job is done, and so far; ``choice`` ``(parts, 2)``. The last two
+    are updated.
+    """
+    for place in range(during.shape[0]):
+        n_parts = least + place
+        for part in range(best.shape[0] - n_parts):
+            found = during[place] + after[part + n_parts]
+            if found > best[part] + 1e-9:
+                best[part] = found
+                choice[part, 0], choice[part, 1] = number, n_parts
 
 
 def _least_worth_served(richest: Sequence[tuple[float, float]], share: float) -> float:
