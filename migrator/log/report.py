@@ -348,10 +348,14 @@ def _moves_of_shares(log: ReadLog) -> _MovesOf:
 
 
 def _shares_changed(name: str, log: ReadLog) -> Iterator[tuple[float, int]]:
-    """When, and in which window, the tenant's inference got another share than before; the first one is none."""
+    """When, and in which window, the tenant's inference got another share than before; the first one is none.
+
+    The same share of the GPU's time is another than of its processors.
+    """
     before: object = None
     for event in log.of_kind("shares"):
-        share = next((twentieths for *owner, twentieths in event["shares"] if owner == [name, INFERENCE]), 0)
+        twentieths = next((quanta for *owner, quanta in event["shares"] if owner == [name, INFERENCE]), 0)
+        share = twentieths, event.get("in_turns", False)
         if before not in (None, share):
             yield event["at_s"], event["window"]
         before = share

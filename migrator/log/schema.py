@@ -258,6 +258,7 @@ class _Others(_InWindow):
 class _Shares(_InWindow):
     at_s: Number
     shares: list[Share]
+    in_turns: bool = False
 
 
 class _OfWorker(_InWindow):

@@ -412,10 +412,10 @@ def others(
     }
 
 
-def shares(window: int, held: Mapping[Owner, int]) -> Json:
-    """Shares of the GPU that come into force, in twentieths."""
+def shares(window: int, held: Mapping[Owner, int], *, in_turns: bool) -> Json:
+    """Shares of the GPU that come into force, in twentieths of its processors, or of its time."""
     entries = [[owner.tenant, owner.task.value, quanta] for owner, quanta in held.items()]
-    return {"window": window, "shares": entries}
+    return {"window": window, "shares": entries, **({"in_turns": True} if in_turns else {})}
 
 
 def ready(window: int, started: Started, happening: Ready) -> Json:

@@ -2,7 +2,9 @@
 
 Time goes from event to event: whole seconds, shares that come into force, retrainings that end. Processes and trainers
 are simulated here. Interference is that of :mod:`workloads.profiles.shares`, second by second, from the
-neighbours' own load; batch sizes follow it at once, which is kind to the policies.
+neighbours' own load; batch sizes follow it at once, which is kind to the policies. While processes take turns there is
+none: each has the whole GPU for its share of the time. Changing between the two starts all processes anew. A retraining
+gives nothing before its end.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from zlib import crc32
 
 import numpy as np
@@ -19,7 +21,7 @@ from executor.mig import OwnedLayout
 from forecaster.forecast import FloatArray, Forecast
 from migrator.estimates import as_carried_out
 from migrator.run import events
-from migrator.run.planning import Opening, PlannedWindow, estimates_in
+from migrator.run.planning import Opening, PlannedWindow, estimates_in, posed
 from migrator.run.requests import SimulatedQueues
 from migrator.run.seams import Asked, Lost, Note, Trained
 from migrator.setting import Setting, service_profiles
@@ -27,18 +29,21 @@ from migrator.traffic import RecordedTraffic
 from planner.errors import EngineError
 from planner.policies.shares import (
     QUANTA,
+    Answer,
     Moment,
+    ShareOption,
     SharePolicy,
     ShareTenant,
     Stage,
     Switching,
+    training_in_turns,
     violation,
 )
-from planner.policies.shares import Shares as Twentieths
 from planner.problem import Owner, Task
 from workloads.profiles.shares import Sensitivity, SharePoint, ShareProfile, sensitivity_of, slowdown, training_rates
 from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server
 from workloads.tenants import Tenant
+from workloads.training import FULL, reached
 
 _STARTS_STREAM = 3
 """Second word of the seed of start-up times; :mod:`migrator.run.simulated` and ``planning`` have others."""
@@ -54,7 +59,7 @@ class _Part:
     tenant: Tenant
     profile: ShareProfile
     sensitivity: Sensitivity
-    training_rate: FloatArray
+    training_rates: Mapping[str, FloatArray]
     could_serve: FloatArray
     was_changing: FloatArray
     stage: Stage = Stage.NONE
@@ -62,6 +67,10 @@ class _Part:
     serves_from_s: float = 0.0
     trains_from_s: float = math.inf
     n_starts: int = 0
+    option: str = FULL
+    salvages: Mapping[str, float] = field(default_factory=dict)
+    salvage_untrained: float = 0.0
+    turn_points: dict[int, SharePoint] = field(default_factory=dict)
     points: dict[tuple[int, float], SharePoint] = field(default_factory=dict)
 
     def point(self, quanta: int, factor: float) -> SharePoint:
@@ -70,6 +79,17 @@ class _Part:
         if key not in self.points:
             self.points[key] = self.profile.point(quanta / QUANTA, key[1])
         return self.points[key]
+
+    def point_in_turns(self, quanta: int) -> SharePoint:
+        """How it is served with the whole GPU for so many twentieths of the time."""
+        if quanta not in self.turn_points:
+            self.turn_points[quanta] = self.profile.point_in_turns(quanta / QUANTA)
+        return self.turn_points[quanta]
+
+    def training_rate(self, *, in_turns: bool) -> FloatArray:
+        """Part of its retraining, as it is to be done, that a second does by twentieths."""
+        rates = self.training_rates[self.option]
+        return training_in_turns(rates) if in_turns else rates
 
 
 class Shares:
@@ -99,8 +119,10 @@ class Shares:
         self._strength = setting.config.simulation.interference
         self._n_starts: Counter[tuple[int, str]] = Counter()
         self._parts = _parts(setting)
+        self._may_take_turns = self._strength > 0 and not as_published
         self._shares: dict[Owner, int] = {}
-        self._next: tuple[float, Twentieths] | None = None
+        self._in_turns = False
+        self._next: tuple[float, Answer] | None = None
         self._window = 0
         self._piece_s = 0.0  # where the piece in progress began
         self._ends_s: dict[int, float] = {}
@@ -128,11 +150,21 @@ class Shares:
         """
         self._window, self._accuracies, self._ahead_rps = opening.window, opening.accuracies, forecast.mean_rps
         for part in self._parts:
-            part.done, part.trains_from_s = 0.0, math.inf
+            part.done, part.trains_from_s, part.option = 0.0, math.inf, FULL
             part.stage = Stage.WAITING if part.tenant.retrains_in(opening.window) else Stage.NONE
         self._shares = {owner: quanta for owner, quanta in self._shares.items() if owner.task is Task.INFERENCE}
         self._next = None
+        self._look_beyond(opening, forecast)
         self._decide(note)
+
+    def _look_beyond(self, opening: Opening, forecast: Forecast) -> None:
+        """What models are worth beyond the window, as it is posed to MIG's policies, for tenants that have a choice."""
+        if not any(part.tenant.other_options for part in self._parts):
+            return
+        for part, terms in zip(self._parts, posed(self._setting, opening, None, forecast).tenants, strict=True):
+            if part.tenant.other_options:
+                part.salvage_untrained, *after = terms.salvages
+                part.salvages = dict(zip((option.name for option in terms.options), after, strict=True))
 
     def wait(self, until_s: float) -> float:
         """The next whole second, change of shares, or end of a retraining; the run's end is followed by nothing."""
@@ -202,29 +234,31 @@ class Shares:
     def _decide(self, note: Note) -> None:
         """Ask the policy, and begin to bring its shares about."""
         moment = self._moment()
-        wanted = dict(self._policy.shares(moment))
-        wrong = violation(wanted, moment)
+        answer = self._policy.answer(moment)
+        wrong = violation(answer.shares, moment)
         if wrong is not None:
             raise EngineError(f"{self._policy.name}: {wrong}")
-        wanted = {owner: quanta for owner, quanta in wanted.items() if quanta > 0}
-        changed = [owner for owner in wanted if wanted[owner] != self._shares.get(owner)]
+        wanted = {owner: quanta for owner, quanta in answer.shares.items() if quanta > 0}
+        answer = replace(answer, shares=wanted)
+        starts_all = answer.in_turns != self._in_turns
+        changed = [owner for owner in wanted if starts_all or wanted[owner] != self._shares.get(owner)]
         if not changed and set(wanted) == set(self._shares):
             self._next = None
             return
         now_s = self._queues.now_s
         if not self._shares:  # before the run everything is started, as instances are
-            self._put_in_force(wanted, note)
+            self._put_in_force(answer, note)
             return
         started_s = {owner: self._start_s(owner, len(changed)) for owner in changed}
         match self._switching:
             case Switching.POOL:
-                self._put_in_force(wanted, note)
+                self._put_in_force(answer, note)
             case Switching.RESTART:
-                self._put_in_force(wanted, note)
+                self._put_in_force(answer, note)
                 for owner in changed:
                     self._delay(owner, now_s + started_s[owner])
             case Switching.SHADOW:
-                self._next = (now_s + max(started_s.values(), default=0.0), wanted)
+                self._next = (now_s + max(started_s.values(), default=0.0), answer)
 
     def _start_s(self, owner: Owner, n_at_once: int) -> float:
         tenant = self._part(owner).tenant
@@ -248,20 +282,21 @@ class Shares:
         else:
             part.trains_from_s = ready_s
 
-    def _put_in_force(self, wanted: Twentieths, note: Note) -> None:
+    def _put_in_force(self, answer: Answer, note: Note) -> None:
         """From now on these shares hold; a retraining that begins starts up first, unless that was waited for."""
         now_s = self._queues.now_s
         waited = self._next is not None
-        for owner, quanta in wanted.items():
+        starts_all = answer.in_turns != self._in_turns
+        for owner, quanta in answer.shares.items():
             part = self._part(owner)
             if owner.task is Task.RETRAINING:
                 if part.stage is Stage.WAITING:
-                    part.stage = Stage.RUNNING
+                    part.stage, part.option = Stage.RUNNING, answer.options.get(owner.tenant, FULL)
                     part.trains_from_s = now_s if waited else now_s + self._start_s(owner, 1)
-            elif quanta != self._shares.get(owner):
+            elif starts_all or quanta != self._shares.get(owner):
                 part.n_starts += 1
-        self._shares, self._next = dict(wanted), None
-        note("shares", events.shares(self._window, self._shares))
+        self._shares, self._in_turns, self._next = dict(answer.shares), answer.in_turns, None
+        note("shares", events.shares(self._window, self._shares, in_turns=self._in_turns))
 
     def _part(self, owner: Owner) -> _Part:
         return next(part for part in self._parts if part.tenant.name == owner.tenant)
@@ -281,7 +316,10 @@ class Shares:
         )
 
     def _share_tenant(self, part: _Part, past_rps: FloatArray) -> ShareTenant:
-        """What the policy knows; the interference is that of the last minute's load and all retrainings to come."""
+        """What the policy knows; the interference is that of the last minute's load and all retrainings to come.
+
+        A retraining that waits is told of as the full one.
+        """
         load_rps = past_rps[-60:].mean(axis=0)
         equal = max(1, QUANTA // len(self._parts))
         busy = [
@@ -291,18 +329,40 @@ class Shares:
         ]
         n_retraining = sum(other.stage in (Stage.WAITING, Stage.RUNNING) for other in self._parts)
         beside = tuple(self._expected_rates(part, busy, n) for n in range(n_retraining + 1))
-        estimate = estimates_in(self._setting, self._window)[part.index]
+        after = estimates_in(self._setting, self._window)[part.index].accuracy_after
+        options = {} if part.stage is Stage.NONE else self._options(part, after)
+        own = options.get(part.option)
         return ShareTenant(
             name=part.tenant.name,
             weight=part.tenant.weight,
             accuracy_before=self._accuracies[part.index],
-            accuracy_after=estimate.accuracy_after,
+            accuracy_after=after if own is None else own.accuracy_after,
             rate_rps=beside[-1],
-            training_rate=part.training_rate if part.stage is not Stage.NONE else np.zeros(QUANTA + 1),
+            training_rate=np.zeros(QUANTA + 1) if own is None else own.training_rate,
             done=part.done,
             stage=part.stage,
             rate_beside=beside,
+            turns_rps=self._rates_in_turns(part) if self._may_take_turns else None,
+            options=tuple(options.values()) if part.stage is Stage.WAITING else (),
+            salvage=(part.salvage_untrained, 0.0 if own is None else own.salvage),
         )
+
+    def _options(self, part: _Part, after: float) -> Mapping[str, ShareOption]:
+        """The ways to do its retraining of the window by name, ``full`` first, after which accuracy is ``after``."""
+        return {
+            option.name: ShareOption(
+                option.name,
+                reached(self._accuracies[part.index], after, option.gain),
+                part.training_rates[option.name],
+                part.salvages.get(option.name, 0.0),
+            )
+            for option in part.tenant.options
+        }
+
+    @staticmethod
+    def _rates_in_turns(part: _Part) -> FloatArray:
+        """Requests a second by twentieths of the time."""
+        return np.array([0.0, *(part.point_in_turns(quanta).rate_rps for quanta in range(1, QUANTA + 1))])
 
     def _expected_rates(self, part: _Part, busy: Sequence[float], n_retraining: int) -> FloatArray:
         """Requests a second by twentieths, beside neighbours that are so busy and so many retrainings."""
@@ -313,7 +373,8 @@ class Shares:
     def _training_rate(self, part: _Part) -> float:
         if part.stage is not Stage.RUNNING:
             return 0.0
-        return float(part.training_rate[self._shares.get(Owner(part.tenant.name, Task.RETRAINING), 0)])
+        rates = part.training_rate(in_turns=self._in_turns)
+        return float(rates[self._shares.get(Owner(part.tenant.name, Task.RETRAINING), 0)])
 
     def _finish_s(self, part: _Part) -> float:
         rate = self._training_rate(part)
@@ -324,7 +385,7 @@ class Shares:
     def _end_retraining(self, part: _Part, at_s: float) -> Trained:
         part.stage, part.done = Stage.DONE, 1.0
         self._shares.pop(Owner(part.tenant.name, Task.RETRAINING), None)
-        return Trained(at_s, part.tenant.name, self._window)
+        return Trained(at_s, part.tenant.name, self._window, option=part.option)
 
     def _factor(self, part: _Part, second: int) -> float:
         """The slowdown of the tenant's inference in this second."""
@@ -338,8 +399,10 @@ class Shares:
         return slowdown(part.sensitivity, self._strength, busy, training)
 
     def _now_point(self, part: _Part) -> SharePoint:
-        second = math.floor(self._piece_s + _EPS_S)
-        return part.point(self._shares[Owner(part.tenant.name, Task.INFERENCE)], self._factor(part, second))
+        quanta = self._shares[Owner(part.tenant.name, Task.INFERENCE)]
+        if self._in_turns:
+            return part.point_in_turns(quanta)
+        return part.point(quanta, self._factor(part, math.floor(self._piece_s + _EPS_S)))
 
     def _servers(self, part: _Part) -> tuple[Server, ...]:
         """The tenant's processes as they are now."""
@@ -366,7 +429,7 @@ def _parts(setting: Setting) -> list[_Part]:
     shares = [quanta / QUANTA for quanta in range(QUANTA + 1)]
     parts = []
     for index, (tenant, entry) in enumerate(zip(setting.tenants, config.tenants, strict=True)):
-        time_s = as_carried_out(config.estimates, gpu, tenant).retraining_time_s
+        options = as_carried_out(config.estimates, gpu, tenant).options
         parts.append(
             _Part(
                 index=index,
@@ -375,7 +438,8 @@ def _parts(setting: Setting) -> list[_Part]:
                     profiles, gpu, entry.model, tenant.slo_s, entry.batch, entry.processes, entry.max_batch
                 ),
                 sensitivity=sensitivity_of(entry.model),
-                training_rate=training_rates(gpu, time_s, shares) if time_s else np.zeros(QUANTA + 1),
+                training_rates={one.name: training_rates(gpu, one.time_s, shares) for one in options}
+                or {FULL: np.zeros(QUANTA + 1)},
                 could_serve=np.zeros(n_seconds),
                 was_changing=np.zeros(n_seconds),
             )

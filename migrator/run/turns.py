@@ -19,11 +19,11 @@ import numpy as np
 from executor.mig import OwnedLayout
 from forecaster.forecast import FloatArray, Forecast
 from migrator.errors import ConfigError
-from migrator.estimates import as_carried_out
+from migrator.estimates import as_carried_out, as_estimated
 from migrator.run.planning import Opening, PlannedWindow, estimates_in, posed
 from migrator.run.seams import Asked, Lost, Note, Trained
 from migrator.setting import Setting, service_profiles
-from planner.policies.turns import Course, TurnPolicy, TurnRetraining, TurnTenant, salvage_of
+from planner.policies.turns import Course, TurnOption, TurnPolicy, TurnRetraining, TurnTenant
 from planner.problem import Owner
 from workloads.profiles.latency import LatencyCurve
 from workloads.profiles.table import ServiceRow
@@ -31,6 +31,7 @@ from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, R
 from workloads.serving.turns import Batches, BatchServing, TrainingJob, TurnsState, advance
 from workloads.tenants import RETRAINING_TO_INFERENCE
 from workloads.traffic.luck import ServiceJitter
+from workloads.training import reached
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,14 @@ class _Measured:
         serving_s: Those of them up to whose size it may be served.
         step_s: Seconds of a training step by batch size, one process,
         rate_rps: and samples a second, up to a factor.
-        training_s: A retraining at the best batch, profiling included; 0 without one.
+        training_s: A retraining at the best batch by option, profiling included; empty without one.
     """
 
     latency_s: Mapping[int, float]
     serving_s: Mapping[int, float]
     step_s: Mapping[int, float]
     rate_rps: Mapping[int, float]
-    training_s: float
+    training_s: Mapping[str, float]
 
 
 class Turns:
@@ -133,7 +134,8 @@ class Turns:
         self._batches.append(piece.batches)
         if piece.finished is not None:
             tenant = self._setting.tenants[piece.finished.tenant_index].name
-            self._ending.append(Trained(self._state.busy_until_s, tenant, piece.finished.window))
+            done = piece.finished
+            self._ending.append(Trained(self._state.busy_until_s, tenant, done.window, option=done.option))
         return self._state.now_s, piece.outcomes
 
     def act(self, now_s: float, note: Note) -> Sequence[Trained | Lost]:  # noqa: ARG002
@@ -180,7 +182,7 @@ class Turns:
         rates_rps = opening.past_rps.mean(axis=0).tolist()
         # Whether retrainings are required, and what models are worth later, is posed to MIG's policies alike.
         posed_to = None
-        if self._policy.chooses:
+        if self._policy.chooses or any(tenant.other_options for tenant in setting.tenants):
             posed_to = posed(setting, opening, None, forecast).tenants
         estimates = estimates_in(setting, opening.window)
         n_due = sum(tenant.retrains_in(opening.window) for tenant in setting.tenants)
@@ -189,9 +191,16 @@ class Turns:
             retraining = None
             if tenant.retrains_in(opening.window):
                 ready_s = config.estimates.delay_s + tenant.trainer_start.planned_s(n_due)
-                work_s = estimates[index].occupation_s[self._whole]
                 is_required = posed_to is None or posed_to[index].retraining_required
-                retraining = TurnRetraining(work_s, measured.step_s, measured.rate_rps, ready_s, is_required)
+                salvages = (0.0,) * (1 + len(tenant.options)) if posed_to is None else posed_to[index].salvages
+                before, after = opening.accuracies[index], estimates[index].accuracy_after
+                options = tuple(
+                    TurnOption(option.name, option.time_s[self._whole], reached(before, after, option.gain), salvage)
+                    for option, salvage in zip(
+                        as_estimated(tenant, estimates[index]).options, salvages[1:], strict=True
+                    )
+                )
+                retraining = TurnRetraining(options, measured.step_s, measured.rate_rps, ready_s, is_required)
             found.append(
                 TurnTenant(
                     rate_rps=rates_rps[index],
@@ -199,8 +208,7 @@ class Turns:
                     serving_s=measured.serving_s,
                     weight=tenant.weight,
                     accuracy_before=opening.accuracies[index],
-                    accuracy_after=estimates[index].accuracy_after,
-                    salvage=(0.0, 0.0) if posed_to is None else salvage_of(posed_to[index]),
+                    salvage=0.0 if posed_to is None else posed_to[index].salvages[0],
                     retraining=retraining,
                 )
             )
@@ -214,7 +222,7 @@ class Turns:
         for one in course.retrainings:
             asked = tenants[one.tenant_index].retraining
             assert asked is not None  # a course has none that is not asked for
-            truth = self._measured[one.tenant_index].training_s / asked.work_s
+            truth = self._measured[one.tenant_index].training_s[one.option.name] / one.option.work_s
             jobs.append(
                 TrainingJob(
                     tenant_index=one.tenant_index,
@@ -225,6 +233,7 @@ class Turns:
                     pace=one.pace,
                     due_s=start_s + one.due_s,
                     worth=one.worth,
+                    option=one.option.name,
                 )
             )
         if self._policy.chooses:
@@ -267,14 +276,14 @@ def _measured(setting: Setting, whole: str, *, joint: bool) -> list[_Measured]:
             fitting = [row for row in together if entry.batch in ("auto", row.batch)]
             if fitting:
                 latency_s, serving_s = _turns_s(together), _turns_s(fitting)
-        training_s = as_carried_out(setting.config.estimates, gpu, tenant).retraining_time_s
+        options = as_carried_out(setting.config.estimates, gpu, tenant).options
         found.append(
             _Measured(
                 latency_s=latency_s,
                 serving_s=serving_s,
                 step_s={row.batch: RETRAINING_TO_INFERENCE * row.latency_s for row in alone},
                 rate_rps={row.batch: row.throughput_rps for row in alone},
-                training_s=training_s.get(whole, 0.0),
+                training_s={option.name: option.time_s[whole] for option in options if whole in option.time_s},
             )
         )
     return found

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from planner.policies.policy import Batching, Knows, Traits
-from planner.policies.shares import QUANTA, Moment, SharePolicy, Shares, ShareTenant, Switching
+from planner.policies.shares import QUANTA, Answer, Moment, SharePolicy, Shares, ShareTenant, Switching, best_answer
 from planner.problem import FloatArray, Owner
 
 
@@ -26,6 +26,9 @@ class Astraea(SharePolicy):
     retraining needs what ends it in the window. If that is too much, all needs shrink alike. What is left is given in
     proportion to needs. Processes of every share stand ready (a pool, as the authors' earlier Laius has), so that
     changes cost nothing: kinder than real, as their memory is not counted.
+    Chosen for it, by accuracies that it does not look at: where tenants have several ways to retrain, those with which
+    its shares are expected to be worth most to the window's end and beyond; and, not as published, whether shares are
+    of the processors, side by side, or of the time of the whole GPU, where tasks take turns and disturb nobody.
     Parameters: fixed on the first halves of the traces by benchmarks/fit_parameters.py.
 
     Attributes:
@@ -40,6 +43,10 @@ class Astraea(SharePolicy):
     period_s: int | None = 1
     n_seen: int = 1
     headroom: float = 2.0
+
+    def answer(self, moment: Moment) -> Answer:
+        """Its shares, for the ways to retrain and to share with which they are worth most."""
+        return best_answer(moment, self.shares, moment.past_rps[-self.n_seen :].mean(axis=0).tolist())
 
     def shares(self, moment: Moment) -> Shares:
         """Needs, made to fill the GPU."""

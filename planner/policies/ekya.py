@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from planner.policies.policy import Batching, Knows, Traits
-from planner.policies.shares import QUANTA, Moment, SharePolicy, Shares, ShareTenant, Switching
+from planner.policies.shares import (
+    QUANTA,
+    Answer,
+    Moment,
+    SharePolicy,
+    Shares,
+    ShareTenant,
+    Switching,
+    best_answer,
+    expected_worth,
+)
 from planner.problem import Owner
 
 
@@ -20,10 +30,12 @@ class Ekya(SharePolicy):
     the window grows; micro-profiled accuracies, here the estimates that all policies get, and MPS.
     Knows: as published the mean arrivals of as many seconds as are left, just past; else the forecast's mean.
     Adaptations: the objective is goodput, not accuracy alone, so that requests that are not served count. Thefts are
-    tried by the best gain, of one to four quanta. There is one way to retrain, as configs have it. A retraining may be
-    left without a share, and then the old model serves on; it knows what interference that saves (not as published).
-    As published processes restart with their new share, else
-    new ones start beside the old.
+    tried by the best gain, of one to four quanta. A retraining may be left without a share, and then the old model
+    serves on; it knows what interference that saves (not as published). Where tenants have several ways to retrain, the
+    thief goes through its round with other ones as long as that pays, and what models are worth beyond the window
+    counts, as it does for our planner. As published processes restart with their new share, else new ones start beside
+    the old. Not as published, the thief also divides the time of the whole GPU, where processes take turns and disturb
+    nobody, and what is worth more is taken; changing between the two starts all processes anew beside the old ones.
     """
 
     name: str = "ekya"
@@ -32,20 +44,23 @@ class Ekya(SharePolicy):
     switching: Switching = Switching.RESTART
     period_s: int | None = None
 
+    def answer(self, moment: Moment) -> Answer:
+        """What the thief ends with, for the ways to retrain and to share that are worth most."""
+        return best_answer(moment, self.shares, _mean_rps(moment))
+
     def shares(self, moment: Moment) -> Shares:
         """What the thief ends with."""
-        known = moment.past_rps[-max(1, round(moment.left_s)) :] if moment.as_published else moment.ahead_rps
-        mean_rps = known.mean(axis=0)
+        mean_rps = _mean_rps(moment)
         tasks = [tenant.inference for tenant in moment.tenants]
         tasks += [tenant.retraining for tenant in moment.tenants if tenant.is_to_retrain]
         held = dict.fromkeys(tasks, QUANTA // len(tasks))
         for spare in range(QUANTA - sum(held.values())):
             held[tasks[spare % len(tasks)]] += 1
-        value = _goodput(moment, mean_rps.tolist(), held)
+        value = expected_worth(moment, mean_rps, held)
         while True:
             better = max(
                 (
-                    (_goodput(moment, mean_rps.tolist(), stolen), number, stolen)
+                    (expected_worth(moment, mean_rps, stolen), number, stolen)
                     for number, stolen in enumerate(_thefts(moment.tenants, held))
                 ),
                 key=lambda item: (item[0], -item[1]),
@@ -54,6 +69,13 @@ class Ekya(SharePolicy):
             if better is None or better[0] <= value + 1e-9 * abs(value):
                 return held
             value, _, held = better
+
+
+def _mean_rps(moment: Moment) -> list[float]:
+    """By tenant, the arrivals a second that it goes by."""
+    known = moment.past_rps[-max(1, round(moment.left_s)) :] if moment.as_published else moment.ahead_rps
+    mean_rps: list[float] = known.mean(axis=0).tolist()
+    return mean_rps
 
 
 def _thefts(tenants: tuple[ShareTenant, ...], held: dict[Owner, int]) -> list[dict[Owner, int]]:
@@ -66,31 +88,3 @@ def _thefts(tenants: tuple[ShareTenant, ...], held: dict[Owner, int]) -> list[di
         for quanta in range(1, 5)
         if thief != victim and held[victim] - quanta >= least.get(victim, 0)
     ]
-
-
-def _goodput(moment: Moment, mean_rps: list[float], held: dict[Owner, int]) -> float:
-    """Expected requests right and in time to the window's end; shares of ended retrainings go back to their tenant.
-
-    As published every retraining is taken to disturb the others to the end, run or not.
-    """
-    ends_s = [_end_s(tenant, held, moment.left_s) for tenant in moment.tenants]
-    total, begin_s = 0.0, 0.0
-    for end_s in sorted({*(min(end_s, moment.left_s) for end_s in ends_s if end_s > 0), moment.left_s}):
-        n_training = sum(own_s > begin_s for own_s in ends_s)
-        for tenant, rate_rps, own_s in zip(moment.tenants, mean_rps, ends_s, strict=True):
-            has_ended = 0 < own_s <= begin_s
-            quanta = held[tenant.inference] + (held[tenant.retraining] if has_ended else 0)
-            rates = tenant.rate_rps if moment.as_published else tenant.rate_while(n_training)
-            accuracy = tenant.accuracy_after if has_ended else tenant.accuracy_before
-            total += tenant.weight * accuracy * min(rate_rps, float(rates[quanta])) * (end_s - begin_s)
-        begin_s = end_s
-    return total
-
-
-def _end_s(tenant: ShareTenant, held: dict[Owner, int], left_s: float) -> float:
-    """When its retraining ends, the window's end at the latest + 1; 0 where none runs."""
-    quanta = held.get(tenant.retraining, 0)
-    if not tenant.is_to_retrain or quanta == 0 or tenant.training_rate[quanta] <= 0:
-        return 0.0
-    end_s = (1 - tenant.done) / float(tenant.training_rate[quanta])
-    return end_s if end_s < left_s else left_s + 1

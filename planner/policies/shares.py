@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+import numpy as np
 
 from planner.policies.policy import AnyPolicy, Knows
 from planner.problem import FloatArray, Owner, Task
@@ -37,6 +39,23 @@ class Switching(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
+class ShareOption:
+    """One way to do a retraining.
+
+    Attributes:
+        name: As in the config.
+        accuracy_after: Of the retrained model, as estimated.
+        training_rate: Part of it that a second does, ``(QUANTA + 1,)``, by twentieths of the GPU.
+        salvage: What its model is worth beyond the window, in weighted right answers.
+    """
+
+    name: str
+    accuracy_after: float
+    training_rate: FloatArray
+    salvage: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
 class ShareTenant:
     """A tenant at the moment of a decision. Arrays are ``(QUANTA + 1,)``, by twentieths of the GPU.
 
@@ -50,6 +69,11 @@ class ShareTenant:
         done: Part of this window's retraining that is done.
         stage: How far it is.
         rate_beside: ``rate_rps`` by how many retrainings run at once, from none on; empty where that does not matter.
+        turns_rps: Requests a second within the SLO if everybody takes turns; ``None`` where nobody may.
+        options: Ways to do a retraining that waits, the one that the other attributes tell of first; at most one, where
+            there is nothing to choose.
+        salvage: What its model is worth beyond the window, before and after the retraining; 0 where the tenant has one
+            way to retrain.
     """
 
     name: str
@@ -61,10 +85,29 @@ class ShareTenant:
     done: float
     stage: Stage
     rate_beside: tuple[FloatArray, ...] = ()
+    turns_rps: FloatArray | None = None
+    options: tuple[ShareOption, ...] = ()
+    salvage: tuple[float, float] = (0.0, 0.0)
 
     def rate_while(self, n_training: int) -> FloatArray:
         """Requests a second within the SLO while so many retrainings run, its own included; ``(QUANTA + 1,)``."""
         return self.rate_beside[min(n_training, len(self.rate_beside) - 1)] if self.rate_beside else self.rate_rps
+
+    def retrained_by(self, name: str) -> ShareTenant:
+        """The tenant if its retraining is done in the way of that name, one of ``options``."""
+        option = next(option for option in self.options if option.name == name)
+        return replace(
+            self,
+            accuracy_after=option.accuracy_after,
+            training_rate=option.training_rate,
+            salvage=(self.salvage[0], option.salvage),
+        )
+
+    def in_turns(self) -> ShareTenant:
+        """The tenant while everybody takes turns; ``turns_rps`` is not ``None``."""
+        assert self.turns_rps is not None
+        training_rate = training_in_turns(self.training_rate)
+        return replace(self, rate_rps=self.turns_rps, training_rate=training_rate, rate_beside=())
 
     @property
     def is_to_retrain(self) -> bool:
@@ -109,6 +152,28 @@ class Moment:
     as_published: bool
     window: int = 0
 
+    def if_settled(self, options: Mapping[str, str], *, in_turns: bool) -> Moment:
+        """The moment if tenants retrain in these ways, by name of the tenant, and take turns or do not."""
+        tenants = [
+            tenant.retrained_by(options[tenant.name]) if tenant.name in options else tenant for tenant in self.tenants
+        ]
+        return replace(self, tenants=tuple(tenant.in_turns() if in_turns else tenant for tenant in tenants))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is to be from now on.
+
+    Attributes:
+        shares: Who gets what.
+        in_turns: Whether a share is that part of the time with the whole GPU, else that part of its processors.
+        options: How the retrainings that wait are to be done, by name of the tenant; others by their first option.
+    """
+
+    shares: Shares
+    in_turns: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+
 
 class SharePolicy(AnyPolicy):
     """One way to divide a GPU's processors: answers with shares at each moment."""
@@ -131,6 +196,85 @@ class SharePolicy(AnyPolicy):
     @abstractmethod
     def shares(self, moment: Moment) -> Shares:
         """Which task gets what from now on."""
+
+    def answer(self, moment: Moment) -> Answer:
+        """All that is settled from now on: by default shares side by side, retrainings by their first option.
+
+        A policy from a file answers with shares alone.
+        """
+        return Answer(self.shares(moment))
+
+
+def best_answer(moment: Moment, shares: Callable[[Moment], Shares], mean_rps: Sequence[float]) -> Answer:
+    """Of the ways to retrain, and of turns where they may be taken, those with which the shares are worth most.
+
+    The shares are asked for anew for whatever is tried, and judged by :func:`expected_worth`. Other ways to retrain are
+    tried tenant by tenant, as long as one is better. Ties go side by side, and to the first option.
+    """
+    choosing = [tenant for tenant in moment.tenants if len(tenant.options) > 1]
+    may_take_turns = all(tenant.turns_rps is not None for tenant in moment.tenants)
+    if not choosing and not may_take_turns:
+        return Answer(shares(moment))
+
+    def tried(options: Mapping[str, str], *, in_turns: bool) -> tuple[float, Answer]:
+        settled = moment.if_settled(options, in_turns=in_turns)
+        found = shares(settled)
+        return expected_worth(settled, mean_rps, found), Answer(found, in_turns, options)
+
+    best_worth, best = tried({}, in_turns=False)
+    for in_turns in (False, True) if may_take_turns else (False,):
+        worth, found = tried({}, in_turns=True) if in_turns else (best_worth, best)
+        is_better = True
+        while is_better:
+            is_better = False
+            for tenant in choosing:
+                first = tenant.options[0].name
+                for option in tenant.options:
+                    if option.name == found.options.get(tenant.name, first):
+                        continue
+                    other_worth, other = tried({**found.options, tenant.name: option.name}, in_turns=in_turns)
+                    if other_worth > worth + 1e-9 * abs(worth):
+                        worth, found, is_better = other_worth, other, True
+        if worth > best_worth + 1e-9 * abs(best_worth):
+            best_worth, best = worth, found
+    return best
+
+
+def expected_worth(moment: Moment, mean_rps: Sequence[float], shares: Shares) -> float:
+    """Right answers in time to the window's end, weighted, and what the models are worth beyond it.
+
+    With arrivals of ``mean_rps`` by tenant. Shares of ended retrainings go back to their tenant. As published every
+    retraining is taken to disturb the others to the end, run or not.
+    """
+    ends_s = [_end_s(tenant, shares, moment.left_s) for tenant in moment.tenants]
+    total, begin_s = 0.0, 0.0
+    for end_s in sorted({*(min(end_s, moment.left_s) for end_s in ends_s if end_s > 0), moment.left_s}):
+        n_training = sum(own_s > begin_s for own_s in ends_s)
+        for tenant, rate_rps, own_s in zip(moment.tenants, mean_rps, ends_s, strict=True):
+            has_ended = 0 < own_s <= begin_s
+            quanta = shares[tenant.inference] + (shares[tenant.retraining] if has_ended else 0)
+            rates = tenant.rate_rps if moment.as_published else tenant.rate_while(n_training)
+            accuracy = tenant.accuracy_after if has_ended else tenant.accuracy_before
+            total += tenant.weight * accuracy * min(rate_rps, float(rates[quanta])) * (end_s - begin_s)
+        begin_s = end_s
+    return total + sum(
+        tenant.salvage[0 < own_s < moment.left_s] for tenant, own_s in zip(moment.tenants, ends_s, strict=True)
+    )
+
+
+def _end_s(tenant: ShareTenant, shares: Shares, left_s: float) -> float:
+    """When its retraining ends, the window's end at the latest + 1; 0 where none runs."""
+    quanta = shares.get(tenant.retraining, 0)
+    if not tenant.is_to_retrain or quanta == 0 or tenant.training_rate[quanta] <= 0:
+        return 0.0
+    end_s = (1 - tenant.done) / float(tenant.training_rate[quanta])
+    return end_s if end_s < left_s else left_s + 1
+
+
+def training_in_turns(training_rate: FloatArray) -> FloatArray:
+    """Part of a retraining that a second does by the twentieths of the time that it has the whole GPU."""
+    rates: FloatArray = np.arange(QUANTA + 1) / QUANTA * training_rate[-1]
+    return rates
 
 
 def violation(shares: Shares, moment: Moment) -> str | None:

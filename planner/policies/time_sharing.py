@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from executor.compiled import compiled
 from planner.policies.policy import Knows
 from planner.policies.turns import (
     Course,
     PacedRetraining,
-    SecondsByBatch,
+    TurnOption,
     TurnPolicy,
-    TurnRetraining,
     TurnTenant,
     cheapest,
-    training_batch,
+    in_steps,
 )
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 N_PARTS = 40
 """Retrainings end at fortieths of the window: five seconds of 200. The fluid model is rougher than that."""
 
 MARGIN_S = 1.0
 """So long before a window's end all retrainings are due, as a turn may be under way when the last step is."""
+
+MOST_TRIES = 5000
+"""Ways to do a retraining next, over all choices of those done before: three tenants may have eleven ways each, four
+five, six two."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +51,10 @@ class TimeSharing(TurnPolicy):
     The fluid model. A share p of the GPU trains, the rest serves those first on whom a second earns most: weight ·
     accuracy over the seconds of a request in full turns. A retraining of W seconds at pace p takes W / p, and only then
     its accuracy holds. With the salvage of the models at the window's end, the best course is found exactly, for paces
-    with which retrainings end at fortieths of the window: a longest path over (retrainings done, time). A required
-    retraining is left out only where no course has them all; then it is done in the gaps.
+    with which retrainings end at fortieths of the window: a longest path over (retrainings done, and how; time). Of
+    several ways to do a retraining the course takes one; where the tenants have very many, some that are nearest to
+    others are passed over (``MOST_TRIES``). A required retraining is left out only where no course has them all; then
+    it is done in the gaps, in the way of the least work. Checkpoints are not served.
     Kind to it: a turn costs nothing but ``turn_cost``, and trainers stand ready while they wait.
 
     Attributes:
@@ -122,103 +132,188 @@ class _Fluid:
         self._request_s = [longer * t.serving_s[n] / n for t, n in zip(tenants, limits, strict=True)]
         self._loads = [one.rate_rps * own_s for one, own_s in zip(tenants, self._request_s, strict=True)]
         asked = [(index, one.retraining) for index, one in enumerate(tenants) if one.retraining is not None]
-        self._jobs = [_in_steps(index, retraining, longest_s, longer) for index, retraining in asked]
+        ways = _thinned([retraining.options for _, retraining in asked])
         self._is_required = [retraining.is_required for _, retraining in asked]
+        self._n_ways = [len(own) for own in ways]
+        # What is done is a number: for each retraining a digit that counts up to its ways, 0 as long as it is not done.
+        self._digit = [math.prod(n + 1 for n in self._n_ways[:place]) for place in range(len(asked))]
+        self._jobs = [
+            _Job(place, way, in_steps(index, retraining, option, longest_s, longer))
+            for place, (index, retraining) in enumerate(asked)
+            for way, option in enumerate(ways[place], 1)
+        ]
         begin_s = max((retraining.ready_s for _, retraining in asked), default=0.0)
         # What is under way when the last step is due ends before the window does.
         self._part_s = max(0.0, window_s - begin_s - MARGIN_S) / N_PARTS
         # More than all else could be worth, so that a required retraining is left out only where it must be.
         self._penalty = 1.0 + 2 * sum(
-            one.weight * one.rate_rps * window_s + abs(one.salvage[0]) + abs(one.salvage[1]) for one in tenants
+            one.weight * one.rate_rps * window_s
+            + abs(one.salvage)
+            + max((abs(option.salvage) for option in one.options), default=0.0)
+            for one in tenants
         )
         self.value = self._solve()
-        self.course = Course(limits, tuple(self._retrainings(window_s, begin_s)), self._worth())
+        retrainings = tuple(self._retrainings(window_s, begin_s))
+        self.course = Course(limits, retrainings, self._worth(retrainings))
 
     def _solve(self) -> float:
-        """The best value; ``_choice`` has, by the retrainings done, a bit each, and part, which is next and its parts.
+        """The best value; ``_choice`` has, by what is done and part, the job that is next and its parts.
 
-        Shapes: ``_choice`` ``(n_sets, N_PARTS + 1, 2)``, −1 where none is next.
+        Shapes: ``_choice`` ``(n_states, N_PARTS + 1, 2)``, −1 where none is next.
         """
-        n_sets, parts = 2 ** len(self._jobs), np.arange(N_PARTS + 1)
-        values = np.empty((n_sets, N_PARTS + 1))
-        self._choice = np.full((n_sets, N_PARTS + 1, 2), -1)
-        for done in reversed(range(n_sets)):
-            best = (N_PARTS - parts) * self._part_s * self._served(done, 1.0) + self._left(done)
-            for place, job in enumerate(self._jobs):
-                if done >> place & 1 or self._part_s <= 0:
+        n_states, parts = math.prod(n + 1 for n in self._n_ways), np.arange(N_PARTS + 1)
+        values = np.empty((n_states, N_PARTS + 1))
+        self._choice = np.full((n_states, N_PARTS + 1, 2), -1)
+        for done in reversed(range(n_states)):
+            richest = self._richest_first(done)
+            best = (N_PARTS - parts) * self._part_s * _served(richest, np.ones(1)) + self._left(done)
+            for number, job in enumerate(self._jobs):
+                if self._way_done(done, job.place) or self._part_s <= 0:
                     continue
-                after = values[done | 1 << place]
-                least = math.ceil(self._longer * job.work_s / self._part_s - 1e-9)
-                for n_parts in range(max(1, least), N_PARTS + 1):
-                    share = 1.0 - self._longer * self._pace(place, n_parts)
-                    during = n_parts * self._part_s * self._served(done, share)
-                    found = during + after[n_parts:]
-                    better = np.flatnonzero(found > best[: len(found)] + 1e-9)
-                    best[better], self._choice[done, better] = found[better], (place, n_parts)
+                after = values[done + job.way * self._digit[job.place]]
+                least = max(1, math.ceil(self._longer * job.paced.work_s / self._part_s - 1e-9))
+                n_parts = parts[least:]
+                shares = 1.0 - self._longer * self._paces(job, n_parts)
+                during = n_parts * self._part_s * _served(richest, shares)
+                _let_be_next(number, least, during, after, best, self._choice[done])
             values[done] = best
         return float(values[0, 0])
 
-    def _pace(self, place: int, n_parts: int) -> float:
-        """The seconds of its work that the retraining does in one of so many parts."""
-        return min(1.0 / self._longer, self._jobs[place].work_s / (n_parts * self._part_s))
+    def _way_done(self, done: int, place: int) -> int:
+        """In which way the retraining is done, counted from 1; 0 where it is not."""
+        return done // self._digit[place] % (self._n_ways[place] + 1)
 
-    def _worth_when(self, done: int) -> list[float]:
-        """By tenant, what a second of its turns is worth."""
-        trained = {job.tenant_index for place, job in enumerate(self._jobs) if done >> place & 1}
+    def _trained(self, done: int) -> dict[int, TurnOption]:
+        """By tenant, how it was retrained."""
+        return {
+            job.paced.tenant_index: job.paced.option for job in self._jobs if self._way_done(done, job.place) == job.way
+        }
+
+    def _paces(self, job: _Job, n_parts: IntArray) -> FloatArray:
+        """The seconds of its work that the retraining does in a second, by how many parts it takes."""
+        paces: FloatArray = np.minimum(1.0 / self._longer, job.paced.work_s / (n_parts * self._part_s))
+        return paces
+
+    def _richest_first(self, done: int) -> list[tuple[float, float]]:
+        """What a second of a tenant's turns is worth, and its load; the best paid tenant first."""
+        worths = self._worth_with(self._trained(done))
+        return sorted(zip(worths, self._loads, strict=True), reverse=True)
+
+    def _worth_with(self, trained: Mapping[int, TurnOption]) -> list[float]:
+        """By tenant, what a second of its turns is worth after these retrainings."""
         return [
-            tenant.weight * (tenant.accuracy_after if index in trained else tenant.accuracy_before) / own_s
+            tenant.weight * (trained[index].accuracy_after if index in trained else tenant.accuracy_before) / own_s
             for index, (tenant, own_s) in enumerate(zip(self._tenants, self._request_s, strict=True))
         ]
 
-    def _served(self, done: int, share: float) -> float:
-        """Weighted right answers a second with that share of the GPU, the best paid first."""
-        total = 0.0
-        for worth, needed in sorted(zip(self._worth_when(done), self._loads, strict=True), reverse=True):
-            total += worth * min(needed, share)
-            share -= min(needed, share)
-        return total
-
-    def _least_worth_served(self, done: int, share: float) -> float:
-        """The worth of those of whom some are not served, else of the worst paid."""
-        richest_first = sorted(zip(self._worth_when(done), self._loads, strict=True), reverse=True)
-        for worth, needed in richest_first:
-            share -= needed
-            if share < 0:
-                return worth
-        return richest_first[-1][0]
-
     def _left(self, done: int) -> float:
         """What the models are worth beyond the window, less a penalty for each required retraining that is not done."""
-        trained = {job.tenant_index for place, job in enumerate(self._jobs) if done >> place & 1}
-        missing = sum(required and not done >> place & 1 for place, required in enumerate(self._is_required))
-        salvage = sum(tenant.salvage[index in trained] for index, tenant in enumerate(self._tenants))
+        trained = self._trained(done)
+        missing = sum(required and not self._way_done(done, place) for place, required in enumerate(self._is_required))
+        salvage = sum(
+            trained[index].salvage if index in trained else tenant.salvage for index, tenant in enumerate(self._tenants)
+        )
         return salvage - self._penalty * missing
 
     def _retrainings(self, window_s: float, begin_s: float) -> Iterator[PacedRetraining]:
         """Those of the best course in order; then, without a pace, the required ones for which there is no time."""
         done, part = 0, 0
         while self._choice[done, part, 0] >= 0:
-            place, n_parts = self._choice[done, part].tolist()
-            job = self._jobs[place]
+            number, n_parts = self._choice[done, part].tolist()
+            job = self._jobs[number]
             part += n_parts
-            pace = self._pace(place, n_parts)
-            worth = self._least_worth_served(done, 1.0 - self._longer * pace)
-            yield replace(job, pace=pace, due_s=begin_s + part * self._part_s, worth=worth)
-            done |= 1 << place
-        for place, job in enumerate(self._jobs):
-            if self._is_required[place] and not done >> place & 1:
-                yield replace(job, due_s=window_s)
+            pace = float(self._paces(job, np.array([n_parts]))[0])
+            worth = _least_worth_served(self._richest_first(done), 1.0 - self._longer * pace)
+            yield replace(job.paced, pace=pace, due_s=begin_s + part * self._part_s, worth=worth)
+            done += job.way * self._digit[job.place]
+        for place, required in enumerate(self._is_required):
+            if required and not self._way_done(done, place):
+                ways = [job.paced for job in self._jobs if job.place == place]
+                yield replace(min(ways, key=lambda paced: paced.work_s), due_s=window_s)
 
-    def _worth(self) -> tuple[tuple[float, float], ...]:
-        return tuple(
-            (tenant.weight * tenant.accuracy_before / own_s, tenant.weight * tenant.accuracy_after / own_s)
-            for tenant, own_s in zip(self._tenants, self._request_s, strict=True)
-        )
+    def _worth(self, retrainings: Sequence[PacedRetraining]) -> tuple[tuple[float, float], ...]:
+        """By tenant, what a second of its turns is worth before and after its retraining of the course."""
+        trained = {one.tenant_index: one.option for one in retrainings}
+        return tuple(zip(self._worth_with({}), self._worth_with(trained), strict=True))
 
 
-def _in_steps(index: int, asked: TurnRetraining, longest_s: float, longer: float) -> PacedRetraining:
-    """The retraining in the best steps that are no longer, or in the shortest."""
-    step_s: SecondsByBatch = {batch: longer * seconds for batch, seconds in asked.step_s.items()}
-    batch = training_batch(step_s, asked.rate_rps, longest_s)
-    relative_rate = asked.rate_rps[batch] / max(asked.rate_rps.values())
-    return PacedRetraining(index, asked.work_s / relative_rate, asked.step_s[batch])
+@dataclass(frozen=True)
+class _Job:
+    """A retraining in one of its ways.
+
+    Attributes:
+        place: Which retraining of the window.
+        way: Which of its ways, from 1 on.
+        paced: What it takes.
+    """
+
+    place: int
+    way: int
+    paced: PacedRetraining
+
+
+def _served(richest: Sequence[tuple[float, float]], shares: FloatArray) -> FloatArray:
+    """Weighted right answers a second with these shares of the GPU, the best paid first; ``(k,)`` → ``(k,)``.
+
+    ``richest`` has what a second of a tenant's turns is worth, and its load.
+    """
+    total = np.zeros_like(shares)
+    for worth, needed in richest:
+        got = np.minimum(needed, shares)
+        total += worth * got
+        shares = shares - got
+    return total
+
+
+@compiled
+def _let_be_next(
+    number: int, least: int, during: FloatArray, after: FloatArray, best: FloatArray, choice: IntArray
+) -> None:
+    """Let the job be next wherever that is better by more than rounding; of equal lengths the shorter.
+
+    Shapes: ``during`` ``(n,)``, the worth of ``least`` parts and of each number of them above; ``after`` and ``best``
+    ``(parts,)``, the worth from a part on, once the job is done, and so far; ``choice`` ``(parts, 2)``. The last two
+    are updated.
+    """
+    for place in range(during.shape[0]):
+        n_parts = least + place
+        for part in range(best.shape[0] - n_parts):
+            found = during[place] + after[part + n_parts]
+            if found > best[part] + 1e-9:
+                best[part] = found
+                choice[part, 0], choice[part, 1] = number, n_parts
+
+
+def _least_worth_served(richest: Sequence[tuple[float, float]], share: float) -> float:
+    """The worth of those of whom some are not served, else of the worst paid."""
+    for worth, needed in richest:
+        share -= needed
+        if share < 0:
+            return worth
+    return richest[-1][0]
+
+
+def _thinned(ways: Sequence[tuple[TurnOption, ...]]) -> list[list[TurnOption]]:
+    """By retraining, its ways but those that cannot be best; of too many, those whose work is nearest to another's go.
+
+    The first of a retraining that can be best stays in any case.
+    """
+    kept = [[way for way in own if not any(_is_beaten(way, other, own) for other in own)] for own in ways]
+    while _n_tries(kept) > MOST_TRIES and any(len(own) > 1 for own in kept):
+        most = max(kept, key=len)
+        gap_s = {way.name: min(abs(way.work_s - other.work_s) for other in most if other is not way) for way in most}
+        most.remove(min(most[1:], key=lambda way: gap_s[way.name]))
+    return kept
+
+
+def _is_beaten(way: TurnOption, other: TurnOption, ways: Sequence[TurnOption]) -> bool:
+    """Whether the other one is as good in everything, and better in something or first."""
+    own_terms, terms = ((-one.work_s, one.accuracy_after, one.salvage) for one in (way, other))
+    as_good = all(b >= a for a, b in zip(own_terms, terms, strict=True))
+    return as_good and (own_terms != terms or ways.index(other) < ways.index(way))
+
+
+def _n_tries(ways: Sequence[Sequence[TurnOption]]) -> int:
+    """How often one of the ways may come next."""
+    n_states = math.prod(len(own) + 1 for own in ways)
+    return sum(len(own) * n_states // (len(own) + 1) for own in ways)

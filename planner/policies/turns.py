@@ -8,10 +8,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.policies.policy import AnyPolicy
-from planner.problem import TenantTerms
 
 SecondsByBatch = Mapping[int, float]
 """Seconds of one turn on the whole GPU by the requests, or samples, that it takes; at least one."""
+
+
+@dataclass(frozen=True)
+class TurnOption:
+    """One way to do a retraining.
+
+    Attributes:
+        name: As in the config.
+        work_s: Seconds of the whole GPU at the batch with the highest rate, as estimated, > 0.
+        accuracy_after: Of the retrained model, as estimated.
+        salvage: What its model is worth beyond the window, in weighted right answers.
+    """
+
+    name: str
+    work_s: float
+    accuracy_after: float
+    salvage: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -19,14 +35,14 @@ class TurnRetraining:
     """What is known of a tenant's retraining in the window.
 
     Attributes:
-        work_s: Seconds of the whole GPU at the batch with the highest rate, as estimated, > 0.
+        options: Ways to do it, at least one; the full one first.
         step_s: Seconds of a training step by batch.
         rate_rps: Samples a second, up to a factor, by the same batches.
         ready_s: Seconds into the window at which it may begin.
         is_required: Whether it must be done, also where that does not pay.
     """
 
-    work_s: float
+    options: tuple[TurnOption, ...]
     step_s: SecondsByBatch
     rate_rps: Mapping[int, float]
     ready_s: float
@@ -43,8 +59,7 @@ class TurnTenant:
         serving_s: Seconds of a turn by requests.
         weight: What a correct answer in time is worth.
         accuracy_before: Of the model in service.
-        accuracy_after: Of the retrained one, as estimated.
-        salvage: What the model is worth beyond the window, before and after the retraining, in weighted right answers.
+        salvage: What the model in service is worth beyond the window, in weighted right answers.
         retraining: ``None`` without one in the window.
     """
 
@@ -53,9 +68,13 @@ class TurnTenant:
     serving_s: SecondsByBatch
     weight: float
     accuracy_before: float
-    accuracy_after: float
-    salvage: tuple[float, float] = (0.0, 0.0)
+    salvage: float = 0.0
     retraining: TurnRetraining | None = None
+
+    @property
+    def options(self) -> tuple[TurnOption, ...]:
+        """Ways to retrain it in the window."""
+        return () if self.retraining is None else self.retraining.options
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +83,7 @@ class PacedRetraining:
 
     Attributes:
         tenant_index: Whose.
+        option: In which way.
         work_s: Seconds of the GPU in steps of that length, > 0.
         piece_s: Seconds of a step, after which requests may go first, > 0.
         pace: Share of the GPU that it is to have until it is due; 0: it never goes before requests.
@@ -72,6 +92,7 @@ class PacedRetraining:
     """
 
     tenant_index: int
+    option: TurnOption
     work_s: float
     piece_s: float
     pace: float = 0.0
@@ -85,7 +106,7 @@ class Course:
 
     Attributes:
         limits: By tenant, most requests in a turn, each a key of ``serving_s``.
-        retrainings: Those to be done, the first one first.
+        retrainings: Those to be done, the first one first; at most one a tenant.
         worth: By tenant, what a second of its turns is worth before and after its retraining; only the order matters.
     """
 
@@ -123,12 +144,6 @@ class TurnPolicy(AnyPolicy):
         """What is settled for a window of so many seconds."""
 
 
-def salvage_of(terms: TenantTerms) -> tuple[float, float]:
-    """What the tenant's model is worth beyond the window, before and after its full retraining, the first option."""
-    before, *after = terms.salvages
-    return before, after[0] if after else before
-
-
 def cheapest(serving_s: SecondsByBatch, longest_s: float) -> int | None:
     """The batch with the least time a request among those short enough, ties to the smaller; ``None`` without one."""
     allowed = [(seconds / batch, batch) for batch, seconds in serving_s.items() if seconds <= longest_s]
@@ -144,3 +159,13 @@ def training_batch(step_s: SecondsByBatch, rate_rps: Mapping[int, float], longes
     if not allowed:
         return min(step_s, key=lambda batch: (step_s[batch], batch))
     return min(allowed, key=lambda batch: (-rate_rps[batch], batch))
+
+
+def in_steps(
+    index: int, retraining: TurnRetraining, option: TurnOption, longest_s: float, longer: float = 1.0
+) -> PacedRetraining:
+    """The retraining in the best steps that last no longer, ``longer`` times as long as measured; else the shortest."""
+    step_s = {batch: longer * seconds for batch, seconds in retraining.step_s.items()}
+    batch = training_batch(step_s, retraining.rate_rps, longest_s)
+    relative_rate = retraining.rate_rps[batch] / max(retraining.rate_rps.values())
+    return PacedRetraining(index, option, option.work_s / relative_rate, retraining.step_s[batch])

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.policies.policy import Knows
 from planner.policies.turns import (
     Course,
     PacedRetraining,
     SecondsByBatch,
+    TurnOption,
     TurnPolicy,
     TurnTenant,
     cheapest,
-    training_batch,
+    in_steps,
 )
 
 
@@ -31,8 +32,10 @@ class Whole(TurnPolicy):
     of any tenant and its own (MIG policies count two of its own). Among these limits those are taken that sustain the
     most of the mix. A retraining gives way after each step; its batch is as large as the tightest SLO allows beside a
     batch, so it may lose rate against an instance that trains undisturbed. The order of retrainings is by right answers
-    gained for a second of work; none is left out. Kind to it: all models and training states fit into memory, and
-    changing from one to another takes no time.
+    gained for a second of work; none is left out. Of several ways to retrain a tenant it takes the one that gains most,
+    in an equal part of the gaps, to the window's end and in what the model is worth beyond it; the full one where none
+    gains anything. Kind to it: all models and training states fit into memory, and changing from one to another takes
+    no time.
 
     Attributes:
         slowdown: What every batch's and training step's time is multiplied by, > 0. One batch at a time disturbs
@@ -51,7 +54,7 @@ class Whole(TurnPolicy):
         if not 0 < self.slowdown < math.inf:
             raise ValueError(f"{self.name}: slowdown {self.slowdown}: must be finite and above 0")
 
-    def course(self, tenants: Sequence[TurnTenant], window_s: float) -> Course:  # noqa: ARG002
+    def course(self, tenants: Sequence[TurnTenant], window_s: float) -> Course:
         """Batch limits for the mix, and all retrainings in the gaps."""
         limits = batch_limits(
             [tenant.serving_s for tenant in tenants],
@@ -61,27 +64,51 @@ class Whole(TurnPolicy):
         )
         full_s = [tenant.serving_s[limit] * self.slowdown for tenant, limit in zip(tenants, limits, strict=True)]
         longest_s = min(tenant.slo_s for tenant in tenants) - max(full_s)
-        retrainings = self._retrainings(tenants, longest_s)
+        served_s = sum(
+            tenant.rate_rps * own_s / limit for tenant, own_s, limit in zip(tenants, full_s, limits, strict=True)
+        )
+        retrainings = self._retrainings(tenants, longest_s, 1.0 - served_s, window_s)
         due = [tenants[one.tenant_index] for one in retrainings]
         order = retraining_order(
-            [tenant.weight * (tenant.accuracy_after - tenant.accuracy_before) for tenant in due],
+            [
+                tenant.weight * (one.option.accuracy_after - tenant.accuracy_before)
+                for one, tenant in zip(retrainings, due, strict=True)
+            ],
             [tenant.rate_rps for tenant in due],
             [one.work_s for one in retrainings],
         )
         return Course(limits, tuple(retrainings[place] for place in order), ((0.0, 0.0),) * len(tenants))
 
-    def _retrainings(self, tenants: Sequence[TurnTenant], longest_s: float) -> list[PacedRetraining]:
-        """All there are, in steps of at most so long where there are such."""
+    def _retrainings(
+        self, tenants: Sequence[TurnTenant], longest_s: float, gaps: float, window_s: float
+    ) -> list[PacedRetraining]:
+        """All there are, in steps of at most so long where there are such; ``gaps`` is the share of time for them."""
+        n_due = sum(tenant.retraining is not None for tenant in tenants)
         found = []
         for index, tenant in enumerate(tenants):
             asked = tenant.retraining
             if asked is None:
                 continue
-            step_s = {batch: seconds * self.slowdown for batch, seconds in asked.step_s.items()}
-            batch = training_batch(step_s, asked.rate_rps, longest_s)
-            relative_rate = asked.rate_rps[batch] / max(asked.rate_rps.values())
-            found.append(PacedRetraining(index, asked.work_s * self.slowdown / relative_rate, step_s[batch]))
+            # Ahead of the best way in a tie: the full one, whether or not it ends in the window.
+            best, best_worth = None, 0.0
+            for option in asked.options:
+                paced = in_steps(index, asked, option, longest_s, self.slowdown)
+                paced = replace(paced, work_s=paced.work_s * self.slowdown, piece_s=paced.piece_s * self.slowdown)
+                left_s = window_s - asked.ready_s - paced.work_s * n_due / max(gaps, 1e-9)
+                worth = _worth(tenant, option, left_s)
+                if best is None or worth > best_worth:
+                    best, best_worth = paced, max(worth, best_worth)
+            assert best is not None  # there is always a way
+            found.append(best)
         return found
+
+
+def _worth(tenant: TurnTenant, option: TurnOption, left_s: float) -> float:
+    """Right answers, weighted, that a model gains which is ready so long before the window's end, and beyond it."""
+    if left_s < 0:
+        return 0.0
+    gain = tenant.weight * (option.accuracy_after - tenant.accuracy_before) * tenant.rate_rps
+    return gain * left_s + option.salvage - tenant.salvage
 
 
 def batch_limits(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import strategies as st
 
-from planner.policies.shares import QUANTA, Moment, Shares, ShareTenant, Stage
+from planner.policies.shares import QUANTA, Moment, ShareOption, Shares, ShareTenant, Stage
 from planner.problem import FloatArray
 
 STEPS = np.arange(QUANTA + 1, dtype=np.float64)
@@ -27,6 +28,18 @@ def share_tenant(
     training_rate = STEPS * 0.0 if training_s is None else STEPS / QUANTA / training_s
     own_stage = Stage.NONE if training_s is None else stage
     return ShareTenant(name, weight, *accuracy, rps_each * STEPS, training_rate, done, own_stage)
+
+
+def with_options(tenant: ShareTenant, **others: tuple[float, float]) -> ShareTenant:
+    """The tenant with further ways to retrain: by name their accuracy, and seconds on the whole GPU."""
+    full = ShareOption("full", tenant.accuracy_after, tenant.training_rate, tenant.salvage[1])
+    options = [ShareOption(name, after, STEPS / QUANTA / own_s) for name, (after, own_s) in others.items()]
+    return replace(tenant, options=(full, *options))
+
+
+def with_turns(tenant: ShareTenant, rps_each: float) -> ShareTenant:
+    """The tenant where all may take turns, and it then serves so much on each twentieth."""
+    return replace(tenant, turns_rps=rps_each * STEPS)
 
 
 def moment_of(

@@ -18,6 +18,11 @@ they hold contention for the host's processors and PCIe too, which MIG does not 
 instances that share a GPU instance's memory (gpuless-thesis) shows 1.7 to 1.8 for code bound by memory alone, and
 nothing at the median for one slice beside two others. Hence ``strength``: 0 is no interference, 1 as printed, and
 comparisons say at which strength a policy ties.
+
+**Turns** are the way around it: whoever has a share has the whole GPU for that part of the time, in slices much shorter
+than a batch, and so disturbs nobody. A batch then lasts 1 / share as long as on the whole GPU. Kind to it: a turn costs
+nothing, and contention for the host, which the figures above hold, is gone as well. Harsh: time that somebody leaves
+idle is nobody else's.
 """
 
 from __future__ import annotations
@@ -121,6 +126,10 @@ class ShareProfile:
         batches = [size for count, size in latency_s if count == processes and size <= batch]
         curve = LatencyCurve(tuple(batches), tuple(latency_s[processes, size] for size in batches))
         return SharePoint(batch, processes, rate_rps[processes, batch] if best else 0.0, curve)
+
+    def point_in_turns(self, share: float) -> SharePoint:
+        """The same with the whole GPU for ``share`` > 0 of the time, in slices much shorter than a batch."""
+        return self.point(1.0, 1.0 / share)
 
 
 def training_rates(gpu: GpuModel, time_s: Mapping[str, float], shares: Sequence[float]) -> FloatArray:

@@ -51,6 +51,7 @@ from workloads.profiles.latency import LatencyCurve
 from workloads.serving.arrays import BoolArray, FloatArray, IntArray
 from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests, latency_table
 from workloads.traffic.luck import JITTER_BLOCK, ServiceJitter
+from workloads.training import FULL
 
 _REACHED, _NEEDS_FACTORS = -1, -2
 """Why the loop ended, if not because of a job."""
@@ -90,6 +91,7 @@ class TrainingJob:
         pace: Share of the time that it is to have until it is due, in [0, 1]; 0: it never goes before requests.
         due_s: When it is to be done.
         worth: Tenants whose requests are of more worth do not come to be late by its going first.
+        option: How the model is retrained.
     """
 
     tenant_index: int
@@ -101,6 +103,7 @@ class TrainingJob:
     pace: float = 0.0
     due_s: float = math.inf
     worth: float = 0.0
+    option: str = FULL
 
     def __post_init__(self) -> None:
         for name in ("left_s", "piece_s"):

@@ -149,17 +149,19 @@ def test_without_instances_there_is_no_plan_and_outages_are_seconds_in_which_not
 
 def test_a_share_that_changes_is_a_reconfiguration() -> None:
     given = [[10, 0], [10, 10], [12, 8]]
-    events = [
-        {
-            "kind": "shares",
-            "at_s": 2.0 * at,
-            "window": 0,
-            "shares": [["a", "inference", own], ["a", "retraining", other]],
-        }
-        for at, (own, other) in enumerate(given)
-    ]
+    events = [shares(2.0 * at, own, other) for at, (own, other) in enumerate(given)]
     figures = without_instances("shares", *events, records.finished(0, None, 5.0)).tenants["a"]
     assert (figures.reconfigurations, figures.retrainings) == (1, 1)
+
+
+def test_the_same_share_of_the_time_is_another() -> None:
+    events = [shares(0.0, 10, 10), {**shares(2.0, 10, 10), "in_turns": True}, {**shares(4.0, 10, 0), "in_turns": True}]
+    assert without_instances("shares", *events).tenants["a"].reconfigurations == 1
+
+
+def shares(at_s: float, own: int, other: int) -> Record:
+    held = [["a", "inference", own], ["a", "retraining", other]]
+    return {"kind": "shares", "at_s": at_s, "window": 0, "shares": held}
 
 
 def moved(begin_s: float = 10.0) -> list[Record]:

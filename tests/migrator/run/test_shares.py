@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -16,7 +16,7 @@ from planner.errors import EngineError
 from planner.policies.astraea import Astraea
 from planner.policies.ekya import Ekya
 from planner.policies.policy import Knows
-from planner.policies.shares import QUANTA, Moment, SharePolicy, Shares, Stage, Switching
+from planner.policies.shares import QUANTA, Answer, Moment, SharePolicy, Shares, Stage, Switching
 from tests.migrator.run.simulation import Assembled, Run, run_of
 
 WINDOW_S = 15
@@ -29,16 +29,21 @@ EITHER_WAY = pytest.mark.parametrize("as_published", [False, True])
 class Given(SharePolicy):
     """Says what it is told to say, and keeps what it was asked."""
 
-    answer: Callable[[Moment], Shares]
+    says: Callable[[Moment], Shares]
     name: str = "given"
     knows: Knows = Knows.PAST
     switching: Switching = Switching.POOL
     period_s: int | None = None
     asked: list[Moment] = field(default_factory=list)
+    takes_turns: Callable[[Moment], bool] = lambda _: False
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def shares(self, moment: Moment) -> Shares:
         self.asked.append(moment)
-        return self.answer(moment)
+        return self.says(moment)
+
+    def answer(self, moment: Moment) -> Answer:
+        return Answer(self.shares(moment), self.takes_turns(moment), self.options)
 
 
 def divided(vision: int, language: int, retraining: int = 0) -> Callable[[Moment], Shares]:
@@ -260,3 +265,104 @@ def test_a_policys_answer_is_not_changed_for_it(assembled):
 
     run_of(assembled(), Given(shares))
     assert [sum(own.values()) for own in held] == [20, 12] * 2
+
+
+# --- turns instead of interference
+
+BUSY = {"tenants__0__arrivals__rate_rps": 1000.0, "tenants__1__arrivals": {"rate_rps": 100.0}}
+
+
+def always(_: Moment) -> bool:
+    return True
+
+
+def test_in_turns_nobody_disturbs_anybody(assembled):
+    policy = Given(divided(6, 10, 4), takes_turns=always)
+    free, slowed = (run_of(assembled(**BUSY, simulation__interference=strength), policy) for strength in (0.0, 1.0))
+    assert free.totals == slowed.totals
+
+
+def test_turns_answer_more_where_neighbours_disturb(assembled):
+    apart, beside = (
+        run_of(assembled(**BUSY), Given(divided(8, 12), takes_turns=turns)) for turns in (always, lambda _: False)
+    )
+    assert in_time(apart) > in_time(beside)
+
+
+def test_a_share_of_the_time_is_as_much_of_what_the_whole_gpu_could_serve(assembled):
+    policy = Given(divided(5, 15), takes_turns=always)
+    (event,) = run_of(assembled(windows=1), policy).log.of_kind("window_finished")
+    told = policy.asked[0].tenants[0].turns_rps
+    assert told is not None
+    assert event["tenants"]["vision"]["could_serve"] == pytest.approx([told[5]] * WINDOW_S)
+
+
+@BOTH
+def test_no_policy_is_worse_off_for_interference_than_in_turns(assembled, policy: SharePolicy):
+    made = assembled(**BUSY)
+    runs = [run_of(made, own) for own in (policy, Given(policy.shares, period_s=policy.period_s))]
+    assert in_time(runs[0]) >= in_time(runs[1])
+
+
+@pytest.mark.parametrize(("strength", "as_published"), [(0.0, False), (1.0, True)])
+def test_turns_are_for_who_suffers_interference_and_not_as_published(assembled, strength: float, as_published: bool):
+    policy = Given(divided(10, 10))
+    run_of(assembled(simulation__interference=strength), policy, as_published=as_published)
+    assert policy.asked[0].tenants[0].turns_rps is None
+
+
+def test_changing_to_turns_starts_everything_anew(assembled):
+    policy = Given(
+        divided(10, 10), switching=Switching.SHADOW, period_s=5, takes_turns=lambda moment: moment.left_s <= 5
+    )
+    run = run_of(assembled(windows=1), policy)
+    before, after = run.log.of_kind("shares")
+    assert (before.get("in_turns"), after["in_turns"], before["shares"] == after["shares"]) == (None, True, True)
+    assert after["at_s"] > 10.0
+
+
+# --- several ways to retrain
+
+QUICK = {
+    "tenants__0__retraining__options": [{"name": "quick", "samples": 750, "gain": 0.5}],
+    "simulation__interference": 0.0,
+}
+
+
+def test_a_retraining_in_another_way_takes_its_time_and_gives_its_accuracy(assembled):
+    full, quick = (
+        run_of(assembled(**QUICK, windows=1), Given(divided(6, 6, 8), options=options)).retrainings[0]
+        for options in ({}, {"vision": "quick"})
+    )
+    assert (full.get("option"), quick["option"]) == (None, "quick")
+    assert quick["accuracy"] == pytest.approx(0.6 + 0.5 * (full["accuracy"] - 0.6))
+    assert quick["finish_s"] - 1.0 == pytest.approx((full["finish_s"] - 1.0) / 2)
+
+
+def test_the_ways_to_retrain_are_told_while_it_waits(assembled):
+    policy = Given(divided(6, 6, 8))
+    run_of(assembled(**QUICK, windows=1), policy)
+    waiting, done = (moment.tenants[0] for moment in policy.asked)
+    assert [option.name for option in waiting.options] == ["full", "quick"]
+    assert waiting.options[1].accuracy_after < waiting.accuracy_after == waiting.options[0].accuracy_after
+    assert done.options == ()
+
+
+def test_what_models_are_worth_later_is_told_where_there_is_a_choice(assembled):
+    told = []
+    for options in (QUICK, {}):
+        policy = Given(divided(6, 6, 8))
+        run_of(assembled(**options, windows=1, retraining={"drift": "compound"}), policy)
+        told.append(policy.asked[0].tenants[0])
+    before, after = told[0].salvage
+    assert 0 < before < told[0].options[1].salvage < after
+    assert told[1].salvage == (0.0, 0.0)
+
+
+@BOTH
+@EITHER_WAY
+def test_policies_take_the_way_that_ends_in_time(assembled, policy: SharePolicy, as_published: bool):
+    options = [{"name": "quick", "samples": 300, "gain": 0.8}]
+    made = assembled(tenants__0__retraining={"samples": 30000, "options": options})
+    trained = run_of(made, policy, as_published=as_published).retrainings
+    assert [item["option"] for item in trained] == ["quick"] * 2

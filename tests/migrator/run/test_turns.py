@@ -17,7 +17,7 @@ from migrator.config import read_config
 from migrator.errors import ConfigError
 from migrator.setting import assemble
 from planner.policies.time_sharing import TimeSharing
-from planner.policies.turns import training_batch
+from planner.policies.turns import TurnOption, TurnPolicy, TurnRetraining, TurnTenant, training_batch
 from planner.policies.whole import Whole, batch_limits, retraining_order
 from tests.migrator.run.simulation import Assembled, Run, run_of
 from workloads.serving.tally import Totals
@@ -89,6 +89,26 @@ def test_the_training_batch_is_the_fastest_that_is_short_enough() -> None:
 
 def test_without_a_short_step_the_shortest_is_taken() -> None:
     assert training_batch({1: 1.0, 2: 1.5}, {1: 10.0, 2: 13.0}, 0.5) == 1
+
+
+@pytest.mark.parametrize(
+    ("work_s", "salvage", "taken"), [(3.0, 0.0, "full"), (50.0, 0.0, "quick"), (30.0, 1e6, "full")]
+)
+def test_of_two_ways_to_retrain_the_one_that_gains_more_in_the_gaps_is_taken(
+    work_s: float, salvage: float, taken: str
+) -> None:
+    options = TurnOption("full", work_s, 0.9, salvage), TurnOption("quick", 2.0, 0.7)
+    asked = TurnRetraining(options, {1: 0.01}, {1: 1.0}, ready_s=0.0)
+    vision = TurnTenant(40.0, 0.1, {1: 0.01}, 1.0, 0.5, retraining=asked)  # serving takes four tenths of the time
+    (done,) = Whole().course([vision], window_s=60.0).retrainings
+    assert done.option.name == taken
+
+
+def test_where_no_way_to_retrain_gains_anything_it_is_the_full_one() -> None:
+    options = TurnOption("full", 3.0, 0.4), TurnOption("quick", 2.0, 0.45)
+    asked = TurnRetraining(options, {1: 0.01}, {1: 1.0}, ready_s=0.0)
+    vision = TurnTenant(40.0, 0.1, {1: 0.01}, 1.0, 0.5, retraining=asked)
+    assert Whole().course([vision], window_s=60.0).retrainings[0].option.name == "full"
 
 
 def test_retrainings_go_by_what_a_second_of_work_gains() -> None:
@@ -235,3 +255,31 @@ def test_all_processes_of_a_tenant_serve_in_its_turn(assembled: Assemble, tmp_pa
     made = assembled({"profiles": str(table), "tenants.0.arrivals": {"rate_rps": 2000}})
     apart, together = (sum(run_of(made, policy).totals, Totals()).in_time for policy in (Whole(), TimeSharing()))
     assert together > 2 * apart
+
+
+# --- several ways to retrain
+
+
+@pytest.mark.parametrize("policy", [Whole(), TimeSharing()], ids=lambda policy: policy.name)
+def test_a_way_to_retrain_that_ends_in_its_window_is_taken(assembled: Assemble, policy: TurnPolicy) -> None:
+    options = [{"name": "quick", "samples": 3000, "gain": 0.8}]
+    made = assembled(PATIENT | {"tenants.0.retraining": {"samples": 60000, "options": options}})
+    first, second = run_of(made, policy).retrainings
+    assert (first["option"], first["accuracy"], first["finish_s"] < 60) == ("quick", pytest.approx(0.84), True)
+    assert (second["option"], second["window"]) == ("quick", 1)
+
+
+def test_another_way_to_retrain_has_the_error_of_its_own_estimate(assembled: Assemble) -> None:
+    """What is misjudged by half takes twice as long as thought, and so as long as it does."""
+    options = [{"name": "quick", "samples": 3000, "gain": 0.8}]
+    changes = PATIENT | {"tenants.0.retraining": {"samples": 60000, "options": options}}
+    exact, misjudged = (
+        run_of(assembled(changes | {"estimates": {"time_bias": bias}}), Whole()).retrainings for bias in (0.0, -0.5)
+    )
+    assert exact == misjudged
+
+
+def test_time_sharing_leaves_all_ways_out_where_none_pays(assembled: Assemble) -> None:
+    retraining = {"samples": 6000, "required": False, "options": [{"name": "quick", "samples": 3000}]}
+    made = assembled({"tenants.0.retraining": retraining, "tenants.0.accuracy": {"before": 0.9, "after": 0.6}})
+    assert len(run_of(made, TimeSharing()).retrainings) == 0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from share_moments import moment_of, moments, share_tenant
+from share_moments import moment_of, moments, share_tenant, with_options, with_turns
 
 from planner.policies.astraea import Astraea
 from planner.policies.shares import QUANTA, Moment, violation
@@ -107,3 +107,18 @@ def test_load_within_what_is_needed_is_carried_with_headroom() -> None:
     a, b = share_tenant("a"), share_tenant("b")
     found = Astraea().shares(moment_of(a, b, past_rps=[[60.0, 30.0]]))
     assert all(10 * quanta >= Astraea().headroom * load for quanta, load in zip(found.values(), (60, 30), strict=True))
+
+
+def test_a_way_to_retrain_that_pays_before_the_window_ends_is_chosen_for_it() -> None:
+    a = with_options(share_tenant("a", training_s=40.0), quick=(0.75, 2.0))
+    found = Astraea().answer(moment_of(a, past_rps=[[150.0]], left_s=30.0))
+    assert (found.options, found.shares) == (
+        {"a": "quick"},
+        Astraea().shares(moment_of(a.retrained_by("quick"), past_rps=[[150.0]], left_s=30.0)),
+    )
+
+
+def test_turns_are_chosen_for_it_by_the_load_that_it_sees() -> None:
+    a, b = with_turns(share_tenant("a"), 20.0), with_turns(share_tenant("b"), 20.0)
+    found = [Astraea().answer(moment_of(a, b, past_rps=[[load_rps] * 2])).in_turns for load_rps in (50.0, 200.0)]
+    assert found == [False, True]

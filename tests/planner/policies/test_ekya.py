@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from share_moments import moment_of, moments, share_tenant
+from share_moments import moment_of, moments, share_tenant, with_options, with_turns
 
-from planner.policies import ekya
 from planner.policies.ekya import Ekya
 from planner.policies.shares import QUANTA, Moment, Shares, Stage, violation
 from planner.problem import Owner
@@ -145,10 +144,28 @@ def test_the_shares_in_force_do_not_matter() -> None:
     assert Ekya().shares(held) == Ekya().shares(moment)
 
 
-@pytest.mark.parametrize(("as_published", "worth"), [(False, 9740.0), (True, 8300.0)])
-def test_an_ended_retraining_disturbs_nobody_but_as_published(as_published: bool, worth: float) -> None:
-    a, b = share_tenant("a", accuracy=(0.5, 0.5), training_s=10.0), share_tenant("b", 12.0)
-    disturbed = replace(b, rate_rps=b.rate_rps / 2, rate_beside=(b.rate_rps, b.rate_rps / 2))
-    moment = moment_of(a, disturbed, ahead_rps=[[1000.0] * 2], as_published=as_published)
-    # For 20 s: 50 and 30 requests a second; for 80 s: 150, and 60 or 30.
-    assert ekya._goodput(moment, [1000.0] * 2, {a.inference: 5, a.retraining: 10, b.inference: 5}) == worth
+@EITHER_WAY
+def test_of_two_ways_to_retrain_it_takes_the_one_that_can_end(as_published: bool) -> None:
+    a = with_options(share_tenant("a", training_s=20.0), quick=(0.7, 2.0))
+    late, early = (moment_of(a, ahead_rps=[[50.0]], past_rps=[[50.0]], left_s=left_s) for left_s in (5.0, 200.0))
+    found = [Ekya().answer(replace(moment, as_published=as_published)) for moment in (late, early)]
+    assert [own.options.get("a", "full") for own in found] == ["quick", "full"]
+    assert all(own.shares[a.retraining] > 0 for own in found)
+
+
+def test_what_a_model_is_worth_later_pays_for_its_retraining() -> None:
+    a = share_tenant("a", accuracy=(0.6, 0.5), training_s=20.0)
+    found = [Ekya().shares(moment_of(own, ahead_rps=[[300.0]])) for own in (a, replace(a, salvage=(0.0, 1e6)))]
+    assert [own[a.retraining] > 0 for own in found] == [False, True]
+
+
+def test_it_takes_turns_where_its_shares_are_worth_more_so() -> None:
+    a, b = (with_turns(share_tenant(name), 15.0) for name in "ab")
+    assert Ekya().answer(moment_of(a, b, ahead_rps=[[250.0, 40.0]])).in_turns
+
+
+def test_in_turns_it_shares_for_turns() -> None:
+    # Side by side all are alike; in turns b needs next to nothing.
+    a, b = with_turns(share_tenant("a"), 12.0), with_turns(share_tenant("b"), 1000.0)
+    moment = moment_of(a, b, ahead_rps=[[300.0, 300.0]])
+    assert Ekya().shares(moment)[b.inference] > 1 == Ekya().answer(moment).shares[b.inference]

@@ -1,11 +1,28 @@
-"""What shares can be: the message of each rule, and that nothing else is refused."""
+"""What shares can be: the message of each rule, and that nothing else is refused. And what is settled with them."""
 
 from __future__ import annotations
 
-import pytest
-from share_moments import moment_of, share_tenant
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
 
-from planner.policies.shares import QUANTA, Stage, violation
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from share_moments import moment_of, share_tenant, with_options, with_turns
+
+from planner.policies.shares import (
+    QUANTA,
+    Answer,
+    Moment,
+    Shares,
+    ShareTenant,
+    Stage,
+    best_answer,
+    expected_worth,
+    training_in_turns,
+    violation,
+)
 from planner.problem import Owner, Task
 
 A, B = share_tenant("a"), share_tenant("b", training_s=20.0)
@@ -60,3 +77,75 @@ def test_shares_are_not_more_than_the_gpu() -> None:
 @pytest.mark.parametrize(("stage", "expected"), list(zip(Stage, [False, True, True, False], strict=True)))
 def test_what_waits_or_runs_is_to_retrain(stage: Stage, expected: bool) -> None:
     assert share_tenant(training_s=20.0, stage=stage).is_to_retrain is expected
+
+
+# --- what shares are worth, and what is settled with them
+
+
+def evenly(moment: Moment) -> Shares:
+    """The same share for every task."""
+    tasks = [tenant.inference for tenant in moment.tenants] + [tenant.retraining for tenant in moment.tenants]
+    return dict.fromkeys(tasks, QUANTA // len(tasks))
+
+
+@pytest.mark.parametrize(("as_published", "worth"), [(False, 9740.0), (True, 8300.0)])
+def test_an_ended_retraining_disturbs_nobody_but_as_published(as_published: bool, worth: float) -> None:
+    a, b = share_tenant("a", accuracy=(0.5, 0.5), training_s=10.0), share_tenant("b", 12.0)
+    disturbed = replace(b, rate_rps=b.rate_rps / 2, rate_beside=(b.rate_rps, b.rate_rps / 2))
+    moment = moment_of(a, disturbed, ahead_rps=[[1000.0] * 2], as_published=as_published)
+    # For 20 s: 50 and 30 requests a second; for 80 s: 150, and 60 or 30.
+    assert expected_worth(moment, [1000.0] * 2, {a.inference: 5, a.retraining: 10, b.inference: 5}) == worth
+
+
+@pytest.mark.parametrize(("left_s", "beyond"), [(100.0, 7.0), (20.0, 3.0), (10.0, 3.0)])
+def test_a_model_is_worth_something_beyond_the_window_that_it_is_ready_in(left_s: float, beyond: float) -> None:
+    a = replace(share_tenant(training_s=10.0), salvage=(3.0, 7.0))
+    moment = moment_of(a, left_s=left_s)
+    assert expected_worth(moment, [0.0], {a.inference: 10, a.retraining: 10}) == beyond
+
+
+def test_where_there_is_nothing_to_choose_shares_are_all_there_is() -> None:
+    moment = moment_of(A, with_options(B))
+    assert best_answer(moment, evenly, [100.0] * 2) == Answer(evenly(moment))
+
+
+@pytest.mark.parametrize(("rps_each", "in_turns"), [(9.0, False), (10.0, False), (11.0, True)])
+def test_turns_are_taken_where_they_are_worth_more(rps_each: float, in_turns: bool) -> None:
+    tenants = [with_turns(share_tenant(name), rps_each) for name in "ab"]
+    assert best_answer(moment_of(*tenants), evenly, [100.0] * 2).in_turns is in_turns
+
+
+def test_turns_of_which_somebody_knows_nothing_are_not_taken() -> None:
+    a, b = with_turns(share_tenant("a"), 1000.0), share_tenant("b")
+    assert not best_answer(moment_of(a, b), evenly, [100.0] * 2).in_turns
+
+
+def test_in_turns_nobody_is_disturbed_and_training_has_the_whole_gpu_for_its_part() -> None:
+    rising = B.training_rate**2
+    tenant = replace(with_turns(B, 4.0), rate_beside=(B.rate_rps,), training_rate=rising).in_turns()
+    assert tenant.rate_while(1).tolist() == [4.0 * quanta for quanta in range(QUANTA + 1)]
+    assert tenant.training_rate.tolist() == pytest.approx([rising[-1] * quanta / QUANTA for quanta in range(21)])
+    assert training_in_turns(rising)[-1] == rising[-1]
+
+
+def judged(moment: Moment, found: Answer, mean_rps: Sequence[float]) -> float:
+    return expected_worth(moment.if_settled(found.options, in_turns=found.in_turns), mean_rps, found.shares)
+
+
+@st.composite
+def choosing(draw: st.DrawFn, name: str) -> ShareTenant:
+    ways = {f"way{k}": (draw(st.floats(0, 1)), draw(st.floats(1, 200))) for k in range(draw(st.integers(0, 2)))}
+    tenant = share_tenant(name, training_s=draw(st.floats(1, 200)), accuracy=(0.5, draw(st.floats(0, 1))))
+    return with_turns(with_options(tenant, **ways), draw(st.sampled_from([8.0, 10.0, 12.0])))
+
+
+@settings(deadline=None, max_examples=60)
+@given(choosing("a"), choosing("b"), st.lists(st.integers(0, 200).map(float), min_size=2, max_size=2))
+def test_nothing_that_could_be_settled_is_worth_more(a: ShareTenant, b: ShareTenant, mean_rps: list[float]) -> None:
+    moment = moment_of(a, b)
+    every = [
+        Answer(evenly(moment), in_turns, {"a": own.name, "b": other.name})
+        for in_turns, own, other in product([False, True], a.options, b.options)
+    ]
+    best = max(judged(moment, answer, mean_rps) for answer in every)
+    assert judged(moment, best_answer(moment, evenly, mean_rps), mean_rps) == pytest.approx(best)

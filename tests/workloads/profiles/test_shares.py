@@ -232,3 +232,24 @@ def test_it_grows_in_proportion_to_strength(
 @given(st.floats(0.01, 10), st.floats(0.01, 1), TRAINING)
 def test_text_suffers_more_than_images(strength: float, busy: float, n_retraining: int) -> None:
     assert slowdown(TEXT, strength, [busy], n_retraining) > slowdown(IMAGE, strength, [busy], n_retraining)
+
+
+@ALL
+@pytest.mark.parametrize("slo_s", SLOS_S)
+def test_in_turns_a_share_is_that_part_of_the_whole_gpu_at_most(model: str, slo_s: float) -> None:
+    profile = profile_of(model, slo_s)
+    whole_rps = profile.point(1.0).rate_rps
+    found = [profile.point_in_turns(share).rate_rps for share in SHARES]
+    assert all(rate_rps <= share * whole_rps * (1 + 1e-9) for share, rate_rps in zip(SHARES, found, strict=True))
+    assert found[-1] == whole_rps
+
+
+@ALL
+def test_without_an_slo_it_is_exactly_that_part(model: str) -> None:
+    profile = profile_of(model, math.inf)
+    assert profile.point_in_turns(0.25).rate_rps == pytest.approx(profile.point(1.0).rate_rps / 4)
+
+
+def test_in_turns_a_batch_lasts_as_much_longer_as_its_part_is_smaller() -> None:
+    point = made(("7g.80gb", 4, 1, 0.1, 40.0)).point_in_turns(0.25)
+    assert (point.latency.at(4), point.rate_rps) == (pytest.approx(0.4), pytest.approx(10.0))
