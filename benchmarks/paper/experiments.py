@@ -36,8 +36,11 @@ RIVALS = ("migrator", "migrator-paper", "time-sharing", "static", "static-histor
 
 OBLIGED: Mapping[str, object] = MappingProxyType({"required": True, "drift": "as_given"})
 FREE_AS_GIVEN: Mapping[str, object] = MappingProxyType({"required": False, "drift": "as_given"})
-FREE: Mapping[str, object] = MappingProxyType({"required": False, "drift": "compound"})
-"""Configs' ``retraining``: the paper's, with retrainings left out, and with accuracies that fall on when they are."""
+FREE: Mapping[str, object] = MappingProxyType({"required": False, "drift": "compound", "ends": True})
+"""Configs' ``retraining``: the paper's, with retrainings left out, and with accuracies that fall on when they are.
+
+With the last, every policy knows that the run ends with its last window, beyond which nothing is counted.
+"""
 
 SHORT_INTERFERENCE = (0.0, 0.25, 1.0)
 """The strengths that every run has."""
@@ -186,10 +189,8 @@ SECTIONS = (
         "end: nine windows, of W3 and W5 to W8 four, as NC-CIFAR-10 has no more. A window is a piece of the traces "
         "that no other window of the run has. Workloads share traces: intervals over windows come from resampling "
         "windows, each with all its workloads, in blocks of two; over workloads each counts as one, as if they were "
-        "independent. Nine windows are half an hour of one day; neither says anything of other days. On w1 ViT has "
-        "something to learn in four windows alone. `time-sharing` and `migrator-paper` retrain it in the fourth, "
-        "which costs ten points of that window, and are ahead by about ten in each that follows; `migrator` reckons "
-        "with three windows, and with a drift that goes on.",
+        "independent. Nine windows are half an hour of one day; neither says anything of other days. All that look "
+        "beyond a window know that the run ends (`retraining.ends`), as what a model is worth later is not counted.",
         (
             Experiment(
                 "headline",
@@ -205,8 +206,9 @@ SECTIONS = (
         "retraining",
         "What is it worth to leave retrainings out, and to use weights as they come?",
         "Two windows, planned once each. *As given*: a model that is not retrained is as right as the paper says, "
-        "whatever was left out before. *Compound*: its accuracy falls on. With checkpoints, weights are taken over "
-        "after a quarter, a half and three quarters of a retraining; how much of the gain they have is an assumption "
+        "whatever was left out before. *Compound*: its accuracy falls on, and the run ends with its second window. "
+        "With checkpoints, weights are taken over after a quarter, a half and three quarters of a retraining; how much "
+        "of the gain they have is an assumption "
         "([configuration.md](configuration.md#retraining)), so that it is swept; only `migrator` and `oracle` were run "
         "with them.",
         (
@@ -225,8 +227,9 @@ SECTIONS = (
         "main",
         "Policies only, batches free, recorded profiles, load 0.7",
         "Decisions alone: everybody chooses batches freely, and who forecasts has the same forecaster. `ekya` and "
-        "`astraea` are at interference 1, Mudi's figures as printed, which hold contention of the host, too; "
-        "the next section has less. The first two windows of each workload: 400 s, the same of the Azure trace for all "
+        "`astraea` are at interference 1, Mudi's figures as printed, which hold contention of the host, too, and "
+        "take turns where that is better; the next section has less. "
+        "The first two windows of each workload: 400 s, the same of the Azure trace for all "
         "sixteen. There are no intervals here; a difference of a few tenths is none.",
         (MAIN,),
         "tables",
@@ -235,7 +238,8 @@ SECTIONS = (
         "interference",
         "How much interference makes partitions worthwhile?",
         "The strength scales by how much tenants without partitions slow each other down: 1 is what Mudi measured, 0 "
-        "is none. A tie is where the straight line between two strengths crosses `migrator`.",
+        "is none. Where it costs them more, they take turns on their shares. "
+        "A tie is where the straight line between two strengths crosses `migrator`.",
         tuple(_interference(strength) for strength in (0.0, 0.1, 0.2, 0.25, 0.5, 1.0)),
         "ties",
     ),
