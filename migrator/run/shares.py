@@ -2,7 +2,8 @@
 
 Time goes from event to event: whole seconds, shares that come into force, retrainings that end. Processes and trainers
 are simulated here. Interference is that of :mod:`workloads.profiles.shares`, second by second, from the
-neighbours' own load; batch sizes follow it at once, which is kind to the policies.
+neighbours' own load; batch sizes follow it at once, which is kind to the policies. Where estimates misjudge latencies,
+policies decide by the wrong ones, while processes go by their own.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from executor.mig import OwnedLayout
 from forecaster.forecast import FloatArray, Forecast
-from migrator.estimates import as_carried_out
+from migrator.estimates import as_carried_out, service_factors
 from migrator.run import events
 from migrator.run.planning import Opening, PlannedWindow, estimates_in
 from migrator.run.requests import SimulatedQueues
@@ -53,6 +54,7 @@ class _Part:
     index: int
     tenant: Tenant
     profile: ShareProfile
+    known: ShareProfile
     sensitivity: Sensitivity
     training_rate: FloatArray
     could_serve: FloatArray
@@ -70,6 +72,12 @@ class _Part:
         if key not in self.points:
             self.points[key] = self.profile.point(quanta / QUANTA, key[1])
         return self.points[key]
+
+    def known_rps(self, quanta: int, factor: float) -> float:
+        """Requests a second on the share, as planning knows it."""
+        if self.known is self.profile:
+            return self.point(quanta, factor).rate_rps
+        return self.known.point(quanta / QUANTA, factor).rate_rps
 
 
 class Shares:
@@ -285,7 +293,7 @@ class Shares:
         load_rps = past_rps[-60:].mean(axis=0)
         equal = max(1, QUANTA // len(self._parts))
         busy = [
-            min(1.0, float(load_rps[other.index]) / max(other.point(equal, 1.0).rate_rps, _EPS_S))
+            min(1.0, float(load_rps[other.index]) / max(other.known_rps(equal, 1.0), _EPS_S))
             for other in self._parts
             if other is not part
         ]
@@ -308,7 +316,7 @@ class Shares:
         """Requests a second by twentieths, beside neighbours that are so busy and so many retrainings."""
         # An expectation, so a twentieth is exact enough, and rounding lets points be found again.
         factor = round(20 * slowdown(part.sensitivity, self._strength, busy, n_retraining)) / 20
-        return np.array([0.0, *(part.point(quanta, factor).rate_rps for quanta in range(1, QUANTA + 1))])
+        return np.array([0.0, *(part.known_rps(quanta, factor) for quanta in range(1, QUANTA + 1))])
 
     def _training_rate(self, part: _Part) -> float:
         if part.stage is not Stage.RUNNING:
@@ -367,13 +375,16 @@ def _parts(setting: Setting) -> list[_Part]:
     parts = []
     for index, (tenant, entry) in enumerate(zip(setting.tenants, config.tenants, strict=True)):
         time_s = as_carried_out(config.estimates, gpu, tenant).retraining_time_s
+        profile = ShareProfile.of(
+            profiles, gpu, entry.model, tenant.slo_s, entry.batch, entry.processes, entry.max_batch
+        )
+        factors = service_factors(config.estimates, config.seed, gpu, entry.model)
         parts.append(
             _Part(
                 index=index,
                 tenant=tenant,
-                profile=ShareProfile.of(
-                    profiles, gpu, entry.model, tenant.slo_s, entry.batch, entry.processes, entry.max_batch
-                ),
+                profile=profile,
+                known=profile.misjudged(factors) if factors else profile,
                 sensitivity=sensitivity_of(entry.model),
                 training_rate=training_rates(gpu, time_s, shares) if time_s else np.zeros(QUANTA + 1),
                 could_serve=np.zeros(n_seconds),
