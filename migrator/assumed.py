@@ -135,7 +135,7 @@ def _memory(setting: Setting) -> Assumed:
 def _of_planning(setting: Setting) -> Iterator[Assumed]:
     config = setting.config
     if config.planner.switch_s is None:
-        value = documented_warm_ups(setting.gpu, setting.tenants).switch_s
+        value = documented_warm_ups(setting.gpu, setting.known_tenants).switch_s
         source = f"{TYPICAL_INSTANCES} instances at once, until some were; the longest batch, and "
         yield Assumed(None, "switch_s", value, "s", source + _driver_times(setting.gpu))
     if config.planner.planning_s is None and config.windows > 1:

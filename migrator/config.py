@@ -325,9 +325,10 @@ class PlannerConfig(Section):
 
 
 class EstimatesConfig(Section):
-    """What is known of a retraining before it runs: how wrong the estimates are, what they cost, when they are there.
+    """What planning knows of a retraining before it runs, and of service: how wrong, at what cost, from when on.
 
     ``accuracy_*`` are shares of correct answers; ``time_bias`` is relative, ``time_sigma`` of a lognormal factor.
+    ``service_spread`` is the half-width of a uniform factor on batch latencies.
     """
 
     accuracy_bias: Annotated[float, Field(ge=-1, le=1)] = 0.0
@@ -336,6 +337,7 @@ class EstimatesConfig(Section):
     time_sigma: Annotated[float, Field(ge=0, le=2)] = 0.0
     cost_gpu_s: NonNegative = 0.0
     delay_s: NonNegative = 0.0
+    service_spread: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
 class DriverFaultsConfig(Section):

@@ -1,7 +1,8 @@
-"""What the planner knows of a retraining: its accuracy and its time as estimated before it runs.
+"""What the planner knows of a retraining, as estimated before it runs; and of how long batches take.
 
-The truth stays with the workers that carry plans out. Errors depend on (seed, tenant, window) alone, so that every
-policy is misled alike, the clairvoyant one included: it knows arrivals, not the outcome of a training.
+The truth stays with the workers that carry plans out. Errors depend on (seed, tenant, window) alone, those of batches
+on (seed, model, profile), so that every policy is misled alike, the clairvoyant one included: it knows arrivals, not
+the outcome of a training.
 """
 
 from __future__ import annotations
@@ -57,6 +58,28 @@ def estimate_of(errors: EstimatesConfig, seed: int, gpu: GpuModel, tenant: Tenan
         retraining_s=MappingProxyType({name: factor * true_s for name, true_s in tenant.retraining_time_s.items()}),
         profiling_s=profiling_times_s(errors, gpu, tenant),
     )
+
+
+def service_factors(errors: EstimatesConfig, seed: int, gpu: GpuModel, model: str) -> Mapping[str, float]:
+    """By profile name, what the model's latencies are taken for, as a factor on what they are; empty without errors.
+
+    All batches and processes on a profile, in all windows, are misjudged by the same factor.
+    """
+    low, high = 1 - errors.service_spread, 1 + errors.service_spread
+    if low == high:
+        return MappingProxyType({})
+    return MappingProxyType(
+        {name: float(generator(seed, model, f"service on {name}").uniform(low, high)) for name in gpu.profile_names}
+    )
+
+
+def as_profiled(errors: EstimatesConfig, seed: int, gpu: GpuModel, tenant: Tenant) -> Tenant:
+    """The tenant with the operating points that planning takes its own for; without errors the tenant itself."""
+    factors = service_factors(errors, seed, gpu, tenant.model)
+    if not factors:
+        return tenant
+    points = {name: point.stretched(factors[name]) for name, point in tenant.operating_points.items()}
+    return replace(tenant, operating_points=points)
 
 
 def profiling_times_s(errors: EstimatesConfig, gpu: GpuModel, tenant: Tenant) -> Mapping[str, float]:

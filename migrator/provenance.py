@@ -21,6 +21,8 @@ def provenance(setting: Setting, traffic: Traffic) -> tuple[tuple[str, str], ...
     notes = []
     if setting.config.profile_variant != "recorded":
         notes.append(("profiles", f"{setting.config.profile_variant}, no longer as recorded"))
+    if setting.config.estimates.service_spread:
+        notes.append(("estimates", misjudged_text(setting.config.estimates.service_spread)))
     for tenant, origin in zip(setting.tenants, traffic.origins, strict=True):
         if SYNTHETIC in origin.source:
             notes.append(("trace", f"{tenant.name}: {origin.source}"))
@@ -39,6 +41,11 @@ def simulated_provenance(setting: Setting, traffic: Traffic) -> tuple[tuple[str,
     if setting.config.simulation.has_faults:
         notes = (*notes, ("simulated faults", faults_text(setting.config.simulation.model_dump())))
     return notes
+
+
+def misjudged_text(spread: float) -> str:
+    """That planning goes by wrong latencies, in words; ``spread`` is ``estimates.service_spread``, above 0."""
+    return f"each model's latency on each profile is planned with as {1 - spread:.3g} to {1 + spread:.3g} times itself"
 
 
 def faults_text(faults: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, assert_never
 
 from executor.catalogue import gpu_model
@@ -20,10 +21,11 @@ from forecaster.neural import Learned, ModelError
 from forecaster.registry import make_forecaster
 from migrator.config import Config, DecisionConfig, ForecastConfig, RetrainingConfig, TenantConfig
 from migrator.errors import ConfigError, ConfigSloError
+from migrator.estimates import as_profiled, service_factors
 from migrator.extras import lacking
 from migrator.traffic import RecordedTraffic
 from workloads.errors import TraceError, UnmetSloError, WorkloadError
-from workloads.profiles.operating_point import highest_capability_rps, operating_points
+from workloads.profiles.operating_point import OperatingPoint, highest_capability_rps, operating_points
 from workloads.profiles.table import ServiceProfiles, launch_free, read_profiles, shipped_profiles
 from workloads.tenants import Drift, Tenant, WindowAccuracy, WorkerStart, retraining_times_s, worker_start
 from workloads.traffic.arrivals import PoissonSource, Source, Span, mean_rps
@@ -54,6 +56,12 @@ class Setting:
     forecaster: Forecaster | None
     profiles_name: str
     warnings: tuple[str, ...] = ()
+
+    @property
+    def known_tenants(self) -> tuple[Tenant, ...]:
+        """The tenants with the batch latencies and rates that planning takes theirs for; what runs is ``tenants``."""
+        config = self.config
+        return tuple(as_profiled(config.estimates, config.seed, self.gpu, tenant) for tenant in self.tenants)
 
     @property
     def n_history_steps(self) -> int:
@@ -131,7 +139,7 @@ def _tenant_setting(
     config: Config, entry: TenantConfig, gpu: GpuModel, profiles: ServiceProfiles, origin: str
 ) -> _TenantSetting:
     tenant = _tenant(config, entry, gpu, profiles)
-    most_rps = highest_capability_rps(gpu, tenant.operating_points.values())
+    most_rps = highest_capability_rps(gpu, _points(entry, gpu, profiles).values())
     source, span, load_span = _source(config, entry)
     factor = _factor(config, entry, most_rps, source, load_span)
     method = entry.arrivals.scale.method
@@ -154,8 +162,8 @@ def _tenant_setting(
 
 
 def _tenant(config: Config, entry: TenantConfig, gpu: GpuModel, profiles: ServiceProfiles) -> Tenant:
-    slo_s = entry.slo_ms / 1000
-    points = operating_points(profiles, gpu.name, entry.model, slo_s, entry.batch, entry.processes, entry.max_batch)
+    misjudged = service_factors(config.estimates, config.seed, gpu, entry.model)
+    points = _points(entry, gpu, profiles, misjudged)
     min_profile = entry.min_profile or min(points, key=lambda name: gpu.profile(name).memory_slices)
     if min_profile not in gpu.profile_names:
         raise WorkloadError(f"min_profile is {min_profile!r}; {gpu.name} has {', '.join(gpu.profile_names)}")
@@ -167,7 +175,7 @@ def _tenant(config: Config, entry: TenantConfig, gpu: GpuModel, profiles: Servic
     return Tenant(
         name=entry.name,
         model=entry.model,
-        slo_s=slo_s,
+        slo_s=entry.slo_ms / 1000,
         operating_points=points,
         retraining_time_s=training_s,
         accuracy=tuple(WindowAccuracy(item.before, item.after) for item in entry.accuracies),
@@ -180,6 +188,14 @@ def _tenant(config: Config, entry: TenantConfig, gpu: GpuModel, profiles: Servic
         drift=Drift(config.retraining.drift),
         **_decisions(config.retraining, entry.retraining, training_s),
     )
+
+
+def _points(
+    entry: TenantConfig, gpu: GpuModel, profiles: ServiceProfiles, misjudged: Mapping[str, float] = MappingProxyType({})
+) -> Mapping[str, OperatingPoint]:
+    """How the tenant is served on each profile; batches and processes are chosen by ``misjudged`` latencies."""
+    chosen = (entry.batch, entry.processes, entry.max_batch)
+    return operating_points(profiles, gpu.name, entry.model, entry.slo_ms / 1000, *chosen, misjudged)
 
 
 def _decisions(all_: DecisionConfig, own: RetrainingConfig | None, training_s: Mapping[str, float]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import platform
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -27,7 +27,7 @@ from benchmarks.paper.experiments import AT_ONCE, SEVEN_HOURS_S, Experiment
 from forecaster.neural import FACTS_FILE
 from migrator import __version__
 from migrator.compare import CEILING, Match, over_each_segment, score_of
-from migrator.config import Config, TenantConfig, config_yaml, read_config
+from migrator.config import AccuracyConfig, Config, TenantConfig, config_yaml, read_config
 from migrator.errors import InfeasibleError, OutputError
 from migrator.log.account import Account, SecondAccounts
 from migrator.outputs import write_output
@@ -35,7 +35,7 @@ from migrator.parallel import Processes, n_cores
 from planner.errors import EngineError
 from planner.policies.registry import policy_of
 from workloads.profiles.table import COLUMNS as PROFILE_COLUMNS
-from workloads.profiles.table import ServiceProfiles, ServiceRow, shipped_profiles
+from workloads.profiles.table import ServiceProfiles, shipped_profiles
 from workloads.serving.tally import Totals
 from workloads.traffic.gaps import Gaps
 from workloads.traffic.trace_file import Reading, TraceFormat, read_trace
@@ -81,6 +81,8 @@ def matches_of(experiment: Experiment, traces: Path | None = None) -> list[Match
         path, changes = ROOT / "configs" / f"{name}.yaml", {**AT_ONCE, **experiment.changes}
         config = over_each_segment(read_config(path, windows=experiment.windows, **changes))
         tenants = [tenant.model_copy(update={"batch": experiment.batch}) for tenant in config.tenants]
+        if experiment.gain is not None:
+            tenants = [_gaining(tenant, experiment.gain, config.windows) for tenant in tenants]
         config = config.model_copy(update={"tenants": tenants})
         for number, segment in enumerate(_segments(experiment, config, traces)):
             found += [
@@ -100,6 +102,19 @@ def _segments(experiment: Experiment, config: Config, traces: Path | None) -> It
         yield config.model_copy(update={"profiles": str(_kept_profiles(profiles))})
     else:
         yield config
+
+
+def _gaining(tenant: TenantConfig, gain: float, n_windows: int) -> TenantConfig:
+    """The tenant with every retraining gaining so much; windows without one stay as they are."""
+    if tenant.retraining is None:
+        return tenant
+    given = [*tenant.accuracies, *tenant.accuracies[-1:] * (n_windows - len(tenant.accuracies))]
+    n_retraining = len(given) if tenant.retraining.windows is None else tenant.retraining.windows
+    accuracies = [
+        AccuracyConfig(before=round(own.after - gain, 6), after=own.after) if window < n_retraining else own
+        for window, own in enumerate(given)
+    ]
+    return tenant.model_copy(update={"accuracy": accuracies})
 
 
 def _on_twitter(config: Config, traces: Path, segment: int, stride_s: int) -> Config:
@@ -159,12 +174,8 @@ def perturbed(profiles: ServiceProfiles, seed: int) -> ServiceProfiles:
     """The table with the latencies of each model on each profile times a factor of its own from [0.8, 1.2]."""
     curves = sorted({(row.gpu, row.model, row.profile) for row in profiles.rows})
     factors = dict(zip(curves, np.random.default_rng(seed).uniform(0.8, 1.2, len(curves)).tolist(), strict=True))
-    rows = tuple(_slower(row, factors[row.gpu, row.model, row.profile]) for row in profiles.rows)
+    rows = tuple(row.stretched(factors[row.gpu, row.model, row.profile]) for row in profiles.rows)
     return ServiceProfiles(f"{profiles.name}, perturbed", rows)
-
-
-def _slower(row: ServiceRow, factor: float) -> ServiceRow:
-    return replace(row, latency_s=row.latency_s * factor, throughput_rps=row.throughput_rps / factor)
 
 
 def _kept_profiles(profiles: ServiceProfiles) -> Path:

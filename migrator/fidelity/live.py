@@ -21,8 +21,10 @@ from typing import assert_never
 
 import numpy as np
 
+from executor.catalogue import gpu_model
 from migrator.config import Config, read_config
 from migrator.errors import LogError, MigratorError
+from migrator.estimates import service_factors
 from migrator.log.changes import INFERENCE, Instance, changes_in
 from migrator.log.live import MOST_STOLEN, Learned, LiveFacts, live_facts
 from migrator.log.record import Record
@@ -311,6 +313,7 @@ def _operating_points(log: ReadLog, config: Config) -> dict[str, Mapping[str, Op
                 entry.batch,
                 entry.processes,
                 entry.max_batch,
+                service_factors(config.estimates, config.seed, gpu_model(log.header["gpu"]), tenant["model"]),
             )
         except WorkloadError as error:
             raise MigratorError(f"{where}: {error}") from None

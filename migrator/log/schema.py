@@ -118,6 +118,7 @@ class _RunStarted(_Fields):
     profiles: str = ""
     profile_variant: str = "recorded"
     service_jitter: str | Number = ""
+    service_spread: Number = 0.0
     interference: Number = 0.0
     simulated_faults: _SimulatedFaults | None = None
     assumed: list[_Assumed] = []

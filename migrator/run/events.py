@@ -64,7 +64,7 @@ def run_started(
 ) -> Json:
     """The log's first record: what the run is about, enough to read the rest without the config."""
     config = setting.config
-    jitter = config.simulation.service_jitter
+    jitter, spread = config.simulation.service_jitter, config.estimates.service_spread
     return {
         "schema": SCHEMA,
         "name": config.name,
@@ -85,6 +85,7 @@ def run_started(
         "profiles": _without_folder(setting.profiles_name),
         "profile_variant": config.profile_variant,
         **({"service_jitter": jitter} if jitter == "measured" else {}),
+        **({"service_spread": spread} if spread else {}),
         **({"interference": config.simulation.interference} if sharing == "shares" else {}),
         **(_simulated_faults(config.simulation) if sharing == "instances" else {}),
         **({"planning_s": config.planning_s} if sharing == "instances" else {}),

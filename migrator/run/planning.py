@@ -492,7 +492,9 @@ def _rest(
     rest = replace(
         rest, initial=replace(left, held=standing.held, next_epoch_step=epoch_step), unavailable=tuple(unavailable)
     )
-    return without_hopeless_retrainings(with_forecast(rest, setting.tenants, forecast, setting.config.planner.risk))
+    return without_hopeless_retrainings(
+        with_forecast(rest, setting.known_tenants, forecast, setting.config.planner.risk)
+    )
 
 
 def without_retrainings(planned: PlannedWindow, owners: Container[Owner]) -> PlannedWindow:
@@ -583,7 +585,7 @@ def _scenarios(setting: Setting, opening: Opening, problem: Problem, forecast: F
     past_rps = opening.past_rps[-max(1, round(LATELY_S / config.step_s)) :]
     firsts = range(0, len(past_rps) - n_steps + 1, max(1, round(APART_S / config.step_s)))
     cuts = [past_rps[first : first + n_steps] for first in firsts]
-    return Scenarios(np.stack([*forecast.paths_rps[:, :n_steps], *cuts]), slacks_s(setting.tenants))
+    return Scenarios(np.stack([*forecast.paths_rps[:, :n_steps], *cuts]), slacks_s(setting.known_tenants))
 
 
 def _checked(problem: Problem, plan: MigPlan, window: int, from_step: int, forecast: Forecast) -> PlannedWindow:
@@ -610,8 +612,8 @@ def posed(
 ) -> Problem:
     """The problem of a window's steps from when its plan is there, with the arrivals of ``forecast``.
 
-    Of the window's retrainings it knows the estimates, the config's or the opening's, never the truth. Without the
-    opening's warm-ups, changes take what is documented of typical ones.
+    Of the window's retrainings it knows the estimates, the config's or the opening's, never the truth; of batches what
+    :attr:`Setting.known_tenants` says. Without the opening's warm-ups, changes take what is documented of typical ones.
     ``unavailable`` are memory slices that others hold, in steps from the window's start; it may name steps beyond the
     window's end. A retraining that cannot be had beside them is not asked for.
 
@@ -623,7 +625,7 @@ def posed(
     n_steps = forecast.mean_rps.shape[0] - plan_from_step
     problem = window_problem(
         setting.gpu,
-        [as_estimated(tenant, estimate) for tenant, estimate in zip(setting.tenants, estimates, strict=True)],
+        [as_estimated(tenant, estimate) for tenant, estimate in zip(setting.known_tenants, estimates, strict=True)],
         _window_terms(setting, opening, estimates, forecast),
         forecast_from(forecast, plan_from_step),
         step_s=setting.config.step_s,

@@ -136,7 +136,7 @@ class RunCheck:
             ),
             unavailable=unavailable_of_json(revised.get("unavailable", ()), self._origin(revised)),
         )
-        return with_forecast(rest, setting.tenants, forecast, setting.config.planner.risk)
+        return with_forecast(rest, setting.known_tenants, forecast, setting.config.planner.risk)
 
     def _posed(self, record: Record) -> Problem | str:
         """The problem that the window posed, or why it cannot be told."""
@@ -245,9 +245,11 @@ def _misfit(header: Mapping[str, Any], setting: Setting) -> str | None:
     config = setting.config
     of_config = {"seed": config.seed, "gpu": setting.gpu.name, "windows": config.windows}
     of_config |= {"window_s": config.window_s, "step_s": config.step_s}
+    told = {"service_spread": 0.0, **header}  # it stands there only where latencies are misjudged
+    of_config["service_spread"] = config.estimates.service_spread
     for key, value in of_config.items():
-        if header[key] != value:
-            return f"{CONFIG_FILE} has {key} {value}; the run was made with {header[key]}"
+        if told[key] != value:
+            return f"{CONFIG_FILE} has {key} {value}; the run was made with {told[key]}"
     names = [tenant["name"] for tenant in header["tenants"]]
     if names != [tenant.name for tenant in setting.tenants]:
         return f"{CONFIG_FILE} has other tenants than the run, which had {', '.join(names)}"

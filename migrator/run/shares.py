@@ -4,7 +4,8 @@ Time goes from event to event: whole seconds, shares that come into force, retra
 are simulated here. Interference is that of :mod:`workloads.profiles.shares`, second by second, from the
 neighbours' own load; batch sizes follow it at once, which is kind to the policies. While processes take turns there is
 none: each has the whole GPU for its share of the time. Changing between the two starts all processes anew. A retraining
-gives nothing before its end.
+gives nothing before its end. Where estimates misjudge latencies, policies decide by the wrong ones, while processes go
+by their own.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 
 from executor.mig import OwnedLayout
 from forecaster.forecast import FloatArray, Forecast
-from migrator.estimates import as_carried_out
+from migrator.estimates import as_carried_out, service_factors
 from migrator.run import events
 from migrator.run.planning import Opening, PlannedWindow, estimates_in, posed
 from migrator.run.requests import SimulatedQueues
@@ -58,6 +59,7 @@ class _Part:
     index: int
     tenant: Tenant
     profile: ShareProfile
+    known: ShareProfile
     sensitivity: Sensitivity
     training_rates: Mapping[str, FloatArray]
     could_serve: FloatArray
@@ -90,6 +92,18 @@ class _Part:
         """Part of its retraining, as it is to be done, that a second does by twentieths."""
         rates = self.training_rates[self.option]
         return training_in_turns(rates) if in_turns else rates
+
+    def known_rps(self, quanta: int, factor: float) -> float:
+        """Requests a second on the share, as planning knows it."""
+        if self.known is self.profile:
+            return self.point(quanta, factor).rate_rps
+        return self.known.point(quanta / QUANTA, factor).rate_rps
+
+    def known_in_turns_rps(self, quanta: int) -> float:
+        """Requests a second with the whole GPU for so many twentieths of the time, as planning knows it."""
+        if self.known is self.profile:
+            return self.point_in_turns(quanta).rate_rps
+        return self.known.point_in_turns(quanta / QUANTA).rate_rps
 
 
 class Shares:
@@ -323,7 +337,7 @@ class Shares:
         load_rps = past_rps[-60:].mean(axis=0)
         equal = max(1, QUANTA // len(self._parts))
         busy = [
-            min(1.0, float(load_rps[other.index]) / max(other.point(equal, 1.0).rate_rps, _EPS_S))
+            min(1.0, float(load_rps[other.index]) / max(other.known_rps(equal, 1.0), _EPS_S))
             for other in self._parts
             if other is not part
         ]
@@ -361,14 +375,14 @@ class Shares:
 
     @staticmethod
     def _rates_in_turns(part: _Part) -> FloatArray:
-        """Requests a second by twentieths of the time."""
-        return np.array([0.0, *(part.point_in_turns(quanta).rate_rps for quanta in range(1, QUANTA + 1))])
+        """Requests a second by twentieths of the time, as planning knows it."""
+        return np.array([0.0, *(part.known_in_turns_rps(quanta) for quanta in range(1, QUANTA + 1))])
 
     def _expected_rates(self, part: _Part, busy: Sequence[float], n_retraining: int) -> FloatArray:
         """Requests a second by twentieths, beside neighbours that are so busy and so many retrainings."""
         # An expectation, so a twentieth is exact enough, and rounding lets points be found again.
         factor = round(20 * slowdown(part.sensitivity, self._strength, busy, n_retraining)) / 20
-        return np.array([0.0, *(part.point(quanta, factor).rate_rps for quanta in range(1, QUANTA + 1))])
+        return np.array([0.0, *(part.known_rps(quanta, factor) for quanta in range(1, QUANTA + 1))])
 
     def _training_rate(self, part: _Part) -> float:
         if part.stage is not Stage.RUNNING:
@@ -430,13 +444,16 @@ def _parts(setting: Setting) -> list[_Part]:
     parts = []
     for index, (tenant, entry) in enumerate(zip(setting.tenants, config.tenants, strict=True)):
         options = as_carried_out(config.estimates, gpu, tenant).options
+        profile = ShareProfile.of(
+            profiles, gpu, entry.model, tenant.slo_s, entry.batch, entry.processes, entry.max_batch
+        )
+        factors = service_factors(config.estimates, config.seed, gpu, entry.model)
         parts.append(
             _Part(
                 index=index,
                 tenant=tenant,
-                profile=ShareProfile.of(
-                    profiles, gpu, entry.model, tenant.slo_s, entry.batch, entry.processes, entry.max_batch
-                ),
+                profile=profile,
+                known=profile.misjudged(factors) if factors else profile,
                 sensitivity=sensitivity_of(entry.model),
                 training_rates={one.name: training_rates(gpu, one.time_s, shares) for one in options}
                 or {FULL: np.zeros(QUANTA + 1)},

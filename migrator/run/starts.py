@@ -36,7 +36,7 @@ class Starts:
     def __init__(self, setting: Setting) -> None:
         self._switch_s, self._step_s = setting.config.planner.switch_s, setting.config.step_s
         self._names = [tenant.name for tenant in setting.tenants]
-        self._documented = [documented_warm_ups(setting.gpu, setting.tenants, n) for n in DOCUMENTED]
+        self._documented = [documented_warm_ups(setting.gpu, setting.known_tenants, n) for n in DOCUMENTED]
         remembered = partial(deque[float], maxlen=N_REMEMBERED)
         self._calls_s: deque[float] = deque(maxlen=N_REMEMBERED)
         self._starts_s: defaultdict[Owner, deque[float]] = defaultdict(remembered)

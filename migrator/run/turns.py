@@ -19,7 +19,7 @@ import numpy as np
 from executor.mig import OwnedLayout
 from forecaster.forecast import FloatArray, Forecast
 from migrator.errors import ConfigError
-from migrator.estimates import as_carried_out, as_estimated
+from migrator.estimates import as_carried_out, as_estimated, service_factors
 from migrator.run.planning import Opening, PlannedWindow, estimates_in, posed
 from migrator.run.seams import Asked, Lost, Note, Trained
 from migrator.setting import Setting, service_profiles
@@ -40,7 +40,8 @@ class _Measured:
 
     Attributes:
         latency_s: Seconds of a turn by requests.
-        serving_s: Those of them up to whose size it may be served.
+        serving_s: Those of them up to whose size it may be served,
+        known_s: and what planning takes them for.
         step_s: Seconds of a training step by batch size, one process,
         rate_rps: and samples a second, up to a factor.
         training_s: A retraining at the best batch by option, profiling included; empty without one.
@@ -48,6 +49,7 @@ class _Measured:
 
     latency_s: Mapping[int, float]
     serving_s: Mapping[int, float]
+    known_s: Mapping[int, float]
     step_s: Mapping[int, float]
     rate_rps: Mapping[int, float]
     training_s: Mapping[str, float]
@@ -205,7 +207,7 @@ class Turns:
                 TurnTenant(
                     rate_rps=rates_rps[index],
                     slo_s=tenant.slo_s,
-                    serving_s=measured.serving_s,
+                    serving_s=measured.known_s,
                     weight=tenant.weight,
                     accuracy_before=opening.accuracies[index],
                     salvage=0.0 if posed_to is None else posed_to[index].salvages[0],
@@ -256,9 +258,9 @@ def _measured(setting: Setting, whole: str, *, joint: bool) -> list[_Measured]:
     Raises:
         ConfigError: Nothing that a tenant may use was measured.
     """
-    profiles, gpu = service_profiles(setting.config), setting.gpu
+    config, gpu, profiles = setting.config, setting.gpu, service_profiles(setting.config)
     found = []
-    for tenant, entry in zip(setting.tenants, setting.config.tenants, strict=True):
+    for tenant, entry in zip(setting.tenants, config.tenants, strict=True):
         rows = [row for row in profiles.of(gpu.name, tenant.model) if row.profile == whole]
         alone = sorted((row for row in rows if row.processes == 1), key=lambda row: row.batch)
         most = math.inf if entry.max_batch is None else entry.max_batch
@@ -276,11 +278,13 @@ def _measured(setting: Setting, whole: str, *, joint: bool) -> list[_Measured]:
             fitting = [row for row in together if entry.batch in ("auto", row.batch)]
             if fitting:
                 latency_s, serving_s = _turns_s(together), _turns_s(fitting)
-        options = as_carried_out(setting.config.estimates, gpu, tenant).options
+        options = as_carried_out(config.estimates, gpu, tenant).options
+        factors = service_factors(config.estimates, config.seed, gpu, tenant.model)
         found.append(
             _Measured(
                 latency_s=latency_s,
                 serving_s=serving_s,
+                known_s={n: seconds * factors.get(whole, 1.0) for n, seconds in serving_s.items()},
                 step_s={row.batch: RETRAINING_TO_INFERENCE * row.latency_s for row in alone},
                 rate_rps={row.batch: row.throughput_rps for row in alone},
                 training_s={option.name: option.time_s[whole] for option in options if whole in option.time_s},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from migrator.log.replans import Replans
 from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
 from migrator.log.schema import Cause
 from migrator.log.trouble import Trouble
-from migrator.provenance import MEASURED_JITTER, derived_profiles, faults_text, scaling_text
+from migrator.provenance import MEASURED_JITTER, derived_profiles, faults_text, misjudged_text, scaling_text
 from migrator.views.assumed import assumed_lines
 from migrator.views.fitted import fitted, left_out_text
 from migrator.views.surprise import surprise_lines
@@ -114,12 +114,8 @@ def _print_header(report: Report, console: Console) -> None:
         console.print(f"  policy: {escape(header['policy'])}, {_SHARINGS[header.get('sharing', 'instances')]}")
     if "interference" in header:
         console.print(f"  interference: {header['interference']:g} of what Mudi measured, see docs/policies.md")
-    if header.get("profile_variant", "recorded") != "recorded":
-        console.print(f"  service profiles: {escape(header['profile_variant'])}, no longer as recorded")
-    if header.get("service_jitter") == "measured":
-        console.print(f"  service jitter: {MEASURED_JITTER}")
-    if header.get("simulated_faults") is not None:
-        console.print(f"  [bold yellow]simulated faults[/]: {escape(faults_text(header['simulated_faults']))}")
+    for note in _altered(header):
+        console.print(f"  {note}")
     for tenant in header["tenants"]:
         console.print("  " + _tenant_line(tenant))
         for note in tenant.get("notes", ()):
@@ -131,6 +127,18 @@ def _print_header(report: Report, console: Console) -> None:
         console.print("  assumed: not told, the log was written before logs said so", style="dim")
     for line in assumed_lines(header.get("assumed", ()), left_out=("capability",)):
         console.print(f"  assumed: {escape(line)}", style="dim")
+
+
+def _altered(header: Mapping[str, Any]) -> Iterator[str]:
+    """What of the run is not as it was measured, a line each."""
+    if header.get("profile_variant", "recorded") != "recorded":
+        yield f"service profiles: {escape(header['profile_variant'])}, no longer as recorded"
+    if header.get("service_jitter") == "measured":
+        yield f"service jitter: {MEASURED_JITTER}"
+    if header.get("service_spread"):
+        yield f"estimates: {misjudged_text(header['service_spread'])}"
+    if header.get("simulated_faults") is not None:
+        yield f"[bold yellow]simulated faults[/]: {escape(faults_text(header['simulated_faults']))}"
 
 
 def _what_is_simulated(header: Mapping[str, Any]) -> str:

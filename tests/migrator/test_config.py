@@ -160,6 +160,8 @@ BAD = [
     ({"estimates.accuracy_sigma": -0.1}, "estimates.accuracy_sigma"),
     ({"estimates.time_bias": -1}, "estimates.time_bias: Input should be greater than -1"),
     ({"estimates.time_sigma": 3}, "estimates.time_sigma: Input should be less than or equal to 2"),
+    ({"estimates.service_spread": 1}, "estimates.service_spread: Input should be less than 1"),
+    ({"estimates.service_spread": -0.1}, "estimates.service_spread"),
     ({"estimates.cost_gpu_s": float("inf")}, "estimates.cost_gpu_s"),
     ({"tenants.1.arrivals.offset_s": 100.4}, "tenants.1.arrivals.offset_s"),
     ({"tenants": []}, "tenants"),

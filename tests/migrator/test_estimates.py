@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from executor.catalogue import gpu_model
 from migrator.config import EstimatesConfig, validate_config
-from migrator.estimates import Estimate, as_carried_out, as_estimated, estimate_of
+from migrator.estimates import Estimate, as_carried_out, as_estimated, estimate_of, service_factors
 from migrator.run.planning import estimates_in, plan_through
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
 from tests.migrator.conftest import SMALL, changed
+from workloads.profiles.table import shipped_profiles
 from workloads.tenants import Tenant
 
 GPU = gpu_model("a100-80gb")
@@ -119,3 +120,55 @@ def test_a_later_window_s_plan_waits_for_the_estimates(estimates: dict[str, Any]
     data = changed(SMALL, {"estimates": estimates, "planner.planning_s": 4, "window_s": 30})
     planned = plan_through(*assemble(validate_config(data, "x"), "x"), 1)
     assert [window.plan_from_step for window in planned] == [0, step]
+
+
+def test_without_a_spread_planning_knows_the_tenants_themselves() -> None:
+    made = setting()
+    assert all(known is own for known, own in zip(made.known_tenants, made.tenants, strict=True))
+
+
+@pytest.mark.parametrize("other", [{"seed": 1}, {"model": "bert-base"}])
+def test_latencies_are_misjudged_by_seed_model_and_profile_within_the_spread(other: dict[str, Any]) -> None:
+    def factors(seed: int = 0, model: str = "resnet50") -> dict[str, float]:
+        return dict(service_factors(EstimatesConfig(service_spread=0.2), seed, GPU, model))
+
+    assert factors() == factors() != factors(**other)
+    assert set(factors()) == set(GPU.profile_names)
+    assert len(set(factors().values())) == len(GPU.profile_names)
+    assert all(0.8 <= factor <= 1.2 for factor in factors().values())
+
+
+def test_misjudged_latencies_spread_evenly() -> None:
+    errors = EstimatesConfig(service_spread=0.2)
+    drawn = [service_factors(errors, seed, GPU, "resnet50")["7g.80gb"] for seed in range(2000)]
+    assert (np.mean(drawn), np.std(drawn)) == pytest.approx((1.0, 0.2 / np.sqrt(3)), rel=0.05)
+
+
+def test_plans_go_by_misjudged_rates_and_what_runs_does_not() -> None:
+    made = setting(service_spread=0.2)
+    planned = plan_through(*assembled(service_spread=0.2), 0)[0]
+    for terms, tenant in zip(planned.problem.tenants, made.tenants, strict=True):
+        factors = service_factors(made.config.estimates, made.config.seed, GPU, tenant.model)
+        known = {name: point.rate_rps / factors[name] for name, point in tenant.operating_points.items()}
+        assert terms.capability_rps == pytest.approx(known)
+        assert tenant.capability_rps != pytest.approx(known)
+        true = {(row.profile, row.batch, row.processes): row for row in shipped_profiles().of(GPU.name, tenant.model)}
+        for point in tenant.operating_points.values():
+            row = true[point.profile, point.batch, point.processes]
+            assert (point.rate_rps, point.batch_latency_s) == (row.throughput_rps, row.latency_s)
+
+
+def test_retrainings_take_as_long_as_known_where_only_latencies_are_misjudged() -> None:
+    planned = plan_through(*assembled(service_spread=0.2), 0)[0]
+    (option,) = planned.problem.tenants[0].options
+    assert option.time_s == VISION.retraining_time_s
+
+
+def test_the_same_requests_come_whatever_planning_takes_latencies_for() -> None:
+    arrivals = []
+    for spread in (0.0, 0.5):
+        data = changed(SMALL, {"estimates.service_spread": spread, "load": 0.7, "tenants.1.arrivals": {"rate_rps": 5}})
+        traffic = assemble(validate_config(data, "x"), "x")[1]
+        assert traffic.hindsight is not None
+        arrivals.append([own.tolist() for own in traffic.hindsight.arrival_s])
+    assert arrivals[0] == arrivals[1]

@@ -24,6 +24,10 @@ class LatencyCurve:
         if not self.batches or len(self.batches) != len(self.latency_s) or not ascending:
             raise ValueError(f"a latency curve needs ascending batches and as many latencies, got {self}")
 
+    def stretched(self, factor: float) -> LatencyCurve:
+        """The curve of a worker that takes ``factor`` > 0 times as long."""
+        return LatencyCurve(self.batches, tuple(seconds * factor for seconds in self.latency_s))
+
     def at(self, batch: int) -> float:
         """Seconds for ``batch`` requests: linear between measured batches.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -46,6 +46,15 @@ class OperatingPoint:
     latency: LatencyCurve
     derived: str = ""
 
+    def stretched(self, factor: float) -> OperatingPoint:
+        """The point if every batch took ``factor`` > 0 times as long."""
+        return replace(
+            self,
+            rate_rps=self.rate_rps / factor,
+            batch_latency_s=self.batch_latency_s * factor,
+            latency=self.latency.stretched(factor),
+        )
+
 
 def operating_points(
     profiles: ServiceProfiles,
@@ -55,20 +64,26 @@ def operating_points(
     batch: Chosen = "auto",
     processes: Chosen = "auto",
     max_batch: int | None = None,
+    misjudged: Mapping[str, float] = MappingProxyType({}),
 ) -> Mapping[str, OperatingPoint]:
     """The best operating point of every profile that meets the SLO, by profile name; at least one.
 
     Where rates are equal the shorter batch latency wins. A profile on which the chosen batch and
     processes never ran, or never met the SLO, is absent. Batches above ``max_batch`` are not considered.
 
+    ``misjudged`` has by profile name what latencies are taken for, as a factor on what they are. By that points are
+    chosen; each is as the table has it, so that it may miss the SLO.
+
     Raises:
         ProfileTableError: Unknown GPU or model, or a batch or process count that never ran on any profile.
         UnmetSloError: No profile meets the SLO; names the smallest SLO that one would meet, and which.
     """
     rows = _chosen_rows(profiles, gpu, model, batch, processes, max_batch)
-    meeting = [row for row in rows if BATCHES_PER_SLO * row.latency_s <= slo_s]
+    latency_s = {row.key: row.latency_s * misjudged.get(row.profile, 1.0) for row in rows}
+    meeting = [row for row in rows if BATCHES_PER_SLO * latency_s[row.key] <= slo_s]
     if not meeting:
-        raise UnmetSloError(_unmet(profiles, min(rows, key=lambda row: row.latency_s), slo_s))
+        fastest = min(rows, key=lambda row: latency_s[row.key])
+        raise UnmetSloError(_unmet(profiles, fastest, latency_s[fastest.key], slo_s))
     best: dict[str, ServiceRow] = {}
     for row in meeting:
         if row.profile not in best or _preference(row) > _preference(best[row.profile]):
@@ -128,11 +143,13 @@ def _point(profiles: ServiceProfiles, row: ServiceRow) -> OperatingPoint:
     return OperatingPoint(row.profile, row.batch, row.processes, row.throughput_rps, row.latency_s, curve, derived)
 
 
-def _unmet(profiles: ServiceProfiles, fastest: ServiceRow, slo_s: float) -> str:
+def _unmet(profiles: ServiceProfiles, fastest: ServiceRow, latency_s: float, slo_s: float) -> str:
     # Rounded up, so that the SLO named is one that works.
-    least_ms = math.ceil(BATCHES_PER_SLO * fastest.latency_s * 1e5) / 100
+    least_ms = math.ceil(BATCHES_PER_SLO * latency_s * 1e5) / 100
+    taken = "" if latency_s == fastest.latency_s else ", as planning misjudges it"
     return (
         f"{profiles.name}: {fastest.model} on {fastest.gpu} meets an SLO of {slo_s * 1000:g} ms on no profile "
-        f"({BATCHES_PER_SLO} × batch latency ≤ SLO is needed); {least_ms:g} ms or more would do, on {fastest.profile} "
-        f"with batch {fastest.batch} and {fastest.processes} process{'es' if fastest.processes > 1 else ''}"
+        f"({BATCHES_PER_SLO} × batch latency ≤ SLO is needed{taken}); {least_ms:g} ms or more "
+        f"would do, on {fastest.profile} with batch {fastest.batch} and "
+        f"{fastest.processes} process{'es' if fastest.processes > 1 else ''}"
     )

@@ -28,7 +28,7 @@ idle is nobody else's.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -93,6 +93,10 @@ class ShareProfile:
         limits = [limit for limit in (batch, max_batch) if isinstance(limit, int)]
         kept = (row for row in rows if processes in ("auto", row.processes))
         return cls(gpu, tuple(row for row in kept if all(row.batch <= limit for limit in limits)), slo_s)
+
+    def misjudged(self, factors: Mapping[str, float]) -> ShareProfile:
+        """The profile if the latencies on each MIG profile were so many times as long, by name."""
+        return replace(self, rows=tuple(row.stretched(factors[row.profile]) for row in self.rows))
 
     @cached_property
     def _anchors(self) -> Mapping[tuple[int, int], tuple[FloatArray, FloatArray, FloatArray]]:

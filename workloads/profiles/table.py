@@ -144,6 +144,10 @@ class ServiceRow:
     training_rps: float | None = None
     start: MeasuredStart | None = None
 
+    def stretched(self, factor: float) -> ServiceRow:
+        """The row if every batch took ``factor`` > 0 times as long."""
+        return replace(self, latency_s=self.latency_s * factor, throughput_rps=self.throughput_rps / factor)
+
     @property
     def key(self) -> tuple[str, str, str, int, int]:
         """What a table holds at most one row of."""

@@ -28,9 +28,9 @@ from benchmarks.paper.matches import (
     source_digest,
     twitter_offset_s,
 )
-from migrator.config import EstimatesConfig
+from migrator.config import AccuracyConfig, EstimatesConfig
 from migrator.errors import OutputError
-from migrator.estimates import estimate_of
+from migrator.estimates import estimate_of, service_factors
 from migrator.setting import assemble, service_profiles
 from workloads.profiles.table import shipped_profiles
 
@@ -129,6 +129,47 @@ def test_a_perturbed_table_is_what_is_simulated() -> None:
     (match,) = matches_of(replace(ONE, perturbation=3))
     found = {row.key: row.latency_s for row in service_profiles(match.config).rows}
     assert found == pytest.approx({row.key: row.latency_s for row in perturbed(TABLE, 3).rows})
+
+
+@pytest.mark.parametrize("workload", ["w1", "w8"])
+def test_every_retraining_gains_what_is_asked_and_ends_as_the_config_says(workload: str) -> None:
+    given, made = (
+        matches_of(replace(ONE, workloads=(workload,), gain=gain, windows=None))[0].config for gain in (None, 0.1)
+    )
+    for own, before in zip(made.tenants, given.tenants, strict=True):
+        assert own.retraining is not None
+        n_retraining = own.retraining.windows
+        held = before.accuracies[-1:] * (given.windows - len(before.accuracies))
+        pairs = list(zip(own.accuracies, [*before.accuracies, *held], strict=True))
+        assert [one.after for one, _ in pairs] == [one.after for _, one in pairs]
+        assert [one.after - one.before for one, _ in pairs[:n_retraining]] == pytest.approx([0.1] * n_retraining)
+        assert pairs[n_retraining:] == [(one, one) for _, one in pairs[n_retraining:]]
+
+
+def test_a_gain_reaches_all_windows_and_a_tenant_without_retraining_keeps_its_accuracy() -> None:
+    config = matches_of(ONE)[0].config
+    first, second = config.tenants
+    assert first.retraining is not None
+    held = first.model_copy(
+        update={
+            "accuracy": AccuracyConfig(before=0.5, after=0.9),
+            "retraining": first.retraining.model_copy(update={"windows": None}),
+        }
+    )
+    assert [own.before for own in matches._gaining(held, 0.2, 3).accuracies] == [0.7, 0.7, 0.7]
+    never = second.model_copy(update={"retraining": None})
+    assert matches._gaining(never, 0.2, 3) == never
+
+
+def test_the_errors_of_latencies_are_as_the_page_says() -> None:
+    factors = {}
+    for match in matches_of(replace(MAIN, policies=("static",))):
+        setting, _ = assemble(match.config, match.origin)
+        for tenant in setting.tenants:
+            found = service_factors(EstimatesConfig(service_spread=0.2), match.config.seed, setting.gpu, tenant.model)
+            factors |= {(tenant.model, row.profile): found[row.profile] for row in TABLE.of("a100-80gb", tenant.model)}
+    assert len(factors) == 30
+    assert round(100 * fmean(factors.values()) - 100) == -2
 
 
 def test_the_errors_of_time_are_as_the_page_says() -> None:

@@ -71,6 +71,7 @@ def test_every_window_of_a_run_is_worth_what_its_log_says(run: Path) -> None:
         ({}, "oracle"),
         ({"planner.planning_s": 5}, "migrator"),
         ({"estimates.accuracy_sigma": 0.2}, "window"),
+        ({"estimates.service_spread": 0.3}, "migrator"),
         (FREE, "migrator"),
         ({**FREE, "tenants.0.retraining.windows": 1}, "migrator"),
         ({**FREE, "retraining.max_skipped": 0, "tenants.1.retraining": {"samples": 100}}, "static"),
@@ -117,6 +118,7 @@ def test_a_forecast_that_comes_out_otherwise_is_told(run: Path) -> None:
     ("changes", "part"),
     [
         ({"seed": 4}, "config.yaml has seed 4; the run was made with 3"),
+        ({"estimates.service_spread": 0.3}, "config.yaml has service_spread 0.3; the run was made with 0.0"),
         ({"windows": 3}, "config.yaml has windows 3; the run was made with 2"),
         ({"tenants.0.name": "sight"}, "config.yaml has other tenants"),
         ({"tenants.0.slo_ms": 60}, "the service profiles of vision are not those"),

@@ -258,7 +258,14 @@ def test_a_run_that_plans_anew_cut_anywhere_and_resumed_is_the_run_that_was_neve
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"estimates.time_bias": -0.4}, {"planner.planning_s": 3}, {"tenants.0.min_slo_attainment": 0.5}]
+    "changes",
+    [
+        {},
+        {"estimates.time_bias": -0.4},
+        {"estimates.service_spread": 0.3},
+        {"planner.planning_s": 3},
+        {"tenants.0.min_slo_attainment": 0.5},
+    ],
 )
 def test_plans_of_windows_and_of_their_rests_are_posed_anew_and_valid(changes: dict[str, Any]) -> None:
     found = checked(rolled(changes), changes)

@@ -267,6 +267,18 @@ def test_a_policys_answer_is_not_changed_for_it(assembled):
     assert [sum(own.values()) for own in held] == [20, 12] * 2
 
 
+def test_a_policy_is_told_misjudged_rates_and_what_runs_stays(assembled):
+    policies = [Given(divided(10, 10)), Given(divided(10, 10))]
+    runs = [
+        run_of(assembled(estimates__service_spread=spread, simulation__interference=0.0), policy)
+        for spread, policy in zip((0.0, 0.3), policies, strict=True)
+    ]
+    told = [policy.asked[0].tenants[0].rate_rps for policy in policies]
+    factors = told[0][1:] / told[1][1:]
+    assert not np.allclose(factors, 1)
+    assert runs[0].totals == runs[1].totals
+
+
 # --- turns instead of interference
 
 BUSY = {"tenants__0__arrivals__rate_rps": 1000.0, "tenants__1__arrivals": {"rate_rps": 100.0}}

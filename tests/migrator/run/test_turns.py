@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from migrator.config import read_config
 from migrator.errors import ConfigError
+from migrator.estimates import service_factors
 from migrator.setting import assemble
 from planner.policies.time_sharing import TimeSharing
-from planner.policies.turns import TurnOption, TurnPolicy, TurnRetraining, TurnTenant, training_batch
+from planner.policies.turns import Course, TurnOption, TurnPolicy, TurnRetraining, TurnTenant, training_batch
 from planner.policies.whole import Whole, batch_limits, retraining_order
 from tests.migrator.run.simulation import Assembled, Run, run_of
 from workloads.serving.tally import Totals
@@ -255,6 +256,22 @@ def test_all_processes_of_a_tenant_serve_in_its_turn(assembled: Assemble, tmp_pa
     made = assembled({"profiles": str(table), "tenants.0.arrivals": {"rate_rps": 2000}})
     apart, together = (sum(run_of(made, policy).totals, Totals()).in_time for policy in (Whole(), TimeSharing()))
     assert together > 2 * apart
+
+
+def test_a_policy_is_told_misjudged_latencies_and_turns_take_what_they_take(assembled: Assemble) -> None:
+    class Spy(Whole):
+        def course(self, tenants: Sequence[TurnTenant], window_s: float) -> Course:
+            self.told = [dict(tenant.serving_s) for tenant in tenants]
+            return super().course([replace(one, serving_s={1: 0.01}) for one in tenants], window_s)
+
+    spies, runs = [Spy(), Spy()], []
+    for spread, spy in zip((0.0, 0.3), spies, strict=True):
+        runs.append(run_of(assembled({"estimates.service_spread": spread}), spy))
+    made = assembled({"estimates.service_spread": 0.3})[0]
+    for true, told, tenant in zip(spies[0].told, spies[1].told, made.tenants, strict=True):
+        factor = service_factors(made.config.estimates, made.config.seed, made.gpu, tenant.model)["7g.80gb"]
+        assert told == pytest.approx({batch: factor * seconds for batch, seconds in true.items()})
+    assert runs[0].totals == runs[1].totals
 
 
 # --- several ways to retrain

@@ -44,6 +44,14 @@ def test_another_policy_is_named_with_how_the_gpu_is_shared(call, write_config) 
     assert "policy:" not in call("run", write_config(changes), "--out", "ours")[1]
 
 
+def test_misjudged_latencies_are_told(call, write_config) -> None:
+    changes = {"windows": 1, "window_s": 30, "tenants.0.retraining.samples": 300, "planner.max_schedules": 4}
+    code, out, _ = call("run", write_config({**changes, "estimates.service_spread": 0.2}), "--out", "run")
+    assert code == 0
+    assert "each model's latency on each profile is planned with as 0.8 to 1.2 times itself" in " ".join(out.split())
+    assert "planned with as" not in call("run", write_config(changes), "--out", "ours")[1]
+
+
 @pytest.mark.parametrize("width", [40, 48, 56, 64, 72, 80])
 def test_no_number_is_broken_on_a_narrow_terminal(call, write_config, width: int) -> None:
     assert call("run", write_config({"windows": 1}), "--out", "run")[0] == 0

@@ -138,3 +138,31 @@ def test_the_highest_capability_is_that_of_the_best_layout(rates: dict[str, floa
     profiles = made(*((name, 1, 1, 0.1, rate) for name, rate in rates.items()))
     best = max(sum(rates.get(placement.profile.name, 0.0) for placement in layout) for layout in gpu.layouts())
     assert highest_capability_rps(gpu, operating_points(profiles, GPU, "m", 1.0).values()) == pytest.approx(best)
+
+
+@cases
+def test_points_chosen_by_misjudged_latencies_are_those_of_the_misjudged_table_as_they_are(
+    model: str, slo_s: float
+) -> None:
+    factors = {row.profile: 0.7 + 0.1 * index for index, row in enumerate(shipped_profiles().of(GPU, model))}
+    rows = tuple(row.stretched(factors[row.profile]) for row in shipped_profiles().of(GPU, model))
+    try:
+        believed = dict(operating_points(ServiceProfiles("wrong", rows), GPU, model, slo_s))
+    except UnmetSloError:
+        with pytest.raises(UnmetSloError):
+            operating_points(shipped_profiles(), GPU, model, slo_s, misjudged=factors)
+        return
+    found = operating_points(shipped_profiles(), GPU, model, slo_s, misjudged=factors)
+    assert {name: point.stretched(factors[name]) for name, point in found.items()} == believed
+
+
+def test_an_slo_that_latencies_seem_to_miss_is_unmet_and_says_so() -> None:
+    table = made(("7g.80gb", 4, 1, 0.5, 8.0))
+    needed = "as planning misjudges it\\); 1200 ms or more would do"
+    with pytest.raises(UnmetSloError, match=needed):
+        operating_points(table, GPU, "m", 1.0, misjudged={"7g.80gb": 1.2})
+
+
+def test_an_slo_that_latencies_seem_to_meet_may_be_missed_in_truth() -> None:
+    point = operating_points(made(("7g.80gb", 4, 1, 0.6, 8.0)), GPU, "m", 1.0, misjudged={"7g.80gb": 0.8})["7g.80gb"]
+    assert (point.batch_latency_s, point.rate_rps) == (0.6, 8.0)
