@@ -294,21 +294,23 @@ class WindowFacts:
 
     def _most_added(self, way: Retraining) -> Floats:
         tenant = self.problem.tenants[way.tenant]
-        starts = range(1 if way.tenant in self.running_tenants else max(0, self.n_steps - way.n_steps + 1))
-        salvage = np.full(len(starts), tenant.salvages[way.level])
+        is_running = way.tenant in self.running_tenants
+        starts = np.arange(1 if is_running else max(0, self.n_steps - way.n_steps + 1), dtype=np.int64)
+        added = np.full(len(starts), tenant.salvages[way.level])
         if not tenant.options[way.level - 1].checkpoints:
-            return salvage
-        for index in range(len(salvage)):
-            run = way if way.tenant in self.running_tenants else way.at(index)
-            for (step, level), (until, _) in pairwise([(0, 0), *self.changes(run), (self.n_steps, 0)]):
-                salvage[index] += self._more(way, level, 0, step, min(until, run.end_step))
-                salvage[index] += self._more(way, level, way.level, max(step, run.end_step), until)
-        return salvage
+            return added
+        run = way if is_running else way.at(0)
+        changes = ((starts + step, level) for step, level in self.changes(run))
+        first, last, end = np.zeros_like(starts), np.full_like(starts, self.n_steps), starts + run.end_step
+        for (step, level), (until, _) in pairwise([(first, 0), *changes, (last, 0)]):
+            added += self._more(way, level, 0, step, np.minimum(until, end))
+            added += self._more(way, level, way.level, np.maximum(step, end), until)
+        return added
 
-    def _more(self, way: Retraining, level: int, least: int, step: int, until: int) -> float:
-        """The most that a level can earn more than level ``least`` in the steps from ``step`` to ``until``."""
-        if step >= until or level == least:
-            return 0.0
+    def _more(self, way: Retraining, level: int, least: int, step: Int64s, until: Int64s) -> Floats:
+        """The most that a level can earn more than level ``least`` from each ``step`` to its ``until``, ``(n,)``."""
+        if level == least or not (step < until).any():
+            return np.zeros(len(step))
         key = (way.tenant, way.profile if least == 0 else "", level, least)
         if key not in self._sums_of_more:
             problem, table = self.problem, self.gains[way.tenant]
@@ -320,7 +322,7 @@ class WindowFacts:
             most = np.max([(gains[level] - gains[least]).max(axis=1, initial=0.0) for gains in kinds], axis=0)
             self._sums_of_more[key] = np.concatenate([[0.0], np.cumsum(most)])
         own = self._sums_of_more[key]
-        return float(own[until] - own[step])
+        return np.where(step < until, own[until] - own[step], 0.0)
 
     @cached_property
     def _sums_of_more(self) -> dict[tuple[int, str, int, int], Floats]:
