@@ -273,10 +273,24 @@ class WindowFacts:
         own: Floats = gains[levels_of(self.changes(retraining), self.n_steps), np.arange(self.n_steps)]
         return lowered(own, shares)
 
-    def by_start(self, way: Retraining, gains: Floats) -> Floats:
-        """What a tenant earns that starts a way at each step, ``(n_levels, n_steps, n) → (n, n_starts)``."""
-        starts = range(self.n_steps - way.n_steps + 1)
-        return np.stack([self.along(way.at(start), gains).sum(axis=0) for start in starts], axis=1)
+    def by_start(self, way: Retraining, gains: Floats, earned: Floats) -> Floats:
+        """What a tenant earns that starts a way at each step, ``(n, n_starts)``.
+
+        Args:
+            way: The way, started at step 0.
+            gains: By level, step and holding, ``(n_levels, n_steps, n)``.
+            earned: Their sums before each step, ``(n_levels, n_steps + 1, n)``.
+        """
+        starts = np.arange(self.n_steps - way.n_steps + 1)
+        if self.problem.tenants[way.tenant].swap_s > 0:
+            return np.stack([self.along(way.at(int(start)), gains).sum(axis=0) for start in starts], axis=1)
+        value: Floats = np.zeros((len(starts), gains.shape[2]))
+        begin, level = np.zeros_like(starts), 0
+        for step, later in self.changes(way.at(0)):
+            value += earned[level][starts + step] - earned[level][begin]
+            begin, level = starts + step, later
+        value += earned[level][self.n_steps] - earned[level][begin]
+        return value.T
 
     def added(self, way: Retraining) -> Floats:
         """The most that a way adds, by start, to what level 0 earns until its end and its own level from there on.
