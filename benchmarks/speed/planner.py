@@ -105,9 +105,9 @@ def store(problem_set: str, label: str, found: BestKnown) -> None:
     BEST_KNOWN.write_text("{\n" + ",\n".join(sets) + "\n}\n", "utf-8")
 
 
-def _order(label: str) -> tuple[str, int]:
-    kind, _, number = label.partition("-")
-    return kind, int(number)
+def _order(label: str) -> tuple[str, list[int]]:
+    kind, *numbers = label.split("-")
+    return kind, [*map(int, numbers)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ def main() -> int:
     options = _options()
     cases = _chosen(options)
     if options.time_limit is not None:
-        cases = [replace(case, time_limit_s=options.time_limit) for case in cases]
+        cases = [replace(case, time_limit_s=options.time_limit, max_schedules=None) for case in cases]
     if options.keep_plans:
         _keep_plans(next(case for case in CASES if case.is_replan), options.time_limit)
         return 0
@@ -245,7 +245,9 @@ def _options() -> argparse.Namespace:
     names = [case.name for case in (*CASES, *SLOW_CASES, *RUN_CASES)]
     parser.add_argument("--only", action="append", choices=names, metavar="CASE", help=", ".join(names))
     parser.add_argument("--problems", type=int, metavar="N", help="the first N problems of each case")
-    parser.add_argument("--time-limit", type=float, metavar="S", help="seconds for a solve, instead of the case's")
+    parser.add_argument(
+        "--time-limit", type=float, metavar="S", help="seconds for a solve, instead of the case's limits"
+    )
     parser.add_argument("--slow", action="store_true", help="also the cases that take minutes a problem")
     parser.add_argument("--run", action="store_true", help="instead, what a run asks, with its default budget")
     parser.add_argument("--store", action="store_true", help="keep what is better than best_known.json")
@@ -347,7 +349,8 @@ def _warm_up(case: Case) -> Task:
 
 
 def _solved(case: Case, task: Task) -> tuple[dict[str, object], float]:
-    budget = Budget(time_limit_s=case.time_limit_s, max_nodes=case.max_schedules)
+    proves = not case.is_replan or case.max_schedules is None
+    budget = Budget(time_limit_s=case.time_limit_s, max_nodes=case.max_schedules, proves=proves)
     # What a run charges for planning has to hold on one core, too, and beside other work.
     clock = time.perf_counter if case.max_schedules is None else time.process_time
     begin_s = clock()

@@ -10,18 +10,25 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from executor.catalogue import gpu_model
 from executor.mig import GpuModel, Profile, Variant
+from migrator.config import DecisionConfig, OptionConfig, RetrainingConfig, read_config
+from migrator.run.planning import Solving, plan_through
+from migrator.setting import assemble
 from planner.budget import planning_time_s
 from planner.files.plan_file import plan_of
 from planner.files.problem_file import problem_to_json
 from planner.plan import MigPlan
-from planner.problem import FloatArray, Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.problem import FloatArray, GainTable, Problem, Reconfiguration, RetrainingOption, TenantTerms
 from planner.replan import remaining_plan, remaining_problem
+from planner.solve import solve
 from workloads.profiles.operating_point import operating_points
 from workloads.profiles.table import shipped_profiles
 from workloads.tenants import default_worker_start, most_instances, retraining_times_s
@@ -35,9 +42,17 @@ N_TRACE_PROBLEMS = 4
 N_RANDOM_PROBLEMS = 20
 RANDOM_PER_TRACE = N_RANDOM_PROBLEMS // N_TRACE_PROBLEMS
 
+CONFIGS = Path(__file__).parents[2] / "configs"
+
 WINDOW_PLANS = Path(__file__).with_name("window_plans.json")
 """Plans of whole windows, kept so that the windows to re-plan stay the same when the engine gets better."""
 
+
+FREE_WINDOWS = ("w1-0", "w1-1", "w8-0", "w8-1")
+"""The windows of :func:`free_window`."""
+
+REPLANNED_STEPS = (10, 50, 90)
+"""Where those are planned anew."""
 
 MEASURED_GPU = "a100-80gb"
 """Where the shipped service profiles were measured; other GPUs take the figures of as many compute slices."""
@@ -234,10 +249,47 @@ def _trace_rates(model: _Model, index: int, wanted_rps: float, n_steps: int, ste
     return rates
 
 
+def free_window(label: str) -> Problem:
+    """A window of a shipped config, ``w1-0`` is the first of w1, that need not retrain, but may in three ways.
+
+    These are half, the whole, and one and a half of the config's samples. What it says of accuracy is reached by the
+    longest, and by the others on the square-root curve; each has checkpoints at a quarter, half and three quarters.
+    Arrivals are known, plans are there as windows begin, and the window before it went as a run plans it.
+    """
+    name, _, window = label.partition("-")
+    return _free_windows(name)[int(window)]
+
+
+@cache
+def _free_windows(name: str) -> tuple[Problem, ...]:
+    config = read_config(CONFIGS / f"{name}.yaml")
+    tenants = [
+        entry.model_copy(update={"retraining": _in_three_ways(entry.retraining)})
+        for entry in config.tenants
+        if entry.retraining is not None
+    ]
+    changes = {
+        "tenants": tenants,
+        "retraining": DecisionConfig(checkpoints=[0.25, 0.5, 0.75]),
+        "forecast": config.forecast.model_copy(update={"method": "known"}),
+        "planner": config.planner.model_copy(update={"planning_s": 0.0}),
+    }
+    setting, traffic = assemble(config.model_copy(update=changes), f"{name}.yaml")
+    planned = plan_through(setting, traffic, 1, Solving(engine="greedy"))  # of the last one the problem is all we want
+    return tuple(window.problem for window in planned)
+
+
+def _in_three_ways(retraining: RetrainingConfig) -> RetrainingConfig:
+    n_samples = retraining.samples
+    options = [OptionConfig(name="half", samples=n_samples // 2), OptionConfig(name="whole", samples=n_samples)]
+    return retraining.model_copy(update={"samples": n_samples * 3 // 2, "options": options})
+
+
 def mid_window(problem: Problem, plan: MigPlan, step: int, *, seed: int = 0) -> Problem:
     """The re-planning problem at ``step`` of a ``physical`` window whose ``plan`` was followed up to there.
 
-    Arrivals come from a new forecast: each tenant's level is off by up to 15 %, each step by some 14 %.
+    Arrivals come from a new forecast: each tenant's level is off by up to 15 %, each step by some 14 %. Gain tables
+    are scaled as the arrivals are.
 
     Args:
         problem: The whole window.
@@ -247,14 +299,18 @@ def mid_window(problem: Problem, plan: MigPlan, step: int, *, seed: int = 0) -> 
     """
     rng = np.random.default_rng([seed, _FORECAST, step])
     rest = remaining_problem(problem, plan, step)
-    return replace(rest, tenants=tuple(_forecast_anew(tenant, rng) for tenant in rest.tenants))
-
-
-def _forecast_anew(tenant: TenantTerms, rng: np.random.Generator) -> TenantTerms:
-    rates = tenant.arrivals_rps
-    return replace(
-        tenant, arrivals_rps=np.round(rates * rng.uniform(0.85, 1.15) * rng.gamma(50, 1 / 50, len(rates)), 4)
+    off = [(float(rng.uniform(0.85, 1.15)), rng.gamma(50, 1 / 50, rest.n_steps)) for _ in rest.tenants]
+    tenants = tuple(
+        replace(tenant, arrivals_rps=np.round(tenant.arrivals_rps * level * noise, 4))
+        for tenant, (level, noise) in zip(rest.tenants, off, strict=True)
     )
+    if rest.gains is None:
+        return replace(rest, tenants=tenants)
+    gains = tuple(
+        GainTable(table.multisets, table.steady * (level * noise)[:, None])
+        for table, (level, noise) in zip(rest.gains, off, strict=True)
+    )
+    return replace(rest, tenants=tenants, gains=gains)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,10 +358,12 @@ class Case:
         gpu: The GPU model.
         has_double_memory: Whether the 1g with double memory may be held.
         time_limit_s: What the engine is given; ``None`` for as long as it takes.
+        is_free: Whether its problems are those of :func:`free_window`.
         is_replan: Whether windows are planned anew midway, warm-started from the rest of their plan.
         is_command: Whether the whole process of ``migrator plan --problem`` is measured.
         n_most: Most problems; slow cases take a few.
-        max_schedules: Work that the engine may do at most; ``None`` for as much as its time allows.
+        max_schedules: Work that the engine may do at most; ``None`` for as much as its time allows. Where windows are
+            planned anew, none of it goes into proofs, as in a run.
         training: What retrainings take, as a share of what they take in the other cases.
     """
 
@@ -319,6 +377,7 @@ class Case:
     gpu: str = "a100-40gb"
     has_double_memory: bool = False
     time_limit_s: float | None = None
+    is_free: bool = False
     is_replan: bool = False
     is_command: bool = False
     n_most: int = N_RANDOM_PROBLEMS + N_TRACE_PROBLEMS
@@ -329,7 +388,7 @@ class Case:
     def problem_set(self) -> str:
         """Cases of one problem set share their best known values."""
         memory = "+double-memory" if self.has_double_memory else ""
-        midway = " midway" if self.is_replan else ""
+        midway = (" free" if self.is_free else "") + (" midway" if self.is_replan else "")
         training = "" if self.training == 1.0 else f" training × {self.training:g}"
         return (
             f"{self.model} {self.n_tenants} × {self.n_steps} × {self.step_s:g} s {self.gpu}{memory}{midway}{training}"
@@ -338,6 +397,14 @@ class Case:
 
 _HURRIED = Target(least_value=0.95, worst_of_limit=1.2)
 """What a limit of 0.3 s asks; values are shares of what the case before, on the same problems, finds in 10 s."""
+
+RUN_SCHEDULES, REPLAN_SCHEDULES = 4000, 100
+"""As ``planner.max_schedules`` and ``replan_schedules`` of a config that gives none; a test holds them equal."""
+
+
+def _free_case(name: str, target: Target, *, n_most: int = len(FREE_WINDOWS), **terms: Any) -> Case:
+    return Case(name, "physical", "physical", 2, target, gpu=MEASURED_GPU, is_free=True, n_most=n_most, **terms)
+
 
 CASES = (
     Case("paper-2", "exact", "paper", 2, Target(median_s=0.3, worst_s=2, is_proven=True, most_mib=500)),
@@ -371,6 +438,15 @@ CASES = (
         Target(worst_s=0.3, least_value=0.995),
         time_limit_s=0.26,
         is_replan=True,
+    ),
+    _free_case("physical-2-free-long", Target(worst_s=20, is_proven=True), time_limit_s=19.5),
+    _free_case("physical-2-free", Target(worst_s=2, least_value=0.995), time_limit_s=1.8),
+    _free_case(
+        "physical-2-free-midway",
+        Target(worst_s=0.3),
+        is_replan=True,
+        max_schedules=REPLAN_SCHEDULES,
+        n_most=len(FREE_WINDOWS) * len(REPLANNED_STEPS),
     ),
     Case("physical-3", "physical", "physical", 3, Target(worst_s=4, least_value=0.99), time_limit_s=3.8),
     Case("physical-3-hurried", "physical", "physical", 3, _HURRIED, time_limit_s=0.3, n_most=6),
@@ -408,9 +484,6 @@ def _run_case(n_tenants: int, n_steps: int = 200) -> Case:
     )
 
 
-RUN_SCHEDULES = 4000
-"""As ``planner.max_schedules`` of a config that gives none; a test holds them equal."""
-
 _TRAINING = {1: 1.0, 2: 1.0, 3: 0.3, 4: 0.3, 5: 0.3, 6: 0.1}
 """By tenants. So many retrainings would not find room in a window else, or leave the search little to do."""
 
@@ -426,7 +499,7 @@ class Task:
     """One problem of a case.
 
     Attributes:
-        label: ``random-<seed>`` or ``trace-<index>``.
+        label: ``random-<seed>``, ``trace-<index>`` or ``<config>-<window>``, with the step where it is planned anew.
         problem: The problem.
         initial: The plan that the engine may start from.
     """
@@ -452,9 +525,25 @@ def labels(n_problems: int) -> Iterator[str]:
 
 def tasks(case: Case, n_problems: int | None = None) -> Iterator[Task]:
     """The case's problems, the first ``n_problems`` of them."""
-    for label in labels(min(case.n_most, n_problems or case.n_most)):
+    n_most = min(case.n_most, n_problems or case.n_most)
+    if case.is_free:
+        yield from islice(_free_tasks(case.is_replan), n_most)
+        return
+    for label in labels(n_most):
         whole = Task(label, whole_window(case, label))
         yield _midway(whole) if case.is_replan else whole
+
+
+def _free_tasks(is_replan: bool) -> Iterator[Task]:
+    """The windows of :func:`free_window`, or their rests after some steps of the plan of ``greedy``: ``w1-0-10``."""
+    for label in FREE_WINDOWS:
+        problem = free_window(label)
+        if not is_replan:
+            yield Task(label, problem)
+            continue
+        plan = solve(problem, engine="greedy")
+        for step in REPLANNED_STEPS:
+            yield Task(f"{label}-{step}", mid_window(problem, plan, step), remaining_plan(plan, step))
 
 
 def whole_window(case: Case, label: str) -> Problem:

@@ -80,7 +80,8 @@ def values_by_way(facts: WindowFacts, m: int, gains: Floats) -> dict[Retraining,
     tenant = facts.problem.tenants[m]
     if not tenant.has_swaps:
         return {}
-    return {way: facts.by_start(way, gains) + tenant.salvages[way.level] for way in facts.ways(m)}
+    earned = np.concatenate([np.zeros_like(gains[:, :1]), np.cumsum(gains, axis=1)], axis=1)
+    return {way: facts.by_start(way, gains, earned) + tenant.salvages[way.level] for way in facts.ways(m)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -273,10 +273,24 @@ class WindowFacts:
         own: Floats = gains[levels_of(self.changes(retraining), self.n_steps), np.arange(self.n_steps)]
         return lowered(own, shares)
 
-    def by_start(self, way: Retraining, gains: Floats) -> Floats:
-        """What a tenant earns that starts a way at each step, ``(n_levels, n_steps, n) → (n, n_starts)``."""
-        starts = range(self.n_steps - way.n_steps + 1)
-        return np.stack([self.along(way.at(start), gains).sum(axis=0) for start in starts], axis=1)
+    def by_start(self, way: Retraining, gains: Floats, earned: Floats) -> Floats:
+        """What a tenant earns that starts a way at each step, ``(n, n_starts)``.
+
+        Args:
+            way: The way, started at step 0.
+            gains: By level, step and holding, ``(n_levels, n_steps, n)``.
+            earned: Their sums before each step, ``(n_levels, n_steps + 1, n)``.
+        """
+        starts = np.arange(self.n_steps - way.n_steps + 1)
+        if self.problem.tenants[way.tenant].swap_s > 0:
+            return np.stack([self.along(way.at(int(start)), gains).sum(axis=0) for start in starts], axis=1)
+        value: Floats = np.zeros((len(starts), gains.shape[2]))
+        begin, level = np.zeros_like(starts), 0
+        for step, later in self.changes(way.at(0)):
+            value += earned[level][starts + step] - earned[level][begin]
+            begin, level = starts + step, later
+        value += earned[level][self.n_steps] - earned[level][begin]
+        return value.T
 
     def added(self, way: Retraining) -> Floats:
         """The most that a way adds, by start, to what level 0 earns until its end and its own level from there on.
@@ -294,21 +308,23 @@ class WindowFacts:
 
     def _most_added(self, way: Retraining) -> Floats:
         tenant = self.problem.tenants[way.tenant]
-        starts = range(1 if way.tenant in self.running_tenants else max(0, self.n_steps - way.n_steps + 1))
-        salvage = np.full(len(starts), tenant.salvages[way.level])
+        is_running = way.tenant in self.running_tenants
+        starts = np.arange(1 if is_running else max(0, self.n_steps - way.n_steps + 1), dtype=np.int64)
+        added = np.full(len(starts), tenant.salvages[way.level])
         if not tenant.options[way.level - 1].checkpoints:
-            return salvage
-        for index in range(len(salvage)):
-            run = way if way.tenant in self.running_tenants else way.at(index)
-            for (step, level), (until, _) in pairwise([(0, 0), *self.changes(run), (self.n_steps, 0)]):
-                salvage[index] += self._more(way, level, 0, step, min(until, run.end_step))
-                salvage[index] += self._more(way, level, way.level, max(step, run.end_step), until)
-        return salvage
+            return added
+        run = way if is_running else way.at(0)
+        changes = ((starts + step, level) for step, level in self.changes(run))
+        first, last, end = np.zeros_like(starts), np.full_like(starts, self.n_steps), starts + run.end_step
+        for (step, level), (until, _) in pairwise([(first, 0), *changes, (last, 0)]):
+            added += self._more(way, level, 0, step, np.minimum(until, end))
+            added += self._more(way, level, way.level, np.maximum(step, end), until)
+        return added
 
-    def _more(self, way: Retraining, level: int, least: int, step: int, until: int) -> float:
-        """The most that a level can earn more than level ``least`` in the steps from ``step`` to ``until``."""
-        if step >= until or level == least:
-            return 0.0
+    def _more(self, way: Retraining, level: int, least: int, step: Int64s, until: Int64s) -> Floats:
+        """The most that a level can earn more than level ``least`` from each ``step`` to its ``until``, ``(n,)``."""
+        if level == least or not (step < until).any():
+            return np.zeros(len(step))
         key = (way.tenant, way.profile if least == 0 else "", level, least)
         if key not in self._sums_of_more:
             problem, table = self.problem, self.gains[way.tenant]
@@ -320,7 +336,7 @@ class WindowFacts:
             most = np.max([(gains[level] - gains[least]).max(axis=1, initial=0.0) for gains in kinds], axis=0)
             self._sums_of_more[key] = np.concatenate([[0.0], np.cumsum(most)])
         own = self._sums_of_more[key]
-        return float(own[until] - own[step])
+        return np.where(step < until, own[until] - own[step], 0.0)
 
     @cached_property
     def _sums_of_more(self) -> dict[tuple[int, str, int, int], Floats]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,36 @@ from planner.engines.schedule import WindowFacts
 from planner.problem import Retraining
 
 _NONE = -1
+
+
+class _Starts(NamedTuple):
+    """Every way to retrain at every start, way by way, ``(n,)`` each.
+
+    Attributes:
+        way: Its number among the ways.
+        level: What it leads to.
+        profile: Column of the profile that it holds.
+        start: Its first step.
+        end: Its end step.
+        added: ``WindowFacts.added``.
+    """
+
+    way: Int64s
+    level: Int64s
+    profile: Int64s
+    start: Int64s
+    end: Int64s
+    added: Floats
+
+    @classmethod
+    def of(cls, facts: WindowFacts, ways: Sequence[Retraining]) -> _Starts:
+        """The starts of these ways."""
+        profiles, added = facts.problem.profile_names, [facts.added(way) for way in ways]
+        rows = [(n, way.level, profiles.index(way.profile), way.n_steps) for n, way in enumerate(ways)]
+        rows_by_start = np.repeat(np.array(rows, dtype=np.int64).reshape(-1, 4), [len(own) for own in added], axis=0)
+        number, level, profile, n_steps = np.ascontiguousarray(rows_by_start.T)
+        start = np.concatenate([np.zeros(0, dtype=np.int64), *(np.arange(len(own)) for own in added)])
+        return cls(number, level, profile, start, start + n_steps, np.concatenate([np.zeros(0), *added]))
 
 
 @dataclass(eq=False)
@@ -52,6 +83,7 @@ class TenantSubproblem:
         self._fixed_earned = self._initial_earned()
         self._is_running = self.tenant in facts.running_tenants
         self.ways = tuple(way for way in facts.courses[self.tenant] if way is not None)
+        self._starts = _Starts.of(facts, self.ways)
         self._is_optional = None in facts.courses[self.tenant]
         shape = (len(self._earned), facts.n_steps + 1)
         ends = [[way.n_steps for way in self.ways if way.level == level] for level in range(1, shape[0])]
@@ -94,16 +126,12 @@ class TenantSubproblem:
         none = facts.problem.tenants[self.tenant].salvages[0]
         self.unchanged = float(self._switched[0, facts.n_steps]) + none if self._is_optional else -np.inf
         total, taken = self.unchanged, None
-        self.worths = []
-        for way in self.ways:
-            profile = facts.problem.profile_names.index(way.profile)
-            start = np.arange(1 if self._is_running else facts.n_steps - way.n_steps + 1)
-            end = start + way.n_steps
-            worth = self._switched[way.level, end] - (paid[end, profile] - paid[start, profile]) + facts.added(way)
-            self.worths.append(worth)
-            best = int(worth.argmax())
-            if worth[best] > total:
-                total, taken = float(worth[best]), way.at(best)
+        way, level, profile, start, end, added = self._starts
+        worth = self._switched[level, end] - (paid[end, profile] - paid[start, profile]) + added
+        self.worths = np.split(worth, np.flatnonzero(np.diff(way)) + 1) if len(way) else []
+        best = int(worth.argmax()) if len(way) else _NONE
+        if best != _NONE and worth[best] > total:
+            total, taken = float(worth[best]), self.ways[way[best]].at(int(start[best]))
         self.choice = None if self._is_running else taken
         self._use(taken)
         return total

@@ -30,6 +30,9 @@ MAX_STEPS = 300
 _MOST_KEPT = 8_000_000
 """Numbers in the tables by levels that are kept: 64 MB."""
 
+_MOST_SUMS = 500_000
+"""Steps in the sums by stage that are kept: 8 MB."""
+
 
 Ways = tuple[Retraining | None, Retraining | None]
 """How the first and the second of two tenants are retrained; ``None`` for one that is not, or where there is none."""
@@ -79,6 +82,7 @@ class Bounds:
         self._tables: dict[Stage, Floats] = {}
         self._maxima: dict[Stage, Floats] = {}
         self._by_levels: dict[tuple[int | None, ...], tuple[Floats, Floats]] = {}
+        self._sums: dict[tuple[Schedule, int, tuple[object, ...], frozenset[int]], tuple[Floats, Floats]] = {}
 
     def tabulate(self, pool: Executor, is_over: Callable[[], bool], is_needed: Callable[[Stage], bool]) -> bool:
         """Make the tables that :meth:`of_pair` needs, side by side; whether that was done before time was up.
@@ -125,15 +129,12 @@ class Bounds:
         beyond = self._added_by(others, way, tenant, waiting)
         fixed = (*others, *(retraining for retraining, _ in self._facts.running))
         states = range(3 if way else 1)
-        gains = np.stack([self._maxima_along(fixed, way, tenant, state, waiting) for state in states])
-        is_void = np.isneginf(gains)
-        sums = np.concatenate([np.zeros((len(states), 1)), np.cumsum(np.where(is_void, 0.0, gains), axis=1)], axis=1)
-        voids = np.concatenate([np.zeros((len(states), 1)), np.cumsum(is_void, axis=1)], axis=1)
+        sums, voids = zip(*(self._sums_along(fixed, way, tenant, state, waiting) for state in states), strict=True)
         if way is None:
-            return np.where(voids[0, n_steps:] > 0, -np.inf, sums[0, n_steps:] + beyond)
+            return np.where(voids[0][n_steps:] > 0, -np.inf, sums[0][n_steps:] + beyond)
         start = self._starts(way)
         end = start + way.n_steps
-        bounds, n_void = (s[0, start] + s[1, end] - s[1, start] + s[2, n_steps] - s[2, end] for s in (sums, voids))
+        bounds, n_void = (s[0][start] + s[1][end] - s[1][start] + s[2][n_steps] - s[2][end] for s in (sums, voids))
         return np.where(n_void > 0, -np.inf, bounds + beyond + self._facts.added(way))
 
     def _added_by(self, others: Schedule, way: Retraining | None, tenant: int, waiting: Container[int]) -> float:
@@ -161,6 +162,22 @@ class Bounds:
                 self._by_levels.clear()
             self._by_levels[levels] = found
         return self._by_levels[levels]
+
+    def _sums_along(
+        self, fixed: Schedule, way: Retraining | None, tenant: int, state: int, waiting: Container[int]
+    ) -> tuple[Floats, Floats]:
+        """Sums of :meth:`_maxima_along` before each step, and how many of them are −inf and left out."""
+        # Ways that hold the same profile, or lead to the same level, share what their stages earn.
+        alike = () if way is None or state == 0 else (way.profile,) if state == 1 else (way.level,)
+        key = (fixed, tenant, alike, frozenset(m for m in self._facts.actors if m in waiting))
+        if key not in self._sums:
+            maxima = self._maxima_along(fixed, way, tenant, state, waiting)
+            is_void = np.isneginf(maxima)
+            found = tuple(np.concatenate([[0.0], np.cumsum(own)]) for own in (np.where(is_void, 0.0, maxima), is_void))
+            if len(self._sums) * len(maxima) > _MOST_SUMS:
+                self._sums.clear()
+            self._sums[key] = found[0], found[1]
+        return self._sums[key]
 
     def _maxima_along(
         self, fixed: Schedule, way: Retraining | None, tenant: int, state: int, waiting: Container[int]

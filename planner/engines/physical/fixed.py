@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
 from executor.mig import GpuModel, Layout, Placement
-from planner.engines.arrays import Floats, Int64s
+from planner.engines.arrays import Bools, Floats, Int64s
 from planner.engines.fixed import FixedLayout, FixedLayouts, Room, values_by_way
-from planner.engines.physical.held_sets import Entries, Held, HeldSets
+from planner.engines.physical.held_sets import Entries, Held, HeldSets, LayoutTable
 from planner.engines.schedule import PlacedSchedule, WindowFacts
 
 
@@ -67,7 +68,7 @@ def held_choices(facts: WindowFacts, among: Sequence[int] | None = None) -> Held
     kept = columns if initial is None else held_sets.columns(facts.gains, initial)[index]
     patterns = [np.unique(kept[:, m] << 32 | columns[:, m], return_inverse=True) for m in range(columns.shape[1])]
     borders = _borders(facts)
-    rooms, room_of_layout, free = _rooms(facts, held_sets.layouts, borders, initial)
+    rooms, room_of_layout, free = _rooms(facts, held_sets.table, borders, initial)
     rows = [*(inverse.reshape(-1) for _, inverse in patterns), room_of_layout[held_sets.layout[index]]]
     distinct, first, inverse = np.unique(np.column_stack(rows), axis=0, return_index=True, return_inverse=True)
     row = np.full(len(held_sets), -1, dtype=np.int64)
@@ -105,7 +106,7 @@ def _borders(facts: WindowFacts) -> tuple[int, ...]:
 
 
 def _rooms(
-    facts: WindowFacts, layouts: Sequence[Layout], borders: tuple[int, ...], initial: Entries | None
+    facts: WindowFacts, table: LayoutTable, borders: tuple[int, ...], initial: Entries | None
 ) -> tuple[tuple[Room[Placement], ...], Int64s, tuple[tuple[Placement, ...], ...]]:
     """The rooms that differ; by layout, which of them it leaves, and its own placements in the room's order."""
     retrains_on = {retraining.profile for choices in facts.choices for retraining in choices if retraining is not None}
@@ -116,18 +117,38 @@ def _rooms(
     rooms: list[Room[Placement]] = []
     number: dict[object, int] = {}
     room_of: list[int] = []
-    for layout in layouts:
-        fits = _fits(facts.problem.gpu, [_base(facts, layout, begin, initial) for begin in borders], masks)
-        free = {token: tuple(fits(stretch, (token,)) for stretch in range(len(borders))) for token in tokens}
-        ever = {token: stretches for token, stretches in free.items() if any(stretches)}
-        key = (_shape(ever), layout.multiset(facts.problem.profile_names))
+    counts = table.counts(facts.problem.profile_names).tolist()
+    free = _fits_alone(facts, table, tokens, borders, initial).tolist()
+    for layout, held, beside in zip(table.layouts, counts, free, strict=True):
+        ever = {token: tuple(stretches) for token, stretches in zip(tokens, beside, strict=True) if any(stretches)}
+        key = (_shape(ever), tuple(held))
         if key not in number:
             number[key] = len(rooms)
             by_profile = {name: tuple(t for t in ever if t.profile.name == name) for name in names}
+            fits = _fits(facts.problem.gpu, [_base(facts, layout, begin, initial) for begin in borders], masks)
             rooms.append(Room(by_profile, fits))
         room_of.append(number[key])
         own.append(tuple(ever))
     return tuple(rooms), np.array(room_of, dtype=np.int64), tuple(own)
+
+
+def _fits_alone(
+    facts: WindowFacts,
+    table: LayoutTable,
+    tokens: Sequence[Placement],
+    borders: tuple[int, ...],
+    initial: Entries | None,
+) -> Bools:
+    """What ``fits`` of a layout's room says of single tokens, ``(n_layouts, n_tokens, n_borders)``."""
+    gpu, nothing = facts.problem.gpu, Layout(())
+    out = np.zeros((len(table.layouts), len(tokens), len(borders)), dtype=np.bool_)
+    for (column, token), (stretch, begin) in product(enumerate(tokens), enumerate(borders)):
+        if token.memory_mask & facts.problem.unavailable_in(begin, begin + 1):
+            continue
+        busy = (*_base(facts, nothing, begin, initial), token)
+        is_initial = initial is not None and begin < facts.first_step
+        out[:, column, stretch] = gpu.fits(busy) if is_initial else table.fits_beside(gpu, busy)
+    return out
 
 
 def _shape(free: Mapping[Placement, tuple[bool, ...]]) -> tuple[object, ...]:

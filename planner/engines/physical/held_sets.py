@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -47,8 +47,17 @@ class LayoutTable:
 
     def counts(self, profile_names: Sequence[str]) -> Int64s:
         """How often each layout holds each profile, ``(n_layouts, n_profiles)``."""
-        rows = [layout.multiset(profile_names) for layout in self.layouts]
-        return np.array(rows, dtype=np.int64).reshape(len(rows), len(profile_names))
+        counts = np.zeros((len(self.layouts), len(profile_names)), dtype=np.int64)
+        for column, name in enumerate(profile_names):
+            counts[:, column] = self._by_profile.get(name, 0)
+        return counts
+
+    @cached_property
+    def _by_profile(self) -> Mapping[str, Int64s]:
+        """How often each layout holds a profile, for those of any layout."""
+        names = sorted({placement.profile.name for layout in self.layouts for placement in layout.placements})
+        counts = np.array([layout.multiset(names) for layout in self.layouts], dtype=np.int64)
+        return dict(zip(names, counts.T, strict=True))
 
     def fits_beside(self, gpu: GpuModel, busy: Sequence[Placement], unavailable: int = 0) -> Bools:
         """Whether each layout is still one with the ``busy`` placements added, ``(n_layouts,)``.

@@ -89,10 +89,12 @@ def test_without_a_file_nothing_is_known() -> None:
 def test_what_is_stored_is_read_back() -> None:
     store("set", "random-10", STORED)
     store("set", "random-9", replace(STORED, value=90.0))
+    store("set", "w1-0-90", STORED)
+    store("set", "w1-0-10", STORED)
     store("other × 2", "trace-0", STORED)
     values = read_best_known()
-    assert values["set"] == {"random-9": replace(STORED, value=90.0), "random-10": STORED}
-    assert list(values["set"]) == ["random-9", "random-10"]
+    assert list(values["set"]) == ["random-9", "random-10", "w1-0-10", "w1-0-90"]
+    assert values["set"]["random-9"] == replace(STORED, value=90.0)
     assert values["other × 2"] == {"trace-0": STORED}
 
 

@@ -6,9 +6,12 @@ import pytest
 from benchmarks.speed.problems import (
     CASES,
     N_TRACE_PROBLEMS,
+    REPLAN_SCHEDULES,
+    REPLANNED_STEPS,
     RUN_CASES,
     SLOW_CASES,
     Case,
+    free_window,
     labels,
     mid_window,
     profiles_with_double_memory,
@@ -22,7 +25,8 @@ from planner.feasibility import infeasibility
 from planner.files.problem_file import problem_to_json
 from planner.plan import Lifetime, MigPlan, Status
 from planner.problem import Owner, Problem, Reconfiguration, RetrainingOption, Task
-from planner.replan import remaining_plan
+from planner.replan import remaining_plan, remaining_problem
+from planner.solve import solve
 from planner.verify import Rule, verify
 
 SEEDS = range(20)
@@ -255,6 +259,34 @@ def test_no_two_cases_have_the_same_name() -> None:
 
 def test_run_cases_have_the_budget_of_a_run() -> None:
     assert {case.max_schedules for case in RUN_CASES} == {PlannerConfig().max_schedules}
+    assert PlannerConfig().replan_schedules == REPLAN_SCHEDULES
+
+
+def test_free_windows_may_be_left_out_and_have_three_options_with_three_checkpoints() -> None:
+    for label in ("w1-0", "w1-1"):
+        for tenant in free_window(label).tenants:
+            full = tenant.options[0].time_s
+            assert not tenant.must_retrain
+            shares = {option.name: option.time_s["1g.10gb"] / full["1g.10gb"] for option in tenant.options}
+            assert shares == pytest.approx({"full": 1, "half": 1 / 3, "whole": 2 / 3}, rel=0.05)
+            assert [len(option.checkpoints) for option in tenant.options] == [3, 3, 3]
+
+
+def test_a_free_window_is_planned_anew_at_its_steps() -> None:
+    case = next(case for case in CASES if case.is_free and case.is_replan)
+    found = list(tasks(case, 3))
+    assert [task.label for task in found] == [f"w1-0-{step}" for step in REPLANNED_STEPS]
+    assert [task.problem.n_steps for task in found] == [case.n_steps - step for step in REPLANNED_STEPS]
+
+
+def test_gain_tables_follow_the_new_forecast() -> None:
+    problem, plan = free_window("w1-0"), solve(free_window("w1-0"), engine="greedy")
+    rest, anew = remaining_problem(problem, plan, 40), mid_window(problem, plan, 40)
+    assert rest.gains is not None
+    assert anew.gains is not None
+    for m, (old, new) in enumerate(zip(rest.gains, anew.gains, strict=True)):
+        scale = anew.tenants[m].arrivals_rps / rest.tenants[m].arrivals_rps
+        assert new.steady[0, :, -1] == pytest.approx(old.steady[0, :, -1] * scale, rel=1e-5)
 
 
 def test_retrainings_of_a_run_case_are_shortened() -> None:

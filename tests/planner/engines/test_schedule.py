@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from problems import paper_problem, physical_problem
+from problems import paper_problem, physical_problem, with_checkpoints
 from windows import tenant, window
 
 from planner.engines.schedule import Schedule, WindowFacts, choices_of, earliest_schedule, may_start
@@ -66,3 +66,17 @@ def test_the_earliest_schedule_is_one_of_the_tenants_choices(seed: int) -> None:
     if schedule is not None:
         assert list(schedule) == sorted(schedule)
         assert all(may_start(problem, retraining.tenant, retraining) for retraining in schedule)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("swap_s", [0.0, 1.5])
+def test_all_starts_at_once_earn_what_each_earns_by_itself(seed: int, swap_s: float) -> None:
+    problem = with_checkpoints(physical_problem(seed), seed)
+    facts = WindowFacts.of(replace(problem, tenants=tuple(replace(terms, swap_s=swap_s) for terms in problem.tenants)))
+    for m, table in enumerate(facts.gains):
+        gains = table.steady
+        earned = np.concatenate([np.zeros_like(gains[:, :1]), np.cumsum(gains, axis=1)], axis=1)
+        for way in facts.ways(m):
+            found = facts.by_start(way, gains, earned)
+            single = [facts.along(way.at(start), gains).sum(axis=0) for start in range(found.shape[1])]
+            assert found == pytest.approx(np.array(single).T, rel=1e-12, abs=1e-9)
