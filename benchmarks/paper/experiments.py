@@ -258,7 +258,7 @@ SECTIONS = (
         "interference",
         "How much interference makes partitions worthwhile?",
         "The strength scales by how much tenants without partitions slow each other down: 1 is what Mudi measured, 0 "
-        "is none. Where it costs them more, they take turns on their shares. "
+        "is none. Where it costs them more, they take turns on their shares, at 5 %. "
         "A tie is where the straight line between two strengths crosses `migrator`.",
         tuple(_interference(strength) for strength in (0.0, 0.1, 0.2, 0.25, 0.5, 1.0)),
         "ties",

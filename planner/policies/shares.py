@@ -11,6 +11,7 @@ import numpy as np
 
 from planner.policies.policy import AnyPolicy, Knows
 from planner.problem import FloatArray, Owner, Task
+from workloads.profiles.shares import TURN_COST
 
 QUANTA = 20
 """Shares are whole twentieths of the GPU: 5 % are the 5 or 6 of an A100's 108 processors that MPS tells apart."""
@@ -273,7 +274,7 @@ def _end_s(tenant: ShareTenant, shares: Shares, left_s: float) -> float:
 
 def training_in_turns(training_rate: FloatArray) -> FloatArray:
     """Part of a retraining that a second does by the twentieths of the time that it has the whole GPU."""
-    rates: FloatArray = np.arange(QUANTA + 1) / QUANTA * training_rate[-1]
+    rates: FloatArray = np.arange(QUANTA + 1) / QUANTA * training_rate[-1] / (1 + TURN_COST)
     return rates
 
 

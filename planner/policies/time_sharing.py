@@ -21,6 +21,7 @@ from planner.policies.turns import (
     cheapest,
     in_steps,
 )
+from workloads.profiles.shares import TURN_COST
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -63,7 +64,7 @@ class TimeSharing(TurnPolicy):
 
     name: str = "time-sharing"
     knows: Knows = Knows.PAST
-    turn_cost: float = 0.05
+    turn_cost: float = TURN_COST
     chooses: bool = True
     has_joint_turns: bool = True
 

@@ -20,8 +20,8 @@ nothing at the median for one slice beside two others. Hence ``strength``: 0 is 
 comparisons say at which strength a policy ties.
 
 **Turns** are the way around it: whoever has a share has the whole GPU for that part of the time, in slices much shorter
-than a batch, and so disturbs nobody. A batch then lasts 1 / share as long as on the whole GPU. Kind to it: a turn costs
-nothing, and contention for the host, which the figures above hold, is gone as well. Harsh: time that somebody leaves
+than a batch, and so disturbs nobody. A batch then lasts 1 / share as long as on the whole GPU, and :data:`TURN_COST`
+longer. Kind to it: contention for the host, which the figures above hold, is gone. Harsh: time that somebody leaves
 idle is nobody else's.
 """
 
@@ -40,6 +40,12 @@ from workloads.profiles.operating_point import BATCHES_PER_SLO, Chosen
 from workloads.profiles.table import ServiceProfiles, ServiceRow
 
 FloatArray = NDArray[np.float64]
+
+TURN_COST = 0.05
+"""By which part of itself work lasts longer in turns, for cold caches and a neighbour's kernels that drain.
+
+An assumption: nobody has published it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +138,11 @@ class ShareProfile:
         return SharePoint(batch, processes, rate_rps[processes, batch] if best else 0.0, curve)
 
     def point_in_turns(self, share: float) -> SharePoint:
-        """The same with the whole GPU for ``share`` > 0 of the time, in slices much shorter than a batch."""
-        return self.point(1.0, 1.0 / share)
+        """The same with the whole GPU for ``share`` > 0 of the time, in slices much shorter than a batch.
+
+        Everything lasts :data:`TURN_COST` longer.
+        """
+        return self.point(1.0, (1.0 + TURN_COST) / share)
 
 
 def training_rates(gpu: GpuModel, time_s: Mapping[str, float], shares: Sequence[float]) -> FloatArray:
