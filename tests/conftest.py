@@ -6,14 +6,21 @@ import importlib.util
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.standin.fixtures import make_mps, make_standin, mps, programs
 
 __all__ = ["make_mps", "make_standin", "mps", "programs"]
 
-# A shell that starts the tests in the background has them ignore Ctrl-C, which some of them are about.
+# A shell that starts the tests in the background has them ignore Ctrl-C, and nohup a hang-up; some are about these.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# No test is timed: how long an example takes says how busy the machine is.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from executor.mig import Placement
 from planner.plan import Certificate, Infeasibility, Lifetime, MigPlan, Status
-from planner.policies.shares import Moment, Shares, violation
+from planner.policies.shares import Answer, Moment, Shares, violation
 from planner.problem import Owner, Problem, Reconfiguration, Task
 
 MOST_LIFETIMES = 100_000
@@ -136,6 +136,24 @@ def checked_shares(answer: object, moment: Moment) -> Shares:
     if wrong is not None:
         raise AnswerError(f"returned shares that cannot be: {wrong}")
     return shares
+
+
+def checked_answer(answer: object, moment: Moment) -> Answer:
+    """The answer, which may be at this moment.
+
+    Raises:
+        AnswerError: It is none, or may not be.
+    """
+    if not isinstance(answer, Answer):
+        raise AnswerError(f"returned {_kind(answer)}; an Answer is needed")
+    if answer.in_turns and any(tenant.turns_rps is None for tenant in moment.tenants):
+        raise AnswerError("returned turns; here nobody may take any")
+    ways = {tenant.name: [option.name for option in tenant.options] for tenant in moment.tenants}
+    for name, option in answer.options.items():
+        if option not in ways.get(name, ()):
+            known = ", ".join(ways.get(name, ())) or "none"
+            raise AnswerError(f"returned option {_short(option)} for {_short(name)}; allowed here: {known}")
+    return replace(answer, shares=checked_shares(answer.shares, moment))
 
 
 def _kind(value: object) -> str:

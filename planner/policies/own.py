@@ -20,16 +20,16 @@ from typing import Any, Self, TypeVar
 
 from planner.errors import PolicyError
 from planner.plan import MigPlan
-from planner.policies.answer import AnswerError, checked_plan, checked_shares
+from planner.policies.answer import AnswerError, checked_answer, checked_plan, checked_shares
 from planner.policies.policy import Knows, Policy, Traits, Window
-from planner.policies.shares import Moment, SharePolicy, Shares, Switching
+from planner.policies.shares import Answer, Moment, SharePolicy, Shares, Switching
 from planner.policies.turns import TurnPolicy
 from planner.problem import Problem
 
 ANSWER_LIMIT_S = 600.0
 """Wall seconds in which an answer is awaited; a policy that needs more has a ``limit_s`` of its own."""
 
-Answer = TypeVar("Answer")
+Checked = TypeVar("Checked")
 
 
 class _TooLong(BaseException):
@@ -191,7 +191,7 @@ class _Own:
         needs = getattr(self.own, "needs_hindsight", None)
         return needs if isinstance(needs, bool) else self.knows.needs_hindsight
 
-    def _asked(self, method: str, window: int | None, check: Callable[[Any], Answer], argument: object) -> Answer:
+    def _asked(self, method: str, window: int | None, check: Callable[[Any], Checked], argument: object) -> Checked:
         """What a method of the file answers, checked.
 
         Raises:
@@ -251,6 +251,16 @@ class OwnShares(_Own, SharePolicy):
             PolicyError: The file raises something, or answers shares that cannot be.
         """
         return self._asked("shares", moment.window, lambda answer: checked_shares(answer, moment), moment)
+
+    def answer(self, moment: Moment) -> Answer:
+        """The file's answer, or its shares, where it has nothing to say of turns and of ways to retrain.
+
+        Raises:
+            PolicyError: The file raises something, or answers what cannot be.
+        """
+        if type(self.own).answer is SharePolicy.answer:
+            return super().answer(moment)
+        return self._asked("answer", moment.window, lambda answer: checked_answer(answer, moment), moment)
 
 
 def _with_plan(policy: object) -> object:

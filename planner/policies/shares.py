@@ -199,10 +199,7 @@ class SharePolicy(AnyPolicy):
         """Which task gets what from now on."""
 
     def answer(self, moment: Moment) -> Answer:
-        """All that is settled from now on: by default shares side by side, retrainings by their first option.
-
-        A policy from a file answers with shares alone.
-        """
+        """All that is settled from now on: by default shares side by side, retrainings by their first option."""
         return Answer(self.shares(moment))
 
 

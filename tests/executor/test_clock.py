@@ -29,7 +29,7 @@ def test_sleeping_until_the_past_returns_at_once() -> None:
 
 
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1))
-@settings(deadline=None, derandomize=True, max_examples=100)
+@settings(derandomize=True, max_examples=100)
 def test_clock_shows_the_latest_time_slept_until(times_s: list[float]) -> None:
     clock = VirtualClock(-1e9)
     for time_s in times_s:

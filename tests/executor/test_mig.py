@@ -155,7 +155,7 @@ def test_another_models_profile_fits_nothing() -> None:
 
 
 @given(st.sampled_from(A100.layouts(with_double_memory(A100))), st.data())
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=200)
 def test_every_part_of_a_layout_is_a_layout(layout: Layout, data: st.DataObject) -> None:
     left_out = data.draw(st.sets(st.sampled_from(layout.placements))) if len(layout) else set()
     assert A100.fits(placement for placement in layout if placement not in left_out)

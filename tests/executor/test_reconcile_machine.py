@@ -538,5 +538,5 @@ def test_whatever_happens_nothing_is_lost_and_nothing_of_others_is_touched(
     make_world = worlds(backend, request)
     run_state_machine_as_test(
         lambda: Happenings(tmp_path, make_world),
-        settings=settings(deadline=None, derandomize=True, max_examples=100, stateful_step_count=30),
+        settings=settings(derandomize=True, max_examples=100, stateful_step_count=30),
     )

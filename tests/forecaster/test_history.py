@@ -58,7 +58,7 @@ def test_histories_without_tenants_are_refused(shape: tuple[int, ...]) -> None:
         filled(np.ones(shape), "m")
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=200)
 @given(st.lists(st.lists(st.sampled_from([0.0, 1.0, 70.0, NAN]), min_size=2, max_size=2), min_size=1, max_size=30))
 def test_any_gaps_are_filled_and_known_steps_stay(rows: list[list[float]]) -> None:
     history = np.array(rows)

@@ -29,7 +29,6 @@ every_proving_engine = pytest.mark.parametrize(("model", "engine"), PROVING)
 def some_cases(engine: str) -> settings:
     """How many examples are tried: fewer of the engine that takes a twentieth of a second for one."""
     return settings(
-        deadline=None,
         derandomize=True,
         max_examples=10 if engine == "milp" else 25,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

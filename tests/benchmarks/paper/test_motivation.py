@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.paper.held import Held, best_substitute, one_of, placed, substitutes
@@ -135,7 +135,6 @@ _CAPABILITIES = st.floats(min_value=1.0, max_value=1000.0, allow_nan=False)
     arrivals=st.lists(st.tuples(_RATES, _RATES), min_size=1, max_size=6),
     capability=st.lists(st.tuples(_CAPABILITIES, _CAPABILITIES), min_size=1, max_size=4),
 )
-@settings(deadline=None)
 def test_the_best_of_a_second_answers_no_less_than_any(
     arrivals: list[tuple[float, float]], capability: list[tuple[float, float]]
 ) -> None:
@@ -156,7 +155,6 @@ def test_what_is_in_time_is_limited_by_arrivals_and_capability() -> None:
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=3, max_size=3).filter(any), min_size=1, max_size=5))
-@settings(deadline=None)
 def test_no_path_of_best_allocations_changes_less(are_best: list[list[bool]]) -> None:
     paths = product(*([k for k in range(3) if row[k]] for row in are_best))
     fewest = min(sum(one != other for one, other in pairwise(path)) for path in paths)

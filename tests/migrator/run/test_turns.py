@@ -23,7 +23,7 @@ from planner.policies.whole import Whole, batch_limits, retraining_order
 from tests.migrator.run.simulation import Assembled, Run, run_of
 from workloads.serving.tally import Totals
 
-SETTLED = settings(deadline=None, derandomize=True, max_examples=200)
+SETTLED = settings(derandomize=True, max_examples=200)
 
 Assemble = Callable[..., Assembled]
 

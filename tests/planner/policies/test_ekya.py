@@ -44,20 +44,20 @@ def equal_shares(moment: Moment) -> dict[Owner, int]:
     return {task: len(part) for task, part in zip(tasks, np.array_split(range(QUANTA), len(tasks)), strict=True)}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(moments())
 def test_its_shares_can_be(moment: Moment) -> None:
     assert violation(Ekya().shares(moment), moment) is None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(moments())
 def test_by_its_own_estimate_it_is_no_worse_than_equal_shares(moment: Moment) -> None:
     found, equal = (estimate(moment, shares) for shares in (Ekya().shares(moment), equal_shares(moment)))
     assert found >= equal * (1 - 1e-9)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(moments(most_tenants=2))
 def test_no_theft_of_one_twentieth_is_left_to_gain_from(moment: Moment) -> None:
     found = Ekya().shares(moment)

@@ -26,7 +26,6 @@ CLAIMS = {Rule.OBJECTIVE, Rule.CERTIFICATE}
 OTHERS = [name for name in MIG_POLICIES if name != Oracle().name]
 
 some_windows = settings(
-    deadline=None,
     derandomize=True,
     max_examples=20,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from share_moments import moment_of, share_tenant
+from share_moments import moment_of, share_tenant, with_options, with_turns
 from windows import tenant, window
 
 from planner.budget import Budget
@@ -14,7 +15,7 @@ from planner.errors import PolicyError
 from planner.plan import MigPlan
 from planner.policies.policy import Policy, Window
 from planner.policies.registry import policy_of
-from planner.policies.shares import SharePolicy
+from planner.policies.shares import Answer, SharePolicy
 from planner.problem import Problem, Reconfiguration
 from planner.solve import solve
 from planner.verify import verify
@@ -206,6 +207,66 @@ def test_shares_are_checked_as_plans_are(tmp_path: Path, answer: str, message: s
     with pytest.raises(PolicyError) as refusal:
         policy.shares(now)
     assert message in str(refusal.value)
+
+
+ANSWER = (
+    SHARES.replace("import SharePolicy", "import Answer, SharePolicy")
+    + """
+    def answer(self, moment):
+        halves = {tenant.inference: 10 for tenant in moment.tenants}
+        return Answer(halves)
+"""
+)
+
+
+HALVES = share_tenant("a"), with_options(share_tenant("b"), quick=(0.8, 20.0))
+
+
+def answering(folder: Path, answer: str) -> SharePolicy:
+    path = folder / "halves.py"
+    path.write_text(ANSWER.replace("return Answer(halves)", f"return {answer}"), "utf-8")
+    policy = policy_of(str(path))
+    assert isinstance(policy, SharePolicy)
+    return policy
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ("", Answer({})),
+        (", in_turns=True", Answer({}, in_turns=True)),
+        (", options={'b': 'quick'}", Answer({}, options={"b": "quick"})),
+    ],
+)
+def test_a_file_may_settle_turns_and_ways_to_retrain(tmp_path: Path, more: str, found: Answer) -> None:
+    now = moment_of(*(with_turns(tenant, 5.0) for tenant in HALVES))
+    policy = answering(tmp_path, f"Answer(halves{more})")
+    assert policy.answer(now) == replace(found, shares={tenant.inference: 10 for tenant in now.tenants})
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("Answer(halves, in_turns=True)", "answer() returned turns; here nobody may take any"),
+        ("halves", "line 10: halves, window 0: answer() returned a dict; an Answer is needed"),
+        ("Answer({})", "answer() returned shares that cannot be: "),
+        ("Answer(halves, options={'b': 'slow'})", "returned option 'slow' for 'b'; allowed here: "),
+        ("Answer(halves, options={'c': 'full'})", "returned option 'full' for 'c'; allowed here: none"),
+    ],
+)
+def test_answers_of_share_policies_are_checked(tmp_path: Path, answer: str, message: str) -> None:
+    policy, now = answering(tmp_path, answer), moment_of(*HALVES)
+    with pytest.raises(PolicyError) as refusal:
+        policy.answer(now)
+    assert message in str(refusal.value)
+
+
+def test_a_file_that_has_shares_alone_takes_no_turns(tmp_path: Path) -> None:
+    path = tmp_path / "halves.py"
+    path.write_text(SHARES.replace("{}", "{tenant.inference: 5 for tenant in moment.tenants}"), "utf-8")
+    policy, now = policy_of(str(path)), moment_of(with_turns(share_tenant("a"), 5.0))
+    assert isinstance(policy, SharePolicy)
+    assert policy.answer(now) == Answer({tenant.inference: 5 for tenant in now.tenants})
 
 
 @pytest.mark.parametrize(

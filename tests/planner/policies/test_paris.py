@@ -95,7 +95,7 @@ def test_plans_of_awkward_problems_keep_the_rules(
 
 @BOTH
 @given(case=cases(Reconfiguration.PHYSICAL))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_plans_of_drawn_problems_keep_the_rules(policy: Paris | ParisChanging, case: Case) -> None:
     for as_published in (False, True):
         plan = answered(policy, case.problem, as_published=as_published)

@@ -139,7 +139,7 @@ def choosing(draw: st.DrawFn, name: str) -> ShareTenant:
     return with_turns(with_options(tenant, **ways), draw(st.sampled_from([8.0, 10.0, 12.0])))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(choosing("a"), choosing("b"), st.lists(st.integers(0, 200).map(float), min_size=2, max_size=2))
 def test_nothing_that_could_be_settled_is_worth_more(a: ShareTenant, b: ShareTenant, mean_rps: list[float]) -> None:
     moment = moment_of(a, b)

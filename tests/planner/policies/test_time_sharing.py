@@ -113,7 +113,7 @@ tenants = st.builds(
 )
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(derandomize=True, max_examples=60)
 @given(st.lists(tenants, min_size=1, max_size=2))
 def test_no_order_pace_or_choice_of_retrainings_is_better(window: list[TurnTenant]) -> None:
     best = max(value(window, order, n_parts) for order, n_parts in courses(window))
@@ -180,7 +180,7 @@ def test_training_makes_worthier_requests_late_only_where_some_of_them_are_to_be
     assert course.retrainings[0].worth == course.worth[1][0] < course.worth[0][0]
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(derandomize=True, max_examples=60)
 @given(
     st.lists(st.dictionaries(st.sampled_from([1, 2, 4, 8]), st.integers(1, 8).map(float), min_size=1), min_size=1),
     st.integers(4, 40),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from workloads.errors import LearningError
@@ -45,7 +45,6 @@ def test_a_model_that_does_not_learn_stays_where_it_is() -> None:
     assert fitted([Point(x, 0.5, 0.0) for x in (100, 200, 300)]).accuracy(10_000) == pytest.approx(0.5, abs=0.01)
 
 
-@settings(deadline=None)  # thousands of small least-squares problems
 @given(st.lists(st.tuples(st.integers(1, 10**6), st.floats(0, 1), st.floats(0, 100)), min_size=2, max_size=12))
 def test_accuracy_stays_in_bounds_and_never_falls(rows: list[tuple[int, float, float]]) -> None:
     assume(len({row[0] for row in rows}) >= 2)

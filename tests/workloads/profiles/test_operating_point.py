@@ -131,7 +131,7 @@ def test_of_equal_rates_the_shorter_batch_wins() -> None:
     assert operating_points(profiles, GPU, "m", 9.0)["1g.10gb"].batch == 1
 
 
-@settings(deadline=None, derandomize=True, max_examples=30)
+@settings(derandomize=True, max_examples=30)
 @given(st.dictionaries(st.sampled_from(gpu_model(GPU).standard_profile_names), st.floats(1, 1000), min_size=1))
 def test_the_highest_capability_is_that_of_the_best_layout(rates: dict[str, float]) -> None:
     gpu = gpu_model(GPU)

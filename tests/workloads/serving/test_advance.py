@@ -36,7 +36,7 @@ from workloads.serving.requests import AccuracyTimeline, Dispatch, Outcomes, Que
 from workloads.traffic.luck import ServiceJitter
 
 EACH = pytest.mark.parametrize("dispatch", Dispatch)
-CASES = settings(deadline=None, derandomize=True, max_examples=80)
+CASES = settings(derandomize=True, max_examples=80)
 
 
 def in_pieces(requests: Requests, pieces: Sequence[tuple[float, Sequence[Server]]], dispatch: Dispatch) -> Outcomes:

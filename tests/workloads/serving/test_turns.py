@@ -297,7 +297,7 @@ def assert_as_the_oracle(*arguments: Any, in_slack: bool = False, turn_cost: flo
     return min(fast[-1][0].n_batches)
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=200)
 @given(tenant_lists(), jobs, edges, jitters, st.booleans(), costs)
 def test_every_piece_is_what_the_oracle_gives(
     tenants: list[tuple[Requests, BatchServing]],
@@ -337,7 +337,7 @@ def test_a_piece_may_begin_more_batches_than_a_block_of_jitter_has() -> None:
 
 # --- properties
 
-CASES = settings(deadline=None, derandomize=True, max_examples=80)
+CASES = settings(derandomize=True, max_examples=80)
 
 
 @CASES

@@ -17,7 +17,7 @@ from workloads.traffic.arrivals import (
     times_in,
 )
 
-EXAMPLES = settings(deadline=None, derandomize=True, max_examples=60)
+EXAMPLES = settings(derandomize=True, max_examples=60)
 counts_lists = st.lists(st.integers(0, 6), min_size=1, max_size=20)
 
 

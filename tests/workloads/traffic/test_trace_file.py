@@ -246,7 +246,7 @@ def test_what_was_taken_for_granted_is_noted(kind: str, words: str, written: Pat
     assert words in " ".join(read_trace(written).notes)
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(derandomize=True, max_examples=60)
 @given(st.lists(st.integers(0, 500), min_size=2, max_size=40), st.integers(1, 90))
 def test_rows_of_any_interval_keep_their_requests(
     tmp_path_factory: pytest.TempPathFactory, counts: list[int], interval_s: int
@@ -326,7 +326,7 @@ def test_another_source_is_a_file_relative_to_the_folder(written: Path) -> None:
     assert find_trace(written.name, written.parent).counts.tolist() == [5]
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(derandomize=True, max_examples=60)
 @given(st.lists(st.integers(0, 300_000), min_size=1, max_size=40), st.booleans())
 def test_times_are_kept_to_the_microsecond(tmp_path_factory: pytest.TempPathFactory, ms: list[int], utc: bool) -> None:
     path = tmp_path_factory.mktemp("times") / "azure.csv"

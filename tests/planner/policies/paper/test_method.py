@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from problems import physical_problem
 from strategies import Case, cases
@@ -42,7 +42,6 @@ def swinging(n_steps: int = 60, *, initial: PhysicalState | None = None) -> Prob
     return window(*tenants, model=PHYSICAL, switch_s=2.5, initial=initial)
 
 
-@settings(deadline=None)
 @given(cases(PHYSICAL))
 def test_every_answer_keeps_the_rules_and_retrains(case: Case) -> None:
     plan = answered(MigratorPaper(), case.problem)
@@ -51,7 +50,6 @@ def test_every_answer_keeps_the_rules_and_retrains(case: Case) -> None:
         assert has_retrained(case.problem, plan)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(8, 30))
 def test_it_answers_whenever_there_is_a_simple_plan(seed: int, n_steps: int) -> None:
     problem = physical_problem(seed, n_steps=n_steps)
@@ -60,7 +58,6 @@ def test_it_answers_whenever_there_is_a_simple_plan(seed: int, n_steps: int) -> 
     assert not plan.status.has_plan or verify(problem, plan).violations == ()
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(8, 30))
 def test_pre_initialising_never_costs_goodput_in_the_first_window(seed: int, n_steps: int) -> None:
     problem = physical_problem(seed, n_steps=n_steps)
@@ -69,7 +66,6 @@ def test_pre_initialising_never_costs_goodput_in_the_first_window(seed: int, n_s
     assert warm is None or cold is None or warm >= cold - 1e-6 * max(1.0, abs(cold))
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(8, 30))
 def test_nor_does_feeding_back_what_it_hid(seed: int, n_steps: int) -> None:
     problem = physical_problem(seed, n_steps=n_steps)
