@@ -35,10 +35,13 @@ PRIOR_RATIO = 2.5
 """How many times the paths' variance theirs is by that; fitted, as is the figure above, to the first two thirds."""
 
 WHOLE_STEPS = 60
-"""From here on a step shares all of what the total does not know,"""
+"""A step that begins so long after the origin, or later, shares all of what the total does not know."""
 
 LATE_STEPS, LATE_WIDENING = 200, 1.05
-"""and from here on quantiles stand this much farther from the median; all three fitted to the first two thirds."""
+"""By how much farther from the median quantiles stand in a step that ends so long after the origin, or later.
+
+All three are fitted to the first two thirds of the traces.
+"""
 
 _LOW, _HIGH = LEVELS.index(0.05), LEVELS.index(0.95)
 

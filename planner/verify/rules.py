@@ -64,8 +64,10 @@ def violations(problem: Problem, plan: MigPlan, lifetimes: Sequence[Lifetime]) -
     for start, end, alive in stretches(problem.n_steps, lifetimes):
         barred: frozenset[int] | None = None
         for s in range(start, end):
-            if barred == (barred := _not_ours(problem, s)):
+            barred_now = _not_ours(problem, s)
+            if barred_now == barred:
                 continue  # nothing has changed since the step before
+            barred = barred_now
             broken = list(_step_violations(problem, alive, s))
             yield from (one for one in broken if (one.rule, one.tenant) not in before)
             before = {(one.rule, one.tenant) for one in broken}

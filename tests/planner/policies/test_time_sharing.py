@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise, permutations, product
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,9 +23,9 @@ TEN_SECONDS = TurnOption("full", 10.0, 0.9)
 TRAINING = TurnRetraining((TEN_SECONDS,), step_s={1: 0.03}, rate_rps={1: 100.0}, ready_s=0.0)
 
 
-def tenant(rate_rps: float = 30.0, before: float = 0.5, **others: object) -> TurnTenant:
+def tenant(rate_rps: float = 30.0, before: float = 0.5, **others: Any) -> TurnTenant:
     terms = {"slo_s": 0.1, "serving_s": ONE_BY_ONE, "weight": 1.0, "retraining": TRAINING} | others
-    return TurnTenant(rate_rps=rate_rps, accuracy_before=before, **terms)  # type: ignore[arg-type]
+    return TurnTenant(rate_rps=rate_rps, accuracy_before=before, **terms)
 
 
 def retraining(*options: TurnOption, required: bool = True) -> TurnRetraining:
