@@ -315,7 +315,7 @@ def test_a_killed_controller_leaves_nothing_and_its_run_is_resumed(site: Site) -
     ("change", "said"),
     [
         ("tenants.0.learning.benchmark=mnist", "tenants.turned: learning.benchmark 'mnist': unknown; digits, "),
-        ("tenants.0.learning.checkpoints=[0.5,0.2]", "tenants.turned: retraining option 'replay': checkpoints are"),
+        ("tenants.0.learning.checkpoints=[0.5,0.2]", "tenants.turned: retraining option 'full': checkpoints are"),
         (
             "front_door.host=0.0.0.0",
             "front_door: host: 0.0.0.0: others can reach it, so every tenant needs",
