@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
@@ -24,7 +23,6 @@ from benchmarks.paper.plots import plots
 from benchmarks.paper.studies import STUDIES, results_of_studies
 from migrator.errors import OutputError
 from migrator.outputs import write_output
-from migrator.parallel import n_cores
 from workloads.errors import TraceError
 
 RESULTS = ROOT / "docs" / "results.json"
@@ -52,24 +50,15 @@ def chosen(*, is_full: bool, traces: Path | None, sections: Sequence[str] = ()) 
 def document(experiments: Sequence[Experiment], traces: Path | None, command: str, studies: Collection[str]) -> Json:
     """All results of the experiments, and of these studies, with what made them."""
     made = {"command": command, "versions": versions()}
-    machine = f"{n_cores()} cores of {_processor()}, {platform.system()}"
     matches = [matches_of(experiment, traces) for experiment in experiments]
     results = results_of([match for own in matches for match in own])
     found = [
         {"name": experiment.name, "rows": rows_of(list(islice(results, len(own))))}
         for experiment, own in zip(experiments, matches, strict=True)
     ]
-    known = {"schema": 2, "made": {**made, "machine": machine}, "studies": results_of_studies(studies)}
+    known = {"schema": 2, "made": made, "studies": results_of_studies(studies)}
     known["columns"] = list(COLUMNS)
     return {**known, "experiments": found}
-
-
-def _processor() -> str:
-    """The processor's model, as Linux names it, or its architecture."""
-    known = Path("/proc/cpuinfo")
-    lines = known.read_text("utf-8").splitlines() if known.is_file() else []
-    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(models, "") or platform.machine()
 
 
 def as_text(found: Json) -> str:

@@ -52,7 +52,7 @@ def document(sections: Collection[str], unplanned: Collection[tuple[str, str]] =
         rows = [row(one, *place) for place in places]
         rows = [[*own[:3], *[None] * (len(own) - 3)] if (own[0], own[1]) in unplanned else own for own in rows]
         experiments.append({"name": one.name, "rows": rows})
-    made = {"command": "make", "versions": "Python 3", "machine": "one"}
+    made = {"command": "make", "versions": "Python 3"}
     return {"schema": 2, "made": made, "columns": list(COLUMNS), "experiments": experiments}
 
 

@@ -21,3 +21,14 @@ def test_a_damaged_study_is_made_anew_and_said_so(
     path.write_bytes(b"{")
     assert studies._kept(STUDY) == {"made": 1}
     assert f"{path}: damaged; what it held is made anew" in capsys.readouterr().err
+
+
+def test_what_planning_takes_is_the_same_every_time() -> None:
+    asked = ["w8"], [10.0]
+    rows = studies.planning_work(*asked)
+    assert rows == studies.planning_work(*asked)
+    assert [(row["cost_model"], row["engines"], row["n"]) for row in rows] == [
+        ("paper", ["exact"], 1),
+        ("physical", ["physical"], 1),
+    ]
+    assert all(row["most_schedules"] == row["median_schedules"] for row in rows)
