@@ -23,7 +23,7 @@ from migrator.errors import MigratorError
 from migrator.evaluation import Terms, evaluate, methods_of
 from migrator.extras import lacking
 from migrator.outputs import require_writable, write_output
-from migrator.run.planning import Foresight, observe
+from migrator.run.foresight import Foresight, observe
 from migrator.series import SeriesError, read_series
 from migrator.setting import assemble
 from migrator.views.forecast import (

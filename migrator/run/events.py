@@ -21,7 +21,8 @@ from migrator.estimates import Estimate, estimate_of
 from migrator.log.replans import Kept
 from migrator.log.runlog import SCHEMA
 from migrator.run.changes import ChangeOutcome, Made, Started, Stopped
-from migrator.run.planning import FailedForecast, Opening, PlannedWindow, Replan
+from migrator.run.foresight import FailedForecast, Opening
+from migrator.run.planning import PlannedWindow, Replan
 from migrator.run.requests import SettledWindow
 from migrator.run.seams import Asked, Ready, Trained
 from migrator.setting import Setting, counts_salvage

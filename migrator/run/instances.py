@@ -21,8 +21,8 @@ from migrator.log.replans import Kept
 from migrator.run import events
 from migrator.run.applier import NEVER_S, Applier, Backend, Live
 from migrator.run.changes import Change, ChangeOutcome, changes_of
+from migrator.run.foresight import Opening
 from migrator.run.planning import (
-    Opening,
     PlannedWindow,
     Replan,
     Solving,
@@ -30,12 +30,12 @@ from migrator.run.planning import (
     plan_rest,
     plan_window,
     require_plan,
-    state_of,
     with_begun,
     with_ended,
     with_ends,
     without_retrainings,
 )
+from migrator.run.posing import state_of
 from migrator.run.requests import Queues
 from migrator.run.seams import (
     Asked,

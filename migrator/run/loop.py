@@ -16,9 +16,10 @@ from executor.mig import OwnedLayout
 from forecaster.forecast import Forecast
 from migrator.log.runlog import RunLog
 from migrator.run import events
+from migrator.run.foresight import Foresight, Opening, observe
 from migrator.run.models import Models, TabledModels
 from migrator.run.outlook import Outlook, outlooks
-from migrator.run.planning import Foresight, Opening, PlannedWindow, observe
+from migrator.run.planning import PlannedWindow
 from migrator.run.requests import Ledger
 from migrator.run.rolling import Rolling
 from migrator.run.seams import Failed, Lost, Reconsidered, Sharing, Trained

@@ -9,10 +9,12 @@ from executor.mig import Layout
 from migrator.log.runlog import RunLog
 from migrator.run import events
 from migrator.run.applier import Backend
+from migrator.run.foresight import FORECAST_LIMIT_S, Foresight, observe
 from migrator.run.instances import Instances
 from migrator.run.loop import Joining, Loop, Reviser, View
 from migrator.run.models import Models
-from migrator.run.planning import FORECAST_LIMIT_S, Foresight, Solving, observe, posed
+from migrator.run.planning import Solving
+from migrator.run.posing import posed
 from migrator.run.requests import Queues, SimulatedQueues
 from migrator.run.rolling import Rolling
 from migrator.run.seams import Sharing

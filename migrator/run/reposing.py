@@ -20,8 +20,10 @@ from migrator.estimates import Estimate
 from migrator.log.record import Record
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog
 from migrator.run import events
+from migrator.run.foresight import Foresight, Opening, forecast_from, observe
 from migrator.run.outlook import Outlook, outlook_of, unseen, windows_ahead
-from migrator.run.planning import Foresight, Opening, Seen, forecast_from, later, observe, posed
+from migrator.run.planning import Seen
+from migrator.run.posing import later, posed
 from migrator.setting import Setting
 from migrator.traffic import Traffic
 from planner.build import WarmUps, with_forecast

@@ -20,7 +20,8 @@ from executor.mig import OwnedLayout
 from forecaster.forecast import Forecast
 from migrator.log.schema import Cause
 from migrator.run.changes import Training
-from migrator.run.planning import Opening, PlannedWindow
+from migrator.run.foresight import Opening
+from migrator.run.planning import PlannedWindow
 from planner.problem import Owner
 from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests
 from workloads.training import FULL

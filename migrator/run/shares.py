@@ -22,7 +22,9 @@ from executor.mig import OwnedLayout
 from forecaster.forecast import FloatArray, Forecast
 from migrator.estimates import as_carried_out, service_factors
 from migrator.run import events
-from migrator.run.planning import Opening, PlannedWindow, estimates_in, posed
+from migrator.run.foresight import Opening
+from migrator.run.planning import PlannedWindow
+from migrator.run.posing import estimates_in, posed
 from migrator.run.requests import SimulatedQueues
 from migrator.run.seams import Asked, Lost, Note, Trained
 from migrator.setting import Setting, service_profiles

@@ -29,7 +29,7 @@ from planner.problem import Owner, Task
 from workloads.tenants import Tenant
 
 _WORKERS_STREAM = 1
-"""Second word of the seed of start-up times; :mod:`migrator.run.planning` and ``shares`` have others."""
+"""Second word of the seed of start-up times; :mod:`migrator.run.foresight` and ``shares`` have others."""
 
 
 ReadyAt = Callable[[Placement, Owner, float], float | None]

@@ -20,7 +20,9 @@ from executor.mig import OwnedLayout
 from forecaster.forecast import FloatArray, Forecast
 from migrator.errors import ConfigError
 from migrator.estimates import as_carried_out, as_estimated, service_factors
-from migrator.run.planning import Opening, PlannedWindow, estimates_in, posed
+from migrator.run.foresight import Opening
+from migrator.run.planning import PlannedWindow
+from migrator.run.posing import estimates_in, posed
 from migrator.run.seams import Asked, Lost, Note, Trained
 from migrator.setting import Setting, service_profiles
 from planner.policies.turns import Course, TurnOption, TurnPolicy, TurnRetraining, TurnTenant

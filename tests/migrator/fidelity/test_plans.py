@@ -16,7 +16,8 @@ from forecaster.forecast import Forecast
 from migrator.config import read_config, validate_config
 from migrator.fidelity.plans import Promise, WindowFidelity, expected_by_step, measured
 from migrator.log.runlog import read_log
-from migrator.run.planning import Foresight, Opening, PlannedWindow, Solving, observe, plan_through, plan_window
+from migrator.run.foresight import Foresight, Opening, observe
+from migrator.run.planning import PlannedWindow, Solving, plan_through, plan_window
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
 from planner.problem import PhysicalState

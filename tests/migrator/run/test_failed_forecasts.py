@@ -18,7 +18,7 @@ from forecaster.registry import make_forecaster
 from migrator.config import config_yaml, validate_config
 from migrator.log.report import Report, report_of
 from migrator.log.runlog import ReadLog, RunLog, read_log
-from migrator.run.planning import Foresight, observe
+from migrator.run.foresight import Foresight, observe
 from migrator.run.policy_run import PolicyRun
 from migrator.run.reposing import RunCheck
 from migrator.setting import Setting, assemble

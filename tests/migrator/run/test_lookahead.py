@@ -14,7 +14,7 @@ from migrator.config import validate_config
 from migrator.errors import ConfigError
 from migrator.log.report import report_of
 from migrator.log.runlog import ReadLog, log_in
-from migrator.run.planning import Foresight, Opening, observe
+from migrator.run.foresight import Foresight, Opening, observe
 from migrator.run.policy_run import PolicyRun
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic

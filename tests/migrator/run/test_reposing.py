@@ -14,8 +14,8 @@ from executor.catalogue import gpu_model
 from migrator.config import config_yaml, validate_config
 from migrator.log.runlog import ReadLog, RunLog, read_log
 from migrator.run import events
-from migrator.run.planning import later, shifted
 from migrator.run.policy_run import PolicyRun
+from migrator.run.posing import later, shifted
 from migrator.run.reposing import CheckedPlan, RunCheck, seen_in
 from migrator.setting import assemble
 from planner.policies.registry import policy_of
