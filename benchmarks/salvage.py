@@ -10,6 +10,7 @@ than 1 % of the last count. Settings are chosen on the first half of them, and f
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -227,9 +228,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--instances", type=int, default=400, help="drawn; about a quarter of them count")
     asked = parser.parse_args()
+    by_seed: dict[int, Found | None] = {}
     with Processes(n_cores()) as processes:
-        by_seed = dict(processes.each(found_of, list(range(asked.instances))))
+        for seed, own in processes.each(found_of, range(asked.instances)):
+            by_seed[seed] = own
+            print(f"\r  {len(by_seed)} of {asked.instances} solved", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
     found = [own for _, own in sorted(by_seed.items()) if own is not None]
+    if len(found) < 2:
+        parser.error(f"--instances {asked.instances}: {len(found)} of them count, and each half needs one; ask for more")
     halves = found[: len(found) // 2], found[len(found) // 2 :]
     table = Table(box=box.SIMPLE_HEAD)
     for heading in (
