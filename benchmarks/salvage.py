@@ -236,7 +236,9 @@ def main() -> None:
     print(file=sys.stderr)
     found = [own for _, own in sorted(by_seed.items()) if own is not None]
     if len(found) < 2:
-        parser.error(f"--instances {asked.instances}: {len(found)} of them count, and each half needs one; ask for more")
+        parser.error(
+            f"--instances {asked.instances}: {len(found)} of them count, and each half needs one; ask for more"
+        )
     halves = found[: len(found) // 2], found[len(found) // 2 :]
     table = Table(box=box.SIMPLE_HEAD)
     for heading in (
