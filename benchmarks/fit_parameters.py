@@ -117,7 +117,8 @@ def _reactive() -> Grid:
 
 def _astraea() -> Grid:
     now = Astraea()
-    grid = _over("astraea", {"n_seen": now.n_seen, "headroom": now.headroom}, ((1, 3, 10), (1.0, 1.2, 1.5, 2.0, 3.0)))
+    in_use = {"n_seen": now.n_seen, "headroom": now.headroom, "floor": now.floor}
+    grid = _over("astraea", in_use, ((1, 3), (1.0, 1.2, 1.5, 2.0), (1, 2, 4)))
     return replace(grid, interferences=(1.0, 0.25))
 
 

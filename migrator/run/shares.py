@@ -49,7 +49,7 @@ from workloads.tenants import Tenant
 from workloads.training import FULL, reached
 
 _STARTS_STREAM = 3
-"""Second word of the seed of start-up times; :mod:`migrator.run.simulated` and ``planning`` have others."""
+"""Second word of the seed of start-up times; :mod:`migrator.run.simulated` and ``foresight`` have others."""
 
 _EPS_S = 1e-9
 
@@ -67,6 +67,7 @@ class _Part:
     could_serve: FloatArray
     was_changing: FloatArray
     stage: Stage = Stage.NONE
+    is_due: bool = False
     done: float = 0.0
     serves_from_s: float = 0.0
     trains_from_s: float = math.inf
@@ -165,8 +166,9 @@ class Shares:
             EngineError: The policy gives shares that cannot be.
         """
         self._window, self._accuracies, self._ahead_rps = opening.window, opening.accuracies, forecast.mean_rps
-        for part in self._parts:
+        for part, last in zip(self._parts, opening.trained_last, strict=True):
             part.done, part.trains_from_s, part.option = 0.0, math.inf, FULL
+            part.is_due = part.tenant.must_retrain_in(opening.window, last)
             part.stage = Stage.WAITING if part.tenant.retrains_in(opening.window) else Stage.NONE
         self._shares = {owner: quanta for owner, quanta in self._shares.items() if owner.task is Task.INFERENCE}
         self._next = None
@@ -174,13 +176,10 @@ class Shares:
         self._decide(note)
 
     def _look_beyond(self, opening: Opening, forecast: Forecast) -> None:
-        """What models are worth beyond the window, as it is posed to MIG's policies, for tenants that have a choice."""
-        if not any(part.tenant.other_options for part in self._parts):
-            return
+        """What models are worth beyond the window, as it is posed to MIG's policies."""
         for part, terms in zip(self._parts, posed(self._setting, opening, None, forecast).tenants, strict=True):
-            if part.tenant.other_options:
-                part.salvage_untrained, *after = terms.salvages
-                part.salvages = dict(zip((option.name for option in terms.options), after, strict=True))
+            part.salvage_untrained, *after = terms.salvages
+            part.salvages = dict(zip((option.name for option in terms.options), after, strict=True))
 
     def wait(self, until_s: float) -> float:
         """The next whole second, change of shares, or end of a retraining; the run's end is followed by nothing."""
@@ -361,7 +360,15 @@ class Shares:
             turns_rps=self._rates_in_turns(part) if self._may_take_turns else None,
             options=tuple(options.values()) if part.stage is Stage.WAITING else (),
             salvage=(part.salvage_untrained, 0.0 if own is None else own.salvage),
+            is_due=part.is_due,
+            start_s=self._trains_in_s(part),
         )
+
+    def _trains_in_s(self, part: _Part) -> float:
+        """Seconds until its retraining trains, as planned where it does not run yet."""
+        if part.stage is Stage.RUNNING:
+            return max(0.0, part.trains_from_s - self._queues.now_s)
+        return part.tenant.trainer_start.planned_s(1)
 
     def _options(self, part: _Part, after: float) -> Mapping[str, ShareOption]:
         """The ways to do its retraining of the window by name, ``full`` first, after which accuracy is ``after``."""

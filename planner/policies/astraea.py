@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from planner.policies.policy import Batching, Knows, Traits
-from planner.policies.shares import QUANTA, Answer, Moment, SharePolicy, Shares, ShareTenant, Switching, best_answer
+from planner.policies.shares import (
+    QUANTA,
+    Answer,
+    Moment,
+    SharePolicy,
+    Shares,
+    ShareTenant,
+    Switching,
+    best_answer,
+    least_shares,
+)
 from planner.problem import FloatArray, Owner
 
 
@@ -22,10 +32,11 @@ class Astraea(SharePolicy):
     based on the retraining compute intensity", "not aware of the benefits"). We do not have its text. Taken from it:
     inference gets what its load needs within the SLO, tasks of more work get more, changes are frequent and cheap.
     Knows: the last seconds' arrivals, which say more of the next second than a window's forecast; nothing of accuracy.
-    Adaptations: what inference needs is the least share whose rate carries the expected load with ``headroom``. A
-    retraining needs what ends it in the window. If that is too much, all needs shrink alike. What is left is given in
-    proportion to needs. Processes of every share stand ready (a pool, as the authors' earlier Laius has), so that
-    changes cost nothing: kinder than real, as their memory is not counted.
+    Adaptations: inference comes first. What it needs is the least share whose rate carries the expected load with
+    ``headroom``. Retrainings have a floor each, more where one is due and would not end with it, and what inference
+    leaves, in proportion to what would end them in the window. If inference needs more than the floors leave, its needs
+    shrink alike; where nothing trains, they are filled up alike. Processes of every share stand ready (a pool, as the
+    authors' earlier Laius has), so that changes cost nothing: kinder than real, as their memory is not counted.
     Chosen for it, by accuracies that it does not look at: where tenants have several ways to retrain, those with which
     its shares are expected to be worth most to the window's end and beyond; and, not as published, whether shares are
     of the processors, side by side, or of the time of the whole GPU, where tasks take turns and disturb nobody.
@@ -34,6 +45,7 @@ class Astraea(SharePolicy):
     Attributes:
         n_seen: Seconds over which the load is taken.
         headroom: By how much the share's rate is to exceed the expected load.
+        floor: Twentieths that every retraining has, if there are so many.
     """
 
     name: str = "astraea"
@@ -43,20 +55,32 @@ class Astraea(SharePolicy):
     period_s: int | None = 1
     n_seen: int = 1
     headroom: float = 2.0
+    floor: int = 1
 
     def answer(self, moment: Moment) -> Answer:
         """Its shares, for the ways to retrain and to share with which they are worth most."""
         return best_answer(moment, self.shares, moment.past_rps[-self.n_seen :].mean(axis=0).tolist())
 
     def shares(self, moment: Moment) -> Shares:
-        """Needs, made to fill the GPU."""
-        expected_rps = self.headroom * moment.past_rps[-self.n_seen :].mean(axis=0)
-        needs: dict[Owner, float] = {}
-        for tenant, rate_rps in zip(moment.tenants, expected_rps.tolist(), strict=True):
-            needs[tenant.inference] = _least_share(tenant.rate_rps, rate_rps)
-            if tenant.is_to_retrain:
-                needs[tenant.retraining] = _retraining_share(tenant, moment.left_s)
-        return _filled(needs)
+        """Inference's needs, and the rest for retrainings."""
+        expected_rps = (self.headroom * moment.past_rps[-self.n_seen :].mean(axis=0)).tolist()
+        pairs = zip(moment.tenants, expected_rps, strict=True)
+        serving = {tenant.inference: _least_share(tenant.rate_rps, rate_rps) for tenant, rate_rps in pairs}
+        training = {
+            one.retraining: _retraining_share(one, moment.left_s) for one in moment.tenants if one.is_to_retrain
+        }
+        floors = self._floors(moment, training)
+        left = QUANTA - sum(floors.values())
+        wanted = {owner: max(1, math.ceil(need)) for owner, need in serving.items()}
+        if not training or sum(wanted.values()) >= left:
+            return _filled(serving, dict.fromkeys(serving, 1), left) | floors
+        return wanted | _filled(training, floors, QUANTA - sum(wanted.values()))
+
+    def _floors(self, moment: Moment, training: Collection[Owner]) -> dict[Owner, int]:
+        """What every retraining has; one twentieth where more would leave inference with less."""
+        least = least_shares(moment)
+        floors = {owner: max(self.floor, least[owner]) for owner in training}
+        return floors if sum(floors.values()) <= QUANTA - len(moment.tenants) else dict.fromkeys(training, 1)
 
 
 def _least_share(rate_by_share: FloatArray, wanted: float) -> float:
@@ -75,14 +99,13 @@ def _retraining_share(tenant: ShareTenant, left_s: float) -> float:
     return _least_share(tenant.training_rate, (1 - tenant.done) / max(left_s, 1.0))
 
 
-def _filled(needs: Mapping[Owner, float]) -> Shares:
-    """Whole quanta in proportion to the needs, all of them together, at least one each; the largest rests round up."""
-    floor = 1
-    spare = QUANTA - floor * len(needs)
+def _filled(needs: Mapping[Owner, float], floors: Mapping[Owner, int], n_quanta: int) -> dict[Owner, int]:
+    """So many quanta: the floors, and the rest in proportion to the needs; the largest fractions are rounded up."""
+    spare = n_quanta - sum(floors.values())
     total = sum(needs.values())
     wanted = {owner: spare * need / total if total > 0 else spare / len(needs) for owner, need in needs.items()}
-    held = {owner: floor + math.floor(quanta) for owner, quanta in wanted.items()}
+    held = {owner: floors[owner] + math.floor(quanta) for owner, quanta in wanted.items()}
     rests = sorted(wanted, key=lambda owner: (math.floor(wanted[owner]) - wanted[owner], str(owner)))
-    for owner in rests[: QUANTA - sum(held.values())]:
+    for owner in rests[: n_quanta - sum(held.values())]:
         held[owner] += 1
     return held

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from planner.policies.policy import Batching, Knows, Traits
@@ -11,10 +12,10 @@ from planner.policies.shares import (
     Moment,
     SharePolicy,
     Shares,
-    ShareTenant,
     Switching,
     best_answer,
     expected_worth,
+    least_shares,
 )
 from planner.problem import Owner
 
@@ -31,11 +32,12 @@ class Ekya(SharePolicy):
     Knows: as published the mean arrivals of as many seconds as are left, just past; else the forecast's mean.
     Adaptations: the objective is goodput, not accuracy alone, so that requests that are not served count. Thefts are
     tried by the best gain, of one to four quanta. A retraining may be left without a share, and then the old model
-    serves on; it knows what interference that saves (not as published). Where tenants have several ways to retrain, the
-    thief goes through its round with other ones as long as that pays, and what models are worth beyond the window
-    counts, as it does for our planner. As published processes restart with their new share, else new ones start beside
-    the old. Not as published, the thief also divides the time of the whole GPU, where processes take turns and disturb
-    nobody, and what is worth more is taken; changing between the two starts all processes anew beside the old ones.
+    serves on; it knows what interference that saves (not as published). One that is due keeps what ends it in time.
+    Where tenants have several ways to retrain, the thief goes through its round with other ones as long as that pays,
+    and what models are worth beyond the window counts, as it does for our planner. As published processes restart with
+    their new share, else new ones start beside the old. Not as published, the thief also divides the time of the whole
+    GPU, where processes take turns and disturb nobody, and what is worth more is taken; changing between the two starts
+    all processes anew beside the old ones.
     """
 
     name: str = "ekya"
@@ -51,17 +53,14 @@ class Ekya(SharePolicy):
     def shares(self, moment: Moment) -> Shares:
         """What the thief ends with."""
         mean_rps = _mean_rps(moment)
-        tasks = [tenant.inference for tenant in moment.tenants]
-        tasks += [tenant.retraining for tenant in moment.tenants if tenant.is_to_retrain]
-        held = dict.fromkeys(tasks, QUANTA // len(tasks))
-        for spare in range(QUANTA - sum(held.values())):
-            held[tasks[spare % len(tasks)]] += 1
+        least = least_shares(moment)
+        held = _equal(least)
         value = expected_worth(moment, mean_rps, held)
         while True:
             better = max(
                 (
                     (expected_worth(moment, mean_rps, stolen), number, stolen)
-                    for number, stolen in enumerate(_thefts(moment.tenants, held))
+                    for number, stolen in enumerate(_thefts(least, held))
                 ),
                 key=lambda item: (item[0], -item[1]),
                 default=None,
@@ -78,13 +77,21 @@ def _mean_rps(moment: Moment) -> list[float]:
     return mean_rps
 
 
-def _thefts(tenants: tuple[ShareTenant, ...], held: dict[Owner, int]) -> list[dict[Owner, int]]:
-    """Every way in which one task takes one to four quanta from another; inference keeps one."""
-    least = {tenant.inference: 1 for tenant in tenants}
+def _equal(least: Mapping[Owner, int]) -> dict[Owner, int]:
+    """All quanta, as equal as the least that every task needs allows; of equal tasks the first have one more."""
+    held = dict(least)
+    for _ in range(QUANTA - sum(held.values())):
+        poorest = min(held, key=held.__getitem__)
+        held[poorest] += 1
+    return held
+
+
+def _thefts(least: Mapping[Owner, int], held: dict[Owner, int]) -> list[dict[Owner, int]]:
+    """Every way in which one task takes one to four quanta from another, which keeps the least that it needs."""
     return [
         {**held, thief: held[thief] + quanta, victim: held[victim] - quanta}
         for thief in held
         for victim in held
         for quanta in range(1, 5)
-        if thief != victim and held[victim] - quanta >= least.get(victim, 0)
+        if thief != victim and held[victim] - quanta >= least[victim]
     ]

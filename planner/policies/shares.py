@@ -73,8 +73,9 @@ class ShareTenant:
         turns_rps: Requests a second within the SLO if everybody takes turns; ``None`` where nobody may.
         options: Ways to do a retraining that waits, the one that the other attributes tell of first; at most one, where
             there is nothing to choose.
-        salvage: What its model is worth beyond the window, before and after the retraining; 0 where the tenant has one
-            way to retrain.
+        salvage: What its model is worth beyond the window, before and after the retraining; 0 where plans count none.
+        is_due: Whether this window's retraining may not be left out.
+        start_s: Seconds until a retraining that gets a share trains.
     """
 
     name: str
@@ -89,6 +90,8 @@ class ShareTenant:
     turns_rps: FloatArray | None = None
     options: tuple[ShareOption, ...] = ()
     salvage: tuple[float, float] = (0.0, 0.0)
+    is_due: bool = False
+    start_s: float = 0.0
 
     def rate_while(self, n_training: int) -> FloatArray:
         """Requests a second within the SLO while so many retrainings run, its own included; ``(QUANTA + 1,)``."""
@@ -110,6 +113,13 @@ class ShareTenant:
         training_rate = training_in_turns(self.training_rate)
         return replace(self, rate_rps=self.turns_rps, training_rate=training_rate, rate_beside=())
 
+    def least_training(self, left_s: float) -> int:
+        """Twentieths with which a retraining that is due ends in so many seconds, 1 if none do; 0 where none is due."""
+        if not (self.is_due and self.is_to_retrain):
+            return 0
+        ends = self.training_rate * (left_s - self.start_s) >= 1 - self.done
+        return max(1, int(np.argmax(ends)))
+
     @property
     def is_to_retrain(self) -> bool:
         """Whether its retraining waits or runs."""
@@ -127,7 +137,8 @@ class ShareTenant:
 
 
 Shares = Mapping[Owner, int]
-"""Twentieths of the GPU by task: every inference ≥ 1, retrainings that wait or run ≥ 0, together ≤ ``QUANTA``."""
+"""Twentieths of the GPU by task: every inference ≥ 1, retrainings that wait or run ≥ 0, or ≥ 1 where they are due;
+together ≤ ``QUANTA``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,6 +280,20 @@ def _end_s(tenant: ShareTenant, shares: Shares, left_s: float) -> float:
     return end_s if end_s < left_s else left_s + 1
 
 
+def least_shares(moment: Moment) -> dict[Owner, int]:
+    """What every task that may have a share has to get: inference 1, retrainings what ends those that are due.
+
+    Where all of that is too much, 1 for every retraining that is due.
+    """
+    least = {tenant.inference: 1 for tenant in moment.tenants}
+    training = {
+        tenant.retraining: tenant.least_training(moment.left_s) for tenant in moment.tenants if tenant.is_to_retrain
+    }
+    if sum(training.values()) > QUANTA - len(least):
+        training = {owner: min(1, quanta) for owner, quanta in training.items()}
+    return least | training
+
+
 def training_in_turns(training_rate: FloatArray) -> FloatArray:
     """Part of a retraining that a second does by the twentieths of the time that it has the whole GPU."""
     rates: FloatArray = np.arange(QUANTA + 1) / QUANTA * training_rate[-1] / (1 + TURN_COST)
@@ -285,6 +310,10 @@ def violation(shares: Shares, moment: Moment) -> str | None:
     for tenant in moment.tenants:
         if shares.get(tenant.inference, 0) < 1:
             return f"{tenant.inference} gets no share; at least 1 of {QUANTA} is needed"
+        if tenant.is_due and tenant.is_to_retrain and shares.get(tenant.retraining, 0) < 1:
+            return (
+                f"{tenant.retraining} gets no share and is due (retraining.required, max_skipped); at least 1 is needed"
+            )
     if min(shares.values()) < 0 or sum(shares.values()) > QUANTA:
         return f"shares are {sorted(shares.values())}; from 0 on, and {QUANTA} together, are allowed"
     return None

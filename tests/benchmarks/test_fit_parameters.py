@@ -71,7 +71,7 @@ def test_the_grids_hold_the_defaults_in_use() -> None:
     in_use = {policy: grid.in_use.values for policy, grid in GRIDS.items()}
     assert in_use == {
         "reactive": {"n_seen": Reactive().n_seen, "threshold": Reactive().threshold},
-        "astraea": {"n_seen": Astraea().n_seen, "headroom": Astraea().headroom},
+        "astraea": {"n_seen": Astraea().n_seen, "headroom": Astraea().headroom, "floor": Astraea().floor},
         "migrator": {"method": "ewma", "half_life_s": ForecastConfig().half_life_s},
         "pace": {"replan_every_s": REPLAN_EVERY_S},
     }

@@ -70,6 +70,8 @@ def share_tenants(draw: st.DrawFn, name: str) -> ShareTenant:
         training_rate=STEPS * 0.0 if stage is Stage.NONE else _rising(draw, st.integers(1, 50)) / 1000,
         done=draw(st.floats(0, 0.99)) if stage is Stage.RUNNING else float(stage is Stage.DONE),
         stage=stage,
+        is_due=draw(st.booleans()),
+        start_s=draw(st.floats(0, 3)),
     )
 
 

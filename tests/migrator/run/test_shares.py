@@ -20,7 +20,11 @@ from planner.policies.shares import QUANTA, Answer, Moment, SharePolicy, Shares,
 from tests.migrator.run.simulation import Assembled, Run, run_of
 
 WINDOW_S = 15
-SHORT = {"window_s": WINDOW_S, "tenants.0.retraining.samples": 1500}
+SHORT = {
+    "window_s": WINDOW_S,
+    "tenants.0.retraining.samples": 1500,
+    "retraining": {"required": False, "drift": "as_given"},
+}
 BOTH = pytest.mark.parametrize("policy", [Ekya(), Astraea()], ids=lambda policy: policy.name)
 EITHER_WAY = pytest.mark.parametrize("as_published", [False, True])
 
@@ -360,15 +364,38 @@ def test_the_ways_to_retrain_are_told_while_it_waits(assembled):
     assert done.options == ()
 
 
-def test_what_models_are_worth_later_is_told_where_there_is_a_choice(assembled):
+def test_what_models_are_worth_later_is_told_where_retraining_is_a_decision(assembled):
     told = []
-    for options in (QUICK, {}):
+    for required in (False, True):
         policy = Given(divided(6, 6, 8))
-        run_of(assembled(**options, windows=1, retraining={"drift": "compound"}), policy)
+        run_of(assembled(**QUICK, windows=1, retraining={"drift": "compound", "required": required}), policy)
         told.append(policy.asked[0].tenants[0])
     before, after = told[0].salvage
     assert 0 < before < told[0].options[1].salvage < after
-    assert told[1].salvage == (0.0, 0.0)
+    assert 0 < told[1].salvage[0] < told[1].salvage[1]  # it has options: how it retrains is a decision still
+    policy = Given(divided(6, 6, 8))
+    run_of(assembled(windows=1, retraining={"drift": "compound", "required": True}), policy)
+    assert policy.asked[0].tenants[0].salvage == (0.0, 0.0)
+
+
+@BOTH
+@EITHER_WAY
+@pytest.mark.parametrize("due", [{"max_skipped": 0}, {"required": True}], ids=["overdue", "required"])
+def test_a_retraining_that_is_due_is_done_though_it_brings_nothing(assembled, policy, as_published: bool, due):
+    trained = [
+        run_of(
+            assembled(
+                tenants__0__accuracy={"before": 0.9, "after": 0.9}, **load, retraining={"drift": "as_given", **own}
+            ),
+            policy,
+            as_published=as_published,
+        ).retrainings
+        for load in ({}, {"tenants__1__arrivals__scale__factor": 400.0})
+        for own in ({"required": False}, {"required": False, **due})
+    ]
+    assert [len(own) for own in trained[1::2]] == [2, 2]
+    if isinstance(policy, Ekya):
+        assert len(trained[2]) == 0  # who may leave it out does where the other tenant needs everything
 
 
 @BOTH

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from share_moments import moment_of, moments, share_tenant, with_options, with_turns
 
 from planner.policies.astraea import Astraea
-from planner.policies.shares import QUANTA, Moment, violation
+from planner.policies.shares import QUANTA, Moment, Stage, violation
 
 LOADS = pytest.mark.parametrize("load_rps", [0.0, 1.0, 50.0, 200.0, 1e6])
 
@@ -61,6 +61,27 @@ def test_more_load_is_no_smaller_share(moment: Moment, more_rps: int) -> None:
     assert after[inference] >= before[inference]
 
 
+@settings(max_examples=100)
+@given(moments(), st.integers(1, 4))
+def test_inference_comes_first_and_retrainings_have_the_rest(moment: Moment, floor: int) -> None:
+    policy = Astraea(floor=floor)
+    shares = policy.shares(moment)
+    training = [tenant for tenant in moment.tenants if tenant.is_to_retrain]
+    alone = replace(moment, tenants=tuple(replace(tenant, stage=Stage.NONE) for tenant in moment.tenants))
+    for tenant, load_rps in zip(moment.tenants, moment.past_rps[-1].tolist(), strict=True):
+        wanted_rps = policy.headroom * load_rps
+        is_served = tenant.rate_rps[shares[tenant.inference]] >= wanted_rps
+        floors_left = sum(shares[one.retraining] for one in training) > sum(
+            max(floor, one.least_training(moment.left_s)) for one in training
+        )
+        if floors_left and wanted_rps <= tenant.rate_rps[-1]:
+            assert is_served  # who trains with more than the floors leaves nobody short
+    if not training:
+        assert shares == policy.shares(alone)
+    elif floor * len(training) <= QUANTA - len(moment.tenants):
+        assert all(shares[one.retraining] >= floor for one in training)
+
+
 def test_load_that_needs_more_gets_more() -> None:
     a, b = share_tenant("a"), share_tenant("b")
     found = Astraea().shares(moment_of(a, b, past_rps=[[80.0, 40.0]]))
@@ -75,7 +96,7 @@ def test_the_same_load_on_a_heavier_model_gets_more() -> None:
 
 def test_a_heavier_retraining_gets_more() -> None:
     short, long = share_tenant("short", training_s=10.0), share_tenant("long", training_s=40.0)
-    found = Astraea().shares(moment_of(short, long, past_rps=[[50.0, 50.0]]))
+    found = Astraea().shares(moment_of(short, long, past_rps=[[10.0, 10.0]]))
     assert found[long.retraining] > found[short.retraining]
 
 
@@ -111,10 +132,10 @@ def test_load_within_what_is_needed_is_carried_with_headroom() -> None:
 
 def test_a_way_to_retrain_that_pays_before_the_window_ends_is_chosen_for_it() -> None:
     a = with_options(share_tenant("a", training_s=40.0), quick=(0.75, 2.0))
-    found = Astraea().answer(moment_of(a, past_rps=[[150.0]], left_s=30.0))
+    found = Astraea().answer(moment_of(a, past_rps=[[40.0]], left_s=30.0))
     assert (found.options, found.shares) == (
         {"a": "quick"},
-        Astraea().shares(moment_of(a.retrained_by("quick"), past_rps=[[150.0]], left_s=30.0)),
+        Astraea().shares(moment_of(a.retrained_by("quick"), past_rps=[[40.0]], left_s=30.0)),
     )
 
 

@@ -50,6 +50,16 @@ def test_its_shares_can_be(moment: Moment) -> None:
     assert violation(Ekya().shares(moment), moment) is None
 
 
+def test_a_retraining_that_is_due_keeps_what_ends_it() -> None:
+    a, b = share_tenant("a", accuracy=(0.8, 0.8), training_s=20.0), share_tenant("b")
+    shares = [
+        Ekya().shares(moment_of(replace(a, is_due=is_due), b, ahead_rps=[[150.0, 150.0]])) for is_due in (False, True)
+    ]
+    left_out, kept = (own[a.retraining] for own in shares)
+    assert left_out == 0
+    assert kept >= 4  # ends it in 100 s
+
+
 @settings(max_examples=40)
 @given(moments())
 def test_by_its_own_estimate_it_is_no_worse_than_equal_shares(moment: Moment) -> None:

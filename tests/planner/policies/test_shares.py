@@ -20,6 +20,7 @@ from planner.policies.shares import (
     Stage,
     best_answer,
     expected_worth,
+    least_shares,
     training_in_turns,
     violation,
 )
@@ -37,6 +38,33 @@ def test_shares_that_fit_are_no_violation(retraining: int) -> None:
 
 def test_a_retraining_that_waits_may_be_left_out() -> None:
     assert violation({A.inference: 1, B.inference: QUANTA - 1}, MOMENT) is None
+
+
+@pytest.mark.parametrize("stage", [Stage.WAITING, Stage.RUNNING])
+def test_a_retraining_that_is_due_may_not_be_left_out(stage: Stage) -> None:
+    tenant = replace(share_tenant("b", training_s=20.0, stage=stage), is_due=True)
+    found = violation({tenant.inference: QUANTA}, moment_of(tenant))
+    assert found == "b/retraining gets no share and is due (retraining.required, max_skipped); at least 1 is needed"
+    assert violation({tenant.inference: 1, tenant.retraining: 1}, moment_of(tenant)) is None
+
+
+@pytest.mark.parametrize(
+    ("left_s", "done", "start_s", "quanta"),
+    [(20.0, 0.0, 0.0, 20), (40.0, 0.0, 0.0, 10), (42.0, 0.0, 2.0, 10), (40.0, 0.5, 0.0, 5), (10.0, 0.0, 0.0, 1)],
+)
+def test_a_retraining_that_is_due_needs_what_ends_it(left_s: float, done: float, start_s: float, quanta: int) -> None:
+    tenant = replace(share_tenant(training_s=20.0, done=done), is_due=True, start_s=start_s)
+    assert tenant.least_training(left_s) == quanta
+    assert replace(tenant, is_due=False).least_training(left_s) == 0
+    assert replace(tenant, stage=Stage.DONE).least_training(left_s) == 0
+
+
+def test_where_not_all_that_is_due_can_end_each_has_the_least() -> None:
+    a, b = (replace(share_tenant(name, training_s=20.0), is_due=True) for name in "ab")
+    assert least_shares(moment_of(a, b, left_s=25.0)) == dict.fromkeys(
+        (a.inference, b.inference, a.retraining, b.retraining), 1
+    )
+    assert least_shares(moment_of(a, b, left_s=50.0))[a.retraining] == 8
 
 
 def test_processors_may_idle() -> None:
