@@ -1,4 +1,4 @@
-"""``docs/results.md`` from ``docs/results.json``: the sentences stand in ``page.md.j2``, the figures come from here."""
+"""The results' pages from ``docs/results.json``: sentences stand in ``page.md.j2``, the figures come from here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from benchmarks.paper import pre_initialisation
-from benchmarks.paper.experiments import EXPERIMENTS, MAIN, SECTIONS, Experiment
+from benchmarks.paper.experiments import EXPERIMENTS, GIVEN, MAIN, SECTIONS, TURN_COSTS_PCT, Experiment
 from benchmarks.paper.matches import CLASSES
 from benchmarks.paper.plot_list import plots_of
 from benchmarks.paper.statistics import (
@@ -34,6 +34,7 @@ from benchmarks.paper.statistics import (
 )
 from benchmarks.paper.studies import STUDIES
 from migrator.compare import CEILING, FLOOR, Fairness
+from migrator.views.palette import shown as policy_name
 from planner.policies.registry import MIG_POLICIES
 
 PAPER_GAIN_PCT = {"ekya": 17, "astraea": 21, "paris": 20}
@@ -83,11 +84,19 @@ HIGHEST = {"figure-2": ("goodput_pct", "paper_product_pct"), "figure-4": ("accur
 Shown = TypeVar("Shown", pd.DataFrame, "pd.Series[float]")
 
 
-def page(document: Mapping[str, Any]) -> str:
-    """The page as Markdown."""
+def pages(document: Mapping[str, Any]) -> dict[str, str]:
+    """The page and its appendix as Markdown, by the name of their file."""
+    return {
+        "results.md": _page(document, is_appendix=False),
+        "results-appendix.md": _page(document, is_appendix=True),
+    }
+
+
+def _page(document: Mapping[str, Any], *, is_appendix: bool) -> str:
     results, studies = results_in(document), document.get("studies", {})
     rows = pd.concat(results.values())
     text = _TEMPLATE.render(
+        is_appendix=is_appendix,
         made=document["made"],
         n_unplanned=int(rows["windows_without_plan"].sum()),
         n_windows=rows["windows"].dropna().map(len).sum(),
@@ -213,11 +222,14 @@ class Figures:
             mean = interval(ahead, BLOCK[of])
             each = ahead.mean(axis=1)
             apart = over_workloads(ahead)
+            alone = ahead.stack()
             shown_intervals = [f"[{own.low:+.2f}, {own.high:+.2f}]" for own in (mean, apart)]
             by_workload = ahead.mean().dropna()
             counts = [f"{(own > 0).sum()} of {len(own)}" for own in (each, by_workload)]
+            counts.append(f"{(alone > LEAST_AHEAD_POINTS).sum()} of {len(alone)}, at most {alone.max():+.1f}")
             found[policy] = (f"{mean.mean:+.2f}", *shown_intervals, *counts)
         columns = ["points", f"95 %, over {of}", "95 %, over workloads", f"{of} in which it is ahead", "workloads"]
+        columns.append(f"{of} of one workload")
         return pd.DataFrame.from_dict(found, orient="index", columns=columns)
 
     def sweep(self, experiments: Sequence[Experiment]) -> pd.DataFrame:
@@ -233,10 +245,10 @@ class Figures:
     def ties(self, experiments: Sequence[Experiment]) -> dict[str, Any]:
         """How far each policy is ahead of ours, and where it ties, over the workloads that all experiments have.
 
-        Ours is that of the main table. ``means`` has a row an experiment, and ``places`` a row a policy.
+        Ours is free to skip, as they are. ``means`` has a row an experiment, and ``places`` a row a policy.
         """
         own = pd.concat({one.at: self.goodput[one.name] for one in experiments}, axis=1, join="inner")
-        ours = self.goodput[MAIN.name][OURS]
+        ours = self.goodput[GIVEN.name][OURS]
         own, ours = own.align(ours, join="inner", axis=0)
         own = own.loc[[name for name in self.goodput[MAIN.name].index if name in own.index]]
         ahead = own.sub(ours, axis=0)
@@ -257,8 +269,14 @@ class Figures:
         }
 
     def lead(self, policy: str, experiments: Sequence[Experiment]) -> pd.Series[float]:
-        """Points by which the policy is ahead of ours in the main table, by the place of each experiment."""
-        return pd.Series({one.at: self.means[one.name][policy] - self.means[MAIN.name][OURS] for one in experiments})
+        """Points by which the policy is ahead of ours, free to skip as it is, by the place of each experiment."""
+        return pd.Series({one.at: self.means[one.name][policy] - self.means[GIVEN.name][OURS] for one in experiments})
+
+    def leads_by_turn_cost(self, name: str) -> pd.Series[float]:
+        """Points by which sharing by time is ahead of ours, by what a turn costs, %."""
+        means = self.means[name]
+        known = {cost: means[policy] - means[OURS] for policy, cost in TURN_COSTS_PCT.items() if policy in means}
+        return pd.Series(known, dtype=float)
 
     def leads(self, name: str, of: str, policies: Sequence[str]) -> dict[str, Interval]:
         """How far these policies are ahead of ours over ``windows`` or ``segments``."""
@@ -287,9 +305,9 @@ class Figures:
     def gain(self, name: str, policy: str, of: str = OURS) -> float:
         """By how much one policy's goodput, mean of workloads, exceeds another's, %.
 
-        A policy that the experiment lacks is taken from the main table.
+        A policy that the experiment lacks is taken from the table of those free to skip, then from the main one.
         """
-        means = self.means[name].combine_first(self.means[MAIN.name])
+        means = self.means[name].combine_first(self.means[GIVEN.name]).combine_first(self.means[MAIN.name])
         return float(100 * (means[of] / means[policy] - 1))
 
     def loss(
@@ -353,6 +371,7 @@ def _template() -> Environment:
     )
     made.filters |= {
         "code": "`{}`".format,
+        "known": lambda text: text.replace(f"`{CEILING}`", policy_name(CEILING)),
         "fixed": lambda value, digits: f"{value:.{digits}f}",
         "signed": lambda value, digits: f"{value:+.{digits}f}",
         "plain": "{:g}".format,

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.paper.experiments import EXPERIMENTS, MAIN, SECTIONS, Experiment
 from benchmarks.paper.matches import COLUMNS, ROOT, matches_of, require_two_weeks, results_of, rows_of, versions
-from benchmarks.paper.page import page
+from benchmarks.paper.page import pages
 from benchmarks.paper.plots import plots
 from benchmarks.paper.studies import STUDIES, results_of_studies
 from migrator.errors import OutputError
@@ -26,7 +26,7 @@ from migrator.outputs import write_output
 from workloads.errors import TraceError
 
 RESULTS = ROOT / "docs" / "results.json"
-PAGE = ROOT / "docs" / "results.md"
+PAGES = ROOT / "docs"
 PLOTS = ROOT / "docs" / "results"
 
 Json = dict[str, object]
@@ -109,11 +109,12 @@ def main() -> None:
         found = document(experiments, traces, command, studies)
         write_output("results", RESULTS, as_text(found))
         write_plots(PLOTS, plots(found))
-        write_output("results", PAGE, page(found))
+        for name, text in pages(found).items():
+            write_output("results", PAGES / name, text)
     except OutputError as error:
         print(error, file=sys.stderr)
         sys.exit(1)
-    print(f"wrote {RESULTS.relative_to(ROOT)}, {PAGE.relative_to(ROOT)} and its plots")
+    print(f"wrote {RESULTS.relative_to(ROOT)}, docs/results.md, its appendix and their plots")
 
 
 if __name__ == "__main__":

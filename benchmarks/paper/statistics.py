@@ -26,7 +26,7 @@ OURS, PAPERS = "migrator", "migrator-paper"
 BLOCK = {"windows": 2, "segments": 4}
 """How many windows or segments are resampled together."""
 
-LEAST_GAP_POINTS = 0.1
+LEAST_GAP_POINTS = 1.0
 """A gap between ``static`` and ``oracle`` below this is none that could be closed."""
 
 _N_RESAMPLES = 10_000

@@ -22,6 +22,9 @@ HORIZON = 3
 RETRAINED_PRIOR = 0.5
 """Before there is any, one window counts as retrained to this part."""
 
+STILL = 0.5
+"""Where a window retrains a model, the old one still answers for this part of it: until the retraining ends."""
+
 DIGITS = 6
 """As the log has shares, so that a window can be posed anew from it."""
 
@@ -36,12 +39,14 @@ class Outlook:
         in_time: The share of its requests that are answered in time, in [0, 1].
         ahead: Of each window after it that counts, from the next on, whether there is something to learn in it. One
             without takes nothing from a model, and does not replace it.
+        still: τ, the part of a window through which it goes on answering where that window retrains it, in [0, 1].
     """
 
     drift: float
     stays: float
     in_time: float
     ahead: tuple[bool, ...]
+    still: float = STILL
 
     def to_json(self) -> dict[str, Any]:
         """What it says, as it stands in the log."""
@@ -51,10 +56,12 @@ class Outlook:
 def outlook_of(told: Mapping[str, Any], n_ahead: int) -> Outlook:
     """The outlook that :meth:`Outlook.to_json` told.
 
-    Earlier versions did not tell ``ahead``: they took all ``n_ahead`` windows for ones with something to learn.
+    Earlier versions did not tell ``ahead``: they took all ``n_ahead`` windows for ones with something to learn. Nor did
+    they tell ``still``: a model that a window replaces counted for the whole of it.
     """
-    ahead = told.get("ahead", (True,) * n_ahead)
-    return Outlook(float(told["drift"]), float(told["stays"]), float(told["in_time"]), tuple(map(bool, ahead)))
+    ahead = tuple(map(bool, told.get("ahead", (True,) * n_ahead)))
+    drift, stays, in_time, still = (float(told.get(name, 1.0)) for name in ("drift", "stays", "in_time", "still"))
+    return Outlook(drift, stays, in_time, ahead, still)
 
 
 def unseen(tenant: Tenant, config: Config, window: int) -> Outlook:
@@ -118,12 +125,14 @@ def windows_ahead(tenant: Tenant, config: Config, window: int) -> tuple[bool, ..
 def salvage_of(outlook: Outlook, n_requests: float, weight: float, accuracies: Sequence[float]) -> list[float]:
     """S[ℓ], requests by level: what the model that a window leaves earns in the H windows after it.
 
-    S[ℓ] = weight · N̂ · acc[ℓ] · Σ_{j=1..H} Π_{i≤j} r_i · Π_{i<j} γ_i, where N̂ are those of a window's ``n_requests``
-    that are answered in time. r_i and γ_i are r̂ and γ where the i-th window has something to learn, and 1 elsewhere.
+    S[ℓ] = weight · N̂ · acc[ℓ] · Σ_{j=1..H} Π_{i≤j} r_i · Π_{i<j} γ_i · (γ_j + τ (1 − γ_j)), where N̂ are those of a
+    window's ``n_requests`` that are answered in time. r_i and γ_i are r̂ and γ where the i-th window has something to
+    learn, and 1 elsewhere.
     """
     lasting, left = 0.0, 1.0
     for learns in outlook.ahead:
-        left *= outlook.drift if learns else 1.0
-        lasting += left
-        left *= outlook.stays if learns else 1.0
+        drift, stays = (outlook.drift, outlook.stays) if learns else (1.0, 1.0)
+        left *= drift
+        lasting += left * (stays + outlook.still * (1 - stays))
+        left *= stays
     return [weight * n_requests * outlook.in_time * accuracy * lasting for accuracy in accuracies]

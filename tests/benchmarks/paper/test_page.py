@@ -11,7 +11,7 @@ import pytest
 from benchmarks.paper import reproduce
 from benchmarks.paper.experiments import MAIN, Experiment
 from benchmarks.paper.matches import CLASSES, COLUMNS
-from benchmarks.paper.page import Figures, figure_table, page
+from benchmarks.paper.page import Figures, figure_table, pages
 from benchmarks.paper.statistics import results_in
 from migrator.compare import Fairness
 
@@ -38,13 +38,20 @@ LOW, HIGH = Experiment("interference-0", "0", at=0.0), Experiment("interference-
 TIES = {"interference-0": rows(ekya=(900, 800)), "interference-1": rows(ekya=(700, 750))}
 
 
+def page(document: dict[str, object]) -> str:
+    """Both pages."""
+    return "\n".join(pages(document).values())
+
+
 def figures(**by_experiment: list[list[object]]) -> Figures:
-    experiments = [{"name": name, "rows": found} for name, found in {"main": MAIN_ROWS, **by_experiment}.items()]
+    known = {"main": MAIN_ROWS, "retraining-given": MAIN_ROWS, **by_experiment}
+    experiments = [{"name": name, "rows": found} for name, found in known.items()]
     return Figures(results_in({"columns": list(COLUMNS), "experiments": experiments}))
 
 
 def test_the_page_is_made_from_its_figures() -> None:
-    assert reproduce.PAGE.read_text("utf-8") == page(DOCUMENT)
+    for name, text in pages(DOCUMENT).items():
+        assert (reproduce.PAGES / name).read_text("utf-8") == text
 
 
 def test_a_short_run_has_a_page_that_says_what_it_leaves_out() -> None:
@@ -104,6 +111,12 @@ def test_ties_are_of_the_workloads_that_all_have() -> None:
     assert found["places"].loc["ekya"].to_dict() == {"mean": "0.50", "w1": "0.50"}
 
 
+def test_leads_stand_by_what_a_turn_costs() -> None:
+    free, dear = rows(time_sharing_0=(800, 800)), rows(time_sharing=(700, 700))
+    found = figures(headline=[*MAIN_ROWS, *free, *dear]).leads_by_turn_cost("headline")
+    assert found.to_dict() == {0.0: 5.0, 5.0: -5.0}
+
+
 def test_a_ranking_names_who_changes_places() -> None:
     draw = rows(migrator=(800, 700), static=(400, 400), ekya=(500, 500), oracle=(850, 690))
     assert figures(**{"profiles-1": draw}).swapped("profiles-1") == [("static", "ekya")]
@@ -111,7 +124,7 @@ def test_a_ranking_names_who_changes_places() -> None:
 
 def test_differences_have_intervals() -> None:
     found = figures().differences("main", "windows").loc["ekya"].tolist()
-    assert found == ["-25.00", "[-25.00, -25.00]", "[-88.53, +38.53]", "0 of 2", "0 of 2"]
+    assert found == ["-25.00", "[-25.00, -25.00]", "[-88.53, +38.53]", "0 of 2", "0 of 2", "0 of 4, at most -20.0"]
 
 
 def test_the_highest_of_a_window_is_bold() -> None:

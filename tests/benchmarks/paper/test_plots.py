@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from benchmarks.paper import reproduce
 from benchmarks.paper.experiments import EXPERIMENTS, LOOKAHEADS, SECTIONS, Experiment
 from benchmarks.paper.matches import CLASSES, COLUMNS
-from benchmarks.paper.page import page
+from benchmarks.paper.page import pages
 from benchmarks.paper.plot_list import PLOTS, plots_of
 from benchmarks.paper.plots import STYLES, canvas, drawing, figures, plots, readable_on, spread, svg_of
 from benchmarks.paper.statistics import results_in
@@ -104,7 +104,7 @@ def test_every_policy_of_the_section_is_named(section: Any, drawn: dict[str, str
 
 
 def test_the_page_shows_the_plots_that_are_drawn(drawn: dict[str, str]) -> None:
-    found = page(FULL)
+    found = "\n".join(pages(FULL).values())
     assert [found.count(f"](results/{file})") for file in drawn] == [1] * len(drawn)
 
 

@@ -52,22 +52,22 @@ def test_windows_with_nothing_to_learn_teach_nothing() -> None:
 
 
 def test_an_outlook_is_told_as_it_is() -> None:
-    one = Outlook(0.8, 0.25, 1.0, (True, False, False))
+    one = Outlook(0.8, 0.25, 1.0, (True, False, False), 0.25)
     assert outlook_of(json.loads(json.dumps(one.to_json())), 3) == one
 
 
-def test_an_outlook_of_an_earlier_version_has_something_to_learn_in_every_window() -> None:
-    assert outlook_of({"drift": 0.8, "stays": 0.25, "in_time": 1.0}, 2) == Outlook(0.8, 0.25, 1.0, (True, True))
+def test_an_outlook_of_an_earlier_version_has_something_to_learn_in_every_window_and_counts_all_of_it() -> None:
+    assert outlook_of({"drift": 0.8, "stays": 0.25, "in_time": 1.0}, 2) == Outlook(0.8, 0.25, 1.0, (True, True), 1.0)
 
 
 @pytest.mark.parametrize(
     ("ahead", "lasting"),
     [
         ((), 0),
-        ((True,), 0.8),
-        (ALL, 0.8 + 0.8 * 0.5 * 0.8 + 0.8 * 0.5 * 0.8 * 0.5 * 0.8),
-        ((True, True, False), 0.8 + 0.8 * 0.5 * 0.8 + 0.8 * 0.5 * 0.8 * 0.5),
-        ((True, False, False), 0.8 + 0.8 * 0.5 + 0.8 * 0.5),
+        ((True,), 0.8 * 0.75),
+        (ALL, (0.8 + 0.8 * 0.5 * 0.8 + 0.8 * 0.5 * 0.8 * 0.5 * 0.8) * 0.75),
+        ((True, True, False), (0.8 + 0.8 * 0.5 * 0.8) * 0.75 + 0.8 * 0.5 * 0.8 * 0.5),
+        ((True, False, False), 0.8 * 0.75 + 0.8 * 0.5 + 0.8 * 0.5),
         ((False, False, False), 3),
         ((False,), 1),
     ],
@@ -77,9 +77,10 @@ def test_salvage_is_what_the_windows_ahead_earn(ahead: tuple[bool, ...], lasting
     assert found == pytest.approx([2 * 1000 * 0.9 * accuracy * lasting for accuracy in (0.5, 0.75)])
 
 
-def test_with_something_to_learn_in_every_window_salvage_is_a_geometric_sum() -> None:
-    expected = 1000 * 0.7 * 0.6 * sum((0.7 * 0.3) ** j for j in range(3))
-    assert salvage_of(Outlook(0.7, 0.3, 1.0, ALL), 1000, 1.0, [0.6]) == pytest.approx([expected])
+@pytest.mark.parametrize(("still", "part"), [(1.0, 1.0), (0.0, 0.3), (0.5, 0.65)])
+def test_with_something_to_learn_in_every_window_salvage_is_a_geometric_sum(still: float, part: float) -> None:
+    expected = part * 1000 * 0.7 * 0.6 * sum((0.7 * 0.3) ** j for j in range(3))
+    assert salvage_of(Outlook(0.7, 0.3, 1.0, ALL, still), 1000, 1.0, [0.6]) == pytest.approx([expected])
 
 
 @pytest.mark.parametrize(("window", "n"), [(0, 3), (2, 1), (3, 0)])
