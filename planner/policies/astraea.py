@@ -45,7 +45,7 @@ class Astraea(SharePolicy):
     Attributes:
         n_seen: Seconds over which the load is taken.
         headroom: By how much the share's rate is to exceed the expected load.
-        floor: Twentieths that every retraining has, if there are so many.
+        floor: Twentieths that every retraining has, fewer where there are too many.
     """
 
     name: str = "astraea"
@@ -55,7 +55,7 @@ class Astraea(SharePolicy):
     period_s: int | None = 1
     n_seen: int = 1
     headroom: float = 2.0
-    floor: int = 1
+    floor: int = 7
 
     def answer(self, moment: Moment) -> Answer:
         """Its shares, for the ways to retrain and to share with which they are worth most."""
@@ -77,10 +77,13 @@ class Astraea(SharePolicy):
         return wanted | _filled(training, floors, QUANTA - sum(wanted.values()))
 
     def _floors(self, moment: Moment, training: Collection[Owner]) -> dict[Owner, int]:
-        """What every retraining has; one twentieth where more would leave inference with less."""
-        least = least_shares(moment)
-        floors = {owner: max(self.floor, least[owner]) for owner in training}
-        return floors if sum(floors.values()) <= QUANTA - len(moment.tenants) else dict.fromkeys(training, 1)
+        """What every retraining has, where inference keeps a twentieth each; what is due has more if it needs it."""
+        if not training:
+            return {}
+        room, least = QUANTA - len(moment.tenants), least_shares(moment)
+        floor = min(self.floor, room // len(training))
+        floors = {owner: max(floor, least[owner]) for owner in training}
+        return floors if sum(floors.values()) <= room else dict.fromkeys(training, floor)
 
 
 def _least_share(rate_by_share: FloatArray, wanted: float) -> float:
