@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from planner.policies.policy import Batching, Knows, Traits
@@ -12,10 +12,10 @@ from planner.policies.shares import (
     Moment,
     SharePolicy,
     Shares,
+    ShareTenant,
     Switching,
     best_answer,
     expected_worth,
-    least_shares,
 )
 from planner.problem import Owner
 
@@ -32,12 +32,13 @@ class Ekya(SharePolicy):
     Knows: as published the mean arrivals of as many seconds as are left, just past; else the forecast's mean.
     Adaptations: the objective is goodput, not accuracy alone, so that requests that are not served count. Thefts are
     tried by the best gain, of one to four quanta. A retraining may be left without a share, and then the old model
-    serves on; it knows what interference that saves (not as published). One that is due keeps what ends it in time.
-    Where tenants have several ways to retrain, the thief goes through its round with other ones as long as that pays,
-    and what models are worth beyond the window counts, as it does for our planner. As published processes restart with
-    their new share, else new ones start beside the old. Not as published, the thief also divides the time of the whole
-    GPU, where processes take turns and disturb nobody, and what is worth more is taken; changing between the two starts
-    all processes anew beside the old ones.
+    serves on; it knows what interference that saves (not as published). One that is due has to end in time; not as
+    published, the thief may also begin with one retraining alone, for which others that are due wait. Where tenants
+    have several ways to retrain, the thief goes through its round with other ones as long as that pays, and what models
+    are worth beyond the window counts, as it does for our planner. As published processes restart with their new share,
+    else new ones start beside the old. Not as published, the thief also divides the time of the whole GPU, where
+    processes take turns and disturb nobody, and what is worth more is taken; changing between the two starts all
+    processes anew beside the old ones.
     """
 
     name: str = "ekya"
@@ -51,22 +52,26 @@ class Ekya(SharePolicy):
         return best_answer(moment, self.shares, _mean_rps(moment))
 
     def shares(self, moment: Moment) -> Shares:
-        """What the thief ends with."""
+        """What the thief ends with; the best of where it may begin."""
         mean_rps = _mean_rps(moment)
-        least = least_shares(moment)
-        held = _equal(least)
+        ends = [self._robbed(moment, mean_rps, held) for held in _starts(moment)]
+        return max(ends, key=lambda end: end[0])[1]
+
+    @staticmethod
+    def _robbed(moment: Moment, mean_rps: Sequence[float], held: dict[Owner, int]) -> tuple[float, dict[Owner, int]]:
+        """What is left when no theft is worth anything any more, and what that is worth."""
         value = expected_worth(moment, mean_rps, held)
         while True:
             better = max(
                 (
-                    (expected_worth(moment, mean_rps, stolen), number, stolen)
-                    for number, stolen in enumerate(_thefts(least, held))
+                    (expected_worth(moment, mean_rps, stolen), -number, stolen)
+                    for number, stolen in enumerate(_thefts(moment.tenants, held))
                 ),
-                key=lambda item: (item[0], -item[1]),
+                key=lambda item: item[:2],
                 default=None,
             )
             if better is None or better[0] <= value + 1e-9 * abs(value):
-                return held
+                return value, held
             value, _, held = better
 
 
@@ -77,21 +82,28 @@ def _mean_rps(moment: Moment) -> list[float]:
     return mean_rps
 
 
-def _equal(least: Mapping[Owner, int]) -> dict[Owner, int]:
-    """All quanta, as equal as the least that every task needs allows; of equal tasks the first have one more."""
-    held = dict(least)
-    for _ in range(QUANTA - sum(held.values())):
-        poorest = min(held, key=held.__getitem__)
-        held[poorest] += 1
-    return held
+def _starts(moment: Moment) -> list[dict[Owner, int]]:
+    """Equal shares for all tasks; and, not as published, with one retraining alone, for which the others wait."""
+    serving = [tenant.inference for tenant in moment.tenants]
+    training = [tenant.retraining for tenant in moment.tenants if tenant.is_to_retrain]
+    several = [] if moment.as_published or len(training) == 1 else [[*serving, owner] for owner in training]
+    none = dict.fromkeys(training, 0)
+    return [none | _equal(tasks) for tasks in ([*serving, *training], *several)]
 
 
-def _thefts(least: Mapping[Owner, int], held: dict[Owner, int]) -> list[dict[Owner, int]]:
-    """Every way in which one task takes one to four quanta from another, which keeps the least that it needs."""
+def _equal(tasks: Sequence[Owner]) -> dict[Owner, int]:
+    """All quanta in equal parts; the first have one more where that does not go."""
+    each, spare = divmod(QUANTA, len(tasks))
+    return {owner: each + (number < spare) for number, owner in enumerate(tasks)}
+
+
+def _thefts(tenants: tuple[ShareTenant, ...], held: dict[Owner, int]) -> list[dict[Owner, int]]:
+    """Every way in which one task takes one to four quanta from another; inference keeps one."""
+    least = {tenant.inference: 1 for tenant in tenants}
     return [
         {**held, thief: held[thief] + quanta, victim: held[victim] - quanta}
         for thief in held
         for victim in held
         for quanta in range(1, 5)
-        if thief != victim and held[victim] - quanta >= least[victim]
+        if thief != victim and held[victim] - quanta >= least.get(victim, 0)
     ]

@@ -113,6 +113,10 @@ class ShareTenant:
         training_rate = training_in_turns(self.training_rate)
         return replace(self, rate_rps=self.turns_rps, training_rate=training_rate, rate_beside=())
 
+    def training_s(self, quanta: int) -> float:
+        """Seconds until its retraining ends with so many twentieths, which are to train at some rate."""
+        return self.start_s + (1 - self.done) / float(self.training_rate[quanta])
+
     def least_training(self, left_s: float) -> int:
         """Twentieths with which a retraining that is due ends in so many seconds, 1 if none do; 0 where none is due."""
         if not (self.is_due and self.is_to_retrain):
@@ -137,8 +141,8 @@ class ShareTenant:
 
 
 Shares = Mapping[Owner, int]
-"""Twentieths of the GPU by task: every inference ≥ 1, retrainings that wait or run ≥ 0, or ≥ 1 where they are due;
-together ≤ ``QUANTA``."""
+"""Twentieths of the GPU by task: every inference ≥ 1, retrainings that wait or run ≥ 0, together ≤ ``QUANTA``. One that
+is due waits at 0 only for another one's end."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,32 +256,41 @@ def best_answer(moment: Moment, shares: Callable[[Moment], Shares], mean_rps: Se
 def expected_worth(moment: Moment, mean_rps: Sequence[float], shares: Shares) -> float:
     """Right answers in time to the window's end, weighted, and what the models are worth beyond it.
 
-    With arrivals of ``mean_rps`` by tenant. Shares of ended retrainings go back to their tenant. As published every
-    retraining is taken to disturb the others to the end, run or not.
+    With arrivals of ``mean_rps`` by tenant. Shares of an ended retraining go to one that is due and has none, in the
+    order of tenants, else back to the tenant. One that is due and does not end costs as much as all of the window may
+    be worth. As published every retraining is taken to disturb the others to the end, run or not.
     """
-    ends_s = [_end_s(tenant, shares, moment.left_s) for tenant in moment.tenants]
-    total, begin_s = 0.0, 0.0
-    for end_s in sorted({*(min(end_s, moment.left_s) for end_s in ends_s if end_s > 0), moment.left_s}):
-        n_training = sum(own_s > begin_s for own_s in ends_s)
-        for tenant, rate_rps, own_s in zip(moment.tenants, mean_rps, ends_s, strict=True):
-            has_ended = 0 < own_s <= begin_s
-            quanta = shares[tenant.inference] + (shares[tenant.retraining] if has_ended else 0)
-            rates = tenant.rate_rps if moment.as_published else tenant.rate_while(n_training)
-            accuracy = tenant.accuracy_after if has_ended else tenant.accuracy_before
-            total += tenant.weight * accuracy * min(rate_rps, float(rates[quanta])) * (end_s - begin_s)
+    tenants, left_s, begin_s, total = moment.tenants, moment.left_s, 0.0, 0.0
+    serving = [shares[tenant.inference] for tenant in tenants]
+    running: dict[int, tuple[int, float]] = {}  # by place of the tenant: its retraining's share, and when it ends
+    waiting, ended = [], set[int]()
+    for index, tenant in enumerate(tenants):
+        quanta = shares.get(tenant.retraining, 0)
+        if tenant.is_to_retrain and quanta > 0 and tenant.training_rate[quanta] > 0:
+            running[index] = (quanta, tenant.training_s(quanta))
+        elif tenant.is_to_retrain and tenant.is_due:
+            waiting.append(index)
+    while begin_s < left_s:
+        end_s = min([left_s, *(end_s for _, end_s in running.values())])
+        for index, (tenant, rate_rps) in enumerate(zip(tenants, mean_rps, strict=True)):
+            rates = tenant.rate_rps if moment.as_published else tenant.rate_while(len(running))
+            accuracy = tenant.accuracy_after if index in ended else tenant.accuracy_before
+            total += tenant.weight * accuracy * min(rate_rps, float(rates[serving[index]])) * (end_s - begin_s)
         begin_s = end_s
-    return total + sum(
-        tenant.salvage[0 < own_s < moment.left_s] for tenant, own_s in zip(moment.tenants, ends_s, strict=True)
+        for index in [index for index, (_, own_s) in running.items() if own_s == end_s < left_s]:
+            quanta, _ = running.pop(index)
+            ended.add(index)
+            if waiting and tenants[waiting[0]].training_rate[quanta] > 0:
+                follower = waiting.pop(0)
+                running[follower] = (quanta, end_s + tenants[follower].training_s(quanta))
+            else:
+                serving[index] += quanta
+    n_missed = sum(
+        tenant.is_due and tenant.is_to_retrain and index not in ended for index, tenant in enumerate(tenants)
     )
-
-
-def _end_s(tenant: ShareTenant, shares: Shares, left_s: float) -> float:
-    """When its retraining ends, the window's end at the latest + 1; 0 where none runs."""
-    quanta = shares.get(tenant.retraining, 0)
-    if not tenant.is_to_retrain or quanta == 0 or tenant.training_rate[quanta] <= 0:
-        return 0.0
-    end_s = (1 - tenant.done) / float(tenant.training_rate[quanta])
-    return end_s if end_s < left_s else left_s + 1
+    all_s = sum(tenant.weight * rate_rps for tenant, rate_rps in zip(tenants, mean_rps, strict=True)) * left_s
+    most = 1.0 + all_s + sum(max(tenant.salvage) for tenant in tenants)
+    return total + sum(tenant.salvage[index in ended] for index, tenant in enumerate(tenants)) - n_missed * most
 
 
 def least_shares(moment: Moment) -> dict[Owner, int]:
@@ -310,9 +323,11 @@ def violation(shares: Shares, moment: Moment) -> str | None:
     for tenant in moment.tenants:
         if shares.get(tenant.inference, 0) < 1:
             return f"{tenant.inference} gets no share; at least 1 of {QUANTA} is needed"
-        if tenant.is_due and tenant.is_to_retrain and shares.get(tenant.retraining, 0) < 1:
+    training = [tenant for tenant in moment.tenants if shares.get(tenant.retraining, 0) > 0]
+    for tenant in moment.tenants:
+        if tenant.is_due and tenant.is_to_retrain and not training:
             return (
-                f"{tenant.retraining} gets no share and is due (retraining.required, max_skipped); at least 1 is needed"
+                f"{tenant.retraining} gets no share, is due (retraining.required, max_skipped) and waits for no other"
             )
     if min(shares.values()) < 0 or sum(shares.values()) > QUANTA:
         return f"shares are {sorted(shares.values())}; from 0 on, and {QUANTA} together, are allowed"

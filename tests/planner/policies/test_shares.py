@@ -41,11 +41,27 @@ def test_a_retraining_that_waits_may_be_left_out() -> None:
 
 
 @pytest.mark.parametrize("stage", [Stage.WAITING, Stage.RUNNING])
-def test_a_retraining_that_is_due_may_not_be_left_out(stage: Stage) -> None:
-    tenant = replace(share_tenant("b", training_s=20.0, stage=stage), is_due=True)
-    found = violation({tenant.inference: QUANTA}, moment_of(tenant))
-    assert found == "b/retraining gets no share and is due (retraining.required, max_skipped); at least 1 is needed"
-    assert violation({tenant.inference: 1, tenant.retraining: 1}, moment_of(tenant)) is None
+def test_a_retraining_that_is_due_waits_for_another_or_gets_a_share(stage: Stage) -> None:
+    a, b = (replace(share_tenant(name, training_s=20.0, stage=stage), is_due=True) for name in "ab")
+    serving = {a.inference: 1, b.inference: 1}
+    found = violation(serving, moment_of(a, b))
+    assert found == "a/retraining gets no share, is due (retraining.required, max_skipped) and waits for no other"
+    assert violation({**serving, b.retraining: 1}, moment_of(a, b)) is None
+
+
+def test_what_is_due_follows_the_one_that_it_waits_for() -> None:
+    a, b = (replace(share_tenant(name, accuracy=(0.5, 0.9), training_s=20.0), is_due=True) for name in "ab")
+    shares = {a.inference: 6, b.inference: 6, a.retraining: 8}  # 50 s each, one after the other
+    in_time = expected_worth(moment_of(a, b, left_s=101.0), [10.0, 10.0], shares)
+    assert in_time == pytest.approx(10 * (50 * 0.5 + 51 * 0.9) + 10 * (100 * 0.5 + 1 * 0.9))
+    assert expected_worth(moment_of(a, b, left_s=100.0), [10.0, 10.0], shares) < 0
+
+
+@pytest.mark.parametrize("start_s", [0.0, 2.0])
+def test_a_retraining_ends_after_its_start(start_s: float) -> None:
+    a = replace(share_tenant(accuracy=(0.0, 1.0), training_s=20.0), start_s=start_s)
+    worth = expected_worth(moment_of(a), [1.0], {a.inference: 10, a.retraining: 10})
+    assert worth == pytest.approx(60 - start_s)
 
 
 @pytest.mark.parametrize(
