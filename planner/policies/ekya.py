@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from planner.policies.policy import Batching, Knows, Traits
@@ -16,6 +16,7 @@ from planner.policies.shares import (
     Switching,
     best_answer,
     expected_worth,
+    least_shares,
 )
 from planner.problem import Owner
 
@@ -32,13 +33,13 @@ class Ekya(SharePolicy):
     Knows: as published the mean arrivals of as many seconds as are left, just past; else the forecast's mean.
     Adaptations: the objective is goodput, not accuracy alone, so that requests that are not served count. Thefts are
     tried by the best gain, of one to four quanta. A retraining may be left without a share, and then the old model
-    serves on; it knows what interference that saves (not as published). One that is due has to end in time; not as
-    published, the thief may also begin with one retraining alone, for which others that are due wait. Where tenants
-    have several ways to retrain, the thief goes through its round with other ones as long as that pays, and what models
-    are worth beyond the window counts, as it does for our planner. As published processes restart with their new share,
-    else new ones start beside the old. Not as published, the thief also divides the time of the whole GPU, where
-    processes take turns and disturb nobody, and what is worth more is taken; changing between the two starts all
-    processes anew beside the old ones.
+    serves on; it knows what interference that saves (not as published). One that is due has to end in time; the thief
+    begins with one retraining alone as well, for which others that are due wait. Where tenants have several ways to
+    retrain, the thief goes through its round with other ones as long as that pays, and what models are worth beyond the
+    window counts, as it does for our planner. As published processes restart with their new share, else new ones start
+    beside the old. Not as published, the thief also divides the time of the whole GPU, where processes take turns and
+    disturb nobody, and what is worth more is taken; changing between the two starts all processes anew beside the old
+    ones.
     """
 
     name: str = "ekya"
@@ -83,18 +84,25 @@ def _mean_rps(moment: Moment) -> list[float]:
 
 
 def _starts(moment: Moment) -> list[dict[Owner, int]]:
-    """Equal shares for all tasks; and, not as published, with one retraining alone, for which the others wait."""
-    serving = [tenant.inference for tenant in moment.tenants]
-    training = [tenant.retraining for tenant in moment.tenants if tenant.is_to_retrain]
-    several = [] if moment.as_published or len(training) == 1 else [[*serving, owner] for owner in training]
-    none = dict.fromkeys(training, 0)
-    return [none | _equal(tasks) for tasks in ([*serving, *training], *several)]
+    """Equal shares for all tasks; and one retraining alone, for which others wait. What is due has what ends it."""
+    least = least_shares(moment)
+    serving = {tenant.inference: 1 for tenant in moment.tenants}
+    training = {tenant.retraining: tenant for tenant in moment.tenants if tenant.is_to_retrain}
+    none, most = dict.fromkeys(training, 0), QUANTA - len(serving)
+    alone = [
+        none | _equal({**serving, owner: max(1, min(tenant.least_training(moment.left_s), most))})
+        for owner, tenant in training.items()
+        if len(training) > 1 or tenant.is_due
+    ]
+    return [_equal(least), *alone]
 
 
-def _equal(tasks: Sequence[Owner]) -> dict[Owner, int]:
-    """All quanta in equal parts; the first have one more where that does not go."""
-    each, spare = divmod(QUANTA, len(tasks))
-    return {owner: each + (number < spare) for number, owner in enumerate(tasks)}
+def _equal(least: Mapping[Owner, int]) -> dict[Owner, int]:
+    """All quanta, as equal as the least that every task needs allows; of equal tasks the first have one more."""
+    held = dict(least)
+    for _ in range(QUANTA - sum(held.values())):
+        held[min(held, key=held.__getitem__)] += 1
+    return held
 
 
 def _thefts(tenants: tuple[ShareTenant, ...], held: dict[Owner, int]) -> list[dict[Owner, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -114,15 +115,15 @@ class ShareTenant:
         return replace(self, rate_rps=self.turns_rps, training_rate=training_rate, rate_beside=())
 
     def training_s(self, quanta: int) -> float:
-        """Seconds until its retraining ends with so many twentieths, which are to train at some rate."""
-        return self.start_s + (1 - self.done) / float(self.training_rate[quanta])
+        """Seconds until its retraining ends with so many twentieths; infinite where they do not train."""
+        rate = float(self.training_rate[quanta])
+        return self.start_s + (1 - self.done) / rate if rate > 0 else math.inf
 
     def least_training(self, left_s: float) -> int:
-        """Twentieths with which a retraining that is due ends in so many seconds, 1 if none do; 0 where none is due."""
+        """Twentieths that end a retraining that is due within so many seconds, 1 if none do; 0 where none is due."""
         if not (self.is_due and self.is_to_retrain):
             return 0
-        ends = self.training_rate * (left_s - self.start_s) >= 1 - self.done
-        return max(1, int(np.argmax(ends)))
+        return next((quanta for quanta in range(1, QUANTA + 1) if self.training_s(quanta) < left_s), 1)
 
     @property
     def is_to_retrain(self) -> bool:
@@ -266,7 +267,7 @@ def expected_worth(moment: Moment, mean_rps: Sequence[float], shares: Shares) ->
     waiting, ended = [], set[int]()
     for index, tenant in enumerate(tenants):
         quanta = shares.get(tenant.retraining, 0)
-        if tenant.is_to_retrain and quanta > 0 and tenant.training_rate[quanta] > 0:
+        if tenant.is_to_retrain and tenant.training_s(quanta) < math.inf:
             running[index] = (quanta, tenant.training_s(quanta))
         elif tenant.is_to_retrain and tenant.is_due:
             waiting.append(index)
@@ -280,7 +281,7 @@ def expected_worth(moment: Moment, mean_rps: Sequence[float], shares: Shares) ->
         for index in [index for index, (_, own_s) in running.items() if own_s == end_s < left_s]:
             quanta, _ = running.pop(index)
             ended.add(index)
-            if waiting and tenants[waiting[0]].training_rate[quanta] > 0:
+            if waiting and tenants[waiting[0]].training_s(quanta) < math.inf:
                 follower = waiting.pop(0)
                 running[follower] = (quanta, end_s + tenants[follower].training_s(quanta))
             else:
@@ -323,12 +324,14 @@ def violation(shares: Shares, moment: Moment) -> str | None:
     for tenant in moment.tenants:
         if shares.get(tenant.inference, 0) < 1:
             return f"{tenant.inference} gets no share; at least 1 of {QUANTA} is needed"
-    training = [tenant for tenant in moment.tenants if shares.get(tenant.retraining, 0) > 0]
-    for tenant in moment.tenants:
-        if tenant.is_due and tenant.is_to_retrain and not training:
-            return (
-                f"{tenant.retraining} gets no share, is due (retraining.required, max_skipped) and waits for no other"
-            )
+    if not any(shares.get(tenant.retraining, 0) > 0 for tenant in moment.tenants):
+        most = QUANTA - len(moment.tenants)
+        for tenant in moment.tenants:
+            if tenant.is_due and tenant.is_to_retrain and tenant.training_s(most) < moment.left_s:
+                return (
+                    f"{tenant.retraining} gets no share, is due (retraining.required, max_skipped), could end in time, "
+                    "and waits for no other"
+                )
     if min(shares.values()) < 0 or sum(shares.values()) > QUANTA:
         return f"shares are {sorted(shares.values())}; from 0 on, and {QUANTA} together, are allowed"
     return None

@@ -67,17 +67,26 @@ def test_a_retraining_that_is_due_keeps_what_ends_it() -> None:
     assert kept >= 4  # ends it in 100 s
 
 
-@pytest.mark.parametrize(("as_published", "n_at_once"), [(False, 1), (True, 2)])
-def test_what_is_due_may_wait_for_another_to_end(as_published: bool, n_at_once: int) -> None:
-    gains, waits = ((0.2, 0.8), (0.5, 0.5))
+def test_what_is_due_may_wait_for_another_to_end() -> None:
     a, b = (
         replace(share_tenant(name, accuracy=gain, training_s=20.0), is_due=True)
-        for name, gain in (("a", gains), ("b", waits))
+        for name, gain in (("a", (0.2, 0.8)), ("b", (0.5, 0.5)))
     )
-    rates = [[60.0, 60.0]]
-    shares = Ekya().shares(moment_of(a, b, ahead_rps=rates, past_rps=rates, as_published=as_published))
-    assert sum(shares[tenant.retraining] > 0 for tenant in (a, b)) == n_at_once
-    assert shares[a.retraining] > 0
+    shares = Ekya().shares(moment_of(a, b, ahead_rps=[[60.0, 60.0]]))
+    assert shares[a.retraining] > shares[b.retraining] == 0
+
+
+@settings(max_examples=60)
+@given(moments())
+def test_what_is_due_ends_wherever_it_could_alone(moment: Moment) -> None:
+    shares = Ekya().shares(moment)
+    could_end = [
+        tenant
+        for tenant in moment.tenants
+        if tenant.is_due and tenant.is_to_retrain and tenant.training_s(QUANTA - len(moment.tenants)) < moment.left_s
+    ]
+    ends = [one for one in could_end if one.training_s(shares[one.retraining]) < moment.left_s]
+    assert bool(ends) == bool(could_end)
 
 
 @settings(max_examples=40)
