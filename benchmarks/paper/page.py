@@ -86,37 +86,35 @@ Shown = TypeVar("Shown", pd.DataFrame, "pd.Series[float]")
 
 def pages(document: Mapping[str, Any]) -> dict[str, str]:
     """The page and its appendix as Markdown, by the name of their file."""
-    return {
-        "results.md": _page(document, is_appendix=False),
-        "results-appendix.md": _page(document, is_appendix=True),
-    }
-
-
-def _page(document: Mapping[str, Any], *, is_appendix: bool) -> str:
     results, studies = results_in(document), document.get("studies", {})
     rows = pd.concat(results.values())
-    text = _TEMPLATE.render(
-        is_appendix=is_appendix,
-        made=document["made"],
-        n_unplanned=int(rows["windows_without_plan"].sum()),
-        n_windows=rows["windows"].dropna().map(len).sum(),
-        figures=Figures(results),
-        paper_gain_pct=PAPER_GAIN_PCT,
-        tie=tie,
-        order_of=order_of,
-        hidden=pre_initialisation,
-        figure_table=figure_table,
-        sections=[section for section in SECTIONS if any(one.name in results for one in section.experiments)],
-        plots_of=lambda section: plots_of(section, results),
-        studies=studies,
-        study_titles={one.name: one.title for one in STUDIES if one.name in studies},
-        without_plan=[(name, row) for name, own in results.items() for row in own[own["arrivals"].isna()].itertuples()],
-        missing=[
+    known = {
+        "made": document["made"],
+        "n_unplanned": int(rows["windows_without_plan"].sum()),
+        "n_windows": rows["windows"].dropna().map(len).sum(),
+        "figures": Figures(results),
+        "paper_gain_pct": PAPER_GAIN_PCT,
+        "tie": tie,
+        "order_of": order_of,
+        "hidden": pre_initialisation,
+        "figure_table": figure_table,
+        "sections": [section for section in SECTIONS if any(one.name in results for one in section.experiments)],
+        "plots_of": lambda section: plots_of(section, results),
+        "studies": studies,
+        "study_titles": {one.name: one.title for one in STUDIES if one.name in studies},
+        "without_plan": [
+            (name, row) for name, own in results.items() for row in own[own["arrivals"].isna()].itertuples()
+        ],
+        "missing": [
             *(one.title for one in SECTIONS if not all(own.name in results for own in one.experiments)),
             *(one.title for one in STUDIES if one.name not in studies),
         ],
-    )
-    return re.sub(r"\n {2,}", " ", text).rstrip("\n") + "\n"
+    }
+    texts = {
+        name: _TEMPLATE.render(known, is_appendix=is_appendix)
+        for name, is_appendix in (("results.md", False), ("results-appendix.md", True))
+    }
+    return {name: re.sub(r"\n {2,}", " ", text).rstrip("\n") + "\n" for name, text in texts.items()}
 
 
 def shown(values: Shown, spec: str) -> Shown:
