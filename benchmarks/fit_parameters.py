@@ -118,7 +118,7 @@ def _reactive() -> Grid:
 def _astraea() -> Grid:
     now = Astraea()
     in_use = {"n_seen": now.n_seen, "headroom": now.headroom, "floor": now.floor}
-    grid = _over("astraea", in_use, ((1, 3), (1.0, 2.0, 3.0), (4, 7, 8)))
+    grid = _over("astraea", in_use, ((1, 3), (1.0, 2.0, 3.0), (1, 6, 7, 8)))
     return replace(grid, interferences=(1.0, 0.25))
 
 

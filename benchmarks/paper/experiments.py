@@ -235,14 +235,14 @@ SECTIONS = (
         "and the rest of a window is planned anew every 10 s and when something is not as expected, by `migrator` and "
         "`oracle`; the others decide once a window, `static` and `static-history` once for the run. `migrator-paper` "
         "plans by the paper's method, and counts what models are worth later as `migrator` does. `time-sharing` gives "
-        "the whole GPU to one task at a time, with a turn at 5 %. Each config to its end: nine windows, of W3 and W5 "
-        "to W8 four, as NC-CIFAR-10 has no more. A window is a piece of the traces that no other window of the run "
-        "has. Workloads share traces: intervals over windows come from resampling windows, each with all its "
-        "workloads, in blocks of two; over workloads each counts as one, as if they were independent. Nine windows "
-        "are half an hour of one day; neither says anything of other days. All that look beyond a window know that "
-        "the run ends (`retraining.ends`), as what a model is worth later is not counted. What the last retraining of "
-        "a run is worth was put right after `migrator` had come out badly on W1 and W2 here, by 4.0 and 2.6 points; "
-        "all policies count it.",
+        "the whole GPU to one task at a time, with a turn at 5 %, or at what its name says. Each config to its end: "
+        "nine windows, of W3 and W5 to W8 four, as NC-CIFAR-10 has no more. A window is a piece of the traces that no "
+        "other window of the run has. Workloads share traces: intervals over windows come from resampling windows, "
+        "each with all its workloads, in blocks of two; over workloads each counts as one, as if they were "
+        "independent. Nine windows are half an hour of one day; neither says anything of other days. All that look "
+        "beyond a window know that the run ends (`retraining.ends`), as what a model is worth later is not counted. "
+        "What the last retraining of a run is worth was put right after `migrator` had come out badly on W1 and W2 "
+        "here, by 4.0 and 2.6 points; all policies count it.",
         (
             Experiment(
                 "headline",
@@ -301,8 +301,8 @@ SECTIONS = (
     Section(
         "whole-runs",
         "All windows of every workload, all policies",
-        "The windows and intervals of the first section in the paper's terms: every window has its retrainings, and is "
-        "planned once.",
+        "The windows and intervals of [the first table](results.md#all-windows-planned-every-10-s) in the paper's "
+        "terms: every window has its retrainings, and is planned once.",
         (Experiment("whole-runs", "all windows", ALL, windows=None),),
         "windows",
     ),
@@ -314,7 +314,13 @@ SECTIONS = (
         "load 0.7 by its own mean, so that quiet and busy hours look alike; intervals come from resampling segments in "
         "blocks of four, about a day.",
         (
-            Experiment("twitter-free", "as in the first section", RIVALS, changes=AS_SHIPPED, **_TWITTER),
+            Experiment(
+                "twitter-free",
+                "free to skip, compound drift, planned every 10 s",
+                RIVALS,
+                changes=AS_SHIPPED,
+                **_TWITTER,
+            ),
             Experiment("twitter", "obliged to retrain, planned once", RIVALS, **_TWITTER),
         ),
         "segments",
@@ -422,7 +428,7 @@ SECTIONS = (
         "begins the next window as if it had not been left out. *Compound*: its accuracy falls on, by the share that "
         "the window's new data cost a model that was retrained; that share is larger than the gain says where the "
         "config's accuracies after retraining fall from window to window. Two windows, planned once each, show little "
-        "of what a model is worth later; all of them stand in the first section.",
+        "of what a model is worth later; [the first table](results.md#all-windows-planned-every-10-s) has all of them.",
         tuple(
             _gaining(points, name, label, retraining)
             for name, label, retraining in (

@@ -220,7 +220,7 @@ class Figures:
             mean = interval(ahead, BLOCK[of])
             each = ahead.mean(axis=1)
             apart = over_workloads(ahead)
-            alone = ahead.stack()
+            alone = ahead.stack().dropna()
             shown_intervals = [f"[{own.low:+.2f}, {own.high:+.2f}]" for own in (mean, apart)]
             by_workload = ahead.mean().dropna()
             counts = [f"{(own > 0).sum()} of {len(own)}" for own in (each, by_workload)]

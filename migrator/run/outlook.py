@@ -60,8 +60,8 @@ def outlook_of(told: Mapping[str, Any], n_ahead: int) -> Outlook:
     they tell ``still``: a model that a window replaces counted for the whole of it.
     """
     ahead = tuple(map(bool, told.get("ahead", (True,) * n_ahead)))
-    drift, stays, in_time, still = (float(told.get(name, 1.0)) for name in ("drift", "stays", "in_time", "still"))
-    return Outlook(drift, stays, in_time, ahead, still)
+    drift, stays, in_time = (float(told[name]) for name in ("drift", "stays", "in_time"))
+    return Outlook(drift, stays, in_time, ahead, float(told.get("still", 1.0)))
 
 
 def unseen(tenant: Tenant, config: Config, window: int) -> Outlook:

@@ -92,7 +92,7 @@ def _window_terms(
     setting: Setting, opening: Opening, estimates: Sequence[Estimate], forecast: Forecast
 ) -> list[WindowTerms]:
     floors = [_floor(entry.min_slo_attainment) for entry in setting.config.tenants]
-    salvages = _salvages(setting, opening, estimates, forecast)
+    salvages = salvages_in(setting, opening, estimates, forecast)
     return [
         WindowTerms(
             accuracy_before=opening.accuracies[m],
@@ -106,7 +106,7 @@ def _window_terms(
     ]
 
 
-def _salvages(
+def salvages_in(
     setting: Setting, opening: Opening, estimates: Sequence[Estimate], forecast: Forecast
 ) -> list[tuple[float, ...]]:
     """By tenant, what its model is worth after the window by level; empty where plans do not count that."""

@@ -24,7 +24,7 @@ from migrator.estimates import as_carried_out, service_factors
 from migrator.run import events
 from migrator.run.foresight import Opening
 from migrator.run.planning import PlannedWindow
-from migrator.run.posing import estimates_in, posed
+from migrator.run.posing import estimates_in, salvages_in
 from migrator.run.requests import SimulatedQueues
 from migrator.run.seams import Asked, Lost, Note, Trained
 from migrator.setting import Setting, service_profiles
@@ -176,10 +176,13 @@ class Shares:
         self._decide(note)
 
     def _look_beyond(self, opening: Opening, forecast: Forecast) -> None:
-        """What models are worth beyond the window, as it is posed to MIG's policies."""
-        for part, terms in zip(self._parts, posed(self._setting, opening, None, forecast).tenants, strict=True):
-            part.salvage_untrained, *after = terms.salvages
-            part.salvages = dict(zip((option.name for option in terms.options), after, strict=True))
+        """What models are worth beyond the window, as plans on MIG count it."""
+        estimates = estimates_in(self._setting, opening.window)
+        for part, worth in zip(self._parts, salvages_in(self._setting, opening, estimates, forecast), strict=True):
+            part.salvage_untrained, part.salvages = 0.0, {}
+            if worth:
+                part.salvage_untrained, *after = worth
+                part.salvages = dict(zip((option.name for option in part.tenant.options), after, strict=True))
 
     def wait(self, until_s: float) -> float:
         """The next whole second, change of shares, or end of a retraining; the run's end is followed by nothing."""

@@ -72,18 +72,18 @@ class Astraea(SharePolicy):
         floors = self._floors(moment, training)
         left = QUANTA - sum(floors.values())
         wanted = {owner: max(1, math.ceil(need)) for owner, need in serving.items()}
-        if not training or sum(wanted.values()) >= left:
+        if not training or sum(wanted.values()) > left:
             return _filled(serving, dict.fromkeys(serving, 1), left) | floors
         return wanted | _filled(training, floors, QUANTA - sum(wanted.values()))
 
     def _floors(self, moment: Moment, training: Collection[Owner]) -> dict[Owner, int]:
         """What every retraining has, where inference keeps a twentieth each; what is due has more if it needs it."""
-        if not training:
-            return {}
         room, least = QUANTA - len(moment.tenants), least_shares(moment)
-        floor = min(self.floor, room // len(training))
-        floors = {owner: max(floor, least[owner]) for owner in training}
-        return floors if sum(floors.values()) <= room else dict.fromkeys(training, floor)
+        for floor in range(self.floor, 0, -1):
+            floors = {owner: max(floor, least[owner]) for owner in training}
+            if sum(floors.values()) <= room:
+                return floors
+        return {owner: least[owner] for owner in training}
 
 
 def _least_share(rate_by_share: FloatArray, wanted: float) -> float:

@@ -92,7 +92,7 @@ def _starts(moment: Moment) -> list[dict[Owner, int]]:
     alone = [
         none | _equal({**serving, owner: max(1, min(tenant.least_training(moment.left_s), most))})
         for owner, tenant in training.items()
-        if len(training) > 1 or tenant.is_due
+        if len(training) > 1
     ]
     return [_equal(least), *alone]
 

@@ -257,8 +257,8 @@ def best_answer(moment: Moment, shares: Callable[[Moment], Shares], mean_rps: Se
 def expected_worth(moment: Moment, mean_rps: Sequence[float], shares: Shares) -> float:
     """Right answers in time to the window's end, weighted, and what the models are worth beyond it.
 
-    With arrivals of ``mean_rps`` by tenant. Shares of an ended retraining go to one that is due and has none, in the
-    order of tenants, else back to the tenant. One that is due and does not end costs as much as all of the window may
+    With arrivals of ``mean_rps`` by tenant. Shares of an ended retraining go to the first one that is due, has none,
+    and ends with them, else back to the tenant. One that is due and does not end costs as much as all of the window may
     be worth. As published every retraining is taken to disturb the others to the end, run or not.
     """
     tenants, left_s, begin_s, total = moment.tenants, moment.left_s, 0.0, 0.0
@@ -281,8 +281,9 @@ def expected_worth(moment: Moment, mean_rps: Sequence[float], shares: Shares) ->
         for index in [index for index, (_, own_s) in running.items() if own_s == end_s < left_s]:
             quanta, _ = running.pop(index)
             ended.add(index)
-            if waiting and tenants[waiting[0]].training_s(quanta) < math.inf:
-                follower = waiting.pop(0)
+            follower = next((one for one in waiting if end_s + tenants[one].training_s(quanta) < left_s), None)
+            if follower is not None:
+                waiting.remove(follower)
                 running[follower] = (quanta, end_s + tenants[follower].training_s(quanta))
             else:
                 serving[index] += quanta
