@@ -109,7 +109,10 @@ def _window_terms(
 def salvages_in(
     setting: Setting, opening: Opening, estimates: Sequence[Estimate], forecast: Forecast
 ) -> list[tuple[float, ...]]:
-    """By tenant, what its model is worth after the window by level; empty where plans do not count that."""
+    """By tenant and level (as it is, then after each option), what its model is worth after the window.
+
+    In weighted right answers, :func:`migrator.run.outlook.salvage_of`; empty where plans do not count that.
+    """
     config = setting.config
     known = opening.outlooks or [unseen(tenant, config, opening.window) for tenant in setting.tenants]
     found: list[tuple[float, ...]] = []
