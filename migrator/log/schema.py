@@ -165,6 +165,14 @@ class _WarmUp(_Fields):
     training_start_s: dict[str, Number]
 
 
+class _Outlook(_Fields):
+    drift: Number
+    stays: Number
+    in_time: Number
+    ahead: list[bool] | None = None
+    still: Number | None = None
+
+
 class _WindowStarted(_InWindow):
     start_s: Number
     plan_from_step: Count = 0
@@ -174,6 +182,8 @@ class _WindowStarted(_InWindow):
     plan: _Plan | None
     unavailable: list[dict[str, object]] = []
     warm_up: _WarmUp | None = None
+    model_age: dict[str, Count] = {}
+    outlook: dict[str, _Outlook] = {}
     in_time: dict[str, _InTime] | None = None
     violations: list[str] = []
 

@@ -2,6 +2,7 @@
 
 A window's problem follows from the config (tenants, profiles, traces, forecaster) and from what the log says of its
 beginning: the accuracies and the state that it began with. The forecast is made again and has to be the one in the log.
+So are the accuracies, the models' ages and the outlook, from the retrainings that the log tells.
 The problem of a window's rest, where that was planned anew, is the window's with another forecast, and with what the
 log says was left by then.
 """
@@ -21,7 +22,8 @@ from migrator.log.record import Record
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog
 from migrator.run import events
 from migrator.run.foresight import Foresight, Opening, forecast_from, observe
-from migrator.run.outlook import Outlook, outlook_of, unseen, windows_ahead
+from migrator.run.models import TabledModels
+from migrator.run.outlook import Outlook, outlook_of, outlooks, unseen, windows_ahead
 from migrator.run.planning import Seen
 from migrator.run.posing import later, posed
 from migrator.setting import Setting
@@ -33,7 +35,9 @@ from planner.policies.policy import Knows
 from planner.problem import PhysicalState, Problem, Reconfiguration, TenantTerms
 from planner.unavailable import unavailable_later
 from planner.verify import Verification, verify
+from workloads.serving.requests import AccuracyTimeline
 from workloads.tenants import Tenant
+from workloads.training import FULL
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,7 @@ class RunCheck:
         ahead_s = log.header.get("ahead_s")
         self._foresight = Foresight(setting, traffic, needs_hindsight=knows.needs_hindsight, ahead_s=ahead_s)
         self._misfit = _misfit(log.header, setting)
+        self._objections = {} if self._misfit else _objections(log, setting)
 
     def plans(self, number: int | None = None) -> Iterator[CheckedPlan]:
         """Those of every window that the log began, or of the one of that number; after each, those of its rest."""
@@ -150,6 +155,8 @@ class RunCheck:
         if warm_ups is None or "initial" not in record or not names <= told.keys():
             return "the log does not say what the window began with; an earlier version wrote it"
         window, from_step = int(record["window"]), int(record.get("plan_from_step", 0))
+        if window in self._objections:
+            return self._objections[window]
         state = self._state(record, from_step)
         if from_step != (0 if state is None else self._setting.config.planning_steps):
             return f"it was planned from step {from_step} on, which {CONFIG_FILE} does not say"
@@ -181,6 +188,97 @@ class RunCheck:
         state = state_of_json(record["initial"], Reconfiguration.PHYSICAL, self._setting.gpu, self._origin(record))
         assert isinstance(state, PhysicalState)
         return later(state, from_step)
+
+
+def _objections(log: ReadLog, setting: Setting) -> dict[int, str]:
+    """By window, what the log says of its models that does not follow from the retrainings in it; the first of each."""
+    retold, found = _Retold(log, setting), dict[int, str]()
+    for record in log.events:
+        match record["kind"]:
+            case "window_started":
+                window, objection = int(record["window"]), retold.began(record)
+            case "finished" | "checkpoint":
+                window, objection = int(record["finish_s"] // setting.config.window_s), retold.learned(record)
+            case "resumed":
+                retold.resumed()
+                continue
+            case _:
+                continue
+        if objection is not None:
+            found.setdefault(window, objection)
+    return found
+
+
+class _Retold:
+    """The models of a run, made to learn again what its log says that they have learned.
+
+    Accuracies of a live run were measured: the log's own are taken, and what follows from them is held against it.
+    """
+
+    def __init__(self, log: ReadLog, setting: Setting) -> None:
+        self._setting, self._is_live = setting, not log.header["simulated"]
+        self._names = [tenant.name for tenant in setting.tenants]
+        self._models = TabledModels(setting.tenants, setting.config.window_s)
+        self._n_opened = 0
+        self._measured: list[dict[float, float]] = [{} for _ in self._names]
+        self._trained: set[tuple[str, int]] = set()
+
+    def began(self, record: Record) -> str | None:
+        """What of a window's beginning does not follow; ``None`` if all does, as far as it is told."""
+        window, told = int(record["window"]), record["forecast"]["tenants"]
+        while self._n_opened <= window:  # the ones that a joined run left out, too
+            accuracies = self._models.open(self._n_opened)
+            self._n_opened += 1
+        ages, views = record.get("model_age", {}), record.get("outlook", {})
+        for index, (name, accuracy) in enumerate(zip(self._names, accuracies, strict=True)):
+            known = told.get(name, {}).get("accuracy_before", accuracy)
+            self._measured[index][record["start_s"]] = known
+            if not self._is_live and not _are_same(known, accuracy):
+                return _does_not_follow(name, "begins with an accuracy of", known, accuracy)
+            age = window - max((k for own, k in self._trained if own == name), default=-1)
+            if ages.get(name, age) != age:
+                return _does_not_follow(name, "has an age of", ages[name], age)
+            view = views.get(name, {})
+            if {"ahead", "still"} <= view.keys():  # else an earlier version wrote it
+                expected = self._outlook(window, index, float(view["in_time"])).to_json()
+                for key, value in expected.items():
+                    if not _are_same(view[key], value):
+                        return _does_not_follow(name, f"has in its outlook {key}", view[key], value)
+        return None
+
+    def learned(self, record: Record) -> str | None:
+        """Take in that a retraining ended, or came to a checkpoint; says it if that cannot give what is told."""
+        name, accuracy, at_s = record["tenant"], float(record["accuracy"]), float(record["finish_s"])
+        window, part = int(record["window"]), record.get("part")
+        if part is None:
+            self._trained.add((name, window))
+        self._measured[self._names.index(name)][at_s] = accuracy
+        if self._is_live:
+            return None
+        gave = self._models.trained(name, window, at_s, record.get("option", FULL), part)
+        return None if _are_same(accuracy, gave) else _does_not_follow(name, "is retrained to", accuracy, gave)
+
+    def resumed(self) -> None:
+        """A live run that is joined again has measured nothing yet."""
+        self._measured = [{} for _ in self._names]
+
+    def _outlook(self, window: int, index: int, in_time: float) -> Outlook:
+        """What was to be expected of a tenant's model; which requests were resolved by then, no log tells."""
+        timeline = self._models.timelines[index]
+        if self._is_live:
+            own = sorted(self._measured[index].items())
+            timeline = AccuracyTimeline(tuple(at for at, _ in own), tuple(value for _, value in own))
+        tenant, config = self._setting.tenants[index], self._setting.config
+        return outlooks([tenant], config, window, [timeline], self._trained, [in_time])[0]
+
+
+def _are_same(told: Any, made: Any) -> bool:
+    """Whether a value in the log is the one that was made again; of numbers, but for what digits there are."""
+    return math.isclose(told, made, abs_tol=2e-6) if isinstance(made, float) else told == made
+
+
+def _does_not_follow(tenant: str, what: str, told: object, made: object) -> str:
+    return f"the log says that {tenant} {what} {told}; by the retrainings in it, that is {made}"
 
 
 def _left(tenant: TenantTerms, told: Mapping[str, Any], arrivals_rps: FloatArray) -> TenantTerms:

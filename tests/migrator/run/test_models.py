@@ -6,7 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from migrator.config import validate_config
 from migrator.run.models import TabledModels
+from migrator.setting import assemble
+from planner.policies.registry import policy_of
+from tests.migrator.conftest import SMALL, changed
+from tests.migrator.run.simulation import run_of
 from tests.workloads.test_drift import COMPOUND
 from workloads.training import TrainingOption
 
@@ -56,3 +61,21 @@ def test_a_retraining_that_ends_in_the_next_window_meets_the_drift() -> None:
     own.open(1)
     assert own.trained("a", 0, 120.0, "half") == pytest.approx(0.75 * 0.8)
     assert own.open(2)[0] == pytest.approx(0.75 * 0.8 * 0.9)
+
+
+@pytest.mark.parametrize("policy", ["migrator", "static", "window"])
+@pytest.mark.parametrize(
+    ("max_skipped", "trained", "ages"),
+    [(None, [], [1, 2, 3, 4]), (0, [0, 1, 2, 3], [1] * 4), (1, [1, 3], [1, 2, 1, 2])],
+)
+def test_a_run_leaves_out_as_many_retrainings_as_it_may(
+    policy: str, max_skipped: int | None, trained: list[int], ages: list[int]
+) -> None:
+    changes = {
+        "windows": 4,
+        "retraining": {"required": False, "drift": "compound", "max_skipped": max_skipped},
+        "tenants.0.accuracy": {"before": 0.9, "after": 0.85},  # each costs right answers
+    }
+    found = run_of(assemble(validate_config(changed(SMALL, changes), "small"), "small"), policy_of(policy))
+    assert [own["window"] for own in found.retrainings if own["tenant"] == "vision"] == trained
+    assert [own["model_age"]["vision"] for own in found.log.of_kind("window_started")] == ages

@@ -90,12 +90,41 @@ def test_a_window_whose_log_has_no_windows_ahead_is_posed_as_its_version_posed_i
     earlier = altered(log, lambda record: record["outlook"]["vision"].pop("ahead"))
     assert [item.verification.violations for item in checked(earlier, FREE)] == [(), ()]
     other = altered(log, lambda record: record["outlook"]["vision"].update(ahead=[True, False, False]))
-    rules = {violation.rule for item in checked(other, FREE) for violation in item.verification.violations}
-    assert Rule.OBJECTIVE in rules
+    reasons = [item.reason for item in checked(other, FREE)]
+    assert all(
+        one.startswith("the log says that vision has in its outlook ahead [True, False, False]") for one in reasons
+    )
     for one in (log, earlier, other):
         setting, _ = assemble(validate_config(changed(SMALL, {**FREE, "tenants.0.retraining.windows": 2}), "x"), "x")
         outlooks = [seen_in(record, setting).outlooks for record in one.of_kind("window_started")]
         assert [own and own[0].ahead for own in outlooks] == [(True, False, False), (False, False, False)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "part"),
+    [
+        ("window_started", "forecast.tenants.vision.accuracy_before", "vision begins with an accuracy of"),
+        ("window_started", "model_age.vision", "vision has an age of"),
+        ("window_started", "outlook.vision.drift", "vision has in its outlook drift"),
+        ("window_started", "outlook.vision.stays", "vision has in its outlook stays"),
+        ("finished", "accuracy", "vision is retrained to"),
+    ],
+)
+def test_what_a_log_says_of_models_has_to_follow_from_its_retrainings(
+    tmp_path: Path, kind: str, key: str, part: str
+) -> None:
+    changes = {**FREE, "retraining.max_skipped": 1, "windows": 3}
+    log = read_log(run_in(tmp_path / "run", changes))
+    assert [item.reason for item in checked(log, changes)] == ["", "", ""]
+    records = json.loads(json.dumps([dict(record) for record in log.events]))
+    *path, last = key.split(".")
+    own = [record for record in records if record["kind"] == kind and record.get("tenant") in (None, "vision")][-1]
+    for name in path:
+        own = own[name]
+    own[last] = own[last] + 1 if isinstance(own[last], int) else own[last] * 0.9
+    reasons = {item.reason for item in checked(replace(log, events=tuple(records)), changes)} - {""}
+    assert len(reasons) == 1
+    assert part in reasons.pop()
 
 
 def test_a_plan_that_says_too_much_is_found_out(run: Path) -> None:
