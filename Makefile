@@ -19,7 +19,7 @@ help:
 	@echo "make bench-planner    print the planner's: a quarter of an hour; ARGS=--slow adds general solvers, ARGS=--run: what a run is charged"
 	@echo "make bench-online     simulate runs planned once and anew, with every forecaster: an hour; ARGS='w1 w8 --every 5': less"
 	@echo "make bench-steps      how soon plans follow traffic that changes at once, simulated: minutes; ARGS='burst --draws 1': less"
-	@echo "make bench-salvage    how much of what short-sighted plans lose salvage wins back: long (400 instances); ARGS='--instances 40': less"
+	@echo "make bench-salvage    how much of what short-sighted plans lose salvage wins back: a quarter of an hour (300 instances); ARGS='--instances 40': less"
 	@echo "make bench-forecast   what forecasters are worth on last thirds of traces; TRACES='FILE …': on these, too,"
 	@echo "                      ARGS='--model DIR': with a fitted network"
 	@echo "make reproduce        simulate the paper's evaluation anew, minutes, and write docs/results.md; FULL=1: all of it,"

@@ -19,7 +19,7 @@ from workloads.tenants import Tenant
 HORIZON = 3
 """Windows after a plan's own that count, as long as the run goes on."""
 
-RETRAINED_PRIOR = 0.5
+RETRAINED_PRIOR = 0.75
 """Before there is any, one window counts as retrained to this part."""
 
 STILL = 0.5

@@ -33,9 +33,9 @@ def outlook(window: int, timeline: AccuracyTimeline, *trained: int, changes: dic
 
 
 def test_before_anything_was_seen_the_priors_count() -> None:
-    assert outlook(0, AccuracyTimeline((0.0,), (0.6,))) == Outlook(drift=0.7, stays=0.5, in_time=0.5, ahead=ALL)
+    assert outlook(0, AccuracyTimeline((0.0,), (0.6,))) == Outlook(drift=0.7, stays=0.25, in_time=0.5, ahead=ALL)
     own = setting({"retraining.drift_prior": 0.7})
-    assert unseen(own.tenants[0], own.config, 0) == Outlook(drift=0.7, stays=0.5, in_time=1.0, ahead=ALL)
+    assert unseen(own.tenants[0], own.config, 0) == Outlook(drift=0.7, stays=0.25, in_time=1.0, ahead=ALL)
 
 
 SEEN = AccuracyTimeline((0.0, 30.0, 60.0, 120.0, 180.0), (0.5, 0.9, 0.45, 0.36, 0.36))
@@ -43,12 +43,14 @@ SEEN = AccuracyTimeline((0.0, 30.0, 60.0, 120.0, 180.0), (0.5, 0.9, 0.45, 0.36, 
 
 
 def test_drift_is_the_median_of_what_was_kept_and_retrained_windows_are_counted() -> None:
-    assert outlook(3, SEEN, 0) == Outlook(drift=0.8, stays=1 - 1.5 / 4, in_time=0.5, ahead=ALL)
+    assert outlook(3, SEEN, 0) == Outlook(drift=0.8, stays=1 - 1.75 / 4, in_time=0.5, ahead=ALL)
 
 
 def test_windows_with_nothing_to_learn_teach_nothing() -> None:
     changes = {"tenants.0.retraining.windows": 2}
-    assert outlook(3, SEEN, 0, changes=changes) == Outlook(0.65, 0.5, 0.5, (False,) * 3)  # of 0.5 and 0.8; one of two
+    assert outlook(3, SEEN, 0, changes=changes) == Outlook(
+        0.65, round(1 - 1.75 / 3, 6), 0.5, (False,) * 3
+    )  # of 0.5 and 0.8; one of two
 
 
 def test_an_outlook_is_told_as_it_is() -> None:
