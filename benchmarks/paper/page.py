@@ -76,6 +76,9 @@ HEADINGS = {
 }
 """What the tables of the motivation studies show of their rows, in this order."""
 
+LEAST_LOSS_POINTS = 0.1
+"""Smaller differences of a class of losses are not told."""
+
 OTHER_HEADINGS = {"figure-4": {"inception": "Inception's retraining", "resnet50": "ResNet-50's retraining"}}
 
 HIGHEST = {"figure-2": ("goodput_pct", "paper_product_pct"), "figure-4": ("accuracy_pct", "paper_accuracy_pct")}
@@ -289,6 +292,17 @@ class Figures:
         """The workloads on which the policy's goodput over the whole run is above ours."""
         goodput = self.goodput[name]
         return list(goodput.index[goodput[policy] > goodput[OURS]])
+
+    def losses_where_ahead(self, name: str, policy: str) -> pd.Series[float]:
+        """By class, points that it loses more than ours: means of the workloads on which it is ahead, largest first."""
+        rows, kinds = self.rows[name], [kind for kind in CLASSES if kind != "goodput"]
+        theirs, ours = (
+            own[kinds].div(own["arrivals"], axis=0)
+            for one in (policy, OURS)
+            for own in [rows[rows["policy"] == one].groupby("workload", sort=False).sum(numeric_only=True)]
+        )
+        more = 100 * (theirs - ours).loc[self.workloads_ahead(name, policy)].mean()
+        return more[more.abs() >= LEAST_LOSS_POINTS].sort_values(ascending=False)
 
     def means_at(self, policy: str, names: Sequence[str]) -> list[float | None]:
         """Its mean in each of these experiments; ``None`` for those that were not run."""

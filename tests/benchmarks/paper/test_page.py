@@ -117,6 +117,13 @@ def test_leads_stand_by_what_a_turn_costs() -> None:
     assert found.to_dict() == {0.0: 5.0, 5.0: -5.0}
 
 
+def test_what_a_policy_loses_less_is_told_where_it_is_ahead() -> None:
+    own = figures(headline=rows(migrator=(800, 700, 600), time_sharing=(850, 690, 610)))
+    assert own.losses_where_ahead("headline", "time-sharing").to_dict() == pytest.approx({"wrong_old": -3.0})
+    behind = figures(headline=rows(migrator=(800, 700), time_sharing=(700, 690)))
+    assert behind.losses_where_ahead("headline", "time-sharing").to_dict() == {}
+
+
 def test_a_ranking_names_who_changes_places() -> None:
     draw = rows(migrator=(800, 700), static=(400, 400), ekya=(500, 500), oracle=(850, 690))
     assert figures(**{"profiles-1": draw}).swapped("profiles-1") == [("static", "ekya")]
