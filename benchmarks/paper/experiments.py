@@ -211,7 +211,7 @@ def _misled(name: str, label: str, **errors: float) -> Experiment:
 
 def _misjudged(spread: float) -> Experiment:
     policies = ("migrator", "migrator-paper", "time-sharing", "static", "oracle")
-    label = f"± {100 * spread:g} %" if spread else "exact"
+    label = f"latencies ± {100 * spread:g} %" if spread else "exact"
     changes = {"estimates": {"service_spread": spread}}
     return Experiment(f"misjudged-{spread:g}", label, policies, changes=changes, at=100 * spread)
 
