@@ -256,6 +256,8 @@ class _Retold:
         if self._is_live:
             return None
         gave = self._models.trained(name, window, at_s, record.get("option", FULL), part)
+        if not _are_same(accuracy, gave) and at_s % self._setting.config.window_s == 0:  # by rounding, perhaps
+            gave = self._models.trained(name, window, math.nextafter(at_s, 0), record.get("option", FULL), part)
         return None if _are_same(accuracy, gave) else _does_not_follow(name, "is retrained to", accuracy, gave)
 
     def resumed(self) -> None:

@@ -127,6 +127,13 @@ def test_what_a_log_says_of_models_has_to_follow_from_its_retrainings(
     assert part in reasons.pop()
 
 
+def test_a_retraining_that_ended_just_before_a_window_may_be_told_at_its_start(tmp_path: Path) -> None:
+    log = read_log(run_in(tmp_path / "run", FREE))
+    records = json.loads(json.dumps([dict(record) for record in log.events]))
+    next(one for one in records if one["kind"] == "finished" and one["tenant"] == "vision")["finish_s"] = 60.0
+    assert [item.reason for item in checked(replace(log, events=tuple(records)), FREE)] == ["", ""]
+
+
 def test_a_plan_that_says_too_much_is_found_out(run: Path) -> None:
     log = altered(read_log(run), lambda record: record["plan"].update(objective=9e9, bound=9e9, gap=None))
     assert {item.rule for item in checked(log)[0].verification.violations} == {Rule.OBJECTIVE}
