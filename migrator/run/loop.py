@@ -17,7 +17,7 @@ from forecaster.forecast import Forecast
 from migrator.log.runlog import RunLog
 from migrator.run import events
 from migrator.run.foresight import Foresight, Opening, observe
-from migrator.run.models import Models, TabledModels
+from migrator.run.models import Models, TabledModels, last_trained
 from migrator.run.outlook import Outlook, outlooks
 from migrator.run.planning import PlannedWindow
 from migrator.run.requests import Ledger
@@ -183,9 +183,7 @@ class Loop:
 
     @property
     def _last_trained(self) -> tuple[int, ...]:
-        """By tenant, with which window's data it was retrained last; −1 for what it came with."""
-        names = [tenant.name for tenant in self._setting.tenants]
-        return tuple(max((k for own, k in self._trained if own == name), default=-1) for name in names)
+        return tuple(last_trained(tenant.name, self._trained) for tenant in self._setting.tenants)
 
     def _outlooks(self, window: int) -> tuple[Outlook, ...]:
         """What is expected of each tenant's model after the window."""

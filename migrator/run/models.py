@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,6 +43,14 @@ class _Learned:
 
     window: int = -1
     gave: float | None = None
+
+
+def last_trained(tenant: str, trained: Collection[tuple[str, int]]) -> int:
+    """With which window's data its model was retrained last; −1 for what it came with.
+
+    ``trained`` are the retrainings that have ended: tenant, and with which window's data.
+    """
+    return max((window for own, window in trained if own == tenant), default=-1)
 
 
 class TabledModels:

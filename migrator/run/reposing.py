@@ -22,7 +22,7 @@ from migrator.log.record import Record
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog
 from migrator.run import events
 from migrator.run.foresight import Foresight, Opening, forecast_from, observe
-from migrator.run.models import TabledModels
+from migrator.run.models import TabledModels, last_trained
 from migrator.run.outlook import Outlook, outlook_of, outlooks, unseen, windows_ahead
 from migrator.run.planning import Seen
 from migrator.run.posing import later, posed
@@ -226,16 +226,17 @@ class _Retold:
     def began(self, record: Record) -> str | None:
         """What of a window's beginning does not follow; ``None`` if all does, as far as it is told."""
         window, told = int(record["window"]), record["forecast"]["tenants"]
-        while self._n_opened <= window:  # the ones that a joined run left out, too
-            accuracies = self._models.open(self._n_opened)
-            self._n_opened += 1
+        for left_out in range(self._n_opened, window):  # by a run that was joined again
+            self._models.open(left_out)
+        accuracies = self._models.open(window)
+        self._n_opened = window + 1
         ages, views = record.get("model_age", {}), record.get("outlook", {})
         for index, (name, accuracy) in enumerate(zip(self._names, accuracies, strict=True)):
             known = told.get(name, {}).get("accuracy_before", accuracy)
             self._measured[index][record["start_s"]] = known
             if not self._is_live and not _are_same(known, accuracy):
                 return _does_not_follow(name, "begins with an accuracy of", known, accuracy)
-            age = window - max((k for own, k in self._trained if own == name), default=-1)
+            age = window - last_trained(name, self._trained)
             if ages.get(name, age) != age:
                 return _does_not_follow(name, "has an age of", ages[name], age)
             view = views.get(name, {})
@@ -248,17 +249,19 @@ class _Retold:
 
     def learned(self, record: Record) -> str | None:
         """Take in that a retraining ended, or came to a checkpoint; says it if that cannot give what is told."""
-        name, accuracy, at_s = record["tenant"], float(record["accuracy"]), float(record["finish_s"])
-        window, part = int(record["window"]), record.get("part")
+        name, window, at_s = record["tenant"], int(record["window"]), float(record["finish_s"])
+        told, part, option = record["accuracy"], record.get("part"), record.get("option", FULL)
         if part is None:
             self._trained.add((name, window))
-        self._measured[self._names.index(name)][at_s] = accuracy
         if self._is_live:
+            self._measured[self._names.index(name)][at_s] = float(told)
             return None
-        gave = self._models.trained(name, window, at_s, record.get("option", FULL), part)
-        if not _are_same(accuracy, gave) and at_s % self._setting.config.window_s == 0:  # by rounding, perhaps
-            gave = self._models.trained(name, window, math.nextafter(at_s, 0), record.get("option", FULL), part)
-        return None if _are_same(accuracy, gave) else _does_not_follow(name, "is retrained to", accuracy, gave)
+        gave = self._models.trained(name, window, at_s, option, part)
+        if told is None or _are_same(told, gave):  # schema 1 does not tell it
+            return None
+        if at_s % self._setting.config.window_s == 0:  # seconds are rounded: it may have ended just before the window
+            gave = self._models.trained(name, window, math.nextafter(at_s, 0), option, part)
+        return None if _are_same(told, gave) else _does_not_follow(name, "is retrained to", told, gave)
 
     def resumed(self) -> None:
         """A live run that is joined again has measured nothing yet."""
@@ -275,7 +278,7 @@ class _Retold:
 
 
 def _are_same(told: Any, made: Any) -> bool:
-    """Whether a value in the log is the one that was made again; of numbers, but for what digits there are."""
+    """Whether a value in the log is the one that was made again; of numbers, to the digits that logs have."""
     return math.isclose(told, made, abs_tol=2e-6) if isinstance(made, float) else told == made
 
 

@@ -112,9 +112,7 @@ def test_who_must_retrain_has_a_problem_without_salvage() -> None:
 def test_a_retraining_that_is_a_decision_comes_with_what_its_levels_are_worth_later() -> None:
     (vision, _) = problem_of(FREE).tenants
     n_requests = float(vision.arrivals_rps.mean()) * 60
-    lasting = 0.625 * (
-        1 + 0.2 + 0.04
-    )  # a quarter of the windows pass without a retraining, half of the others is answered
+    lasting = 0.625 * (1 + 0.2 + 0.04)  # in a quarter of the windows it stays; half of the others it answers
     assert not vision.must_retrain
     assert vision.salvage == pytest.approx([n_requests * 0.8 * accuracy * lasting for accuracy in (0.6, 0.9)])
 
