@@ -207,10 +207,12 @@ class Figures:
 
     def account(self, name: str, by: str, policy: str | None = None) -> pd.DataFrame:
         """The loss account's classes as shares of the arrivals, %, of one policy or of all."""
+        return shown(self._account(name, by, policy), ".2f").rename(columns=lambda kind: kind.replace("_", " "))
+
+    def _account(self, name: str, by: str, policy: str | None) -> pd.DataFrame:
         rows = self.rows[name]
         sums = rows[(rows["policy"] == policy) | (policy is None)].groupby(by, sort=False).sum(numeric_only=True)
-        shares = 100 * sums[list(CLASSES)].div(sums["arrivals"], axis=0)
-        return shown(shares, ".2f").rename(columns=lambda kind: kind.replace("_", " "))
+        return 100 * sums[list(CLASSES)].div(sums["arrivals"], axis=0)
 
     def by_workload(self, name: str) -> pd.DataFrame:
         """Goodput %, a row a policy."""
@@ -295,13 +297,8 @@ class Figures:
 
     def losses_where_ahead(self, name: str, policy: str) -> pd.Series[float]:
         """By class, points that it loses more than ours: means of the workloads on which it is ahead, largest first."""
-        rows, kinds = self.rows[name], [kind for kind in CLASSES if kind != "goodput"]
-        theirs, ours = (
-            own[kinds].div(own["arrivals"], axis=0)
-            for one in (policy, OURS)
-            for own in [rows[rows["policy"] == one].groupby("workload", sort=False).sum(numeric_only=True)]
-        )
-        more = 100 * (theirs - ours).loc[self.workloads_ahead(name, policy)].mean()
+        theirs, ours = (self._account(name, "workload", one).drop(columns="goodput") for one in (policy, OURS))
+        more = (theirs - ours).loc[self.workloads_ahead(name, policy)].mean()
         return more[more.abs() >= LEAST_LOSS_POINTS].sort_values(ascending=False)
 
     def means_at(self, policy: str, names: Sequence[str]) -> list[float | None]:
