@@ -18,6 +18,7 @@ from executor.errors import (
     InstanceNotFoundError,
     InsufficientResourcesError,
     InvalidArgumentError,
+    MigModeOffError,
     NoGpuError,
     RetryableGpuError,
 )
@@ -94,6 +95,14 @@ class DriverGpu(ABC):
 
         Raises:
             GpuError: The driver does not answer.
+        """
+
+    def check(self) -> None:  # noqa: B027 - the system itself keeps some instances, and always answers
+        """Return if the driver answers, and the GPU is in MIG mode.
+
+        Raises:
+            GpuError: It does not answer.
+            MigModeOffError: Its MIG mode is off, so that nothing stands.
         """
 
     @abstractmethod
@@ -246,5 +255,5 @@ def not_in_mig_mode(index: int, title: str, *, is_pending: bool | None) -> NoGpu
         return NoGpuError(f"GPU {index} ({title}) cannot be cut by MIG")
     if is_pending:
         todo = f"once nobody uses it, as root: nvidia-smi -i {index} --gpu-reset, or reboot"
-        return NoGpuError(f"GPU {index} ({title}) is not in MIG mode yet, only from its next reset on; {todo}")
-    return NoGpuError(f"GPU {index} ({title}) is not in MIG mode; as root: nvidia-smi -i {index} -mig 1")
+        return MigModeOffError(f"GPU {index} ({title}) is not in MIG mode yet, only from its next reset on; {todo}")
+    return MigModeOffError(f"GPU {index} ({title}) is not in MIG mode; as root: nvidia-smi -i {index} -mig 1")

@@ -85,6 +85,10 @@ class NoGpuError(PermanentGpuError):
     """There is no driver, no such GPU, or it is in the wrong mode; the message says which, and what to do."""
 
 
+class MigModeOffError(NoGpuError):
+    """The GPU is not in MIG mode, so that no GPU instance stands on it; the message says how to turn it on."""
+
+
 class GpuLostError(PermanentGpuError):
     """The GPU does not answer any more. NVML: ``NVML_ERROR_GPU_IS_LOST`` (15), ``NVML_ERROR_RESET_REQUIRED`` (16)."""
 

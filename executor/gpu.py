@@ -21,6 +21,9 @@ LOOK_EVERY_S = 1.0
 BELIEVE_FOR_S = 10.0
 """Seconds for which a driver is believed that nothing has changed; then all is read anyway."""
 
+SILENT_S = 30.0
+"""Seconds for which a driver that does not answer is waited for, unless somebody says otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class GpuInstance:
@@ -85,6 +88,16 @@ class Gpu(Protocol):
 
         ``nvidia-smi mig -lgi`` and ``nvidia-smi -L``; ``nvmlDeviceGetGpuInstances``, ``nvmlGpuInstanceGetInfo``
         and ``nvmlDeviceGetUUID`` of the MIG devices.
+        """
+
+    def check(self) -> None:
+        """Return if the driver answers, and the GPU is in MIG mode; a cheap question, asked every second.
+
+        ``nvidia-smi --query-gpu=mig.mode.current``; ``nvmlDeviceGetMigMode``.
+
+        Raises:
+            GpuError: The driver does not answer.
+            MigModeOffError: MIG mode is off, so that nothing stands.
         """
 
     def create(self, placement: Placement) -> GpuInstance:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from threading import RLock
 from typing import Any
 
@@ -34,6 +33,9 @@ from executor.mig import GpuModel, Placement, Profile
 
 _SESSION = RLock()
 """NVML calls of this process, one at a time."""
+
+_HANGS_S = 1.0
+"""How long the end of a session waits for another thread's call; a driver that hangs may never give it back."""
 
 _ERRORS: dict[int, type[GpuError]] = {
     pynvml.NVML_ERROR_INVALID_ARGUMENT: InvalidArgumentError,
@@ -65,22 +67,50 @@ class NvmlGpu(DriverGpu):
         """
         super().__init__(index)
         self._events: Any = None
+        self._is_lost = False
         _open_session()
         try:
             self._device = self._opened_device()
+            self._uuid = self._read_uuid()
             self._model = self._read_model()
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """End the session."""
-        with _SESSION:
+        """End the session; leave it where another thread's call has not come back for a while."""
+        if not _SESSION.acquire(timeout=_HANGS_S):
+            return
+        try:
             with suppress(pynvml.NVMLError):
                 if self._events is not None:
                     pynvml.nvmlEventSetFree(self._events)
             self._events = None
             _end_session()
+        finally:
+            _SESSION.release()
+
+    def check(self) -> None:
+        """Return if the driver answers, and the GPU is in MIG mode.
+
+        After a reset, or when the driver was loaded anew, handles are void: a GPU that did not answer is opened again,
+        by its UUID.
+
+        Raises:
+            GpuError: It does not answer.
+            MigModeOffError: Its MIG mode is off, so that nothing stands.
+        """
+        with _SESSION:
+            if self._is_lost:
+                self.close()
+                _open_session()
+            was_lost, self._is_lost = self._is_lost, True
+            if was_lost:
+                with _driver(f"Unable to open GPU {self._index:>2} again"):
+                    self._device = pynvml.nvmlDeviceGetHandleByUUID(self._uuid)
+            with _driver(f"Unable to read the MIG mode of GPU {self._index:>2}"):
+                self._require_mig_mode(self._device)
+            self._is_lost = False
 
     def changed(self) -> bool:
         """Whether the driver has told of a change of its MIG configuration, by us or others, since this was last asked.
@@ -115,9 +145,12 @@ class NvmlGpu(DriverGpu):
                 return has_any
             has_any = True
 
-    @cached_property
+    @property
     def uuid(self) -> str:
-        """Of the GPU itself."""
+        """Of the GPU itself; read once, when the GPU is opened."""
+        return self._uuid
+
+    def _read_uuid(self) -> str:
         with _driver("Unable to read the GPU's UUID"):
             return str(pynvml.nvmlDeviceGetUUID(self._device))
 
@@ -138,6 +171,7 @@ class NvmlGpu(DriverGpu):
             GpuError: The driver does not answer.
         """
         with _driver(f"Unable to list the GPU instances of GPU {self._index:>2}"):
+            self._require_mig_mode(self._device)
             uuids = self._uuids()
             found = [
                 GpuInstance(info.id, Placement(profile, info.placement.start), uuids.get(info.id, ""))
@@ -182,17 +216,17 @@ class NvmlGpu(DriverGpu):
             if not 0 <= self._index < n_gpus:
                 raise no_such_gpu(self._index, n_gpus)
             device = pynvml.nvmlDeviceGetHandleByIndex(self._index)
-            title = pynvml.nvmlDeviceGetName(device)
-            try:
-                is_on, is_pending = (
-                    mode == pynvml.NVML_DEVICE_MIG_ENABLE for mode in pynvml.nvmlDeviceGetMigMode(device)
-                )
-            except pynvml.NVMLError_NotSupported:
-                raise not_in_mig_mode(self._index, title, is_pending=None) from None
-            if not is_on:
-                raise not_in_mig_mode(self._index, title, is_pending=is_pending)
-            self.keeps_mig_mode = is_pending
+            self._require_mig_mode(device)
             return device
+
+    def _require_mig_mode(self, device: Any) -> None:
+        try:
+            is_on, is_pending = (mode == pynvml.NVML_DEVICE_MIG_ENABLE for mode in pynvml.nvmlDeviceGetMigMode(device))
+        except pynvml.NVMLError_NotSupported:
+            is_on, is_pending = False, None
+        if not is_on:
+            raise not_in_mig_mode(self._index, pynvml.nvmlDeviceGetName(device), is_pending=is_pending)
+        self.keeps_mig_mode = bool(is_pending)
 
     def _profiles(self) -> Iterator[DriverProfile]:
         """Every profile that the driver knows; the loop runs to the module's own count, which grows."""

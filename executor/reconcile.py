@@ -192,6 +192,9 @@ class Users:
     def gone(self, instance: GpuInstance) -> None:
         """It is destroyed."""
 
+    def lost(self, instance: GpuInstance) -> None:
+        """It was gone before we came to destroy it: somebody else has done it, or the GPU was reset."""
+
     def made(self, instance: GpuInstance) -> None:
         """It is created, or repaired, and whole."""
 
@@ -353,6 +356,11 @@ class Reconciler:
             try:
                 made = yield self._call(task)
             except GpuError as error:
+                if task.verb == "destroy" and task.instance is not None and isinstance(error, InstanceNotFoundError):
+                    tasks.remove(task)
+                    users.lost(task.instance)
+                    users.gone(task.instance)
+                    continue
                 self._refuse(task, error)
                 if task.due_s == math.inf:
                     undone += self._give_up(task, tasks, users)
@@ -390,6 +398,8 @@ class Reconciler:
                 return self._repair(task.instance)
             self._destroy(task.instance)
         except GpuError as error:
+            if isinstance(error, InstanceNotFoundError) and isinstance(task.last, UnsureChangeError):
+                return None  # our own attempt before this one has done it
             if self._is_last(task, task.n_refused + 1, error):
                 task.holders = self._holders(task.instance)
             raise
@@ -465,12 +475,13 @@ class Reconciler:
     def _destroy(self, instance: GpuInstance) -> None:
         if self._own(instance) is None:
             self._journal.gone(instance.gi_id)
-            return
+            raise InstanceNotFoundError(f"{instance.placement}: gone already; somebody else has destroyed it")
         self._journal.begin("destroy", instance.placement, instance.gi_id)
         try:
             self._gpu.destroy(instance.gi_id)
         except InstanceNotFoundError:
-            pass  # somebody else has done it
+            self._journal.gone(instance.gi_id)
+            raise
         except UnsureChangeError:
             raise
         except PartialChangeError as error:

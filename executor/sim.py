@@ -202,6 +202,9 @@ class SimGpu:
         for gi_id in list(self._instances):
             self._drop(gi_id)
 
+    def check(self) -> None:
+        """Nothing: a simulated GPU always answers, and is in MIG mode."""
+
     def changed(self) -> bool:
         """Always true: a look costs nothing here."""
         return True

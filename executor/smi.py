@@ -24,6 +24,7 @@ from executor.errors import (
     InsufficientResourcesError,
     InUseError,
     InvalidArgumentError,
+    MigModeOffError,
     NoGpuError,
     NoPermissionError,
 )
@@ -38,7 +39,7 @@ _ERRORS: tuple[tuple[str, type[GpuError]], ...] = (
     ("Insufficient Permissions", NoPermissionError),
     ("Invalid Argument", InvalidArgumentError),
     ("GPU is lost", GpuLostError),
-    ("No MIG-enabled devices found", NoGpuError),
+    ("No MIG-enabled devices found", MigModeOffError),
     ("No devices were found", NoGpuError),
     ("couldn't communicate with the NVIDIA driver", NoGpuError),
     ("Not Found", InstanceNotFoundError),
@@ -148,6 +149,17 @@ class SmiGpu(DriverGpu):
             found.append(GpuInstance(int(row["gi"]), placement, uuids.get(int(row["gi"]), "")))
         return tuple(sorted(found, key=lambda item: item.placement.sort_key))
 
+    def check(self) -> None:
+        """Return if the driver answers, the GPU is the same one as before, and it is in MIG mode.
+
+        Raises:
+            GpuError: It does not answer, or another GPU has its number now.
+            MigModeOffError: Its MIG mode is off, so that nothing stands.
+        """
+        _, uuid = self._identity("-i", str(self._index))  # a neighbour that is lost is none of ours
+        if uuid != self._uuid:
+            raise NoGpuError(f"GPU {self._index} is another one now: {uuid} where {self._uuid} was")
+
     def processes(self) -> dict[int, tuple[int, ...]]:
         """The processes that compute, by the GPU instance's id; ``-q -x``."""
         found: dict[int, tuple[int, ...]] = {}
@@ -167,9 +179,9 @@ class SmiGpu(DriverGpu):
     def _create_compute(self, gi_id: int) -> None:
         self._mig("-cci", "-gi", str(gi_id))
 
-    def _identity(self) -> tuple[str, str]:
-        """The GPU's name and UUID."""
-        answer = self._run("--query-gpu=index,uuid,mig.mode.current,mig.mode.pending,name", _CSV)
+    def _identity(self, *among: str) -> tuple[str, str]:
+        """The GPU's name and UUID, looked for ``among`` all GPUs, or those that options name."""
+        answer = self._run(*among, "--query-gpu=index,uuid,mig.mode.current,mig.mode.pending,name", _CSV)
         rows = {row[0]: row for row in _rows(answer, 5)}
         if str(self._index) not in rows:
             raise no_such_gpu(self._index, len(rows))

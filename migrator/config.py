@@ -29,6 +29,7 @@ from pydantic import (
 
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
+from executor.gpu import SILENT_S
 from migrator.assignments import assigned
 from migrator.errors import ConfigError
 from migrator.extras import model_text
@@ -87,6 +88,7 @@ class GpuConfig(Section):
     model: str
     backend: Literal["sim", "nvml", "smi", "mps", "cpu"] = "sim"
     index: Annotated[int, Field(ge=0, le=1000)] = 0
+    silent_s: Annotated[float, Field(ge=2, le=86400)] = SILENT_S
 
     @field_validator("model")
     @classmethod

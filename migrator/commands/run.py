@@ -24,6 +24,7 @@ from migrator.run import events
 from migrator.run.loop import Joining, View
 from migrator.run.policy_run import PolicyRun
 from migrator.run.real import RealGpu, real_gpu
+from migrator.run.watch import NoAnswerError
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
 from migrator.views.ending import print_against, print_layout_over_time
@@ -178,10 +179,13 @@ def refuse_unlike(rival: AnyPolicy | None, config: Config) -> None:
 def print_run(folder: Path, rival: AnyPolicy | None, setting: Setting, traffic: RecordedTraffic) -> None:
     """Print the report of a finished run; with ``rival``, what it won over that policy on the same requests, too."""
     log_of_run = read_log(folder)
-    print_report(report_of(log_of_run), output())
+    report = report_of(log_of_run)
+    print_report(report, output())
     print_layout_over_time(log_of_run, output())
     _warn_of_slow_plans(log_of_run)
-    if rival is not None:
+    if rival is not None and report.blind_s:
+        warn(f"not held against {rival.name}: {report.blind_s} s of the run are in no figure, unlike a simulation's")
+    elif rival is not None:
         with progress().status(f"simulating {escape(rival.name)} on the same requests"):
             log_of_rival = simulated(setting, traffic, rival, View())
         print_against(log_of_run, log_of_rival, output())
@@ -274,7 +278,7 @@ def telling_where(folder: Path, where: OnGpu) -> Iterator[None]:
     """Say where the log is, if there is one, and what can be done with it when the run is cut off."""
     try:
         yield
-    except (KeyboardInterrupt, OSError, LiveError, ZygoteError):
+    except (KeyboardInterrupt, OSError, LiveError, ZygoteError, NoAnswerError):
         if (folder / EVENTS_FILE).exists():
             again = f"{program()} run --resume {folder}{where.with_state}"
             warn(f"the log up to here is in {folder}; {program()} report {folder} shows it, {again} goes on")

@@ -133,9 +133,11 @@ class _SoFar:
         needed = _COUNTS
         if self._header.get("sharing", "instances") != "instances":
             needed += ("could_serve", "changing")
+        window_s = round(self._header["window_s"])
+        uncounted = _blind_places(record, window_s)
         for name, counts in record["tenants"].items():
             try:
-                _check_tenant(counts, needed, round(self._header["window_s"]))
+                _check_tenant(counts, needed, window_s, uncounted)
             except LogError as error:
                 raise LogError(f"window {record['window']}, tenant {name}{error}; {ALTERED}") from None
 
@@ -143,14 +145,26 @@ class _SoFar:
 _COUNTS: tuple[str, ...] = ("arrivals", "in_time", "late", "dropped", "correct", "correct_late")
 
 
-def _check_tenant(counts: Mapping[str, Any], needed: Sequence[str], n_seconds: int) -> None:
+def _blind_places(record: Record, window_s: int) -> frozenset[int]:
+    """The seconds of the window, from 0, in which nothing was counted."""
+    start_s, found = record["window"] * window_s, set[int]()
+    for first, end in record.get("blind", ()):
+        if not start_s <= first < end <= start_s + window_s:
+            raise LogError(f"window {record['window']}: blind seconds {first} to {end} are not its own; {ALTERED}")
+        found |= set(range(first - start_s, end - start_s))
+    return frozenset(found)
+
+
+def _check_tenant(counts: Mapping[str, Any], needed: Sequence[str], n_seconds: int, uncounted: frozenset[int]) -> None:
     for key in needed:
         n_counted = len(counts.get(key) or ())
         if n_counted != n_seconds:
             raise LogError(f": {key} has {n_counted} seconds, the window {n_seconds}")
     columns = zip(*(counts[key] for key in _COUNTS), strict=True)
     for second, (arrivals, in_time, late, dropped, correct, correct_late) in enumerate(columns):
-        if arrivals != in_time + late + dropped:
+        if arrivals and second in uncounted:
+            reason = f"{arrivals} arrivals in a blind second"
+        elif arrivals != in_time + late + dropped:
             reason = f"{arrivals} arrivals but {in_time} in time + {late} late + {dropped} dropped"
         elif correct > in_time:
             reason = f"{correct} correct of {in_time} in time"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import accumulate
 
@@ -14,7 +14,7 @@ from migrator.log.record import Record
 from migrator.log.replans import Replans, replans_of
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import Surprise, surprises
-from migrator.log.trouble import Trouble, trouble_of
+from migrator.log.trouble import Blind, Trouble, blind_in, trouble_of
 from workloads.serving.tally import Totals, latency_percentile_ms, merge_histograms
 
 PHASES = ("destruction", "initialisation", "library_load", "model_load")
@@ -95,7 +95,8 @@ class WindowReport:
     by tenant with a floor of in-time answers. ``violation`` is the first rule that the policy's own plan breaks, which
     was not carried out then. ``salvage`` is what the plan expects the models to be worth beyond the window, in
     requests; ``model_ages`` says by tenant how many windows old the data was, as the window began, that the model had
-    learned last: 1 where each retraining is done in its window.
+    learned last: 1 where each retraining is done in its window. ``blind_s`` are the seconds that are in no figure, as
+    nobody can tell what stood.
     """
 
     window: int
@@ -108,6 +109,7 @@ class WindowReport:
     violation: str | None = None
     salvage: float = 0.0
     model_ages: Mapping[str, int] = field(default_factory=dict)
+    blind_s: int = 0
 
     @property
     def is_void(self) -> bool:
@@ -132,6 +134,8 @@ class Report:
         replans: How often the rest of a window was planned anew; ``None`` where the run did not ask for that.
         stayed: How often a layout that stays took the place of a plan that might lose much by bursts.
         failed_forecasts: Where the forecaster gave nothing that could be used, a sentence each.
+        blind: Where nobody can tell what stood on the GPU.
+        reason: Why the run was ended before its time, if not by whoever runs it.
         live: What really was answered and learned; ``None`` where requests were simulated.
     """
 
@@ -148,6 +152,13 @@ class Report:
     replans: Replans | None = None
     stayed: int = 0
     failed_forecasts: tuple[str, ...] = ()
+    blind: tuple[Blind, ...] = ()
+    reason: str | None = None
+
+    @property
+    def blind_s(self) -> int:
+        """Seconds of settled windows that are in no figure."""
+        return sum(window.blind_s for window in self.windows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +207,7 @@ def report_of(log: ReadLog) -> Report:
                 tenants={name: _figures([part]) for name, part in own.items()},
                 total=_figures(own.values()) if own else None,
                 promised=_promised(log.header, started),
+                blind_s=0 if closing is None else sum(end - first for first, end in closing.get("blind", ())),
                 violation=next(iter(started.get("violations", ())), None) if started.get("rejected_plan") else None,
             )
         )
@@ -221,6 +233,8 @@ def report_of(log: ReadLog) -> Report:
             for event in (*log.of_kind("window_started"), *log.of_kind("plan_revised"))
         ),
         failed_forecasts=tuple(map(_failed_forecast, log.of_kind("forecast_failed"))),
+        blind=blind_in(log),
+        reason=log.events[-1].get("reason") if log.events[-1]["kind"] == "interrupted" else None,
     )
 
 
@@ -266,9 +280,17 @@ def _part(name: str, log: ReadLog, started: Record, closing: Record, moves_of: _
     return _Part(
         requests=Totals(*(sum(counts[item.name]) for item in fields(Totals))),
         latency_ms={int(upper_ms): n for upper_ms, n in counts["latency_ms"]},
-        forecast_error=_absolute_error(counts["arrivals"], forecast, log.header["step_s"]),
+        forecast_error=_absolute_error(
+            counts["arrivals"], forecast, log.header["step_s"], _uncounted(closing, started["start_s"])
+        ),
         moves=moves_of(name, started, counts),
     )
+
+
+def _uncounted(closing: Record, start_s: float) -> frozenset[int]:
+    """The seconds of the window, from 0, that are in no figure."""
+    spans = ((first, end) for first, end in closing.get("blind", ()))
+    return frozenset(second - round(start_s) for first, end in spans for second in range(first, end))
 
 
 _MovesOf = Callable[[str, Record, Record], _Moves]
@@ -283,6 +305,7 @@ def _moves_of_instances(log: ReadLog, changes: Sequence[LayoutChange]) -> _Moves
     for change in changes:
         in_window[change.window].append(change)
     serving = _serving_in(log, changes)
+    blind = [(first, end) for record in log.settled.values() for first, end in record.get("blind", ())]
 
     def moves_of(name: str, started: Record, _: Record) -> _Moves:
         def own(items: Iterable[Instance], task: str = INFERENCE) -> list[Instance]:
@@ -300,7 +323,7 @@ def _moves_of_instances(log: ReadLog, changes: Sequence[LayoutChange]) -> _Moves
         idle_s = sum(_held_idle_s(begun, ended) for _, begun, ended in moved)
         return _Moves(
             reconfigured_at=frozenset(moment_s for moment_s, begun, ended in moved if begun or ended),
-            outage_s=_uncovered_s(serving[window, name], begin_s, begin_s + log.header["window_s"]),
+            outage_s=_uncovered_s([*serving[window, name], *blind], begin_s, begin_s + log.header["window_s"]),
             capacity_lost_s=idle_s / log.header["compute_slices"],
             late_ready_s=sum(item.ready["late_ready_s"] for item in workers if item.ready is not None),
             retrainings=sum(item.task == RETRAINING for item in workers),
@@ -379,7 +402,9 @@ def _uncovered_s(spans: Iterable[tuple[float, float]], begin_s: float, end_s: fl
     return uncovered_s + max(0.0, end_s - covered_until_s)
 
 
-def _absolute_error(arrivals: Sequence[int], mean_rps: Sequence[float], step_s: float) -> float:
+def _absolute_error(
+    arrivals: Sequence[int], mean_rps: Sequence[float], step_s: float, uncounted: Container[int] = ()
+) -> float:
     """Σ |forecast − arrivals| in requests, compared second by second; a step's forecast is spread evenly over it."""
     expected = [0.0, *accumulate(rate * step_s for rate in mean_rps)]
 
@@ -388,7 +413,7 @@ def _absolute_error(arrivals: Sequence[int], mean_rps: Sequence[float], step_s: 
         index = min(int(step), len(expected) - 1)
         return expected[index] + (share * (expected[index + 1] - expected[index]) if index + 1 < len(expected) else 0.0)
 
-    return sum(abs(until(s + 1) - until(s) - count) for s, count in enumerate(arrivals))
+    return sum(abs(until(s + 1) - until(s) - count) for s, count in enumerate(arrivals) if s not in uncounted)
 
 
 def _figures(parts: Iterable[_Part]) -> Figures:

@@ -266,6 +266,16 @@ class _Others(_InWindow):
     taken: list[str]
 
 
+class _Blind(_InWindow):
+    from_s: Number
+    to_s: Number | None
+    reason: str
+
+
+class _Interrupted(_Fields):
+    reason: str | None = None
+
+
 class _Shares(_InWindow):
     at_s: Number
     shares: list[Share]
@@ -310,6 +320,7 @@ class _Counts(_Fields):
 
 class _WindowFinished(_InWindow):
     tenants: dict[str, _Counts]
+    blind: list[Bin] = []
 
 
 _FIELDS: Mapping[str, type[_Fields]] = {
@@ -319,6 +330,7 @@ _FIELDS: Mapping[str, type[_Fields]] = {
     "outcome": _Outcome,
     "change": _Change,
     "others": _Others,
+    "blind": _Blind,
     "resumed": _Resumed,
     "shares": _Shares,
     "ready": _Ready,
@@ -331,7 +343,7 @@ _FIELDS: Mapping[str, type[_Fields]] = {
     "not_revised": _InWindow,
     "window_finished": _WindowFinished,
     "run_finished": _Fields,
-    "interrupted": _Fields,
+    "interrupted": _Interrupted,
 }
 
 

@@ -88,7 +88,9 @@ def surprises(log: ReadLog) -> tuple[Surprise, ...]:
     revised = {event["window"] for event in log.of_kind("plan_revised")}
     started = [event for event in log.of_kind("window_started") if event["window"] not in revised]
     settled = log.settled
-    told = [event for event in started if event.get("expected") and event["window"] in settled]
+    # Of blind seconds nothing was counted, and no plan says what it promised of the others alone.
+    whole = {window for window, record in settled.items() if not record.get("blind")}
+    told = [event for event in started if event.get("expected") and event["window"] in whole]
     if not told:
         return ()
     known = accounts(log)

@@ -67,6 +67,37 @@ class Trouble:
     quiet: Kept | None
 
 
+@dataclass(frozen=True, slots=True)
+class Blind:
+    """Seconds of which nobody can tell what stood on the GPU.
+
+    Attributes:
+        from_s: The last moment of which it is known.
+        to_s: When the driver said again what stands; ``None`` if it did not, or not yet.
+        reason: What it said instead, or what was missing then.
+    """
+
+    from_s: float
+    to_s: float | None
+    reason: str
+
+    def __str__(self) -> str:
+        when = (
+            f"from second {self.from_s:.1f} on" if self.to_s is None else f"second {self.from_s:.1f} to {self.to_s:.1f}"
+        )
+        return f"{when}: {self.reason}"
+
+
+def blind_in(log: ReadLog) -> tuple[Blind, ...]:
+    """The log's blind seconds, in order; the end of the last may be unknown."""
+    found: list[Blind] = []
+    for record in log.of_kind("blind"):
+        if found and found[-1].to_s is None and record["to_s"] is not None:
+            found.pop()  # its beginning was told at once
+        found.append(Blind(record["from_s"], record["to_s"], record["reason"]))
+    return tuple(found)
+
+
 def trouble_of(log: ReadLog) -> Trouble | None:
     """What the log tells of refusals and others' deeds; ``None`` if nothing."""
     refused = [event for event in log.of_kind("outcome") if event["error"] is not None]
@@ -76,7 +107,8 @@ def trouble_of(log: ReadLog) -> Trouble | None:
         return None
     windows = {event["window"] for event in (*refused, *undone, *others)}
     finished = log.settled
-    settled = [event for event in log.of_kind("window_started") if event["window"] in finished]
+    whole = {window for window, record in finished.items() if not record.get("blind")}
+    settled = [event for event in log.of_kind("window_started") if event["window"] in whole]
     return Trouble(
         calls=len(log.of_kind("outcome")),
         refused=len(refused),

@@ -10,21 +10,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from functools import partial
+from queue import SimpleQueue
+from threading import Thread
 from typing import ParamSpec, TypeVar
 
 from executor.clock import Clock
-from executor.errors import GpuError
-from executor.gpu import BELIEVE_FOR_S, LOOK_EVERY_S, Gpu, GpuInstance
+from executor.errors import DriverError, GpuError, GpuLostError, NoGpuError
+from executor.gpu import BELIEVE_FOR_S, LOOK_EVERY_S, Gpu, GpuInstance, UnsureChangeError
 from executor.journal import Journal, Remembered
 from executor.mig import OwnedLayout, Placement
 from executor.reconcile import Call, Going, Patience, Reconciler, Steps, Undone, Users, Wait
 from executor.transition import OwnedTransition, owned_transition
+from migrator.log.trouble import Blind
 from migrator.run import events
 from migrator.run.changes import FULLY, Change, ChangeOutcome, Died, Made, Started, Stopped, Training
 from migrator.run.seams import Failed, Note, Ready, Workers
+from migrator.run.watch import Watch
 from planner.problem import Owner, Task
 from workloads.serving.requests import Server
 from workloads.tenants import Tenant
@@ -45,7 +49,9 @@ STAYS_S = 30.0
 class Backend:
     """One GPU, simulated or real, with its clock, its workers, and what on it is ours; the clock shows run seconds.
 
-    ``begin`` is called as the run begins, with the clock running; ``end`` when it is over, however it ends.
+    ``begin`` is called as the run begins, with the clock running; ``end`` when it is over, however it ends, with
+    whether the driver may be called once more. A driver that may fall silent is asked every second whether it answers,
+    and waited for as long as ``silent_s``; ``None``: it always answers.
     """
 
     gpu: Gpu
@@ -54,7 +60,8 @@ class Backend:
     journal: Journal = field(default_factory=Remembered)
     patience: Patience = field(default_factory=Patience)
     begin: Callable[[], object] = lambda: None
-    end: Callable[[], object] = lambda: None
+    end: Callable[[bool], object] = lambda _: None
+    silent_s: float | None = None
 
 
 @dataclass(eq=False)
@@ -134,23 +141,43 @@ class Live:
         return not (self.has_failed and self.is_over)
 
 
+_GONE = "gone from under us"
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What a look has shown.
+
+    Attributes:
+        standing: What stands; ``None`` where the driver was asked only whether it answers, or said: nothing changed.
+        is_quiet: Whether the driver said that nothing has changed.
+        believed_until_s: Until when it is believed that says that nothing has.
+    """
+
+    standing: tuple[GpuInstance, ...] | None
+    is_quiet: bool
+    believed_until_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class Sight:
     """What a look at the GPU has shown to be other than it was.
 
     Attributes:
-        gone: Instances in use that stand no more: somebody else has destroyed them, or the GPU was reset.
+        gone: Instances in use that stand no more, or stood on a GPU that was lost for a while, with whatever ran there.
         came: Where others have instances now, and had none,
         left: and where they have none any more.
+        blind: Seconds of which nobody can tell what stood, or their beginning.
     """
 
     gone: tuple[Live, ...] = ()
     came: tuple[Placement, ...] = ()
     left: tuple[Placement, ...] = ()
+    blind: Blind | None = None
 
     def __str__(self) -> str:
         parts = (
-            ("gone from under us", tuple(live.placement for live in self.gone)),
+            (_GONE, tuple(live.placement for live in self.gone)),
             ("taken by others", self.came),
             ("left by others", self.left),
         )
@@ -170,7 +197,9 @@ class Applier:
         self._journal = backend.journal
         self._reconciler = Reconciler(backend.gpu, backend.journal, backend.clock, backend.patience)
         self._end = backend.end
-        self._calls: Executor = ThreadPoolExecutor(1, "driver") if backend.clock.runs_by_itself else _Inline()
+        self._calls: Executor = _DriverThread() if backend.clock.runs_by_itself else _Inline()
+        self._watch = Watch(backend.silent_s, backend.clock.now_s)
+        self._silence: Blind | None = None
         self._tenants = tenants
         self._live: dict[Placement, Live] = {}
         self._idle: dict[Placement, GpuInstance] = {}
@@ -180,7 +209,7 @@ class Applier:
         self._failed_retrainings: set[Owner] = set()
         self._n_started = n_started
         self._doing: _Doing | None = None
-        self._looking: Future[tuple[tuple[GpuInstance, ...] | None, float]] | None = None
+        self._looking: Future[_Looked] | None = None
         self._believed_until_s = -NEVER_S
         self._next_look_s = -NEVER_S
         self._must_look = False
@@ -273,6 +302,7 @@ class Applier:
             OSError: The log, or the journal of our instances, cannot be written.
         """
         self._looking = None
+        self._watch.asked(None)
         doing = _Doing(self, change, window, note, self._clock.now_s)
         step = owned_transition(self.layout, change.layout)
         leaving = self._leaving(step, change)
@@ -299,16 +329,22 @@ class Applier:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a change is in progress, or what came of it is not known yet."""
-        return self._doing is not None or self._must_look
+        """Whether a change is in progress, or what stands is not known: after one, or while the driver is silent."""
+        return self._doing is not None or self._must_look or self._watch.is_blind
+
+    @property
+    def known_s(self) -> float:
+        """Up to then is known what stood, but for the blind seconds told."""
+        return self._watch.known_s
 
     @property
     def resumes_s(self) -> float:
         """When the change in progress goes on by itself, or the next look is due; never where the driver is at work."""
-        if self._doing is not None:
-            return self._doing.step.until_s if isinstance(self._doing.step, Wait) else NEVER_S
-        is_due = self._clock.runs_by_itself and self._looking is None
-        return max(self._next_look_s, self._clock.now_s) if is_due else NEVER_S
+        is_watched = self._clock.runs_by_itself or self._watch.is_on
+        look_s = max(self._next_look_s, self._clock.now_s) if is_watched and self._looking is None else NEVER_S
+        if self._doing is None:
+            return look_s
+        return min(self._doing.step.until_s, look_s) if isinstance(self._doing.step, Wait) else NEVER_S
 
     def go_on(self) -> ChangeOutcome | None:
         """Carry the change in progress on; what it did, also where the driver refused calls, once it is over.
@@ -323,7 +359,7 @@ class Applier:
             return None
         while doing.undone is None:
             if isinstance(doing.step, Wait) and doing.step.until_s > self._clock.now_s:
-                if self._clock.runs_by_itself:
+                if self._clock.runs_by_itself or self._watch.is_on:
                     return None
                 self._clock.sleep_until(doing.step.until_s)
             if not self._answered(doing):
@@ -352,6 +388,7 @@ class Applier:
                 return False
             made, doing.call = doing.call.result(), None
             answer, refusal = made.instance, made.error
+            self._answers(refusal)
             doing.call_begin_s = made.begin_s
             doing.note("outcome", events.outcome(doing.window, doing.intent, doing.step, made))
         try:
@@ -360,7 +397,22 @@ class Applier:
             doing.step, doing.undone = None, end.value
         return True
 
+    def _answers(self, refusal: GpuError | None) -> None:
+        """Take note of what a driver call that has ended says of the driver.
+
+        Raises:
+            NoAnswerError: It has not answered for too long, or MIG mode is off.
+        """
+        match refusal:
+            case GpuLostError() | NoGpuError():
+                self._silence = self._watch.refused(refusal, self._clock.now_s) or self._silence
+            case DriverError() | UnsureChangeError():
+                self._watch.asked(None)  # it may be this call alone
+            case _:
+                self._watch.heard()
+
     def _begin_call(self, call: Call, doing: _Doing) -> Future[Made]:
+        self._watch.asked(self._clock.now_s)
         doing.intent = doing.note("intent", events.intent(doing.window, call.verb, call.placement, call.gi_id))
         return self._submitted(partial(self._made, call))
 
@@ -379,42 +431,74 @@ class Applier:
             return Made(begin_s, self._clock.now_s, None, error)
         return Made(begin_s, self._clock.now_s, instance, None)
 
-    def look(self) -> Sight | None:
-        """What is other on the GPU than it was, if a look has shown something; not while a change is in progress."""
-        if self._doing is not None:
-            return None
-        if self._looking is None:
-            if self._clock.now_s < self._next_look_s:
-                return None
-            self._next_look_s = self._clock.now_s + LOOK_EVERY_S
+    def look(self, since_s: float = -NEVER_S) -> Sight | None:
+        """What is other on the GPU than it was, if a look has shown something; in a change only whether it answers.
+
+        What stands is read anew if that was last done before ``since_s``, and that is past.
+
+        Raises:
+            NoAnswerError: The driver has not answered for too long, or MIG mode is off.
+        """
+        now_s, doing = self._clock.now_s, self._doing
+        silence, self._silence = self._silence, None
+        is_anew = doing is None and self._watch.known_s < since_s <= now_s
+        if self._looking is None and (doing is None or (self._watch.is_on and doing.call is None)):
+            if now_s < self._next_look_s and not is_anew:
+                return _sight(silence)
+            self._next_look_s = now_s + LOOK_EVERY_S
             # A driver tells once that something has changed: a look that comes to nothing is made again.
             believed_until_s, self._believed_until_s = self._believed_until_s, -NEVER_S
-            self._looking = self._submitted(partial(self._looked, believed_until_s))
-        if not self._looking.done():
-            return None
-        looked, self._looking, self._must_look = self._looking, None, False
+            self._watch.asked(now_s)
+            self._looking = self._submitted(
+                self._checked if doing is not None else partial(self._looked, -NEVER_S if is_anew else believed_until_s)
+            )
+        if self._looking is None or not self._looking.done():
+            return _sight(self._watch.waited(now_s) or silence)
+        looking, self._looking = self._looking, None
         try:
-            standing, self._believed_until_s = looked.result()
-        except GpuError:
-            return None  # the driver does not answer: the next change will tell
-        return None if standing is None else self._seen(standing)
+            looked = looking.result()
+        except GpuError as error:  # the next one may tell, and so may the next change
+            self._must_look = False
+            return _sight(self._watch.refused(error, self._clock.now_s) or silence)
+        self._believed_until_s = looked.believed_until_s
+        if looked.standing is None:
+            self._watch.heard(is_quiet=looked.is_quiet)
+            return _sight(silence)
+        self._must_look = False
+        if self._watch.is_blind:
+            self.forgive()
+        sight = self._seen(looked.standing)
+        gone = () if sight is None else sight.gone
+        missing = tuple(live for live in gone if live.gpu_instance not in looked.standing)
+        lost = str(Sight(missing)) if missing else None
+        blind = self._watch.read(self._clock.now_s, lost, was_told=not looked.is_quiet)
+        return _sight(blind or silence, sight)
 
-    def _looked(self, believed_until_s: float) -> tuple[tuple[GpuInstance, ...] | None, float]:
-        """What stands, and until when a driver is believed that says that nothing has changed; ``None`` if it does."""
+    def _checked(self) -> _Looked:
+        """Nothing but that the driver answers, and MIG mode is on."""
+        self._gpu.check()
+        return _Looked(None, is_quiet=False, believed_until_s=-NEVER_S)
+
+    def _looked(self, believed_until_s: float) -> _Looked:
+        """What stands, if the driver says that it has changed, or is believed no more that it has not."""
         now_s = self._clock.now_s
-        if not self._gpu.changed() and now_s < believed_until_s:
-            return None, believed_until_s
-        return self._reconciler.look(), now_s + BELIEVE_FOR_S
+        self._gpu.check()
+        is_quiet = not self._gpu.changed()
+        if is_quiet and now_s < believed_until_s:
+            return _Looked(None, is_quiet, believed_until_s)
+        return _Looked(self._reconciler.look(), is_quiet, now_s + BELIEVE_FOR_S)
 
     def _seen(self, standing: Sequence[GpuInstance]) -> Sight | None:
         others = tuple(item.placement for item in standing if not self._journal.is_ours(item))
         before, self._others = self._others, others
-        gone = tuple(live for live in self._live.values() if live.gpu_instance not in standing)
+        was_lost = self._watch.was_lost
+        gone = tuple(live for live in self._live.values() if was_lost or live.gpu_instance not in standing)
         for live in gone:
             del self._live[live.placement]
             if live.has_worker:
                 self._workers.stop(live.instance_id)
-            self._journal.gone(live.gpu_instance.gi_id)
+            if live.gpu_instance not in standing:
+                self._journal.gone(live.gpu_instance.gi_id)
         self._idle = {placement: item for placement, item in self._idle.items() if item in standing}
         self._stuck &= self._idle.keys()
         used = {live.gpu_instance for live in self._live.values()} | {*self._idle.values()}
@@ -427,10 +511,21 @@ class Applier:
         left = tuple(placement for placement in before if placement not in others)
         return Sight(gone, came, left) if gone or came or left else None
 
+    def doubt(self, instance: GpuInstance) -> None:
+        """Say that an instance of ours, with all that served in it, was gone, and nobody knows since when."""
+        self._watch.doubt(f"{instance.placement} {_GONE}")
+
     def close(self) -> None:
-        """Let the call in progress end, then do what is to be done at the end."""
-        self._calls.shutdown()
-        self._end()
+        """Let the call in progress end, unless the driver is silent; then do what is to be done at the end."""
+        may_be_called = not self._watch.is_blind or not self._is_calling
+        self._calls.shutdown(wait=may_be_called)
+        self._end(may_be_called)
+
+    @property
+    def _is_calling(self) -> bool:
+        """Whether the driver has not come back from a call."""
+        calls = (self._looking, None if self._doing is None else self._doing.call)
+        return any(call is not None and not call.done() for call in calls)
 
     def ready(self, live: Live, happening: Ready) -> None:
         """The instance's worker serves, or trains."""
@@ -589,6 +684,10 @@ class _Doing(Users):
         """Nobody is in it any more."""
         self._end(instance.placement)
 
+    def lost(self, instance: GpuInstance) -> None:
+        """What was in it may have been nothing for a while."""
+        self._applier.doubt(instance)
+
     def made(self, instance: GpuInstance) -> None:
         """Give it to whom it was made for."""
         owner = self._change.layout.owner(instance.placement)
@@ -611,6 +710,43 @@ class _Doing(Users):
             end = Stopped(live.instance_id, placement, live.owner, self.begin_s, drained_s, self._applier.now_s)
             self.stopped.append(end)
         return live
+
+
+def _sight(blind: Blind | None, sight: Sight | None = None) -> Sight | None:
+    """The sight with what nobody can tell; ``None`` where there is neither."""
+    return sight if blind is None else replace(sight or Sight(), blind=blind)
+
+
+class _DriverThread(Executor):
+    """Makes calls one after the other, on a thread that does not keep the process from ending: a driver may hang."""
+
+    def __init__(self) -> None:
+        self._todo: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread = Thread(target=self._work, name="driver", daemon=True)
+        self._thread.start()
+
+    def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """What the call will have given; what it raises is the future's."""
+        done: Future[T] = Future()
+
+        def make() -> None:
+            try:
+                done.set_result(call(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+                done.set_exception(error)
+
+        self._todo.put(make)
+        return done
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
+        """Take no call after those that were given."""
+        self._todo.put(None)
+        if wait:
+            self._thread.join()
+
+    def _work(self) -> None:
+        for make in iter(self._todo.get, None):
+            make()
 
 
 class _Inline(Executor):

@@ -20,11 +20,13 @@ from migrator.config import EstimatesConfig, FloorConfig, SimulationConfig
 from migrator.estimates import Estimate, estimate_of
 from migrator.log.replans import Kept
 from migrator.log.runlog import SCHEMA
+from migrator.log.trouble import Blind
 from migrator.run.changes import ChangeOutcome, Made, Started, Stopped
 from migrator.run.foresight import FailedForecast, Opening
 from migrator.run.planning import PlannedWindow, Replan
 from migrator.run.requests import SettledWindow
 from migrator.run.seams import Asked, Ready, Trained
+from migrator.run.watch import NoAnswerError
 from migrator.setting import Setting, counts_salvage
 from migrator.traffic import Origin
 from planner.attainment import attainments
@@ -414,6 +416,19 @@ def others(
     }
 
 
+def blind(window: int, seen: Blind) -> Json:
+    """Nobody can tell what stood since then, up to when the driver said so again: ``None`` while it does not."""
+    to_s = None if seen.to_s is None else _moment(seen.to_s)
+    return {"window": window, "from_s": _moment(seen.from_s), "to_s": to_s, "reason": seen.reason}
+
+
+def interrupted(error: NoAnswerError | None = None) -> Json:
+    """The run ends before its time: it was told to, or its GPU does not answer any more."""
+    if error is None:
+        return {}
+    return {"reason": str(error), **_moments(blind_from_s=error.blind.from_s)}
+
+
 def shares(window: int, held: Mapping[Owner, int], *, in_turns: bool) -> Json:
     """Shares of the GPU that come into force, in twentieths of its processors, or of its time."""
     entries = [[owner.tenant, owner.task.value, quanta] for owner, quanta in held.items()]
@@ -476,7 +491,8 @@ def window_finished(settled: SettledWindow, served: Mapping[str, Mapping[str, li
     ``served`` has by tenant what could have been served in each second, where instances do not show it.
     """
     by_tenant = {counts.tenant: {**_counts(counts), **served.get(counts.tenant, {})} for counts in settled.counts}
-    return {"window": settled.window, "tenants": by_tenant}
+    blind = {"blind": [list(seconds) for seconds in settled.blind]} if settled.blind else {}
+    return {"window": settled.window, "tenants": by_tenant, **blind}
 
 
 def _counts(counts: SecondCounts) -> Json:

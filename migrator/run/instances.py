@@ -18,6 +18,7 @@ from typing import assert_never
 from executor.mig import OwnedLayout, memory_slices_in
 from forecaster.forecast import Forecast
 from migrator.log.replans import Kept
+from migrator.log.trouble import Blind
 from migrator.run import events
 from migrator.run.applier import NEVER_S, Applier, Backend, Live
 from migrator.run.changes import Change, ChangeOutcome, changes_of
@@ -42,6 +43,7 @@ from migrator.run.seams import (
     Checkpointed,
     Failed,
     Finished,
+    Happened,
     Happening,
     Lost,
     Note,
@@ -125,7 +127,8 @@ class Instances:
         self._due: deque[Change] = deque()
         self._free_s = -NEVER_S
         self._held_up: ChangeOutcome | None = None
-        self._heard: list[Happening] = []
+        self._heard: Sequence[Happening] = ()
+        self._unproven: list[Happening] = []
         self._window_end_s = 0.0
         self._is_as_planned = True
         self._is_late, self._slack_s = False, 0.0
@@ -155,6 +158,11 @@ class Instances:
         """Why the plan in force cannot be followed, or need not be, any more; ``None`` while a change is under way."""
         is_asked = bool(self._reasons) and not self._applier.is_busy and self._queues.now_s >= self._again_s
         return "; ".join(self._reasons) if is_asked else None
+
+    @property
+    def known_s(self) -> float:
+        """Up to then is known what stood, as far as that matters to what became of requests."""
+        return NEVER_S if self._queues.are_real else self._applier.known_s
 
     @property
     def queues(self) -> Sequence[QueueState]:
@@ -209,7 +217,7 @@ class Instances:
             until_s = min(until_s, due_s)
         if self._reconsidering is not None:
             until_s = min(until_s, self._reconsidering.from_s)
-        self._heard = list(self._workers.happenings(min(until_s, self._applier.resumes_s)))
+        self._heard = self._workers.happenings(min(until_s, self._applier.resumes_s))
         # A clock that runs by itself may have been woken before.
         return max(self._heard[0].at_s if self._heard else min(until_s, self.now_s), self._queues.now_s)
 
@@ -219,11 +227,20 @@ class Instances:
         """Serve with the instances that are ready."""
         return until_s, self._queues.advance(requests, self._applier.servers, accuracies, until_s)
 
-    def act(self, now_s: float, note: Note) -> Iterator[Trained | Lost | Failed | Reconsidered]:
-        """Tell what happened, then make the changes that are due."""
-        for happening in self._heard:
+    def act(self, now_s: float, note: Note) -> Iterator[Happened]:
+        """Tell what happened, then make the changes that are due.
+
+        A retraining that is said to have ended has done so once a look has shown that its instance stood until then.
+        """
+        if any(map(self._is_unproven, (*self._unproven, *self._heard))):
+            yield from self._look(note)
+        # What had to wait for a look counts from now on: up to here requests are served, perhaps in another window.
+        proven = [replace(one, at_s=self._queues.now_s) for one in self._unproven if not self._is_unproven(one)]
+        proven += [one for one in self._heard if not self._is_unproven(one)]
+        self._unproven = [one for one in (*self._unproven, *self._heard) if self._is_unproven(one)]
+        self._heard = ()
+        for happening in proven:
             yield from self._hear(happening, note)
-        self._heard = []
         if self._applier.is_busy:
             yield from self._end(self._applier.go_on(), note)
         yield from self._decide(now_s, note)
@@ -545,15 +562,30 @@ class Instances:
         for died in outcome.died:
             yield from self._lost(died.started.owner, died.server_ids)
 
-    def _look(self, note: Note) -> Iterator[Lost]:
-        """Look at what others have done to the GPU."""
-        sight = self._applier.look()
+    def _is_unproven(self, happening: Happening) -> bool:
+        return isinstance(happening, Finished | Checkpointed) and happening.at_s > self.known_s
+
+    def _look(self, note: Note) -> Iterator[Lost | Blind]:
+        """Look at what others have done to the GPU, and whether its driver answers.
+
+        All is read anew when a window has ended, and when a retraining is said to have.
+        """
+        assert self._opening is not None
+        ended_s = [one.at_s for one in (*self._unproven, *self._heard) if self._is_unproven(one)]
+        ended_s += [self._window_end_s, self._opening.window * self._setting.config.window_s]
+        sight = self._applier.look(max((end_s for end_s in ended_s if end_s <= self.now_s), default=-NEVER_S))
         if sight is None:
             return
-        assert self._opening is not None
+        if sight.blind is not None:
+            note("blind", events.blind(self._opening.window, sight.blind))
+            yield sight.blind
+        if not (sight.gone or sight.came or sight.left):
+            return
         for live in sight.gone:
             yield from self._lost(live.owner, live.server_ids)
-            reason = "its GPU instance is gone: somebody else has destroyed it, or the GPU was reset"
+            reason = (
+                "its GPU instance is gone: somebody else has destroyed it, or the GPU was reset, or lost for a while"
+            )
             note("failed", events.failed(self._opening.window, live.started, self.now_s, reason))
         if sight.gone:
             stopped = tuple(live.stopped_at(self.now_s) for live in sight.gone)

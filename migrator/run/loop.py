@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
+from executor.gpu import LOOK_EVERY_S
 from executor.mig import OwnedLayout
 from forecaster.forecast import Forecast
 from migrator.log.runlog import RunLog
+from migrator.log.trouble import Blind
 from migrator.run import events
 from migrator.run.foresight import Foresight, Opening, observe
 from migrator.run.models import Models, TabledModels, last_trained
@@ -22,11 +24,13 @@ from migrator.run.outlook import Outlook, outlooks
 from migrator.run.planning import PlannedWindow
 from migrator.run.requests import Ledger
 from migrator.run.rolling import Rolling
-from migrator.run.seams import Failed, Lost, Reconsidered, Sharing, Trained
+from migrator.run.seams import Failed, Happened, Lost, Reconsidered, Sharing, Trained
+from migrator.run.watch import NoAnswerError
 from migrator.setting import Setting
 from migrator.traffic import Traffic
 from planner.plan import MigPlan
 from planner.problem import Owner
+from workloads.serving.requests import Requests
 from workloads.serving.tally import Totals
 
 PIECE_S = 5.0
@@ -44,6 +48,9 @@ class View:
 
     def revised(self, planned: PlannedWindow, reason: str) -> None:
         """The rest of a window was planned anew; or there is no plan for it, and what stands stays."""
+
+    def blind(self, seen: Blind) -> None:
+        """Nobody can tell what stands, or stood in these seconds, as the driver does not answer, or did not."""
 
     def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner] | None) -> None:
         """Requests are served up to ``now_s``; ``totals`` of the run so far, and who holds which instance."""
@@ -141,6 +148,7 @@ class Loop:
 
         Raises:
             OSError: The log, or the journal of our instances, cannot be written.
+            NoAnswerError: The GPU does not answer any more; the log ends with the reason.
         """
         self._log = log
         self._note(kind, header, wall)
@@ -148,7 +156,13 @@ class Loop:
             self._all_windows()
             ending = self._ending()
         except KeyboardInterrupt:
-            self._note("interrupted", {})
+            self._note("interrupted", events.interrupted())
+            raise
+        except NoAnswerError as error:
+            self._leave_out(error.blind.from_s, self._sharing.now_s)
+            known_s = max(self._sharing.known_s, self._served_s)
+            self._count(self._traffic.requests(self._served_s), known_s)
+            self._note("interrupted", events.interrupted(error))
             raise
         finally:
             self._sharing.close()
@@ -167,6 +181,8 @@ class Loop:
         # Service jitter may make the last answers late; those of real requests may not have been heard yet.
         while answers_s := [state.busy_until[server] for state in self._sharing.queues for server in state.batches]:
             self._serve_until(max(answers_s), None)
+        while not self._ledger.knows(n_windows * round(window_s)):  # what stood is still being looked at
+            self._serve_until(self._served_s + LOOK_EVERY_S, None)
 
     def _planned(self, window: int) -> tuple[Opening, Forecast, PlannedWindow | None]:
         """What is seen as the window begins, what is expected of it, and what is to be done in it."""
@@ -212,7 +228,7 @@ class Loop:
             until_s = self._sharing.wait(min(end_s, self._served_s + PIECE_S, asks_s))
             requests = self._traffic.requests(until_s)
             self._served_s, outcomes = self._sharing.serve(requests, self._models.timelines, until_s)
-            self._ledger.add(requests, outcomes)
+            self._ledger.add(requests, outcomes, self._sharing.known_s)
             for happened in self._sharing.act(self._served_s, self._note):
                 self._happened(happened)
             if opening is not None:
@@ -220,10 +236,10 @@ class Loop:
                 self._revise(opening, self._sharing.strayed or asked)
                 self._reconsider(opening)
                 self._tell_failed_forecasts()
-            self._report()
+            self._count(requests, self._sharing.known_s)
 
-    def _happened(self, happened: Trained | Lost | Failed | Reconsidered) -> None:
-        """Let a retrained model answer; count answers that died with their server as dropped."""
+    def _happened(self, happened: Happened) -> None:
+        """Let a retrained model answer; count answers that died with their server as dropped, and no blind seconds."""
         match happened:
             case Trained():
                 accuracy = self._models.trained(
@@ -244,6 +260,15 @@ class Loop:
                     self._rolling.failed(happened)
             case Reconsidered():
                 self._reconsidered(happened)
+            case Blind():
+                self._view.blind(happened)
+                if happened.to_s is not None:
+                    self._leave_out(happened.from_s, happened.to_s)
+
+    def _leave_out(self, from_s: float, to_s: float) -> None:
+        """Count no request of these seconds, unless what became of them is known whatever stood."""
+        if self._sharing.known_s < inf:
+            self._ledger.blind(from_s, to_s)
 
     def _reconsider(self, opening: Opening) -> None:
         """Begin to plan the rest of the window anew, from what has arrived by now, if it is time to."""
@@ -285,12 +310,12 @@ class Loop:
         while self._foresight.failures:
             self._note("forecast_failed", events.forecast_failed(self._foresight.failures.popleft()))
 
-    def _report(self) -> None:
-        """Tell the view how far the run is, and log the windows that have become settled."""
+    def _count(self, requests: Sequence[Requests], known_s: float) -> None:
+        """Count what is known of by now; tell the view how far the run is; log the windows that are settled now."""
+        self._ledger.know(requests, known_s)
         n_windows, window_s = self._setting.config.windows, self._setting.config.window_s
         if self._served_s <= n_windows * window_s:
             self._view.reached(self._served_s, self._ledger.totals, self._sharing.layout)
-        requests = self._traffic.requests(self._served_s)
         for settled in self._ledger.settled(n_windows - 1, requests, self._sharing.queues):
             capability = self._sharing.served_by_second(settled.window)
             self._note("window_finished", events.window_finished(settled, capability))

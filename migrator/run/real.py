@@ -19,7 +19,8 @@ from executor.clock import Clock, WallClock
 from executor.cpu.cut import Cut
 from executor.cpu.gpu import CpuGpu
 from executor.driver import DriverGpu
-from executor.errors import GpuError, NoGpuError, RetryableGpuError
+from executor.errors import GpuError, MigModeOffError, NoGpuError, RetryableGpuError
+from executor.gpu import SILENT_S
 from executor.journal import Journal, Remembered, file_of, recorded
 from executor.mig import Layout
 from executor.mps.gpu import MpsGpu
@@ -47,12 +48,14 @@ class RealGpu:
         gpu: The GPU, by its driver.
         journal: What on it is ours.
         clock: Makes a clock that shows this second.
+        silent_s: How long a run waits for a driver that does not answer.
         left: What could not be taken away, and why; while a run has the GPU, that it has.
     """
 
     gpu: DriverGpu
     journal: Journal
     clock: Callable[[float], Clock]
+    silent_s: float = SILENT_S
     left: list[str] = field(default_factory=list)
 
     def backend(self, setting: Setting) -> Callable[[float], Backend]:
@@ -75,13 +78,14 @@ class RealGpu:
         """The GPU under these workers; ``first`` is called before it is cleared at the end."""
         self.left[:] = ["what the run has made, if anything"]  # until it is cleared
 
-        def end() -> None:
+        def end(may_be_called: bool) -> None:
             try:
                 first()
             finally:
-                self.clear()
+                if may_be_called:
+                    self.clear()
 
-        return Backend(self.gpu, clock, workers, self.journal, begin=begin, end=end)
+        return Backend(self.gpu, clock, workers, self.journal, begin=begin, end=end, silent_s=self.silent_s)
 
     def clear(self) -> None:
         """Take away all that is ours; what would not go, or could not be written down, stands in :attr:`left`."""
@@ -89,6 +93,8 @@ class RealGpu:
         try:
             self.journal.aim(Layout())
             self.left.extend(map(str, self._cleared().undone))
+        except MigModeOffError:
+            self.journal.settle(())  # nothing stands
         except GpuError as error:
             self.left.append(str(error))
         except OSError as error:
@@ -103,6 +109,7 @@ class RealGpu:
         reconciler = Reconciler(self.gpu, self.journal, clock)
         for _ in range(MAX_SILENCES):
             try:
+                self.gpu.check()
                 return reconciler.apply(Layout())
             except RetryableGpuError as error:
                 clock.sleep_until(clock.now_s + error.retry_after_s)
@@ -133,7 +140,7 @@ def real_gpu(
             reconciler.settle()
             if adopt:
                 reconciler.adopt()
-            yield RealGpu(gpu, journal, WallClock)
+            yield RealGpu(gpu, journal, WallClock, asked.silent_s)
 
 
 def _opened(asked: GpuConfig, state: Path) -> DriverGpu:

@@ -19,6 +19,7 @@ from executor.gpu import GpuInstance
 from executor.mig import OwnedLayout
 from forecaster.forecast import Forecast
 from migrator.log.schema import Cause
+from migrator.log.trouble import Blind
 from migrator.run.changes import Training
 from migrator.run.foresight import Opening
 from migrator.run.planning import PlannedWindow
@@ -153,6 +154,10 @@ class Reconsidered:
     reason: str
 
 
+Happened = Trained | Lost | Failed | Reconsidered | Blind
+"""What the loop hears of."""
+
+
 class Note(Protocol):
     """Writes a record to the log, at the run's clock; gives the record's number."""
 
@@ -195,6 +200,11 @@ class Sharing(Protocol):
         ...
 
     @property
+    def known_s(self) -> float:
+        """Up to then is known what stood: what became of later requests is not counted yet. Infinite if it all is."""
+        ...
+
+    @property
     def queues(self) -> Sequence[QueueState]:
         """How the requests of each tenant stand."""
         ...
@@ -217,10 +227,13 @@ class Sharing(Protocol):
         """Serve until then, or until what serving alone can tell has happened: how far it came, outcomes by tenant."""
         ...
 
-    def act(self, now_s: float, note: Note) -> Iterable[Trained | Lost | Failed | Reconsidered]:
+    def act(self, now_s: float, note: Note) -> Iterable[Happened]:
         """Take note of what happened and do what is due, requests being served up to ``now_s``.
 
         What happened is told before the driver is called, so that it is in the log whatever comes of the calls.
+
+        Raises:
+            NoAnswerError: The driver has not answered for too long, or MIG mode is off.
         """
         ...
 

@@ -152,6 +152,11 @@ class Shares:
         return self._queues.now_s
 
     @property
+    def known_s(self) -> float:
+        """All is known: the GPU is simulated."""
+        return math.inf
+
+    @property
     def queues(self) -> Sequence[QueueState]:
         """How the requests of each tenant stand."""
         return self._queues.states

@@ -88,6 +88,11 @@ class Turns:
         return self._state.now_s
 
     @property
+    def known_s(self) -> float:
+        """All is known: the GPU is simulated."""
+        return math.inf
+
+    @property
     def queues(self) -> Sequence[QueueState]:
         """How the requests of each tenant stand; the GPU is one server for all of them."""
         state = self._state

@@ -50,6 +50,8 @@ def report_to_json(report: Report) -> Json:
     return {
         "run": {key: value for key, value in report.header.items() if key not in ("kind", "wall")},
         "ending": report.ending,
+        **({} if report.reason is None else {"reason": report.reason}),
+        **({"blind_s": report.blind_s, "blind": list(map(asdict, report.blind))} if report.blind else {}),
         "surprises": [_surprise(item) for item in report.surprises],
         **({"failed_forecasts": list(report.failed_forecasts)} if report.failed_forecasts else {}),
         **({} if report.replans is None else {"replans": asdict(report.replans)}),
@@ -93,7 +95,8 @@ def _window(window: WindowReport) -> Json:
     if window.salvage:
         plan["salvage"] = window.salvage
     told = {"window": window.window, "void": window.is_void, "plan": plan, "model_age": dict(window.model_ages)}
-    return {**told, **promised, **_figures_of_all(window)}
+    blind = {"blind_s": window.blind_s} if window.blind_s else {}
+    return {**told, **blind, **promised, **_figures_of_all(window)}
 
 
 def _figures_of_all(part: Report | WindowReport) -> Json:

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressC
 
 from executor.mig import OwnedLayout
 from migrator.console import escape
+from migrator.log.trouble import Blind
 from migrator.run.loop import View
 from migrator.run.planning import PlannedWindow
 from migrator.setting import Setting
@@ -60,6 +61,10 @@ class RunView(View):
         """Print why there is a new plan, and what it promises."""
         if planned.window >= self._n_planned - 1:  # the log may have been cut off in the last of those windows
             self._print(f"window {planned.window}, {escape(reason)}: {_promise(planned)}", style="dim")
+
+    def blind(self, seen: Blind) -> None:
+        """Print that the driver does not answer, or of which seconds nobody can tell what stood."""
+        self._print(f"[bold red]blind[/]: {escape(str(seen))}")
 
     def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner] | None) -> None:
         """Move the line: window, second, goodput so far, and the strip of the layout, if there is one."""

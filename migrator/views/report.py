@@ -82,6 +82,7 @@ def print_report(report: Report, console: Console) -> None:
         console.print(f"[bold red]far from its plan:[/] {escape(line)}")
     if report.live is not None:
         _print_live(report.live, console)
+    _print_blind(report, console)
     if report.trouble is not None:
         _print_trouble(report.trouble, console)
     if report.failed_forecasts:
@@ -264,6 +265,14 @@ def _figure(value: float | None) -> str:
     return "–" if value is None else f"{value:.1f}"
 
 
+def _print_blind(report: Report, console: Console) -> None:
+    """Print of which seconds nobody can tell what stood, and that they are in no figure."""
+    if report.blind_s:
+        console.print(f"[bold red]blind[/]: {report.blind_s} s are in no figure, as nobody can tell what stood then")
+    for seen in report.blind:
+        console.print(f"  {escape(str(seen))}")
+
+
 def _print_trouble(trouble: Trouble, console: Console) -> None:
     """Print what was refused, what came of it, and what it may have cost."""
     parts = [f"{trouble.refused} of {trouble.calls} driver calls refused"]
@@ -357,7 +366,10 @@ def _print_ending(report: Report, console: Console) -> None:
             if n_void:
                 console.print(f"The run was cut off and joined again{void}.")
         case "interrupted":
-            console.print(f"The run was interrupted{void}.")
+            why = (
+                f"The run was interrupted{void}." if report.reason is None else f"The run ended: {report.reason}{void}."
+            )
+            console.print(escape(why))
         case _:
             call = f" while the driver was asked to {escape(report.open_call)}" if report.open_call else ""
             console.print(f"The log ends early{call}{void}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import methodcaller
 
 import pynvml
 import pytest
@@ -15,6 +16,7 @@ from executor.errors import (
     InstanceNotFoundError,
     InsufficientResourcesError,
     InUseError,
+    MigModeOffError,
     NoGpuError,
     NoPermissionError,
 )
@@ -268,6 +270,40 @@ def test_a_lost_gpu_may_have_changed(make_standin: MakeStandIn) -> None:
         gpu.changed()
         standin.state.gpus[0].lost = 1
         assert gpu.changed()
+
+
+@pytest.mark.parametrize("question", ["check", "instances"])
+def test_a_gpu_that_is_lost_or_not_in_mig_mode_says_so_and_answers_again_when_it_is_back(
+    opened: Opened, question: str
+) -> None:
+    standin, gpu = opened()
+    ask = methodcaller(question)
+    theirs = standin.put("2g.10gb", 0)
+    standin.lose()
+    with pytest.raises(GpuLostError):
+        ask(gpu)
+    standin.find()
+    gpu.check()
+    assert [item.gi_id for item in gpu.instances()] == [theirs.gi_id]
+    standin.turn_mig_mode(on=False)
+    with pytest.raises(MigModeOffError):
+        ask(gpu)
+    standin.turn_mig_mode(on=True)
+    gpu.check()
+    assert gpu.instances() == ()
+
+
+def test_nvml_tells_of_changes_after_its_driver_was_gone(make_standin: MakeStandIn) -> None:
+    standin = make_standin(A100_40)
+    with NvmlGpu() as gpu:
+        gpu.changed()
+        standin.state.driver_loaded = 0
+        for _ in range(3):
+            with pytest.raises(GpuError):
+                gpu.check()
+        standin.state.driver_loaded = 1
+        gpu.check()
+        assert [gpu.changed(), gpu.changed()] == [True, False]
 
 
 def test_processes_are_told_by_instance(opened: Opened) -> None:

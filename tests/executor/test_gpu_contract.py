@@ -295,6 +295,12 @@ def test_whoever_asks_for_the_first_time_has_to_look(gpu: Gpu) -> None:
     assert gpu.changed()
 
 
+def test_a_gpu_that_works_answers(gpu: Gpu) -> None:
+    gpu.check()
+    gpu.create(whole(gpu))
+    gpu.check()
+
+
 def test_a_change_of_ours_is_told(gpu: Gpu) -> None:
     gpu.changed()
     gpu.create(whole(gpu))

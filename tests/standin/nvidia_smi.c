@@ -207,6 +207,11 @@ static int query_gpus(const char *fields)
         char copy[256], *at = copy, *field;
         if (only_gpu >= 0 && n != (unsigned)only_gpu)
             continue;
+        if (g->lost) {
+            printf("Unable to determine the device handle for GPU%u: %s: %s.  Reboot the system to recover this GPU\n", n,
+                   g->bus_id, error_text(GPU_IS_LOST));
+            return GPU_IS_LOST;
+        }
         snprintf(copy, sizeof copy, "%s", fields);
         for (const char *comma = ""; (field = strsep(&at, ",")) != NULL; comma = ", ") {
             printf("%s", comma);

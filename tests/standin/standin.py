@@ -291,6 +291,32 @@ class StandIn:
         with self.locked() as state:
             _gi(state.gpus[gpu], gi_id).stuck = times
 
+    def lose(self, gpu: int = 0) -> None:
+        """The GPU has fallen off the bus; what stood on it stands again if it is found before it is reset."""
+        with self.locked() as state:
+            state.gpus[gpu].lost = 1
+
+    def find(self, gpu: int = 0) -> None:
+        """The GPU is back on the bus."""
+        with self.locked() as state:
+            state.gpus[gpu].lost = 0
+
+    def turn_mig_mode(self, *, on: bool, gpu: int = 0) -> None:
+        """MIG mode is on, or off, at once; nothing outlives the latter, and no event tells of either."""
+        with self.locked() as state:
+            own = state.gpus[gpu]
+            own.mig_current = own.mig_pending = int(on)
+            if not on:
+                ctypes.memset(ctypes.addressof(own.gis), 0, ctypes.sizeof(own.gis))
+
+    def reset(self, gpu: int = 0, *, is_told: bool = True) -> None:
+        """The GPU is reset: every instance is gone, MIG mode stays, and an event tells of it, or not."""
+        with self.locked() as state:
+            own = state.gpus[gpu]
+            ctypes.memset(ctypes.addressof(own.gis), 0, ctypes.sizeof(own.gis))
+            own.lost = 0
+            own.n_changes += is_told
+
     def reboot(self) -> None:
         """Every instance is gone; MIG mode stays where the card keeps it."""
         with self.locked() as state:

@@ -198,6 +198,16 @@ class Outcomes:
         place = np.searchsorted(self.index, index)
         return Outcomes(self.index[place], self.answer_s[place], self.in_time[place], self.correct[place])
 
+    def where(self, chosen: BoolArray) -> Outcomes:
+        """Those chosen, ``(k,)``."""
+        return Outcomes(self.index[chosen], self.answer_s[chosen], self.in_time[chosen], self.correct[chosen])
+
+    def without_answers(self, index: IntArray) -> Outcomes:
+        """These, but requests in ``index`` are never answered."""
+        is_kept = ~np.isin(self.index, index)
+        answer_s = np.where(is_kept, self.answer_s, np.nan)
+        return Outcomes(self.index, answer_s, self.in_time & is_kept, self.correct & is_kept)
+
     @property
     def dropped(self) -> BoolArray:
         """Never answered, ``(k,)``."""

@@ -34,6 +34,8 @@ GRACE_S = 10.0
 class LiveQueues:
     """See :class:`migrator.run.requests.Queues`: the servers that stand do not matter, for these are real."""
 
+    are_real = True
+
     def __init__(self, site: Site, n_tenants: int, end_s: float) -> None:
         """``end_s`` is the last deadline."""
         self._site, self._end_s = site, end_s

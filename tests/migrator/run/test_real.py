@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -124,7 +123,7 @@ def test_what_a_second_interrupt_leaves_is_told(call, write_config, standin, tmp
     assert standin.standing() != ()
 
 
-def interrupt(*_: object) -> None:
+def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
@@ -276,10 +275,7 @@ def test_a_journal_that_cannot_be_written_ends_the_run_and_what_is_left_on_the_g
 def test_whoever_does_not_wait_for_the_call_in_progress_is_told_what_is_left(
     call, write_config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def impatient(_: Executor, **__: bool) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", impatient)
+    monkeypatch.setattr("migrator.run.applier._DriverThread.shutdown", interrupt)
     config = write_config({"windows": 1, "window_s": 10})
     code, _, err = call("run", config, "--gpu", "nvml", "--state", tmp_path / "state", "--out", "run")
     assert code == 130

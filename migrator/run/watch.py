@@ -1,0 +1,130 @@
+"""What is known of a GPU whose driver may fall silent: up to when all stood, and of which seconds nobody can tell.
+
+The driver is asked every second whether it answers and whether anything has changed, and what stands is read anew every
+few seconds. A reading that finds the same UUIDs proves that these instances stood since the one before: until then
+nothing counts that they are said to have done.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from executor.errors import GpuError, GpuLostError, MigModeOffError, NoGpuError, PermanentGpuError
+from executor.gpu import BELIEVE_FOR_S
+from migrator.log.trouble import Blind
+
+
+class NoAnswerError(PermanentGpuError):
+    """The GPU has not answered for as long as a run waits for it, or its MIG mode is off, so that nothing stands.
+
+    Attributes:
+        blind: The seconds up to now of which nobody can tell what stood.
+    """
+
+    def __init__(self, message: str, blind: Blind) -> None:
+        super().__init__(message)
+        self.blind = blind
+
+
+class Watch:
+    """Keeps account of the questions to a driver, one at a time, and of its answers.
+
+    Attributes:
+        known_s: Up to then is known what stood, but for the blind seconds told; infinite where nothing has to be asked.
+        was_lost: Whether the driver has said, since what stands was last read, that the GPU is gone: with it every
+            process that computed on it.
+    """
+
+    def __init__(self, silent_s: float | None, now_s: float) -> None:
+        """What stands was read now. After ``silent_s`` without an answer it is too late; ``None``: always answers."""
+        self._silent_s = silent_s
+        self.known_s = inf if silent_s is None else now_s
+        self._heard_s = self._quiet_s = now_s
+        self._asked_s: float | None = None
+        self._unanswered_s: float | None = None
+        self._blind: Blind | None = None
+        self._doubt: str | None = None
+        self.was_lost = False
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the driver may fall silent."""
+        return self._silent_s is not None
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether nobody can tell what stands, as the driver did not answer."""
+        return self._blind is not None
+
+    def asked(self, now_s: float | None) -> None:
+        """A question is put to the driver; ``None``: nobody waits for its answer any more."""
+        self._asked_s = now_s
+
+    def heard(self, *, is_quiet: bool = False) -> None:
+        """The driver has answered the question; ``is_quiet``: nothing has changed since it was last asked that."""
+        if self._asked_s is not None:
+            self._heard_s = max(self._heard_s, self._asked_s)
+            self._quiet_s = self._heard_s if is_quiet else self._quiet_s
+        self._asked_s = self._unanswered_s = None
+
+    def doubt(self, reason: str) -> None:
+        """Something of ours was gone, since when is not known: the next reading tells since when it may have been."""
+        self._doubt = reason
+
+    def read(self, now_s: float, lost: str | None, *, was_told: bool) -> Blind | None:
+        """What stands was read; the seconds, if any, of which nobody can tell.
+
+        ``lost`` names what of ours stands no more. If the driver told that something has changed, it stood when the
+        driver last said that nothing had; one that was silent may have had more to tell.
+        """
+        if not self.is_on:
+            return None
+        asked_s = now_s if self._asked_s is None else self._asked_s
+        stood_s = max(self.known_s, self._quiet_s) if was_told and self._blind is None else self.known_s
+        self.heard(is_quiet=True)
+        blind, doubt = self._blind, self._doubt
+        self._blind = self._doubt = None
+        self.was_lost = False
+        begins_s = [] if blind is None else [blind.from_s]
+        begins_s += [] if lost is None else [stood_s]
+        begins_s += [] if doubt is None else [self.known_s]
+        if not begins_s:
+            self.known_s = max(self.known_s, asked_s)
+            return None
+        reasons = (None if blind is None else blind.reason, lost, doubt)
+        self.known_s = now_s
+        return Blind(min(begins_s), now_s, "; ".join(reason for reason in reasons if reason is not None))
+
+    def refused(self, error: GpuError, now_s: float) -> Blind | None:
+        """The driver did not answer as one does that works; the beginning of blind seconds, if they begin here.
+
+        Raises:
+            NoAnswerError: It has not answered for too long, or MIG mode is off.
+        """
+        asked_s, self._asked_s = self._asked_s, None
+        return self._unanswered(now_s if asked_s is None else asked_s, now_s, error)
+
+    def waited(self, now_s: float) -> Blind | None:
+        """No answer has come by now; the beginning of blind seconds, if that has taken too long.
+
+        Raises:
+            NoAnswerError: It has taken far too long.
+        """
+        if self._asked_s is None or now_s - self._asked_s <= BELIEVE_FOR_S:
+            return None
+        return self._unanswered(self._asked_s, now_s, None)
+
+    def _unanswered(self, asked_s: float, now_s: float, error: GpuError | None) -> Blind | None:
+        if self._silent_s is None:
+            return None
+        self._unanswered_s = asked_s if self._unanswered_s is None else self._unanswered_s
+        reason = f"the driver has not answered for {BELIEVE_FOR_S:g} s" if error is None else str(error)
+        is_new, blind = self._blind is None, self._blind or Blind(self._heard_s, None, reason)
+        self._blind = blind
+        self.was_lost |= isinstance(error, GpuLostError | NoGpuError)
+        if isinstance(error, MigModeOffError):
+            raise NoAnswerError(str(error), Blind(blind.from_s, now_s, reason)) from error
+        if now_s - self._unanswered_s >= self._silent_s:
+            waited = f"the GPU has not answered for {now_s - blind.from_s:.0f} s (gpu.silent_s is {self._silent_s:g})"
+            raise NoAnswerError(f"{waited}: {reason}", Blind(blind.from_s, now_s, reason)) from error
+        return blind if is_new else None
