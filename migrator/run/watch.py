@@ -122,9 +122,10 @@ class Watch:
         is_new, blind = self._blind is None, self._blind or Blind(self._heard_s, None, reason)
         self._blind = blind
         self.was_lost |= isinstance(error, GpuLostError | NoGpuError)
+        whole = Blind(self.known_s, now_s, reason)  # nothing will be read that could tell more
         if isinstance(error, MigModeOffError):
-            raise NoAnswerError(str(error), Blind(blind.from_s, now_s, reason)) from error
+            raise NoAnswerError(str(error), whole) from error
         if now_s - self._unanswered_s >= self._silent_s:
             waited = f"the GPU has not answered for {now_s - blind.from_s:.0f} s (gpu.silent_s is {self._silent_s:g})"
-            raise NoAnswerError(f"{waited}: {reason}", Blind(blind.from_s, now_s, reason)) from error
+            raise NoAnswerError(f"{waited}: {reason}", whole) from error
         return blind if is_new else None

@@ -98,7 +98,7 @@ def test_mig_mode_that_is_off_is_the_end_at_once() -> None:
     quiet(watch, 5.0)
     with pytest.raises(NoAnswerError, match="off") as caught:
         asked(watch, 6.0).refused(MigModeOffError("off"), 6.0)
-    assert caught.value.blind == Blind(5.0, 6.0, "off")
+    assert caught.value.blind == Blind(0.0, 6.0, "off")  # nothing was read since
 
 
 def test_a_doubt_reaches_back_to_the_last_reading() -> None:
