@@ -200,6 +200,7 @@ class Applier:
         self._calls: Executor = _DriverThread() if backend.clock.runs_by_itself else _Inline()
         self._watch = Watch(backend.silent_s, backend.clock.now_s)
         self._silence: Blind | None = None
+        self._asked_s = -NEVER_S
         self._tenants = tenants
         self._live: dict[Placement, Live] = {}
         self._idle: dict[Placement, GpuInstance] = {}
@@ -302,7 +303,6 @@ class Applier:
             OSError: The log, or the journal of our instances, cannot be written.
         """
         self._looking = None
-        self._watch.asked(None)
         doing = _Doing(self, change, window, note, self._clock.now_s)
         step = owned_transition(self.layout, change.layout)
         leaving = self._leaving(step, change)
@@ -388,16 +388,16 @@ class Applier:
                 return False
             made, doing.call = doing.call.result(), None
             answer, refusal = made.instance, made.error
-            self._answers(refusal)
             doing.call_begin_s = made.begin_s
             doing.note("outcome", events.outcome(doing.window, doing.intent, doing.step, made))
+            self._answers(doing.asked_s, refusal)
         try:
             doing.step = doing.steps.send(answer) if refusal is None else doing.steps.throw(refusal)
         except StopIteration as end:
             doing.step, doing.undone = None, end.value
         return True
 
-    def _answers(self, refusal: GpuError | None) -> None:
+    def _answers(self, asked_s: float, refusal: GpuError | None) -> None:
         """Take note of what a driver call that has ended says of the driver.
 
         Raises:
@@ -405,14 +405,14 @@ class Applier:
         """
         match refusal:
             case GpuLostError() | NoGpuError():
-                self._silence = self._watch.refused(refusal, self._clock.now_s) or self._silence
+                self._silence = self._watch.refused(asked_s, self._clock.now_s, refusal) or self._silence
             case DriverError() | UnsureChangeError():
-                self._watch.asked(None)  # it may be this call alone
+                pass  # it may be this call alone
             case _:
-                self._watch.heard()
+                self._watch.heard(asked_s)
 
     def _begin_call(self, call: Call, doing: _Doing) -> Future[Made]:
-        self._watch.asked(self._clock.now_s)
+        doing.asked_s = self._clock.now_s
         doing.intent = doing.note("intent", events.intent(doing.window, call.verb, call.placement, call.gi_id))
         return self._submitted(partial(self._made, call))
 
@@ -441,37 +441,43 @@ class Applier:
         """
         now_s, doing = self._clock.now_s, self._doing
         silence, self._silence = self._silence, None
+        calling = doing if doing is not None and doing.call is not None else None
         is_anew = doing is None and self._watch.known_s < since_s <= now_s
-        if self._looking is None and (doing is None or (self._watch.is_on and doing.call is None)):
+        if self._looking is None and (doing is None or (self._watch.is_on and calling is None)):
             if now_s < self._next_look_s and not is_anew:
                 return _sight(silence)
-            self._next_look_s = now_s + LOOK_EVERY_S
+            self._next_look_s, self._asked_s = now_s + LOOK_EVERY_S, now_s
             # A driver tells once that something has changed: a look that comes to nothing is made again.
             believed_until_s, self._believed_until_s = self._believed_until_s, -NEVER_S
-            self._watch.asked(now_s)
             self._looking = self._submitted(
                 self._checked if doing is not None else partial(self._looked, -NEVER_S if is_anew else believed_until_s)
             )
         if self._looking is None or not self._looking.done():
-            return _sight(self._watch.waited(now_s) or silence)
+            asked_s = now_s if calling is None else calling.asked_s
+            asked_s = asked_s if self._looking is None else min(asked_s, self._asked_s)
+            return _sight(self._watch.waited(asked_s, now_s) or silence)
         looking, self._looking = self._looking, None
         try:
             looked = looking.result()
         except GpuError as error:  # the next one may tell, and so may the next change
             self._must_look = False
-            return _sight(self._watch.refused(error, self._clock.now_s) or silence)
+            return _sight(self._watch.refused(self._asked_s, self._clock.now_s, error) or silence)
         self._believed_until_s = looked.believed_until_s
         if looked.standing is None:
-            self._watch.heard(is_quiet=looked.is_quiet)
+            self._watch.heard(self._asked_s, is_quiet=looked.is_quiet)
             return _sight(silence)
+        return self._told(looked.standing, silence, was_told=not looked.is_quiet)
+
+    def _told(self, standing: Sequence[GpuInstance], silence: Blind | None, *, was_told: bool) -> Sight | None:
+        """What is other than it was, by what stands; and of which seconds nobody can tell."""
         self._must_look = False
         if self._watch.is_blind:
             self.forgive()
-        sight = self._seen(looked.standing)
+        sight = self._seen(standing)
         gone = () if sight is None else sight.gone
-        missing = tuple(live for live in gone if live.gpu_instance not in looked.standing)
+        missing = tuple(live for live in gone if live.gpu_instance not in standing)
         lost = str(Sight(missing)) if missing else None
-        blind = self._watch.read(self._clock.now_s, lost, was_told=not looked.is_quiet)
+        blind = self._watch.read(self._asked_s, self._clock.now_s, lost, was_told=was_told)
         return _sight(blind or silence, sight)
 
     def _checked(self) -> _Looked:
@@ -655,7 +661,7 @@ class _Doing(Users):
         self.steps: Steps[tuple[Undone, ...]]
         self.step: Call | Wait | None = None
         self.call: Future[Made] | None = None
-        self.call_begin_s = begin_s
+        self.asked_s = self.call_begin_s = begin_s
         self.intent = 0
         self.undone: tuple[Undone, ...] | None = None
         self.started: list[Started] = []

@@ -27,7 +27,7 @@ class NoAnswerError(PermanentGpuError):
 
 
 class Watch:
-    """Keeps account of the questions to a driver, one at a time, and of its answers.
+    """Keeps account of the answers of a driver, each to a question that was put to it at a second of the run.
 
     Attributes:
         known_s: Up to then is known what stood, but for the blind seconds told; infinite where nothing has to be asked.
@@ -40,7 +40,6 @@ class Watch:
         self._silent_s = silent_s
         self.known_s = inf if silent_s is None else now_s
         self._heard_s = self._quiet_s = now_s
-        self._asked_s: float | None = None
         self._unanswered_s: float | None = None
         self._blind: Blind | None = None
         self._doubt: str | None = None
@@ -56,32 +55,26 @@ class Watch:
         """Whether nobody can tell what stands, as the driver did not answer."""
         return self._blind is not None
 
-    def asked(self, now_s: float | None) -> None:
-        """A question is put to the driver; ``None``: nobody waits for its answer any more."""
-        self._asked_s = now_s
-
-    def heard(self, *, is_quiet: bool = False) -> None:
-        """The driver has answered the question; ``is_quiet``: nothing has changed since it was last asked that."""
-        if self._asked_s is not None:
-            self._heard_s = max(self._heard_s, self._asked_s)
-            self._quiet_s = self._heard_s if is_quiet else self._quiet_s
-        self._asked_s = self._unanswered_s = None
+    def heard(self, asked_s: float, *, is_quiet: bool = False) -> None:
+        """The driver has answered what it was asked then; ``is_quiet``: nothing has changed since the time before."""
+        self._heard_s = max(self._heard_s, asked_s)
+        self._quiet_s = max(self._quiet_s, asked_s) if is_quiet else self._quiet_s
+        self._unanswered_s = None
 
     def doubt(self, reason: str) -> None:
         """Something of ours was gone, since when is not known: the next reading tells since when it may have been."""
         self._doubt = reason
 
-    def read(self, now_s: float, lost: str | None, *, was_told: bool) -> Blind | None:
-        """What stands was read; the seconds, if any, of which nobody can tell.
+    def read(self, asked_s: float, now_s: float, lost: str | None, *, was_told: bool) -> Blind | None:
+        """What stands was read, as asked for then; the seconds up to now, if any, of which nobody can tell.
 
         ``lost`` names what of ours stands no more. If the driver told that something has changed, it stood when the
         driver last said that nothing had; one that was silent may have had more to tell.
         """
         if not self.is_on:
             return None
-        asked_s = now_s if self._asked_s is None else self._asked_s
         stood_s = max(self.known_s, self._quiet_s) if was_told and self._blind is None else self.known_s
-        self.heard(is_quiet=True)
+        self.heard(asked_s, is_quiet=True)
         blind, doubt = self._blind, self._doubt
         self._blind = self._doubt = None
         self.was_lost = False
@@ -95,24 +88,21 @@ class Watch:
         self.known_s = now_s
         return Blind(min(begins_s), now_s, "; ".join(reason for reason in reasons if reason is not None))
 
-    def refused(self, error: GpuError, now_s: float) -> Blind | None:
+    def refused(self, asked_s: float, now_s: float, error: GpuError) -> Blind | None:
         """The driver did not answer as one does that works; the beginning of blind seconds, if they begin here.
 
         Raises:
             NoAnswerError: It has not answered for too long, or MIG mode is off.
         """
-        asked_s, self._asked_s = self._asked_s, None
-        return self._unanswered(now_s if asked_s is None else asked_s, now_s, error)
+        return self._unanswered(asked_s, now_s, error)
 
-    def waited(self, now_s: float) -> Blind | None:
+    def waited(self, asked_s: float, now_s: float) -> Blind | None:
         """No answer has come by now; the beginning of blind seconds, if that has taken too long.
 
         Raises:
             NoAnswerError: It has taken far too long.
         """
-        if self._asked_s is None or now_s - self._asked_s <= BELIEVE_FOR_S:
-            return None
-        return self._unanswered(self._asked_s, now_s, None)
+        return self._unanswered(asked_s, now_s, None) if now_s - asked_s > BELIEVE_FOR_S else None
 
     def _unanswered(self, asked_s: float, now_s: float, error: GpuError | None) -> Blind | None:
         if self._silent_s is None:

@@ -14,28 +14,23 @@ from migrator.run.watch import NoAnswerError, Watch
 LOST = GpuLostError("GPU is lost")
 
 
-def asked(watch: Watch, at_s: float) -> Watch:
-    watch.asked(at_s)
-    return watch
-
-
 def quiet(watch: Watch, at_s: float) -> None:
-    asked(watch, at_s).heard(is_quiet=True)
+    watch.heard(at_s, is_quiet=True)
 
 
 def test_a_driver_that_always_answers_needs_no_watch() -> None:
     watch = Watch(None, 0.0)
     assert watch.known_s == inf
-    assert asked(watch, 1.0).refused(LOST, 1.0) is None
-    assert asked(watch, 1.0).waited(1000.0) is None
-    assert asked(watch, 2.0).read(2.0, "all gone", was_told=True) is None
+    assert watch.refused(1.0, 1.0, LOST) is None
+    assert watch.waited(1.0, 1000.0) is None
+    assert watch.read(2.0, 2.0, "all gone", was_told=True) is None
 
 
 def test_only_a_reading_says_what_stood_and_only_up_to_when_it_was_asked_for() -> None:
     watch = Watch(30.0, 0.0)
     quiet(watch, 5.0)
     assert watch.known_s == 0.0
-    assert asked(watch, 6.0).read(6.5, None, was_told=False) is None
+    assert watch.read(6.0, 6.5, None, was_told=False) is None
     assert watch.known_s == 6.0
 
 
@@ -44,73 +39,67 @@ def test_what_is_gone_may_have_gone_since_the_driver_last_said_that_nothing_had_
     was_told: bool, from_s: float
 ) -> None:
     watch = Watch(30.0, 0.0)
-    asked(watch, 1.0).read(1.0, None, was_told=False)
+    watch.read(1.0, 1.0, None, was_told=False)
     quiet(watch, 5.0)
-    asked(watch, 5.5).heard()  # whether it answers, and no more
-    blind = asked(watch, 6.0).read(6.1, "1g gone", was_told=was_told)
+    watch.heard(5.5)  # whether it answers, and no more
+    blind = watch.read(6.0, 6.1, "1g gone", was_told=was_told)
     assert blind == Blind(from_s, 6.1, "1g gone")
     assert watch.known_s == 6.1
 
 
 def test_what_is_gone_after_a_silence_may_have_gone_since_the_last_reading() -> None:
     watch = Watch(30.0, 0.0)
-    asked(watch, 1.0).read(1.0, None, was_told=False)
+    watch.read(1.0, 1.0, None, was_told=False)
     quiet(watch, 5.0)
-    asked(watch, 6.0).refused(LOST, 6.0)
-    assert asked(watch, 8.0).read(8.0, "1g gone", was_told=True) == Blind(1.0, 8.0, f"{LOST}; 1g gone")
+    watch.refused(6.0, 6.0, LOST)
+    assert watch.read(8.0, 8.0, "1g gone", was_told=True) == Blind(1.0, 8.0, f"{LOST}; 1g gone")
 
 
 def test_a_silence_begins_with_the_last_answer_is_told_once_and_ends_with_a_reading() -> None:
     watch = Watch(30.0, 0.0)
     quiet(watch, 5.0)
-    assert asked(watch, 6.0).refused(LOST, 6.2) == Blind(5.0, None, str(LOST))
-    assert asked(watch, 7.0).refused(DriverError("what?"), 7.0) is None
+    assert watch.refused(6.0, 6.2, LOST) == Blind(5.0, None, str(LOST))
+    assert watch.refused(7.0, 7.0, DriverError("what?")) is None
     assert (watch.is_blind, watch.was_lost) == (True, True)
-    asked(watch, 8.0).heard()
+    watch.heard(8.0)
     assert watch.is_blind
-    assert asked(watch, 9.0).read(9.5, None, was_told=False) == Blind(5.0, 9.5, str(LOST))
+    assert watch.read(9.0, 9.5, None, was_told=False) == Blind(5.0, 9.5, str(LOST))
     assert (watch.is_blind, watch.was_lost, watch.known_s) == (False, False, 9.5)
 
 
 def test_no_answer_for_a_while_is_a_silence_and_for_too_long_the_end() -> None:
-    watch = asked(Watch(30.0, 0.0), 2.0)
-    assert watch.waited(2.0 + BELIEVE_FOR_S) is None
-    blind = watch.waited(2.1 + BELIEVE_FOR_S)
+    watch = Watch(30.0, 0.0)
+    assert watch.waited(2.0, 2.0 + BELIEVE_FOR_S) is None
+    blind = watch.waited(2.0, 2.1 + BELIEVE_FOR_S)
     assert blind is not None
     assert (blind.from_s, blind.to_s) == (0.0, None)
-    assert watch.waited(31.9) is None
+    assert watch.waited(2.0, 31.9) is None
     with pytest.raises(NoAnswerError, match=r"has not answered for 32 s \(gpu.silent_s is 30\)") as caught:
-        watch.waited(32.0)
+        watch.waited(2.0, 32.0)
     assert (caught.value.blind.from_s, caught.value.blind.to_s) == (0.0, 32.0)
 
 
 def test_an_answer_in_between_begins_the_wait_anew() -> None:
     watch = Watch(30.0, 0.0)
-    asked(watch, 1.0).refused(LOST, 1.0)
-    asked(watch, 29.0).heard()
-    assert asked(watch, 32.0).refused(LOST, 32.0) is None
+    watch.refused(1.0, 1.0, LOST)
+    watch.heard(29.0)
+    assert watch.refused(32.0, 32.0, LOST) is None
     with pytest.raises(NoAnswerError):
-        asked(watch, 62.0).refused(LOST, 62.0)
+        watch.refused(62.0, 62.0, LOST)
 
 
 def test_mig_mode_that_is_off_is_the_end_at_once() -> None:
     watch = Watch(30.0, 0.0)
     quiet(watch, 5.0)
     with pytest.raises(NoAnswerError, match="off") as caught:
-        asked(watch, 6.0).refused(MigModeOffError("off"), 6.0)
+        watch.refused(6.0, 6.0, MigModeOffError("off"))
     assert caught.value.blind == Blind(0.0, 6.0, "off")  # nothing was read since
 
 
 def test_a_doubt_reaches_back_to_the_last_reading() -> None:
     watch = Watch(30.0, 0.0)
-    asked(watch, 3.0).read(3.0, None, was_told=False)
+    watch.read(3.0, 3.0, None, was_told=False)
     quiet(watch, 8.0)
     watch.doubt("1g gone")
-    assert asked(watch, 9.0).read(9.0, None, was_told=True) == Blind(3.0, 9.0, "1g gone")
-    assert asked(watch, 10.0).read(10.0, None, was_told=True) is None
-
-
-def test_nobody_waits_for_an_answer_that_is_not_wanted_any_more() -> None:
-    watch = asked(Watch(30.0, 0.0), 1.0)
-    watch.asked(None)
-    assert watch.waited(100.0) is None
+    assert watch.read(9.0, 9.0, None, was_told=True) == Blind(3.0, 9.0, "1g gone")
+    assert watch.read(10.0, 10.0, None, was_told=True) is None
