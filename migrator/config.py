@@ -395,11 +395,15 @@ class SimulationConfig(Section):
 
 
 class FrontDoorConfig(Section):
-    """Where clients from outside may ask the models of a live run; ``tokens`` are files, by tenant."""
+    """Where clients from outside may ask the models of a live run; ``tokens`` are files, by tenant.
+
+    ``origins`` are those of pages in a browser that may ask, too.
+    """
 
     host: Text = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     tokens: dict[str, Text] = {}
+    origins: list[Text] = []
 
 
 class Config(Section):

@@ -5,33 +5,38 @@ dispatcher runs. It prints one line when it is open, ``{"url": "http://127.0.0.1
 its parent: what is under way then is still answered.
 
 Each sample of an HTTP request is one request to the dispatcher, whose answers it waits for. All of this is one thread;
-what is asked and answered is read and written in :mod:`workloads.live.open_inference`.
+what is asked and answered is read and written in :mod:`workloads.live.open_inference`, and where that takes long, by
+the process of :mod:`workloads.live.reader`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import socket
 import stat
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from hmac import compare_digest
 from ipaddress import ip_address
 from math import inf
 from pathlib import Path
 from time import monotonic
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from executor.input_file import read_input
 from workloads.errors import WorkloadError
@@ -49,18 +54,35 @@ from workloads.live.messages import (
     ToController,
     Watch,
 )
-from workloads.live.open_inference import ProtocolError, Tensor, answered, asked, inflated
+from workloads.live.open_inference import (
+    Asked,
+    ProtocolError,
+    Tensor,
+    answered,
+    asked,
+    asked_packed,
+    check_packing,
+    too_large,
+)
 from workloads.live.process import Parent, begun, setup_from
+from workloads.live.reader import Reader
 from workloads.live.wire import CLIENTS, CONTROLLER, WORKERS, Peer, WireError
 
 LEAST_TOKEN = 16
 """Characters of a token."""
 
+LIGHT_BYTES = 2**14
+"""JSON of a request, or numbers of an answer in JSON, that the door sees to itself; it takes 1 ms at worst."""
+
 _HEADER = "Inference-Header-Content-Length"
+_ORIGIN = re.compile(r"null|https?://(\[[0-9a-f:.]+\]|[0-9a-z_-]+(\.[0-9a-z_-]+)*)(:[1-9][0-9]{0,4})?")
 _TICK_S = 0.25
 _GRACE_S = 5.0
 _LAST_WORDS_S = 1.0
 _STATUSES = {Status.FAILED: 500, Status.REFUSED: 429, Status.DROPPED: 503}
+
+
+Result = TypeVar("Result")
 
 
 class FrontDoorError(WorkloadError):
@@ -102,11 +124,14 @@ class Setup:
         tenants: Whose models can be asked; either all or none need a token.
         host: The address to listen at. Another one than the machine's own (loopback) needs tokens.
         port: 0: one that is free.
-        body_bytes: Most bytes of one request's body, decompressed.
-        held_bytes: Most bytes of all bodies of one tenant that are under way.
-        requests: Most requests of one tenant that are under way.
+        origins: Of pages whose scripts may ask from a browser, as browsers spell them: ``https://host:port``.
+        body_bytes: Most bytes of one request's body, also decompressed.
+        body_bytes_per_s: Least of them that have to come, once ``idle_s`` are over.
+        held_bytes: Most bytes of all requests of one tenant that are under way, so whole; and of all its bodies that
+            still come. Beyond that, the body that began to come first is given up.
+        requests: Most requests of one tenant that are under way; none whose body still comes is one of them.
         samples: Most samples in one request.
-        connections: Most connections of all clients.
+        connections: Most connections of all clients. One more takes the place of one without an answer under way.
         request_s: Longest time for a request to come, for its answers after it, and for the rest of a refused one.
         idle_s: A connection without a request under way is closed after it, whatever bytes have come.
     """
@@ -115,7 +140,9 @@ class Setup:
     tenants: tuple[Tenant, ...]
     host: str = "127.0.0.1"
     port: int = 0
+    origins: tuple[str, ...] = ()
     body_bytes: int = 2**24
+    body_bytes_per_s: int = 2**14
     held_bytes: int = 2**28
     requests: int = 256
     samples: int = 256
@@ -124,7 +151,8 @@ class Setup:
     idle_s: float = 10.0
 
     def __post_init__(self) -> None:
-        for name in ("body_bytes", "held_bytes", "requests", "samples", "connections", "request_s", "idle_s"):
+        sizes = "body_bytes", "body_bytes_per_s", "held_bytes", "requests", "samples", "connections"
+        for name in (*sizes, "request_s", "idle_s"):
             if not 0 < getattr(self, name) < inf:
                 raise ValueError(f"{name}: {getattr(self, name)}; must be finite and above 0")
         if not 0 <= self.port < 2**16:
@@ -132,6 +160,10 @@ class Setup:
         if not self.tenants or len({one.name for one in self.tenants}) < len(self.tenants):
             raise ValueError(f"tenants: {[one.name for one in self.tenants]}; at least one, each once, is needed")
         _check_tokens_are_asked(self)
+        for origin in self.origins:
+            if not is_origin(origin):
+                allowed = "scheme://host or scheme://host:port as browsers spell it, in small letters; or null"
+                raise ValueError(f"origins: {origin[:100]!r}; allowed: {allowed}")
         for one in self.tenants:
             if one.slo_s >= self.request_s:
                 raise ValueError(f"request_s: {self.request_s}; must be above slo_s of {one.name}, {one.slo_s}")
@@ -154,6 +186,11 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def is_origin(text: str) -> bool:
+    """Whether browsers spell an origin so; they leave out the port that is the scheme's own."""
+    return _ORIGIN.fullmatch(text) is not None and not re.search(r"^http:.*:80$|^https:.*:443$", text)
 
 
 def tokens_of(setup: Setup) -> dict[bytes, str]:
@@ -296,17 +333,67 @@ class _Line:
 
 @dataclass(slots=True)
 class _UnderWay:
-    """What one tenant's clients have under way."""
+    """What one tenant's clients have under way: whole requests, and bodies that still come, the oldest first."""
 
     n_requests: int = 0
     n_bytes: int = 0
+    coming: dict[asyncio.Timeout, int] = field(default_factory=dict)
+    is_reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def hold(self, n_bytes: int, most_bytes: int) -> int:
+        """Count so many more bytes of whole requests, and return how many.
+
+        Raises:
+            ProtocolError: They would be more than the most.
+        """
+        if self.n_bytes + n_bytes > most_bytes:
+            raise ProtocolError(f"more than {most_bytes} bytes of requests are under way", 429)
+        self.n_bytes += n_bytes
+        return n_bytes
+
+    def give_up_beyond(self, most_bytes: int) -> None:
+        """Let the time of the oldest bodies be over until the others have no more bytes than that."""
+        while sum(self.coming.values()) > most_bytes:
+            oldest = next(iter(self.coming))
+            del self.coming[oldest]
+            if not oldest.expired():
+                oldest.reschedule(asyncio.get_running_loop().time())
+
+
+class _Pages:
+    """Refuses what a browser asks for the page of an origin that is not listed, before it reads anything of a body.
+
+    A browser tells the origin, or at least that the page is of another site, unless the page calls this machine by a
+    name of its own (DNS rebinding): then its ``Host`` tells. Where tokens are asked for, no such page has one.
+    """
+
+    def __init__(self, app: ASGIApp, origins: Sequence[str], *, asks_for_tokens: bool) -> None:
+        self._app, self._asks_for_tokens = app, asks_for_tokens
+        self._origins = frozenset(origin.encode() for origin in origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        reason, has_listed, is_cross_site = "", False, False
+        for name, value in scope["headers"]:
+            match name:
+                case b"host" if not (self._asks_for_tokens or _is_loopback(value)):
+                    reason = f"Host: {_shown(value)}; allowed without tokens: this machine's own, as localhost"
+                case b"origin" if value in self._origins:
+                    has_listed = True
+                case b"origin":
+                    reason = f"Origin: {_shown(value)}; allowed: those in front_door.origins"
+                case b"sec-fetch-site":
+                    is_cross_site = value == b"cross-site"
+        if is_cross_site and not (has_listed or reason):
+            reason = "Sec-Fetch-Site: cross-site; allowed: with an Origin in front_door.origins"
+        await (_told_as(reason, 403) if reason else self._app)(scope, receive, send)
 
 
 class _Door:
     """What is answered to whom."""
 
-    def __init__(self, setup: Setup, tokens: Mapping[bytes, str], line: _Line) -> None:
-        self._setup, self._tokens, self._line = setup, tokens, line
+    def __init__(self, setup: Setup, tokens: Mapping[bytes, str], line: _Line, reader: Reader) -> None:
+        self._setup, self._tokens, self._line, self._reader = setup, tokens, line, reader
         self._tenants = {tenant.name: tenant for tenant in setup.tenants}
         self._under_way = {name: _UnderWay() for name in self._tenants}
 
@@ -329,7 +416,17 @@ class _Door:
             ClientDisconnect: _told_to_nobody,
             Exception: _told_of_a_fault,
         }
-        return Starlette(routes=routes, exception_handlers=handlers)
+        app: ASGIApp = Starlette(routes=routes, exception_handlers=handlers)
+        if self._setup.origins:
+            app = CORSMiddleware(
+                app,
+                self._setup.origins,
+                allow_methods=("GET", "POST"),
+                allow_headers=("Authorization", "Content-Encoding", "Content-Type", _HEADER),
+                allow_private_network=True,
+                expose_headers=(_HEADER,),
+            )
+        return _Pages(app, self._setup.origins, asks_for_tokens=bool(self._tokens))
 
     # --- who asks for what
 
@@ -344,8 +441,6 @@ class _Door:
             owner = self._owner(request.headers.get("authorization", ""))
             if name != owner:
                 raise ProtocolError(f"no model {name[:100]!r} for this token", 404)
-        else:
-            _check_host(request.headers.get("host"))
         tenant = self._tenants.get(name)
         if tenant is None:
             raise ProtocolError(f"no model {name[:100]!r}; there is: {' '.join(self._tenants)}", 404)
@@ -391,51 +486,106 @@ class _Door:
 
     async def _infer(self, request: HttpRequest) -> Response:
         tenant = self._tenant(request)
-        under_way, body = self._under_way[tenant.name], bytearray()
-        if under_way.n_requests >= self._setup.requests:
-            raise ProtocolError(f"model {tenant.name}: {under_way.n_requests} requests are under way already", 429)
+        under_way, n_held = self._under_way[tenant.name], 0
+        self._check_number(tenant)  # before the body comes, too
+        body = await self._body(request, under_way)
+        arrival_s = monotonic()
+        self._check_number(tenant)
         under_way.n_requests += 1
         try:
-            await self._read(request, body, under_way)
-            arrival_s = monotonic()
-            what = asked(body, _json_bytes(request), tenant.input, tenant.output, self._setup.samples)
+            n_held += under_way.hold(len(body), self._setup.held_bytes)
+            what = await self._asked(request, tenant, body)
+            del body
+            n_held += under_way.hold(sum(map(len, what.samples)) - n_held, self._setup.held_bytes)
             answers = await self._answers(tenant, what.samples, arrival_s, what.timeout_s)
+            return await self._told_answers(request, tenant, what, answers)
         finally:
             under_way.n_requests -= 1
-            under_way.n_bytes -= len(body)
+            under_way.n_bytes -= n_held
+
+    async def _told_answers(
+        self, request: HttpRequest, tenant: Tenant, what: Asked, answers: Sequence[Answer]
+    ) -> Response:
         in_time = all(answer.status is Status.IN_TIME for answer in answers)
         payloads, versions = [answer.payload or b"" for answer in answers], [answer.version for answer in answers]
         version = request.path_params.get("version")
         if version is not None and set(versions) != {version}:
             raise ProtocolError(f"version {version} of model {tenant.name} was replaced meanwhile", 404)
-        raw, n_json = answered(what, tenant.name, tenant.output, payloads, versions, in_time=in_time)
+        write = partial(answered, what, tenant.name, tenant.output, payloads, versions, in_time=in_time)
+        is_light = what.is_binary or len(payloads) * tenant.output.sample_bytes <= LIGHT_BYTES
+        raw, n_json = write() if is_light else await self._beside(tenant, write)
         if n_json is None:
             return Response(raw, media_type="application/json")
         return Response(raw, headers={_HEADER: str(n_json)}, media_type="application/octet-stream")
 
-    async def _read(self, request: HttpRequest, body: bytearray, under_way: _UnderWay) -> None:
-        """Read the body; none of it where it is told to be too large.
+    def _check_number(self, tenant: Tenant) -> None:
+        n_requests = self._under_way[tenant.name].n_requests
+        if n_requests >= self._setup.requests:
+            raise ProtocolError(f"model {tenant.name}: {n_requests} requests are under way already", 429)
+
+    async def _body(self, request: HttpRequest, under_way: _UnderWay) -> bytearray:
+        """The body, as it comes; none of it where it is told to be too large.
 
         Raises:
-            ProtocolError: It is too large or too slow, or not compressed as it says.
+            ProtocolError: It is too large or too slow, or its packing is unknown.
         """
-        most, most_held = self._setup.body_bytes, self._setup.held_bytes
-        if int(request.headers.get("content-length", 0)) > most:
-            raise ProtocolError(f"a body of {request.headers['content-length']} bytes; allowed: at most {most}", 413)
-        encoding = request.headers.get("content-encoding", "").lower()
+        setup, body, loop = self._setup, bytearray(), asyncio.get_running_loop()
+        if int(request.headers.get("content-length", 0)) > setup.body_bytes:
+            size = request.headers["content-length"]
+            raise ProtocolError(f"a body of {size} bytes; allowed: at most {setup.body_bytes}", 413)
+        check_packing(_packing(request))
+        begin_s = loop.time()
         try:
-            async with asyncio.timeout(self._setup.request_s):
-                async for piece in inflated(request.stream(), encoding):
-                    body += piece
-                    under_way.n_bytes += len(piece)
-                    if len(body) > most:
-                        raise ProtocolError(f"a body of more than {most} bytes; that is the most allowed", 413)
-                    if under_way.n_bytes > most_held:
-                        raise ProtocolError(f"more than {most_held} bytes of requests are under way", 429)
-                    if encoding:
-                        await asyncio.sleep(0)  # others' turn: a little may unpack to much
+            async with asyncio.timeout(setup.idle_s) as limit:
+                under_way.coming[limit] = 0
+                while (piece := await request.receive())["type"] == "http.request":
+                    body += piece["body"]
+                    if len(body) > setup.body_bytes:
+                        raise too_large(setup.body_bytes)
+                    if not piece["more_body"]:
+                        return body
+                    if limit in under_way.coming:
+                        under_way.coming[limit] = len(body)
+                        most_s = min(setup.request_s, setup.idle_s + len(body) / setup.body_bytes_per_s)
+                        limit.reschedule(begin_s + most_s)
+                        under_way.give_up_beyond(setup.held_bytes)
+                raise ClientDisconnect
         except TimeoutError:
-            raise ProtocolError(f"the body did not come within {self._setup.request_s:g} s", 408) from None
+            if limit not in under_way.coming:
+                message = (
+                    f"more than {setup.held_bytes} bytes of requests still come, and this one has come for longest"
+                )
+                raise ProtocolError(message, 429) from None
+            needed = f"at least {setup.body_bytes_per_s} bytes a second after the first {setup.idle_s:g} s"
+            message = f"a body of {len(body)} bytes in {loop.time() - begin_s:.1f} s; allowed: {needed}"
+            raise ProtocolError(f"{message}, and at most {setup.request_s:g} s", 408) from None
+        finally:
+            under_way.coming.pop(limit, None)
+
+    async def _asked(self, request: HttpRequest, tenant: Tenant, body: bytearray) -> Asked:
+        """What the body asks for.
+
+        Raises:
+            ProtocolError: It is no request that fits the model.
+        """
+        packing, n_json = _packing(request), _json_bytes(request)
+        rest = n_json, tenant.input, tenant.output, self._setup.samples
+        if not packing and (len(body) if n_json is None else n_json) <= LIGHT_BYTES:
+            return asked(body, *rest)
+        return await self._beside(tenant, partial(asked_packed, body, packing, self._setup.body_bytes, *rest))
+
+    async def _beside(self, tenant: Tenant, call: Callable[[], Result]) -> Result:
+        """What the call returns that the process beside makes, for each tenant one at a time.
+
+        Raises:
+            ProtocolError: It does not come to it in time, or the call raises it.
+        """
+        try:
+            async with asyncio.timeout(self._setup.request_s), self._under_way[tenant.name].is_reading:
+                return await self._reader.call(call)
+        except TimeoutError:
+            message = f"large JSON and packed bodies of others took {self._setup.request_s:g} s"
+            raise ProtocolError(message, 503) from None
 
     async def _answers(
         self, tenant: Tenant, samples: Sequence[bytes], arrival_s: float, timeout_s: float | None
@@ -470,14 +620,21 @@ def _json_bytes(request: HttpRequest) -> int | None:
     return int(text)
 
 
-def _check_host(host: str | None) -> None:
-    """Refuse pages of others that a browser on this machine shows, and that call this machine by their own name."""
+def _packing(request: HttpRequest) -> str:
+    packing = request.headers.get("content-encoding", "").lower()
+    return "" if packing == "identity" else packing
+
+
+def _is_loopback(host: bytes) -> bool:
+    """Whether a ``Host`` is this machine's own."""
     try:
-        name = urlsplit(f"//{host}").hostname or ""
+        return is_loopback(urlsplit(f"//{host.decode('latin-1')}").hostname or "")
     except ValueError:
-        name = ""
-    if host is not None and not is_loopback(name):
-        raise ProtocolError(f"Host: {host[:100]!r}; allowed without tokens: this machine's own, as localhost", 403)
+        return False
+
+
+def _shown(value: bytes) -> str:
+    return repr(value[:100].decode("latin-1"))
 
 
 def _told_as(message: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
@@ -520,10 +677,10 @@ def keep_door(setup: Setup, parent: Parent) -> None:
 
 
 async def _answer_clients(setup: Setup, parent: Parent, tokens: Mapping[bytes, str], listener: socket.socket) -> None:
-    line = _Line(setup.folder)
+    line, reader = _Line(setup.folder), Reader()
     host = f"[{setup.host}]" if ":" in setup.host else setup.host
     url = f"http://{host}:{listener.getsockname()[1]}"
-    server = Server(_Door(setup, tokens, line).app(), url, setup.connections, setup.idle_s, setup.request_s)
+    server = Server(_Door(setup, tokens, line, reader).app(), url, setup.connections, setup.idle_s, setup.request_s)
     leaving = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leaving.set)
 
@@ -548,10 +705,12 @@ async def _answer_clients(setup: Setup, parent: Parent, tokens: Mapping[bytes, s
             while not (line.is_there or leaving.is_set()):
                 await asyncio.sleep(_TICK_S / 10)
             if not leaving.is_set():
+                await reader.start()
                 await server.serve(sockets=[listener])
             for keeper in keepers:
                 keeper.cancel()
     finally:
+        await reader.close()
         line.close()
         listener.close()
 

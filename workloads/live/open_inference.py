@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import prod
@@ -43,7 +43,7 @@ DATATYPES: Mapping[str, np.dtype[Any]] = {
 """The protocol's names of numbers of a fixed size, so all but ``BYTES``, as numpy has them."""
 
 MOST_JSON_BYTES = 2**21
-"""Of a request: JSON is read in one go, and others wait meanwhile."""
+"""Of a request: JSON is read in one go."""
 
 _KINDS: Mapping[str, frozenset[type]] = {
     "b": frozenset([bool]),
@@ -52,7 +52,6 @@ _KINDS: Mapping[str, frozenset[type]] = {
     "f": frozenset([int, float]),
 }
 _WINDOW_BITS = {"gzip": 31, "deflate": 15}
-_PIECE_BYTES = 2**20
 
 
 class ProtocolError(WorkloadError, ValueError):
@@ -186,35 +185,48 @@ def answered(
     return (text + raw, len(text)) if request.is_binary else (text, None)
 
 
-async def inflated(chunks: AsyncIterable[bytes], encoding: str) -> AsyncIterator[bytes]:
-    """What the chunks of a body hold, in pieces of at most a MiB where it is compressed.
+def check_packing(packing: str) -> None:
+    """Refuse a ``Content-Encoding`` that :func:`unpacked` does not know; an empty one is none.
 
     Raises:
-        ProtocolError: The encoding is not known, or the body is not in it, not whole or followed by something else.
+        ProtocolError: It is unknown.
     """
-    if encoding in ("", "identity"):
-        async for chunk in chunks:
-            yield chunk
-        return
-    if encoding not in _WINDOW_BITS:
-        raise ProtocolError(f"Content-Encoding: {encoding[:100]!r}; allowed: {' '.join(_WINDOW_BITS)}", 415)
-    inflate = zlib.decompressobj(_WINDOW_BITS[encoding])
-    async for chunk in chunks:
-        is_over, rest = inflate.eof and bool(chunk), chunk
-        while not is_over and (piece := _decompressed(inflate, rest, encoding)):
-            yield piece
-            rest = inflate.unconsumed_tail
-        if is_over or inflate.unused_data:
-            raise ProtocolError(f"Content-Encoding: {encoding}: the body goes on after its end")
-    if not inflate.eof:
-        raise ProtocolError(f"Content-Encoding: {encoding}: the body is cut off")
+    if packing and packing not in _WINDOW_BITS:
+        raise ProtocolError(f"Content-Encoding: {packing[:100]!r}; allowed: {' '.join(_WINDOW_BITS)}", 415)
 
 
-def _decompressed(inflate: zlib._Decompress, chunk: bytes, encoding: str) -> bytes:
+def unpacked(body: bytes | bytearray, packing: str, most_bytes: int) -> bytes:
+    """What a body holds that is packed in a way that :func:`check_packing` lets pass, and not empty.
+
+    Raises:
+        ProtocolError: The body holds more, is not packed so, not whole or followed by something else.
+    """
+    inflate = zlib.decompressobj(_WINDOW_BITS[packing])
     try:
-        return inflate.decompress(chunk, _PIECE_BYTES)
+        found = inflate.decompress(body, most_bytes + 1)
     except zlib.error:
-        raise ProtocolError(f"Content-Encoding: {encoding}: the body is not in it") from None
+        raise ProtocolError(f"Content-Encoding: {packing}: the body is not in it") from None
+    if len(found) > most_bytes:
+        raise too_large(most_bytes)
+    if not inflate.eof:
+        raise ProtocolError(f"Content-Encoding: {packing}: the body is cut off")
+    if inflate.unused_data:
+        raise ProtocolError(f"Content-Encoding: {packing}: the body goes on after its end")
+    return found
+
+
+def too_large(most_bytes: int) -> ProtocolError:
+    """How a body with more bytes is refused."""
+    return ProtocolError(f"a body of more than {most_bytes} bytes; that is the most allowed", 413)
+
+
+def asked_packed(body: bytes | bytearray, packing: str, most_bytes: int, *rest: Any) -> Asked:
+    """What :func:`asked` says, whose other arguments follow, of a body that is packed unless ``packing`` is empty.
+
+    Raises:
+        ProtocolError: As for :func:`unpacked` and :func:`asked`.
+    """
+    return asked(unpacked(body, packing, most_bytes) if packing else body, *rest)
 
 
 def _object(value: object, where: str) -> dict[str, Any]:

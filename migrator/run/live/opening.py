@@ -153,7 +153,7 @@ def _door(
                     None if token is None else Path(token),
                 )
             )
-        setup = Setup(folder, tuple(tenants), asked.host, asked.port)
+        setup = Setup(folder, tuple(tenants), asked.host, asked.port, tuple(asked.origins))
         tokens_of(setup)
     except (WorkloadError, ValueError) as error:
         raise ConfigError(f"front_door: {error}") from None

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import zlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,9 @@ from workloads.live.open_inference import (
     Tensor,
     answered,
     asked,
-    inflated,
+    asked_packed,
+    check_packing,
+    unpacked,
 )
 
 IMAGE = Tensor("image", "UINT8", (2, 3))
@@ -280,48 +280,41 @@ def test_a_tensor_without_sense_is_refused(changes: dict[str, Any], said: str) -
 # --- what is compressed
 
 
-def unpacked(chunks: list[bytes], encoding: str) -> bytes:
-    async def each() -> AsyncIterator[bytes]:
-        for chunk in chunks:
-            yield chunk
-
-    async def all_of_it() -> bytes:
-        return b"".join([piece async for piece in inflated(each(), encoding)])
-
-    return asyncio.run(all_of_it())
+PACKERS = {"gzip": gzip.compress, "deflate": zlib.compress}
 
 
-def cut(raw: bytes, size: int) -> list[bytes]:
-    return [raw[start : start + size] for start in range(0, len(raw), size)] + [b""]
+@given(st.binary(max_size=400), st.sampled_from(sorted(PACKERS)))
+def test_a_body_is_unpacked(body: bytes, packing: str) -> None:
+    check_packing(packing)
+    assert unpacked(PACKERS[packing](body), packing, 400) == body
 
 
-@given(st.binary(max_size=400), st.sampled_from(["gzip", "deflate", "identity", ""]), st.integers(1, 50))
-def test_a_body_is_unpacked_however_it_comes(body: bytes, encoding: str, size: int) -> None:
-    packed = {"gzip": gzip.compress, "deflate": zlib.compress}.get(encoding, bytes)(body)
-    assert unpacked(cut(packed, size), encoding) == body
-
-
-@given(st.binary(max_size=200), st.sampled_from(["gzip", "deflate"]), st.integers(1, 50), st.binary(max_size=3))
-def test_a_body_that_is_not_whole_is_refused(body: bytes, encoding: str, size: int, more: bytes) -> None:
-    packed = (gzip.compress if encoding == "gzip" else zlib.compress)(body)
+@given(st.binary(max_size=200), st.sampled_from(sorted(PACKERS)), st.binary(max_size=3))
+def test_a_body_that_is_not_whole_is_refused(body: bytes, packing: str, more: bytes) -> None:
+    packed = PACKERS[packing](body)
     for wrong in (packed[:-1], packed + b"x" + more, body[:10]):
-        with pytest.raises(ProtocolError, match=f"Content-Encoding: {encoding}: the body"):
-            unpacked(cut(wrong, size), encoding)
+        with pytest.raises(ProtocolError, match=f"Content-Encoding: {packing}: the body"):
+            unpacked(wrong, packing, 200)
 
 
 def test_an_unknown_packing_is_refused() -> None:
+    check_packing("")
     with pytest.raises(ProtocolError, match="Content-Encoding: 'br'; allowed: gzip deflate") as caught:
-        unpacked([b"x"], "br")
+        check_packing("br")
     assert caught.value.status == 415
 
 
-def test_a_little_that_unpacks_to_much_comes_in_pieces() -> None:
-    async def first() -> int:
-        async def each() -> AsyncIterator[bytes]:
-            yield gzip.compress(bytes(2**26))
+@pytest.mark.parametrize("packing", sorted(PACKERS))
+def test_a_little_that_unpacks_to_much_is_refused(packing: str) -> None:
+    assert len(unpacked(PACKERS[packing](bytes(4096)), packing, 4096)) == 4096
+    for n_bytes in (4097, 2**26):
+        with pytest.raises(ProtocolError, match="a body of more than 4096 bytes") as caught:
+            unpacked(PACKERS[packing](bytes(n_bytes)), packing, 4096)
+        assert caught.value.status == 413
 
-        async for piece in inflated(each(), "gzip"):
-            return len(piece)
-        return 0
 
-    assert asyncio.run(first()) <= 2**20
+@pytest.mark.parametrize("packing", ["", *sorted(PACKERS)])
+def test_a_packed_body_is_understood_as_any_other(packing: str) -> None:
+    body = json.dumps(one()).encode()
+    packed = PACKERS[packing](body) if packing else body
+    assert asked_packed(packed, packing, 1000, None, IMAGE, LABEL, 8) == asked(body, None, IMAGE, LABEL, 8)

@@ -321,6 +321,7 @@ def test_a_killed_controller_leaves_nothing_and_its_run_is_resumed(site: Site) -
             "front_door.host=0.0.0.0",
             "front_door: host: 0.0.0.0: others can reach it, so every tenant needs",
         ),
+        ("front_door.origins=[evil.example]", "front_door: origins: 'evil.example'; allowed: scheme://host or"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_leaves_no_run(site: Site, change: str, said: str) -> None:
