@@ -187,12 +187,16 @@ class History:
         self.check_that_what_was_learned_was_learned()
 
     def check_that_what_was_learned_was_learned(self) -> None:
-        """The GPU may have been lost while a trainer started: that one is gone, and another one took its place."""
+        """Its instance stood while it trained; that it has ended counts from when that was known."""
         instances = {one.name: one for change in changes_in(self.log) for one in change.started}
+        takes_s = {one["name"]: one["retraining_s"] for one in self.log.header["tenants"]}
         for record in self.log.of_kind("finished"):
             one = instances[record["instance"]]
             assert one.ready is not None
-            assert self.clock.stands(one.placement, one.ready["ready_s"], record["finish_s"]), one.name
+            ready_s = one.ready["ready_s"]
+            done_s = ready_s + takes_s[one.tenant][one.profile]
+            assert done_s <= record["finish_s"] + 1e-5
+            assert self.clock.stands(one.placement, ready_s, done_s), one.name
 
     def check_that_all_is_told(self, claims: Sequence[tuple[Instance, float, float]]) -> None:
         """Whatever was lost while it was in use, or kept silent for longer than from one question to the next."""
