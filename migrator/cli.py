@@ -43,6 +43,9 @@ _ENGINES_HELP = "; ".join(
     f"{model}: {', '.join(engine_names(model))} (default {default_engine(model)})" for model in (PAPER, PHYSICAL)
 )
 
+LONGEST_NAME = 255
+"""Bytes of a file's name, without its folders."""
+
 Assignments = Annotated[
     list[str] | None,
     typer.Option(
@@ -59,6 +62,14 @@ def _print_version(value: bool) -> None:  # typer calls it by position, and by t
     if value:
         typer.echo(f"migrator {__version__}")
         raise typer.Exit
+
+
+def _nameable(path: Path | None) -> Path | None:
+    """The path of what is to be made, if its names can be: the folders above it are made before it."""
+    for name in () if path is None else path.parts:
+        if (n_bytes := len(os.fsencode(name))) > LONGEST_NAME:
+            raise typer.BadParameter(f"{name}: its name has {n_bytes} bytes; {LONGEST_NAME} at most are allowed")
+    return path
 
 
 @gpu_app.callback()
@@ -98,7 +109,7 @@ def init(
             help="quickstart, w1 to w16 (the paper's), live-cpu, live-gpu, my-traces, or problem (a problem file)."
         ),
     ] = "quickstart",
-    folder: Annotated[Path, typer.Argument(help="Where to; made if it is not there.")] = Path(),
+    folder: Annotated[Path, typer.Argument(callback=_nameable, help="Where to; made if it is not there.")] = Path(),
 ) -> None:
     """Write a commented example config, and the files that it reads, to begin with."""
     from migrator.commands.init import init_command  # noqa: PLC0415
@@ -113,7 +124,12 @@ Driver = Annotated[
 ]
 State = Annotated[
     Path | None,
-    typer.Option("--state", metavar="DIR", help="Where is written which instances are ours. Default: the user's own."),
+    typer.Option(
+        "--state",
+        metavar="DIR",
+        callback=_nameable,
+        help="Where is written which instances are ours. Default: the user's own.",
+    ),
 ]
 BesideOthers = Annotated[
     bool,
@@ -135,7 +151,12 @@ def run(
     *,
     windows: Annotated[int | None, typer.Option(min=1, help="How many of the config's windows, or more.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The seed, instead of the config's.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder; it must not exist. Default: runs/NAME.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            callback=_nameable, help="The run's folder, in which no other was begun. Default: runs/NAME, if it is free."
+        ),
+    ] = None,
     policy: Annotated[
         str | None,
         typer.Option(
@@ -162,7 +183,11 @@ def run(
     ] = None,
     state: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where is written which instances are ours (real GPU only). See gpu list."),
+        typer.Option(
+            metavar="DIR",
+            callback=_nameable,
+            help="Where is written which instances are ours (real GPU only). See gpu list.",
+        ),
     ] = None,
     adopt: Annotated[
         bool,
@@ -506,7 +531,9 @@ def profile(
     sample: Annotated[
         Path | None, typer.Option(metavar="FILE", help="One input for a model of your own that has no BENCHMARK.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Where data sets lie. See docs/learning.md.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", callback=_nameable, help="Where data sets lie. See docs/learning.md.")
+    ] = None,
     state: State = None,
     beside_other_managers: BesideOthers = False,
 ) -> None:
@@ -791,7 +818,7 @@ def forecast_fit(
     method: Annotated[Literal["informer", "nhits"], typer.Argument(help="Which network.")],
     sources: Sources,
     *,
-    out: Annotated[Path, typer.Option(help="The model's folder.")],
+    out: Annotated[Path, typer.Option(callback=_nameable, help="The model's folder.")],
     updates: Annotated[int, typer.Option(min=1, max=10**7, help="Steps of the descent.")] = 1000,
     share: Annotated[
         float,
@@ -893,10 +920,10 @@ def _report(error: BaseException) -> int:
         return ExitCode.DONE
     if isinstance(error, PolicyError) and error.__cause__ is not None and os.environ.get("MIGRATOR_TRACEBACK"):
         raise error
-    if isinstance(error, MigratorError) or code is not ExitCode.FAILED:
-        complain(str(error))
-    elif isinstance(error, OSError):
+    if isinstance(error, OSError):
         _complain_of_system(error)
+    elif isinstance(error, MigratorError) or code is not ExitCode.FAILED:
+        complain(str(error))
     elif isinstance(error, MemoryError):
         complain("out of memory")
     elif os.environ.get("MIGRATOR_TRACEBACK"):
@@ -909,7 +936,10 @@ def _report(error: BaseException) -> int:
 def _complain_of_system(error: OSError) -> None:
     """Name what the system refused. All files of ours are named where they are written; what is not is an output."""
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-    complain(f"{error.filename or ('standard output' if is_full else 'input/output')}: {error.strerror or error}")
+    is_long = error.errno == errno.ENAMETOOLONG
+    allowed = f"; {LONGEST_NAME} bytes at most are allowed, with all folders 4095" if is_long else ""
+    named = error.filename or ("standard output" if is_full else "input/output")
+    complain(f"{named}: {error.strerror or error}{allowed}")
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

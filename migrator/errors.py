@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from enum import IntEnum
 
 from executor.errors import ExecutorError, GpuError
@@ -61,7 +62,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
     """The exit code for an error that reached the command line.
 
     Errors of our own trees are bad input unless they are about devices, feasibility or output. A full disk or a
-    missing permission is ``FAILED``, and so is anything unforeseen.
+    missing permission is ``FAILED``, and so is anything unforeseen; a file's name that is too long is bad input.
     """
     match error:
         case KeyboardInterrupt():
@@ -72,7 +73,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
             return ExitCode.FAILED
         case GpuError():
             return ExitCode.DEVICE_ERROR
-        case MigratorError() | PlannerError() | WorkloadError() | ExecutorError():
+        case MigratorError() | PlannerError() | WorkloadError() | ExecutorError() | OSError(errno=errno.ENAMETOOLONG):
             return ExitCode.BAD_INPUT
         case _:
             return ExitCode.FAILED

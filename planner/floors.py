@@ -530,8 +530,9 @@ def _lowest(cuts: Sequence[tuple[float, list[float]]], highest: Sequence[float])
     """Where the highest of the lines value + λ · slope is lowest, 0 ≤ λ ≤ ``highest``, and how high that is."""
     import highspy  # noqa: PLC0415 (heavy)
 
-    program = highspy.Highs()  # type: ignore[no-untyped-call]
-    program.setOptionValue("output_flag", False)
+    from planner.highs import SilentHighs  # noqa: PLC0415 (heavy)
+
+    program = SilentHighs()
     for upper in highest:
         program.addVar(0.0, upper)
     program.addVar(-highspy.kHighsInf, highspy.kHighsInf)

@@ -292,10 +292,9 @@ def _solvers() -> Iterator[Finding]:
 
 
 def _try_highs() -> str:
-    import highspy  # noqa: PLC0415 - only where it is looked for
+    from planner.highs import SilentHighs  # noqa: PLC0415 - only where it is looked for
 
-    highs = highspy.Highs()  # type: ignore[no-untyped-call]
-    highs.silent()
+    highs = SilentHighs()
     column = highs.addVariable(0, 1)
     highs.maximize(column)
     if highs.getInfo().objective_function_value != 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import shutil
 from collections.abc import Iterator, Sequence
@@ -16,10 +17,20 @@ from migrator.commands.mig import Manner, mind_other_managers, print_decision, s
 from migrator.compare import simulated
 from migrator.config import Config, config_yaml, read_config
 from migrator.console import escape, output, program, progress, warn, warn_of
-from migrator.errors import LiveError, MigratorError, RunFolderError
+from migrator.errors import LiveError, MigratorError
 from migrator.extras import lacking
 from migrator.log.report import report_of
-from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog, RunLog, config_sum, new_run_log, read_log
+from migrator.log.runlog import (
+    CONFIG_FILE,
+    EVENTS_FILE,
+    LOST,
+    ReadLog,
+    RunLog,
+    config_sum,
+    new_run_log,
+    read_log,
+    require_unbegun,
+)
 from migrator.run import events
 from migrator.run.loop import Joining, View
 from migrator.run.policy_run import PolicyRun
@@ -110,8 +121,8 @@ def run_command(
     if time_limit_s is not None and not isinstance(chosen, Policy):
         raise MigratorError(f"--time-limit goes with policies that plan windows; {chosen.name} decides as it goes")
     refuse_unlike(rival, config)
-    if out is not None and out.exists():
-        raise RunFolderError(f"{out} exists already; give --out another folder, runs are never overwritten")
+    if out is not None:
+        require_unbegun(out)
     if not where.manner.dry_run:
         require_live(config, str(config_path))
     if config.gpu.backend != "sim" and not isinstance(chosen, Policy):
@@ -275,13 +286,19 @@ def gone_if_empty(log: RunLog) -> Iterator[None]:
 
 @contextmanager
 def telling_where(folder: Path, where: OnGpu) -> Iterator[None]:
-    """Say where the log is, if there is one, and what can be done with it when the run is cut off."""
+    """Say where the log is and what can be done with it when the run is cut off.
+
+    Raises:
+        OSError: The log is not there any more, and that is why.
+    """
     try:
         yield
-    except (KeyboardInterrupt, OSError, LiveError, ZygoteError, NoAnswerError):
+    except (KeyboardInterrupt, OSError, LiveError, ZygoteError, NoAnswerError) as error:
         if (folder / EVENTS_FILE).exists():
             again = f"{program()} run --resume {folder}{where.with_state}"
             warn(f"the log up to here is in {folder}; {program()} report {folder} shows it, {again} goes on")
+        elif not isinstance(error, KeyboardInterrupt):  # a process of a live run may miss the folder first
+            raise OSError(errno.ENOENT, LOST, str(folder / EVENTS_FILE)) from None
         raise
 
 

@@ -13,6 +13,7 @@ import fcntl
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ MOST_BYTES = 4 * 2**30
 EVENTS_FILE = "events.jsonl"
 CONFIG_FILE = "config.yaml"
 
+LOST = "deleted, moved or replaced while the run wrote it"
+"""What becomes of a log that is not found under its name again: whatever is written to it then is lost at the end."""
 
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """What is no fault of whoever named the folder."""
@@ -49,29 +52,31 @@ class RunLog:
     """The log of a run in progress; every record is in the file when :meth:`append` returns."""
 
     def __init__(self, folder: Path, config_yaml: str) -> None:
-        """Create ``folder`` with the resolved config and an empty log; a power cut leaves both, or no log.
+        """Create ``folder`` with the resolved config and an empty log; a power cut leaves both, or nothing begun.
 
         Raises:
-            RunFolderError: The folder exists already or cannot be made.
+            RunFolderError: A run was begun in the folder, it holds something else, or it cannot be made.
             OSError: The disk is full or gone.
         """
+        require_unbegun(folder)
         try:
             stands = next(parent for parent in folder.absolute().parents if parent.exists())
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            raise RunFolderError(
-                f"{folder} exists already; give --out another folder, runs are never overwritten"
-            ) from None
+            folder.mkdir(parents=True, exist_ok=folder.is_dir())
         except OSError as error:
             if error.errno in _DISK:
                 raise
             raise RunFolderError(f"{folder} cannot be created: {error.strerror or error}") from None
-        # The log begins when the config is whole and on the disk.
+        self._open(folder)
+        try:
+            require_unbegun(folder)  # now nobody else can begin one in it
+        except RunFolderError:
+            self.close()
+            raise
+        # The log's first record comes when the config is whole and on the disk.
         with _naming(folder / CONFIG_FILE) as path, path.open("w", encoding="utf-8") as file:
             file.write(config_yaml)
             file.flush()
             os.fsync(file.fileno())
-        self._open(folder)
         with _naming(folder):
             _sync_folders(folder.absolute(), stands)
 
@@ -123,7 +128,7 @@ class RunLog:
         ``at_s`` is what the run's clock shows now.
 
         Raises:
-            OSError: The disk is full or gone; what was written before stays readable.
+            OSError: The disk is full or gone, and what was written before stays readable; or the log is deleted.
             ValueError: ``at_s`` lies before the last record, or a number is infinite or none.
         """
         at_s = round(at_s, TIME_DIGITS)
@@ -132,6 +137,7 @@ class RunLog:
         line = line_of({"n": self._n, "kind": kind, "at_s": at_s, **fields}, wall)
         # A write that was cut short, by Ctrl-C or a full disk, must not stand in the middle of the log.
         with _naming(self._path):
+            self._require_named()
             self._file.truncate(self._size)
             view = memoryview(line)
             while view:  # an unbuffered write may take only a part
@@ -141,13 +147,60 @@ class RunLog:
         return n
 
     def sync(self) -> None:
-        """Wait until the log is on the disk, so that it also survives a power cut."""
+        """Wait until the log is on the disk, so that it also survives a power cut.
+
+        Raises:
+            OSError: The disk is full or gone.
+        """
         with _naming(self._path):
             os.fsync(self._file.fileno())
+
+    def _require_named(self) -> None:
+        """Raise unless the file still has its name: without one it can be written, and is lost as soon as it is closed.
+
+        Raises:
+            OSError: The folder was deleted, moved or replaced.
+        """
+        if not (self._path.exists() and os.path.samestat(os.fstat(self._file.fileno()), self._path.stat())):
+            raise OSError(errno.ENOENT, LOST)
 
     def close(self) -> None:
         """Close the file; harmless when done twice."""
         self._file.close()
+
+
+_LEFT = re.compile(rf"{re.escape(EVENTS_FILE)}|{re.escape(CONFIG_FILE)}|live(-\d+)?")
+"""What a run leaves in its folder that was killed before it began."""
+
+
+def require_unbegun(folder: Path) -> None:
+    """Refuse a folder in which no run can begin: it holds one, or what is not a run's.
+
+    A run whose log holds no whole record has not begun, and its folder is free again; so is an empty one.
+
+    Raises:
+        RunFolderError: Says what is in the way.
+        OSError: The disk is gone.
+    """
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - names alone
+        is_free = not names or (all(map(_LEFT.fullmatch, names)) and _holds_no_record(folder / EVENTS_FILE))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if error.errno in _DISK:
+            raise
+        raise RunFolderError(f"{folder} cannot be created: {error.strerror or error}") from None
+    if not is_free:
+        raise RunFolderError(f"{folder} exists already; give --out another folder, runs are never overwritten")
+
+
+def _holds_no_record(path: Path) -> bool:
+    """Whether the log is there, and not one line of it whole."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return not file.readline().endswith(b"\n")
 
 
 def _sync_folders(folder: Path, last: Path) -> None:
@@ -255,7 +308,8 @@ def log_in(raw: bytes, folder: Path) -> ReadLog:
     """
     *lines, tail = raw.split(b"\n")
     if not lines:
-        raise LogError(f"{folder / EVENTS_FILE}: holds no whole record; the run ended before it began")
+        begin = f"`run CONFIG --out {folder}` begins it"
+        raise LogError(f"{folder / EVENTS_FILE}: holds no whole record: nothing was begun; {begin}")
     try:
         is_numbered = _is_numbered(lines[0])
         numbered = _records_of_schema_2(lines) if is_numbered else records_of_schema_1(lines)

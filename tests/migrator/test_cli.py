@@ -13,6 +13,8 @@ from rich.console import Console
 from executor.catalogue import gpu_model, gpu_model_names
 from tests.migrator.conftest import PAPER_PROBLEM
 
+CONFIG = "the small config"
+
 
 def write_problem(folder: Path, **changes: object) -> Path:
     path = folder / "problem.json"
@@ -254,6 +256,36 @@ def test_an_existing_folder_is_refused(call, write_config, tmp_path: Path) -> No
     code, _, err = call("run", write_config(), "--out", tmp_path)
     assert (code, err.count("\n")) == (2, 1)
     assert "exists already" in err
+
+
+@pytest.mark.parametrize("name", ["x" * 256, "é" * 128, "€" * 100], ids=["ascii", "two bytes each", "three"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", CONFIG, "--out", "{}"),
+        ("run", CONFIG, "--out", "new/{}"),
+        ("run", CONFIG, "--gpu", "nvml", "--state", "new/{}"),
+        ("run", CONFIG, "--policy", "{}.py"),
+        ("run", "--resume", "{}"),
+        ("plan", CONFIG, "--no-floors", "--out", "{}"),
+        ("compare", CONFIG, "--plot", "{}"),
+        ("init", "quickstart", "new/{}"),
+        ("gpu", "apply", "--state", "new/{}", "1g.10gb"),
+        ("forecast", "fit", "nhits", "azure-conv", "--out", "new/{}"),
+    ],
+)
+def test_a_name_that_is_too_long_for_a_file_is_refused_and_nothing_is_written(
+    call, write_config, name: str, arguments: tuple[str, ...]
+) -> None:
+    config = str(write_config())
+    code, out, err = call(*(config if one == CONFIG else one.format(name) for one in arguments))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "255" in err
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_a_name_as_long_as_a_file_s_may_be_is_a_run_s(call, write_config) -> None:
+    assert call("run", write_config({"windows": 1}), "--out", "é" * 127 + "x")[0] == 0
 
 
 def test_a_folder_that_is_no_run_is_refused_by_report(call, tmp_path: Path) -> None:

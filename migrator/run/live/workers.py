@@ -224,7 +224,7 @@ class LiveWorkers:
         window = max(0, math.floor(self._clock.now_s / self._window_s))
         name = self._name(f"{group.instance_id}/retraining")
         out = self._models.out(group.tenant, window, self._n_started)
-        out.mkdir(parents=True)
+        out.mkdir()  # its tenant's folder is there since the first weights, unless the run's was deleted
         # It has to end, and its weights to be taken over, inside its window.
         time_s = max(0.1, (window + 1) * self._window_s - self._clock.now_s - 2 * EXIT_S)
         job = self._models.job(group.tenant, window, out, time_s, option)

@@ -25,6 +25,7 @@ import pulp
 
 from planner.budget import Budget
 from planner.errors import EngineError
+from planner.highs import SilentHighs
 
 RANDOM_SEED = 0
 
@@ -114,14 +115,17 @@ def _given(options: Mapping[str, object]) -> dict[str, object]:
 
 
 def _ask_highs(program: pulp.LpProblem, budget: Budget, *, presolve: bool, has_start: bool) -> SolverAnswer:
-    options = _given({"mip_max_nodes": budget.max_nodes, "random_seed": RANDOM_SEED})
-    options["presolve"] = "on" if presolve else "off"
     started_s = time.perf_counter()
-    highs = pulp.HiGHS(msg=False, gapRel=budget.rel_gap, gapAbs=0.0, threads=1, **options)
+    model = program.solverModel = SilentHighs()
+    model.setOptionValue("mip_rel_gap", budget.rel_gap)
+    model.setOptionValue("mip_abs_gap", 0.0)
+    model.setOptionValue("threads", 1)
+    if budget.max_nodes is not None:
+        model.setOptionValue("mip_max_nodes", budget.max_nodes)
+    model.setOptionValue("random_seed", RANDOM_SEED)
+    model.setOptionValue("presolve", "on" if presolve else "off")
     # PuLP's own call takes no start, and fails where HiGHS stops at a limit of nodes.
-    highs.createAndConfigureSolver(program)
-    highs.buildSolverModel(program)
-    model: highspy.Highs = program.solverModel
+    pulp.HiGHS().buildSolverModel(program)
     if has_start:
         start = highspy.HighsSolution()
         start.col_value = [variable.value() for variable in program.variables()]

@@ -13,9 +13,11 @@ import pytest
 
 from migrator.log.resumed import ResumedLog
 from migrator.log.runlog import EVENTS_FILE, config_sum, read_log
+from migrator.views.live import RunView
 from tests.migrator.conftest import WriteConfig
 from tests.migrator.log import records
 from tests.migrator.run.resuming import SHORT, same
+from workloads.serving.tally import Totals
 
 Call = Callable[..., tuple[int, str, str]]
 RUN = Path("runs/small")
@@ -136,8 +138,15 @@ def _no_log() -> None:
     LOG.unlink()
 
 
-def _empty_log() -> None:
+def _torn_log() -> None:
     LOG.write_bytes(b'{"n":0')
+
+
+def _empty_log() -> None:
+    LOG.write_bytes(b"")
+
+
+NOTHING_BEGUN = "holds no whole record: nothing was begun; `run CONFIG --out runs/small` begins it"
 
 
 def _live() -> None:
@@ -155,7 +164,8 @@ def _schema_1() -> None:
         (_changed_config, "config.yaml: was changed after the run began"),
         (_no_config, "config.yaml"),
         (_no_log, "is no run: it holds no events.jsonl"),
-        (_empty_log, "holds no whole record; the run ended before it began"),
+        (_torn_log, NOTHING_BEGUN),
+        (_empty_log, NOTHING_BEGUN),
         (_schema_1, "is of schema 1"),
     ],
 )
@@ -279,6 +289,31 @@ def test_a_disk_that_is_full_on_the_way_leaves_a_log_that_can_be_resumed(call: C
     assert (code, err.splitlines()[-1]) == (1, f"error: {LOG}: File too large")
     assert read_log(RUN).torn
     assert call("run", "--resume", RUN)[0] == 0
+    assert same(LOG.read_bytes()) == same(whole)
+
+
+def test_a_run_whose_folder_is_deleted_ends_within_a_window(
+    call: Call, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled = RunView.settled
+
+    def deleted(view: RunView, window: int, totals: Totals) -> None:
+        settled(view, window, totals)
+        shutil.rmtree(RUN)
+
+    monkeypatch.setattr(RunView, "settled", deleted)
+    code, out, err = call("run", config, "--windows", 5)
+    said = f"error: {LOG}: deleted, moved or replaced while the run wrote it"
+    assert (code, out, err.splitlines()[-1]) == (1, "", said)
+    assert (err.count("warning"), RUN.exists()) == (0, False)
+
+
+@pytest.mark.parametrize("damage", [_empty_log, _torn_log])
+def test_where_nothing_was_begun_a_run_can_begin(
+    call: Call, config: Path, whole: bytes, damage: Callable[[], None]
+) -> None:
+    damage()
+    assert call("run", config, "--out", RUN)[0] == 0
     assert same(LOG.read_bytes()) == same(whole)
 
 

@@ -110,7 +110,8 @@ def test_a_log_cut_at_any_byte_ends_early_and_counts_the_settled_windows(raw: by
 
 def test_a_log_cut_within_its_first_line_holds_nothing(raw: bytes) -> None:
     for size in range(raw.index(b"\n") + 1):
-        assert damage_in(raw[:size]) == "run/events.jsonl: holds no whole record; the run ended before it began"
+        said = "holds no whole record: nothing was begun; `run CONFIG --out run` begins it"
+        assert damage_in(raw[:size]) == f"run/events.jsonl: {said}"
 
 
 def test_every_cut_window_has_its_numbers(raw: bytes) -> None:

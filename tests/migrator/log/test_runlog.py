@@ -3,7 +3,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,20 +64,20 @@ def test_a_log_in_which_time_falls_is_refused(tmp_path: Path) -> None:
         read_log(tmp_path / "run")
 
 
-def test_a_new_run_is_on_the_disk_before_its_first_record_and_its_config_before_its_log(
+def test_a_new_run_is_on_the_disk_with_its_config_before_its_first_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synced: list[tuple[str, bool]] = []
+    synced: list[str] = []
     fsync, run = os.fsync, tmp_path / "runs" / "run"
 
     def seen(fd: int) -> None:
-        name = Path(f"/proc/self/fd/{fd}").readlink()
-        synced.append((os.path.relpath(name, tmp_path), (run / EVENTS_FILE).exists()))
+        synced.append(os.path.relpath(Path(f"/proc/self/fd/{fd}").readlink(), tmp_path))
+        assert (run / EVENTS_FILE).read_bytes() == b""
         fsync(fd)
 
     monkeypatch.setattr("os.fsync", seen)
     with RunLog(run, "seed: 1\n"):
-        assert synced == [("runs/run/config.yaml", False), ("runs/run", True), ("runs", True), (".", True)]
+        assert synced == ["runs/run/config.yaml", "runs/run", "runs", "."]
 
 
 def test_a_folder_that_may_be_written_but_not_read_takes_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,9 +94,89 @@ def test_a_folder_that_may_be_written_but_not_read_takes_a_run(tmp_path: Path, m
     assert (tmp_path / "drop" / "run" / EVENTS_FILE).exists()
 
 
-def test_existing_folder_is_refused(tmp_path: Path) -> None:
+BEGUN_OR_NOT_OURS = [
+    {EVENTS_FILE: b'{"n":0,"kind":"run_started"}\n', "config.yaml": b"seed: 1\n"},
+    {"config.yaml": b"seed: 1\n"},
+    {EVENTS_FILE: b"", "notes.txt": b"mine"},
+    {"live/weights": b"x"},
+]
+UNBEGUN = [
+    {},
+    {EVENTS_FILE: b""},
+    {EVENTS_FILE: b"", "config.yaml": b"seed: 2\n"},
+    {EVENTS_FILE: b'{"n":0,"kind":"run_st', "config.yaml": b"seed: 2\n", "live/weights": b"x", "live-2/door": b"x"},
+]
+
+
+def left_in(folder: Path, files: dict[str, bytes]) -> Path:
+    folder.mkdir()
+    for name, raw in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(raw)
+    return folder
+
+
+@pytest.mark.parametrize("files", BEGUN_OR_NOT_OURS)
+def test_a_folder_in_which_a_run_was_begun_or_that_is_not_ours_is_refused_and_left_as_it_is(
+    tmp_path: Path, files: dict[str, bytes]
+) -> None:
+    folder = left_in(tmp_path / "run", files)
     with pytest.raises(RunFolderError, match="exists already"):
-        RunLog(tmp_path, "")
+        RunLog(folder, "")
+    left = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert left == files
+
+
+@pytest.mark.parametrize("files", UNBEGUN)
+def test_a_run_begins_where_none_was_begun(tmp_path: Path, files: dict[str, bytes]) -> None:
+    folder = left_in(tmp_path / "run", files)
+    with RunLog(folder, "seed: 1\n") as log:
+        header = records.header(3.0)
+        log.append(header.pop("kind"), -1.0, header)
+    assert [event["kind"] for event in read_log(folder).events] == ["run_started"]
+    assert (folder / "config.yaml").read_text() == "seed: 1\n"
+
+
+def test_a_run_that_is_being_prepared_keeps_its_folder(tmp_path: Path) -> None:
+    with RunLog(tmp_path / "run", "first"), pytest.raises(RunFolderError, match="another process still writes it"):
+        RunLog(tmp_path / "run", "second")
+    assert (tmp_path / "run" / "config.yaml").read_text() == "first"
+
+
+def test_a_run_that_was_begun_meanwhile_is_not_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opens = RunLog._open
+
+    def begun_meanwhile(self: RunLog, folder: Path) -> None:
+        (folder / EVENTS_FILE).write_bytes(b"{}\n")
+        opens(self, folder)
+
+    monkeypatch.setattr(RunLog, "_open", begun_meanwhile)
+    with pytest.raises(RunFolderError, match="exists already"):
+        RunLog(tmp_path / "run", "seed: 1\n")
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+def deleted(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def moved(folder: Path) -> None:
+    folder.rename(folder.with_name("elsewhere"))
+
+
+def replaced(folder: Path) -> None:
+    (folder / EVENTS_FILE).unlink()
+    (folder / EVENTS_FILE).write_bytes(b"")
+
+
+@pytest.mark.parametrize("loss", [deleted, moved, replaced])
+def test_a_log_without_its_name_takes_no_more_records(tmp_path: Path, loss: Callable[[Path], None]) -> None:
+    with RunLog(tmp_path / "run", "") as log:
+        log.append("a", 0.0, {})
+        loss(tmp_path / "run")
+        with pytest.raises(OSError, match="deleted, moved or replaced while the run wrote it") as caught:
+            log.append("b", 0.0, {})
+    assert caught.value.filename == str(tmp_path / "run" / EVENTS_FILE)
 
 
 def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
@@ -163,16 +245,16 @@ def test_a_pipe_in_the_place_of_a_log_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_whose_folder_another_has_just_taken_gets_the_next(tmp_path: Path, monkeypatch) -> None:
-    seen = []
+    others: list[RunLog] = []
 
     def taken_meanwhile(root: Path, name: str) -> Path:
-        seen.append(free_run_folder(root, name))
-        if len(seen) == 1:
-            RunLog(seen[0], "other").close()
-        return seen[-1]
+        free = free_run_folder(root, name)
+        if not others:
+            others.append(RunLog(free, "other"))
+        return free
 
     monkeypatch.setattr("migrator.log.runlog.free_run_folder", taken_meanwhile)
-    with new_run_log(tmp_path, "demo", "own") as log:
+    with new_run_log(tmp_path, "demo", "own") as log, others[0]:
         assert log.folder == tmp_path / "demo-2"
     assert [(tmp_path / name / "config.yaml").read_text() for name in ("demo", "demo-2")] == ["other", "own"]
 

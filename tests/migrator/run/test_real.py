@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import threading
 from collections.abc import Mapping
 from functools import partial
@@ -112,6 +113,16 @@ def test_an_interrupted_run_takes_away_what_is_ours(call, write_config, standin,
     assert f"run --resume run --state {tmp_path / 'state'} goes on" in err
     assert "run --resume run, with --state DIR if it was begun with that" in call("report", "run")[1]
     assert standin.standing() == (theirs,)
+
+
+def test_a_run_whose_folder_is_deleted_ends_and_leaves_nothing_on_the_gpu(
+    call, write_config, standin, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr("migrator.views.live.RunView.settled", lambda *_: shutil.rmtree("run"))
+    code, _, err = call("run", write_config(), "--gpu", "nvml", "--state", tmp_path / "state", "--out", "run")
+    said = "error: run/events.jsonl: deleted, moved or replaced while the run wrote it"
+    assert (code, err.splitlines()[-1]) == (1, said)
+    assert (standin.standing(), Path("run").exists()) == ((), False)
 
 
 def test_what_a_second_interrupt_leaves_is_told(call, write_config, standin, tmp_path, monkeypatch) -> None:

@@ -6,6 +6,8 @@ The service profiles here are made up, far below what machines do, and windows l
 from __future__ import annotations
 
 import os
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +24,7 @@ import numpy as np
 import pytest
 
 from migrator.log.live import LiveFacts, live_facts
-from migrator.log.runlog import ReadLog, read_log
+from migrator.log.runlog import EVENTS_FILE, LOST, ReadLog, read_log
 from tests.ending import PATIENCE_S, ends
 
 pytestmark = pytest.mark.live
@@ -310,6 +312,22 @@ def test_a_killed_controller_leaves_nothing_and_its_run_is_resumed(site: Site) -
     assert f"window-{site.facts.from_window}" in after
     assert site.facts.unaccounted == 0
     finished(site.start("verify", "run", "--trust-bound"))  # both parts learned what windows began with
+
+
+@pytest.mark.parametrize("loss", ["deleted", "full"])
+def test_a_run_that_loses_its_folder_says_so_within_a_window_and_leaves_no_process(site: Site, loss: str) -> None:
+    process = site.run("--windows", "4")
+    site.until("change")
+    with nothing_left(process):
+        if loss == "deleted":
+            shutil.rmtree(site.folder / "run")
+        else:  # as a disk is for a file that may not grow
+            size = (site.folder / "run" / EVENTS_FILE).stat().st_size
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, size))
+        said, _ = process.communicate(timeout=2 * WINDOW_S + 4 * PATIENCE_S)
+    assert process.returncode == 1, said
+    assert said.splitlines()[-1] == f"error: run/{EVENTS_FILE}: {LOST if loss == 'deleted' else 'File too large'}"
+    assert (site.folder / "run").exists() == (loss == "full")
 
 
 @pytest.mark.parametrize(
