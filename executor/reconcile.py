@@ -427,7 +427,8 @@ class Reconciler:
         tasks.remove(task)
         left = task.last.standing if isinstance(task.last, PartialChangeError) else task.instance
         found = [Undone(task.placement, task.last, task.holders)]
-        if task.verb == "destroy" and left is not None:
+        if task.verb == "destroy":
+            assert left is not None
             ways = [other for other in tasks if other.verb == "create" and task.placement.overlaps(other.placement)]
             found += [Undone(other.placement, task.last, task.holders) for other in ways]
             tasks[:] = [other for other in tasks if other not in ways]

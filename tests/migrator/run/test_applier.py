@@ -217,6 +217,15 @@ def test_a_retraining_may_follow_the_last_one_on_its_placement() -> None:
     assert stage.gpu.instances() == (instance,)
 
 
+def test_a_retraining_on_the_placement_of_one_that_is_not_done_waits_for_it() -> None:
+    stage = Stage()
+    (first,) = stage.hold({"1g.10gb@4": TRAINING}).started
+    next_one = change(60.0, {"1g.10gb@4": TRAINING})
+    assert stage.applier.is_blocked(next_one)
+    stage.end(first.instance_id)
+    assert not stage.applier.is_blocked(next_one)
+
+
 def test_a_retraining_that_goes_on_is_kept() -> None:
     stage = Stage()
     stage.hold({"1g.10gb@4": TRAINING})
@@ -301,6 +310,20 @@ def test_a_serving_worker_that_fails_is_started_again_a_few_times() -> None:
     assert stage.workers.running == {}
     assert stage.applier.has_strayed(0.0)
     assert stage.applier.serving_from_s(60.0) == ()
+
+
+def test_a_worker_that_was_given_up_is_tried_again_where_a_plan_begins_with_it() -> None:
+    stage = Stage()
+    (started,) = stage.hold({"2g.20gb@0": A}).started
+    (instance,) = stage.gpu.instances()
+    live = stage.applier.live(started.instance_id)
+    assert live is not None
+    while stage.workers.running:
+        stage.workers.stop(started.instance_id)
+        stage.applier.failed(live)
+    outcome = stage.hold({"2g.20gb@0": A})
+    assert [item.instance_id for item in outcome.stopped] == [started.instance_id]
+    assert (len(stage.servers("a")), stage.gpu.instances()) == (3, (instance,))
 
 
 def test_a_worker_that_is_back_serves_and_has_not_strayed() -> None:

@@ -12,7 +12,7 @@ from migrator.config import read_config
 from migrator.run.requests import Ledger, SettledWindow, SimulatedQueues
 from migrator.setting import assemble
 from workloads.profiles.latency import LatencyCurve
-from workloads.serving.requests import AccuracyTimeline, Server
+from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests, Server
 from workloads.serving.tally import Totals
 
 INF = math.inf
@@ -186,3 +186,27 @@ def test_of_what_was_left_out_nothing_can_be_lost_any_more(run: Serving) -> None
     before = run.totals
     assert run.lose_in_service() > 0
     assert run.totals == before
+
+
+@pytest.mark.parametrize(
+    ("piece", "windows"),
+    [
+        (range(7), {0: 2, 1: 2, 2: 1, 3: 2}),
+        (range(1), {0: 1}),
+        (range(1, 3), {0: 1, 1: 1}),
+        (range(2, 4), {1: 2}),
+        (range(4, 7), {2: 1, 3: 2}),
+        (range(0), {}),
+    ],
+)
+def test_a_piece_is_counted_in_the_windows_in_which_its_requests_arrived(
+    write_config, piece: range, windows: dict[int, int]
+) -> None:
+    setting, _ = assemble(read_config(write_config({"windows": 4})), "small")
+    arrival_s = np.array([0.0, 59.999, 60.0, 119.9, 120.0, 180.0, 239.9])
+    requests = [Requests(tenant.name, 0.1, arrival_s, np.zeros(7)) for tenant in setting.tenants]
+    nothing = np.arange(0)
+    ledger = Ledger(setting)
+    ledger.add(requests, [Outcomes.all_dropped(np.array(piece, np.int64)), Outcomes.all_dropped(nothing)])
+    found = {window: [one.totals.arrivals for one in tallies] for window, tallies in ledger._tallies.items()}
+    assert found == {window: [n_arrived, 0] for window, n_arrived in windows.items()}
