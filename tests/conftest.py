@@ -8,6 +8,7 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.skips import surplus
 from tests.standin.fixtures import make_mps, make_standin, mps, programs
 
 __all__ = ["make_mps", "make_standin", "mps", "programs"]
@@ -28,6 +29,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reasons = {report.longrepr[2] for report in terminalreporter.stats.get("skipped", ())}
     for reason in sorted(reason for reason in reasons if "NOT TESTED" in reason):
         terminalreporter.write_line(reason.removeprefix("Skipped: "), yellow=True)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run that skipped more than may be."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(session.config, "workerinput"):  # a worker's reports are the controller's, too
+        return
+    skipped = reporter.stats.get("skipped", ())
+    for line in surplus((report.nodeid, report.longrepr[2].removeprefix("Skipped: ")) for report in skipped):
+        reporter.ensure_newline()
+        reporter.write_line(f"TOO MANY SKIPPED in {line}", red=True)
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,16 +6,25 @@ first. Commands that set up a clone are what the wheel stands for.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+
+from migrator.cli import app
+from tests.migrator.conftest import PAPER_PROBLEM, SMALL
+from tests.standin.cards import A100_80
+from tests.standin.fixtures import MakeStandIn
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("migrator", "planner", "forecaster", "executor", "workloads")
@@ -23,20 +32,41 @@ SET_UP = ("make ", "pipx install ", "uv tool install ", "source ")
 """What needs a clone or a package registry."""
 
 
+NEWEST = Path(sys.prefix) / "newest"
+"""An environment with the newest versions of our dependencies; the Makefile makes it."""
+
+
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with the wheel in it; its dependencies are those of the tests."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if int(version("setuptools").partition(".")[0]) < 77:
         pytest.skip(
             "building a wheel needs setuptools 77 or later, which the extra dev has; make clean, then make test"
         )
-    folder = tmp_path_factory.mktemp("installed")
-    wheel = _wheel(folder)
+    return _wheel(tmp_path_factory.mktemp("built"))
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the wheel in it; its dependencies are those of the tests."""
+    return _installed(wheel, tmp_path_factory.mktemp("installed"), _dependencies())
+
+
+@pytest.fixture(scope="module")
+def newest(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with the newest versions of what a plain ``pip install`` brings, and nothing else."""
+    if not (NEWEST / ".installed").exists():
+        pytest.skip(
+            "NOT TESTED: the newest versions of dependencies: make test installs them where the registry answers"
+        )
+    return _installed(wheel, tmp_path_factory.mktemp("newest"), map(str, NEWEST.glob("lib/python*/site-packages")))
+
+
+def _installed(wheel: Path, folder: Path, dependencies: Iterable[str]) -> Path:
     venv.create(folder / "venv", with_pip=False)
     python = folder / "venv" / "bin" / "python"
     site = next((folder / "venv" / "lib").glob("python*")) / "site-packages"
     # A folder named in a .pth file lends its packages, but not its own .pth files: no editable install comes with it.
-    (site / "dependencies.pth").write_text("\n".join(_dependencies()) + "\n", "utf-8")
+    (site / "dependencies.pth").write_text("\n".join(dependencies) + "\n", "utf-8")
     pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", "--quiet"]
     _done([*pip, "install", "--no-index", "--no-deps", "--ignore-installed", "--no-compile", str(wheel)], folder)
     _lend_kernels(site)
@@ -137,6 +167,52 @@ def test_the_first_hint_can_be_followed(environment: Path, tmp_path: Path) -> No
     assert hint is not None
     ran = in_shell(f"{hint[1]} && {hint[2]} --windows 1", environment, tmp_path)
     assert (ran.returncode, "The run is in runs/quickstart" in ran.stdout) == (0, True)
+
+
+AS_JSON = {
+    "report": "report run --json",
+    "plan": "plan --problem problem.json --engine milp --json",
+    "whatif": "whatif small.yaml --vary load=x0.5 --jobs 1 --json",
+    "compare": "compare small.yaml --windows 1 --policies equal --jobs 1 --json",
+    "verify": "verify plan.json problem.json --json",
+    "fidelity": "fidelity run --json",
+    "doctor": "doctor --backend smi --json",
+    "gpu models": "gpu models --json",
+    "gpu layouts": "gpu layouts a30-24gb --json",
+    "gpu list": "gpu list --backend smi --json",
+    "gpu diff": "gpu diff 1g.10gb@0 --backend smi --json",
+    "gpu watch": "gpu watch --index 7 --backend smi --json",
+    "forecast eval": "forecast eval azure-conv --window 60 --history 200 --stride 1000 --json",
+    "forecast fit": "forecast fit nhits azure-conv --out model --json",
+    "forecast show": "forecast show small.yaml --json",
+}
+"""By verb, a call of it."""
+SAYS_NOTHING = {"fidelity": 2, "forecast fit": 2, "gpu watch": 4}
+"""Exit codes of those that need a live run, an extra or Ctrl-C to end otherwise; refused, they print nothing."""
+
+
+@pytest.mark.slow
+def test_every_json_is_json_with_the_newest_versions(newest: Path, make_standin: MakeStandIn, tmp_path: Path) -> None:
+    make_standin(A100_80)
+    (tmp_path / "problem.json").write_text(json.dumps(PAPER_PROBLEM))
+    (tmp_path / "small.yaml").write_text(json.dumps(SMALL))
+    first = "migrator run small.yaml --windows 1 --out run && migrator plan --problem problem.json --out plan.json"
+    ready = in_shell(first, newest, tmp_path)
+    assert ready.returncode == 0, ready.stderr
+    for verb, call in AS_JSON.items():
+        ran = in_shell(f"migrator {call}", newest, tmp_path)
+        assert ran.returncode == SAYS_NOTHING.get(verb, 0), f"{call}\n{ran.stdout}\n{ran.stderr}"
+        assert isinstance(json.loads(ran.stdout), dict) if ran.returncode == 0 else ran.stdout == "", ran.stdout
+
+
+def test_every_verb_that_prints_json_is_called_for_it() -> None:
+    def verbs(command: Any, *names: str) -> Iterator[str]:
+        for name, inner in getattr(command, "commands", {}).items():
+            yield from verbs(inner, *names, name)
+        if any("--json" in option.opts for option in command.params):
+            yield " ".join(names)
+
+    assert {*verbs(typer.main.get_command(app))} == {*AS_JSON}
 
 
 def test_messages_name_the_distribution_that_is_ours() -> None:
