@@ -6,7 +6,8 @@ One compiled loop (``path_kernel``) answers both. On :class:`PlacedNodes` it giv
 An epoch is considered in every step as long as steps × nodes stay below ``MAX_NODE_EPOCHS``, which three
 tenants reach at 2,000 steps and six at 200. On larger problems epochs are considered only at every k-th step
 and around the starts and ends of retrainings, and of slices that are not ours. Plans stay exact in value and keep
-every rule, but better ones between those steps may be missed.
+every rule, but better ones between those steps may be missed. So no value here is a bound there, and that
+there is no path proves nothing (``HeldSetPath.skips_epochs``).
 """
 
 from __future__ import annotations
@@ -67,6 +68,15 @@ class HeldSetPath(Generic[Token]):
 
     def __len__(self) -> int:
         return len(self._graph)
+
+    @property
+    def skips_epochs(self) -> bool:
+        """Whether epochs are considered in some steps only: a better plan than the best path may exist then."""
+        return self._stride > 1
+
+    @property
+    def _stride(self) -> int:
+        return -(-len(self) * self._facts.n_steps // MAX_NODE_EPOCHS)
 
     def value(self, placed: PlacedSchedule[Token], *, is_steady: bool = False) -> float:
         """The best plan's goodput with these retrainings, and their salvage; −inf if there is none.
@@ -323,8 +333,7 @@ class HeldSetPath(Generic[Token]):
     def _epoch_rows(self, schedule: Schedule) -> Int64s:
         """Numbers the steps at which an epoch is considered, −1 for the others, ``(n_steps,)``."""
         facts = self._facts
-        stride = -(-len(self) * facts.n_steps // MAX_NODE_EPOCHS)
-        steps = np.arange(facts.n_steps)
+        stride, steps = self._stride, np.arange(facts.n_steps)
         considered = (steps - facts.first_step) % stride == 0
         borders = {step for retraining in schedule for step in (retraining.start_step, retraining.end_step)}
         borders |= {begin for begin, _, _ in facts.problem.unavailable_spans[1:]}

@@ -16,7 +16,6 @@ import numpy as np
 from executor.compiled import working_s
 from executor.mig import Placement
 from planner.engines.physical.bounds import Bounds
-from planner.engines.physical.placing import Placer
 from planner.engines.physical.plan import lifetimes, objective
 from planner.engines.physical.prices import coarse_facts
 from planner.engines.physical.search import Search
@@ -70,7 +69,7 @@ class QuickSearch:
     def __init__(self, search: Search) -> None:
         self._search, self._facts = search, search.facts
         paths = search.counted_paths
-        self._placer = Placer(search.facts, search.counts)
+        self._placer = search.placer
         paths.value(())  # what it makes for all schedules does not count
         begin_s = working_s()
         paths.value(())

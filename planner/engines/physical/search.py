@@ -4,9 +4,11 @@ Prices of instances (``prices``) bound every plan and every schedule, whatever t
 With at most two tenants that retrain, interval tables (``bounds``) bound schedules too. The schedules left are
 valued best bound first, which proves the best plan.
 
-Schedules are valued on counts first, which is cheap and an upper bound, then on every placement of
-their retrainings. Work is counted, so that the same problem gives the same plan. A unit is one schedule
-valued on counts; on placements a schedule takes as many units as there are placed nodes to a counted one.
+Schedules are valued on counts first, which is cheap and an upper bound, then on every placement of their
+retrainings. Where the paths on placements skip epochs, the path on counts is put on placements as well
+(``placing``), and a schedule whose placements stay below its counts is left open. Work is counted, so that the same
+problem gives the same plan. A unit is one schedule valued on counts; on placements a schedule takes as many units
+as there are placed nodes to a counted one.
 """
 
 from __future__ import annotations
@@ -28,8 +30,9 @@ from planner.engines.physical.bounds import MAX_STEPS, BoundedSchedules, Bounds,
 from planner.engines.physical.greedy import greedy_schedule, static_schedule
 from planner.engines.physical.held_sets import Held
 from planner.engines.physical.nodes import CountedNodes, PlacedNodes, counted_nodes, placed_nodes
-from planner.engines.physical.path import HeldSetPath
-from planner.engines.physical.plan import held_along
+from planner.engines.physical.path import HeldSetPath, Path
+from planner.engines.physical.placing import Placer
+from planner.engines.physical.plan import held_along, lifetimes, objective
 from planner.engines.physical.prices import PhysicalPrices
 from planner.engines.schedule import (
     TOLERANCE,
@@ -110,6 +113,7 @@ class Search:
     _n_beside: dict[Placement, int] = field(default_factory=dict, init=False)
     _tried: dict[Schedule, set[PlacedSchedule[Placement]]] = field(default_factory=dict, init=False)
     _share: dict[tuple[int, Placement], float] = field(default_factory=dict, init=False)
+    _traced: tuple[Schedule, Path] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.meter = Meter.of(self.budget, self.facts.n_steps, self.begin_s)
@@ -135,6 +139,11 @@ class Search:
         return HeldSetPath(self.facts, self.counts)
 
     @cached_property
+    def placer(self) -> Placer:
+        """Puts paths on counts on placements."""
+        return Placer(self.facts, self.counts)
+
+    @cached_property
     def prices(self) -> PhysicalPrices:
         """The prices of instances."""
         return PhysicalPrices(self.facts, self.meter.is_late)
@@ -152,7 +161,9 @@ class Search:
         self.bound = bounds.relaxed()
         if self._is_over or not self.budget.proves:
             return
-        if len(self.facts.actors) > MAX_BEST_FIRST or self.facts.n_steps > MAX_STEPS:
+        is_large = len(self.facts.actors) > MAX_BEST_FIRST or self.facts.n_steps > MAX_STEPS
+        # Proofs by tables take what schedules are worth on counts for bounds.
+        if is_large or self.counted_paths.skips_epochs:
             self._by_prices(bounds)
         else:
             with ThreadPoolExecutor(N_THREADS) as pool:
@@ -241,14 +252,19 @@ class Search:
         self._resolve(waiting, float(bounds[order[end]]) if end < len(order) else -np.inf)
 
     def _resolve(self, waiting: list[Schedule], rest: float) -> None:
-        """Try all placements of the schedules whose counts are above the best plan; ``rest`` bounds all others."""
+        """Try all placements of the schedules whose counts are above the best plan; ``rest`` bounds all others.
+
+        The bound stays at the first schedule that is left open; the others may still have a better plan.
+        """
+        highest = -np.inf
         for schedule in sorted(waiting, key=self._value, reverse=True):
-            self.bound = min(self.bound, max(rest, self._value(schedule)))
+            self.bound = min(self.bound, max(rest, highest, self._value(schedule)))
             if self.bound <= self._good_enough or self.meter.is_spent:
                 return
             if not self._place(schedule):
-                return
-        self.bound, self.is_exhausted = rest, rest == -np.inf
+                highest = max(highest, self._value(schedule))
+        if highest == -np.inf:
+            self.bound, self.is_exhausted = rest, rest == -np.inf
 
     def _priced(self, bounded: BoundedSchedules, slacks: list[dict[Retraining | None, Floats]]) -> Floats:
         """The schedules' bounds, those by prices where they are lower."""
@@ -359,7 +375,8 @@ class Search:
     def _place(self, schedule: Schedule, n_most: int | None = None) -> bool:
         """Value the schedule on counts, then on placements until one is as good as the counts or none is left.
 
-        At most ``n_most`` placements in all; whether the schedule needs no further look.
+        At most ``n_most`` placements in all; whether the schedule needs no further look, as no plan with it is better
+        than the best. Where epochs are skipped, only a placement as good as the counts shows that.
         """
         most = self._value(schedule)
         if most <= self._to_beat:
@@ -375,7 +392,7 @@ class Search:
                 return True
             if self._is_over:
                 return False
-        return True
+        return not self.placed_paths.skips_epochs
 
     def _ordered(self, schedule: Schedule) -> list[PlacedSchedule[Placement]]:
         """Ways to place the schedule's retrainings, the most promising first, from a list that is cut short."""
@@ -433,9 +450,21 @@ class Search:
             path = self.placed_paths.path(placed)
             value, held = path.value, None if np.isneginf(path.value) else held_along(path, self.nodes)
             self.meter.reserve(working_s() - begin_s)
+        if self.placed_paths.skips_epochs and not self.counted_paths.skips_epochs:
+            finer = self._by_counts(placed)
+            value, held = (value, held) if finer is None or finer.value <= value else (finer.value, finer.answer)
         if value > (-np.inf if self.best is None else self.best.value):
             self.best, self.held = Incumbent(value, placed), held
         return value
+
+    def _by_counts(self, placed: PlacedSchedule[Placement]) -> Incumbent[Held] | None:
+        """The schedule's best path on counts beside the placed retrainings; ``None`` if it has no place there."""
+        schedule = schedule_of(placed)
+        if self._traced is None or self._traced[0] != schedule:
+            self._traced = schedule, self.counted_paths.path(on_profiles(schedule))
+        path = self._traced[1]
+        held = None if np.isneginf(path.value) else self.placer.held(path, placed)
+        return None if held is None else Incumbent(objective(self.facts, lifetimes(self.facts, held, placed)), held)
 
     def best_held(self) -> Held:
         """What the best plan's inference holds from which step on; there has to be one."""
