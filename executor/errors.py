@@ -1,7 +1,9 @@
 """The executor's error tree. Whether a driver call may be tried again stands in the type."""
 
+from executor.refusal import Refusal
 
-class ExecutorError(Exception):
+
+class ExecutorError(Refusal):
     """Any failure of the executor; the message names the value, where it came from and what is allowed."""
 
 

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -55,6 +56,18 @@ NonNegative = Annotated[float, Field(ge=0, le=1e6)]
 Sigma = Annotated[float, Field(ge=0, le=10)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
+
+MOST_LOAD, DOUBTFUL_LOAD = 10.0, 3.0
+"""The largest ``load``, and the largest that is no cause for doubt: at 1 the tenants, in turn, would fill the GPU."""
+
+
+def _without_percent(load: float) -> float:
+    if load > MOST_LOAD:
+        raise ValueError(f"a share, at most {MOST_LOAD:g}, is needed; percent? {load:g} % are {load / 100:g}")
+    return load
+
+
+Load = Annotated[Positive, AfterValidator(_without_percent)]
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 
@@ -415,7 +428,7 @@ class Config(Section):
     window_s: Positive = 200.0
     step_s: Positive = 1.0
     windows: Count = 4
-    load: Positive | None = None
+    load: Load | None = None
     load_windows: Count | None = None
     load_over: Literal["run", "segment"] = "run"
     profiles: Text | None = None
@@ -581,6 +594,13 @@ def read_config(path: Path, assignments: Sequence[str] = (), /, **overrides: obj
     data.update({key: value for key, value in overrides.items() if value is not None})
     origin = f"{path} with {', '.join(assignments)}" if assignments else str(path)
     return _with_absolute_paths(validate_config(data, origin), path.parent)
+
+
+def load_doubts(load: float | None) -> tuple[str, ...]:
+    """What is doubtful of a load, in a sentence; nothing of a usual one."""
+    if load is None or load <= DOUBTFUL_LOAD:
+        return ()
+    return (f"load is {load:g}: at 1 the tenants, one after the other, would fill the GPU, so most requests are late",)
 
 
 def validate_config(data: Mapping[Any, Any], origin: str) -> Config:

@@ -21,8 +21,7 @@ from rich import markup
 from rich.console import Console
 from rich.text import Text
 
-LONGEST_LINE = 2000
-"""Characters of a complaint that are shown."""
+from executor.refusal import brief
 
 
 def printable(text: str) -> str:
@@ -105,10 +104,7 @@ def note(message: str) -> None:
 
 def _print_line(heading: str, message: str) -> None:
     """Print the message in one line: line breaks become spaces, control characters their escape sequences."""
-    line = printable(" ".join(message.split()))
-    # What is too long is most often a name, and what is wrong with it stands behind it.
-    half = LONGEST_LINE // 2
-    shown = line if len(line) <= LONGEST_LINE else f"{line[:half]} … {line[-half:]}"
+    shown = brief(printable(" ".join(message.split())))
     console = _Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
     with suppress(OSError):  # where standard error is full or gone, there is nobody to tell
         console.print(f"{heading} {markup.escape(shown)}")

@@ -6,12 +6,13 @@ import errno
 from enum import IntEnum
 
 from executor.errors import ExecutorError, GpuError
+from executor.refusal import Refusal
 from executor.zygote import ZygoteError
 from planner.errors import PlannerError
 from workloads.errors import WorkloadError
 
 
-class MigratorError(Exception):
+class MigratorError(Refusal):
     """Any failure of the application that a user can act on; its message is one line."""
 
 

@@ -19,7 +19,7 @@ from executor.names import spelled_as
 from forecaster.forecast import Forecaster
 from forecaster.neural import Learned, ModelError
 from forecaster.registry import make_forecaster
-from migrator.config import Config, DecisionConfig, ForecastConfig, RetrainingConfig, TenantConfig
+from migrator.config import Config, DecisionConfig, ForecastConfig, RetrainingConfig, TenantConfig, load_doubts
 from migrator.errors import ConfigError, ConfigSloError
 from migrator.estimates import as_profiled, service_factors
 from migrator.extras import lacking
@@ -100,10 +100,15 @@ def assemble(config: Config, origin: str, gpu: GpuModel | None = None) -> tuple[
         tenants=tenants,
         forecaster=forecaster_of(config.forecast, config.step_s, origin, config.n_steps),
         profiles_name=profiles.name,
-        warnings=profiles.warnings,
+        warnings=warnings_of(config, profiles),
     )
     arrivals, loads = [part.arrivals for part in parts], [part.load for part in parts]
     return setting, RecordedTraffic(tenants, arrivals, loads, config.seed)
+
+
+def warnings_of(config: Config, profiles: ServiceProfiles | None = None) -> tuple[str, ...]:
+    """What is doubtful of a config's profiles, which are read if they are not given, and of its load."""
+    return (*(profiles or service_profiles(config)).warnings, *load_doubts(config.load))
 
 
 def _as_known(entry: TenantConfig, gpu: GpuModel, profiles: ServiceProfiles) -> TenantConfig:

@@ -1,7 +1,9 @@
 """The planner's error tree. An infeasible or timed-out solve is no error: it is a plan's status."""
 
+from executor.refusal import Refusal
 
-class PlannerError(Exception):
+
+class PlannerError(Refusal):
     """Any failure of the planner; the message names the value, where it came from and what is allowed."""
 
 

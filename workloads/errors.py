@@ -1,7 +1,9 @@
 """The workloads' error tree: every message names the file or key, the value and what is allowed."""
 
+from executor.refusal import Refusal
 
-class WorkloadError(Exception):
+
+class WorkloadError(Refusal):
     """Any failure of a workload's definition or data."""
 
 

@@ -13,7 +13,7 @@ from migrator.console import output, print_json, progress, warn, warn_of
 from migrator.errors import MigratorError
 from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
-from migrator.setting import assemble, service_profiles
+from migrator.setting import assemble, warnings_of
 from migrator.views.as_json import comparison_to_json
 from migrator.views.compare import print_comparison
 from migrator.views.html import comparison_to_html, require_plot_extra
@@ -61,7 +61,7 @@ def compare_command(
         if load is not None:
             _require_followers(config, path, load)
         matches += matches_of(config, str(path), specs, n_segments, fairness, stride_s)
-        warnings += service_profiles(config).warnings
+        warnings += warnings_of(config)
     _require_distinct_names(matches, config_paths)
     warn_of(dict.fromkeys(warnings))
     _print_traffic(matches)

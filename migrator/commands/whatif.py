@@ -14,7 +14,7 @@ from migrator.console import output, print_json, progress, warn_of
 from migrator.errors import ConfigError, GridError, InfeasibleError, MigratorError
 from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
-from migrator.setting import assemble, service_profiles
+from migrator.setting import assemble, warnings_of
 from migrator.views.as_json import sweep_to_csv, sweep_to_json
 from migrator.views.html import require_plot_extra, sweep_to_html
 from migrator.views.live import GridView
@@ -22,7 +22,7 @@ from migrator.views.traffic import print_traffic, trace_notes
 from migrator.views.whatif import print_sweep
 from migrator.whatif.cases import Case, cases_of, check, misfit
 from migrator.whatif.conditions import Condition, read_conditions
-from migrator.whatif.grid import Choice, Grid, Point, Variation, point_text, read_grid, shown
+from migrator.whatif.grid import Choice, Grid, Point, Variation, doubts_of, point_text, read_grid, shown
 from migrator.whatif.search import N_HALVINGS, UNMEASURED, Found, Search, read_search
 from migrator.whatif.search import find as search_for
 from migrator.whatif.sweep import Outcome, Sweep, outcome_of
@@ -59,14 +59,16 @@ def whatif_command(
     config = read_config(config_path, assignments)
     if known_arrivals:
         config = config.model_copy(update={"forecast": config.forecast.model_copy(update={"method": "known"})})
-    warn_of(service_profiles(config).warnings)
+    search = None if find is None else read_search(find, config)
+    tried = grid.variations if search is None else (Variation(search.choices), *grid.variations)
+    warn_of((*warnings_of(config), *doubts_of(tried)))
     found = None
-    if find is None:
+    if search is None:
         cases = cases_of(grid, config, str(config_path), time_limit_s)
         outcomes = _outcomes(cases, min(jobs or n_cores(), len(cases)))
     else:
         found = _found(
-            read_search(find, config),
+            search,
             read_conditions(keep, [tenant.name for tenant in config.tenants]),
             _Asked(grid, config, str(config_path), time_limit_s),
             jobs or n_cores(),

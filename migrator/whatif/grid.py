@@ -6,7 +6,7 @@ A key may stand for one tenant, ``TENANT.KEY``. A value ``x1.5`` is a factor on 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import product
@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAda
 
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
-from migrator.config import NonNegative, Positive
+from migrator.config import MOST_LOAD, Load, NonNegative, Positive, load_doubts
 from migrator.errors import GridError
 from planner.solve import PAPER, PHYSICAL, engine_names
 
@@ -124,18 +124,19 @@ class _Key:
         values: The type of its values, as the config's key has it.
         allowed: The same for people.
         of_tenant: Whether it may stand for one tenant.
-        has_factors: Whether a value may be a factor.
+        factors: The type of its factors; ``None`` where no value may be one.
     """
 
     values: Any
     allowed: str
     of_tenant: bool = False
-    has_factors: bool = False
+    factors: Any = None
 
     def read(self, text: str) -> Value:
         """The value; raises ``ValidationError`` for anything else."""
-        is_factor = self.has_factors and text[:1] in ("x", "×")
-        adapter: TypeAdapter[Any] = TypeAdapter(self.values, config=ConfigDict(allow_inf_nan=False))
+        is_factor = self.factors is not None and text[:1] in ("x", "×")
+        values = self.factors if is_factor else self.values
+        adapter: TypeAdapter[Any] = TypeAdapter(values, config=ConfigDict(allow_inf_nan=False))
         value: str | int | float = adapter.validate_python(text[1:] if is_factor else text)
         return Factor(value) if is_factor and isinstance(value, float) else value
 
@@ -143,14 +144,19 @@ class _Key:
 _KEYS = {
     "gpu": _Key(Annotated[str, AfterValidator(_catalogued)], "a GPU model"),
     "tenants": _Key(Annotated[_Whole, Field(ge=1)], "a number of tenants, 1 or more,"),
-    "slo_ms": _Key(Positive, "milliseconds > 0, or a factor such as x0.5,", of_tenant=True, has_factors=True),
-    "load": _Key(Positive, "a load > 0, or a factor on the arrivals such as x1.5,", of_tenant=True, has_factors=True),
+    "slo_ms": _Key(Positive, "milliseconds > 0, or a factor such as x0.5,", of_tenant=True, factors=Positive),
+    "load": _Key(
+        Load,
+        f"a load > 0 and at most {MOST_LOAD:g} (percent? 70 % are 0.7), or a factor on the arrivals such as x1.5,",
+        of_tenant=True,
+        factors=Positive,
+    ),
     "batch": _Key(
         Annotated[_Whole, Field(ge=1)] | Literal["auto"],
         "the largest batch size to consider, 1 or more, or auto",
         of_tenant=True,
     ),
-    "overhead_s": _Key(NonNegative, "seconds ≥ 0, or a factor such as x0.5,", of_tenant=True, has_factors=True),
+    "overhead_s": _Key(NonNegative, "seconds ≥ 0, or a factor such as x0.5,", of_tenant=True, factors=NonNegative),
     "step_s": _Key(Positive, "a number of seconds > 0"),
     "window": _Key(Annotated[_Whole, Field(ge=0)], "a window's number, 0 or more,"),
     "model": _Key(Literal[PHYSICAL, PAPER], f"{PHYSICAL} or {PAPER}"),
@@ -204,6 +210,12 @@ def _read_variation(argument: str) -> Variation:
             raise GridError(f"--vary {shown(argument)}: {choice.text} is given twice")
         choices.append(choice)
     return Variation(tuple(choices))
+
+
+def doubts_of(variations: Iterable[Variation]) -> tuple[str, ...]:
+    """What is doubtful of the largest load that is tried, in a sentence; factors are none."""
+    choices = [choice for variation in variations for choice in variation.choices if choice.key == "load"]
+    return load_doubts(max((one.value for one in choices if isinstance(one.value, float)), default=None))
 
 
 def choice_of(option: str, key: str, tenant: str | None, text: str) -> Choice:

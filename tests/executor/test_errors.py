@@ -3,7 +3,7 @@ import pytest
 from executor import errors
 from executor.errors import ExecutorError, GpuError, InUseError, PermanentGpuError, RetryableGpuError
 
-ALL_ERRORS = tuple(value for value in vars(errors).values() if isinstance(value, type))
+ALL_ERRORS = tuple(one for one in vars(errors).values() if getattr(one, "__module__", None) == errors.__name__)
 GPU_ERRORS = tuple(error for error in ALL_ERRORS if issubclass(error, GpuError) and error is not GpuError)
 
 

@@ -149,6 +149,8 @@ BAD = [
     ({"windows": True}, "windows"),
     ({"seed": -1}, "seed"),
     ({"load": 0}, "load"),
+    ({"load": 70}, "load: a share, at most 10, is needed; percent? 70 % are 0.7 (got 70"),
+    ({"load": 10.01}, "load: a share, at most 10, is needed"),
     ({"planner.planning_s": 60}, "planner.planning_s is 60"),
     ({"planner.planning_s": None, "step_s": 60}, "planner.planning_s is not given, so that it is 1; it must leave"),
     ({"planner.planning_s": 59.5}, "planner.planning_s is 59.5; it must leave a step"),

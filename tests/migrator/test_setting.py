@@ -162,3 +162,9 @@ def test_a_model_is_found_beside_its_config(write_config: WriteConfig, monkeypat
 
 def test_a_config_without_a_model_is_written_as_before_there_were_any(write_config: WriteConfig) -> None:
     assert "model" not in yaml.safe_load(config_yaml(read_config(write_config())))["forecast"]
+
+
+@pytest.mark.parametrize(("load", "n_doubts"), [(None, 0), (3.0, 0), (3.1, 1), (10.0, 1)])
+def test_a_load_above_three_is_a_warning(load: float | None, n_doubts: int) -> None:
+    setting, _ = assembled({} if load is None else {"load": load})
+    assert sum(text.startswith(f"load is {load or 0:g}: ") for text in setting.warnings) == n_doubts

@@ -205,3 +205,17 @@ def test_gaps_of_a_trace_stand_in_the_notes(call, write_config, tmp_path: Path) 
     printed = call("whatif", config, "--vary", "load=x1", "--jobs", 1, "--json")[1]
     (note,) = json.loads(printed)["notes"]
     assert note.startswith("tenants.language: mine.csv: 1 of 200 s have no data")
+
+
+@pytest.mark.parametrize("arguments", [["--vary", "load=1,4"], ["--find", "max:load=0.5..4", "--keep", "goodput>=0.5"]])
+def test_a_load_above_three_is_warned_of(call, write_config, arguments: list[str]) -> None:
+    path = write_config({"load": 0.7, "tenants.1.arrivals.scale": {}, "windows": 1})
+    err = call("whatif", path, *arguments, "--jobs", 1)[2]
+    assert err.count("warning: load is 4: at 1 the tenants") == 1
+
+
+def test_a_load_in_percent_is_refused(call, write_config) -> None:
+    path = write_config({"load": 0.7, "tenants.1.arrivals.scale": {}})
+    for arguments in (["--vary", "load=70"], ["--find", "max:load=7..70"], ["--vary", "load=1", "--set", "load=70"]):
+        code, _, err = call("whatif", path, *arguments)
+        assert (code, "percent? 70 % are 0.7" in err, err.count("\n")) == (2, True, 1)

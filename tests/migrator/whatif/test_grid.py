@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from migrator.errors import GridError
-from migrator.whatif.grid import Choice, Factor, point_text, read_grid
+from migrator.whatif.grid import Choice, Factor, doubts_of, point_text, read_grid
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,7 @@ BAD = [
     (["slo_ms="], "slo_ms=: milliseconds > 0"),
     (["slo_ms=1,,2"], "milliseconds > 0"),
     (["load=nan"], "load=nan"),
+    (["load=0.7,70"], "load=70: a load > 0 and at most 10 (percent? 70 % are 0.7), or a factor on the arrivals"),
     (["load=xinf"], "load=xinf"),
     (["load=x0"], "a factor on the arrivals"),
     (["overhead_s=-1"], "seconds ≥ 0"),
@@ -91,3 +92,11 @@ def test_a_long_argument_is_not_repeated_in_full(argument: str) -> None:
     with pytest.raises(GridError) as refusal:
         read_grid([argument])
     assert len(str(refusal.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("argument", "n_doubts"), [("load=0.7,3", 0), ("load=0.7,4,5", 1), ("load=x20", 0), ("slo_ms=9", 0)]
+)
+def test_a_load_above_three_is_doubted_once(argument: str, n_doubts: int) -> None:
+    doubts = doubts_of(read_grid([argument]).variations)
+    assert [doubt[:10] for doubt in doubts] == ["load is 5:"] * n_doubts

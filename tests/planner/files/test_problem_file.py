@@ -371,3 +371,38 @@ def test_either_all_tenants_have_a_gain_table_or_none(tmp_path: Path) -> None:
     document = problem_to_json(problem, with_gains=True)
     del document["tenants"][1]["gains"]
     assert "tenants[1].gains is missing" in message_of(written(tmp_path, json.dumps(document)))
+
+
+HUGE = 10**3999
+PHYSICAL = {"reconfiguration": "physical", "switch_s": 0.0}
+LONG = [
+    ({"gpu": "x" * 100_000}, "known: "),
+    ({"gpu": "x y " * 100_000}, "known: "),
+    ({"reconfiguration": "x" * 100_000}, "paper or physical is needed"),
+    ({"schema": HUGE}, "1 is the only one known"),
+    ({"n_steps": HUGE}, "n_steps"),
+    ({"unavailable": [{"memory_slices": list(range(100_000))}]}, "memory_slices"),
+    ({"unavailable": [{"memory_slices": [0], "to_step": HUGE}]}, "to_step"),
+    ({**PHYSICAL, "initial": {"held": [["x" * 100_000, "resnet50", 0]]}}, "profile@start"),
+    ({**PHYSICAL, "initial": {"held": [["1g.5gb@0", "x" * 100_000, 0]]}}, "resnet50"),
+    ({**PHYSICAL, "initial": {"held": [["1g.5gb@0", "resnet50", HUGE]]}}, "initial"),
+    ({"initial": {"x" * 100_000: ["1g.5gb"]}}, "resnet50"),
+]
+LONG_OF_TENANT = [
+    ({"min_profile": "x" * 100_000}, "1g.5gb"),
+    ({"name": "x y\x00" * 100_000}, "tenants[0].name"),
+    ({"capability_rps": {"x" * 100_000: 1.0}}, "1g.5gb"),
+    ({"salvage": {"x" * 100_000: 1.0}}, "exactly none, full are needed"),
+    ({"name": "x" * 100_000, "weight": -1.0}, "weight"),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [*LONG, *(({"tenants": [json.loads(EXAMPLE)["tenants"][0] | own]}, kept) for own, kept in LONG_OF_TENANT)],
+)
+def test_a_long_value_is_cut_and_what_is_allowed_is_not(tmp_path: Path, changes: dict[str, Any], kept: str) -> None:
+    message = message_of(written(tmp_path, json.dumps(json.loads(EXAMPLE) | changes)))
+    assert len(message) < 1000 + len(str(tmp_path))
+    assert message.startswith(str(tmp_path))
+    assert kept in message
