@@ -7,10 +7,10 @@ of a line can change unseen. Wall-clock facts have their own checksum; without t
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
+from executor.summed import summed
 from migrator.errors import LogError
 
 Record = Mapping[str, Any]
@@ -28,8 +28,8 @@ def line_of(record: Record, wall: Mapping[str, object] | None = None) -> bytes:
     Raises:
         ValueError: A number is infinite or none, which JSON does not have.
     """
-    line = _summed(record)
-    return line + b"\n" if wall is None else line[:-1] + b',"wall":' + _summed(wall) + b"}\n"
+    line = summed(record)
+    return line + b"\n" if wall is None else line[:-1] + b',"wall":' + summed(wall) + b"}\n"
 
 
 def record_in(line: bytes) -> dict[str, Any]:
@@ -69,17 +69,3 @@ def object_in(line: bytes) -> dict[str, Any]:
     if not isinstance(found, dict) or not isinstance(found.get("kind"), str):
         raise LogError(f"it is no record: it has no 'kind'; {ALTERED}")
     return found
-
-
-def canonical(record: Mapping[str, object]) -> bytes:
-    """The one way in which a record is written."""
-    return _ENCODER.encode(record).encode()
-
-
-_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
-
-
-def _summed(fields: Mapping[str, object]) -> bytes:
-    """The fields and their checksum, a CRC-32 of what stands before it, as an object."""
-    body = canonical(fields)
-    return body[:-1] + (b',"sum":"%08x"}' if fields else b'"sum":"%08x"}') % zlib.crc32(body)

@@ -12,8 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from executor.summed import canonical
 from migrator.errors import LogError
-from migrator.log.record import Record, canonical
+from migrator.log.record import Record
 from migrator.log.runlog import EVENTS_FILE, SCHEMA, TIME_DIGITS, RunLog, bytes_of_log, log_in
 
 LONGEST_VALUE = 60

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import math
 import os
 import re
@@ -23,6 +22,7 @@ from typing import Self
 from zlib import crc32
 
 from executor.input_file import read_input
+from executor.summed import is_torn
 from executor.whole_file import sync_folder
 from migrator.errors import LogError, RunFolderError
 from migrator.log.integrity import check_records
@@ -361,12 +361,7 @@ def _check_place(record: Record, expected: int, not_before_s: float) -> None:
 
 
 def _check_tail(tail: bytes, number: int) -> None:
-    """Raise unless a kill can have left ``tail`` behind: then it is the beginning of one record, or empty."""
-    try:
-        _, end = json.JSONDecoder().raw_decode(tail.decode("latin-1"))
-    except (ValueError, RecursionError):
-        return
-    if end < len(tail):
+    if not is_torn(tail):
         raise LogError(f"line {number}: more than a record stands on it; {ALTERED}")
 
 

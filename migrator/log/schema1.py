@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from executor.summed import canonical
 from migrator.errors import LogError
-from migrator.log.record import ALTERED, Record, canonical, object_in
+from migrator.log.record import ALTERED, Record, object_in
 
 _OF_READY = ("ready_s", "late_ready_s", "library_s", "model_s")
 
