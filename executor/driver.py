@@ -24,6 +24,7 @@ from executor.errors import (
 )
 from executor.gpu import GpuInstance, PartialChangeError, UnsureChangeError
 from executor.mig import GpuModel, Placement
+from executor.processes import boot_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,11 @@ class DriverGpu(ABC):
     @abstractmethod
     def uuid(self) -> str:
         """Of the GPU itself: it stays the same when numbers change."""
+
+    @property
+    def boot(self) -> str | None:
+        """What the GPU's instances do not outlive: the machine's boot, as far as it is known."""
+        return boot_id()
 
     @property
     @abstractmethod
@@ -133,7 +139,9 @@ class DriverGpu(ABC):
         except GpuError as error:
             self._undo_creation(own, before, error)
             raise
-        made = next((item for item in self._standing_after(f"{own} was to be made") if item.placement == own), None)
+        made = next(
+            (i for i in self._standing_after(f"{own} was to be made", accepted=True) if i.placement == own), None
+        )
         if made is None:
             raise DriverError(f"{own} was made, and is gone again: somebody else has destroyed it")
         return made
@@ -175,7 +183,7 @@ class DriverGpu(ABC):
             self._create_compute(gi_id)
         except GpuError as error:
             what, refused = str(error), error
-        made = self._found_after(what, gi_id)
+        made = self._found_after(what, gi_id, accepted=refused is None)
         if made is not None and made.is_whole:
             return made  # whatever the driver said of it
         raise refused or InstanceNotFoundError(f"{what}, and is gone: somebody else has destroyed it")
@@ -203,15 +211,16 @@ class DriverGpu(ABC):
     def _own_placements(self) -> frozenset[Placement]:
         return frozenset(self.model.placements(self.model.profile_names))
 
-    def _standing_after(self, what: str) -> tuple[GpuInstance, ...]:
+    def _standing_after(self, what: str, *, accepted: bool = False) -> tuple[GpuInstance, ...]:
         """All GPU instances, after a change that may have been made; ``what`` says which."""
         try:
             return self.instances()
         except GpuError as error:
-            raise UnsureChangeError(f"{what}; what stands now is not known: {error}") from error
+            told = f"{what}; what stands now is not known: {error}"
+            raise UnsureChangeError(told, was_accepted=accepted) from error
 
-    def _found_after(self, what: str, gi_id: int) -> GpuInstance | None:
-        return next((item for item in self._standing_after(what) if item.gi_id == gi_id), None)
+    def _found_after(self, what: str, gi_id: int, *, accepted: bool = False) -> GpuInstance | None:
+        return next((item for item in self._standing_after(what, accepted=accepted) if item.gi_id == gi_id), None)
 
     def _standing(self, gi_id: int) -> GpuInstance:
         found = next((item for item in self.instances() if item.gi_id == gi_id), None)
@@ -225,10 +234,12 @@ class DriverGpu(ABC):
         Raises:
             PartialChangeError: It would not go.
         """
+        if isinstance(error, InsufficientResourcesError):
+            return  # who finds no room has made nothing: somebody else was faster, and may not be done yet
         standing = self._standing_after(str(error))
         left = next((i for i in standing if i.gi_id not in before and i.placement == placement), None)
-        if left is None or isinstance(error, InsufficientResourcesError):
-            return  # who finds no room has made nothing: somebody else was faster, and may not be done yet
+        if left is None:
+            return
         try:
             self.destroy(left.gi_id)
         except GpuError as second:

@@ -82,6 +82,11 @@ class FolderGpu(DriverGpu):
         self._random = random.Random()  # noqa: S311 - ids, no secrets
 
     @property
+    def boot(self) -> str:
+        """Always the same: folders outlive a boot, or are all gone after it, and their UUIDs never come again."""
+        return "any"
+
+    @property
     @abstractmethod
     def folder(self) -> Path:
         """Where the instances are."""

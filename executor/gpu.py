@@ -60,7 +60,15 @@ class PartialChangeError(RetryableGpuError):
 
 
 class UnsureChangeError(RetryableGpuError):
-    """A call may have changed something, and the driver did not say afterwards what stands: the next look tells."""
+    """A call may have changed something, and the driver did not say afterwards what stands: the next look tells.
+
+    Attributes:
+        was_accepted: Whether the driver said that the call itself is done.
+    """
+
+    def __init__(self, message: str, *, was_accepted: bool = False) -> None:
+        super().__init__(message)
+        self.was_accepted = was_accepted
 
 
 class Gpu(Protocol):

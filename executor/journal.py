@@ -1,18 +1,23 @@
 """Which instances are ours: a small file a GPU, written before and after every change, and one controller at a time.
 
-An instance is ours only if its id, placement and UUID agree with what was written of it: a driver's ids come again. One
-without a compute instance has no UUID; it is ours if that was written, or if we were at work on it when we were cut
-off. The file is appended to and synced, its folder, too, when it is made; one that has grown long is shortened when it
-is opened. A line that was cut short is left out. The layout that was last asked for stands there, too, so that it can
-be brought back. To look takes no lock.
+An instance is ours if its id, placement and UUID agree with what was written of it since the machine was booted: a
+driver's ids come again, and after a boot its UUIDs do, too. Half an instance, one without a compute instance, has no
+UUID. Whoever made it looks to the driver like anybody else who is about to make one, so it is ours only as long as
+the controller lives that left it so, or where it is *left alone*: no other process is there that could be at work on
+it. What is perhaps ours, and not proven, is neither used nor taken away; it is told until somebody adopts it, or it is
+gone.
+
+The file is appended to and synced, its folder, too, when it is made; one that has grown long is shortened when it is
+opened. Each line has its number and a checksum; one that was cut short at the end is left out. The layout that was
+last asked for stands there, too, so that it can be brought back. To look takes no lock.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -22,6 +27,7 @@ from executor.errors import ExecutorError, OtherControllerError
 from executor.gpu import GpuInstance
 from executor.mig import Layout, Placement
 from executor.processes import holder_of_lock
+from executor.summed import fields_in, is_torn, summed
 from executor.whole_file import sync_folder
 
 Verb = Literal["create", "destroy", "repair"]
@@ -65,10 +71,15 @@ class Intent:
 class Records:
     """What the records of one GPU add up to: which instances are ours, and the layout that was asked for."""
 
-    def __init__(self, path: Path) -> None:
-        """Nothing so far."""
-        self.path = path
+    def __init__(self, path: Path, boot: str | None = None) -> None:
+        """Nothing so far; ``boot`` is what the GPU's instances do not outlive, as :attr:`DriverGpu.boot` has it."""
+        self.path, self.boot = path, boot
+        self._written_boot: str | None = None
+        self._n_lines = 0
         self._made: dict[int, tuple[str, str]] = {}
+        self._unproven: dict[int, tuple[str, str]] = {}
+        self._vouched: set[int] = set()
+        self._told: dict[int, tuple[str, str]] = {}
         self._open: Intent | None = None
         self._target: tuple[str, ...] | None = None
 
@@ -83,38 +94,92 @@ class Records:
         return self._target
 
     def is_ours(self, instance: GpuInstance) -> bool:
-        """Whether we made it: id, placement and UUID agree, or we were at work on it when we were cut off."""
-        if self._made.get(instance.gi_id) == (str(instance.placement), instance.uuid):
-            return True
-        if self._open is None or not self._open.concerns(instance):
+        """Whether we made it: id, placement and UUID agree, or this controller has left it half."""
+        is_recorded = self._made.get(instance.gi_id) == _place_and_uuid(instance)
+        return is_recorded and (instance.is_whole or instance.gi_id in self._vouched)
+
+    def is_perhaps_ours(self, instance: GpuInstance) -> bool:
+        """Whether it may be what we made, or were at work on when we were cut off, and is not proven to be."""
+        if self.is_ours(instance):
             return False
-        # Of what was to be destroyed, the compute instance may be gone; another one means another instance.
-        return self._open.verb != "destroy" or not instance.uuid
+        return self._unproven.get(instance.gi_id) == _place_and_uuid(instance) or self._is_of_call(instance)
+
+    def _is_of_call(self, instance: GpuInstance) -> bool:
+        """Whether the call that was begun last concerns it, or we have left it half, or somebody has since."""
+        place, own = str(instance.placement), self._made.get(instance.gi_id)
+        if own is not None and own[0] == place and not (own[1] and instance.is_whole):
+            return True
+        begun = self._open
+        # Another UUID at the id of what was to be destroyed is another instance.
+        return begun is not None and begun.concerns(instance) and (begun.verb != "destroy" or not instance.is_whole)
 
     def _read(self, raw: bytes) -> int:
         """Take what was written, and return how many bytes of it are a line that was cut short."""
-        whole, _, torn = raw.rpartition(b"\n")
-        for number, line in enumerate(whole.splitlines(), start=1):
+        *lines, tail = raw.split(b"\n")
+        for number, line in enumerate(lines, start=1):
             try:
-                self._take(json.loads(line))
+                record = fields_in(line)
+                if record.pop("n") != number - 1:
+                    raise ValueError("lines are missing, doubled or swapped")  # noqa: TRY301 - as any other damage
+                self._take(record)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise JournalError(f"{self.path} line {number}: not a record of ours: {error}") from None
-        return len(torn)
+                raise self._damaged(number, str(error)) from None
+        if not is_torn(tail):
+            raise self._damaged(len(lines) + 1, "more than a record stands on it")
+        self._n_lines = len(lines)
+        if None not in (self._written_boot, self.boot) and self._written_boot != self.boot:
+            self._forget_all()
+        return len(tail)
+
+    def _damaged(self, line: int, what: str) -> JournalError:
+        return JournalError(
+            f"{self.path} line {line}: not a record of ours: {what}; see what stands (migrator gpu list), delete the "
+            "file, then take over what is yours: migrator gpu apply LAYOUT --adopt, or migrator run … --adopt"
+        )
 
     def _take(self, record: Mapping[str, Any]) -> None:
         if "target" in record:
             self._target = tuple(map(str, record["target"]))
+        elif "boot" in record:
+            self._written_boot = str(record["boot"])
+            self._forget_all()
         elif "intent" in record:
             gi_id = None if record["gi_id"] is None else int(record["gi_id"])
             self._open = Intent(record["intent"], str(record["placement"]), gi_id, tuple(map(int, record["others"])))
         elif "stands" in record:
             self._made[int(record["stands"])] = (str(record["placement"]), str(record["uuid"]))
+            self._unproven.pop(int(record["stands"]), None)
+            self._open = None
+        elif "unproven" in record:
+            self._unproven[int(record["unproven"])] = (str(record["placement"]), str(record["uuid"]))
+            self._made.pop(int(record["unproven"]), None)
             self._open = None
         elif "gone" in record:
             self._made.pop(int(record["gone"]), None)
+            self._unproven.pop(int(record["gone"]), None)
             self._open = None
         elif record["nothing"]:
             self._open = None
+
+    def _forget_all(self) -> None:
+        """After a boot nothing is ours, whatever was begun before it."""
+        self._made, self._unproven, self._open = {}, {}, None
+
+
+def in_doubt(instance: GpuInstance) -> str:
+    """What to say of an instance that is perhaps ours."""
+    return _in_doubt(instance.gi_id, str(instance.placement))
+
+
+def _in_doubt(gi_id: int, placement: str) -> str:
+    return (
+        f"{placement} (GPU instance ID {gi_id}) may be ours, left by a call that was cut off, but nothing proves it: "
+        "it stays, as others' instances do; --adopt takes it over, with all that others made"
+    )
+
+
+def _place_and_uuid(instance: GpuInstance) -> tuple[str, str]:
+    return str(instance.placement), instance.uuid
 
 
 def file_of(folder: Path, gpu_uuid: str) -> Path:
@@ -122,13 +187,13 @@ def file_of(folder: Path, gpu_uuid: str) -> Path:
     return folder / f"{gpu_uuid}.jsonl"
 
 
-def recorded(path: Path) -> Records:
+def recorded(path: Path, boot: str | None = None) -> Records:
     """What is written in the file by now, whoever has it; nothing if there is none. It is not written to.
 
     Raises:
         JournalError: It cannot be read, or it is not ours.
     """
-    records = Records(path)
+    records = Records(path, boot)
     try:
         records._read(path.read_bytes())
     except FileNotFoundError:
@@ -141,14 +206,15 @@ def recorded(path: Path) -> Records:
 class Journal(Records):
     """The instances of one controller on one GPU. A context that frees the file for another controller."""
 
-    def __init__(self, path: Path) -> None:
-        """Read the file, or begin it, and keep other controllers away.
+    def __init__(self, path: Path, boot: str | None = None) -> None:
+        """Read the file, or begin it, and keep other controllers away; ``boot`` as in :class:`Records`.
 
         Raises:
             OtherControllerError: Another controller has it.
             JournalError: It cannot be read or written, or it is not ours.
         """
-        super().__init__(path)
+        super().__init__(path, boot)
+        self._was_accepted = False
         is_new = not path.exists()
         self._file = _opened(path)
         try:
@@ -184,18 +250,26 @@ class Journal(Records):
 
     def begin(self, verb: Verb, placement: Placement, gi_id: int | None = None, others: Iterable[int] = ()) -> None:
         """Write that a call is about to be made."""
-        self._open = Intent(verb, str(placement), gi_id, tuple(others))
+        self._open, self._was_accepted = Intent(verb, str(placement), gi_id, tuple(others)), False
         self._write(self._open.record)
+
+    def accepted(self) -> None:
+        """The driver says that the call that was begun is done, but not what stands: this controller believes it."""
+        self._was_accepted = True
 
     def stands(self, instance: GpuInstance) -> None:
         """Write that an instance of ours stands: made, repaired, adopted, or left half by a call that was refused."""
-        self._made[instance.gi_id] = (str(instance.placement), instance.uuid)
+        self._unproven.pop(instance.gi_id, None)
+        self._made[instance.gi_id] = _place_and_uuid(instance)
+        self._vouched.add(instance.gi_id)
         self._open = None
-        self._write({"stands": instance.gi_id, "placement": str(instance.placement), "uuid": instance.uuid})
+        self._write(_record_of("stands", instance.gi_id, *_place_and_uuid(instance)))
 
     def gone(self, gi_id: int) -> None:
         """Write that an instance of ours is there no more."""
         self._made.pop(gi_id, None)
+        self._unproven.pop(gi_id, None)
+        self._vouched.discard(gi_id)
         self._open = None
         self._write({"gone": gi_id})
 
@@ -204,51 +278,88 @@ class Journal(Records):
         self._open = None
         self._write({"nothing": True})
 
-    def settle(self, standing: Iterable[GpuInstance]) -> None:
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether what is ours depends on what stands now: of a call whose outcome is open, or of a half instance."""
+        return self._open is not None or any(not uuid and g not in self._vouched for g, (_, uuid) in self._made.items())
+
+    def settle(
+        self, standing: Iterable[GpuInstance], is_left_alone: Callable[[GpuInstance], bool] = lambda _: False
+    ) -> None:
         """Make the journal agree with what stands: after a crash, a reboot, or somebody else's deed.
 
-        What an open intent concerns becomes ours, whole or not; what is gone, or is another's by now, is forgotten.
+        What was made by a call that the driver has called done becomes ours. So does half an instance that such a call
+        or one that was cut off concerns, if it is left alone. Anything else that may be what they have made is written
+        down as not proven. What is gone, or is another's by now, is forgotten.
         """
         instances = {item.gi_id: item for item in standing}
-        if self._open is not None:
-            concerned = (item for item in instances.values() if self._open.concerns(item))
-            found = next(filter(self.is_ours, concerned), None)
-            if found is not None:
-                self.stands(found)
+        begun = self._open
+        of_begun = {item.gi_id for item in instances.values() if begun is not None and begun.concerns(item)}
+        leads = [item for item in instances.values() if not self.is_ours(item) and self._is_of_call(item)]
+        for item in sorted(leads, key=lambda item: item.gi_id not in of_begun):  # whichever is first closes the call
+            was_done = self._was_accepted and item.gi_id in of_begun
+            if was_done or (not item.is_whole and self.boot is not None and is_left_alone(item)):
+                self.stands(item)
             else:
-                self.nothing_done()
-        for gi_id in [g for g in self._made if g not in instances or not self.is_ours(instances[g])]:
+                self._doubt(item)
+        if self._open is not None:
+            self.nothing_done()
+        ids = {*self._made, *self._unproven}
+        for gi_id in [g for g in ids if g not in instances or not self._is_known(instances[g])]:
             self.gone(gi_id)
+
+    def untold(self) -> list[str]:
+        """What to say of each instance that is not proven to be ours, unless this was asked for before."""
+        new = {gi_id: of for gi_id, of in self._unproven.items() if self._told.get(gi_id) != of}
+        self._told.update(new)
+        return [_in_doubt(gi_id, placement) for gi_id, (placement, _) in new.items()]
+
+    def _is_known(self, instance: GpuInstance) -> bool:
+        return self.is_ours(instance) or self.is_perhaps_ours(instance)
+
+    def _doubt(self, instance: GpuInstance) -> None:
+        """Write that it may be ours, and is not proven to be."""
+        self._made.pop(instance.gi_id, None)
+        self._vouched.discard(instance.gi_id)
+        self._unproven[instance.gi_id] = _place_and_uuid(instance)
+        self._open = None
+        self._write(_record_of("unproven", instance.gi_id, *_place_and_uuid(instance)))
 
     def _shorten(self) -> None:
         """Begin a new file with what is so now, which takes the old one's place whole or not at all."""
+        is_unsure = self.boot is None and self._written_boot is not None
+        records: list[Mapping[str, Any]] = [{"boot": self._written_boot}] if is_unsure else []
+        records += [] if self._target is None else [{"target": list(self._target)}]
+        records += [_record_of("stands", gi_id, *of) for gi_id, of in self._made.items()]
+        records += [_record_of("unproven", gi_id, *of) for gi_id, of in self._unproven.items()]
+        records += [] if self._open is None else [self._open.record]
         new = self.path.with_name(f"{self.path.name}.new")
         new.unlink(missing_ok=True)
         old, self._file = self._file, _opened(new)
-        made, begun, self._made, self._open = self._made, self._open, {}, None
+        self._written_boot, self._n_lines = None, 0
         try:
-            if self._target is not None:
-                self._write({"target": list(self._target)})
-            for gi_id, (placement, uuid) in made.items():
-                self._write({"stands": gi_id, "placement": placement, "uuid": uuid})
-            if begun is not None:
-                self._write(begun.record)
+            self._write(*records)
             new.replace(self.path)
             sync_folder(self.path.parent)
+        except BaseException:
+            with suppress(OSError):
+                new.unlink(missing_ok=True)
+            raise
         finally:
-            self._made, self._open = made, begun
             old.close()
 
-    def _write(self, record: Mapping[str, Any]) -> None:
-        """Append the record and wait until it is on the disk.
+    def _write(self, *records: Mapping[str, Any]) -> None:
+        """Append the records and wait until they are on the disk.
 
         Raises:
             OSError: The disk is full or gone.
         """
-        line = json.dumps(record).encode() + b"\n"
+        boot = [] if self.boot is None or self.boot == self._written_boot else [{"boot": self.boot}]
+        numbered = enumerate([*boot, *records], start=self._n_lines)
+        lines = b"".join(summed({"n": n, **record}) + b"\n" for n, record in numbered)
         size = os.fstat(self._file.fileno()).st_size
         try:
-            view = memoryview(line)
+            view = memoryview(lines)
             while view:
                 view = view[self._file.write(view) :]
             os.fsync(self._file.fileno())
@@ -256,6 +367,8 @@ class Journal(Records):
             self._file.truncate(size)
             error.filename = str(self.path)
             raise
+        self._n_lines += len(boot) + len(records)
+        self._written_boot = self.boot if boot else self._written_boot
 
 
 class Remembered(Journal):
@@ -266,14 +379,20 @@ class Remembered(Journal):
 
     def __init__(self, known: Records | None = None) -> None:
         Records.__init__(self, Path(os.devnull) if known is None else known.path)
+        self._was_accepted = False
         if known is not None:
-            self._made, self._open, self._target = dict(known._made), known._open, known._target
+            self.boot, self._open, self._target = known.boot, known._open, known._target
+            self._made, self._unproven = dict(known._made), dict(known._unproven)
 
     def close(self) -> None:
         """Do nothing: there is no file."""
 
-    def _write(self, record: Mapping[str, Any]) -> None:
+    def _write(self, *records: Mapping[str, Any]) -> None:
         """Write nothing."""
+
+
+def _record_of(what: str, gi_id: int, placement: str, uuid: str) -> Mapping[str, Any]:
+    return {what: gi_id, "placement": placement, "uuid": uuid}
 
 
 def _opened(path: Path) -> FileIO:

@@ -18,7 +18,7 @@ from executor.errors import GpuError, InstanceNotFoundError, RetryableGpuError
 from executor.gpu import Gpu, GpuInstance, PartialChangeError, UnsureChangeError
 from executor.journal import Journal, Verb
 from executor.mig import Layout, Placement
-from executor.processes import Process, gpu_process
+from executor.processes import Process, gpu_process, is_alone_at_driver
 from executor.transition import transition
 
 
@@ -277,7 +277,7 @@ class Reconciler:
         Raises:
             GpuError: The driver does not answer.
         """
-        self._journal.settle(self._gpu.instances())
+        self._journal.settle(self._gpu.instances(), self._is_left_alone)
 
     def decision(self, target: Layout) -> Decision:
         """What would be done, were ``target`` applied now.
@@ -446,9 +446,19 @@ class Reconciler:
             GpuError: The driver does not answer.
         """
         standing = self._gpu.instances()
-        if self._journal.open_intent is not None:
-            self._journal.settle(standing)
+        if self._journal.is_unsettled:
+            self._journal.settle(standing, self._is_left_alone)
         return standing
+
+    def _is_left_alone(self, half: GpuInstance) -> bool:
+        """Whether nobody else can be at work on half an instance, as whoever has just made it and will make it whole.
+
+        The driver lists no process for what has no compute instance; so whoever may be speaking to it counts.
+        """
+        try:
+            return not self._gpu.processes().get(half.gi_id) and is_alone_at_driver()
+        except GpuError:
+            return False
 
     def _own(self, instance: GpuInstance) -> GpuInstance | None:
         """The instance as it stands now; ``None`` if it is gone, even if somebody else's has its id by now."""
@@ -462,7 +472,8 @@ class Reconciler:
         self._journal.begin("create", placement, others=[item.gi_id for item in standing])
         try:
             made = self._gpu.create(placement)
-        except UnsureChangeError:
+        except UnsureChangeError as error:
+            self._note(error)
             raise
         except PartialChangeError as error:
             self._journal.stands(error.standing)
@@ -496,20 +507,26 @@ class Reconciler:
     def _repair(self, instance: GpuInstance) -> GpuInstance:
         standing = self._own(instance)
         if standing is None:
-            raise InstanceNotFoundError(f"{instance.placement}: gone; somebody else has destroyed it")
+            raise InstanceNotFoundError(f"{instance.placement}: gone, or not ours any more; somebody else was there")
         if standing.is_whole:
             self._journal.stands(standing)
             return standing
         self._journal.begin("repair", instance.placement, instance.gi_id)
         try:
             made = self._gpu.make_whole(instance.gi_id)
-        except UnsureChangeError:
+        except UnsureChangeError as error:
+            self._note(error)
             raise
         except GpuError:
             self._journal.nothing_done()
             raise
         self._journal.stands(made)
         return made
+
+    def _note(self, error: UnsureChangeError) -> None:
+        """What the driver has called done is believed by this controller, which saw nobody else there a moment ago."""
+        if error.was_accepted:
+            self._journal.accepted()
 
     def _holders(self, instance: GpuInstance | None) -> tuple[Process, ...]:
         try:

@@ -24,7 +24,7 @@ from executor.discovery import disagreements
 from executor.driver import DriverFacts, DriverGpu
 from executor.errors import ExecutorError, GpuError, NoGpuError
 from executor.gpu import GpuInstance
-from executor.journal import Records, recorded
+from executor.journal import Records, in_doubt
 from executor.mps.daemon import COMMAND as MPS_COMMAND
 from executor.opening import BackendName, driver_facts, open_gpu
 from executor.processes import (
@@ -159,7 +159,7 @@ def _gpus(door: _Door, n_gpus: int, state: Path | None) -> Iterator[Finding]:
     for index in range(n_gpus):
         try:
             with open_gpu(door, index) as gpu:
-                found = tuple(_gpu(gpu, Where(index, door, state).journal_of(gpu)))
+                found = tuple(_gpu(gpu, Where(index, door, state)))
         except GpuError as error:
             found = (Finding("warning", f"GPU {index}", str(error)),)
         else:
@@ -171,7 +171,7 @@ def _gpus(door: _Door, n_gpus: int, state: Path | None) -> Iterator[Finding]:
         )
 
 
-def _gpu(gpu: DriverGpu, path: Path) -> Iterator[Finding]:
+def _gpu(gpu: DriverGpu, where: Where) -> Iterator[Finding]:
     """What one GPU in MIG mode is like, what stands on it, and who has it."""
     about = f"GPU {gpu.index}"
     yield Finding("ok", about, f"{gpu.model.title}, in MIG mode, as {gpu.model.name}")
@@ -179,13 +179,13 @@ def _gpu(gpu: DriverGpu, path: Path) -> Iterator[Finding]:
         yield Finding("warning", about, "its MIG mode ends with the next reset", f"nvidia-smi -i {gpu.index} -mig 1")
     for line in disagreements(gpu.model):
         yield Finding("note", about, f"catalogue: {line}", "the driver's word counts")
-    holder = holder_of_lock(path)
+    holder = holder_of_lock(where.journal_of(gpu))
     if holder is not None:
         yield Finding("problem", about, f"another controller has it: process {holder}", "wait for it, or end it")
     try:
-        records = recorded(path)
+        records = where.records_of(gpu)
     except ExecutorError as error:
-        yield Finding("problem", about, str(error), "move the file away; what stands is then others'")
+        yield Finding("problem", about, str(error))
         return
     yield from _standing(gpu, records, about)
 
@@ -198,6 +198,8 @@ def _standing(gpu: DriverGpu, records: Records, about: str) -> Iterator[Finding]
     if others:
         advice = "they stay, and plans go around them; gpu apply --adopt takes them over"
         yield Finding("warning", about, f"others': {_named(others)}", advice)
+    for item in filter(records.is_perhaps_ours, instances):
+        yield Finding("warning", about, in_doubt(item))
     for item in instances:
         if not item.is_whole:
             mine = item in ours

@@ -18,7 +18,7 @@ from executor.clock import WallClock
 from executor.driver import DriverGpu
 from executor.errors import GpuError, InUseError, OtherControllerError, TargetNotReachedError
 from executor.gpu import GpuInstance
-from executor.journal import Journal, Records, file_of, recorded
+from executor.journal import Journal, JournalError, Records, file_of, in_doubt, recorded
 from executor.mig import GpuModel, Layout
 from executor.names import spelled_as
 from executor.opening import BackendName, driver_facts, open_gpu
@@ -43,6 +43,14 @@ class Where:
         """The file of our instances on the GPU."""
         return file_of(self.state or state_folder(), gpu.uuid)
 
+    def records_of(self, gpu: DriverGpu) -> Records:
+        """What is written of our instances on the GPU.
+
+        Raises:
+            JournalError: The file cannot be read, or it is not ours.
+        """
+        return recorded(self.journal_of(gpu), gpu.boot)
+
 
 @dataclass(frozen=True, slots=True)
 class Manner:
@@ -61,12 +69,20 @@ class Manner:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """What stands on one GPU, whose it is, and who is in it."""
+    """What stands on one GPU, whose it is, and who is in it; without ``records`` nobody knows what is ours."""
 
     gpu: DriverGpu
     instances: tuple[GpuInstance, ...]
-    ours: frozenset[int]
+    records: Records | None
     processes: Mapping[int, tuple[Process, ...]]
+
+    def whose(self, item: GpuInstance) -> Literal["ours", "others'", "perhaps ours", "unknown"]:
+        """Whose instance it is."""
+        if self.records is None:
+            return "unknown"
+        if self.records.is_ours(item):
+            return "ours"
+        return "perhaps ours" if self.records.is_perhaps_ours(item) else "others'"
 
 
 def list_command(index: int | None, backend: BackendName, state: Path | None, *, as_json: bool) -> None:
@@ -83,7 +99,7 @@ def list_command(index: int | None, backend: BackendName, state: Path | None, *,
         where = Where(one, backend, state)
         try:
             with open_gpu(backend, one) as gpu:
-                listed = _listed(gpu, recorded(where.journal_of(gpu)))
+                listed = _listed(gpu, _records_or_none(where, gpu))
         except GpuError as error:
             errors.append(error)
             continue
@@ -102,7 +118,9 @@ def diff_command(text: str, where: Where, *, as_json: bool) -> None:
     """Print what would have to be done for the layout to stand, and do nothing."""
     mind_other_managers(may_refuse=False)
     with open_gpu(where.backend, where.index) as gpu:
-        decision = decide(gpu.instances(), recorded(where.journal_of(gpu)).is_ours, layout_in(text, gpu.model))
+        standing, records = gpu.instances(), where.records_of(gpu)
+        decision = decide(standing, records.is_ours, layout_in(text, gpu.model))
+        warn_of(map(in_doubt, filter(records.is_perhaps_ours, standing)))
         if as_json:
             print_json(_decision_to_json(decision))
         else:
@@ -132,10 +150,10 @@ def restore_command(where: Where, manner: Manner) -> None:
         MigratorError: None ever was.
     """
     with open_gpu(where.backend, where.index) as gpu:
-        path = where.journal_of(gpu)
-        target = recorded(path).target
+        records = where.records_of(gpu)
+        target = records.target
         if target is None:
-            raise MigratorError(f"no layout to restore on GPU {gpu.index}: gpu apply writes it to {path}")
+            raise MigratorError(f"no layout to restore on GPU {gpu.index}: gpu apply writes it to {records.path}")
         output().print(f"last asked for: {escape(' '.join(target)) or 'no instance of ours'}", soft_wrap=True)
         _bring(gpu, layout_in(",".join(target), gpu.model), where, manner)
 
@@ -202,17 +220,21 @@ def _bring(gpu: DriverGpu, target: Layout, where: Where, manner: Manner) -> None
     """Bring the GPU to the layout, or say how that would be done."""
     if not manner.dry_run:
         mind_other_managers(may_refuse=not manner.beside_others)
-        with Journal(where.journal_of(gpu)) as journal:
+        with Journal(where.journal_of(gpu), gpu.boot) as journal:
             reconciler = Reconciler(gpu, journal, WallClock())
             reconciler.settle()
             if manner.adopt:
                 for item in reconciler.adopt():
                     output().print(f"adopted {item.placement} (GPU instance ID {item.gi_id})")
             journal.aim(target)
-            _end(reconciler.apply(target))
+            try:
+                _end(reconciler.apply(target))
+            finally:
+                warn_of(journal.untold())
         return
     mind_other_managers(may_refuse=False)
-    standing, records = gpu.instances(), recorded(where.journal_of(gpu))
+    standing, records = gpu.instances(), where.records_of(gpu)
+    warn_of(map(in_doubt, filter(records.is_perhaps_ours, () if manner.adopt else standing)))
     adopted = tuple(item for item in standing if manner.adopt and not records.is_ours(item))
     for item in adopted:
         output().print(f"[dim]adopt   {item.placement} (GPU instance ID {item.gi_id})[/]")
@@ -269,11 +291,21 @@ def _decision_to_json(decision: Decision) -> dict[str, object]:
     }
 
 
-def _listed(gpu: DriverGpu, records: Records) -> _Listed:
+def _records_or_none(where: Where, gpu: DriverGpu) -> Records | None:
+    """What is written of our instances; none where the file is damaged, which is told: whoever looks has to see."""
+    try:
+        return where.records_of(gpu)
+    except JournalError as error:
+        warn(str(error))
+        return None
+
+
+def _listed(gpu: DriverGpu, records: Records | None) -> _Listed:
     instances = gpu.instances()
-    ours = frozenset(item.gi_id for item in instances if records.is_ours(item))
     held = {gi_id: tuple(map(gpu_process, pids)) for gi_id, pids in gpu.processes().items()}
-    return _Listed(gpu, instances, ours, held)
+    if records is not None:
+        warn_of(map(in_doubt, filter(records.is_perhaps_ours, instances)))
+    return _Listed(gpu, instances, records, held)
 
 
 def _to_json(listed: _Listed) -> dict[str, object]:
@@ -288,7 +320,8 @@ def _to_json(listed: _Listed) -> dict[str, object]:
                 "placement": str(item.placement),
                 "gi_id": item.gi_id,
                 "uuid": item.uuid or None,
-                "ours": item.gi_id in listed.ours,
+                "ours": None if listed.records is None else listed.whose(item) == "ours",
+                "perhaps_ours": None if listed.records is None else listed.whose(item) == "perhaps ours",
                 "processes": [
                     {"pid": holder.pid, "command": holder.command, "user": holder.user}
                     for holder in listed.processes.get(item.gi_id, ())
@@ -320,7 +353,7 @@ def _table(listed: _Listed, shown: Iterable[str]) -> Table:
     for item in listed.instances:
         cells = {
             "id": str(item.gi_id),
-            "whose": "ours" if item.gi_id in listed.ours else "others'",
+            "whose": listed.whose(item),
             "processes": "\n".join(escape(str(holder)) for holder in listed.processes.get(item.gi_id, ())),
             "UUID": item.uuid or "no compute instance",
         }

@@ -215,8 +215,9 @@ def _opened(name: str, index: int, state: Path, *, beside_others: bool) -> Itera
         except UnknownGpuModelError as error:
             raise NoGpuError(f"GPU {gpu.index} is a {gpu.model.title}: {error}; a table cannot be of it") from None
         label = gpu.label if isinstance(gpu, CpuGpu | MpsGpu) else f"{gpu.model.title}, by {gpu.backend}"
-        with Journal(file_of(state, gpu.uuid)) as journal:
+        with Journal(file_of(state, gpu.uuid), gpu.boot) as journal:
             Reconciler(gpu, journal, WallClock()).settle()
+            warn_of(journal.untold())
             yield RealGpu(gpu, journal, WallClock), label
 
 

@@ -226,7 +226,11 @@ def gpu_of(config: Config, origin: str, where: OnGpu) -> Iterator[RealGpu | None
         mind_other_managers(may_refuse=not (manner.dry_run or manner.beside_others))
     state = where.state or state_folder()
     with real_gpu(config.gpu, origin, state, adopt=manner.adopt, dry_run=manner.dry_run) as real:
-        yield real
+        warn_of(real.journal.untold())
+        try:
+            yield real
+        finally:
+            warn_of(real.journal.untold())  # a call of the run's own may have come to something that nobody can prove
 
 
 @contextmanager

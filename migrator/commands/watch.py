@@ -14,7 +14,6 @@ from executor.clock import Clock, WallClock
 from executor.driver import DriverGpu
 from executor.errors import RetryableGpuError
 from executor.gpu import BELIEVE_FOR_S, LOOK_EVERY_S, GpuInstance
-from executor.journal import recorded
 from executor.opening import open_gpu
 from migrator.commands.mig import Where, mind_other_managers
 from migrator.console import warn
@@ -54,13 +53,12 @@ def sights(gpu: DriverGpu, where: Where, clock: Clock, every_s: float | None = N
     Raises:
         GpuError: The driver does not answer any more. What may pass is told, and waited for.
     """
-    path = where.journal_of(gpu)
     seen: dict[tuple[int, str], Seen] | None = None
     due_s = clock.now_s
     while True:
         if gpu.changed() or clock.now_s >= due_s:
             try:
-                records = recorded(path)
+                records = where.records_of(gpu)
                 found = [Seen("stands", item, records.is_ours(item)) for item in gpu.instances()]
             except RetryableGpuError as error:
                 warn(f"{error}; looking again")

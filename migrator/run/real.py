@@ -135,7 +135,7 @@ def real_gpu(
         if gpu.model.name != asked.model:
             raise NoGpuError(f"{origin}: gpu.model is {asked.model}; {_what_it_is(gpu)}")
         path = file_of(state, gpu.uuid)
-        with Remembered(recorded(path)) if dry_run else Journal(path) as journal:
+        with Remembered(recorded(path, gpu.boot)) if dry_run else Journal(path, gpu.boot) as journal:
             reconciler = Reconciler(gpu, journal, WallClock())
             reconciler.settle()
             if adopt:

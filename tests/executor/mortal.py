@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +14,7 @@ from executor.gpu import Gpu
 from executor.journal import Journal
 from executor.nvml import NvmlGpu
 from executor.smi import SmiGpu
+from executor.summed import summed
 
 _NVML_CALLS = (
     "nvmlDeviceCreateGpuInstanceWithPlacement",
@@ -71,25 +71,25 @@ def _command(run: Callable[..., Any], fate: Fate) -> Callable[..., Any]:
     return mortal_command
 
 
-def _writes(journal: Journal, fate: Fate) -> Callable[..., Any]:
-    """Writes to the journal; one may be cut short."""
-    write = journal._write
+def _writes(fate: Fate) -> Callable[..., Any]:
+    """Writes to a journal; one may be cut short."""
+    write = Journal._write
 
-    def mortal_write(record: dict[str, object]) -> None:
+    def mortal_write(journal: Journal, *records: dict[str, object]) -> None:
         if fate.has_come:
-            journal._file.write(json.dumps(record).encode()[:-5])
+            journal._file.write(summed({"n": journal._n_lines, **records[0]})[:-5])
             raise Crash
-        _around(write, fate)(record)
+        _around(write, fate)(journal, *records)
 
     return mortal_write
 
 
 @contextmanager
-def mortal(gpu: Gpu, journal: Journal, fate: Fate) -> Iterator[None]:
-    """Meanwhile, whoever uses the GPU and the journal dies when ``fate`` says so."""
+def mortal(gpu: Gpu | None, fate: Fate) -> Iterator[None]:
+    """Meanwhile, whoever uses the GPU (``None``: one by NVML) and a journal dies when ``fate`` says so."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(journal, "_write", _writes(journal, fate))
-        if isinstance(gpu, NvmlGpu):
+        patch.setattr(Journal, "_write", _writes(fate))
+        if gpu is None or isinstance(gpu, NvmlGpu):
             for name in _NVML_CALLS:
                 patch.setattr(pynvml, name, _around(getattr(pynvml, name), fate))
         elif isinstance(gpu, FolderGpu):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from executor.catalogue import gpu_model
 from executor.errors import OtherControllerError
 from executor.gpu import GpuInstance
-from executor.journal import Intent, Journal, JournalError, Remembered, recorded
+from executor.journal import Intent, Journal, JournalError, Records, Remembered, Verb, recorded
 from executor.mig import Layout
 
 PLACEMENT = gpu_model("a30-24gb").placement("2g.12gb@2")
@@ -52,23 +53,124 @@ def test_what_is_gone_is_not_ours(path: Path) -> None:
         assert not journal.is_ours(MADE)
 
 
-def test_what_a_creation_that_was_cut_off_has_made_is_ours(path: Path) -> None:
-    with Journal(path) as journal:
-        journal.begin("create", PLACEMENT, others=[7])
-    with Journal(path) as journal:
-        assert journal.is_ours(GpuInstance(3, PLACEMENT, ""))
-        assert not journal.is_ours(GpuInstance(7, PLACEMENT, "MIG-c"))
-        journal.settle([MADE])
-        assert journal.open_intent is None
-        assert journal.is_ours(MADE)
+HALF = GpuInstance(3, PLACEMENT, "")
 
 
-def test_what_a_destruction_that_was_cut_off_has_left_is_ours(path: Path) -> None:
-    with Journal(path) as journal:
+def cut_off(path: Path, verb: Verb, boot: str | None = "a boot") -> None:
+    """A controller has died at work on the place."""
+    with Journal(path, boot) as journal:
+        if verb == "create":
+            journal.begin("create", PLACEMENT, others=[7])
+        else:
+            journal.stands(MADE if verb == "destroy" else HALF)
+            journal.begin(verb, PLACEMENT, 3)
+
+
+@pytest.mark.parametrize("verb", ["create", "destroy", "repair"])
+def test_half_an_instance_where_a_call_was_cut_off_is_ours_if_it_is_left_alone(path: Path, verb: Verb) -> None:
+    cut_off(path, verb)
+    with Journal(path, "a boot") as journal:
+        assert not journal.is_ours(HALF)
+        assert journal.is_perhaps_ours(HALF)
+        journal.settle([HALF], lambda _: True)
+        assert (journal.is_ours(HALF), journal.open_intent, journal.untold()) == (True, None, [])
+
+
+@pytest.mark.parametrize("verb", ["create", "destroy", "repair"])
+def test_half_an_instance_that_another_process_may_be_making_is_told_and_not_ours(path: Path, verb: Verb) -> None:
+    cut_off(path, verb)
+    with Journal(path, "a boot") as journal:
+        journal.settle([HALF], lambda _: False)
+        assert not journal.is_ours(HALF)
+        (said,) = journal.untold()
+        assert said.startswith("2g.12gb@2 (GPU instance ID 3) may be ours, left by a call that was cut off")
+        assert "--adopt takes it over" in said
+        assert journal.untold() == []
+    with Journal(path, "a boot") as journal:  # whoever was seen there once may have left it so
+        journal.settle([HALF], lambda _: True)
+        assert not journal.is_ours(HALF)
+        assert len(journal.untold()) == 1
+
+
+@pytest.mark.parametrize("verb", ["create", "repair"])
+def test_a_whole_instance_where_a_call_was_cut_off_is_told_and_not_ours(path: Path, verb: Verb) -> None:
+    cut_off(path, verb)
+    with Journal(path, "a boot") as journal:
+        journal.settle([MADE], lambda _: True)
+        assert (journal.is_ours(MADE), journal.is_perhaps_ours(MADE)) == (False, True)
+    assert recorded(path, "a boot").is_perhaps_ours(MADE)
+    with Journal(path, "a boot") as journal:
+        assert len(journal.untold()) == 1
         journal.stands(MADE)
-        journal.begin("destroy", PLACEMENT, 3)
+        assert (journal.is_ours(MADE), journal.is_perhaps_ours(MADE)) == (True, False)
+    assert recorded(path, "a boot").is_ours(MADE)
+
+
+def test_an_id_that_was_there_before_a_creation_is_not_what_it_made(path: Path) -> None:
+    cut_off(path, "create")
+    with Journal(path, "a boot") as journal:
+        theirs = [GpuInstance(7, PLACEMENT, uuid) for uuid in ("", "MIG-c")]
+        assert not any(map(journal.is_perhaps_ours, theirs))
+        journal.settle(theirs[:1], lambda _: True)
+        assert not journal.is_ours(theirs[0])
+
+
+def test_what_the_driver_has_called_done_is_ours_as_long_as_the_controller_lives(path: Path) -> None:
+    with Journal(path, "a boot") as journal:
+        journal.begin("create", PLACEMENT, others=[7])
+        journal.accepted()
+        journal.settle([MADE])
+        assert journal.is_ours(MADE)
+        journal.begin("create", OTHER_PLACE)
+        journal.settle([GpuInstance(4, OTHER_PLACE, "MIG-b")])
+        assert len(journal.untold()) == 1
+
+
+def test_half_an_instance_that_was_written_down_proves_nothing_to_the_next_controller(path: Path) -> None:
+    with Journal(path, "a boot") as journal:
+        journal.stands(HALF)
+        assert journal.is_ours(HALF)
+    with Journal(path, "a boot") as journal:
+        assert journal.is_unsettled
+        journal.settle([HALF])
+        assert (journal.is_ours(HALF), journal.is_perhaps_ours(HALF)) == (False, True)
+
+
+def test_what_is_doubtful_is_forgotten_when_it_is_gone(path: Path) -> None:
+    cut_off(path, "create")
+    with Journal(path, "a boot") as journal:
+        journal.settle([MADE])
+        journal.settle([GpuInstance(3, PLACEMENT, "MIG-b")])
+        assert not journal.is_perhaps_ours(MADE)
+
+
+@pytest.mark.parametrize("verb", ["create", "destroy", "repair"])
+def test_after_another_boot_nothing_is_ours_and_nothing_may_be(path: Path, verb: Verb) -> None:
+    cut_off(path, verb)
+    with Journal(path, "another boot") as journal:
+        for records in (recorded(path, "another boot"), journal):
+            assert records.open_intent is None
+            assert not any(records.is_ours(item) or records.is_perhaps_ours(item) for item in (HALF, MADE))
+    assert recorded(path, "a boot").open_intent is not None
+
+
+def test_a_controller_of_another_boot_begins_anew_and_remembers_the_layout(path: Path) -> None:
+    with Journal(path, "a boot") as journal:
+        journal.aim(Layout((PLACEMENT,)))
+        journal.stands(MADE)
+    other = GpuInstance(4, OTHER_PLACE, "MIG-b")
+    with Journal(path, "another boot") as journal:
+        journal.stands(other)
+    records = recorded(path, "another boot")
+    assert (records.is_ours(MADE), records.is_ours(other), records.target) == (False, True, ("2g.12gb@2",))
+
+
+def test_where_no_boot_is_told_from_another_only_a_uuid_proves_anything(path: Path) -> None:
+    cut_off(path, "destroy", None)
     with Journal(path) as journal:
-        assert journal.is_ours(GpuInstance(3, PLACEMENT, ""))
+        assert journal.is_ours(MADE)
+        journal.settle([HALF], lambda _: True)
+        assert (journal.is_ours(HALF), journal.is_perhaps_ours(HALF)) == (False, True)
 
 
 def test_whose_id_comes_again_after_a_destruction_that_was_cut_off_is_not_ours(path: Path) -> None:
@@ -104,6 +206,63 @@ def test_a_file_that_is_not_ours_is_refused_with_its_line(path: Path, line: str)
     path.parent.mkdir()
     path.write_text(f"{line}\n")
     with pytest.raises(JournalError, match=r"gpu\.jsonl line 1: not a record of ours"):
+        Journal(path)
+
+
+def whats_in(records: Records) -> tuple[object, ...]:
+    return records.target, records.open_intent, dict(records._made), dict(records._unproven), records._written_boot
+
+
+def some_lines(path: Path) -> bytes:
+    """One line of each kind, as they follow upon each other."""
+    cut_off(path, "create")
+    with Journal(path, "a boot") as journal:
+        journal.settle([MADE])
+        journal.aim(Layout((OTHER_PLACE,)))
+        journal.begin("create", OTHER_PLACE, others=[3])
+        journal.nothing_done()
+        journal.begin("create", OTHER_PLACE, others=[3])
+        journal.stands(GpuInstance(4, OTHER_PLACE, "MIG-b"))
+        journal.gone(4)
+        journal.stands(GpuInstance(5, OTHER_PLACE, "MIG-c"))
+    return path.read_bytes()
+
+
+def test_a_file_of_which_one_byte_differs_is_refused(path: Path) -> None:
+    raw = some_lines(path)
+    for position, byte in product(range(len(raw)), range(256)):
+        if raw[position] != byte:
+            with pytest.raises(JournalError, match=r"gpu\.jsonl line \d+: not a record of ours"):
+                Records(path)._read(raw[:position] + bytes([byte]) + raw[position + 1 :])
+
+
+def test_a_file_that_was_cut_short_says_what_its_whole_lines_say(path: Path) -> None:
+    raw = some_lines(path)
+    lines = raw.splitlines(keepends=True)
+    for length in range(len(raw)):
+        cut, whole = Records(path), Records(path)
+        torn = cut._read(raw[:length])
+        n_whole = raw[:length].count(b"\n")
+        assert whole._read(b"".join(lines[:n_whole])) == 0
+        assert torn == length - len(b"".join(lines[:n_whole]))
+        assert whats_in(cut) == whats_in(whole)
+
+
+def test_a_line_that_is_missing_doubled_or_swapped_is_refused(path: Path) -> None:
+    lines = some_lines(path).splitlines(keepends=True)
+    for n, line in enumerate(lines):
+        rest, last = lines[n + 1 :], n == len(lines) - 1
+        spoiled = [[*lines[:n], line, line, *rest]] + ([] if last else [lines[:n] + rest])
+        spoiled += [] if last else [[*lines[:n], rest[0], line, *rest[1:]]]
+        for wrong in spoiled:
+            with pytest.raises(JournalError, match="lines are missing, doubled or swapped"):
+                Records(path)._read(b"".join(wrong))
+
+
+def test_a_refusal_says_what_to_do(path: Path) -> None:
+    raw = some_lines(path)
+    path.write_bytes(raw.replace(b"MIG-b", b"MIG-x"))
+    with pytest.raises(JournalError, match=r"migrator gpu list\), delete the file, then .*gpu apply LAYOUT --adopt"):
         Journal(path)
 
 
@@ -210,16 +369,23 @@ def test_what_is_only_remembered_is_ours_without_a_file() -> None:
         assert (journal.is_ours(MADE), journal.target) == (True, ("2g.12gb@2",))
 
 
-def test_a_long_file_is_shortened_and_holds_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Journal(path) as journal:
+@pytest.mark.parametrize("boot", ["a boot", None], ids=["the boot is known", "it is not"])
+def test_a_long_file_is_shortened_and_holds_the_same(
+    path: Path, monkeypatch: pytest.MonkeyPatch, boot: str | None
+) -> None:
+    doubtful = GpuInstance(4, OTHER_PLACE, "MIG-b")
+    with Journal(path, "a boot") as journal:
         journal.aim(Layout((PLACEMENT,)))
+        journal.begin("create", OTHER_PLACE)
+        journal.settle([doubtful])
         for _ in range(50):
             journal.stands(MADE)
         journal.begin("destroy", PLACEMENT, MADE.gi_id)
     length = len(path.read_bytes())
     monkeypatch.setattr("executor.journal.LARGEST_BYTES", 1000)
-    with Journal(path) as journal:
-        assert len(path.read_bytes()) < length / 10
+    with Journal(path, boot) as journal:
+        assert len(path.read_bytes()) < length / 9
+        assert journal.is_perhaps_ours(doubtful)
         assert journal.is_ours(MADE)
         assert (journal.target, journal.open_intent) == (
             (str(PLACEMENT),),
@@ -228,7 +394,10 @@ def test_a_long_file_is_shortened_and_holds_the_same(path: Path, monkeypatch: py
         with pytest.raises(OtherControllerError):
             Journal(path)
         journal.gone(MADE.gi_id)
-    assert not recorded(path).is_ours(MADE)
+    assert not recorded(path, "a boot").is_ours(MADE)
+    assert recorded(path, "a boot").is_perhaps_ours(doubtful)
+    assert recorded(path, "another boot").target == (str(PLACEMENT),)
+    assert not recorded(path, "another boot").is_perhaps_ours(doubtful)
 
 
 def test_a_file_that_cannot_be_shortened_stays(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,6 +414,7 @@ def test_a_file_that_cannot_be_shortened_stays(path: Path, monkeypatch: pytest.M
     with pytest.raises(OSError, match="No space left"):
         Journal(path)
     assert path.read_bytes() == before
+    assert [item.name for item in path.parent.iterdir()] == [path.name]
     assert recorded(path).is_ours(MADE)
 
 

@@ -11,9 +11,11 @@ import pytest
 from executor import processes
 from executor.processes import (
     Process,
+    boot_id,
     device_users,
     gpu_process,
     holder_of_lock,
+    is_alone_at_driver,
     other_managers,
     process,
     usual_holders,
@@ -34,6 +36,50 @@ def put(proc: Path, pid: int, *words: str, comm: str = "python", uid: int = 0) -
     (folder / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in words))
     (folder / "comm").write_text(f"{comm}\n")
     (folder / "status").write_text(f"Name:\t{comm}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
+
+
+def at_the_driver(proc: Path, pid: int, target: str = "/dev/nvidiactl", *, is_zombie: bool = False) -> None:
+    put(proc, pid, "nvidia-smi")
+    (proc / str(pid) / "stat").write_text(f"{pid} (x) {'Z' if is_zombie else 'S'} {' '.join(map(str, range(30)))}")
+    (proc / str(pid) / "fd").mkdir()
+    (proc / str(pid) / "fd" / "3").symlink_to(target)
+
+
+def show_all(proc: Path, namespace: str = "pid:[4026531836]") -> None:
+    (proc / "self" / "ns").mkdir(parents=True)
+    (proc / "self" / "ns" / "pid").symlink_to(namespace)
+
+
+def test_nobody_else_is_at_the_driver_where_all_processes_are_seen_and_none_has_it_open(proc: Path) -> None:
+    show_all(proc)
+    at_the_driver(proc, os.getpid())
+    at_the_driver(proc, 41, "/dev/null")
+    at_the_driver(proc, 42, is_zombie=True)
+    assert is_alone_at_driver()
+    at_the_driver(proc, 43)
+    assert not is_alone_at_driver()
+
+
+def test_a_process_whose_files_are_not_shown_may_be_at_the_driver(proc: Path) -> None:
+    show_all(proc)
+    at_the_driver(proc, 41, "/dev/null")
+    (proc / "41" / "fd" / "3").unlink()
+    (proc / "41" / "fd").rmdir()
+    assert not is_alone_at_driver()
+
+
+@pytest.mark.parametrize("namespace", ["pid:[4026532211]", None], ids=["in a container", "not shown"])
+def test_where_not_every_process_is_seen_nobody_is_known_to_be_alone(proc: Path, namespace: str | None) -> None:
+    if namespace is not None:
+        show_all(proc, namespace)
+    assert not is_alone_at_driver()
+
+
+def test_a_boot_has_an_id_where_the_system_gives_one(proc: Path) -> None:
+    assert boot_id() is None
+    (proc / "sys" / "kernel" / "random").mkdir(parents=True)
+    (proc / "sys" / "kernel" / "random" / "boot_id").write_text("1d3c\n")
+    assert boot_id() == "1d3c"
 
 
 def test_a_process_has_its_command_and_user(proc: Path) -> None:

@@ -15,6 +15,7 @@ from executor.cpu.cut import Cut
 from executor.cpu.gpu import CpuGpu
 from executor.driver import DriverGpu
 from executor.folders import FolderGpu
+from executor.gpu import GpuInstance
 from executor.journal import Journal
 from executor.mig import Layout
 from executor.mps.daemon import Daemon
@@ -70,11 +71,25 @@ def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.fsync", lambda _: None)
 
 
-def apply(gpu: DriverGpu, path: Path, target: Layout) -> bool:
-    """Settle and apply as a new process does; whether the target stands, all of it known as ours."""
-    with Journal(path) as journal:
+@pytest.fixture(autouse=True)
+def _nobody_else_at_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("executor.reconcile.is_alone_at_driver", lambda: True)
+
+
+def apply(gpu: DriverGpu, path: Path, target: Layout, doubted: list[GpuInstance]) -> bool:
+    """Settle and apply as a new process does; whether the target stands, all of it known as ours.
+
+    What may be ours, and is not proven to be, is whole. It is ``doubted``, and taken over.
+    """
+    with Journal(path, "a boot") as journal:
         reconciler = Reconciler(gpu, journal, VirtualClock(), QUICK)
         reconciler.settle()
+        found = [item for item in gpu.instances() if journal.is_perhaps_ours(item)]
+        assert len(journal.untold()) == len(found)
+        for item in found:
+            assert item.is_whole
+            journal.stands(item)
+        doubted += found
         outcome = reconciler.apply(target)
         return outcome.is_complete and {item.placement for item in gpu.instances() if journal.is_ours(item)} == set(
             target
@@ -83,7 +98,7 @@ def apply(gpu: DriverGpu, path: Path, target: Layout) -> bool:
 
 def dies(gpu: DriverGpu, path: Path, target: Layout, fate: Fate) -> bool:
     """Apply, unless fate comes in between."""
-    with Journal(path) as journal, mortal(gpu, journal, fate):
+    with Journal(path, "a boot") as journal, mortal(gpu, fate):
         try:
             Reconciler(gpu, journal, VirtualClock(), QUICK).apply(target)
         except Crash:
@@ -98,13 +113,13 @@ def hold_at_every_moment(standin: StandIn | FolderStandIn, gpu: DriverGpu, path:
     theirs = standin.put(foreign.profile.name, foreign.start)
     free = [item for item in gpu.model.layouts() if gpu.model.fits((*item, foreign))]
     before, target = chance.choice(free), chance.choice(free)
-    n_survived = 0
+    n_survived, doubted = 0, list[GpuInstance]()
     while True:
-        assert apply(gpu, path, before)
+        assert apply(gpu, path, before, doubted)
         kept = [item for item in standin.standing() if f"{item.profile}@{item.start}" in set(map(str, target))]
         fate = Fate(n_survived)
         has_died = dies(gpu, path, target, fate)
-        assert apply(gpu, path, target)
+        assert apply(gpu, path, target, doubted)
         assert not isinstance(standin, FolderStandIn) or standin.limits_hold()
         standing = standin.standing()
         assert {f"{item.profile}@{item.start}" for item in standing} == {str(foreign), *map(str, target)}
@@ -114,6 +129,9 @@ def hold_at_every_moment(standin: StandIn | FolderStandIn, gpu: DriverGpu, path:
         n_survived += 1
     # Each instance that changed took two writes and at least one call, each with two moments or three.
     assert n_survived >= 8 * len(set(before) ^ set(target))
+    # A creation has one moment after it, and two or three at its record, of which the last leaves a proof.
+    assert 2 * len(set(target) - set(before)) <= len(doubted) <= 5 * len(set(target) - set(before))
+    assert {item.placement for item in doubted} == set(target) - set(before)
 
 
 Opened = Callable[[Card], tuple[StandIn, DriverGpu]]

@@ -245,12 +245,22 @@ class StandIn:
         Raises:
             ValueError: It does not fit.
         """
-        command = [str(self.programs.nvidia_smi), "mig", "-i", str(gpu), "-cgi", f"{profile}:{start}"]
+        self._changed_by_others(gpu, "-cgi", f"{profile}:{start}", *(["-C"] if with_ci else []))
+        (made,) = (item for item in self.standing(gpu) if item.start == start)
+        for pid in pids:
+            self.attach(made.gi_id, pid, gpu)
+        return made
+
+    def finish(self, gi_id: int, gpu: int = 0) -> None:
+        """Somebody else's GPU instance without a compute instance gets one."""
+        self._changed_by_others(gpu, "-cci", "-gi", str(gi_id))
+
+    def _changed_by_others(self, gpu: int, *arguments: str) -> None:
         with self.locked() as state:
             permitted, state.permitted = state.permitted, 1
             n_faults, state.n_faults = state.n_faults, 0
         done = subprocess.run(
-            [*command, *(["-C"] if with_ci else [])],
+            [str(self.programs.nvidia_smi), "mig", "-i", str(gpu), *arguments],
             env={**os.environ, **self.environment},
             capture_output=True,
             text=True,
@@ -260,10 +270,6 @@ class StandIn:
             state.permitted, state.n_faults = permitted, n_faults
         if done.returncode != 0:
             raise ValueError(done.stdout)
-        (made,) = (item for item in self.standing(gpu) if item.start == start)
-        for pid in pids:
-            self.attach(made.gi_id, pid, gpu)
-        return made
 
     def attach(self, gi_id: int, pid: int, gpu: int = 0) -> None:
         """A process runs in every compute instance of the GPU instance."""

@@ -11,7 +11,9 @@ import pytest
 import yaml
 
 from executor import processes
+from executor.catalogue import gpu_model
 from executor.journal import Journal
+from executor.processes import boot_id
 from migrator.commands.mig import layout_in
 from tests.standin.cards import A30, A100_40, TWO_HALVES
 from tests.standin.fixtures import MakeStandIn
@@ -157,6 +159,38 @@ def test_two_controllers_are_one_too_many(call, a100: StandIn, tmp_path: Path) -
         code, _, err = call("gpu", "apply", "1g.5gb@0")
     assert (code, a100.standing()) == (4, ())
     assert f"another controller has this GPU; one at a time: process {os.getpid()} (" in err
+
+
+def test_what_a_crash_has_left_is_told_until_it_is_adopted(call, a100: StandIn, tmp_path: Path) -> None:
+    with Journal(tmp_path / "state" / "migrator" / f"{UUID}.jsonl", boot_id()) as journal:
+        journal.begin("create", gpu_model("a100-40gb").placement("3g.20gb@4"))
+    left = a100.put("3g.20gb", 4)
+    told = f"warning: 3g.20gb@4 (GPU instance ID {left.gi_id}) may be ours"
+    assert "perhaps ours" in call("gpu", "list")[1]
+    for words in (("list",), ("diff", "1g.5gb@0"), ("clear", "--dry-run"), ("clear",), ("apply", "1g.5gb@0")):
+        code, _, err = call("gpu", *words)
+        assert (code, err.count("\n")) == (0, 1), words
+        assert err.startswith(told)
+    assert a100.standing()[-1] == left
+    assert call("gpu", "apply", "2g.10gb@4", "--adopt")[0] == 0
+    assert names(a100) == ["2g.10gb@4"]
+
+
+@pytest.mark.usefixtures("a100")
+def test_a_damaged_file_is_refused_and_what_stands_is_listed(call, tmp_path: Path) -> None:
+    call("gpu", "apply", "3g.20gb@4")
+    path = tmp_path / "state" / "migrator" / f"{UUID}.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"3g", b"2g", 1))
+    for words in (("apply", "1g.5gb@0"), ("clear",), ("diff", "1g.5gb@0"), ("restore",)):
+        code, out, err = call("gpu", *words)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "see what stands (migrator gpu list), delete the file, then" in err
+    code, out, err = call("gpu", "list", "--json")
+    assert (code, err.startswith("warning: ")) == (0, True)
+    (item,) = json.loads(out)["gpus"][0]["instances"]
+    assert (item["placement"], item["ours"], item["perhaps_ours"]) == ("3g.20gb@4", None, None)
+    path.unlink()
+    assert call("gpu", "apply", "3g.20gb@4", "--adopt")[0] == 0
 
 
 def test_whoever_only_looks_may_do_so_beside_a_controller(call, a100: StandIn, tmp_path: Path) -> None:
