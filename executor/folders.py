@@ -82,8 +82,8 @@ class FolderGpu(DriverGpu):
         self._random = random.Random()  # noqa: S311 - ids, no secrets
 
     @property
-    def boot(self) -> str:
-        """Always the same: folders outlive a boot, or are all gone after it, and their UUIDs never come again."""
+    def boot(self) -> str | None:
+        """Always the same: folders on a disk outlive every boot."""
         return "any"
 
     @property

@@ -487,7 +487,9 @@ class Reconciler:
     def _destroy(self, instance: GpuInstance) -> None:
         if self._own(instance) is None:
             self._journal.gone(instance.gi_id)
-            raise InstanceNotFoundError(f"{instance.placement}: gone already; somebody else has destroyed it")
+            raise InstanceNotFoundError(
+                f"{instance.placement}: gone already, or not ours any more; somebody else was there"
+            )
         self._journal.begin("destroy", instance.placement, instance.gi_id)
         try:
             self._gpu.destroy(instance.gi_id)

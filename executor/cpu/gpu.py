@@ -16,6 +16,7 @@ from executor.errors import GpuError, NoGpuError
 from executor.folders import Files, FolderGpu
 from executor.gpu import GpuInstance
 from executor.mig import GpuModel, Placement
+from executor.processes import boot_id
 
 Ways = dict[str, Callable[[str], Shares]]
 
@@ -93,6 +94,11 @@ class CpuGpu(FolderGpu):
     def uuid(self) -> str:
         """Of this cut of the CPU, for this state folder; not of the machine."""
         return self._uuid
+
+    @property
+    def boot(self) -> str | None:
+        """The machine's where the shares are control groups, which are the kernel's alone."""
+        return super().boot if self.shares.is_coarse else boot_id()
 
     @property
     def model(self) -> GpuModel:

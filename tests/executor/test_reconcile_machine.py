@@ -243,10 +243,6 @@ class FolderWorld(World):
     def standing(self) -> tuple[GpuInstance, ...]:
         return self.truth.instances()
 
-    @property
-    def boot(self) -> str:
-        return self.gpu.boot
-
     def put(self, placement: Placement, gi_id: int | None, uuid: str | None, *, is_whole: bool) -> None:  # noqa: ARG002
         taken = {item.gi_id for item in self.standing()}
         own_id = next(n for n in range(99) if n not in taken) if gi_id is None else gi_id
@@ -321,7 +317,7 @@ class CpuWorld(FolderWorld):
 class MpsWorld(FolderWorld):
     """MPS shares; their processes are this one, written down as often as it takes."""
 
-    outlive_boots = True
+    outlive_boots, boot = True, "any"
 
     def __init__(self, standin: MpsStandIn, card: str) -> None:
         gpu, truth = (MpsGpu(mps_cut(card), 0, standin.state) for _ in range(2))
@@ -493,10 +489,8 @@ class Happenings(RuleBasedStateMachine):
         # What a living controller has itself left half is known to it by its id.
         is_half = {g for g in seen_half if self.journal._made.get(g) == (str(placement), "")}
         taken = {item.gi_id for item in standing} | is_half
-        unused = sorted(({1, 2} | known | again) - taken)
-        gi_id = data.draw(
-            st.sampled_from(sorted(again - taken) or [None]) | st.sampled_from([None, *unused]), label="id"
-        )
+        unused = [*([] if is_half else [None]), *sorted(({1, 2, 15} | known | again) - taken)]
+        gi_id = data.draw(st.sampled_from(sorted(again - taken) or unused) | st.sampled_from(unused), label="id")
         uuid = None if gi_id is None else self.of_boots_before.get((placement, gi_id))
         self.world.put(placement, gi_id, uuid, is_whole=data.draw(st.booleans(), label="whole"))
         (theirs,) = (item for item in self.world.standing() if item.placement == placement)

@@ -315,6 +315,8 @@ def test_a_gpu_that_is_lost_for_ten_seconds_leaves_its_trace_and_its_seconds_are
     assert code == 0
     log = read_log(Path("run"))
     report = report_of(log)
+    (others,) = log.of_kind("others")
+    assert len(others["gone"]) >= 2  # whatever computed on a GPU that was lost is dead, though its instances stand
     began, ended = log.of_kind("blind")
     assert (began["to_s"], began["at_s"] <= 11.5) == (None, True)
     assert 8.0 <= ended["from_s"] <= 9.5
