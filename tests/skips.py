@@ -14,10 +14,10 @@ Table = Mapping[tuple[str, str], int]
 """By folder of ``tests`` and beginning of the reason."""
 
 ALLOWED: Table = {
-    ("executor", "MIGRATOR_TEST_GPU does not name a GPU"): 78,
-    ("executor", "NOT TESTED on this machine: CPU shares by control groups v1"): 44,
-    ("executor", "NOT TESTED on this machine: CPU shares by control groups v2"): 44,
-    ("executor", "NOT TESTED: MPS on a real card"): 40,
+    ("executor", "MIGRATOR_TEST_GPU does not name a GPU"): 80,
+    ("executor", "NOT TESTED on this machine: CPU shares by control groups v1"): 45,
+    ("executor", "NOT TESTED on this machine: CPU shares by control groups v2"): 45,
+    ("executor", "NOT TESTED: MPS on a real card"): 41,
     ("executor", "there is no nvidia-smi here"): 4,
     ("forecaster", "NOT TESTED: needs the extra `neural`"): 7,
     ("forecaster", "could not import 'lightgbm'"): 1,

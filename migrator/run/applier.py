@@ -340,8 +340,9 @@ class Applier:
     @property
     def resumes_s(self) -> float:
         """When the change in progress goes on by itself, or the next look is due; never where the driver is at work."""
-        is_watched = self._clock.runs_by_itself or self._watch.is_on
-        look_s = max(self._next_look_s, self._clock.now_s) if is_watched and self._looking is None else NEVER_S
+        # During a change only a driver that may fall silent is asked, and only whether it answers.
+        is_asked = self._watch.is_on or (self._clock.runs_by_itself and self._doing is None)
+        look_s = max(self._next_look_s, self._clock.now_s) if is_asked and self._looking is None else NEVER_S
         if self._doing is None:
             return look_s
         return min(self._doing.step.until_s, look_s) if isinstance(self._doing.step, Wait) else NEVER_S

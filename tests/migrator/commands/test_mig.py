@@ -136,7 +136,7 @@ def _mig_off(state: State) -> None:
         (_mig_off, "is not in MIG mode; as root: nvidia-smi -i 0 -mig 1"),
         (lambda state: setattr(state.gpus[0], "mig_current", 0), "is not in MIG mode yet, only from its next reset on"),
         (lambda state: setattr(state, "permitted", 0), "Insufficient Permissions; run as root, or get read access to"),
-        (lambda state: setattr(state.gpus[0], "lost", 1), "GPU is lost; as root: nvidia-smi --gpu-reset, or reboot"),
+        (lambda state: setattr(state.gpus[0], "lost", 1), "; as root: nvidia-smi --gpu-reset, or reboot"),
     ],
     ids=["no driver", "no GPU", "no MIG mode", "MIG mode pending", "no permission", "GPU lost"],
 )

@@ -171,7 +171,7 @@ def test_a_run_killed_at_any_moment_is_reported(tmp_path: Path) -> None:
 def test_what_interrupts_ends_with_its_code_and_an_intact_log(
     tmp_path: Path, number: signal.Signals, code: int, line: str
 ) -> None:
-    process = run_process(tmp_path, {"windows": 12})
+    process = run_process(tmp_path, {"windows": 40})  # of which it makes a few before it is interrupted
     log = tmp_path / "run" / EVENTS_FILE
     wait_for_log(process, log, 1)
     process.send_signal(number)
