@@ -144,8 +144,13 @@ class _Plan(_Fields):
     gap: Number | None
 
 
+class _Wall(_Fields):
+    solve_s: Number = 0.0
+
+
 class _InWindow(_Fields):
     window: Count
+    wall: _Wall | None = None
 
 
 class _Expected(_Fields):

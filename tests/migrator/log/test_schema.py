@@ -73,3 +73,9 @@ def test_every_cause_may_stand_in_a_log(cause: Cause) -> None:
 def test_a_cause_that_nobody_knows_is_refused() -> None:
     with pytest.raises(LogError, match=r"plan_kept\.cause: input should be 'pace', 'band', 'retraining' or 'failure'"):
         check_fields(kept("whim"))
+
+
+def test_a_time_that_is_no_number_is_refused_in_facts_of_the_wall_clock_too() -> None:
+    check_fields({**kept("pace"), "wall": {"solve_s": 1, "load_s": 0.5}})
+    with pytest.raises(LogError, match=r"plan_kept\.wall\.solve_s: input should be a valid number"):
+        check_fields({**kept("pace"), "wall": {"solve_s": "1.0"}})
