@@ -150,12 +150,10 @@ class _Looked:
 
     Attributes:
         standing: What stands; ``None`` where the driver was asked only whether it answers, or said: nothing changed.
-        is_quiet: Whether the driver said that nothing has changed.
         believed_until_s: Until when it is believed that says that nothing has.
     """
 
     standing: tuple[GpuInstance, ...] | None
-    is_quiet: bool
     believed_until_s: float
 
 
@@ -465,11 +463,11 @@ class Applier:
             return _sight(self._watch.refused(self._asked_s, self._clock.now_s, error) or silence)
         self._believed_until_s = looked.believed_until_s
         if looked.standing is None:
-            self._watch.heard(self._asked_s, is_quiet=looked.is_quiet)
+            self._watch.heard(self._asked_s)
             return _sight(silence)
-        return self._told(looked.standing, silence, was_told=not looked.is_quiet)
+        return self._told(looked.standing, silence)
 
-    def _told(self, standing: Sequence[GpuInstance], silence: Blind | None, *, was_told: bool) -> Sight | None:
+    def _told(self, standing: Sequence[GpuInstance], silence: Blind | None) -> Sight | None:
         """What is other than it was, by what stands; and of which seconds nobody can tell."""
         self._must_look = False
         if self._watch.is_blind:
@@ -478,22 +476,21 @@ class Applier:
         gone = () if sight is None else sight.gone
         missing = tuple(live for live in gone if live.gpu_instance not in standing)
         lost = str(Sight(missing)) if missing else None
-        blind = self._watch.read(self._asked_s, self._clock.now_s, lost, was_told=was_told)
+        blind = self._watch.read(self._asked_s, self._clock.now_s, lost)
         return _sight(blind or silence, sight)
 
     def _checked(self) -> _Looked:
         """Nothing but that the driver answers, and MIG mode is on."""
         self._gpu.check()
-        return _Looked(None, is_quiet=False, believed_until_s=-NEVER_S)
+        return _Looked(None, believed_until_s=-NEVER_S)
 
     def _looked(self, believed_until_s: float) -> _Looked:
         """What stands, if the driver says that it has changed, or is believed no more that it has not."""
         now_s = self._clock.now_s
         self._gpu.check()
-        is_quiet = not self._gpu.changed()
-        if is_quiet and now_s < believed_until_s:
-            return _Looked(None, is_quiet, believed_until_s)
-        return _Looked(self._reconciler.look(), is_quiet, now_s + BELIEVE_FOR_S)
+        if not self._gpu.changed() and now_s < believed_until_s:
+            return _Looked(None, believed_until_s)
+        return _Looked(self._reconciler.look(), now_s + BELIEVE_FOR_S)
 
     def _seen(self, standing: Sequence[GpuInstance]) -> Sight | None:
         others = tuple(item.placement for item in standing if not self._journal.is_ours(item))

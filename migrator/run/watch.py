@@ -39,7 +39,7 @@ class Watch:
         """What stands was read now. After ``silent_s`` without an answer it is too late; ``None``: always answers."""
         self._silent_s = silent_s
         self.known_s = inf if silent_s is None else now_s
-        self._heard_s = self._quiet_s = now_s
+        self._heard_s = now_s
         self._unanswered_s: float | None = None
         self._blind: Blind | None = None
         self._doubt: str | None = None
@@ -55,32 +55,29 @@ class Watch:
         """Whether nobody can tell what stands, as the driver did not answer."""
         return self._blind is not None
 
-    def heard(self, asked_s: float, *, is_quiet: bool = False) -> None:
-        """The driver has answered what it was asked then; ``is_quiet``: nothing has changed since the time before."""
+    def heard(self, asked_s: float) -> None:
+        """The driver has answered what it was asked then."""
         self._heard_s = max(self._heard_s, asked_s)
-        self._quiet_s = max(self._quiet_s, asked_s) if is_quiet else self._quiet_s
         self._unanswered_s = None
 
     def doubt(self, reason: str) -> None:
         """Something of ours was gone, since when is not known: the next reading tells since when it may have been."""
         self._doubt = reason
 
-    def read(self, asked_s: float, now_s: float, lost: str | None, *, was_told: bool) -> Blind | None:
+    def read(self, asked_s: float, now_s: float, lost: str | None) -> Blind | None:
         """What stands was read, as asked for then; the seconds up to now, if any, of which nobody can tell.
 
-        ``lost`` names what of ours stands no more. If the driver told that something has changed, it stood when the
-        driver last said that nothing had; one that was silent may have had more to tell.
+        ``lost`` names what of ours stands no more. It is known to have stood when what stands was last read, whatever
+        the driver has told since: not every loss has an event.
         """
         if not self.is_on:
             return None
-        stood_s = max(self.known_s, self._quiet_s) if was_told and self._blind is None else self.known_s
-        self.heard(asked_s, is_quiet=True)
+        self.heard(asked_s)
         blind, doubt = self._blind, self._doubt
         self._blind = self._doubt = None
         self.was_lost = False
         begins_s = [] if blind is None else [blind.from_s]
-        begins_s += [] if lost is None else [stood_s]
-        begins_s += [] if doubt is None else [self.known_s]
+        begins_s += [] if lost is None and doubt is None else [self.known_s]
         if not begins_s:
             self.known_s = max(self.known_s, asked_s)
             return None

@@ -15,7 +15,7 @@ LOST = GpuLostError("GPU is lost")
 
 
 def quiet(watch: Watch, at_s: float) -> None:
-    watch.heard(at_s, is_quiet=True)
+    watch.heard(at_s)
 
 
 def test_a_driver_that_always_answers_needs_no_watch() -> None:
@@ -23,36 +23,31 @@ def test_a_driver_that_always_answers_needs_no_watch() -> None:
     assert watch.known_s == inf
     assert watch.refused(1.0, 1.0, LOST) is None
     assert watch.waited(1.0, 1000.0) is None
-    assert watch.read(2.0, 2.0, "all gone", was_told=True) is None
+    assert watch.read(2.0, 2.0, "all gone") is None
 
 
 def test_only_a_reading_says_what_stood_and_only_up_to_when_it_was_asked_for() -> None:
     watch = Watch(30.0, 0.0)
     quiet(watch, 5.0)
     assert watch.known_s == 0.0
-    assert watch.read(6.0, 6.5, None, was_told=False) is None
+    assert watch.read(6.0, 6.5, None) is None
     assert watch.known_s == 6.0
 
 
-@pytest.mark.parametrize(("was_told", "from_s"), [(True, 5.0), (False, 1.0)])
-def test_what_is_gone_may_have_gone_since_the_driver_last_said_that_nothing_had_changed(
-    was_told: bool, from_s: float
-) -> None:
+def test_what_is_gone_may_have_gone_since_the_last_reading() -> None:
     watch = Watch(30.0, 0.0)
-    watch.read(1.0, 1.0, None, was_told=False)
+    watch.read(1.0, 1.0, None)
     quiet(watch, 5.0)
-    watch.heard(5.5)  # whether it answers, and no more
-    blind = watch.read(6.0, 6.1, "1g gone", was_told=was_told)
-    assert blind == Blind(from_s, 6.1, "1g gone")
+    assert watch.read(6.0, 6.1, "1g gone") == Blind(1.0, 6.1, "1g gone")
     assert watch.known_s == 6.1
 
 
 def test_what_is_gone_after_a_silence_may_have_gone_since_the_last_reading() -> None:
     watch = Watch(30.0, 0.0)
-    watch.read(1.0, 1.0, None, was_told=False)
+    watch.read(1.0, 1.0, None)
     quiet(watch, 5.0)
     watch.refused(6.0, 6.0, LOST)
-    assert watch.read(8.0, 8.0, "1g gone", was_told=True) == Blind(1.0, 8.0, f"{LOST}; 1g gone")
+    assert watch.read(8.0, 8.0, "1g gone") == Blind(1.0, 8.0, f"{LOST}; 1g gone")
 
 
 def test_a_silence_begins_with_the_last_answer_is_told_once_and_ends_with_a_reading() -> None:
@@ -63,7 +58,7 @@ def test_a_silence_begins_with_the_last_answer_is_told_once_and_ends_with_a_read
     assert (watch.is_blind, watch.was_lost) == (True, True)
     watch.heard(8.0)
     assert watch.is_blind
-    assert watch.read(9.0, 9.5, None, was_told=False) == Blind(5.0, 9.5, str(LOST))
+    assert watch.read(9.0, 9.5, None) == Blind(5.0, 9.5, str(LOST))
     assert (watch.is_blind, watch.was_lost, watch.known_s) == (False, False, 9.5)
 
 
@@ -98,8 +93,8 @@ def test_mig_mode_that_is_off_is_the_end_at_once() -> None:
 
 def test_a_doubt_reaches_back_to_the_last_reading() -> None:
     watch = Watch(30.0, 0.0)
-    watch.read(3.0, 3.0, None, was_told=False)
+    watch.read(3.0, 3.0, None)
     quiet(watch, 8.0)
     watch.doubt("1g gone")
-    assert watch.read(9.0, 9.0, None, was_told=True) == Blind(3.0, 9.0, "1g gone")
-    assert watch.read(10.0, 10.0, None, was_told=True) is None
+    assert watch.read(9.0, 9.0, None) == Blind(3.0, 9.0, "1g gone")
+    assert watch.read(10.0, 10.0, None) is None
