@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 LIVE := $(VENV)/.live
 NEWEST := $(VENV)/newest/.installed
 
-.PHONY: help demo demo-live test test-live test-crash check format bench bench-planner bench-forecast bench-online bench-steps bench-salvage reproduce clean
+.PHONY: help demo demo-live test test-live test-crash check format bench bench-planner bench-forecast bench-online reproduce clean
 
 help:
 	@echo "make demo    set up, then run two tenants on a simulated A100 and say what was won over the best fixed layout"
@@ -19,8 +19,6 @@ help:
 	@echo "make bench   print the speed figures"
 	@echo "make bench-planner    print the planner's: a quarter of an hour; ARGS=--slow adds general solvers, ARGS=--run: what a run is charged"
 	@echo "make bench-online     simulate runs planned once and anew, with every forecaster: an hour; ARGS='w1 w8 --every 5': less"
-	@echo "make bench-steps      how soon plans follow traffic that changes at once, simulated: minutes; ARGS='burst --draws 1': less"
-	@echo "make bench-salvage    how much of what short-sighted plans lose salvage wins back: a quarter of an hour (300 instances); ARGS='--instances 40': less"
 	@echo "make bench-forecast   what forecasters are worth on last thirds of traces; TRACES='FILE …': on these, too,"
 	@echo "                      ARGS='--model DIR': with a fitted network"
 	@echo "make reproduce        simulate the paper's evaluation anew, minutes, and write docs/results.md; FULL=1: all of it,"
@@ -41,11 +39,12 @@ demo: $(STAMP)
 	@echo "W16 of the MIGRator paper at load 0.7: of its sixteen workloads the one with the median gain (README.md)"
 	@$(BIN)/migrator run configs/w16.yaml --windows 4 --against static
 
-# What a plain `pip install` brings today, for one test; where the registry does not answer soon, that is left out and told.
+# What `pip install` brings today, with the extra `nvml`, for one test; where the registry does not answer soon, that is left out and told.
 $(NEWEST): pyproject.toml | $(STAMP)
 	@echo "installing the newest versions of our dependencies into $(VENV)/newest, once: a minute or less"
 	@$(BIN)/python -m venv --clear --without-pip $(VENV)/newest
-	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' \
+	@$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+		print(*p["dependencies"], *p["optional-dependencies"]["nvml"], sep="\n")' \
 		> $(VENV)/newest/requirements.txt
 	@$(BIN)/python -m pip --python $(VENV)/newest/bin/python install --quiet --disable-pip-version-check --timeout 15 --retries 1 \
 		-r $(VENV)/newest/requirements.txt && touch $@ || echo "the registry did not answer; going on without"
@@ -96,12 +95,6 @@ bench-planner: $(STAMP)
 
 bench-online: $(STAMP)
 	$(BIN)/python -m benchmarks.online $(if $(TRACES),--traces $(TRACES)) $(ARGS)
-
-bench-steps: $(STAMP)
-	$(BIN)/python -m benchmarks.steps $(ARGS)
-
-bench-salvage: $(STAMP)
-	$(BIN)/python -m benchmarks.salvage $(ARGS)
 
 bench-forecast: $(STAMP)
 	$(BIN)/python -m benchmarks.forecast $(ARGS) $(TRACES)

@@ -15,14 +15,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from forecaster.forecast import Forecaster
-from migrator.evaluation import Evaluation, Terms, evaluate, methods_of
+from migrator.evaluation import Evaluation, Scored, Terms, evaluate, methods_of, scored
 from migrator.series import Series, read_series
-from migrator.views.forecast import Scored, evaluations_to_json, print_evaluations, relative_pinball, scored
+from migrator.views.forecast import evaluations_to_json, methods_table, print_evaluations
 
 SHIPPED = ("azure-conv", "azure-code", "alibaba-servegen")
 """The others are shorter than a window and its history."""
@@ -57,39 +56,35 @@ def main() -> None:
 
 def mean_over_leads(own: Scored) -> float:
     """The mean over leads of pinball / mean rate."""
-    losses = [relative_pinball(scores) for scores in own.leads.values()]
+    losses = [one.relative_pinball for one in own.leads.values()]
     return float(np.mean([loss for loss in losses if loss is not None]))
 
 
 def worst_lead(name: str, found: Mapping[str, Scored]) -> tuple[int, float]:
     """The lead at which a method is farthest behind the best of that lead, and by what share."""
     behind = {}
-    for lead, scores in found[name].leads.items():
-        least = min(relative_pinball(own.leads[lead]) or 0.0 for own in found.values())
-        behind[lead] = (relative_pinball(scores) or 0.0) / least - 1 if least > 0 else 0.0
+    for lead, one in found[name].leads.items():
+        least = min(own.leads[lead].relative_pinball or 0.0 for own in found.values())
+        behind[lead] = (one.relative_pinball or 0.0) / least - 1 if least > 0 else 0.0
     return max(behind.items(), key=lambda item: item[1])
 
 
 def behind_table(evaluations: Sequence[Evaluation]) -> Table:
     """How far each method's mean over leads is from the best one's, trace by trace, in percent."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("behind the best, % (worst lead)")
     each = [scored([one]) for one in evaluations]
-    for evaluation in evaluations:
-        table.add_column(Path(evaluation.series.name).name, justify="right")
-    table.add_column("mean", justify="right")
-    for name in dict.fromkeys(name for found in each for name in found):
-        cells, behind = [], []
-        for found in each:
-            if name not in found:
-                cells.append("–")
-                continue
-            least = min(map(mean_over_leads, found.values()))
-            behind.append(100 * (mean_over_leads(found[name]) / least - 1))
+    names = list(dict.fromkeys(name for found in each for name in found))
+    behind: dict[str, list[float]] = {name: [] for name in names}
+    columns = []
+    for evaluation, found in zip(evaluations, each, strict=True):
+        least = min(map(mean_over_leads, found.values()))
+        cells = dict.fromkeys(names, "–")
+        for name, own in found.items():
+            behind[name].append(100 * (mean_over_leads(own) / least - 1))
             lead, share = worst_lead(name, found)
-            cells.append(f"{behind[-1]:.1f} ({lead} s: {100 * share:.0f})")
-        table.add_row(name, *cells, f"{np.mean(behind):.1f}" if len(behind) == len(each) else "–")
-    return table
+            cells[name] = f"{behind[name][-1]:.1f} ({lead} s: {100 * share:.0f})"
+        columns.append((Path(evaluation.series.name).name, list(cells.values())))
+    means = [f"{np.mean(own):.1f}" if len(own) == len(each) else "–" for own in behind.values()]
+    return methods_table("behind the best, % (worst lead)", names, [*columns, ("mean", means)])
 
 
 def seconds_for_tenants(method: Forecaster, series: Series) -> float:

@@ -13,7 +13,7 @@ class Clock(Protocol):
 
     @property
     def runs_by_itself(self) -> bool:
-        """Whether time passes while nobody waits; where it does not, whoever waits moves the clock on."""
+        """Whether time passes without a waiter; where it does not, waiting moves the clock on."""
 
     @property
     def now_s(self) -> float:
@@ -54,15 +54,15 @@ class VirtualClock:
         self._now_s = max(self._now_s, _finite(time_s))
 
     def wait(self, until_s: float) -> None:
-        """Set the clock to ``until_s``, or leave it where that is past: nothing happens while nobody waits."""
+        """Set the clock to ``until_s``, or leave it where that is past: nothing happens without a waiter."""
         self.sleep_until(until_s)
 
     def wake(self) -> None:
-        """Do nothing: nobody waits."""
+        """Do nothing: there is no waiter."""
 
 
 class WallClock:
-    """The machine's own clock, which runs whether anybody waits or not.
+    """The machine's own clock, which runs with and without waiters.
 
     It begins to run when it is first looked at, and then shows ``start_s``. It shows ``rate`` seconds more each second.
     """

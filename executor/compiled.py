@@ -9,7 +9,7 @@ The one rule for every compiled function of the program (``compiled``):
 * :func:`working_s` is a clock that stands still meanwhile, so that a limit of seconds is one of work, also the first
   time.
 
-:func:`listen` says who hears about it; nobody by default. Processes of its own each keep their own account.
+:func:`listen` sets what is told about it; by default nothing is. Each process keeps its own account.
 """
 
 from __future__ import annotations

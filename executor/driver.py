@@ -35,6 +35,27 @@ class DriverFacts:
     n_gpus: int
 
 
+@dataclass(frozen=True, slots=True)
+class CardFacts:
+    """What the driver says of a whole GPU, cut by MIG or not.
+
+    Attributes:
+        title: The driver's name of it.
+        uuid: Of the GPU itself.
+        is_in_mig_mode: Whether it is now.
+        memory_mib: All of its memory; ``None`` where the driver does not tell, as where it is the CPU's.
+        lets_compute: Whether its compute mode lets processes compute at all.
+        compute_capability: Such as 8.0; ``None`` where the driver does not tell.
+    """
+
+    title: str
+    uuid: str
+    is_in_mig_mode: bool
+    memory_mib: int | None
+    lets_compute: bool
+    compute_capability: float | None
+
+
 class DriverGpu(ABC):
     """A ``Gpu`` over a driver's calls; a context that lets go of the driver at its end.
 

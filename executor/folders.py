@@ -1,4 +1,4 @@
-"""GPUs whose instances no driver keeps: each is a folder, which outlives whoever made it.
+"""GPUs whose instances no driver keeps: each is a folder, which outlives its maker.
 
 An instance is a folder named ``PLACEMENT.ID``; what stands for its compute instance is a folder in that, named by
 the UUID, for its processes. Both are read from the system at every look, and nothing else is the truth.
@@ -71,7 +71,7 @@ class FolderGpu(DriverGpu):
 
     Attributes:
         kept_as: What its instances are, for messages.
-        uuid_prefix: UUIDs begin with this: as those of MIG devices do, and yet nobody takes them for one.
+        uuid_prefix: UUIDs begin with this: like those of MIG devices, but not to be taken for one.
     """
 
     kept_as: ClassVar[str]
@@ -151,14 +151,14 @@ class FolderGpu(DriverGpu):
 
     @abstractmethod
     def _prepare(self) -> None:
-        """The folder of all instances is there, and whoever has to be at work for them is.
+        """The folder of all instances is there, and what has to be at work for them is.
 
         Raises:
             OSError: It cannot be made.
         """
 
     def _limit(self, name: str, placement: Placement) -> None:
-        """Whoever will be in the instance of this folder is limited; here nothing is done for that.
+        """Processes in the instance of this folder will be limited; here nothing is done for that.
 
         Raises:
             OSError: That cannot be.

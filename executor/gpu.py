@@ -22,7 +22,7 @@ BELIEVE_FOR_S = 10.0
 """Seconds for which a driver is believed that nothing has changed; then all is read anyway."""
 
 SILENT_S = 30.0
-"""Seconds for which a driver that does not answer is waited for, unless somebody says otherwise."""
+"""Seconds for which a driver that does not answer is waited for, by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Gpu(Protocol):
 
     A call blocks until the driver has finished. A call that raises has changed nothing, or has undone what it did;
     where that failed, too, it raises :class:`~PartialChangeError`, which names what stands, or
-    :class:`~UnsureChangeError` where nobody can tell.
+    :class:`~UnsureChangeError` where that is not known.
     """
 
     @property
@@ -140,7 +140,7 @@ class Gpu(Protocol):
         """
 
     def changed(self) -> bool:
-        """Whether the instances may differ from when this was last asked; takes no time. True where nobody can tell.
+        """Whether the instances may differ from when this was last asked; takes no time. True where that is not known.
 
         ``nvmlEventMigConfigChange``; ``nvidia-smi`` has nothing like it.
         """

@@ -1,6 +1,6 @@
 """Input files, read whole: a regular file within a limit of size, or an ``OSError`` whose ``strerror`` says what it is.
 
-A name may lead to a device that never ends, to a pipe into which nobody writes, or to a few bytes that unpack to
+A name may lead to a device that never ends, to a pipe without a writer, or to a few bytes that unpack to
 gigabytes. None of them is an input file.
 """
 
@@ -37,7 +37,7 @@ def read_input(path: Path, most_bytes: int) -> bytes:
     if "\0" in name:
         raise OSError(errno.EINVAL, "its name holds a NUL character", name.replace("\0", "\\0"))
     try:
-        # Without O_NONBLOCK the opening of a pipe waits for somebody who writes.
+        # Without O_NONBLOCK the opening of a pipe waits for a writer.
         fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except ValueError:  # a name that the file system cannot encode
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), ascii(name)) from None

@@ -8,15 +8,15 @@ MIG device. The UUIDs are then read by walking the MIG devices: they are never p
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import RLock
-from typing import Any
+from typing import Any, TypeVar
 
 import pynvml
 
 from executor.discovery import DriverProfile, discovered_model
-from executor.driver import DriverFacts, DriverGpu, no_such_gpu, not_in_mig_mode
+from executor.driver import CardFacts, DriverFacts, DriverGpu, no_such_gpu, not_in_mig_mode
 from executor.errors import (
     DriverError,
     GpuError,
@@ -30,6 +30,8 @@ from executor.errors import (
 )
 from executor.gpu import GpuInstance
 from executor.mig import GpuModel, Placement, Profile
+
+_Told = TypeVar("_Told")
 
 _SESSION = RLock()
 """NVML calls of this process, one at a time."""
@@ -124,7 +126,7 @@ class NvmlGpu(DriverGpu):
                     return True
                 return self._take_events()
             except pynvml.NVMLError:
-                return True  # whoever looks then is told what is wrong
+                return True  # the look that follows tells what is wrong
 
     def _registered_events(self) -> Any:
         events = pynvml.nvmlEventSetCreate()
@@ -212,10 +214,7 @@ class NvmlGpu(DriverGpu):
 
     def _opened_device(self) -> Any:
         with _driver(f"Unable to open GPU {self._index:>2}"):
-            n_gpus = pynvml.nvmlDeviceGetCount()
-            if not 0 <= self._index < n_gpus:
-                raise no_such_gpu(self._index, n_gpus)
-            device = pynvml.nvmlDeviceGetHandleByIndex(self._index)
+            device = _device(self._index)
             self._require_mig_mode(device)
             return device
 
@@ -292,6 +291,48 @@ def driver_facts() -> DriverFacts:
             return DriverFacts(str(pynvml.nvmlSystemGetDriverVersion()), pynvml.nvmlDeviceGetCount())
     finally:
         _end_session()
+
+
+def card_facts(index: int) -> CardFacts:
+    """What the driver says of a whole GPU.
+
+    Raises:
+        NoGpuError: There is no library, no driver, or no such GPU.
+        GpuError: The driver does not answer.
+    """
+    _open_session()
+    try:
+        with _driver(f"Unable to look at GPU {index:>2}"):
+            device = _device(index)
+            mig_mode = _unless_unknown(lambda: pynvml.nvmlDeviceGetMigMode(device)[0])
+            memory_bytes = _unless_unknown(lambda: int(pynvml.nvmlDeviceGetMemoryInfo(device).total))
+            compute_mode = _unless_unknown(lambda: pynvml.nvmlDeviceGetComputeMode(device))
+            capability = _unless_unknown(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(device))
+            return CardFacts(
+                title=pynvml.nvmlDeviceGetName(device),
+                uuid=str(pynvml.nvmlDeviceGetUUID(device)),
+                is_in_mig_mode=mig_mode == pynvml.NVML_DEVICE_MIG_ENABLE,
+                memory_mib=None if memory_bytes is None else memory_bytes >> 20,
+                lets_compute=compute_mode != pynvml.NVML_COMPUTEMODE_PROHIBITED,
+                compute_capability=None if capability is None else capability[0] + capability[1] / 10,
+            )
+    finally:
+        _end_session()
+
+
+def _unless_unknown(told: Callable[[], _Told]) -> _Told | None:
+    """What the driver tells of the GPU; ``None`` where this driver, or this GPU, knows no such thing."""
+    try:
+        return told()
+    except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
+        return None
+
+
+def _device(index: int) -> Any:
+    n_gpus = pynvml.nvmlDeviceGetCount()
+    if not 0 <= index < n_gpus:
+        raise no_such_gpu(index, n_gpus)
+    return pynvml.nvmlDeviceGetHandleByIndex(index)
 
 
 _CANNOT_OPEN = {

@@ -1,24 +1,25 @@
-"""A real GPU by the name of its backend."""
+"""A real GPU by the name of its backend. NVML reads every one of them, so its Python module has to be there."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 from typing import Literal
 
-from executor.driver import DriverFacts, DriverGpu
+from executor.driver import CardFacts, DriverFacts, DriverGpu
 from executor.errors import NoGpuError
 
 BackendName = Literal["auto", "nvml", "smi"]
 
 
 def open_gpu(backend: BackendName = "auto", index: int = 0) -> DriverGpu:
-    """The GPU, through NVML where its Python module is at hand, else through ``nvidia-smi``.
+    """The GPU, changed by NVML (``auto``, ``nvml``) or by ``nvidia-smi mig`` (``smi``).
 
     Raises:
-        NoGpuError: No driver, no such GPU, its MIG mode is off, or the module that was asked for is absent.
+        NoGpuError: No driver, no such GPU, its MIG mode is off, or NVML's Python module or the command is absent.
         NoPermissionError: The driver does not tell placements to this user.
     """
-    if _door(backend) == "smi":
+    _require_nvml(f"backend {backend}")
+    if backend == "smi":
         from executor.smi import SmiGpu  # noqa: PLC0415 - only one of both is needed
 
         return SmiGpu(index)
@@ -27,23 +28,30 @@ def open_gpu(backend: BackendName = "auto", index: int = 0) -> DriverGpu:
     return NvmlGpu(index)
 
 
-def driver_facts(backend: BackendName = "auto") -> DriverFacts:
-    """What the driver says of itself, through the same door as :func:`open_gpu`.
+def driver_facts() -> DriverFacts:
+    """What the driver says of itself.
 
     Raises:
-        NoGpuError: No driver, or the module that was asked for is absent.
+        NoGpuError: No driver, or NVML's Python module is absent.
     """
-    if _door(backend) == "smi":
-        from executor import smi  # noqa: PLC0415
-
-        return smi.driver_facts()
-    from executor import nvml  # noqa: PLC0415
+    _require_nvml("the driver's version")
+    from executor import nvml  # noqa: PLC0415 - its module is an extra
 
     return nvml.driver_facts()
 
 
-def _door(backend: BackendName) -> Literal["nvml", "smi"]:
-    is_there = find_spec("pynvml") is not None
-    if backend == "nvml" and not is_there:
-        raise NoGpuError("backend nvml: the Python module nvidia-ml-py is absent; install it, or take smi")
-    return "smi" if backend == "smi" or not is_there else "nvml"
+def card_facts(index: int) -> CardFacts:
+    """What the driver says of the whole GPU.
+
+    Raises:
+        GpuError: No driver, no such GPU, or NVML's Python module is absent; or the driver does not answer.
+    """
+    _require_nvml("backend mps")
+    from executor import nvml  # noqa: PLC0415 - its module is an extra
+
+    return nvml.card_facts(index)
+
+
+def _require_nvml(what: str) -> None:
+    if find_spec("pynvml") is None:
+        raise NoGpuError(f"{what} needs pynvml: pip install 'migrator-mig[nvml]'")

@@ -8,7 +8,8 @@ in the way of is told.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -159,7 +160,7 @@ class Wait:
 T = TypeVar("T")
 
 Steps = Generator[Call | Wait, GpuInstance | None, T]
-"""A change of what stands, one step after the other; whoever carries it out sends back what a call gave."""
+"""A change of what stands, one step after the other; its caller carries out each, and sends back what the call gave."""
 
 
 def carried_out(steps: Steps[T], clock: Clock) -> T:
@@ -187,7 +188,7 @@ class Users:
     """Who is told what becomes of instances during a change; these methods do nothing."""
 
     def left(self, instance: GpuInstance) -> None:
-        """The moment has come at which nobody is to be in it any more: it is about to be destroyed, or handed on."""
+        """No process is to be in it from now on: it is about to be destroyed, or handed on."""
 
     def gone(self, instance: GpuInstance) -> None:
         """It is destroyed."""
@@ -432,7 +433,7 @@ class Reconciler:
             ways = [other for other in tasks if other.verb == "create" and task.placement.overlaps(other.placement)]
             found += [Undone(other.placement, task.last, task.holders) for other in ways]
             tasks[:] = [other for other in tasks if other not in ways]
-            if not left.is_whole:  # half an instance serves nobody, and would be an orphan
+            if not left.is_whole:  # half an instance serves nothing, and would be an orphan
                 tasks.insert(0, _Task("repair", task.placement, instance=left, mends_stuck=True))
                 return found
         if left is not None:
@@ -469,18 +470,8 @@ class Reconciler:
         half = next((item for item in standing if item.placement == placement and self._journal.is_ours(item)), None)
         if half is not None:  # an attempt before this one made it, and could not take it away
             return self._repair(half)
-        self._journal.begin("create", placement, others=[item.gi_id for item in standing])
-        try:
+        with self._begun("create", placement, others=[item.gi_id for item in standing]):
             made = self._gpu.create(placement)
-        except UnsureChangeError as error:
-            self._note(error)
-            raise
-        except PartialChangeError as error:
-            self._journal.stands(error.standing)
-            raise
-        except GpuError:
-            self._journal.nothing_done()
-            raise
         self._journal.stands(made)
         return made
 
@@ -490,20 +481,8 @@ class Reconciler:
             raise InstanceNotFoundError(
                 f"{instance.placement}: gone already, or not ours any more; somebody else was there"
             )
-        self._journal.begin("destroy", instance.placement, instance.gi_id)
-        try:
+        with self._begun("destroy", instance.placement, instance.gi_id):
             self._gpu.destroy(instance.gi_id)
-        except InstanceNotFoundError:
-            self._journal.gone(instance.gi_id)
-            raise
-        except UnsureChangeError:
-            raise
-        except PartialChangeError as error:
-            self._journal.stands(error.standing)
-            raise
-        except GpuError:
-            self._journal.nothing_done()
-            raise
         self._journal.gone(instance.gi_id)
 
     def _repair(self, instance: GpuInstance) -> GpuInstance:
@@ -513,22 +492,32 @@ class Reconciler:
         if standing.is_whole:
             self._journal.stands(standing)
             return standing
-        self._journal.begin("repair", instance.placement, instance.gi_id)
-        try:
+        with self._begun("repair", instance.placement, instance.gi_id):
             made = self._gpu.make_whole(instance.gi_id)
-        except UnsureChangeError as error:
-            self._note(error)
-            raise
-        except GpuError:
-            self._journal.nothing_done()
-            raise
         self._journal.stands(made)
         return made
 
-    def _note(self, error: UnsureChangeError) -> None:
-        """What the driver has called done is believed by this controller, which saw nobody else there a moment ago."""
-        if error.was_accepted:
-            self._journal.accepted()
+    @contextmanager
+    def _begun(
+        self, verb: Verb, placement: Placement, gi_id: int | None = None, others: Iterable[int] = ()
+    ) -> Iterator[None]:
+        """Write that a call is about to be made; if it fails, write what stands then, as far as that is known."""
+        self._journal.begin(verb, placement, gi_id, others)
+        try:
+            yield
+        except UnsureChangeError as error:
+            if error.was_accepted:  # this controller, which saw nobody else there a moment ago, believes the driver
+                self._journal.accepted()
+            raise
+        except PartialChangeError as error:
+            self._journal.stands(error.standing)
+            raise
+        except GpuError as error:
+            if verb == "destroy" and gi_id is not None and isinstance(error, InstanceNotFoundError):
+                self._journal.gone(gi_id)
+            else:
+                self._journal.nothing_done()
+            raise
 
     def _holders(self, instance: GpuInstance | None) -> tuple[Process, ...]:
         try:

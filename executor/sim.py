@@ -41,7 +41,7 @@ class Faults:
 
     Attributes:
         error_share: Of the calls that change something, those refused for no reason that the driver names.
-        in_use_share: Of the instances, those that will not go when they are first asked to, though nobody is there:
+        in_use_share: Of the instances, those that will not go when they are first asked to, though no process is there:
             real drivers do so while a neighbour is busy.
         in_use_s: How long such an instance refuses, from the first attempt on.
         half_share: Of the refusals above, those that come too late: a creation leaves the GPU instance without its
@@ -159,7 +159,7 @@ class SimGpu:
         """The GPU instance is gone, after its profile's ``destroy_s``.
 
         Raises:
-            InUseError: Clients are attached, naming them; or by a fault, though nobody is there.
+            InUseError: Clients are attached, naming them; or by a fault, though no process is there.
             InstanceNotFoundError: There is no GPU instance of this id.
             DriverError: By a fault.
             PartialChangeError: By a fault: it stands without its compute instance.
@@ -198,7 +198,7 @@ class SimGpu:
         return made
 
     def reset(self) -> None:
-        """Every instance is gone at once, others' too, and whoever was in them: as after ``nvidia-smi --gpu-reset``."""
+        """Every instance is gone at once, others' too, and their processes: as after ``nvidia-smi --gpu-reset``."""
         for gi_id in list(self._instances):
             self._drop(gi_id)
 

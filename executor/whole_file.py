@@ -13,7 +13,7 @@ from pathlib import Path
 def write_whole(path: Path, raw: bytes) -> None:
     """Put a file of ``raw`` in the place of ``path``, with the permissions of the one that was there.
 
-    It is written beside it, under another name, so that nobody sees half a file; if that fails, the earlier file is as
+    It is written beside it, under another name, so that no half file is seen; if that fails, the earlier file is as
     it was and nothing else is left behind.
 
     Raises:

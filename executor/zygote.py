@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import json
 import os
 import random
 import select
@@ -26,11 +25,13 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
+from executor import messages
 from executor.errors import ExecutorError
+from executor.messages import Allowed, Count, MessageError, Moment, Seconds, packed
 from executor.parent import signal_at_end_of_parent
 from executor.processes import python_command
 
@@ -50,8 +51,13 @@ class ZygoteError(ExecutorError):
     """The zygote cannot be had, or is gone; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Warm:
+class Message(messages.Message, frozen=True):
+    """What a controller, its zygote and the workers say to each other."""
+
+    most_bytes: ClassVar[int] = _LARGEST
+
+
+class Warm(Message, frozen=True):
     """The zygote has imported everything.
 
     Attributes:
@@ -60,32 +66,29 @@ class Warm:
         at_s: When.
     """
 
-    pid: int
-    import_s: Mapping[str, float]
-    at_s: float
+    pid: Count
+    import_s: Mapping[str, Seconds]
+    at_s: Moment
 
 
-@dataclass(frozen=True, slots=True)
-class Forked:
+class Forked(Message, frozen=True):
     """A worker runs, and is about to import what it was asked for; ``asked_s`` is when the controller asked for it."""
 
     worker: str
-    pid: int
-    asked_s: float
-    at_s: float
+    pid: Count
+    asked_s: Moment
+    at_s: Moment
 
 
-@dataclass(frozen=True, slots=True)
-class Reached:
+class Reached(Message, frozen=True):
     """A worker says that it has come to a phase of its own, such as ``loaded`` or ``ready``."""
 
     worker: str
     phase: str
-    at_s: float
+    at_s: Moment
 
 
-@dataclass(frozen=True, slots=True)
-class Exited:
+class Exited(Message, frozen=True):
     """A worker is gone, and has been waited for.
 
     Attributes:
@@ -99,12 +102,12 @@ class Exited:
     """
 
     worker: str
-    pid: int
+    pid: Count
     code: int | None
-    signal: int | None
+    signal: Count | None
     error: str
     was_asked: bool
-    at_s: float
+    at_s: Moment
 
     @property
     def reason(self) -> str:
@@ -118,8 +121,27 @@ class Exited:
         return f"killed by signal {self.signal}{maybe}"
 
 
+class Start(Message, frozen=True):
+    """A worker is wanted, which runs ``function``; what it prints is appended to ``log``, if there is one."""
+
+    worker: str
+    function: str
+    arguments: dict[str, Any]
+    environment: dict[str, str]
+    log: str | None
+    asked_s: Moment
+
+
+class Stop(Message, frozen=True):
+    """A worker is to end, and is killed if it has not after ``limit_s``."""
+
+    worker: str
+    limit_s: Seconds
+
+
 Event = Warm | Forked | Reached | Exited
-_EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in (Warm, Forked, Reached, Exited)}
+_EVENTS: Allowed[Event] = Allowed(Event)
+_REQUESTS: Allowed[Start | Stop] = Allowed(Start | Stop)
 
 
 class Reporter:
@@ -132,7 +154,7 @@ class Reporter:
     def reached(self, phase: str) -> None:
         """Tell the controller of a phase; nothing happens if nobody listens any more."""
         with suppress(OSError):
-            _send(self._connection, Reached(self.worker, phase, time.monotonic()))
+            self._connection.send(packed(Reached(self.worker, phase, time.monotonic())))
 
 
 class Zygote:
@@ -154,7 +176,7 @@ class Zygote:
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
             self._process = subprocess.Popen(  # noqa: S603 - this very file
-                python_command(__name__, "hatch", str(its.fileno()), str(os.getpid()), *imports),
+                python_command(__name__, "main", str(its.fileno()), str(os.getpid()), *imports),
                 pass_fds=(its.fileno(),),
                 env={**os.environ, **environment},
                 stdin=subprocess.DEVNULL,
@@ -186,8 +208,8 @@ class Zygote:
     ) -> str:
         """A worker is asked for: its name. It runs ``module:function`` with a :class:`Reporter`.
 
-        ``arguments`` are what JSON can say. ``log`` is appended to by what it prints; without one, that goes where the
-        controller's goes. What ``environment`` sets is set before anything is imported that the zygote has not.
+        ``arguments`` are what msgpack can say. ``log`` is appended to by what it prints; without one, that goes where
+        the controller's goes. What ``environment`` sets is set before anything is imported that the zygote has not.
 
         Raises:
             ZygoteError: The zygote is gone, a worker of this name is not, or the arguments are too long.
@@ -196,15 +218,8 @@ class Zygote:
         name = name or f"worker-{self._n_started}"
         if name in self.workers:
             raise ZygoteError(f"there is a worker called {name} already")
-        request = {
-            "start": name,
-            "function": function,
-            "arguments": dict(arguments or {}),
-            "environment": dict(environment or {}),
-            "log": None if log is None else str(log.absolute()),
-            "asked_s": time.monotonic(),
-        }
-        self._ask(request)
+        log_name = None if log is None else str(log.absolute())
+        self._ask(Start(name, function, dict(arguments or {}), dict(environment or {}), log_name, time.monotonic()))
         self.workers[name] = None
         return name
 
@@ -217,7 +232,7 @@ class Zygote:
             ZygoteError: The zygote is gone.
         """
         if worker in self.workers:
-            self._ask({"stop": worker, "limit_s": limit_s})
+            self._ask(Stop(worker, limit_s))
 
     def events(self, timeout_s: float = 0.0) -> tuple[Event, ...]:
         """What has happened since; waits until something has, or ``timeout_s`` have passed.
@@ -232,7 +247,10 @@ class Zygote:
                 if found:
                     break  # the next call tells it
                 raise ZygoteError(f"the zygote is gone, and its workers with it: {self._ending()}")
-            event = _event(message)
+            try:
+                event = _EVENTS.message(message)
+            except MessageError as error:
+                raise ZygoteError(f"a worker, or the zygote, says what is none of its messages: {error}") from error
             if isinstance(event, Forked):
                 self.workers[event.worker] = event.pid
             elif isinstance(event, Exited):
@@ -247,7 +265,7 @@ class Zygote:
         """Every worker is told to end, and killed after ``limit_s``; then the zygote is gone, too."""
         with suppress(ZygoteError):
             for worker in self.workers:
-                self._ask({"stop": worker, "limit_s": limit_s})
+                self._ask(Stop(worker, limit_s))
             until_s = time.monotonic() + limit_s + 1.0
             while self.workers and time.monotonic() < until_s:
                 self.events(max(0.0, until_s - time.monotonic()))
@@ -258,12 +276,11 @@ class Zygote:
             self._process.kill()
             self._process.wait()
 
-    def _ask(self, request: Mapping[str, Any]) -> None:
-        message = json.dumps(request).encode()
-        if len(message) > _LARGEST:
-            raise ZygoteError(f"a request of {len(message):,} bytes is too long; at most {_LARGEST:,}: use a file")
+    def _ask(self, request: Start | Stop) -> None:
         try:
-            self._connection.send(message)
+            self._connection.send(packed(request))
+        except MessageError as error:
+            raise ZygoteError(f"a request is too long: {error}: use a file") from None
         except OSError as error:
             raise ZygoteError(f"the zygote is gone, and its workers with it: {error.strerror}") from error
 
@@ -282,15 +299,6 @@ class Zygote:
         return f"killed by signal {-code}" if code < 0 else f"it ended with code {code}, and has said why"
 
 
-def _send(connection: socket.socket, event: Event) -> None:
-    connection.send(json.dumps({"event": type(event).__name__, **asdict(event)}).encode())
-
-
-def _event(message: bytes) -> Event:
-    fields = json.loads(message)
-    return _EVENTS[fields.pop("event")](**fields)
-
-
 # What follows runs in the zygote and in its workers.
 
 
@@ -307,7 +315,7 @@ class _Worker:
 
 
 @dataclass
-class _Nest:
+class _Server:
     """The zygote's loop: requests come, workers go, and those that linger are killed."""
 
     connection: socket.socket
@@ -319,7 +327,7 @@ class _Nest:
             while True:
                 for descriptor in self._ready():
                     if descriptor != self.connection.fileno():
-                        self._bury(self.workers.pop(descriptor))
+                        self._reap(self.workers.pop(descriptor))
                     elif not self._answer():
                         return
                 self._kill_overdue()
@@ -345,20 +353,24 @@ class _Nest:
             return False
         if not message:
             return False
-        request = json.loads(message)
-        if "start" in request:
+        request = _REQUESTS.message(message)
+        if isinstance(request, Start):
             self._fork(request)
         else:
-            worker = next((one for one in self.workers.values() if one.name == request["stop"]), None)
-            if worker is not None:
-                kill_at_s = time.monotonic() + request["limit_s"]
-                worker.kill_at_s = kill_at_s if worker.kill_at_s is None else min(kill_at_s, worker.kill_at_s)
-                worker.was_asked = True
-                for number in (signal.SIGTERM, signal.SIGCONT):  # who is stopped hears nothing
-                    os.kill(worker.pid, number)
+            self._stop(request)
         return True
 
-    def _fork(self, request: dict[str, Any]) -> None:
+    def _stop(self, request: Stop) -> None:
+        worker = next((one for one in self.workers.values() if one.name == request.worker), None)
+        if worker is None:
+            return
+        kill_at_s = time.monotonic() + request.limit_s
+        worker.kill_at_s = kill_at_s if worker.kill_at_s is None else min(kill_at_s, worker.kill_at_s)
+        worker.was_asked = True
+        for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process takes SIGTERM once it goes on
+            os.kill(worker.pid, number)
+
+    def _fork(self, request: Start) -> None:
         parent = os.getpid()
         reading, writing = os.pipe()
         os.set_blocking(reading, False)  # a process that the worker leaves behind may keep it open
@@ -368,7 +380,8 @@ class _Nest:
             os.close(reading)
             os.close(writing)
             said = f"it cannot be forked: {error.strerror}"
-            _send(self.connection, Exited(request["start"], 0, 1, None, said, was_asked=False, at_s=time.monotonic()))
+            exited = Exited(request.worker, 0, 1, None, said, was_asked=False, at_s=time.monotonic())
+            self.connection.send(packed(exited))
             return
         if pid == 0:
             for other in self.workers.values():
@@ -376,10 +389,10 @@ class _Nest:
                 os.close(other.error_fd)
             _become_worker(request, parent, self.connection, writing)
         os.close(writing)
-        worker = _Worker(request["start"], pid, os.pidfd_open(pid), reading)
+        worker = _Worker(request.worker, pid, os.pidfd_open(pid), reading)
         self.workers[worker.pidfd] = worker
 
-    def _bury(self, worker: _Worker) -> None:
+    def _reap(self, worker: _Worker) -> None:
         """Tell how a worker ended; its own children go with it."""
         _kill_group(worker.pid)
         _, status = os.waitpid(worker.pid, 0)
@@ -399,7 +412,7 @@ class _Nest:
             time.monotonic(),
         )
         with suppress(OSError):  # the controller is gone: the next look at the connection tells
-            _send(self.connection, event)
+            self.connection.send(packed(event))
 
     def _kill_overdue(self) -> None:
         now_s = time.monotonic()
@@ -422,23 +435,23 @@ def _die_with(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _become_worker(request: dict[str, Any], parent: int, connection: socket.socket, error_fd: int) -> NoReturn:
+def _become_worker(request: Start, parent: int, connection: socket.socket, error_fd: int) -> NoReturn:
     """Run the function that was asked for, and end."""
     code = 1
     try:
         _die_with(parent)
         os.setsid()
-        _send(connection, Forked(request["start"], os.getpid(), request["asked_s"], time.monotonic()))
-        if request["log"] is not None:
-            log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        connection.send(packed(Forked(request.worker, os.getpid(), request.asked_s, time.monotonic())))
+        if request.log is not None:
+            log = os.open(request.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             os.dup2(log, 1)
             os.dup2(log, 2)
             os.close(log)
-        os.environ.update(request["environment"])
+        os.environ.update(request.environment)
         random.seed()
         if "numpy" in sys.modules:
             sys.modules["numpy"].random.seed()
-        code = _call(request, Reporter(request["start"], connection))
+        code = _call(request, Reporter(request.worker, connection))
     except SystemExit as ending:
         code = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
     except BaseException as error:  # noqa: BLE001 - whatever it is, the controller is told, and this process ends
@@ -452,14 +465,14 @@ def _become_worker(request: dict[str, Any], parent: int, connection: socket.sock
         os._exit(code)
 
 
-def _call(request: dict[str, Any], reporter: Reporter) -> int:
-    module, _, name = request["function"].partition(":")
+def _call(request: Start, reporter: Reporter) -> int:
+    module, _, name = request.function.partition(":")
     function: Callable[..., object] = getattr(importlib.import_module(module), name)
-    result = function(reporter, **request["arguments"])
+    result = function(reporter, **request.arguments)
     return result if isinstance(result, int) else 0
 
 
-def hatch(descriptor: str, parent: str, *imports: str) -> int:
+def main(descriptor: str, parent: str, *imports: str) -> int:
     """Be the zygote: warm up, then fork until the controller is gone. What a zygote's process is started with."""
     _die_with(int(parent))
     with socket.socket(fileno=int(descriptor)) as connection:
@@ -472,8 +485,8 @@ def hatch(descriptor: str, parent: str, *imports: str) -> int:
         gc.collect()
         gc.freeze()  # what is warm stays shared between the processes: no collection writes to it
         with suppress(BrokenPipeError):
-            _send(connection, Warm(os.getpid(), import_s, time.monotonic()))
-            _Nest(connection).run()
+            connection.send(packed(Warm(os.getpid(), import_s, time.monotonic())))
+            _Server(connection).run()
     # At once: tearing down what was imported takes a second, and some libraries complain of it at length.
     os._exit(0)
 

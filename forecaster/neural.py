@@ -3,7 +3,8 @@
 The network reads the last L steps of one tenant and gives quantiles of the next H. It works on square roots of rates
 (whose spread hardly depends on the level), less their mean over the L steps and over their standard deviation; both
 transforms are monotone, so that quantiles stay quantiles. It is trained here, step by step, on random windows by the
-pinball loss: Lightning's trainer, which writes into the working folder, is never made.
+pinball loss. neuralforecast's own ``fit`` is not used: it keeps the last weights, not the best, cannot go on where it
+was broken off, and its trainer writes into the working folder.
 
 Of the series' last fifth nothing is learned. It says which weights are best (the learning curve), and how far the
 quantiles can be trusted: for each window there, what came is turned into *normal scores*, the z at which the forecast's

@@ -102,14 +102,26 @@ class Score:
     pinball_rps: float
     within: Mapping[float, NDArray[np.int64]]
 
-    @property
-    def relative_pinball(self) -> float | None:
-        """The pinball loss over the mean of what came; ``None`` where nothing came."""
-        return self.pinball_rps / self.came_rps if self.came_rps > 0 else None
 
-    def coverage(self, band: float) -> Share:
-        """The share of values in a band."""
-        return pooled_coverage([self], band)
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """The scores of one series, or of several with the same weight each, as figures. Rates are in requests a second.
+
+    Attributes:
+        mae_rps: As of a :class:`Score`, as are the next three.
+        bias_rps: Mean of forecast − came.
+        wape: ``None`` where nothing came in one of the series.
+        pinball_rps: Mean over quantile levels and values.
+        relative_pinball: The pinball loss over the mean of what came; ``None`` where nothing came in one of the series.
+        coverage: By band, widest first, the share of values in it; bands that all series have.
+    """
+
+    mae_rps: float
+    bias_rps: float
+    wape: float | None
+    pinball_rps: float
+    relative_pinball: float | None
+    coverage: Mapping[float, Share]
 
 
 def origins_between(first: int, n_total: int, n_steps: int, stride: int) -> NDArray[np.int64]:
@@ -191,21 +203,38 @@ def bands_of(levels: Sequence[float]) -> tuple[float, ...]:
     return tuple(round(1 - 2 * level, 9) for level in sorted(known) if level < 0.5 and round(1 - level, 9) in known)
 
 
-def pooled_coverage(scores: Sequence[Score], band: float) -> Share:
-    """The mean of the scores' coverages, each series the same weight; blocks are resampled inside their series.
+def pooled(scores: Sequence[Score]) -> Pooled:
+    """The scores as figures: means over series, and coverages with intervals."""
+    relative = [one.pinball_rps / one.came_rps if one.came_rps > 0 else None for one in scores]
+    return Pooled(
+        mae_rps=float(np.mean([one.mae_rps for one in scores])),
+        bias_rps=float(np.mean([one.bias_rps for one in scores])),
+        wape=_mean([one.wape for one in scores]),
+        pinball_rps=float(np.mean([one.pinball_rps for one in scores])),
+        relative_pinball=_mean(relative),
+        coverage={
+            band: _coverage([one.within[band] for one in scores])
+            for band in scores[0].within
+            if all(band in one.within for one in scores)
+        },
+    )
 
-    Raises:
-        KeyError: A score has no such band.
-    """
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if len(known) == len(values) else None
+
+
+def _coverage(within: Sequence[NDArray[np.int64]]) -> Share:
+    """The mean of the series' coverages; blocks are resampled inside their series."""
     rng = np.random.default_rng(0)
     means, drawn = [], []
-    for one in scores:
-        hits, counts = one.within[band]
+    for hits, counts in within:
         means.append(hits.sum() / counts.sum())
         picked = rng.integers(0, hits.size, (_N_RESAMPLES, hits.size))
         drawn.append(hits[picked].sum(axis=1) / counts[picked].sum(axis=1))
     value = float(np.mean(means))
-    if sum(one.within[band].shape[1] for one in scores) < LEAST_BLOCKS:
+    if sum(one.shape[1] for one in within) < LEAST_BLOCKS:
         return Share(value, None, None)
     low, high = np.quantile(np.mean(drawn, axis=0), [0.025, 0.975]).tolist()
     return Share(value, low, high)

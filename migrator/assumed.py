@@ -6,12 +6,14 @@ measured of another model, on another GPU, or for another policy's source.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+from msgspec import to_builtins
 
 from executor.mig import GpuModel
 from migrator.config import TenantConfig
+from migrator.log.records import Assumed
 from migrator.setting import Setting, counts_salvage
 from planner.build import TYPICAL_INSTANCES, documented_warm_ups
 from planner.problem import Problem, Reconfiguration
@@ -20,29 +22,6 @@ from workloads.profiles.shares import measured_for, sensitivity_of
 from workloads.tenants import Tenant
 
 RULE = "3 × inference of the same data (MIGRator)"
-
-
-@dataclass(frozen=True, slots=True)
-class Assumed:
-    """A figure that was filled in.
-
-    Attributes:
-        tenant: Whose; ``None`` where it concerns all of them.
-        what: What it is.
-        value: The figure; by profile name, or by part, where there are several.
-        unit: Of the value; empty for a share or a factor.
-        source: Where it comes from.
-    """
-
-    tenant: str | None
-    what: str
-    value: float | Mapping[str, float]
-    unit: str
-    source: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Its fields, as they stand in logs and results."""
-        return asdict(self)
 
 
 def assumed_in(setting: Setting, sharing: str = "instances") -> tuple[Assumed, ...]:
@@ -65,8 +44,8 @@ def assumed_in_problem(problem: Problem) -> tuple[Assumed, ...]:
 
 
 def assumed_to_json(assumed: Sequence[Assumed]) -> list[dict[str, Any]]:
-    """A list of their fields."""
-    return [item.to_json() for item in assumed]
+    """A list of their fields, as they stand in logs and results."""
+    return [to_builtins(item) for item in assumed]
 
 
 def _of_tenant(setting: Setting, entry: TenantConfig, tenant: Tenant) -> Iterator[Assumed]:

@@ -14,7 +14,7 @@ from forecaster.auto import FAILED
 from forecaster.forecast import Forecaster
 from forecaster.neural import METHODS, Learned, ModelError
 from forecaster.registry import forecaster_names
-from forecaster.scores import LEADS_S, Trials, origins_between, rolling
+from forecaster.scores import LEADS_S, Pooled, Trials, origins_between, pooled, rolling, score, score_of_total
 from migrator.config import ForecastConfig
 from migrator.extras import model_text
 from migrator.series import Series, SeriesError
@@ -25,6 +25,9 @@ MOST_ORIGINS = 300
 
 _LEAST_STRIDE = 10
 """Without a stride given, a window's length holds no more origins than these."""
+
+_WANTED_BAND = 0.8
+"""The band that tables show where forecasts have it; else their widest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,46 @@ class Evaluation:
     def leads(self) -> tuple[int, ...]:
         """The leads at which it is judged, in seconds: those within the window."""
         return tuple(lead for lead in LEADS_S if lead <= self.terms.window_s)
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """What one method was worth on one series, or on several together.
+
+    Attributes:
+        overall: Over all steps.
+        leads: By lead in seconds.
+        total: Of the window's total.
+        took_s: The median of what a forecast took.
+    """
+
+    overall: Pooled
+    leads: Mapping[int, Pooled]
+    total: Pooled
+    took_s: float
+
+
+def scored(evaluations: Sequence[Evaluation]) -> dict[str, Scored]:
+    """The scores by method, of methods that have trials on every series; leads that every series has."""
+    names = [name for name in evaluations[0].trials if all(name in one.trials for one in evaluations)]
+    leads = [lead for lead in evaluations[0].leads if all(lead in one.leads for one in evaluations)]
+    found = {}
+    for name in names:
+        own = [one.trials[name] for one in evaluations]
+        found[name] = Scored(
+            overall=pooled([score(trials) for trials in own]),
+            leads={lead: pooled([score(trials, lead) for trials in own]) for lead in leads},
+            total=pooled([score_of_total(trials) for trials in own]),
+            took_s=float(np.median(np.concatenate([trials.took_s for trials in own]))),
+        )
+    return found
+
+
+def shown_band(found: Mapping[str, Scored]) -> float | None:
+    """The band that tables and plots show: 80 % where every method has it, else the widest that all have."""
+    bands = [own.overall.coverage for own in found.values()]
+    shared = [band for band in bands[0] if all(band in others for others in bands)]
+    return _WANTED_BAND if _WANTED_BAND in shared else next(iter(shared), None)
 
 
 @dataclass(frozen=True)

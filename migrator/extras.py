@@ -20,13 +20,13 @@ class Extra:
     purpose: str
 
 
-_LIVE = "avalanche msgpack safetensors scipy sklearn starlette torch torchvision uvicorn zmq"
+_LIVE = "avalanche safetensors scipy sklearn starlette torch torchvision uvicorn zmq"
 
 EXTRAS: Mapping[str, Extra] = {
     "forecast": Extra(("lightgbm",), "forecasters that are trained"),
     "live": Extra(tuple(_LIVE.split()), "models that really serve and learn"),
     "neural": Extra(("neuralforecast", "safetensors", "torch"), "networks that forecast"),
-    "nvml": Extra(("pynvml",), "a real GPU by NVML"),
+    "nvml": Extra(("pynvml",), "a real GPU"),
     "plot": Extra(("plotly", "jinja2"), "--plot"),
 }
 """By name; gurobi is among the planner's solvers."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # a report is made from the log alone, and should not wait for what a run imports
+    from migrator.config import SimulationConfig
+    from migrator.log.records import SimulatedFaults
     from migrator.setting import Setting
     from migrator.traffic import Traffic
 
@@ -39,7 +41,7 @@ def simulated_provenance(setting: Setting, traffic: Traffic) -> tuple[tuple[str,
     if setting.config.simulation.service_jitter == "measured":
         notes = (*notes, ("service jitter", MEASURED_JITTER))
     if setting.config.simulation.has_faults:
-        notes = (*notes, ("simulated faults", faults_text(setting.config.simulation.model_dump())))
+        notes = (*notes, ("simulated faults", faults_text(setting.config.simulation)))
     return notes
 
 
@@ -48,17 +50,17 @@ def misjudged_text(spread: float) -> str:
     return f"each model's latency on each profile is planned with as {1 - spread:.3g} to {1 + spread:.3g} times itself"
 
 
-def faults_text(faults: Mapping[str, Any]) -> str:
-    """What the simulated GPU does beyond what it is asked to, in words; keys are as in ``simulation`` of a config."""
-    driver, parts = faults["driver"], []
-    if driver["error_share"] > 0:
-        parts.append(f"{driver['error_share']:.3g} of the driver's calls are refused")
-    if driver["in_use_share"] > 0:
-        parts.append(f"{driver['in_use_share']:.3g} of the instances will not go for {driver['in_use_s']:g} s")
-    for other in faults["others"]:
-        begin = "the beginning" if other["from_s"] is None else f"{other['from_s']:g} s"
-        end = "the end" if other["to_s"] is None else f"{other['to_s']:g} s"
-        parts.append(f"somebody else has {other['placement']} from {begin} to {end}")
+def faults_text(faults: SimulationConfig | SimulatedFaults) -> str:
+    """What the simulated GPU does beyond what it is asked to, in words."""
+    driver, parts = faults.driver, []
+    if driver.error_share > 0:
+        parts.append(f"{driver.error_share:.3g} of the driver's calls are refused")
+    if driver.in_use_share > 0:
+        parts.append(f"{driver.in_use_share:.3g} of the instances will not go for {driver.in_use_s:g} s")
+    for other in faults.others:
+        begin = "the beginning" if other.from_s is None else f"{other.from_s:g} s"
+        end = "the end" if other.to_s is None else f"{other.to_s:g} s"
+        parts.append(f"somebody else has {other.placement} from {begin} to {end}")
     return "; ".join(parts)
 
 

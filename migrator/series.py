@@ -11,6 +11,7 @@ import numpy as np
 
 from forecaster.forecast import FloatArray
 from migrator.errors import MigratorError
+from migrator.log.records import Counts
 from migrator.log.runlog import read_log
 from workloads.traffic.arrivals import Span, cut
 from workloads.traffic.servegen import SERVEGEN_TRACE, servegen_piece
@@ -97,16 +98,16 @@ def _of_run(folder: Path) -> Series:
     if not settled:
         raise SeriesError(f"{folder}: no window of the run is finished, so that its log holds no arrivals")
     windows = _longest_stretch(sorted(settled))
-    names = tuple(str(tenant["name"]) for tenant in log.header["tenants"])
-    rates = np.concatenate([_rates(settled[window]["tenants"], names) for window in windows])
+    names = tuple(tenant.name for tenant in log.header.tenants)
+    rates = np.concatenate([_rates(settled[window].tenants, names) for window in windows])
     notes: tuple[str, ...] = ()
     if len(windows) < len(settled):
         notes = (f"{folder}: of windows with gaps between them the longest stretch, {windows[0]} to {windows[-1]}",)
-    return Series(str(folder), names, rates, round(windows[0] * log.header["window_s"]), notes)
+    return Series(str(folder), names, rates, round(windows[0] * log.header.window_s), notes)
 
 
-def _rates(tenants: Mapping[str, Mapping[str, list[int]]], names: tuple[str, ...]) -> FloatArray:
-    return np.array([tenants[name]["arrivals"] for name in names], dtype=np.float64).T
+def _rates(tenants: Mapping[str, Counts], names: tuple[str, ...]) -> FloatArray:
+    return np.array([tenants[name].arrivals for name in names], dtype=np.float64).T
 
 
 def _longest_stretch(windows: list[int]) -> range:

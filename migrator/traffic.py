@@ -15,11 +15,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from workloads.arrays import FloatArray
 from workloads.serving.requests import Requests, requests_of
 from workloads.tenants import Tenant
 from workloads.traffic.scaling import Arrivals, Recorded, Scale
-
-FloatArray = NDArray[np.float64]
 
 _EPS_S = 1e-9
 

@@ -15,14 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.counts import BoolArray
 from planner.course import column_of, courses
 from planner.gains import gain_tables
 from planner.plan import MigPlan
 from planner.problem import FLOOR_TOLERANCE, AttainmentFloor, FloatArray, GainTable, Per, Problem, TenantTerms
-
-BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from executor.mig import GpuModel, Multiset, Profile
 from planner.problem import Problem, TenantTerms
 
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 COUNT_BITS = 4
 """Bits for one profile's count where a multiset is packed into a number; no GPU holds 16 instances."""
@@ -113,7 +114,7 @@ class CountSpace:
         """The codes of multisets: ``(n, n_profiles) → (n,)``; the code of a sum is the sum of the codes."""
         return np.asarray(multisets @ self._factors, dtype=np.int64)
 
-    def fits(self, codes: IntArray, unavailable: int = 0) -> NDArray[np.bool_]:
+    def fits(self, codes: IntArray, unavailable: int = 0) -> BoolArray:
         """Whether each coded multiset fits the GPU; each is the sum of at most two that fit the whole of it.
 
         The memory slices in ``unavailable``, one bit each, are left free.
@@ -147,7 +148,7 @@ def joint_states(problem: Problem, beside: Multiset | None = None) -> IntArray:
     return states
 
 
-def states_left(problem: Problem, states: IntArray, unavailable: int) -> NDArray[np.bool_]:
+def states_left(problem: Problem, states: IntArray, unavailable: int) -> BoolArray:
     """Which of the :func:`joint_states` fit when these memory slices, one bit each, are left free, ``(n_states,)``."""
     space = CountSpace(problem.gpu, problem.profile_names)
     own = [np.array(tenant_multisets(problem, tenant), dtype=np.int64) for tenant in problem.tenants]

@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.counts import IntArray, multiset_of
+from planner.counts import BoolArray, IntArray, multiset_of
 from planner.gains import gain_tables
 from planner.levels import LevelChange, level_changes, levels_of, lowered, running_changes, shares_of, swap_shares
 from planner.plan import Lifetime, MigPlan, TenantSchedule
 from planner.problem import FloatArray, GainTable, Problem, Reconfiguration, RetrainingOption, TenantTerms
-
-BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

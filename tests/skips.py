@@ -28,7 +28,6 @@ ALLOWED: Table = {
 }
 DATA = Path(__file__).parents[2] / "shared" / "data"
 WITHOUT_DATA: Table = {
-    ("benchmarks", "the project's measured data is not beside this checkout"): 1,
     ("forecaster", "needs the Azure LLM 2023 trace beside the repository"): 4,
     ("workloads", "the project's measured data is not beside this checkout"): 17,
 }

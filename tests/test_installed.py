@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from migrator.cli import app
+from migrator.cli import command_line
+from migrator.commands.verbs import Verb
 from tests.migrator.conftest import PAPER_PROBLEM, SMALL
 from tests.standin.cards import A100_80
 from tests.standin.fixtures import MakeStandIn
@@ -53,7 +53,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def newest(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with the newest versions of what a plain ``pip install`` brings, and nothing else."""
+    """The same with the newest versions of what a ``pip install`` with the extra ``nvml`` brings, and nothing else."""
     if not (NEWEST / ".installed").exists():
         pytest.skip(
             "NOT TESTED: the newest versions of dependencies: make test installs them where the registry answers"
@@ -209,10 +209,11 @@ def test_every_verb_that_prints_json_is_called_for_it() -> None:
     def verbs(command: Any, *names: str) -> Iterator[str]:
         for name, inner in getattr(command, "commands", {}).items():
             yield from verbs(inner, *names, name)
-        if any("--json" in option.opts for option in command.params):
+        loaded = command.load() if isinstance(command, Verb) else command
+        if any("--json" in option.opts for option in loaded.params):
             yield " ".join(names)
 
-    assert {*verbs(typer.main.get_command(app))} == {*AS_JSON}
+    assert {*verbs(command_line())} == {*AS_JSON}
 
 
 def test_messages_name_the_distribution_that_is_ours() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, TypedDict
 
-from migrator.compare import Fairness
+from migrator.comparison import Fairness
 from planner.policies.registry import VARIANTS
 
 AT_ONCE: Mapping[str, Mapping[str, object]] = MappingProxyType(

@@ -26,7 +26,7 @@ import pandas as pd
 from benchmarks.paper.experiments import AT_ONCE, SEVEN_HOURS_S, Experiment
 from forecaster.neural import FACTS_FILE
 from migrator import __version__
-from migrator.compare import CEILING, Match, over_each_segment, score_of
+from migrator.comparison import CEILING, Match, over_each_segment, score_of
 from migrator.config import AccuracyConfig, Config, TenantConfig, config_yaml, read_config
 from migrator.errors import InfeasibleError, OutputError
 from migrator.log.account import Account, SecondAccounts
@@ -305,7 +305,7 @@ def key_of(match: Match) -> str:
 def source_digest(policy: str) -> str:
     """A digest of the product's data, and of the code that a match of the policy runs: all that it imports."""
     module = type(policy_of(policy)).__module__
-    code = _imports("migrator.compare") | _imports(module) | {"migrator.compare", module}
+    code = _imports("migrator.comparison") | _imports(module) | {"migrator.comparison", module}
     return digest_of([path for path in product_files() if path.suffix != ".py" or _module_in(path) in code])
 
 

@@ -33,7 +33,7 @@ from benchmarks.paper.statistics import (
     tie,
 )
 from benchmarks.paper.studies import STUDIES
-from migrator.compare import CEILING, FLOOR, Fairness
+from migrator.comparison import CEILING, FLOOR, Fairness
 from migrator.views.palette import shown as policy_name
 from planner.policies.registry import MIG_POLICIES
 
@@ -43,65 +43,31 @@ PAPER_GAIN_PCT = {"ekya": 17, "astraea": 21, "paris": 20}
 LEAST_AHEAD_POINTS = 0.005
 """A lead below this is not mentioned."""
 
-HEADINGS = {
-    "window": "window",
-    "split": "split",
-    "scaling": "scaling",
-    "allocation": "allocation",
-    "inference": "inference",
-    "capability_rps": "answers, requests/s",
-    "retraining": "retraining",
-    "inception": "Inception",
-    "resnet50": "ResNet-50",
-    "best_s": "best, s",
-    "among_best_s": "among the best, s",
-    "alone_best_s": "alone the best, s",
-    "in_time_if_held_pct": "in time if held, %",
-    "paper_s": "the paper's best, s",
-    "slo_pct": "SLO %",
-    "accuracy_pct": "accuracy %",
-    "goodput_pct": "goodput %",
-    "paper_slo_pct": "paper's SLO %",
-    "paper_accuracy_pct": "paper's accuracy %",
-    "paper_product_pct": "paper's product %",
-    "model": "model",
-    "in_figure": "in the figure",
-    "is_measured": "worker measured",
-    "destruction_ms": "destruction, ms",
-    "initialisation_ms": "initialisation, ms",
-    "library_load_ms": "library load, ms",
-    "model_load_ms": "model load, ms",
-    "total_ms": "in all, ms",
-    "planned_ms": "planned, ms",
-}
-"""What the tables of the motivation studies show of their rows, in this order."""
+TABLED = ("tables", "windows", "segments")
+"""Views of sections that show where the arrivals go; ``accounts.csv`` has it by workload, too."""
 
 LEAST_LOSS_POINTS = 0.1
 """Smaller differences of a class of losses are not told."""
-
-OTHER_HEADINGS = {"figure-4": {"inception": "Inception's retraining", "resnet50": "ResNet-50's retraining"}}
-
-HIGHEST = {"figure-2": ("goodput_pct", "paper_product_pct"), "figure-4": ("accuracy_pct", "paper_accuracy_pct")}
-"""Columns whose highest number in each window is printed bold."""
 
 Shown = TypeVar("Shown", pd.DataFrame, "pd.Series[float]")
 
 
 def pages(document: Mapping[str, Any]) -> dict[str, str]:
-    """The page and its appendix as Markdown, by the name of their file."""
+    """The page and its appendix as Markdown, and the appendix's rows as CSV, by the name of their file in ``docs``."""
     results, studies = results_in(document), document.get("studies", {})
+    figures = Figures(results)
     rows = pd.concat(results.values())
     known = {
         "made": document["made"],
         "n_unplanned": int(rows["windows_without_plan"].sum()),
         "n_windows": rows["windows"].dropna().map(len).sum(),
-        "figures": Figures(results),
+        "figures": figures,
         "paper_gain_pct": PAPER_GAIN_PCT,
         "tie": tie,
         "order_of": order_of,
         "hidden": pre_initialisation,
-        "figure_table": figure_table,
         "sections": [section for section in SECTIONS if any(one.name in results for one in section.experiments)],
+        "tabled": TABLED,
         "plots_of": lambda section: plots_of(section, results),
         "studies": studies,
         "study_titles": {one.name: one.title for one in STUDIES if one.name in studies},
@@ -117,7 +83,8 @@ def pages(document: Mapping[str, Any]) -> dict[str, str]:
         name: _TEMPLATE.render(known, is_appendix=is_appendix)
         for name, is_appendix in (("results.md", False), ("results-appendix.md", True))
     }
-    return {name: re.sub(r"\n {2,}", " ", text).rstrip("\n") + "\n" for name, text in texts.items()}
+    joined = {name: re.sub(r"\n {2,}", " ", text).rstrip("\n") + "\n" for name, text in texts.items()}
+    return {**joined, "results/accounts.csv": figures.accounts_csv()}
 
 
 def shown(values: Shown, spec: str) -> Shown:
@@ -205,13 +172,22 @@ class Figures:
         right, answered = sums["correct"] + sums["correct_late"], sums["in_time"] + sums["late"]
         return pd.DataFrame({"slo": sums["in_time"] / sums["arrivals"], "accuracy": right / answered})
 
-    def account(self, name: str, by: str, policy: str | None = None) -> pd.DataFrame:
-        """The loss account's classes as shares of the arrivals, %, of one policy or of all."""
-        return shown(self._account(name, by, policy), ".2f").rename(columns=lambda kind: kind.replace("_", " "))
+    def account(self, name: str) -> pd.DataFrame:
+        """The loss account's classes as shares of the arrivals, %, by policy."""
+        return shown(self._account(name, "policy"), ".2f").rename(columns=lambda kind: kind.replace("_", " "))
 
-    def _account(self, name: str, by: str, policy: str | None) -> pd.DataFrame:
-        rows = self.rows[name]
-        sums = rows[(rows["policy"] == policy) | (policy is None)].groupby(by, sort=False).sum(numeric_only=True)
+    def accounts_csv(self) -> str:
+        """The same of all experiments that have tables, by experiment, policy and workload; ``all`` of them first."""
+        named = [one.name for section in SECTIONS if section.view in TABLED for one in section.experiments]
+        found = {}
+        for name in named:
+            if name in self.rows:
+                whole = self._account(name, "policy").assign(workload="all").set_index("workload", append=True)
+                found[name] = pd.concat([whole, self._account(name, "policy", "workload")])
+        return shown(pd.concat(found, names=["experiment"]), ".2f").to_csv(lineterminator="\n")
+
+    def _account(self, name: str, *by: str) -> pd.DataFrame:
+        sums = self.rows[name].groupby(list(by), sort=False).sum(numeric_only=True)
         return 100 * sums[list(CLASSES)].div(sums["arrivals"], axis=0)
 
     def by_workload(self, name: str) -> pd.DataFrame:
@@ -297,7 +273,8 @@ class Figures:
 
     def losses_where_ahead(self, name: str, policy: str) -> pd.Series[float]:
         """By class, points that it loses more than ours: means of the workloads on which it is ahead, largest first."""
-        theirs, ours = (self._account(name, "workload", one).drop(columns="goodput") for one in (policy, OURS))
+        losses = self._account(name, "policy", "workload").drop(columns="goodput")
+        theirs, ours = (losses.loc[[one]].droplevel("policy") for one in (policy, OURS))
         more = (theirs - ours).loc[self.workloads_ahead(name, policy)].mean()
         return more[more.abs() >= LEAST_LOSS_POINTS].sort_values(ascending=False)
 
@@ -347,27 +324,6 @@ def _shown_tie(ahead: pd.Series[float]) -> str:
     if (ahead >= 0).all():
         return "ahead"
     return "behind" if (ahead < 0).all() else "mixed"
-
-
-def figure_table(name: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """A motivation study's rows as text, the highest numbers of a window bold."""
-    known = pd.DataFrame(rows)
-    headings = {key: heading for key, heading in HEADINGS.items() if key in known}
-    found = known[list(headings)].map(_cell)
-    for key in HIGHEST.get(name, ()):
-        is_highest = known[key] == known.groupby("window", sort=False)[key].transform("max")
-        found.loc[is_highest, key] = "**" + found[key] + "**"
-    return found.rename(columns={**headings, **OTHER_HEADINGS.get(name, {})})
-
-
-def _cell(value: Any) -> str:
-    match value:
-        case bool():
-            return "yes" if value else "no"
-        case float():
-            return "" if math.isnan(value) else f"{value:.2f}"
-        case _:
-            return str(value)
 
 
 def _template() -> Environment:

@@ -17,12 +17,12 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.paper.experiments import AT_ONCE, WORKLOADS
 from benchmarks.paper.matches import ROOT
-from migrator.compare import over_each_segment, simulated
+from migrator.comparison import over_each_segment, simulated
 from migrator.config import Config, read_config
+from migrator.execution.loop import View
+from migrator.execution.planning import PlannedWindow
 from migrator.log.account import Account, accounts
 from migrator.parallel import Processes, n_cores
-from migrator.run.loop import View
-from migrator.run.planning import PlannedWindow
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
 from planner.plan import MigPlan

@@ -1,7 +1,7 @@
 """The paper's evaluation: simulate it and write ``docs/results.json`` and, from that alone, the page and its plots.
 
 ``make reproduce`` runs what takes minutes, ``make reproduce FULL=1`` everything; ``TRACES=FILE`` names per-second
-counts of the Twitter stream, which are not ours to ship, and adds them; ``SECTIONS="load motivation"`` keeps to some
+counts of the Twitter stream, which are not ours to ship, and adds them; ``SECTIONS="load planning"`` keeps to some
 sections and studies, in full, beside the first table. Each match of a policy on a workload is kept
 under ``runs/reproduce``, by the content of its config and of the product's code: what was simulated once is not
 simulated again, and a run that was stopped goes on.

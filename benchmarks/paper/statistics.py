@@ -12,11 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from migrator.compare import CEILING, FLOOR
-
-FloatArray = NDArray[np.float64]
+from migrator.comparison import CEILING, FLOOR
+from workloads.arrays import FloatArray
 
 Results = Mapping[str, pd.DataFrame]
 """Rows by experiment."""

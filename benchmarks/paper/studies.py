@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from benchmarks.paper import motivation
 from benchmarks.paper.experiments import WORKLOADS
 from benchmarks.paper.matches import CACHE, ROOT, digest_of, product_files
 from benchmarks.paper.pre_initialisation import by_load
-from migrator.compare import over_each_segment
+from migrator.comparison import over_each_segment
 from migrator.config import read_config
+from migrator.execution.planning import Solving, plan_through
 from migrator.outputs import write_output
-from migrator.run.planning import Solving, plan_through
 from migrator.setting import assemble
 from planner.plan import MigPlan
 from planner.problem import Reconfiguration
@@ -84,12 +83,6 @@ STUDIES = (
         "Pre-initialisation: how much of the overhead is hidden?",
         ("pre_initialisation.py", "experiments.py"),
         by_load,
-    ),
-    Study(
-        "motivation",
-        "The studies that motivate the paper",
-        ("motivation.py", "held.py", "workloads.py"),
-        motivation.studies,
     ),
 )
 """In the order of the page."""

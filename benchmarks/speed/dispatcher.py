@@ -19,9 +19,20 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from executor.cpu.duty import used_s
+from executor.messages import as_text
 from workloads.live import dispatcher, worker
-from workloads.live.messages import Answer, Changed, Finish, Finished, Request, State, ToController, Watch
-from workloads.live.process import command, setup_text
+from workloads.live.messages import (
+    TO_CLIENT,
+    TO_CONTROLLER,
+    Answer,
+    Changed,
+    Finish,
+    Finished,
+    Request,
+    State,
+    Watch,
+)
+from workloads.live.process import command
 from workloads.live.wire import CLIENTS, CONTROLLER, WORKERS, Peer, private_folder
 
 N_RUNS = 3
@@ -48,17 +59,17 @@ class Echo:
 
 
 @contextmanager
-def site(n_workers: int, batch_limit: int) -> Iterator[tuple[Peer, int]]:
+def site(n_workers: int, batch_limit: int) -> Iterator[tuple[Peer[Answer], int]]:
     """A client, and the process id of a dispatcher whose workers all serve."""
     with tempfile.TemporaryDirectory() as named:
         folder = private_folder(Path(named))
         first = dispatcher.Setup(folder, ("bench",), monotonic())
         others = [worker.Setup(folder, f"w{n}", "bench", MODEL, batch_limit, *CURVE) for n in range(n_workers)]
-        commands = [command("workloads.live.dispatcher", setup_text(first))]
-        commands += [command("workloads.live.worker", setup_text(other)) for other in others]
+        commands = [command("workloads.live.dispatcher", as_text(first))]
+        commands += [command("workloads.live.worker", as_text(other)) for other in others]
         processes = [subprocess.Popen(one) for one in commands]  # noqa: S603 - our own modules
-        controller = Peer(folder, WORKERS, CONTROLLER, frozenset(ToController.__args__))
-        client = Peer(folder, CLIENTS, b"", frozenset([Answer]))
+        controller = Peer(folder, WORKERS, CONTROLLER, TO_CONTROLLER)
+        client = Peer(folder, CLIENTS, b"", TO_CLIENT)
         controller.send(Watch())
         n_serving = 0
         while n_serving < n_workers:

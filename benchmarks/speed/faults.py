@@ -20,10 +20,12 @@ from typing import TypeVar
 from executor.errors import ExecutorError
 from migrator.config import Config, DriverFaultsConfig, Section, config_yaml, read_config
 from migrator.errors import MigratorError
+from migrator.execution.loop import Loop
+from migrator.execution.simulated import simulated_parts
+from migrator.log.records import Change, NotRevised, Outcome, PlanRevised, WindowStarted
 from migrator.log.report import report_of
 from migrator.log.runlog import ReadLog, RunLog, read_log
 from migrator.parallel import Processes
-from migrator.run.policy_run import PolicyRun
 from migrator.setting import assemble
 from planner.errors import PlannerError
 
@@ -92,19 +94,19 @@ def compared(job: Job) -> Compared:
         faulty = _log(_with(config, simulation=_with(config.simulation, driver=job.faults)), job, "faulty")
     except (ExecutorError, PlannerError, MigratorError) as error:
         return Compared(job.config.stem, job.seed, f"{type(error).__name__}: {error}", _goodput_pct(sound))
-    outcomes = faulty.of_kind("outcome")
-    unplanned = [event for event in faulty.of_kind("window_started") if event["plan"]["objective"] is None]
+    outcomes = faulty.of(Outcome)
+    unplanned = [one for one in faulty.of(WindowStarted) if one.plan is not None and one.plan.objective is None]
     return Compared(
         job.config.stem,
         job.seed,
         "",
         _goodput_pct(sound),
         _goodput_pct(faulty),
-        refused=sum(event["error"] is not None for event in outcomes),
+        refused=sum(outcome.error is not None for outcome in outcomes),
         calls=len(outcomes),
-        undone=sum(len(event.get("undone", ())) for event in faulty.of_kind("change")),
-        revised=len(faulty.of_kind("plan_revised")),
-        unplanned=len(unplanned) + len(faulty.of_kind("not_revised")),
+        undone=sum(len(change.undone) for change in faulty.of(Change)),
+        revised=len(faulty.of(PlanRevised)),
+        unplanned=len(unplanned) + len(faulty.of(NotRevised)),
         by_window=tuple(a - b for a, b in zip(_by_window(sound), _by_window(faulty), strict=True)),
     )
 
@@ -123,7 +125,7 @@ def _log(config: Config, job: Job, name: str) -> ReadLog:
         folder = Path(made) if job.kept is None else job.kept / f"{job.config.stem}-{job.seed}"
         folder.mkdir(parents=True, exist_ok=True)
         with RunLog(folder / name, config_yaml(config, folder / name)) as log:
-            PolicyRun(setting, traffic).carry_out(log)
+            Loop(setting, simulated_parts(setting, traffic)).carry_out(log)
         return read_log(folder / name)
 
 

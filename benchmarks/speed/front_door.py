@@ -23,10 +23,21 @@ from time import monotonic, sleep
 
 from benchmarks.speed.dispatcher import CURVE, GAP_S, MODEL, N_ALONE, SLO_S
 from executor.cpu.duty import used_s
+from executor.messages import as_text
 from workloads.live import dispatcher, front_door, worker
-from workloads.live.messages import Answer, Changed, Finish, Finished, Request, State, ToController, Watch
+from workloads.live.messages import (
+    TO_CLIENT,
+    TO_CONTROLLER,
+    Answer,
+    Changed,
+    Finish,
+    Finished,
+    Request,
+    State,
+    Watch,
+)
 from workloads.live.open_inference import Tensor
-from workloads.live.process import command, setup_text
+from workloads.live.process import command
 from workloads.live.wire import CLIENTS, CONTROLLER, WORKERS, Peer, private_folder
 
 N_RUNS = 3
@@ -37,7 +48,7 @@ CASES = ((64, False), (64, True), (150_528, True))
 
 
 @contextmanager
-def site(n_bytes: int) -> Iterator[tuple[Peer, str, int]]:
+def site(n_bytes: int) -> Iterator[tuple[Peer[Answer], str, int]]:
     """A client of a dispatcher with a worker, and address and process id of the front door beside it."""
     with tempfile.TemporaryDirectory() as named:
         folder = private_folder(Path(named))
@@ -50,12 +61,12 @@ def site(n_bytes: int) -> Iterator[tuple[Peer, str, int]]:
         }
         processes = [
             subprocess.Popen(  # noqa: S603 - our own modules
-                command(f"workloads.live.{name}", setup_text(setup)), stdout=subprocess.PIPE, text=True
+                command(f"workloads.live.{name}", as_text(setup)), stdout=subprocess.PIPE, text=True
             )
             for name, setup in setups.items()
         ]
-        controller = Peer(folder, WORKERS, CONTROLLER, frozenset(ToController.__args__))
-        client = Peer(folder, CLIENTS, b"", frozenset([Answer]))
+        controller = Peer(folder, WORKERS, CONTROLLER, TO_CONTROLLER)
+        client = Peer(folder, CLIENTS, b"", TO_CLIENT)
         controller.send(Watch())
         while not any(isinstance(m, Changed) and m.state is State.SERVING for m in controller.receive(60.0)):
             pass

@@ -1,9 +1,9 @@
 """Shares of a CPU without control groups: their processes are stopped and continued, and so held to a share.
 
-Coarse: whoever may run has a core to itself until it is stopped, for up to a tenth of a second. The folders are as
-those of control groups, but in the state folder. A governor, a process of its own, does the stopping; it ends with
-whoever started it, and continues everybody as it goes. If it is killed, the next process that enters a share brings
-another one, which does so, too. What a process has forked is lost sight of if that process ends first.
+Coarse: a process that may run has a core to itself until it is stopped, for up to a tenth of a second. The folders are
+as those of control groups, but in the state folder. A governor, a process of its own, does the stopping; it ends with
+the process that started it, and continues all others as it goes. If it is killed, the next process that enters a
+share brings another one, which does so, too. What a process has forked is lost sight of if that process ends first.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class DutyShares(Shares):
         return _with_children(_members(folder / "processes"))
 
     def remove(self, folder: Path) -> None:
-        """As a control group goes: only if nobody is in it."""
+        """As a control group goes: only if no process is in it."""
         if self.pids(folder) or self.files.folders(folder):
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(folder))
         for name in ("limit", "processes"):
@@ -228,7 +228,7 @@ class Governor:
         self._buckets: dict[str, Bucket] = {}
 
     def scan(self) -> None:
-        """Look for shares and processes that have come or gone; whoever came runs, and whoever left a share, too."""
+        """Look for shares and processes that have come or gone; those that came or left a share run."""
         buckets = {}
         shares = DutyShares(self._folder, Files())
         for name in shares.files.folders(self._folder):
@@ -250,7 +250,7 @@ class Governor:
         return [self._folder / name / inner for inner in Files().folders(self._folder / name)]
 
     def step(self, passed_s: float) -> None:
-        """Stop whoever has used up its share, and continue whoever may run again."""
+        """Stop processes that have used up their share, and continue those that may run again."""
         for bucket in self._buckets.values():
             now = {pid: _used_or_none(pid) for pid in bucket.used_s}
             used = {pid: was if (had := now[pid]) is None else had for pid, was in bucket.used_s.items()}

@@ -126,7 +126,7 @@ class CpuGpu(FolderGpu):
         return {}
 
     def close(self) -> None:
-        """End whoever keeps to the limits for us, if anybody; shares stay, but no folder without any."""
+        """End what keeps to the limits for us, if anything does; shares stay, but no folder without any."""
         self.shares.close()
         with suppress(GpuError):
             if not self.instances():
@@ -151,7 +151,7 @@ class CpuGpu(FolderGpu):
             self.shares.forget()
 
     def _pids(self, item: GpuInstance) -> tuple[int, ...]:
-        """Processes in the instance, those that somebody put past its compute instance, too."""
+        """Processes in the instance, also those that were put past its compute instance."""
         folder = self._folder(item)
         inner = (pid for name in self._inner(folder.name) for pid in self.shares.pids(folder / name))
         return tuple(sorted({*self.shares.pids(folder), *inner}))

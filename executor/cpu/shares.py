@@ -1,6 +1,6 @@
 """Where shares of a CPU live: a folder an instance, which is its limit, and a folder in that for its processes.
 
-The folders are the truth: they outlive whoever made them. In a control group file system the kernel keeps to the
+The folders are the truth: they outlive their maker. In a control group file system the kernel keeps to the
 limits; elsewhere ``executor.cpu.duty`` does.
 """
 
@@ -92,5 +92,5 @@ class Shares(ABC):
         with suppress(OSError):
             self.files.remove(self.folder)
 
-    def close(self) -> None:  # noqa: B027 - the kernel needs nobody
-        """Whoever keeps to the limits for us ends; the shares stay."""
+    def close(self) -> None:  # noqa: B027 - the kernel needs no help
+        """End what keeps to the limits for us; the shares stay."""

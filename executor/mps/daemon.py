@@ -22,7 +22,7 @@ _ABSENT = "Cannot find MPS control daemon process"
 """What the command says where no daemon answers."""
 
 _LONGEST_SOCKET = 107
-"""Bytes in the name of a socket on Linux; beyond them the daemon starts, and nobody finds it."""
+"""Bytes in the name of a socket on Linux; beyond them the daemon starts, and cannot be found."""
 
 _STARTS_WITHIN_S = 10.0
 _LOOK_S = 0.05

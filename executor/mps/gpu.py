@@ -17,13 +17,14 @@ from pathlib import Path
 from executor.catalogue import gpu_model, mps_cut
 from executor.catalogue.mps import NO_ISOLATION, MpsCut
 from executor.discovery import card_name
+from executor.driver import CardFacts
 from executor.errors import GpuError, InvalidArgumentError, NoGpuError
 from executor.folders import Files, FolderGpu
 from executor.gpu import GpuInstance
 from executor.mig import GpuModel
 from executor.mps.daemon import Daemon
+from executor.opening import card_facts
 from executor.processes import born, process, started_with
-from executor.smi import CardFacts, card_facts
 
 INSTANCE = "MIGRATOR_INSTANCE"
 """The variable by which a process says in which instance it is: CUDA has none."""
@@ -173,7 +174,7 @@ def _require_shareable(facts: CardFacts, index: int) -> None:
         )
     if facts.compute_capability is not None and facts.compute_capability < _LEAST_CAPABILITY:
         raise NoGpuError(f"{gpu} is older than Volta: MPS does not limit processes on it")
-    if facts.compute_mode == "Prohibited":
+    if not facts.lets_compute:
         raise NoGpuError(f"{gpu} lets nobody compute; as root: nvidia-smi -i {index} -c DEFAULT")
 
 

@@ -6,8 +6,12 @@ import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Annotated, Literal
 
-from migrator.compare import Fairness, Match, Score, matches_of, score_of
+import typer
+
+from migrator.commands.options import Assignments, Jobs, Json, PlotThem, with_examples
+from migrator.comparison import Fairness, Match, Score, matches_of, score_of
 from migrator.config import Config, read_config
 from migrator.console import output, print_json, progress, warn, warn_of
 from migrator.errors import MigratorError
@@ -22,21 +26,43 @@ from planner.policies.registry import POLICIES, policy_of
 from workloads.traffic.trace_store import keep_traces, kept_traces
 
 
+@with_examples("compare quickstart.yaml", "compare w1.yaml w2.yaml --policies migrator,static --windows 2 --segments 3")
 def compare_command(
-    config_paths: Sequence[Path],
+    configs: Annotated[list[Path], typer.Argument(help="Config files (YAML); see docs/configuration.md.")],
     *,
-    policies: str | None,
-    fairness: Fairness,
-    n_segments: int,
-    stride_s: int | None = None,
-    windows: int | None,
-    load: float | None = None,
-    profiles: Path | None = None,
-    assignments: Sequence[str] = (),
-    jobs: int | None,
-    out: Path | None,
-    plot: Path | None,
-    as_json: bool,
+    policies: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,…",
+            help="Which, separated by commas: names, or .py files; see docs/policies.md. The first is the reference.",
+        ),
+    ] = None,
+    terms: Annotated[
+        Literal["policy-only", "as-published"],
+        typer.Option(
+            case_sensitive=False,
+            help="Compare decisions alone, or policies with their own batching, forecast and switching.",
+        ),
+    ] = "policy-only",
+    segments: Annotated[
+        int, typer.Option(min=1, max=1000, help="How many pieces of the traces, one after the other.")
+    ] = 1,
+    stride: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Seconds from the begin of a segment to the next. Default: one begins where one ends."
+        ),
+    ] = None,
+    windows: Annotated[int | None, typer.Option(min=1, help="Windows a segment, instead of the config's.")] = None,
+    load: Annotated[float | None, typer.Option(help="The load, instead of the config's.")] = None,
+    profiles: Annotated[
+        Path | None, typer.Option(help="A table of service profiles (CSV), instead of the config's.")
+    ] = None,
+    assignments: Assignments = None,
+    jobs: Jobs = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the results to this JSON file.")] = None,
+    plot: PlotThem = None,
+    as_json: Json = False,
 ) -> None:
     """Simulate every policy on every segment of every config, and print what each gets.
 
@@ -45,36 +71,36 @@ def compare_command(
         ConfigError: A config cannot be used, or has too short a trace; nothing is simulated then.
         InfeasibleError: A policy has no plan for a first window.
     """
-    specs = _specs(policies)
+    fairness, specs = Fairness(terms), _specs(policies)
     if out is not None:
-        require_writable("--out", out, *config_paths)
+        require_writable("--out", out, *configs)
     if plot is not None:
-        require_writable("--plot", plot, *config_paths, *([] if out is None else [out]))
+        require_writable("--plot", plot, *configs, *([] if out is None else [out]))
         require_plot_extra()
-    if stride_s is not None and n_segments == 1:
-        raise MigratorError(f"--stride {stride_s} is between segments; give --segments as well")
+    if stride is not None and segments == 1:
+        raise MigratorError(f"--stride {stride} is between segments; give --segments as well")
     table = None if profiles is None else str(profiles.resolve())
     matches: list[Match] = []
     warnings: list[str] = []
-    for path in config_paths:
-        config = read_config(path, assignments, windows=windows, load=load, profiles=table)
+    for path in configs:
+        config = read_config(path, assignments or (), windows=windows, load=load, profiles=table)
         if load is not None:
             _require_followers(config, path, load)
-        matches += matches_of(config, str(path), specs, n_segments, fairness, stride_s)
+        matches += matches_of(config, str(path), specs, segments, fairness, stride)
         warnings += warnings_of(config)
-    _require_distinct_names(matches, config_paths)
+    _require_distinct_names(matches, configs)
     warn_of(dict.fromkeys(warnings))
     _print_traffic(matches)
     scores = _scores(matches, min(jobs or n_cores(), len(matches)))
-    document = comparison_to_json(scores, n_segments, stride_s)
+    document = comparison_to_json(scores, segments, stride)
     if out is not None:
         write_output("--out", out, json.dumps(document, indent=2, allow_nan=False))
     if plot is not None:
-        write_output("--plot", plot, comparison_to_html(scores, fairness, stride_s))
+        write_output("--plot", plot, comparison_to_html(scores, fairness, stride))
     if as_json:
         print_json(document)
     else:
-        print_comparison(scores, output(), stride_s)
+        print_comparison(scores, output(), stride)
 
 
 def _specs(policies: str | None) -> list[str]:
@@ -87,7 +113,7 @@ def _specs(policies: str | None) -> list[str]:
 
 
 def _require_followers(config: Config, path: Path, load: float) -> None:
-    """Refuse a load that moves nobody, and tell of whom it does not move."""
+    """Refuse a load that changes no tenant, and name the tenants that it does not change."""
     own = [tenant.name for tenant in config.tenants if tenant.arrivals.scale.factor is not None]
     if len(own) == len(config.tenants):
         raise MigratorError(f"--load {load:g}: {path} gives every tenant a scale.factor, so that no load moves them")

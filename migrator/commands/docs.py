@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from migrator.commands.options import with_examples
 from migrator.console import output
 from migrator.errors import MigratorError
 from migrator.shipped import DOCS, pages
 
 
-def docs_command(page: str | None) -> None:
+@with_examples("docs configuration")
+def docs_command(
+    page: Annotated[
+        str | None, typer.Argument(help="A page's name, such as configuration for docs/configuration.md.")
+    ] = None,
+) -> None:
     """Print a page as it is written, or say which there are and where they lie.
 
     Raises:

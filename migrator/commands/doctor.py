@@ -21,7 +21,7 @@ from rich.table import Table
 from executor import processes
 from executor.cpu.gpu import find_shares, ways
 from executor.discovery import disagreements
-from executor.driver import DriverFacts, DriverGpu
+from executor.driver import DriverGpu
 from executor.errors import ExecutorError, GpuError, NoGpuError
 from executor.gpu import GpuInstance
 from executor.journal import Records, in_doubt
@@ -35,7 +35,8 @@ from executor.processes import (
     other_managers,
     usual_holders,
 )
-from migrator.commands.mig import Where, state_folder
+from migrator.commands.options import Backend, Json, State, with_examples
+from migrator.commands.where import Where, state_folder
 from migrator.console import counted, escape, output, print_json
 from migrator.errors import ExitCode
 from migrator.extras import EXTRAS, install, lacking
@@ -65,7 +66,8 @@ class Finding:
     advice: str = ""
 
 
-def doctor_command(backend: BackendName, state: Path | None, *, as_json: bool) -> None:
+@with_examples("doctor")
+def doctor_command(*, backend: Backend = "auto", state: State = None, as_json: Json = False) -> None:
     """Print what was found; end with 0 if a real run could work, else with 4."""
     found = tuple(findings(backend, state))
     n_problems = sum(finding.level == "problem" for finding in found)
@@ -79,9 +81,9 @@ def doctor_command(backend: BackendName, state: Path | None, *, as_json: bool) -
 
 def findings(backend: BackendName = "auto", state: Path | None = None) -> Iterator[Finding]:
     """Every check, one after the other: the driver, its GPUs, this node, this user, the planner's solvers."""
-    opened = yield from _doors(backend)
-    if opened is not None:
-        yield from _gpus(*opened, state)
+    n_gpus = yield from _driver(backend)
+    if n_gpus is not None:
+        yield from _gpus(backend, n_gpus, state)
     yield from _permission()
     yield from _node()
     yield from _state(state)
@@ -106,35 +108,36 @@ def _print(found: Sequence[Finding], n_problems: int) -> None:
         output().print(f"A real run could not work here: {counted(n_problems, 'problem')}.")
 
 
-_Door = Literal["nvml", "smi"]
-_DOORS: dict[_Door, str] = {"nvml": "NVML", "smi": "nvidia-smi"}
-
-
-def _doors(backend: BackendName) -> Generator[Finding, None, tuple[_Door, int] | None]:
-    """How the driver can be spoken to; returns by which door, and to how many GPUs, or that it cannot."""
-    answers: dict[_Door, DriverFacts] = {}
-    shut: dict[_Door, str] = {}
-    doors: tuple[_Door, ...] = ("nvml", "smi") if backend == "auto" else (backend,)
-    for door in doors:
-        try:
-            if door == "nvml":
-                _require_module()
-            answers[door] = driver_facts(door)
-        except GpuError as error:
-            shut[door] = str(error)
-    if not answers:
-        yield from (Finding("problem", _DOORS[door], said) for door, said in shut.items())
+def _driver(backend: BackendName) -> Generator[Finding, None, int | None]:
+    """What the driver says of itself, by NVML and by the command; returns how many GPUs it has, if it can be read."""
+    try:
+        _require_module()
+        facts = driver_facts()
+    except GpuError as error:
+        yield Finding("problem", "NVML", str(error))
         return None
-    open_door, facts = next(iter(answers.items()))
-    advice = "until then: --backend smi" if open_door == "smi" else "NVML is enough"
-    yield from (Finding("warning", _DOORS[door], said, advice) for door, said in shut.items())
-    if len({answer.version for answer in answers.values()}) > 1:
-        said = ", ".join(f"{answer.version} by {_DOORS[door]}" for door, answer in answers.items())
-        yield Finding("problem", "driver", said, "library and command are of two drivers: remove one, and reboot")
-    else:
-        by = " and ".join(_DOORS[door] for door in answers)
+    version = None if backend == "nvml" else (yield from _command_version(backend))
+    if version in (None, facts.version):
+        by = "NVML" if version is None else "NVML and nvidia-smi"
         yield Finding("ok", "driver", f"{facts.version}, {counted(facts.n_gpus, 'GPU')}, by {by}")
-    return open_door, facts.n_gpus
+    else:
+        said = f"{facts.version} by NVML, {version} by nvidia-smi"
+        yield Finding("problem", "driver", said, "library and command are of two drivers: remove one, and reboot")
+    return facts.n_gpus
+
+
+def _command_version(backend: BackendName) -> Generator[Finding, None, str | None]:
+    """The version of the driver to which ``nvidia-smi`` speaks; the backend ``smi`` alone cannot do without it."""
+    from executor.smi import driver_version  # noqa: PLC0415 - needs NVML's module
+
+    try:
+        return driver_version()
+    except GpuError as error:
+        if backend == "smi":
+            yield Finding("problem", "nvidia-smi", str(error))
+        else:
+            yield Finding("warning", "nvidia-smi", str(error), "NVML is enough")
+        return None
 
 
 def _require_module() -> None:
@@ -153,13 +156,13 @@ def _require_module() -> None:
         raise NoGpuError(f"nvidia-ml-py is {version}, which does not know all profiles; {install}")
 
 
-def _gpus(door: _Door, n_gpus: int, state: Path | None) -> Iterator[Finding]:
+def _gpus(backend: BackendName, n_gpus: int, state: Path | None) -> Iterator[Finding]:
     """What each GPU is like, and whether there is one to run on."""
     n_usable = 0
     for index in range(n_gpus):
         try:
-            with open_gpu(door, index) as gpu:
-                found = tuple(_gpu(gpu, Where(index, door, state)))
+            with open_gpu(backend, index) as gpu:
+                found = tuple(_gpu(gpu, Where(index, backend, state)))
         except GpuError as error:
             found = (Finding("warning", f"GPU {index}", str(error)),)
         else:
@@ -226,7 +229,7 @@ def _permission() -> Iterator[Finding]:
 
 
 def _node() -> Iterator[Finding]:
-    """Whoever else cuts GPUs, hands them out or holds them here."""
+    """Which other programs cut GPUs, hand them out or hold them here."""
     managers, holders = other_managers(), usual_holders()
     for neighbour in managers:
         yield Finding("problem", "node", str(neighbour), "stop it while we work, or take this node's GPUs from it")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
+from migrator.commands.options import Json, with_examples
 from migrator.console import output, print_json, progress
 from migrator.errors import ExitCode
 from migrator.fidelity.live import replayed, verdict_of
@@ -14,8 +15,14 @@ from migrator.views.as_json import fidelity_to_json
 from migrator.views.fidelity import print_fidelity
 
 
-def fidelity_command(folders: Sequence[Path], *, must_be_near: bool, as_json: bool) -> None:
-    """Print how near the simulation comes to each run, and to all of them; with ``must_be_near``, end with 1 if not.
+@with_examples("fidelity runs/live-cpu runs/live-cpu-2 runs/live-cpu-3")
+def fidelity_command(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of live runs; medians are taken.")],
+    *,
+    check: Annotated[bool, typer.Option("--check", help="End with 1 unless the simulation is near enough.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Print how near the simulation comes to each run, and to all of them; with ``check``, end with 1 if not.
 
     Raises:
         LogError: A folder holds no live run, or one of which no window is settled.
@@ -24,11 +31,11 @@ def fidelity_command(folders: Sequence[Path], *, must_be_near: bool, as_json: bo
         MigratorError: A run's service profile is not the one that it began with; or an extra is missing.
     """
     with progress().status("simulating the requests of live runs"):
-        runs = [replayed(folder) for folder in folders]
-    verdict = verdict_of(runs)
+        replays = [replayed(folder) for folder in runs]
+    verdict = verdict_of(replays)
     if as_json:
-        print_json(fidelity_to_json(runs, verdict))
+        print_json(fidelity_to_json(replays, verdict))
     else:
-        print_fidelity(runs, verdict, output())
-    if must_be_near and verdict.shortfalls:
+        print_fidelity(replays, verdict, output())
+    if check and verdict.shortfalls:
         raise typer.Exit(ExitCode.FAILED)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
+import typer
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -17,13 +18,14 @@ from rich.progress import (
 )
 
 from forecaster.neural import Check, ModelError, Recipe, Seen, fit
+from migrator.commands.options import Assignments, ConfigFile, Json, PlotThem, nameable, with_examples
 from migrator.config import read_config
 from migrator.console import escape, output, print_json, progress, warn_of
 from migrator.errors import MigratorError
 from migrator.evaluation import Terms, evaluate, methods_of
+from migrator.execution.foresight import Foresight, observe
 from migrator.extras import lacking
 from migrator.outputs import require_writable, write_output
-from migrator.run.foresight import Foresight, observe
 from migrator.series import SeriesError, read_series
 from migrator.setting import assemble
 from migrator.views.forecast import (
@@ -39,16 +41,44 @@ from migrator.views.forecast import (
 )
 from migrator.views.html import require_plot_extra
 
+Sources = Annotated[
+    list[str],
+    typer.Argument(metavar="SOURCE…", help="Shipped traces by name, trace files, or folders of past runs."),
+]
+Seconds = Annotated[
+    str | None, typer.Option(metavar="FROM:TO", help="Only these seconds of each source. Default: all of them.")
+]
 
+
+@with_examples("forecast eval azure-conv azure-code", "forecast eval runs/quickstart --method ewma --plot eval.html")
 def eval_command(
-    sources: Sequence[str],
-    terms: Terms,
+    sources: Sources,
     *,
-    methods: Sequence[str] = (),
-    models: Sequence[Path] = (),
-    seconds: tuple[int, int] | None = None,
-    plot: Path | None = None,
-    as_json: bool = False,
+    methods: Annotated[
+        list[str] | None, typer.Option("--method", help="Only this one; may be given several times. Default: all.")
+    ] = None,
+    models: Annotated[
+        list[Path] | None,
+        typer.Option("--model", metavar="DIR", help="A fitted model beside them; may be given several times."),
+    ] = None,
+    share: Annotated[
+        float,
+        typer.Option(
+            min=0.001,
+            max=0.999,
+            show_default=False,
+            help="The part at the end that is forecast. Default: the last third.",
+        ),
+    ] = 1 / 3,
+    window: Annotated[int, typer.Option(min=1, max=100_000, help="How many seconds each forecast goes ahead.")] = 200,
+    history: Annotated[int, typer.Option(min=1, max=100_000, help="Seconds that a forecaster sees before it.")] = 600,
+    stride: Annotated[
+        int | None,
+        typer.Option(min=1, help="Seconds from one forecast to the next. Default: a tenth of the window, or more."),
+    ] = None,
+    seconds: Seconds = None,
+    plot: PlotThem = None,
+    as_json: Json = False,
 ) -> None:
     """Print what every method is worth on each source, and write the page if asked.
 
@@ -57,9 +87,11 @@ def eval_command(
         TraceError: A trace cannot be read.
         LogError: A folder holds no log of ours.
     """
+    terms = Terms(window_s=window, history_s=history, share=share, stride_s=stride)
+    stretch = _stretch(seconds)
     _check_plot(plot, *map(Path, sources))
-    known = methods_of(methods, models)
-    series = [read_series(source, seconds) for source in sources]
+    known = methods_of(methods or (), models or ())
+    series = [read_series(source, stretch) for source in sources]
     with _bar() as bar:
         evaluations = []
         for one in series:
@@ -81,26 +113,32 @@ def eval_command(
         print_evaluations(evaluations, output())
 
 
-@dataclass(frozen=True, slots=True)
-class Fitting:
-    """What to fit, and on what.
-
-    Attributes:
-        recipe: The network, window, history and seed.
-        share: The part at each source's beginning that is used.
-        n_updates: How long.
-        out: The model's folder.
-        resume: Whether to go on with what is in it.
-    """
-
-    recipe: Recipe
-    share: float
-    n_updates: int
-    out: Path
-    resume: bool = False
-
-
-def fit_command(sources: Sequence[str], fitting: Fitting, *, seconds: tuple[int, int] | None, as_json: bool) -> None:
+@with_examples(
+    "forecast fit nhits azure-conv azure-code --out models/nhits",
+    "forecast fit nhits azure-conv azure-code --out models/nhits --updates 4000 --resume",
+)
+def fit_command(
+    method: Annotated[Literal["informer", "nhits"], typer.Argument(help="Which network.")],
+    sources: Sources,
+    *,
+    out: Annotated[Path, typer.Option(callback=nameable, help="The model's folder.")],
+    updates: Annotated[int, typer.Option(min=1, max=10**7, help="Steps of the descent.")] = 1000,
+    share: Annotated[
+        float,
+        typer.Option(
+            min=0.001,
+            max=1.0,
+            show_default=False,
+            help="The part at each source's beginning. Default: the first two thirds.",
+        ),
+    ] = 2 / 3,
+    window: Annotated[int, typer.Option(min=1, max=100_000, help="How many seconds a forecast goes ahead.")] = 200,
+    history: Annotated[int, typer.Option(min=16, max=100_000, help="Seconds that the network reads.")] = 400,
+    seed: Annotated[int, typer.Option(min=0, help="Of weights and batches.")] = 0,
+    seconds: Seconds = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what is in the folder.")] = False,
+    as_json: Json = False,
+) -> None:
     """Fit a network on the beginnings of the sources, save it, and print its learning curve.
 
     Raises:
@@ -109,44 +147,42 @@ def fit_command(sources: Sequence[str], fitting: Fitting, *, seconds: tuple[int,
         TraceError: A trace cannot be read.
         LogError: A folder holds no log of ours.
     """
+    recipe = Recipe(method, window_steps=window, history_steps=history, seed=seed)
+    stretch = _stretch(seconds)
     if lacks := lacking("neural"):
-        raise MigratorError(f"forecast fit {fitting.recipe.method} {lacks}")
+        raise MigratorError(f"forecast fit {method} {lacks}")
     parts, seen = [], []
     for source in sources:
-        series = read_series(source, seconds)
-        n_seconds = round(fitting.share * series.n_seconds)
+        series = read_series(source, stretch)
+        n_seconds = round(share * series.n_seconds)
         parts.append(series.rates_rps[:n_seconds])
         seen.append(Seen(series.name, series.first_s, n_seconds, series.fingerprint(n_seconds)))
     with _bar() as bar:
-        bar.console.print(
-            f"fitting {fitting.recipe.method} on {sum(one.n_seconds for one in seen):,} s", soft_wrap=True
-        )
-        task = bar.add_task("first steps", total=fitting.n_updates)
+        bar.console.print(f"fitting {method} on {sum(one.n_seconds for one in seen):,} s", soft_wrap=True)
+        task = bar.add_task("first steps", total=updates)
 
         def show(update: int, check: Check | None) -> None:
             loss = None if check is None else f"held-out loss {check.held_out:.4f}"
             bar.update(task, completed=update, description=loss)
 
         try:
-            curve = fit(
-                fitting.out,
-                fitting.recipe,
-                parts,
-                seen,
-                n_updates=fitting.n_updates,
-                resume=fitting.resume,
-                on_update=show,
-            )
+            curve = fit(out, recipe, parts, seen, n_updates=updates, resume=resume, on_update=show)
         except ModelError as error:
             raise SeriesError(str(error)) from None
     if as_json:
-        print_json(fit_to_json(fitting.out, fitting.recipe.method, seen, curve))
+        print_json(fit_to_json(out, method, seen, curve))
     else:
-        print_fit(fitting.out, fitting.recipe.method, curve, output())
+        print_fit(out, method, curve, output())
 
 
+@with_examples("forecast show quickstart.yaml --window 1")
 def show_command(
-    config_path: Path, *, window: int, assignments: Sequence[str], plot: Path | None, as_json: bool
+    config: ConfigFile,
+    *,
+    window: Annotated[int, typer.Option(min=0, help="Which window of the config.")] = 0,
+    plot: Annotated[Path | None, typer.Option(help="Also draw it in this HTML file; needs the extra plot.")] = None,
+    assignments: Assignments = None,
+    as_json: Json = False,
 ) -> None:
     """Print the forecast with which a config's window is planned, beside what then comes.
 
@@ -154,7 +190,18 @@ def show_command(
         ConfigError: The config cannot be used, or asks for hindsight.
         MigratorError: It has fewer windows.
     """
-    _check_plot(plot, config_path)
+    _check_plot(plot, config)
+    shown = _forecast_of(config, window, assignments or ())
+    if plot is not None:
+        write_output("--plot", plot, shown_to_html(shown))
+    if as_json:
+        print_json(shown_to_json(shown))
+    else:
+        print_shown(shown, output())
+
+
+def _forecast_of(config_path: Path, window: int, assignments: Sequence[str]) -> Shown:
+    """The forecast for the window, and what then comes."""
     config = read_config(config_path, assignments)
     if window >= config.windows:
         raise MigratorError(f"--window is {window}; {config_path} has windows 0 to {config.windows - 1}")
@@ -164,7 +211,7 @@ def show_command(
     warn_of(setting.warnings)
     opening = observe(setting, traffic, window, [0.0] * len(setting.tenants))
     start_s = window * config.window_s
-    shown = Shown(
+    return Shown(
         title=config.name,
         window=window,
         start_s=start_s,
@@ -174,12 +221,19 @@ def show_command(
         forecast=Foresight(setting, traffic).forecast(opening),
         came_rps=traffic.hindsight.rates_rps(start_s, config.step_s, config.n_steps),
     )
-    if plot is not None:
-        write_output("--plot", plot, shown_to_html(shown))
-    if as_json:
-        print_json(shown_to_json(shown))
-    else:
-        print_shown(shown, output())
+
+
+def _stretch(text: str | None) -> tuple[int, int] | None:
+    """The seconds that ``FROM:TO`` means."""
+    if text is None:
+        return None
+    parts = text.split(":")
+    if not (len(parts) == 2 and all(part.isascii() and part.isdecimal() for part in parts)):
+        raise typer.BadParameter(f"--seconds {text}: FROM:TO is needed, such as 0:3600")
+    first, end = map(int, parts)
+    if end <= first:
+        raise typer.BadParameter(f"--seconds {text}: TO must be more than FROM")
+    return first, end
 
 
 def _check_plot(plot: Path | None, *inputs: Path) -> None:

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from migrator.commands.options import nameable, with_examples
 from migrator.console import escape, output, program
 from migrator.errors import MigratorError
 from migrator.shipped import PROBLEM, examples
 
 
-def init_command(name: str, folder: Path) -> None:
+@with_examples("init quickstart", "init my-traces try")
+def init_command(
+    example: Annotated[
+        str,
+        typer.Argument(
+            help="quickstart, w1 to w16 (the paper's), live-cpu, live-gpu, my-traces, or problem (a problem file)."
+        ),
+    ] = "quickstart",
+    folder: Annotated[Path, typer.Argument(callback=nameable, help="Where to; made if it is not there.")] = Path(),
+) -> None:
     """Write the example's files into ``folder``, which is made if it is not there, and say what to do next.
 
     Raises:
         MigratorError: There is no such example, or a file that would be written exists already; nothing is written.
     """
     known = examples()
-    if name not in known:
-        raise MigratorError(f"no example {name!r}; there are {', '.join(known)}")
-    targets = {source: folder / source.name for source in known[name]}
+    if example not in known:
+        raise MigratorError(f"no example {example!r}; there are {', '.join(known)}")
+    targets = {source: folder / source.name for source in known[example]}
     for target in targets.values():
         if target.exists() or target.is_symlink():
             raise MigratorError(
-                f"{target} exists already and is left as it is; name another folder: init {name} FOLDER"
+                f"{target} exists already and is left as it is; name another folder: init {example} FOLDER"
             )
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -35,6 +48,6 @@ def init_command(name: str, folder: Path) -> None:
     also = f", with {' and '.join(escape(path.name) for path in beside)} beside it" if beside else ""
     output().print(f"Written: [bold]{escape(str(first))}[/]{also}. Next:")
     here = escape(str(first))
-    verbs = (f"plan --problem {here}",) if name == PROBLEM else (f"plan {here}", f"run {here}")
+    verbs = (f"plan --problem {here}",) if example == PROBLEM else (f"plan {here}", f"run {here}")
     for verb in verbs:
         output().print(f"  {escape(program())} {verb}", soft_wrap=True)

@@ -6,20 +6,22 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import typer
 
 from migrator.assumed import assumed_in, assumed_in_problem, assumed_to_json
+from migrator.commands.options import Assignments, Json, with_examples
 from migrator.config import read_config
 from migrator.console import output, print_json, progress, warn, warn_of
 from migrator.errors import InfeasibleError, MigratorError
+from migrator.execution.planning import PlannedWindow, Seen, Solving, none_found, plan_through, require_plan
+from migrator.execution.reposing import seen_in
 from migrator.log.overhead import with_overhead_of_run
+from migrator.log.records import Assumed, WindowStarted
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, read_log
 from migrator.outputs import require_writable, write_output
 from migrator.provenance import provenance
-from migrator.run.planning import PlannedWindow, Seen, Solving, none_found, plan_through, require_plan
-from migrator.run.reposing import seen_in
 from migrator.setting import Setting, assemble
 from migrator.views.as_json import explanation_to_json, promised_to_json
 from migrator.views.assumed import assumed_lines
@@ -27,17 +29,21 @@ from migrator.views.emit import Emitted, Form, emitted
 from migrator.views.plan import Floor, print_explanation, print_plan
 from migrator.views.traffic import print_traffic
 from planner.attainment import attainments
-from planner.budget import Budget
+from planner.budget import Budget, EngineOptions
 from planner.explain.explain import explain
 from planner.files.plan_file import plan_to_json, read_plan
 from planner.files.problem_file import problem_text, read_problem
 from planner.plan import MigPlan
 from planner.problem import Problem, Reconfiguration
-from planner.solve import solve, start_misfit
+from planner.solve import PAPER, PHYSICAL, default_engine, engine_names, solve, start_misfit
 from planner.verify import verify
 
 FLOORS = ("static", "greedy")
 """Engines that a plan is measured against, simplest first."""
+
+_ENGINES_HELP = "; ".join(
+    f"{model}: {', '.join(engine_names(model))} (default {default_engine(model)})" for model in (PAPER, PHYSICAL)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +69,86 @@ class Shown:
     emit: Form | None = None
 
 
-def plan_config_command(
-    config_path: Path, *, window: int, solving: Solving, shown: Shown, assignments: Sequence[str] = ()
+@with_examples(
+    "plan quickstart.yaml --window 1",
+    "plan --problem problem.json --explain 40",
+    "plan --problem problem.json --engine milp --solver cbc --json",
+)
+def plan_command(
+    config: Annotated[Path | None, typer.Argument(help="A run's config, to plan one of its windows.")] = None,
+    *,
+    window: Annotated[
+        int | None, typer.Option(min=0, help="Which window of the config; those before it are planned too. Default: 0.")
+    ] = None,
+    problem: Annotated[Path | None, typer.Option(help="A problem file (JSON or YAML) instead of a config.")] = None,
+    engine: Annotated[str | None, typer.Option(help=_ENGINES_HELP)] = None,
+    solver: Annotated[
+        str | None, typer.Option(help="milp and paper-ilp: highs (the default), cbc or gurobi (needs its package).")
+    ] = None,
+    configs: Annotated[
+        str | None, typer.Option(help="paper-ilp: paper12, the paper's twelve configurations, or all (the default).")
+    ] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(min=0.0, help="Seconds until the best plan so far is taken.")
+    ] = None,
+    warm_start: Annotated[
+        Path | None, typer.Option(help="A plan file of a like problem, to start from; with --problem.")
+    ] = None,
+    overhead_from: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN", help="A run's folder: take the overheads that it measured last; with a paper problem."
+        ),
+    ] = None,
+    explain: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="STEP", help="Compare what is held in this step with its best alternatives."),
+    ] = None,
+    changes: Annotated[bool, typer.Option("--changes", help="List every change, however many there are.")] = False,
+    floors: Annotated[
+        bool, typer.Option("--floors/--no-floors", help="Compare the plan with those of static and greedy.")
+    ] = True,
+    out: Annotated[Path | None, typer.Option(help="Also write the plan as JSON to this file.")] = None,
+    problem_out: Annotated[
+        Path | None, typer.Option(help="Also write the problem that was posed, for verify, to this JSON file.")
+    ] = None,
+    emit: Annotated[
+        Form | None,
+        typer.Option(
+            case_sensitive=False,
+            help="Print the plan for another tool instead: a shell script of commands by time, or a configuration.",
+        ),
+    ] = None,
+    assignments: Assignments = None,
+    as_json: Json = False,
 ) -> None:
+    """Print the plan of a config's window, or of a problem file.
+
+    Raises:
+        MigratorError: A file cannot be used, or the config has fewer windows.
+        PlannerError: A file cannot be used; or no such engine, or it does not take this model or an option.
+        InfeasibleError: There is no plan; for a problem, the answer without one is printed (and written) first.
+    """
+    if (config is None) == (problem is None):
+        raise typer.BadParameter("give either a CONFIG or --problem FILE")
+    options = EngineOptions(solver=solver, configs=configs)
+    solving = Solving(engine=engine, options=options, time_limit_s=time_limit)
+    if emit is not None and (as_json or explain is not None):
+        raise typer.BadParameter("--emit takes the place of the report; it goes with neither --json nor --explain")
+    shown = Shown(out, problem_out, as_json, explain, changes, floors, emit)
+    if problem is not None:
+        if window is not None:
+            raise typer.BadParameter("--window goes with a CONFIG; a problem file holds one window")
+        if assignments:
+            raise typer.BadParameter("--set goes with a CONFIG; a problem file is changed itself")
+        _plan_problem(problem, warm_start=warm_start, overhead_from=overhead_from, solving=solving, shown=shown)
+    elif config is not None:
+        if warm_start is not None or overhead_from is not None:
+            raise typer.BadParameter("--warm-start and --overhead-from go with --problem; a config has its own")
+        _plan_config(config, window=window or 0, solving=solving, shown=shown, assignments=assignments or ())
+
+
+def _plan_config(config_path: Path, *, window: int, solving: Solving, shown: Shown, assignments: Sequence[str]) -> None:
     """Print the plan of ``window``, if every plan before it is carried out as promised.
 
     With ``Solving()`` and a run's own config it is the plan that the run has made, as its log tells what it had seen.
@@ -86,9 +169,9 @@ def plan_config_command(
         planned = plan_through(setting, traffic, window, solving, _seen_by(config_path, setting))[-1]
     _check_step(shown, planned.problem.n_steps, config_path)
     print_traffic(config, setting, traffic, progress())
-    assumed = assumed_to_json(assumed_in(setting))
+    assumed = assumed_in(setting)
     notes = (*_beginning(planned), *provenance(setting, traffic), *_assumed_notes(assumed))
-    extra = {"plan_from_step": planned.plan_from_step, "assumed": assumed}
+    extra = {"plan_from_step": planned.plan_from_step, "assumed": assumed_to_json(assumed)}
     if shown.emit is not None:
         require_plan(planned)
     begins_s = planned.plan_from_step * planned.problem.step_s
@@ -97,7 +180,7 @@ def plan_config_command(
     require_plan(planned)
 
 
-def plan_problem_command(
+def _plan_problem(
     problem_path: Path, *, warm_start: Path | None, overhead_from: Path | None, solving: Solving, shown: Shown
 ) -> None:
     """Print the plan of a problem file.
@@ -121,8 +204,8 @@ def plan_problem_command(
     if shown.emit is not None and problem.reconfiguration is not Reconfiguration.PHYSICAL:
         raise MigratorError(f"--emit: {problem_path} is a paper problem, whose plans have no placements; physical has")
     _check_step(shown, problem.n_steps, problem_path)
-    assumed = assumed_to_json(assumed_in_problem(problem))
-    extra: dict[str, object] = {"assumed": assumed} if assumed else {}
+    assumed = assumed_in_problem(problem)
+    extra: dict[str, object] = {"assumed": assumed_to_json(assumed)} if assumed else {}
     notes = _assumed_notes(assumed)
     if overhead_from is not None:
         problem, measured = with_overhead_of_run(problem, overhead_from)
@@ -148,8 +231,8 @@ def _seen_by(config_path: Path, setting: Setting) -> Mapping[int, Seen]:
     """
     if config_path.name != CONFIG_FILE or not (config_path.parent / EVENTS_FILE).is_file():
         return {}
-    records = read_log(config_path.parent).of_kind("window_started")
-    return {record["window"]: seen_in(record, setting) for record in records}
+    begun = read_log(config_path.parent).of(WindowStarted)
+    return {started.window: seen_in(started, setting) for started in begun}
 
 
 def _beginning(planned: PlannedWindow) -> list[tuple[str, str]]:
@@ -160,7 +243,7 @@ def _beginning(planned: PlannedWindow) -> list[tuple[str, str]]:
     return [("begins", f"{begins_s:g} s into the window; steps count from there, the old layout serves before")]
 
 
-def _assumed_notes(assumed: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def _assumed_notes(assumed: Sequence[Assumed]) -> list[tuple[str, str]]:
     return [("assumed", line) for line in assumed_lines(assumed, left_out=("capability",))]
 
 

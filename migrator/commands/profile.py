@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Self
+from typing import Annotated, Literal, Self
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -23,22 +24,23 @@ from executor.cpu.gpu import CpuGpu, standing_cuts
 from executor.driver import DriverGpu
 from executor.errors import NoGpuError, UnknownGpuModelError
 from executor.journal import Journal, file_of
+from executor.mig import GpuModel
 from executor.mps.gpu import MpsGpu
 from executor.names import spelled_as
 from executor.opening import open_gpu
 from executor.reconcile import Reconciler
 from migrator import __version__
-from migrator.commands.mig import mind_other_managers, state_folder
+from migrator.commands.options import BesideOthers, Index, State, nameable, with_examples
+from migrator.commands.where import mind_other_managers, state_folder
 from migrator.console import escape, note, output, progress, warn, warn_of
 from migrator.errors import MigratorError
+from migrator.execution.real import RealGpu
 from migrator.outputs import require_writable, write_output
 from migrator.profiling.profiler import Profiler, View
-from migrator.profiling.record import Figures, Record
+from migrator.profiling.record import Figures, Record, Stretch
 from migrator.profiling.rows import Figure, failures, figures, measured_start, rows
 from migrator.profiling.stages import Asked, Stage, stages
 from migrator.profiling.subjects import Subject, named, require_live, subject
-from migrator.run.real import RealGpu
-from workloads.measuring import Stretch
 from workloads.profiles.table import parse_profiles, text_of
 
 PLENTY, COARSE = (3.0, (1, 2, 4, 8, 16, 32)), (0.75, (1, 8, 32))
@@ -52,45 +54,53 @@ ENOUGH_RATE = 0.9
 """A larger profile that does less than this share of what a smaller one does is no larger one's figure."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is said on the command line; ``None`` stands for what a thorough or a coarse measurement takes.
-
-    Attributes:
-        profiles: Names of the GPU's profiles; ``None``: all standard ones.
-        batches: Batch sizes.
-        processes: Process counts.
-        seconds: How long each stage is measured.
-        training: How a retraining goes through its samples.
-        is_coarse: Measure less, and compute what lies between.
-    """
-
-    profiles: tuple[str, ...] | None
-    batches: tuple[int, ...] | None
-    processes: tuple[int, ...]
-    seconds: float | None
-    training: str
-    is_coarse: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """Where inputs are from: a file that holds one, and the folder of benchmarks."""
-
-    sample: Path | None = None
-    data: Path | None = None
-
-
+@with_examples(
+    "profile mlp cnn --gpu cpu-1.6-in-7 --coarse",
+    "profile resnet50:cifar10 my_module:make_model:digits --gpu nvml --processes 1,2,3",
+)
 def profile_command(
-    models: Sequence[str],
-    wanted: Wanted,
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL[:BENCHMARK]…",
+            help="Names of the catalogue, or module:callable; with whose samples. See docs/profile.md.",
+        ),
+    ],
     *,
-    gpu: str,
-    index: int,
-    state: Path | None,
-    inputs: Inputs,
-    out: Path,
-    beside_others: bool,
+    gpu: Annotated[
+        str,
+        typer.Option(
+            help="auto, nvml or smi for a GPU in MIG mode; mps-a100-80gb-in-7 for shares by MPS, cpu-1.6-in-7 for this "
+            "machine's CPU, cut so."
+        ),
+    ] = "auto",
+    index: Index = 0,
+    out: Annotated[Path, typer.Option(help="The table (CSV), for profiles: in a config.")] = Path("profiles.csv"),
+    coarse: Annotated[
+        bool, typer.Option("--coarse", help="Quickly: fewer batches, each for less long; some profiles are computed.")
+    ] = False,
+    profiles: Annotated[
+        str | None, typer.Option(metavar="NAME,…", help="Only these profiles. Default: the standard ones.")
+    ] = None,
+    batches: Annotated[
+        str | None, typer.Option(metavar="N,…", help="Batch sizes. Default: 1,2,4,8,16,32; coarse: 1,8,32.")
+    ] = None,
+    processes: Annotated[str, typer.Option(metavar="N,…", help="Processes in an instance.")] = "1,2",
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, max=3600, help="How long each stage is measured. Default: 3; coarse: 0.75.")
+    ] = None,
+    training: Annotated[
+        Literal["naive", "replay"],
+        typer.Option(case_sensitive=False, help="How a retraining goes through its samples."),
+    ] = "replay",
+    sample: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="One input for a model of your own that has no BENCHMARK.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", callback=nameable, help="Where data sets lie. See docs/learning.md.")
+    ] = None,
+    state: State = None,
+    beside_others: BesideOthers = False,
 ) -> None:
     """Measure the models, print what was found, and write the table.
 
@@ -99,6 +109,15 @@ def profile_command(
         NoGpuError: There is no such GPU, or the catalogue does not know it.
         OtherControllerError: Another controller has the GPU.
     """
+    default_s, default_batches = COARSE if coarse else PLENTY
+    asked = Asked(
+        profiles=(),  # the GPU's, once it is open
+        batches=tuple(sorted(set(default_batches if batches is None else _counts("--batches", batches)))),
+        processes=tuple(sorted(set(_counts("--processes", processes)))),
+        seconds=seconds or default_s,
+        training=training,
+        is_coarse=coarse,
+    )
     asked_for = [named(text) for text in models]
     twice = next((item.model for item in asked_for if [i.model for i in asked_for].count(item.model) > 1), None)
     if twice is not None:
@@ -107,13 +126,13 @@ def profile_command(
     require_live(asked_for)
     folder = state or state_folder()
     with _opened(gpu, index, folder, beside_others=beside_others) as (real, label), TemporaryDirectory() as files:
-        subjects = {item.model: subject(item, inputs.sample, inputs.data, Path(files)) for item in asked_for}
-        asked = _asked(wanted, real.gpu)
+        subjects = {item.model: subject(item, sample, data, Path(files)) for item in asked_for}
+        asked = replace(asked, profiles=_profiles(real.gpu.model, profiles))
         others = tuple(item for item in real.gpu.instances() if not real.journal.is_ours(item))
         plan = stages(
             real.gpu.model,
             asked,
-            [(item.model, item.samples is not None) for item in subjects.values()],
+            [(item.model, item.lesson is not None) for item in subjects.values()],
             [item.placement for item in others],
         )
         settings = {
@@ -126,14 +145,22 @@ def profile_command(
             "processes": list(asked.processes),
             "seconds": asked.seconds,
             "training": asked.training,
-            "sample": None if inputs.sample is None else str(inputs.sample),
-            "data": None if inputs.data is None else str(inputs.data),
+            "sample": None if sample is None else str(sample),
+            "data": None if data is None else str(data),
             "coarse": asked.is_coarse,
             "others' instances": [str(item.placement) for item in others],
         }
         with Record(out.with_name(f"{out.name}.partial"), settings) as record:
             _measure(real, subjects, plan, record, asked.seconds, Path(files))
             _tell(real.gpu, label, asked, plan, record, out)
+
+
+def _counts(option: str, text: str) -> tuple[int, ...]:
+    """The numbers that the text lists."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() and 1 <= int(part) <= 4096 for part in parts):
+        raise typer.BadParameter(f"{option} {text}: whole numbers from 1 to 4096, separated by commas, are needed")
+    return tuple(map(int, parts))
 
 
 def _measure(
@@ -174,24 +201,16 @@ def _tell(gpu: DriverGpu, label: str, asked: Asked, plan: Sequence[Stage], recor
     output().print(f"written to {escape(str(out))}: for [bold]profiles:[/] in a config", soft_wrap=True)
 
 
-def _asked(wanted: Wanted, gpu: DriverGpu) -> Asked:
-    """What is asked for, with the GPU's names.
+def _profiles(model: GpuModel, text: str | None) -> tuple[str, ...]:
+    """The profiles that the text lists, in the GPU model's order; without a text, the standard ones.
 
     Raises:
         ExecutorError: It has no such profile.
     """
-    model = gpu.model
-    names = wanted.profiles or model.standard_profile_names
+    listed = () if text is None else tuple(filter(None, (name.strip() for name in text.split(","))))
+    names = listed or model.standard_profile_names
     chosen = {model.profile(spelled_as(name, model.profile_names)).name for name in names}
-    seconds, batches = COARSE if wanted.is_coarse else PLENTY
-    return Asked(
-        profiles=tuple(name for name in model.profile_names if name in chosen),
-        batches=tuple(sorted(set(wanted.batches or batches))),
-        processes=tuple(sorted(set(wanted.processes))),
-        seconds=wanted.seconds or seconds,
-        training=wanted.training,
-        is_coarse=wanted.is_coarse,
-    )
+    return tuple(name for name in model.profile_names if name in chosen)
 
 
 @contextmanager

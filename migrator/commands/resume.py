@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from migrator import __version__
-from migrator.commands.run import (
+from migrator.commands.running import (
+    Begun,
     OnGpu,
+    carry_out,
     gpu_of,
-    live_parts,
     print_run,
     refuse_unlike,
     require_live,
     telling_what_is_left,
-    telling_where,
-    untouched_if_refused,
 )
 from migrator.config import Config, read_config
 from migrator.console import note, output, progress, warn, warn_of
 from migrator.errors import ConfigError, MigratorError
+from migrator.execution.parts import Joining
+from migrator.execution.real import RealGpu, joining
+from migrator.execution.replay import replayed
+from migrator.log.records import Resumed, RunFinished, WindowFinished, WindowStarted
 from migrator.log.report import report_of
 from migrator.log.resumed import ResumedLog
 from migrator.log.runlog import CONFIG_FILE, ReadLog, config_sum
-from migrator.run import events
-from migrator.run.policy_run import PolicyRun
-from migrator.run.real import RealGpu, joining
-from migrator.run.replay import resumed_run
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
 from migrator.views.live import RunView
@@ -37,7 +35,7 @@ from planner.policies.policy import AnyPolicy
 from planner.policies.registry import POLICIES, VARIANTS, policy_of
 
 
-def resume_command(
+def resume_run(
     folder: Path, *, policy: str | None = None, against: str | None = None, on_gpu: OnGpu | None = None
 ) -> None:
     """Go on with the run in ``folder`` and print its report; ``policy`` is the file of a policy of the user's own.
@@ -91,7 +89,7 @@ def _policy_of(stands: ReadLog, named: str | None) -> AnyPolicy:
         PolicyError: The file holds none.
         MigratorError: It is another one, or its file has to be given.
     """
-    name = str(stands.header.get("policy", "migrator"))
+    name = stands.header.policy
     if named is None:
         if name not in {*POLICIES, *VARIANTS}:
             raise MigratorError(f"{stands.folder}: its policy, {name}, is one of your own; name its file by --policy")
@@ -112,7 +110,7 @@ def _config(stands: ReadLog) -> Config:
     """
     path = stands.folder / CONFIG_FILE
     config = read_config(path)
-    begun_with = stands.header.get("wall", {}).get("config_sum")
+    begun_with = stands.entries[0].wall.config_sum
     if begun_with is not None and begun_with != config_sum(path.read_text("utf-8")):
         raise ConfigError(f"{path}: was changed after the run began; it goes on with the config that it began with")
     return config
@@ -131,28 +129,21 @@ def _join(
         note(f"no window is left to join; void: {void}")
         with telling_what_is_left(real, where):
             real.clear()
-        log.append("resumed", log.at_s, events.resumed(setting.config.windows, joins.void))
-        log.append("run_finished", log.at_s, {"windows": setting.config.windows})
+        log.append(Resumed(window=setting.config.windows, void=joins.void), log.at_s)
+        log.append(RunFinished(windows=setting.config.windows), log.at_s)
         return
     note(f"joined at window {joins.window}; void, and in no total: {void}")
     console = progress()
     print_traffic(setting.config, setting, traffic, console)
-    limit_s = stands.header.get("time_limit_s")
-    with closing(RunView(setting, console)) as view, telling_what_is_left(real, where), ExitStack() as parts:
-        given: dict[str, Any] = {"backend": real.backend(setting)}
-        if setting.config.is_live:
-            given = parts.enter_context(live_parts(real, setting, traffic, log.folder, joins, stands))
-        with untouched_if_refused(real):
-            run = PolicyRun(setting, traffic, policy, view, time_limit_s=limit_s, joins=joins, **given)
-        with telling_where(log.folder, where):
-            run.carry_out(log)
+    with closing(RunView(setting, console)) as view:
+        _carry_out(log, setting, traffic, policy, view, real, where, joins)
 
 
 def _warn_of(stands: ReadLog, setting: Setting) -> None:
     """What is doubtful of the inputs, and that another version began the run."""
     warn_of(setting.warnings)
-    version = stands.header.get("wall", {}).get("version", __version__)
-    if version != __version__:
+    version = stands.entries[0].wall.version
+    if version not in (None, __version__):
         warn(f"version {version} began this run, and this is {__version__}: what is new in the log will be of this one")
 
 
@@ -161,11 +152,33 @@ def _carry_on(log: ResumedLog, policy: AnyPolicy, setting: Setting, traffic: Rec
     stands, console = log.stands, progress()
     _warn_of(stands, setting)
     print_traffic(setting.config, setting, traffic, console)
-    n_planned, n_settled = len(stands.of_kind("window_started")), len(stands.of_kind("window_finished"))
+    n_planned, n_settled = len(stands.of(WindowStarted)), len(stands.of(WindowFinished))
     how_far = f"up to window {n_planned - 1}" if n_planned else "up to its begin"
     left_out = f"; left out: {log.left_out}" if log.left_out else ""
-    note(f"carried out again {how_far}, to check the log's {len(stands.events)} records, and then on{left_out}")
+    note(f"carried out again {how_far}, to check the log's {len(stands.entries)} records, and then on{left_out}")
     with closing(RunView(setting, console, n_planned, n_settled)) as view:
-        run = resumed_run(stands, setting, traffic, policy, view, is_own=is_own)
-        with telling_where(log.folder, OnGpu()):
-            run.carry_out(log)
+        _carry_out(log, setting, traffic, replayed(stands, policy, is_own=is_own), view)
+
+
+def _carry_out(
+    log: ResumedLog,
+    setting: Setting,
+    traffic: RecordedTraffic,
+    policy: AnyPolicy,
+    view: RunView,
+    real: RealGpu | None = None,
+    where: OnGpu | None = None,
+    joins: Joining | None = None,
+) -> None:
+    """Go on with the run in its log."""
+    carry_out(
+        setting,
+        traffic,
+        policy,
+        lambda: log,
+        real=real,
+        where=where,
+        view=view,
+        time_limit_s=log.stands.header.time_limit_s,
+        begun=Begun(log.stands, joins),
+    )

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from migrator.commands.options import Json, with_examples
 from migrator.config import read_config
 from migrator.console import counted, escape, output, print_json, progress
 from migrator.errors import MigratorError
+from migrator.execution.reposing import RunCheck
+from migrator.log.records import WindowStarted
 from migrator.log.runlog import CONFIG_FILE, read_log
-from migrator.run.reposing import RunCheck
 from migrator.setting import assemble
 from migrator.views.as_json import checked_plan_to_json, verification_to_json
 from planner.files.plan_file import read_plan
@@ -48,7 +53,47 @@ class Demands:
         return None
 
 
-def verify_command(plan_path: Path, problem_path: Path, *, demands: Demands, as_json: bool) -> None:
+@with_examples("verify plan.json problem.json --max-gap 0.01", "verify runs/quickstart --trust-bound")
+def verify_command(
+    plan: Annotated[
+        Path, typer.Argument(metavar="PLAN|RUN", help="A plan, as written by plan --json or --out; or a run's folder.")
+    ],
+    problem: Annotated[
+        Path | None, typer.Argument(help="The problem file that the plan answers; plan --problem-out writes one.")
+    ] = None,
+    *,
+    window: Annotated[int | None, typer.Option(min=0, help="Of a run: only this window's plan.")] = None,
+    trust_bound: Annotated[
+        bool, typer.Option("--trust-bound", help="Take the bound that a plan claims without a proof.")
+    ] = False,
+    max_gap: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, metavar="G", help="Fail beyond this proven gap (with --trust-bound: claimed gap); 0.01 is 1 %."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print whether a plan, or those of a run, keep every rule, and are as near the best as is demanded.
+
+    Raises:
+        MigratorError: A plan is invalid or not what was demanded, or there is none to check; ends with exit code 2.
+        PlannerError: A file cannot be read.
+        LogError: The folder holds no run, or a damaged log.
+        ConfigError: The run's config cannot be used any more: a trace file is gone, for example.
+    """
+    if (problem is None) is not plan.is_dir():
+        raise typer.BadParameter("give a PLAN and the PROBLEM that it answers, or a RUN's folder alone")
+    demands = Demands(trust_bound, max_gap)
+    if problem is None:
+        _verify_run(plan, window=window, demands=demands, as_json=as_json)
+    elif window is not None:
+        raise typer.BadParameter("--window goes with a RUN; a plan file holds one window")
+    else:
+        _verify_plan(plan, problem, demands=demands, as_json=as_json)
+
+
+def _verify_plan(plan_path: Path, problem_path: Path, *, demands: Demands, as_json: bool) -> None:
     """Print every broken rule, the recomputed goodput, and the gaps that certificate and claimed bound leave.
 
     Raises:
@@ -70,7 +115,7 @@ def verify_command(plan_path: Path, problem_path: Path, *, demands: Demands, as_
         raise MigratorError(f"{plan_path}: {shortfall}")
 
 
-def verify_run_command(folder: Path, *, window: int | None, demands: Demands, as_json: bool) -> None:
+def _verify_run(folder: Path, *, window: int | None, demands: Demands, as_json: bool) -> None:
     """Pose the windows of a run anew from its folder, and what was left of them; check the plans in its log.
 
     Raises:
@@ -81,7 +126,7 @@ def verify_run_command(folder: Path, *, window: int | None, demands: Demands, as
     """
     demands = replace(demands, may_miss_floors=True)
     log = read_log(folder)
-    windows = [record["window"] for record in log.of_kind("window_started")]
+    windows = [started.window for started in log.of(WindowStarted)]
     if window is not None and window not in windows:
         raise MigratorError(f"--window is {window}; the log of {folder} has {_numbers(windows)}")
     config_path = folder / CONFIG_FILE

@@ -7,8 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from forecaster.registry import HINDSIGHT
+from migrator.commands.options import Assignments, ConfigFile, Jobs, Json, PlotThem, with_examples
 from migrator.config import Config, read_config
 from migrator.console import output, print_json, progress, warn_of
 from migrator.errors import ConfigError, GridError, InfeasibleError, MigratorError
@@ -31,19 +35,49 @@ from workloads.traffic.servegen import SERVEGEN_LABEL, SERVEGEN_TRACE
 from workloads.traffic.trace_store import keep_traces, kept_traces
 
 
+@with_examples(
+    "whatif quickstart.yaml --vary load=0.5,0.7,0.9 --vary slo_ms=x0.5,x1",
+    "whatif quickstart.yaml --find max:load --keep 'slo_attainment>=0.9'",
+    "whatif quickstart.yaml --vary engine=physical,greedy --vary window=0,1 --plot grid.html",
+)
 def whatif_command(
-    config_path: Path,
+    config: ConfigFile,
     *,
-    vary: Sequence[str],
-    known_arrivals: bool,
-    time_limit_s: float | None,
-    jobs: int | None,
-    out: Path | None,
-    plot: Path | None,
-    assignments: Sequence[str] = (),
-    find: str | None = None,
-    keep: Sequence[str] = (),
-    as_json: bool,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=V1,V2",
+            help="May be given several times; all combinations are planned. KEY: gpu, tenants, slo_ms, load, batch, "
+            "overhead_s, step_s, window, model or engine; for one tenant: TENANT.slo_ms, .load, .batch, .overhead_s. "
+            "A value x1.5 is a factor. See docs/whatif.md.",
+        ),
+    ] = None,
+    find: Annotated[
+        str | None,
+        typer.Option(
+            metavar="max:KEY|min:KEY",
+            help="Find the last value that keeps what --keep asks for: max:load, min:slo_ms, max:overhead_s, also of "
+            "one tenant (max:NAME.load) or in a range (max:load=0.2..2), or min:gpu.",
+        ),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="What a plan has to promise, e.g. 'goodput>=0.8' or 'slo_attainment:NAME>=0.99'; with --find.",
+        ),
+    ] = None,
+    known_arrivals: Annotated[
+        bool, typer.Option("--known-arrivals", help="Plan with the true arrivals (hindsight) instead of a forecast.")
+    ] = False,
+    time_limit: Annotated[
+        float | None, typer.Option(min=0.0, help="Seconds a point until its best plan so far is taken.")
+    ] = None,
+    jobs: Jobs = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the results to this file, .json or .csv.")] = None,
+    plot: PlotThem = None,
+    assignments: Assignments = None,
+    as_json: Json = False,
 ) -> None:
     """Print the expected goodput of the config's window at every point, and write it to files where asked.
 
@@ -54,30 +88,30 @@ def whatif_command(
     """
     if keep and find is None:
         raise GridError(f"--keep {shown(keep[0])}: what is to be found? --find is missing, such as --find max:load")
-    grid = read_grid(vary) if vary or find is None else Grid(())
-    _check_files(config_path, out, plot)
-    config = read_config(config_path, assignments)
+    grid = read_grid(vary or ()) if vary or find is None else Grid(())
+    _check_files(config, out, plot)
+    base = read_config(config, assignments or ())
     if known_arrivals:
-        config = config.model_copy(update={"forecast": config.forecast.model_copy(update={"method": "known"})})
-    search = None if find is None else read_search(find, config)
+        base = base.model_copy(update={"forecast": base.forecast.model_copy(update={"method": "known"})})
+    search = None if find is None else read_search(find, base)
     tried = grid.variations if search is None else (Variation(search.choices), *grid.variations)
-    warn_of((*warnings_of(config), *doubts_of(tried)))
+    warn_of((*warnings_of(base), *doubts_of(tried)))
     found = None
     if search is None:
-        cases = cases_of(grid, config, str(config_path), time_limit_s)
+        cases = cases_of(grid, base, str(config), time_limit)
         outcomes = _outcomes(cases, min(jobs or n_cores(), len(cases)))
     else:
         found = _found(
             search,
-            read_conditions(keep, [tenant.name for tenant in config.tenants]),
-            _Asked(grid, config, str(config_path), time_limit_s),
+            read_conditions(keep or (), [tenant.name for tenant in base.tenants]),
+            _Asked(grid, base, str(config), time_limit),
             jobs or n_cores(),
         )
         outcomes, grid = found.outcomes, Grid((Variation(found.choices), *grid.variations))
-    setting, traffic = assemble(config, str(config_path))
-    print_traffic(config, setting, traffic, progress())
-    notes = (*_notes(config), *trace_notes(setting, traffic))
-    sweep = Sweep(config.name, _forecast_name(config), grid, outcomes, notes)
+    setting, traffic = assemble(base, str(config))
+    print_traffic(base, setting, traffic, progress())
+    notes = (*_notes(base), *trace_notes(setting, traffic))
+    sweep = Sweep(base.name, _forecast_name(base), grid, outcomes, notes)
     if out is not None:
         write_output("--out", out, _for_programs(sweep, found, out.suffix))
     if plot is not None:

@@ -25,15 +25,16 @@ from executor.catalogue import gpu_model
 from migrator.config import Config, read_config
 from migrator.errors import LogError, MigratorError
 from migrator.estimates import service_factors
+from migrator.log import records
 from migrator.log.changes import INFERENCE, Instance, changes_in
 from migrator.log.live import MOST_STOLEN, Learned, LiveFacts, live_facts
-from migrator.log.record import Record
+from migrator.log.records import Finished, Resumed, WindowStarted
 from migrator.log.runlog import CONFIG_FILE, ReadLog, read_log
 from migrator.setting import service_profiles
+from workloads.arrays import BoolArray, FloatArray
 from workloads.errors import WorkloadError
 from workloads.profiles.operating_point import OperatingPoint, operating_points
 from workloads.serving.advance import advance
-from workloads.serving.arrays import BoolArray, FloatArray
 from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server
 from workloads.serving.tally import SecondCounts, Tally
 
@@ -281,15 +282,15 @@ def replayed(folder: Path) -> LiveFidelity:
     if not log.settled:
         raise LogError(f"{folder}: no window of it was finished, so there is nothing to compare")
     points = _operating_points(log, read_config(folder / CONFIG_FILE))
-    requests = _requests(folder, [tenant["name"] for tenant in log.header["tenants"]])
+    requests = _requests(folder, [tenant.name for tenant in log.header.tenants])
     return LiveFidelity(
         folder=folder,
-        window_s=round(log.header["window_s"]),
-        n_windows=log.header["windows"],
+        window_s=round(log.header.window_s),
+        n_windows=log.header.windows,
         windows=tuple(sorted(log.settled)),
         tenants={name: _seconds(log, facts, own, points[name]) for name, own in requests.items()},
         facts=facts,
-        is_resumed=bool(log.of_kind("resumed")),
+        is_resumed=bool(log.of(Resumed)),
     )
 
 
@@ -300,38 +301,34 @@ def _operating_points(log: ReadLog, config: Config) -> dict[str, Mapping[str, Op
         MigratorError: They are not those that the run began with, or cannot be had.
     """
     entries, found = {entry.name: entry for entry in config.tenants}, {}
-    for tenant in log.header["tenants"]:
-        where = f"{log.folder / CONFIG_FILE}: tenants.{tenant['name']}"
-        if (entry := entries.get(tenant["name"])) is None:
+    for tenant in log.header.tenants:
+        where = f"{log.folder / CONFIG_FILE}: tenants.{tenant.name}"
+        if (entry := entries.get(tenant.name)) is None:
             raise MigratorError(f"{where}: is missing; the run had this tenant")
         try:
             points = operating_points(
                 service_profiles(config),
-                log.header["gpu"],
-                tenant["model"],
-                tenant["slo_ms"] / 1000,
+                log.header.gpu,
+                tenant.model,
+                tenant.slo_ms / 1000,
                 entry.batch,
                 entry.processes,
                 entry.max_batch,
-                service_factors(config.estimates, config.seed, gpu_model(log.header["gpu"]), tenant["model"]),
+                service_factors(config.estimates, config.seed, gpu_model(log.header.gpu), tenant.model),
             )
         except WorkloadError as error:
             raise MigratorError(f"{where}: {error}") from None
-        for profile, begun_with in tenant["operating_points"].items():
-            if (now := _named(points.get(profile))) != (then := _logged(begun_with)):
+        for profile, begun_with in tenant.operating_points.items():
+            if (now := _named(points.get(profile))) != (then := _named(begun_with)):
                 raise MigratorError(f"{where}: serves on {profile} {now} by the service profile; the run began {then}")
-        found[tenant["name"]] = points
+        found[tenant.name] = points
     return found
 
 
-def _named(point: OperatingPoint | None) -> str:
+def _named(point: OperatingPoint | records.OperatingPoint | None) -> str:
     if point is None:
         return "nothing"
-    return _logged({"batch": point.batch, "processes": point.processes, "rate_rps": point.rate_rps})
-
-
-def _logged(point: Record) -> str:
-    return f"with batch {point['batch']}, processes {point['processes']}, {point['rate_rps']:.4f} requests/s"
+    return f"with batch {point.batch}, processes {point.processes}, {point.rate_rps:.4f} requests/s"
 
 
 def _requests(folder: Path, names: Iterable[str]) -> dict[str, Requests]:
@@ -357,19 +354,18 @@ def _seconds(log: ReadLog, facts: LiveFacts, requests: Requests, points: Mapping
     Raises:
         LogError: The requests are not those that the log counts.
     """
-    window_s = round(log.header["window_s"])
+    window_s = round(log.header.window_s)
     n_seconds = window_s * (1 + max(log.settled))
     is_settled, accuracy = np.zeros(n_seconds, np.bool_), np.zeros(n_seconds)
     live = {key: np.zeros(n_seconds) for key in ("arrivals", "in_time", "correct")}
     learned = {one.window: one for one in facts.learned if one.tenant == requests.tenant}
-    started = {record["window"]: record for record in log.of_kind("window_started")}
+    started = {one.window: one.forecast.tenants[requests.tenant] for one in log.of(WindowStarted)}
     for window, closing in log.settled.items():
         place = slice(window * window_s, (window + 1) * window_s)
         is_settled[place] = True
-        forecast = started[window]["forecast"]["tenants"][requests.tenant]
-        accuracy[place] = _accuracy(learned[window], forecast["accuracy_before"], window_s)
+        accuracy[place] = _accuracy(learned[window], started[window].accuracy_before, window_s)
         for key, column in live.items():
-            column[place] = closing["tenants"][requests.tenant][key]
+            column[place] = getattr(closing.tenants[requests.tenant], key)
     simulated = _Replay(log, requests, points).counts(n_seconds)
     if (wrong := np.flatnonzero(is_settled & (simulated.arrivals != live["arrivals"]))).size:
         second = int(wrong[0])
@@ -440,13 +436,14 @@ class _Replay:
         for instance in started:
             if (instance.tenant, instance.task) == (requests.tenant, INFERENCE):
                 self._add(instance, points[instance.profile])
-        ready_s = {instance.name: instance.ready["ready_s"] for instance in started if instance.ready is not None}
-        for record in log.of_kind("finished"):
-            if record["tenant"] == requests.tenant and record.get("swap_s"):
-                begin_s = ready_s[record["instance"]] + record["trained_s"]
-                self._expect(begin_s, _Swap(tuple(record["swap_s"])))
-        for record in log.of_kind("resumed"):
-            self._expect(record["window"] * log.header["window_s"], _Joined())
+        ready_s = {instance.name: instance.ready.ready_s for instance in started if instance.ready is not None}
+        for ended in log.of(Finished):
+            if ended.tenant == requests.tenant and ended.swap_s:
+                assert ended.instance is not None
+                assert ended.trained_s is not None
+                self._expect(ready_s[ended.instance] + ended.trained_s, _Swap(ended.swap_s))
+        for joined in log.of(Resumed):
+            self._expect(joined.window * log.header.window_s, _Joined())
 
     def counts(self, n_seconds: int) -> SecondCounts:
         """What becomes of the requests of the first seconds, each of them resolved."""

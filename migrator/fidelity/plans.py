@@ -21,12 +21,11 @@ import numpy as np
 from executor.mig import Placement
 from forecaster.forecast import FloatArray
 from migrator.config import config_yaml
-from migrator.log.record import Record
+from migrator.execution.loop import Loop, View
+from migrator.execution.planning import PlannedWindow
+from migrator.execution.simulated import simulated_backend, simulated_parts
+from migrator.log.records import Finished, WindowFinished
 from migrator.log.runlog import RunLog, read_log
-from migrator.run.loop import View
-from migrator.run.planning import PlannedWindow
-from migrator.run.policy_run import PolicyRun
-from migrator.run.simulated import simulated_backend
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from planner.gains import gain_tables
@@ -95,7 +94,7 @@ def measured(
     setting = replace(setting, config=setting.config.model_copy(update={"planner": planner}))
     promises = _Promises(setting.config.window_s, setting.config.step_s)
     backend = simulated_backend(setting, promises.ready_s if start_as_planned else None)
-    run = PolicyRun(setting, traffic, view=promises, backend=backend)
+    run = Loop(setting, simulated_parts(setting, traffic, backend=backend), promises)
     with TemporaryDirectory() as folder:
         with RunLog(Path(folder) / "run", config_yaml(setting.config)) as log_of_run:
             run.carry_out(log_of_run)
@@ -106,7 +105,7 @@ def measured(
             planned.window,
             planned.plan.status.value,
             tuple(
-                _promise(setting, planned, index, finished[planned.window], log.of_kind("finished"))
+                _promise(setting, planned, index, finished[planned.window], log.of(Finished))
                 for index in range(len(setting.tenants))
             ),
         )
@@ -137,15 +136,15 @@ class _Promises(View):
 
 
 def _promise(
-    setting: Setting, planned: PlannedWindow, index: int, finished: Record, trained: Sequence[Record]
+    setting: Setting, planned: PlannedWindow, index: int, finished: WindowFinished, trained: Sequence[Finished]
 ) -> Promise:
     tenant, step_s = setting.tenants[index], setting.config.step_s
     goodput, served = expected_by_step(planned.problem, planned.plan, index)
     first_second = math.ceil(planned.plan_from_step * step_s - 1e-9)
-    counts = finished["tenants"][tenant.name]
-    in_time = np.array(counts["in_time"], dtype=np.float64)[first_second:]
+    counts = finished.tenants[tenant.name]
+    in_time = np.array(counts.in_time, dtype=np.float64)[first_second:]
     accuracy = _accuracy_by_second(setting, planned, index, trained)[first_second:]
-    arrivals = float(sum(counts["arrivals"][first_second:]))
+    arrivals = float(sum(counts.arrivals[first_second:]))
     return Promise(
         arrivals=arrivals,
         expected_goodput=float(goodput.sum()),
@@ -176,14 +175,15 @@ def expected_by_step(problem: Problem, plan: MigPlan, index: int) -> tuple[Float
     return goodput, np.divide(goodput, worth, out=np.zeros_like(goodput), where=worth > 0)
 
 
-def _accuracy_by_second(setting: Setting, planned: PlannedWindow, index: int, trained: Sequence[Record]) -> FloatArray:
+def _accuracy_by_second(
+    setting: Setting, planned: PlannedWindow, index: int, trained: Sequence[Finished]
+) -> FloatArray:
     """The accuracy in each second of the window as it was in the simulation, ``(window_s,)``.
 
     The second in which a retraining ends has the mean of both.
     """
     tenant, window_s = setting.tenants[index], setting.config.window_s
-    own = [event for event in trained if (event["window"], event["tenant"]) == (planned.window, tenant.name)]
-    ends_s = [event["finish_s"] for event in own]
+    ends_s = [one.finish_s for one in trained if (one.window, one.tenant) == (planned.window, tenant.name)]
     end_s = min(ends_s, default=math.inf) - planned.window * window_s
     share_after = np.clip(np.arange(1, round(window_s) + 1) - end_s, 0.0, 1.0)
     before, after = planned.problem.tenants[index].accuracy_before, tenant.accuracy_in(planned.window).after

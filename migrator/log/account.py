@@ -22,10 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrator.log.changes import INFERENCE, Instance, changes_in
-from migrator.log.record import Record
+from migrator.log.records import Finished, Tenant
 from migrator.log.runlog import ReadLog
-
-FloatArray = NDArray[np.float64]
+from workloads.arrays import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,42 +107,42 @@ def accounts(log: ReadLog) -> dict[str, SecondAccounts]:
     """By tenant, the account of all windows up to the last settled one, one after the other; void ones are 0."""
     instances = [item for change in changes_in(log) for item in change.started if item.task == INFERENCE]
     return {
-        tenant["name"]: _account(log, tenant, [item for item in instances if item.tenant == tenant["name"]])
-        for tenant in log.header["tenants"]
+        tenant.name: _account(log, tenant, [item for item in instances if item.tenant == tenant.name])
+        for tenant in log.header.tenants
     }
 
 
-def _account(log: ReadLog, tenant: Record, instances: Sequence[Instance]) -> SecondAccounts:
-    name, window_s = tenant["name"], round(log.header["window_s"])
+def _account(log: ReadLog, tenant: Tenant, instances: Sequence[Instance]) -> SecondAccounts:
+    name, window_s = tenant.name, round(log.header.window_s)
     settled = log.settled
     starts_s = np.arange(window_s * (1 + max(settled, default=-1)), dtype=np.float64)
 
     def counts(key: str) -> FloatArray:
         found = np.zeros(len(starts_s))
-        for window, event in settled.items():
-            found[window * window_s : (window + 1) * window_s] = event["tenants"][name][key]
+        for window, closing in settled.items():
+            found[window * window_s : (window + 1) * window_s] = getattr(closing.tenants[name], key)
         return found
 
-    if log.sharing == "instances":
+    if log.header.sharing == "instances":
         serving, changing = _could_serve(tenant, instances, starts_s)
     else:
         serving, changing = counts("could_serve"), counts("changing")
     is_new = np.zeros(len(starts_s), dtype=np.bool_)
-    for event in log.of_kind("finished"):
-        if event["tenant"] == name:
-            first, end = np.searchsorted(starts_s, [event["finish_s"], (event["window"] + 1) * window_s])
+    for ended in log.of(Finished):
+        if ended.tenant == name:
+            first, end = np.searchsorted(starts_s, [ended.finish_s, (ended.window + 1) * window_s])
             is_new[first:end] = True
     return second_accounts(counts("arrivals"), counts("in_time"), counts("correct"), serving, changing, is_new)
 
 
-def _could_serve(tenant: Record, instances: Iterable[Instance], starts_s: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _could_serve(tenant: Tenant, instances: Iterable[Instance], starts_s: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Requests that the tenant's instances could have answered in each second: those that serve, and that change.
 
     An instance whose worker has failed does neither until the worker is ready again.
     """
     serving, changing = np.zeros(len(starts_s)), np.zeros(len(starts_s))
     for item in instances:
-        rate_rps = tenant["operating_points"][item.profile]["rate_rps"]
+        rate_rps = tenant.operating_points[item.profile].rate_rps
         for span_s in item.served:
             _add(serving, rate_rps, starts_s, *span_s)
         for span_s in ((item.begin_s, item.up_s), (item.end_s, item.gone_s)):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
-from migrator.log.record import Record
+from migrator.log.records import Change, Failed, Intent, Outcome, Ready, Resumed, Started
 from migrator.log.runlog import ReadLog
 
 INFERENCE, RETRAINING = "inference", "retraining"
@@ -41,7 +41,7 @@ class Instance:
     served: tuple[tuple[float, float], ...]
     end_s: float
     gone_s: float
-    ready: Record | None
+    ready: Ready | None
 
     @property
     def profile(self) -> str:
@@ -74,87 +74,94 @@ class LayoutChange:
 def changes_in(log: ReadLog) -> tuple[LayoutChange, ...]:
     """The log's changes, in order."""
     instances = _instances_in(log)
-    intents = {record["n"]: record for record in log.of_kind("intent")}
+    intents = {entry.n: entry.record for entry in log.entries_of(Intent)}
     changes: list[LayoutChange] = []
     calls: list[Call] = []
-    for record in log.events:
-        if record["kind"] == "resumed":
-            calls = []  # of a change that was cut off
-        elif record["kind"] == "outcome" and record["error"] is None:
-            intent = intents[record["intent"]]
-            calls.append(Call(intent["call"], intent["placement"], record["begin_s"], record["end_s"]))
-        elif record["kind"] == "change":
-            changes.append(
-                LayoutChange(
-                    window=record["window"],
-                    begin_s=record["begin_s"],
-                    calls=tuple(calls),
-                    started=tuple(instances[item["instance"]] for item in record["started"]),
-                    stopped=tuple(instances[item["instance"]] for item in record["stopped"]),
-                    is_bring_up=record["begin_s"] < record["window"] * log.header["window_s"],
+    for entry in log.entries:
+        match entry.record:
+            case Resumed():
+                calls = []  # of a change that was cut off
+            case Outcome(intent=n, begin_s=begin_s, end_s=end_s, error=None):
+                calls.append(Call(intents[n].call, intents[n].placement, begin_s, end_s))
+            case Change() as change:
+                changes.append(
+                    LayoutChange(
+                        window=change.window,
+                        begin_s=change.begin_s,
+                        calls=tuple(calls),
+                        started=tuple(instances[item.instance] for item in change.started),
+                        stopped=tuple(instances[item.instance] for item in change.stopped),
+                        is_bring_up=change.begin_s < change.window * log.header.window_s,
+                    )
                 )
-            )
-            calls = []
+                calls = []
+            case _:
+                pass
     return tuple(changes)
 
 
 def _instances_in(log: ReadLog) -> dict[str, Instance]:
     """By id."""
-    changes = log.of_kind("change")
-    stopped = {item["instance"]: item for record in changes for item in record["stopped"]}
-    stopped |= _cut_off(log, stopped.keys())
-    workers: defaultdict[str | None, list[Record]] = defaultdict(list)
-    for record in log.events:
-        if record["kind"] in ("ready", "failed"):
-            workers[record["instance"]].append(record)
-    log_ends_s = log.events[-1].get("at_s", math.inf)
+    changes = log.of(Change)
+    stopped_s = {item.instance: (item.end_s, item.gone_s) for change in changes for item in change.stopped}
+    stopped_s |= _cut_off(log, stopped_s.keys())
+    workers: defaultdict[str | None, list[Ready | Failed]] = defaultdict(list)
+    for entry in log.entries:
+        if isinstance(entry.record, Ready | Failed):
+            workers[entry.record.instance].append(entry.record)
+    log_ends_s = log.entries[-1].at_s
     return {
-        item["instance"]: _instance(item, stopped.get(item["instance"], {}), workers[item["instance"]], log_ends_s)
-        for record in changes
-        for item in record["started"]
+        item.instance: _instance(item, stopped_s.get(item.instance, _NEVER_S), workers[item.instance], log_ends_s)
+        for change in changes
+        for item in change.started
     }
 
 
-def _cut_off(log: ReadLog, stopped: Container[str]) -> dict[str, Record]:
-    """What was in use when the run was cut off, with the last moment that is known of it."""
-    found: dict[str, Record] = {}
+_NEVER_S = math.inf, math.inf
+
+
+def _cut_off(log: ReadLog, stopped: Container[str]) -> dict[str, tuple[float, float]]:
+    """What was in use when the run was cut off, with the last moment that is known of it as its end."""
+    found: dict[str, tuple[float, float]] = {}
     alive: list[str] = []
     last_s = 0.0
-    for record in log.events:
-        if record["kind"] == "resumed":
-            found |= {name: {"end_s": last_s, "gone_s": last_s} for name in alive if name not in stopped}
+    for entry in log.entries:
+        if isinstance(entry.record, Resumed):
+            found |= {name: (last_s, last_s) for name in alive if name not in stopped}
             alive = []
-        elif record["kind"] == "change":
-            alive += [item["instance"] for item in record["started"]]
-        last_s = record.get("at_s", last_s)
+        elif isinstance(entry.record, Change):
+            alive += [item.instance for item in entry.record.started]
+        last_s = entry.at_s
     return found
 
 
-def _instance(started: Record, stopped: Record, workers: list[Record], log_ends_s: float) -> Instance:
-    end_s = stopped.get("end_s", math.inf)
-    first_s = [record["ready_s"] if record["kind"] == "ready" else record["failed_s"] for record in workers[:1]]
+def _instance(
+    started: Started, stopped_s: tuple[float, float], workers: Sequence[Ready | Failed], log_ends_s: float
+) -> Instance:
+    end_s, gone_s = stopped_s
+    first_s = [worker.ready_s if isinstance(worker, Ready) else worker.failed_s for worker in workers[:1]]
     return Instance(
-        name=started["instance"],
-        placement=started["placement"],
-        compute_slices=started["compute_slices"],
-        tenant=started["tenant"],
-        task=started["task"],
-        begin_s=started["begin_s"],
+        name=started.instance,
+        placement=started.placement,
+        compute_slices=started.compute_slices,
+        tenant=started.tenant,
+        task=started.task,
+        begin_s=started.begin_s,
         up_s=min(first_s[0] if first_s else log_ends_s, end_s),
         served=_served(workers, end_s),
         end_s=end_s,
-        gone_s=stopped.get("gone_s", math.inf),
-        ready=next((record for record in workers if record["kind"] == "ready"), None),
+        gone_s=gone_s,
+        ready=next((worker for worker in workers if isinstance(worker, Ready)), None),
     )
 
 
-def _served(workers: list[Record], end_s: float) -> tuple[tuple[float, float], ...]:
+def _served(workers: Sequence[Ready | Failed], end_s: float) -> tuple[tuple[float, float], ...]:
     spans: list[tuple[float, float]] = []
     ready_s: float | None = None
-    for record in workers:
-        if record["kind"] == "ready":
-            ready_s = record["ready_s"] if ready_s is None else ready_s
+    for worker in workers:
+        if isinstance(worker, Ready):
+            ready_s = worker.ready_s if ready_s is None else ready_s
         elif ready_s is not None:
-            spans.append((ready_s, min(record["failed_s"], end_s)))
+            spans.append((ready_s, min(worker.failed_s, end_s)))
             ready_s = None
     return (*spans, (ready_s, end_s)) if ready_s is not None else tuple(spans)

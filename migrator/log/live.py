@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from migrator.log.record import Record
+from migrator.log import records
 from migrator.log.runlog import ReadLog
 from workloads.training import FULL, reached
 
@@ -61,7 +60,7 @@ class LiveFacts:
     """
 
     learned: tuple[Learned, ...]
-    requests: Mapping[str, Mapping[str, Any]]
+    requests: Mapping[str, records.LiveRequests]
     sent_late_s: tuple[float, ...] | None
     stolen_share: float | None
     from_window: int = 0
@@ -79,74 +78,77 @@ class LiveFacts:
     @property
     def of_others(self) -> int:
         """Requests that others than the generator have sent."""
-        return sum(int(one["dispatcher"]["arrived"]) for one in self.requests.values()) - self.total("sent")
+        return sum(one.dispatcher["arrived"] for one in self.requests.values()) - self.total("sent")
 
     def total(self, key: str) -> int:
         """Over all tenants."""
-        return sum(int(one[key]) for one in self.requests.values())
+        return sum(getattr(one, key) for one in self.requests.values())
 
 
 def live_facts(log: ReadLog) -> LiveFacts | None:
     """What a live run's log says; ``None`` where requests were simulated."""
-    if log.header["simulated"]:
+    if log.header.simulated:
         return None
-    settled, finished = log.settled, {(r["tenant"], r["window"]): r for r in log.of_kind("finished")}
-    failed = {(r["tenant"], r["window"]): r["reason"] for r in log.of_kind("failed") if r.get("task") == "retraining"}
+    finished = {(ended.tenant, ended.window): ended for ended in log.of(records.Finished)}
+    failed = {(one.tenant, one.window): one.reason for one in log.of(records.Failed) if one.task == "retraining"}
     learned = []
-    for started in log.of_kind("window_started"):
-        at_s = started["start_s"]
-        closing = settled.get(started["window"])
+    for started in log.of(records.WindowStarted):
+        closing = log.settled.get(started.window)
         if closing is None:
             continue
-        for name, forecast in started["forecast"]["tenants"].items():
-            key = name, started["window"]
-            counts = closing["tenants"][name]
-            known = [window for (of, window), r in finished.items() if of == name and r["finish_s"] <= at_s]
-            age = started["window"] - max(known, default=-1)  # all have learned what came before the run
-            learned.append(_learned(started, name, age, forecast, counts, finished.get(key), failed.get(key, "")))
-    ending = next(iter(log.of_kind("run_finished")), {})
-    late_s = ending.get("sent_late_s")
+        for name in started.forecast.tenants:
+            known = [key[1] for key, r in finished.items() if key[0] == name and r.finish_s <= started.start_s]
+            age = started.window - max(known, default=-1)  # all have learned what came before the run
+            key = name, started.window
+            learned.append(_learned(started, name, age, closing.tenants[name], finished.get(key), failed.get(key, "")))
+    ending = next(iter(log.of(records.RunFinished)), None)
     return LiveFacts(
         tuple(learned),
-        ending.get("requests", {}),
-        None if late_s is None else tuple(late_s),
-        ending.get("stolen_share"),
-        max((record["window"] for record in log.of_kind("resumed")), default=0),
+        {} if ending is None else ending.requests,
+        None if ending is None else ending.sent_late_s,
+        None if ending is None else ending.stolen_share,
+        max((joined.window for joined in log.of(records.Resumed)), default=0),
     )
 
 
 def _learned(
-    started: Record, name: str, age: int, forecast: Record, counts: Record, finished: Record | None, failure: str
+    started: records.WindowStarted,
+    name: str,
+    age: int,
+    counts: records.Counts,
+    finished: records.Finished | None,
+    failure: str,
 ) -> Learned:
-    n_seconds = len(counts["arrivals"])
-    finish_s = None if finished is None else finished["finish_s"] - started["start_s"]
+    n_seconds, forecast = len(counts.arrivals), started.forecast.tenants[name]
+    finish_s = None if finished is None else finished.finish_s - started.start_s
     if finish_s is not None and finish_s >= n_seconds:
         finish_s = None  # it answered in the next window only
     cut = n_seconds if finish_s is None else int(finish_s)
-    estimate = forecast.get("estimate")
     return Learned(
-        window=started["window"],
+        window=started.window,
         tenant=name,
         age=age,
         before_pct=_right_pct(counts, range(cut)),
         # The second in which it ended has answers of both.
         after_pct=_right_pct(counts, range(min(cut + 1, n_seconds), n_seconds)),
         finish_s=finish_s,
-        estimated_pct=None if estimate is None else 100 * _expected(forecast, estimate, finished),
-        tested_pct=None if finished is None else 100 * finished["accuracy"],
-        swap_s=() if finished is None else tuple(finished.get("swap_s", ())),
+        estimated_pct=_expected_pct(forecast, finished),
+        tested_pct=None if finished is None else 100 * finished.accuracy,
+        swap_s=() if finished is None else finished.swap_s,
         failure=failure if finished is None else "",
     )
 
 
-def _expected(forecast: Record, estimate: Record, finished: Record | None) -> float:
+def _expected_pct(forecast: records.TenantForecast, finished: records.Finished | None) -> float | None:
     """What was expected of the option by which it was retrained; of the full one where it was not."""
-    after: float = estimate["accuracy_after"]
-    option = FULL if finished is None else finished.get("option", FULL)
-    return reached(forecast["accuracy_before"], after, estimate.get("gains", {}).get(option, 1.0))
+    estimate = forecast.estimate
+    if estimate is None:
+        return None
+    gain = estimate.gains.get(FULL if finished is None else finished.option or FULL, 1.0)
+    return 100 * reached(forecast.accuracy_before, estimate.accuracy_after, gain)
 
 
-def _right_pct(counts: Record, seconds: Sequence[int]) -> float | None:
-    right = sum(counts["correct"][second] + counts["correct_late"][second] for second in seconds)
-    answered = sum(counts["in_time"][second] + counts["late"][second] for second in seconds)
+def _right_pct(counts: records.Counts, seconds: Sequence[int]) -> float | None:
+    right = sum(counts.correct[second] + counts.correct_late[second] for second in seconds)
+    answered = sum(counts.in_time[second] + counts.late[second] for second in seconds)
     return 100 * right / answered if answered else None

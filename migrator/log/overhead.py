@@ -44,9 +44,9 @@ def measured_overhead(log: ReadLog) -> MeasuredOverhead:
     for change in changes_in(log):
         for item in change.started:
             if not change.is_bring_up and item.task == INFERENCE and item.ready is not None:
-                seconds[change.window][item.tenant].append(float(item.ready["ready_s"] - change.begin_s))
+                seconds[change.window][item.tenant].append(item.ready.ready_s - change.begin_s)
     by_window = {window: {name: fmean(taken) for name, taken in own.items()} for window, own in sorted(seconds.items())}
-    return MeasuredOverhead(by_window, bool(log.header["simulated"]))
+    return MeasuredOverhead(by_window, log.header.simulated)
 
 
 def with_overhead_of_run(problem: Problem, folder: Path) -> tuple[Problem, MeasuredOverhead]:

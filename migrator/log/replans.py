@@ -5,21 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from statistics import median
 
+from migrator.log.records import Kept, PlanKept, PlanRevised
 from migrator.log.runlog import ReadLog
-
-
-class Kept(StrEnum):
-    """Why the plan in force went on, though another was asked for."""
-
-    BETTER = "the other plan was worth no more"
-    LATE = "the other plan was not there in time"
-    ALONE = "there was no other plan"
-    OVERTAKEN = "something else happened"
-    STRAYED = "the plan could not be followed"
-    ENDED = "the window ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +40,18 @@ class Replans:
 
 def replans_of(log: ReadLog) -> Replans | None:
     """What the log tells of them; ``None`` where the run planned each window once."""
-    every_s = log.header.get("replan_every_s")
+    every_s = log.header.replan_every_s
     if every_s is None:
         return None
-    changed = [event for event in log.of_kind("plan_revised") if "cause" in event]
-    kept = log.of_kind("plan_kept")
-    seconds = [event["wall"]["solve_s"] for event in (*changed, *kept) if "solve_s" in event.get("wall", {})]
+    changed = [entry for entry in log.entries_of(PlanRevised) if entry.record.cause is not None]
+    kept = log.entries_of(PlanKept)
+    took_s = [entry.wall.solve_s for entry in (*changed, *kept)]
+    seconds = [solve_s for solve_s in took_s if solve_s is not None]
     return Replans(
         every_s=every_s,
-        changed=dict(Counter(event["cause"] for event in changed)),
-        kept=dict(Counter(event["cause"] for event in kept)),
-        late=sum(event["why"] == Kept.LATE for event in kept),
-        gain=sum(event.get("gain") or 0.0 for event in changed),
+        changed=dict(Counter(str(entry.record.cause) for entry in changed)),
+        kept=dict(Counter(str(entry.record.cause) for entry in kept)),
+        late=sum(entry.record.why is Kept.LATE for entry in kept),
+        gain=sum(entry.record.gain or 0.0 for entry in changed),
         solve_s=median(seconds) if seconds else None,
     )

@@ -8,9 +8,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, fields
 from itertools import accumulate
 
+from migrator.log import records
 from migrator.log.changes import INFERENCE, RETRAINING, Instance, LayoutChange, changes_in
 from migrator.log.live import LiveFacts, live_facts
-from migrator.log.record import Record
 from migrator.log.replans import Replans, replans_of
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import Surprise, surprises
@@ -122,7 +122,7 @@ class Report:
     """A whole run.
 
     Attributes:
-        header: The fields of the log's ``run_started`` record.
+        header: What the run is about.
         windows: Every window that was begun, in order.
         tenants: Totals by tenant over the settled windows.
         total: Over all tenants and settled windows; ``None`` when there are none.
@@ -139,7 +139,7 @@ class Report:
         live: What really was answered and learned; ``None`` where requests were simulated.
     """
 
-    header: Record
+    header: records.RunStarted
     windows: tuple[WindowReport, ...]
     tenants: Mapping[str, Figures]
     total: Figures | None
@@ -184,40 +184,26 @@ class _Part:
 
 def report_of(log: ReadLog) -> Report:
     """The report of a log, whole or torn."""
-    names = [tenant["name"] for tenant in log.header["tenants"]]
-    finished = log.settled
+    names = [tenant.name for tenant in log.header.tenants]
     changes = changes_in(log)
-    moves_of = _moves_of_instances(log, changes) if log.sharing == "instances" else _moves_of_shares(log)
+    moves_of = _moves_of_instances(log, changes) if log.header.sharing == "instances" else _moves_of_shares(log)
     windows: list[WindowReport] = []
     parts: dict[str, list[_Part]] = {name: [] for name in names}
-    for started in log.of_kind("window_started"):
-        closing = finished.get(started["window"])
+    begun = log.of(records.WindowStarted)
+    for started in begun:
+        closing = log.settled.get(started.window)
         own = {} if closing is None else {name: _part(name, log, started, closing, moves_of) for name in names}
         for name, part in own.items():
             parts[name].append(part)
-        plan = started["plan"] or {}
-        windows.append(
-            WindowReport(
-                window=started["window"],
-                plan_status=plan.get("status"),
-                expected_goodput=plan.get("expected_goodput", plan.get("objective")),
-                salvage=plan.get("salvage", 0.0),
-                model_ages=_model_ages(names, started["window"], started["start_s"], log),
-                gap=plan.get("gap"),
-                tenants={name: _figures([part]) for name, part in own.items()},
-                total=_figures(own.values()) if own else None,
-                promised=_promised(log.header, started),
-                blind_s=0 if closing is None else sum(end - first for first, end in closing.get("blind", ())),
-                violation=next(iter(started.get("violations", ())), None) if started.get("rejected_plan") else None,
-            )
-        )
-    begun = {window.window for window in windows}
-    left_out = {window for event in log.of_kind("resumed") for window in event["void"]} - begun
+        windows.append(_window(log, started, closing, own))
+    left_out = {window for joined in log.of(records.Resumed) for window in joined.void} - {one.window for one in begun}
     windows += [WindowReport(window, None, None, None, {}, None) for window in left_out]
     windows.sort(key=lambda window: window.window)
     every = [part for own_parts in parts.values() for part in own_parts]
+    plans = (*(started.plan for started in begun), *(revised.plan for revised in log.of(records.PlanRevised)))
+    last = log.entries[-1].record
     return Report(
-        header={key: value for key, value in log.header.items() if key not in ("n", "kind", "at_s", "wall")},
+        header=log.header,
         windows=tuple(windows),
         tenants={name: _figures(own_parts) for name, own_parts in parts.items() if own_parts},
         total=_figures(every) if every else None,
@@ -228,73 +214,92 @@ def report_of(log: ReadLog) -> Report:
         trouble=trouble_of(log),
         live=live_facts(log),
         replans=replans_of(log),
-        stayed=sum(
-            "burst_loss" in (event["plan"] or {})
-            for event in (*log.of_kind("window_started"), *log.of_kind("plan_revised"))
-        ),
-        failed_forecasts=tuple(map(_failed_forecast, log.of_kind("forecast_failed"))),
+        stayed=sum(plan is not None and plan.burst_loss is not None for plan in plans),
+        failed_forecasts=tuple(map(_failed_forecast, log.of(records.ForecastFailed))),
         blind=blind_in(log),
-        reason=log.events[-1].get("reason") if log.events[-1]["kind"] == "interrupted" else None,
+        reason=last.reason if isinstance(last, records.Interrupted) else None,
     )
 
 
-def _model_ages(names: Iterable[str], window: int, start_s: float, log: ReadLog) -> Mapping[str, int]:
+def _window(
+    log: ReadLog, started: records.WindowStarted, closing: records.WindowFinished | None, own: Mapping[str, _Part]
+) -> WindowReport:
+    plan, rejected = started.plan, started.rejected_plan
+    expected = None if plan is None else plan.objective if plan.expected_goodput is None else plan.expected_goodput
+    return WindowReport(
+        window=started.window,
+        plan_status=None if plan is None else plan.status,
+        expected_goodput=expected,
+        salvage=0.0 if plan is None else plan.salvage or 0.0,
+        model_ages=_model_ages(log, started),
+        gap=None if plan is None else plan.gap,
+        tenants={name: _figures([part]) for name, part in own.items()},
+        total=_figures(own.values()) if own else None,
+        promised=_promised(log.header, started),
+        blind_s=0 if closing is None else closing.blind_s,
+        violation=None if rejected is None else next(iter(started.violations), None),
+    )
+
+
+def _model_ages(log: ReadLog, started: records.WindowStarted) -> Mapping[str, int]:
     """How old each model is as a window begins; all have learned what came before the run."""
-    ended = [event for event in log.of_kind("finished") if event["finish_s"] <= start_s]
-    return {name: window - max((e["window"] for e in ended if e["tenant"] == name), default=-1) for name in names}
+    ended = [one for one in log.of(records.Finished) if one.finish_s <= started.start_s]
+    names = [tenant.name for tenant in log.header.tenants]
+    return {name: started.window - max((e.window for e in ended if e.tenant == name), default=-1) for name in names}
 
 
-def _failed_forecast(event: Record) -> str:
-    where = f"window {event['window']}, step {event['from_step']}"
-    return f"{where}: {event['forecaster']} failed ({event['reason']}); {event['instead']} took its place"
+def _failed_forecast(failure: records.ForecastFailed) -> str:
+    where = f"window {failure.window}, step {failure.from_step}"
+    return f"{where}: {failure.forecaster} failed ({failure.reason}); {failure.instead} took its place"
 
 
-def _promised(header: Record, started: Record) -> Mapping[str, Promise]:
-    said, promised = started.get("in_time") or {}, {}
-    for tenant in header["tenants"]:
-        if floor := tenant.get("min_slo_attainment"):
-            own = said.get(tenant["name"], {})
-            share = own.get("promised")
-            promised_pct = None if share is None else 100 * share
-            promised[tenant["name"]] = Promise(100 * floor["share"], floor["per"], promised_pct, own.get("missed"))
+def _promised(header: records.RunStarted, started: records.WindowStarted) -> Mapping[str, Promise]:
+    promised = {}
+    for tenant in header.tenants:
+        if floor := tenant.min_slo_attainment:
+            own = (started.in_time or {}).get(tenant.name, _UNTOLD)
+            promised_pct = None if own.promised is None else 100 * own.promised
+            promised[tenant.name] = Promise(100 * floor.share, floor.per, promised_pct, own.missed)
     return promised
 
 
+_UNTOLD = records.InTime(promised=None, missed=None)
+
+
 def _ending(log: ReadLog) -> str:
-    kinds = {event["kind"] for event in log.events}
-    if "run_finished" in kinds:
+    if log.of(records.RunFinished):
         return "finished"
-    return "interrupted" if "interrupted" in kinds else "torn"
+    return "interrupted" if log.of(records.Interrupted) else "torn"
 
 
 def _open_call(log: ReadLog) -> str | None:
-    closed = {event["intent"] for event in log.of_kind("outcome")}
-    joined = max((event["n"] for event in log.of_kind("resumed")), default=0)  # what was open then is not what ended it
-    calls = [event for event in log.of_kind("intent") if event["n"] > joined and event["n"] not in closed]
-    return f"{calls[-1]['call']} {calls[-1]['placement']}" if calls else None
+    closed = {outcome.intent for outcome in log.of(records.Outcome)}
+    # What was open when a run was joined again is not what ended it.
+    joined = max((entry.n for entry in log.entries_of(records.Resumed)), default=0)
+    calls = [entry.record for entry in log.entries_of(records.Intent) if entry.n > joined and entry.n not in closed]
+    return f"{calls[-1].call} {calls[-1].placement}" if calls else None
 
 
-def _part(name: str, log: ReadLog, started: Record, closing: Record, moves_of: _MovesOf) -> _Part:
-    counts = closing["tenants"][name]
-    forecast = started["forecast"]["tenants"][name]["mean_rps"]
+def _part(
+    name: str, log: ReadLog, started: records.WindowStarted, closing: records.WindowFinished, moves_of: _MovesOf
+) -> _Part:
+    counts, forecast = closing.tenants[name], started.forecast.tenants[name].mean_rps
+    uncounted = _uncounted(closing, started.start_s)
     return _Part(
-        requests=Totals(*(sum(counts[item.name]) for item in fields(Totals))),
-        latency_ms={int(upper_ms): n for upper_ms, n in counts["latency_ms"]},
-        forecast_error=_absolute_error(
-            counts["arrivals"], forecast, log.header["step_s"], _uncounted(closing, started["start_s"])
-        ),
+        requests=Totals(*(sum(getattr(counts, item.name)) for item in fields(Totals))),
+        latency_ms=dict(counts.latency_ms),
+        forecast_error=_absolute_error(counts.arrivals, forecast, log.header.step_s, uncounted),
         moves=moves_of(name, started, counts),
     )
 
 
-def _uncounted(closing: Record, start_s: float) -> frozenset[int]:
+def _uncounted(closing: records.WindowFinished, start_s: float) -> frozenset[int]:
     """The seconds of the window, from 0, that are in no figure."""
-    spans = ((first, end) for first, end in closing.get("blind", ()))
-    return frozenset(second - round(start_s) for first, end in spans for second in range(first, end))
+    return frozenset(second - round(start_s) for first, end in closing.blind for second in range(first, end))
 
 
-_MovesOf = Callable[[str, Record, Record], _Moves]
-"""From a tenant, a window's ``window_started`` record, and the tenant's counts in it.
+_MovesOf = Callable[[str, records.WindowStarted, records.Counts], _Moves]
+"""From a tenant, a window, and the tenant's counts in it.
 
 What a log says of all windows is sorted by window once, so that a report takes as long for each window, however many.
 """
@@ -305,13 +310,13 @@ def _moves_of_instances(log: ReadLog, changes: Sequence[LayoutChange]) -> _Moves
     for change in changes:
         in_window[change.window].append(change)
     serving = _serving_in(log, changes)
-    blind = [(first, end) for record in log.settled.values() for first, end in record.get("blind", ())]
+    blind = [(first, end) for closing in log.settled.values() for first, end in closing.blind]
 
-    def moves_of(name: str, started: Record, _: Record) -> _Moves:
+    def moves_of(name: str, started: records.WindowStarted, _: records.Counts) -> _Moves:
         def own(items: Iterable[Instance], task: str = INFERENCE) -> list[Instance]:
             return [item for item in items if item.tenant == name and item.task == task]
 
-        window, begin_s = started["window"], started["start_s"]
+        window, begin_s = started.window, started.start_s
         moved = [
             (change.begin_s, own(change.started), own(change.stopped))
             for change in in_window[window]
@@ -323,9 +328,9 @@ def _moves_of_instances(log: ReadLog, changes: Sequence[LayoutChange]) -> _Moves
         idle_s = sum(_held_idle_s(begun, ended) for _, begun, ended in moved)
         return _Moves(
             reconfigured_at=frozenset(moment_s for moment_s, begun, ended in moved if begun or ended),
-            outage_s=_uncovered_s([*serving[window, name], *blind], begin_s, begin_s + log.header["window_s"]),
-            capacity_lost_s=idle_s / log.header["compute_slices"],
-            late_ready_s=sum(item.ready["late_ready_s"] for item in workers if item.ready is not None),
+            outage_s=_uncovered_s([*serving[window, name], *blind], begin_s, begin_s + log.header.window_s),
+            capacity_lost_s=idle_s / log.header.compute_slices,
+            late_ready_s=sum(item.ready.late_ready_s for item in workers if item.ready is not None),
             retrainings=sum(item.task == RETRAINING for item in workers),
         )
 
@@ -334,13 +339,13 @@ def _moves_of_instances(log: ReadLog, changes: Sequence[LayoutChange]) -> _Moves
 
 def _serving_in(log: ReadLog, changes: Iterable[LayoutChange]) -> Mapping[tuple[int, str], list[tuple[float, float]]]:
     """By window and tenant, the spans in which an inference instance served; at least those that reach into it."""
-    windows = sorted((event["start_s"], event["window"]) for event in log.of_kind("window_started"))
+    windows = sorted((started.start_s, started.window) for started in log.of(records.WindowStarted))
     starts_s = [start_s for start_s, _ in windows]
     found: defaultdict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
     for change in changes:
         for item in change.started:
             for span_s in item.served if item.task == INFERENCE else ():
-                first = bisect_right(starts_s, span_s[0] - log.header["window_s"])
+                first = bisect_right(starts_s, span_s[0] - log.header.window_s)
                 for _, window in windows[first : bisect_left(starts_s, span_s[1])]:
                     found[window, item.tenant].append(span_s)
     return found
@@ -349,19 +354,19 @@ def _serving_in(log: ReadLog, changes: Iterable[LayoutChange]) -> Mapping[tuple[
 def _moves_of_shares(log: ReadLog) -> _MovesOf:
     """The same where tenants have no instances; no compute is theirs to lose then."""
     late_s: defaultdict[tuple[int, str], list[float]] = defaultdict(list)
-    for event in log.of_kind("ready"):
-        late_s[event["window"], event["tenant"]].append(event["late_ready_s"])
-    retrainings = Counter((event["window"], event["tenant"]) for event in log.of_kind("finished"))
+    for ready in log.of(records.Ready):
+        late_s[ready.window, ready.tenant].append(ready.late_ready_s)
+    retrainings = Counter((ended.window, ended.tenant) for ended in log.of(records.Finished))
     changed_at: defaultdict[tuple[int, str], set[float]] = defaultdict(set)
-    for tenant in log.header["tenants"]:
-        for at_s, window in _shares_changed(tenant["name"], log):
-            changed_at[window, tenant["name"]].add(at_s)
+    for tenant in log.header.tenants:
+        for at_s, window in _shares_changed(tenant.name, log):
+            changed_at[window, tenant.name].add(at_s)
 
-    def moves_of(name: str, started: Record, counts: Record) -> _Moves:
-        place = (started["window"], name)
+    def moves_of(name: str, started: records.WindowStarted, counts: records.Counts) -> _Moves:
+        place = (started.window, name)
         return _Moves(
             reconfigured_at=frozenset(changed_at[place]),
-            outage_s=float(sum(could == 0 for could in counts["could_serve"])),
+            outage_s=float(sum(could == 0 for could in counts.could_serve)),
             capacity_lost_s=0.0,
             late_ready_s=sum(late_s[place]),
             retrainings=retrainings[place],
@@ -376,11 +381,12 @@ def _shares_changed(name: str, log: ReadLog) -> Iterator[tuple[float, int]]:
     The same share of the GPU's time is another than of its processors.
     """
     before: object = None
-    for event in log.of_kind("shares"):
-        twentieths = next((quanta for *owner, quanta in event["shares"] if owner == [name, INFERENCE]), 0)
-        share = twentieths, event.get("in_turns", False)
+    for entry in log.entries_of(records.Shares):
+        held = entry.record
+        twentieths = next((quanta for *owner, quanta in held.shares if owner == [name, INFERENCE]), 0)
+        share = twentieths, held.in_turns
         if before not in (None, share):
-            yield event["at_s"], event["window"]
+            yield entry.at_s, held.window
         before = share
 
 
@@ -453,6 +459,6 @@ def _taken(change: LayoutChange) -> Iterator[tuple[str, str, float]]:
         if owner := owner_of.get((call.call, call.placement)):
             yield owner, phase, call.end_s - call.begin_s
     for item in change.started:
-        if item.ready is not None and item.ready["library_s"] is not None:
-            yield item.tenant, "library_load", item.ready["library_s"]
-            yield item.tenant, "model_load", item.ready["model_s"]
+        if item.ready is not None:
+            yield item.tenant, "library_load", item.ready.library_s
+            yield item.tenant, "model_load", item.ready.model_s

@@ -7,15 +7,14 @@ interrupted on the way, leaves its folder as it was found.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from executor.summed import canonical
 from migrator.errors import LogError
-from migrator.log.record import Record
-from migrator.log.runlog import EVENTS_FILE, SCHEMA, TIME_DIGITS, RunLog, bytes_of_log, log_in
+from migrator.log.line import line_of, without_wall
+from migrator.log.records import Interrupted, Record, RunFinished, Wall
+from migrator.log.runlog import EVENTS_FILE, TIME_DIGITS, RunLog, bytes_of_log, log_in
 
 LONGEST_VALUE = 60
 """Characters of a value that a message shows."""
@@ -33,7 +32,7 @@ class ResumedLog(RunLog):
         """Open the log in a run's folder, and keep other writers away.
 
         Raises:
-            LogError: There is no log, or a damaged one, or one of schema 1 that is not finished.
+            LogError: There is no log, or a damaged one.
             RunFolderError: Another process writes it.
             OSError: It cannot be written.
         """
@@ -48,27 +47,23 @@ class ResumedLog(RunLog):
 
     def _take(self, raw: bytes) -> None:
         found = log_in(raw, self.folder)
-        was_interrupted = found.events[-1]["kind"] == "interrupted"
-        self.stands = replace(found, events=found.events[:-1] if was_interrupted else found.events)
+        was_interrupted = isinstance(found.entries[-1].record, Interrupted)
+        self.stands = replace(found, entries=found.entries[:-1] if was_interrupted else found.entries)
         self.left_out = "that it was interrupted" if was_interrupted else "a line that was cut off" * found.torn
-        schema = self.stands.header["schema"]
-        if schema != SCHEMA and not self.is_finished:
-            raise LogError(f"{self._path}: is of schema {schema}; runs of schema {SCHEMA} can be resumed")
-        n_records = len(self.stands.events)
-        self._size = sum(len(line) + 1 for line in raw.split(b"\n", n_records)[:n_records])
+        n_records = len(self.stands.entries)
+        self._lines = raw.split(b"\n", n_records)[:n_records]
+        self._size = sum(len(line) + 1 for line in self._lines)
 
     def take_up(self) -> None:
         """Go on behind what stands, as it is: what happened on a real GPU cannot be carried out again."""
-        self._n, self._at_s = len(self.stands.events), self.stands.events[-1]["at_s"]
+        self._n, self._at_s = len(self.stands.entries), self.stands.entries[-1].at_s
 
     @property
     def is_finished(self) -> bool:
         """Whether nothing is left to be done."""
-        return bool(self.stands.events[-1]["kind"] == "run_finished")
+        return isinstance(self.stands.entries[-1].record, RunFinished)
 
-    def append(
-        self, kind: str, at_s: float, fields: Mapping[str, object], wall: Mapping[str, object] | None = None
-    ) -> int:
+    def append(self, record: Record, at_s: float, wall: Wall | None = None) -> int:
         """Compare the record with the one that stands in its place, or write it where there is none.
 
         ``wall`` is not compared.
@@ -77,19 +72,18 @@ class ResumedLog(RunLog):
             LogError: Another one stands there.
             OSError: The disk is full or gone; what was written before stays readable.
         """
-        if self._n >= len(self.stands.events):
-            return super().append(kind, at_s, fields, wall)
-        if kind == "interrupted":
+        if self._n >= len(self._lines):
+            return super().append(record, at_s, wall)
+        if isinstance(record, Interrupted):
             return self._n  # what is cut off now is the comparison, not the run
         at_s = round(at_s, TIME_DIGITS)
-        made = canonical({"n": self._n, "kind": kind, "at_s": at_s, **fields})
-        there = {key: value for key, value in self.stands.events[self._n].items() if key != "wall"}
-        if made != canonical(there):
-            raise LogError(self._difference(json.loads(made), there))
+        made, there = line_of(self._n, at_s, record)[:-1], without_wall(self._lines[self._n])
+        if made != there:
+            raise LogError(self._difference(json.loads(made), json.loads(there)))
         self._n, self._at_s = self._n + 1, at_s
         return self._n - 1
 
-    def _difference(self, made: Record, there: Record) -> str:
+    def _difference(self, made: dict[str, Any], there: dict[str, Any]) -> str:
         where = f"{self._path}: record {self._n}"
         if made["kind"] != there["kind"]:
             what = f"{where} is {there['kind']}, but {made['kind']} comes here when the run is carried out again"

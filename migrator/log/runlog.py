@@ -1,7 +1,7 @@
 """A run's folder and its log: ``config.yaml`` and ``events.jsonl``, nothing else.
 
-The log is append-only, one record a line; the kinds and their fields stand in ``docs/log.md``. Wall-clock facts live
-under the key ``wall`` and nowhere else, so that two runs of one seed are equal byte for byte without it. A line is
+The log is append-only, one record a line; :mod:`migrator.log.records` has the kinds and their fields. Wall-clock facts
+live under the key ``wall`` and nowhere else, so that two runs of one seed are equal byte for byte without it. A line is
 written whole or torn at the end of the file. A reader drops a torn last line, and refuses a log with any other damage.
 One process writes a log: it holds a lock on the file.
 """
@@ -13,12 +13,13 @@ import fcntl
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar, cast
 from zlib import crc32
 
 from executor.input_file import read_input
@@ -26,10 +27,12 @@ from executor.summed import is_torn
 from executor.whole_file import sync_folder
 from migrator.errors import LogError, RunFolderError
 from migrator.log.integrity import check_records
-from migrator.log.record import ALTERED, Record, line_of, object_in, record_in
-from migrator.log.schema1 import records_of_schema_1
+from migrator.log.line import ALTERED, Entry, entry_in, line_of
+from migrator.log.records import Record, RunStarted, Wall, WindowFinished
 
-SCHEMA = 2
+RecordT = TypeVar("RecordT", bound=Record)
+
+SCHEMA = 3
 """Version of the log's format, in its first record."""
 
 TIME_DIGITS = 6
@@ -120,9 +123,7 @@ class RunLog:
         """The time of the last record; −∞ before the first."""
         return self._at_s
 
-    def append(
-        self, kind: str, at_s: float, fields: Mapping[str, object], wall: Mapping[str, object] | None = None
-    ) -> int:
+    def append(self, record: Record, at_s: float, wall: Wall | None = None) -> int:
         """Write one record whole, and return its number.
 
         ``at_s`` is what the run's clock shows now.
@@ -133,8 +134,9 @@ class RunLog:
         """
         at_s = round(at_s, TIME_DIGITS)
         if at_s < self._at_s:
-            raise ValueError(f"{kind} at {at_s} s: the last record was written at {self._at_s} s, and time never falls")
-        line = line_of({"n": self._n, "kind": kind, "at_s": at_s, **fields}, wall)
+            before = f"the last record was written at {self._at_s} s, and time never falls"
+            raise ValueError(f"{record.kind} at {at_s} s: {before}")
+        line = line_of(self._n, at_s, record, wall)
         # A write that was cut short, by Ctrl-C or a full disk, must not stand in the middle of the log.
         with _naming(self._path):
             self._require_named()
@@ -243,36 +245,35 @@ def new_run_log(root: Path, name: str, config_yaml: str) -> RunLog:
 
 @dataclass(frozen=True)
 class ReadLog:
-    """What a log holds, in the form of schema 2 whatever its own.
+    """What a log holds.
 
     Attributes:
         folder: Where it lies.
-        events: Its records, in the order written.
+        entries: Its records, in the order written.
         torn: Whether the last line was cut off, by a kill or a full disk, and left out.
     """
 
     folder: Path
-    events: tuple[Record, ...]
+    entries: tuple[Entry[Record], ...]
     torn: bool
 
-    @property
-    def header(self) -> Record:
-        """The ``run_started`` record."""
-        return self.events[0]
+    @cached_property
+    def header(self) -> RunStarted:
+        """What the run is about."""
+        return self.of(RunStarted)[0]
 
-    @property
-    def sharing(self) -> str:
-        """How tenants share the GPU: ``instances``, ``shares`` or ``turns``."""
-        return str(self.header.get("sharing", "instances"))
+    @cached_property
+    def settled(self) -> dict[int, WindowFinished]:
+        """What became of each window that is finished; a run that was joined again may have gaps."""
+        return {closing.window: closing for closing in self.of(WindowFinished)}
 
-    @property
-    def settled(self) -> dict[int, Record]:
-        """The ``window_finished`` records by window; a run that was joined again may have gaps."""
-        return {event["window"]: event for event in self.of_kind("window_finished")}
-
-    def of_kind(self, kind: str) -> tuple[Record, ...]:
+    def of(self, kind: type[RecordT]) -> tuple[RecordT, ...]:
         """The records of one kind, in order."""
-        return tuple(event for event in self.events if event["kind"] == kind)
+        return tuple(entry.record for entry in self.entries_of(kind))
+
+    def entries_of(self, kind: type[RecordT]) -> tuple[Entry[RecordT], ...]:
+        """The same with their numbers, times and facts of the wall clock."""
+        return tuple(cast("Entry[RecordT]", entry) for entry in self.entries if type(entry.record) is kind)
 
 
 def read_log(folder: Path) -> ReadLog:
@@ -311,46 +312,37 @@ def log_in(raw: bytes, folder: Path) -> ReadLog:
         begin = f"`run CONFIG --out {folder}` begins it"
         raise LogError(f"{folder / EVENTS_FILE}: holds no whole record: nothing was begun; {begin}")
     try:
-        is_numbered = _is_numbered(lines[0])
-        numbered = _records_of_schema_2(lines) if is_numbered else records_of_schema_1(lines)
-        _check_header(numbered[0][1], SCHEMA if is_numbered else 1)
+        entries = _entries_in(lines)
+        _check_header(entries[0].record)
         _check_tail(tail, len(lines) + 1)
-        check_records(numbered)
+        check_records(entries)
     except LogError as error:
         raise LogError(f"{folder / EVENTS_FILE}: {error}") from None
-    return ReadLog(folder, tuple(record for _, record in numbered), torn=bool(tail))
+    return ReadLog(folder, tuple(entries), torn=bool(tail))
 
 
-def _is_numbered(line: bytes) -> bool:
-    """Whether the log's first line is of schema 2 or later."""
-    try:
-        return not {"n", "sum"}.isdisjoint(object_in(line))
-    except LogError as error:
-        raise LogError(f"line 1: {error}") from None
+def _check_header(record: Record) -> None:
+    if not isinstance(record, RunStarted) or record.schema != SCHEMA:
+        raise LogError(f"does not start with a run_started record of schema {SCHEMA}")
 
 
-def _check_header(header: Record, schema: int) -> None:
-    if header["kind"] != "run_started" or header.get("schema") != schema:
-        raise LogError(f"does not start with a run_started record of schema 1 or {SCHEMA}")
-
-
-def _records_of_schema_2(lines: Sequence[bytes]) -> list[tuple[int, Record]]:
-    """The records, each with its line number: whole, without gaps, and in order of time."""
-    found: list[tuple[int, Record]] = []
+def _entries_in(lines: Sequence[bytes]) -> list[Entry[Record]]:
+    """The records of a log of this schema: whole, without gaps, and in order of time."""
+    found: list[Entry[Record]] = []
     at_s = -math.inf
     for number, line in enumerate(lines, start=1):
         try:
-            record = record_in(line)
-            _check_place(record, number - 1, at_s)
+            entry = entry_in(line)
+            _check_place(entry, number - 1, at_s)
         except LogError as error:
             raise LogError(f"line {number}: {error}") from None
-        at_s = record["at_s"]
-        found.append((number, record))
+        at_s = entry.at_s
+        found.append(entry)
     return found
 
 
-def _check_place(record: Record, expected: int, not_before_s: float) -> None:
-    n, at_s = record["n"], record["at_s"]
+def _check_place(entry: Entry[Record], expected: int, not_before_s: float) -> None:
+    n, at_s = entry.n, entry.at_s
     if n < expected:
         raise LogError(f"record {n} stands after record {expected - 1}; lines were doubled or swapped")
     if n > expected:

@@ -14,13 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
 from migrator.log.account import SecondAccounts, accounts
-from migrator.log.record import Record
+from migrator.log.records import PlanRevised, Promise, RunStarted, WindowStarted
 from migrator.log.runlog import ReadLog
-
-FloatArray = NDArray[np.float64]
+from workloads.arrays import FloatArray
 
 POINTS = 10.0
 """Difference in points of the arrivals from which on it is told."""
@@ -85,38 +83,37 @@ class _Sums:
 
 def surprises(log: ReadLog) -> tuple[Surprise, ...]:
     """Of every settled window with a plan of its own, in order; all tenants first, then those far off themselves."""
-    revised = {event["window"] for event in log.of_kind("plan_revised")}
-    started = [event for event in log.of_kind("window_started") if event["window"] not in revised]
-    settled = log.settled
+    revised = {record.window for record in log.of(PlanRevised)}
     # Of blind seconds nothing was counted, and no plan says what it promised of the others alone.
-    whole = {window for window, record in settled.items() if not record.get("blind")}
-    told = [event for event in started if event.get("expected") and event["window"] in whole]
+    whole = {window for window, closing in log.settled.items() if not closing.blind} - revised
+    told = [started for started in log.of(WindowStarted) if started.expected and started.window in whole]
     if not told:
         return ()
     known = accounts(log)
-    return tuple(found for event in told for found in _of_window(log.header, event, known))
+    return tuple(found for started in told for found in _of_window(log.header, started, known))
 
 
-def _of_window(header: Record, started: Record, known: Mapping[str, SecondAccounts]) -> Iterator[Surprise]:
-    window = started["window"]
+def _of_window(header: RunStarted, started: WindowStarted, known: Mapping[str, SecondAccounts]) -> Iterator[Surprise]:
     sums = {
         name: _sums(header, started, name, promise, known[name])
-        for name, promise in started["expected"].items()
-        if None not in (promise["goodput"], promise["in_time"])
+        for name, promise in (started.expected or {}).items()
+        if None not in (promise.goodput, promise.in_time)
     }
     total = sum(sums.values(), _Sums())
-    everybody = _surprise(window, None, total)
-    alone = [_surprise(window, name, own) for name, own in sums.items()] if len(sums) > 1 else []
+    everybody = _surprise(started.window, None, total)
+    alone = [_surprise(started.window, name, own) for name, own in sums.items()] if len(sums) > 1 else []
     whole = _while_planned(header, started, total, [known[name] for name in sums])
     yield from (found for found in (whole, everybody, *alone) if found is not None)
 
 
-def _while_planned(header: Record, started: Record, covered: _Sums, own: Sequence[SecondAccounts]) -> Surprise | None:
+def _while_planned(
+    header: RunStarted, started: WindowStarted, covered: _Sums, own: Sequence[SecondAccounts]
+) -> Surprise | None:
     """The window as a whole, where that is far from the promise because its plan was late; ``None`` elsewhere."""
-    window, window_s = started["window"], round(header["window_s"])
+    window, window_s = started.window, round(header.window_s)
     seconds = slice(window * window_s, (window + 1) * window_s)
     arrivals = sum(float(account.arrivals[seconds].sum()) for account in own)
-    if not started["plan_from_step"] or covered.expected <= 0 or covered.arrivals <= 0 or not arrivals:
+    if not started.plan_from_step or covered.expected <= 0 or covered.arrivals <= 0 or not arrivals:
         return None
     expected_pct = 100 * covered.promised / covered.expected
     achieved_pct = 100 * sum(float(account.goodput[seconds].sum()) for account in own) / arrivals
@@ -125,26 +122,25 @@ def _while_planned(header: Record, started: Record, covered: _Sums, own: Sequenc
     is_cause = abs(by_planning) > abs(points - by_planning) or points * (points - by_planning) < 0
     if abs(points) <= max(POINTS, _luck_points(arrivals)) or not is_cause:
         return None
-    cause = f"its plan was there {started['plan_from_step'] * header['step_s']:g} s after it began"
+    cause = f"its plan was there {started.plan_from_step * header.step_s:g} s after it began"
     return Surprise(window, None, expected_pct, achieved_pct, cause, abs(by_planning))
 
 
-def first_second(header: Record, started: Record) -> int:
+def first_second(header: RunStarted, started: WindowStarted) -> int:
     """The first whole second of a window, from its ``window_started``, that its first plan covers."""
-    first: int = math.ceil(started.get("plan_from_step", 0) * header["step_s"] - 1e-9)
-    return first
+    return math.ceil(started.plan_from_step * header.step_s - 1e-9)
 
 
-def _sums(header: Record, started: Record, name: str, promise: Record, account: SecondAccounts) -> _Sums:
-    window_s, step_s = round(header["window_s"]), header["step_s"]
+def _sums(header: RunStarted, started: WindowStarted, name: str, promise: Promise, account: SecondAccounts) -> _Sums:
+    window_s = round(header.window_s)
     first = first_second(header, started)
-    covered = slice(started["window"] * window_s + first, (started["window"] + 1) * window_s)
+    covered = slice(started.window * window_s + first, (started.window + 1) * window_s)
     arrivals, capacity = account.arrivals[covered], account.capacity[covered]
-    forecast = _by_second(started["forecast"]["tenants"][name]["mean_rps"], step_s, window_s)[first:]
+    forecast = _by_second(started.forecast.tenants[name].mean_rps, header.step_s, window_s)[first:]
     return _Sums(
-        expected=promise["arrivals"],
-        promised_in_time=promise["in_time"],
-        promised=promise["goodput"],
+        expected=promise.arrivals,
+        promised_in_time=promise.in_time or 0.0,
+        promised=promise.goodput or 0.0,
         arrivals=float(arrivals.sum()),
         in_time=float(account.in_time[covered].sum()),
         goodput=float(account.goodput[covered].sum()),

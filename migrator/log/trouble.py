@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from migrator.log.record import Record
+from migrator.log import records
+from migrator.log.records import Change, NotRevised, Others, Outcome, PlanRevised, WindowFinished, WindowStarted
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import first_second
 
@@ -91,48 +92,46 @@ class Blind:
 def blind_in(log: ReadLog) -> tuple[Blind, ...]:
     """The log's blind seconds, in order; the end of the last may be unknown."""
     found: list[Blind] = []
-    for record in log.of_kind("blind"):
-        if found and found[-1].to_s is None and record["to_s"] is not None:
+    for seen in log.of(records.Blind):
+        if found and found[-1].to_s is None and seen.to_s is not None:
             found.pop()  # its beginning was told at once
-        found.append(Blind(record["from_s"], record["to_s"], record["reason"]))
+        found.append(Blind(seen.from_s, seen.to_s, seen.reason))
     return tuple(found)
 
 
 def trouble_of(log: ReadLog) -> Trouble | None:
     """What the log tells of refusals and others' deeds; ``None`` if nothing."""
-    refused = [event for event in log.of_kind("outcome") if event["error"] is not None]
-    undone = [event for event in log.of_kind("change") if event.get("undone")]
-    others = log.of_kind("others")
+    outcomes, others = log.of(Outcome), log.of(Others)
+    refused = [one for one in outcomes if one.error is not None]
+    undone = [change for change in log.of(Change) if change.undone]
     if not (refused or undone or others):
         return None
-    windows = {event["window"] for event in (*refused, *undone, *others)}
-    finished = log.settled
-    whole = {window for window, record in finished.items() if not record.get("blind")}
-    settled = [event for event in log.of_kind("window_started") if event["window"] in whole]
+    windows = {record.window for record in (*refused, *undone, *others)}
+    settled = [(one, log.settled[one.window]) for one in log.of(WindowStarted) if one.window in log.settled]
+    whole = [(started, closing) for started, closing in settled if not closing.blind]
     return Trouble(
-        calls=len(log.of_kind("outcome")),
+        calls=len(outcomes),
         refused=len(refused),
-        undone=sum(len(event["undone"]) for event in undone),
+        undone=sum(len(change.undone) for change in undone),
         others=len(others),
-        revised=sum("cause" not in event for event in log.of_kind("plan_revised")),
-        not_revised=len(log.of_kind("not_revised")),
-        troubled=_kept(log, [(event, finished[event["window"]]) for event in settled if event["window"] in windows]),
-        quiet=_kept(log, [(event, finished[event["window"]]) for event in settled if event["window"] not in windows]),
+        revised=sum(revised.cause is None for revised in log.of(PlanRevised)),
+        not_revised=len(log.of(NotRevised)),
+        troubled=_kept(log, [pair for pair in whole if pair[0].window in windows]),
+        quiet=_kept(log, [pair for pair in whole if pair[0].window not in windows]),
     )
 
 
-def _kept(log: ReadLog, windows: Iterable[tuple[Record, Record]]) -> Kept | None:
+def _kept(log: ReadLog, windows: Iterable[tuple[WindowStarted, WindowFinished]]) -> Kept | None:
     """What came of the windows' promises; each window is its start and its end in the log."""
     n_windows, expected, promised, arrivals, goodput = 0, 0.0, 0.0, 0, 0
     for started, closing in windows:
-        told = started.get("expected") or {}
-        own = {name: promise for name, promise in told.items() if promise["goodput"] is not None}
+        own = {name: promise for name, promise in (started.expected or {}).items() if promise.goodput is not None}
         first = first_second(log.header, started)
         n_windows += bool(own)
         for name, promise in own.items():
-            counts = closing["tenants"][name]
-            expected, promised = expected + promise["arrivals"], promised + promise["goodput"]
-            arrivals, goodput = arrivals + sum(counts["arrivals"][first:]), goodput + sum(counts["correct"][first:])
+            counts = closing.tenants[name]
+            expected, promised = expected + promise.arrivals, promised + (promise.goodput or 0.0)
+            arrivals, goodput = arrivals + sum(counts.arrivals[first:]), goodput + sum(counts.correct[first:])
     if expected <= 0 or not arrivals:
         return None
     return Kept(n_windows, 100 * promised / expected, 100 * goodput / arrivals)

@@ -1,264 +1,374 @@
-"""The processes that are measured: started, brought into their instances, told what to do, and gone at the end."""
+"""The processes that are measured: ordinary workers and trainers, in their instances, kept busy, and gone at the end.
+
+A crew stands in for the dispatcher of live workers: one that has answered a batch is given the next at once. The time
+from the end of one batch to the end of the next is taken here, messages included, as a dispatcher would see it. What
+the steps of a retraining take is told by its trainer.
+"""
 
 from __future__ import annotations
 
-import json
-import select
-import socket
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import pairwise
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
+
+import zmq
 
 from executor.driver import DriverGpu
 from executor.errors import GpuError
 from executor.gpu import GpuInstance
+from executor.messages import MessageError, as_text, packed
 from executor.zygote import LIMIT_S, Event, Exited, Forked, Reached, Zygote
+from migrator.profiling.record import StartPhases, Stretch
+from migrator.profiling.stages import Load
+from migrator.profiling.stopwatch import Stopwatch
 from migrator.profiling.subjects import Subject
-from workloads.measuring import LIBRARY, MODEL, WARM, Load, Stretch
+from workloads.learning.course import CourseFile, Failed, Option, Stepped
+from workloads.live.messages import (
+    FROM_WORKER,
+    MOST_BATCH_BYTES,
+    Answers,
+    Batch,
+    Beat,
+    FromWorker,
+    Goodbye,
+    NoAnswer,
+    Ready,
+    Stop,
+)
+from workloads.live.wire import HEART, WORKER, WORKERS, private_folder, router
+from workloads.live.worker import Setup
 
 STUCK_S = 300.0
 """A process that says nothing for so long, where it should, is given up."""
 
-_LEAD_S = 0.1
-"""Between an order and the begin of what is measured, so that it has reached everybody."""
+WARM = "warm"
+"""The phase at which a worker or trainer has loaded everything."""
 
-_LARGEST = 1 << 16
-_FORKED, _ENTERED = "forked", "entered"
+_AT_ONCE = 256
+"""Messages of workers that are taken before the zygote is asked again."""
+
+_N_BEFORE = 2
+"""Batches or steps before a load counts as running: libraries come to life in the first."""
+
+_STEPS_EVERY_S = 0.1
+"""So often trainers tell what their steps took."""
+
+_ENDLESS = 10**9
+"""Epochs of a retraining that goes on until it is asked to leave."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class Slot:
     """Where a process belongs: the instance, and its number among the processes there, from 0."""
 
     instance: GpuInstance
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class StartPhases:
-    """Seconds of one start, from being asked for until it could serve in its instance.
-
-    Attributes:
-        fork_s: Until the process ran.
-        library_s: Until its libraries were loaded.
-        model_s: Until the model was made.
-        warm_up_s: Until it had answered a first batch.
-        enter_s: Until it was in its instance, where its environment does not say that from the beginning.
-    """
-
-    fork_s: float
-    library_s: float
-    model_s: float
-    warm_up_s: float
-    enter_s: float
-
-    @property
-    def total_s(self) -> float:
-        """All of them."""
-        return self.fork_s + self.library_s + self.model_s + self.warm_up_s + self.enter_s
-
-
 @dataclass(eq=False)
 class _Member:
-    """A process as the crew knows it; ``lost`` says why it is of no more use."""
+    """A process as the crew knows it.
+
+    Attributes:
+        course: What it tells, if it is a trainer.
+        forked_s: When it ran; ``warm_s``: when it had loaded everything; ``entered_s``: when it was in its instance.
+        ready: What it told as it became warm, if it is a worker.
+        batch: With what it is kept busy; ``None`` while it may rest.
+        sent_s: When it was given the batch that it has, or had ended the one before; ``None``: it has none.
+        error: Why there is no figure of the load under way.
+        lost: Why it is of no more use.
+    """
 
     name: str
-    seat: Seat
+    slot: Slot
     asked_s: float
-    reached_s: dict[str, float] = field(default_factory=dict)
-    connection: socket.socket | None = None
-    told: dict[str, Any] = field(default_factory=dict)
+    course: CourseFile | None = None
+    forked_s: float = 0.0
+    warm_s: float = 0.0
+    entered_s: float = 0.0
+    ready: Ready | None = None
+    batch: bytes | None = None
+    sent_s: float | None = None
+    stopwatch: Stopwatch = field(default_factory=lambda: Stopwatch(1.0, lambda: 0.0))
+    error: str = ""
     lost: str = ""
     is_gone: bool = False
 
     @property
     def is_ready(self) -> bool:
-        return self.connection is not None and _ENTERED in self.reached_s
+        return self.ready is not None and self.entered_s > 0.0
 
     @property
     def failure(self) -> str:
-        return self.lost or str(self.told.get("error", ""))
+        return self.lost or self.error
 
     @property
     def start(self) -> StartPhases:
-        moments = [self.asked_s, *(self.reached_s[phase] for phase in (_FORKED, LIBRARY, MODEL, WARM, _ENTERED))]
-        return StartPhases(*(later - earlier for earlier, later in pairwise(moments)))
+        assert self.ready is not None
+        model_s, warm_up_s = self.ready.model_s, self.ready.warm_up_s
+        return StartPhases(
+            fork_s=self.forked_s - self.asked_s,
+            library_s=max(0.0, self.warm_s - self.forked_s - model_s - warm_up_s),
+            model_s=model_s,
+            warm_up_s=warm_up_s,
+            enter_s=self.entered_s - self.warm_s,
+        )
 
 
 class Crew:
     """The processes of one model in one layout. A context, at whose end they are gone. For the zygote's thread."""
 
     def __init__(self, gpu: DriverGpu, zygote: Zygote, subject: Subject, folder: Path) -> None:
-        """Nobody yet; sockets and logs are in ``folder``."""
+        """No process yet; sockets, logs and what trainers tell are in ``folder``."""
         self._gpu, self._zygote, self._subject, self._folder = gpu, zygote, subject, folder
-        self._members: dict[Seat, _Member] = {}
-        self._address, self._sockets = folder / "orders.sock", folder / "feeder"
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._listener.bind(str(self._address))
-        self._listener.listen(64)
+        self._members: dict[Slot, _Member] = {}
+        self._sample = subject.sample.read_bytes()
+        self._sockets = private_folder(folder / "sockets")
+        self._context = zmq.Context()
+        self._router = router(self._context, self._sockets, WORKERS, MOST_BATCH_BYTES)
+        self._poller = zmq.Poller()
+        self._poller.register(self._router, zmq.POLLIN)
+        self._poller.register(zygote.fileno(), zmq.POLLIN)
         self._n_named = 0
-        self._feeder = ""
 
     def __enter__(self) -> Self:
-        arguments = {"folder": str(self._sockets), "sample": str(self._subject.sample)}
-        self._feeder = self._zygote.start("workloads.measuring:feeds", arguments, log=self._folder / "workers.log")
         return self
 
     def __exit__(self, *_: object) -> None:
         try:
-            self._zygote.stop(self._feeder, 0.0)
             self.dismiss()
         finally:
-            self._listener.close()
-            self._address.unlink(missing_ok=True)
+            self._router.close()
+            self._context.term()
 
-    def start(self, seats: Iterable[Seat]) -> dict[Seat, StartPhases | str]:
-        """Those who are not there yet are asked for at the same time: how long each took, or why it is not there."""
-        wanted = [seat for seat in seats if seat not in self._members]
-        members = [self._asked_for(seat) for seat in wanted]
+    def start(self, slots: Iterable[Slot]) -> dict[Slot, StartPhases | str]:
+        """Workers that are not there yet are asked for at the same time: how long each took, or why it is not there."""
+        members = [self._worker(slot) for slot in slots if slot not in self._members]
         self._await(members, lambda member: member.is_ready)
-        return {member.seat: member.lost or member.start for member in members}
+        return {member.slot: member.lost or member.start for member in members}
 
-    def measured(self, seats: Sequence[Seat], load: Load, seconds: float) -> dict[Seat, Stretch | str]:
+    def measured(self, slots: Sequence[Slot], load: Load, seconds: float) -> dict[Slot, Stretch | str]:
         """What each did, all of them at the same time, for so long; or why there is no figure of it."""
-        members = [self._members[seat] for seat in seats]
-        for member in members:
-            member.told.clear()
-            self._send(member, {"run": asdict(load)})
-        self._await(members, lambda member: "running" in member.told)
-        from_s = time.monotonic() + _LEAD_S
+        if load.strategy is None:
+            members = [self._members[slot] for slot in slots]
+            for member in members:
+                self._keep_busy(member, load.batch)
+        else:
+            self.dismiss()  # a model of its own beside the trainer's might not fit
+            members = [self._trainer(slot, load, load.strategy) for slot in slots]
+        self._await(members, lambda member: member.stopwatch.n_passes >= _N_BEFORE)
+        from_s = time.monotonic()
         running = [member for member in members if not member.failure]
         for member in running:
-            self._send(member, {"measure": [from_s, from_s + seconds]})
-        self._await(running, lambda member: "measured" in member.told)
+            member.stopwatch.measure(from_s, from_s + seconds)
+        self._await(running, lambda member: member.stopwatch.stretch is not None)
         for member in members:
-            self._send(member, {"rest": True})
-        return {member.seat: member.failure or Stretch(**member.told["measured"]) for member in members}
+            member.batch = None
+        self._await(members, lambda member: member.sent_s is None)
+        if load.strategy is not None:
+            self.dismiss()
+        return {member.slot: member.stopwatch.stretch or member.failure for member in members}
 
     def dismiss(self) -> None:
         """All are told to end; back when they have."""
         for member in self._members.values():
-            if member.connection is not None:
-                member.connection.close()
-                member.connection = None
+            self._send(WORKER, member, packed(Stop(member.name, "it was measured")))
             self._zygote.stop(member.name)
-        until_s = time.monotonic() + 2 * LIMIT_S  # the zygote kills who does not go
+        until_s = time.monotonic() + 2 * LIMIT_S  # the zygote kills what does not go
         while not all(member.is_gone for member in self._members.values()) and time.monotonic() < until_s:
-            self._hear(until_s - time.monotonic())
+            self._receive(until_s - time.monotonic())
         self._members.clear()
 
-    def _asked_for(self, seat: Seat) -> _Member:
-        self._n_named += 1
-        subject, name = self._subject, f"{seat.instance.placement}.{seat.number} ({self._n_named})"
-        member = _Member(name, seat, time.monotonic())
-        arguments = {
-            "worker": name,
-            "address": str(self._address),
-            "feeder": str(self._sockets),
-            "model": subject.model,
-            "options": subject.options,
-            "imports": subject.imports,
-            "sample": str(subject.sample),
-            "samples": None if subject.samples is None else str(subject.samples),
-        }
-        self._zygote.start(
-            "workloads.measuring:measures",
-            arguments,
-            name=name,
-            environment=self._gpu.environment(seat.instance.uuid),
-            log=self._folder / "workers.log",
+    # --- starting
+
+    def _worker(self, slot: Slot) -> _Member:
+        subject, member = self._subject, self._named(slot)
+        setup = Setup(
+            folder=self._sockets,
+            worker=member.name,
+            tenant=subject.model,
+            model=subject.model,
+            batch_limit=1,  # of the warm-up alone: batches are as large as the crew makes them
+            batches=(),
+            latency_s=(),
+            options=subject.options,
+            imports=subject.imports,
+            sample=subject.sample,
+            splits_batches=False,
+            silence_s=STUCK_S,
         )
-        self._members[seat] = member
+        self._fork(member, "workloads.live.worker:forked", {"setup": as_text(setup)})
         return member
 
+    def _trainer(self, slot: Slot, load: Load, strategy: str) -> _Member:
+        from workloads.learning.retraining import Job  # noqa: PLC0415 - of models that learn
+
+        lesson, member = self._subject.lesson, self._named(slot)
+        assert lesson is not None
+        course = self._folder / f"course-{self._n_named}.jsonl"
+        job = Job(
+            model=self._subject.model,
+            benchmark=lesson.benchmark,
+            experience=lesson.experience,
+            option=Option("measured", strategy, n_epochs=_ENDLESS, batch=load.batch, learning_rate=load.learning_rate),
+            out=self._folder,
+            folder=lesson.folder,
+            timed_every_s=_STEPS_EVERY_S,
+        )
+        course.unlink(missing_ok=True)  # of another crew's trainer
+        member.course = CourseFile(course)
+        member.stopwatch = Stopwatch(lesson.samples_per_step(load.batch), partial(self._cpu_s, member))
+        arguments = {"job": as_text(job), "course": str(course)}
+        self._fork(member, "workloads.learning.retraining:forked", arguments)
+        return member
+
+    def _named(self, slot: Slot) -> _Member:
+        self._n_named += 1
+        name = f"{slot.instance.placement}.{slot.number} ({self._n_named})"
+        member = self._members[slot] = _Member(name, slot, time.monotonic())
+        return member
+
+    def _fork(self, member: _Member, function: str, arguments: Mapping[str, str]) -> None:
+        environment = self._gpu.environment(member.slot.instance.uuid)
+        log = self._folder / "workers.log"
+        self._zygote.start(function, arguments, name=member.name, environment=environment, log=log)
+
+    # --- what they do
+
+    def _keep_busy(self, member: _Member, n_requests: int) -> None:
+        member.error = ""
+        member.stopwatch = Stopwatch(n_requests, partial(self._cpu_s, member))
+        member.batch = packed(Batch(tuple(range(n_requests)), (self._sample,) * n_requests))
+        self._feed(member, time.monotonic())
+
+    def _feed(self, member: _Member, now_s: float) -> None:
+        assert member.batch is not None
+        member.sent_s = now_s
+        self._send(WORKER, member, member.batch)
+
     def _await(self, members: Sequence[_Member], is_done: Callable[[_Member], bool]) -> None:
-        """Until each is done, or lost; who says nothing for too long is ended."""
+        """Until each is done, or has failed; those that say nothing for too long are ended."""
         until_s = time.monotonic() + STUCK_S
         while waiting := [member for member in members if not (member.failure or is_done(member))]:
             left_s = until_s - time.monotonic()
             if left_s > 0:
-                self._hear(left_s)
+                self._receive(left_s)
                 continue
             for member in waiting:
-                member.lost = f"it said nothing for {STUCK_S:g} s"
-                self._zygote.stop(member.name, 0.0)
+                self._give_up(member, f"it said nothing for {STUCK_S:g} s")
 
-    def _hear(self, timeout_s: float) -> None:
-        """Take what anybody says; waits until somebody has, or ``timeout_s`` have passed."""
-        connected = {m.connection: m for m in self._members.values() if m.connection is not None}
-        sources: list[Any] = [self._zygote, self._listener, *connected]
-        ready, _, _ = select.select(sources, [], [], timeout_s)
-        for source in ready:
-            if source is self._zygote:
-                for event in self._zygote.events():
-                    self._note(event)
-            elif source is self._listener:
-                connection, _ = self._listener.accept()
-                name = _message(connection).get("worker")
-                member = next((member for member in self._members.values() if member.name == name), None)
-                if member is None:
-                    connection.close()
+    def _give_up(self, member: _Member, reason: str) -> None:
+        member.lost = member.lost or reason
+        self._zygote.stop(member.name, 0.0)
+
+    def _receive(self, timeout_s: float) -> None:
+        """Take what there is; waits for something, ``timeout_s`` at most."""
+        ready = dict(self._poller.poll(math.ceil(1000 * max(0.0, timeout_s))))
+        if self._zygote.fileno() in ready:
+            for event in self._zygote.events():
+                self._note(event)
+        with suppress(zmq.Again):
+            for _ in range(_AT_ONCE):
+                identity, *frames = self._router.recv_multipart(zmq.NOBLOCK)
+                member = self._member_of(identity[1:].decode("utf-8", "replace"))
+                if member is None or member.lost:
+                    continue
+                if identity[:1] == HEART:
+                    self._send(HEART, member, packed(Beat()))
                 else:
-                    member.connection = connection
-            else:
-                member = connected[source]
-                message = _message(source)
-                member.told |= message
-                if not message:  # it is dying, and the zygote will tell of what
-                    source.close()
-                    member.connection = None
+                    self._take_raw(member, b"".join(frames))
+
+    def _take_raw(self, member: _Member, raw: bytes) -> None:
+        try:
+            self._take(member, FROM_WORKER.message(raw))
+        except MessageError as error:
+            self._give_up(member, str(error))
+
+    def _take(self, member: _Member, message: FromWorker) -> None:
+        match message:
+            case Ready():
+                member.ready = message
+            case Answers():
+                self._answered(member, message)
+            case Goodbye():
+                member.lost = message.reason
+                self._send(WORKER, member, packed(Stop(member.name, message.reason)))
+            case _:  # it says who it is, or that it takes batches
+                pass
+
+    def _answered(self, member: _Member, message: Answers) -> None:
+        now_s, begun_s, member.sent_s = time.monotonic(), member.sent_s, None
+        reasons = [answer.reason for answer in message.answers if isinstance(answer, NoAnswer)]
+        if reasons:
+            member.error = reasons[0]
+        elif member.batch is not None:
+            self._feed(member, now_s)  # before anything else: it waits for this
+        if begun_s is not None and not reasons:
+            self._passed(member, [now_s - begun_s], now_s)
+
+    def _passed(self, member: _Member, took_s: Sequence[float], at_s: float) -> None:
+        with suppress(OSError):  # it has just ended, which the zygote will tell
+            member.stopwatch.passed(took_s, at_s)
 
     def _note(self, event: Event) -> None:
         if not isinstance(event, Forked | Reached | Exited):
             return
-        if isinstance(event, Exited) and event.worker == self._feeder and not event.was_asked:
-            for one in self._members.values():
-                one.lost = one.lost or f"nobody feeds it: {event.reason}"
-        member = next((member for member in self._members.values() if member.name == event.worker), None)
+        member = self._member_of(event.worker)
         if member is None:
             return
+        self._read_course(member, event.at_s)
         match event:
             case Forked():
-                member.reached_s[_FORKED] = event.at_s
+                member.forked_s = event.at_s
                 if not self._gpu.is_entered_warm:
                     self._bring_in(member)
-            case Reached():
-                member.reached_s[event.phase] = event.at_s
-                if event.phase == WARM:
+            case Reached(phase=phase):
+                if phase == WARM:
+                    member.warm_s = event.at_s
                     if self._gpu.is_entered_warm:
                         self._bring_in(member)
-                    member.reached_s[_ENTERED] = time.monotonic()
+                    member.entered_s = time.monotonic()
             case Exited():
-                member.lost, member.is_gone = member.lost or event.reason.removeprefix("ModelError: "), True
+                member.lost, member.is_gone = member.failure or event.reason, True
+
+    def _read_course(self, member: _Member, at_s: float) -> None:
+        for told in () if member.course is None else member.course.news():
+            if isinstance(told, Stepped):
+                self._passed(member, told.took_s, at_s)
+            elif isinstance(told, Failed):
+                member.lost = member.lost or told.reason
 
     def _bring_in(self, member: _Member) -> None:
         pid = self._zygote.workers.get(member.name)
         if pid is None:
             return
         try:
-            self._gpu.enter(member.seat.instance.uuid, pid)
+            self._gpu.enter(member.slot.instance.uuid, pid)
         except GpuError as error:
             member.lost = str(error)
             self._zygote.stop(member.name)
 
-    def _send(self, member: _Member, order: Mapping[str, object]) -> None:
-        if member.connection is None:
-            return
-        try:
-            member.connection.send(json.dumps(order).encode())
-        except OSError:  # it is dying
-            member.connection.close()
-            member.connection = None
+    def _send(self, role: bytes, member: _Member, raw: bytes) -> None:
+        with suppress(zmq.ZMQError):  # it is not connected yet, or no longer
+            self._router.send_multipart((role + member.name.encode(), raw), zmq.NOBLOCK)
 
+    def _member_of(self, name: str) -> _Member | None:
+        return next((member for member in self._members.values() if member.name == name), None)
 
-def _message(connection: socket.socket) -> dict[str, Any]:
-    """What it says; nothing if it is gone."""
-    try:
-        raw = connection.recv(_LARGEST)
-    except OSError:
-        return {}
-    message: dict[str, Any] = json.loads(raw) if raw else {}
-    return message
+    def _cpu_s(self, member: _Member) -> float:
+        """CPU seconds that the process has used so far.
+
+        Source: the clock that clock_getcpuclockid(3) names; Linux makes its id of the process's.
+
+        Raises:
+            OSError: The process is gone.
+        """
+        pid = self._zygote.workers.get(member.name)
+        if pid is None:
+            raise ProcessLookupError(f"{member.name} is gone")
+        return time.clock_gettime(~pid << 3 | 2)

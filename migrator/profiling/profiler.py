@@ -12,12 +12,11 @@ from executor.gpu import GpuInstance
 from executor.mig import Layout
 from executor.reconcile import Reconciler
 from executor.zygote import Warm, Zygote
-from migrator.profiling.crew import Crew, Seat, StartPhases
-from migrator.profiling.record import Figures, Record
+from migrator.execution.real import RealGpu
+from migrator.profiling.crew import Crew, Slot
+from migrator.profiling.record import Figures, Record, StartPhases, Stretch
 from migrator.profiling.stages import Stage
 from migrator.profiling.subjects import Subject
-from migrator.run.real import RealGpu
-from workloads.measuring import Stretch
 
 
 class View:
@@ -67,7 +66,9 @@ class Profiler:
         if not left:
             return
         self.view.warming()
-        imports = dict.fromkeys(("workloads.measuring", *(i for s in self.subjects.values() for i in s.imports)))
+        imports = dict.fromkeys(["workloads.live.worker", *(i for s in self.subjects.values() for i in s.imports)])
+        if any(subject.lesson is not None for subject in self.subjects.values()):
+            imports |= dict.fromkeys(["workloads.learning.retraining", "workloads.learning.warm"])
         try:
             with Zygote(imports) as zygote:
                 while not any(isinstance(event, Warm) for event in zygote.events(1.0)):
@@ -90,34 +91,34 @@ class Profiler:
         self, zygote: Zygote, instances: Sequence[GpuInstance], subject: Subject, stages: Sequence[Stage]
     ) -> None:
         """The stages of one model in one layout."""
-        first = [Seat(item, 0) for item in instances]
+        first = [Slot(item, 0) for item in instances]
         with Crew(self.real.gpu, zygote, subject, self.folder) as crew:
             alone = crew.start(first[:1])
             self._keep_starts(subject, alone)
-            failed = {seat: why for seat, why in alone.items() if isinstance(why, str)}
+            failed = {slot: why for slot, why in alone.items() if isinstance(why, str)}
             if len(first) > 1:
                 crew.dismiss()
                 together = crew.start(first)
                 self._keep_starts(subject, together)
-                failed = {seat: why for seat, why in together.items() if isinstance(why, str)}
+                failed = {slot: why for slot, why in together.items() if isinstance(why, str)}
             for stage in stages:
                 self.view.measuring(stage)
-                seats = [Seat(item, number) for item in instances for number in range(stage.processes)]
-                failed |= {seat: why for seat, why in crew.start(seats).items() if isinstance(why, str)}
-                able = [seat for seat in seats if seat not in failed]
-                found: dict[Seat, Stretch | str] = {**failed, **crew.measured(able, stage.load, self.seconds)}
+                slots = [Slot(item, number) for item in instances for number in range(stage.processes)]
+                failed |= {slot: why for slot, why in crew.start(slots).items() if isinstance(why, str)}
+                able = [slot for slot in slots if slot not in failed]
+                found: dict[Slot, Stretch | str] = {**failed, **crew.measured(able, stage.load, self.seconds)}
                 figures = dict(_by_profile(stage, instances, found))
                 self.record.add_stage(stage.key, figures)
                 self.view.measured(stage, figures)
 
-    def _keep_starts(self, subject: Subject, found: Mapping[Seat, StartPhases | str]) -> None:
+    def _keep_starts(self, subject: Subject, found: Mapping[Slot, StartPhases | str]) -> None:
         starts = tuple(start for start in found.values() if isinstance(start, StartPhases))
         if len(starts) == len(found):
             self.record.add_starts(subject.model, starts)
 
 
 def _by_profile(
-    stage: Stage, instances: Sequence[GpuInstance], found: Mapping[Seat, Stretch | str]
+    stage: Stage, instances: Sequence[GpuInstance], found: Mapping[Slot, Stretch | str]
 ) -> Iterator[tuple[str, tuple[Stretch, ...] | str]]:
     """Of each profile that the stage is there for, the figures of its first instance, if all processes have one.
 
@@ -125,10 +126,10 @@ def _by_profile(
     """
     for profile in stage.profiles:
         item = next(item for item in instances if item.placement.profile.name == profile)
-        told = [found[Seat(item, number)] for number in range(stage.processes)]
+        told = [found[Slot(item, number)] for number in range(stage.processes)]
         stretches = tuple(one for one in told if not isinstance(one, str))
         yield profile, stretches if len(stretches) == len(told) else next(o for o in told if isinstance(o, str))
-    for seat, one in found.items():
-        placement = seat.instance.placement
+    for slot, one in found.items():
+        placement = slot.instance.placement
         if isinstance(one, str) and placement.profile.name not in stage.profiles:
             yield str(placement), one

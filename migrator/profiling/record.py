@@ -2,22 +2,91 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
-from io import TextIOWrapper
+from io import BufferedWriter
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
+from msgspec import Meta, MsgspecError, Struct, json
+
+from executor.messages import Seconds
 from migrator.errors import MigratorError, OutputError
-from migrator.profiling.crew import StartPhases
-from workloads.measuring import Stretch
+
+
+class Stretch(Struct, frozen=True, forbid_unknown_fields=True):
+    """What one process did from one batch's begin to a later one's end, without a pause.
+
+    Attributes:
+        n_passes: Batches answered, or steps made.
+        n_samples: Requests in them, or new samples.
+        span_s: Seconds that they took together.
+        median_s: Of one.
+        p95_s: Of 95 in 100, no longer than this.
+        cpu_s: CPU time of the process meanwhile.
+    """
+
+    n_passes: Annotated[int, Meta(ge=1)]
+    n_samples: Annotated[float, Meta(gt=0)]
+    span_s: Annotated[float, Meta(gt=0)]
+    median_s: Seconds
+    p95_s: Seconds
+    cpu_s: Seconds
+
+
+class StartPhases(Struct, frozen=True, forbid_unknown_fields=True):
+    """Seconds of one start, from being asked for until it could serve in its instance.
+
+    Attributes:
+        fork_s: Until the process ran.
+        library_s: Until its libraries were loaded.
+        model_s: Until the model was made.
+        warm_up_s: Until it had answered a first batch.
+        enter_s: Until it was in its instance, where its environment does not say that from the beginning.
+    """
+
+    fork_s: Seconds
+    library_s: Seconds
+    model_s: Seconds
+    warm_up_s: Seconds
+    enter_s: Seconds
+
+    @property
+    def total_s(self) -> float:
+        """All of them."""
+        return self.fork_s + self.library_s + self.model_s + self.warm_up_s + self.enter_s
+
 
 Figures = Mapping[str, tuple[Stretch, ...] | str]
 """Of one stage, by profile: a stretch of each process in one instance, or why there is none."""
 
-SCHEMA = 1
+
+class _Line(Struct, frozen=True, tag_field="record", tag=str.lower, forbid_unknown_fields=True):
+    """A line of the file."""
+
+
+class Begun(_Line, frozen=True):
+    """The first line: by what the measurement was begun, as JSON has it."""
+
+    settings: dict[str, Any]
+    schema: Literal[2] = 2
+
+
+class Measured(_Line, frozen=True):
+    """A stage is done."""
+
+    stage: str
+    figures: dict[str, tuple[Stretch, ...] | str]
+
+
+class Started(_Line, frozen=True):
+    """So many workers of the model were started at the same time, or one alone."""
+
+    model: str
+    phases: tuple[StartPhases, ...]
+
+
+_LINE: json.Decoder[Begun | Measured | Started] = json.Decoder(Begun | Measured | Started)
 
 
 class Record:
@@ -41,7 +110,6 @@ class Record:
         self.stages: dict[str, Figures] = {}
         self.alone: dict[str, list[StartPhases]] = {}
         self.at_once: dict[str, list[tuple[StartPhases, ...]]] = {}
-        header = {"schema": SCHEMA, "settings": settings}
         lines, n_bytes = self._lines()
         if lines:
             self._check(lines[0], settings)
@@ -50,11 +118,11 @@ class Record:
         try:
             if lines:
                 os.truncate(path, n_bytes)  # a line that was cut short
-            self._file: TextIOWrapper = path.open("a", encoding="utf-8")
+            self._file: BufferedWriter = path.open("ab")
         except OSError as error:
             raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
         if not lines:
-            self._write(header)
+            self._write(Begun(dict(settings)))
 
     def __enter__(self) -> Self:
         return self
@@ -74,16 +142,12 @@ class Record:
     def add_stage(self, key: str, figures: Figures) -> None:
         """A stage is done."""
         self.stages[key] = figures
-        told = {
-            profile: found if isinstance(found, str) else [asdict(stretch) for stretch in found]
-            for profile, found in figures.items()
-        }
-        self._write({"stage": key, "figures": told})
+        self._write(Measured(key, dict(figures)))
 
     def add_starts(self, model: str, starts: tuple[StartPhases, ...]) -> None:
         """So many workers of the model were started at the same time, or one alone."""
         self._add_starts(model, starts)
-        self._write({"starts": model, "phases": [asdict(start) for start in starts]})
+        self._write(Started(model, starts))
 
     def _add_starts(self, model: str, starts: tuple[StartPhases, ...]) -> None:
         if len(starts) == 1:
@@ -109,9 +173,9 @@ class Record:
             MigratorError: It was not; names the first setting that differs.
         """
         begun = self._parsed(1, line)
-        old = begun.get("settings")
-        if begun.get("schema") != SCHEMA or not isinstance(old, dict):
+        if not isinstance(begun, Begun):
             raise self._foreign(1)
+        old = begun.settings
         key = next((key for key, value in settings.items() if old.get(key) != value), None)
         if key is None:
             return
@@ -122,33 +186,26 @@ class Record:
         )
 
     def _take(self, number: int, line: bytes) -> None:
-        found = self._parsed(number, line)
-        try:
-            if "stage" in found:
-                self.stages[found["stage"]] = {
-                    profile: told if isinstance(told, str) else tuple(Stretch(**one) for one in told)
-                    for profile, told in found["figures"].items()
-                }
-            else:
-                self._add_starts(found["starts"], tuple(StartPhases(**one) for one in found["phases"]))
-        except (KeyError, TypeError, AttributeError):
-            raise self._foreign(number) from None
+        match self._parsed(number, line):
+            case Measured(stage=stage, figures=figures):
+                self.stages[stage] = figures
+            case Started(model=model, phases=phases):
+                self._add_starts(model, phases)
+            case Begun():
+                raise self._foreign(number)
 
-    def _parsed(self, number: int, line: bytes) -> dict[str, Any]:
+    def _parsed(self, number: int, line: bytes) -> Begun | Measured | Started:
         try:
-            found = json.loads(line)
-        except ValueError:
+            return _LINE.decode(line)
+        except (MsgspecError, ValueError):
             raise self._foreign(number) from None
-        if not isinstance(found, dict):
-            raise self._foreign(number)
-        return found
 
     def _foreign(self, number: int) -> MigratorError:
         return MigratorError(f"{self.path} line {number}: not a record of a measurement; remove the file to begin anew")
 
-    def _write(self, record: Mapping[str, object]) -> None:
+    def _write(self, line: Begun | Measured | Started) -> None:
         try:
-            self._file.write(json.dumps(record) + "\n")
+            self._file.write(json.encode(line) + b"\n")
             self._file.flush()
         except OSError as error:
             raise OutputError(f"{self.path}: cannot be written: {error.strerror or error}") from None

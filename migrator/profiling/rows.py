@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from executor.mig import GpuModel
-from migrator.profiling.record import Record
+from migrator.profiling.record import Record, Stretch
 from migrator.profiling.stages import Stage
-from workloads.measuring import Stretch
 from workloads.profiles.table import MeasuredStart, ServiceRow
 
 

@@ -7,10 +7,24 @@ from dataclasses import dataclass
 
 from executor.mig import GpuModel, Layout, Placement
 from migrator.errors import MigratorError
-from workloads.measuring import Load
 
 TRAINING_BATCH = 32
 """New samples in a step of a retraining, as :class:`workloads.learning.course.Option` has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What keeps a process busy.
+
+    Attributes:
+        batch: Requests in a batch; new samples in a step.
+        strategy: Of a retraining; ``None``: batches are answered.
+        learning_rate: Of a retraining.
+    """
+
+    batch: int
+    strategy: str | None = None
+    learning_rate: float = 0.02
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,6 @@ from workloads.live.model import CATALOGUE
 
 DEFAULT_BENCHMARK = "digits"
 """What models of the catalogue are measured with, if nothing else is said."""
-
-_MEMORY = 200
-"""Remembered samples of a retraining, as :class:`workloads.learning.course.Option` has it."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +35,27 @@ class Named:
         return self.model if self.benchmark is None else f"{self.model}:{self.benchmark}"
 
 
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What a model learns from while it is measured.
+
+    Attributes:
+        benchmark: By name.
+        experience: Its number.
+        folder: Where the data set lies; ``None``: the usual place.
+        n_samples: New samples in it.
+    """
+
+    benchmark: str
+    experience: int
+    folder: Path | None
+    n_samples: int
+
+    def samples_per_step(self, batch: int) -> float:
+        """New samples in a step of up to ``batch``, on average: trainers make steps of even size."""
+        return self.n_samples / -(-self.n_samples // batch)
+
+
 @dataclass(frozen=True)
 class Subject:
     """A model that can be measured.
@@ -47,14 +65,14 @@ class Subject:
         options: What it is made with.
         imports: Its libraries.
         sample: The file of one input.
-        samples: The file of what it learns from; ``None``: it is not retrained.
+        lesson: What it learns from; ``None``: it is not retrained.
     """
 
     model: str
     options: Mapping[str, Any]
     imports: tuple[str, ...]
     sample: Path
-    samples: Path | None = field(default=None)
+    lesson: Lesson | None = None
 
 
 def named(text: str) -> Named:
@@ -82,7 +100,7 @@ def require_live(asked: Sequence[Named]) -> None:
     Raises:
         MigratorError: Says what to install.
     """
-    needed = {"msgpack", "zmq"}
+    needed = {"zmq"}
     if any(item.benchmark is not None for item in asked):
         from workloads.learning.models import libraries  # noqa: PLC0415 - of models that learn
 
@@ -105,19 +123,11 @@ def subject(asked: Named, sample: Path | None, data: Path | None, folder: Path) 
         return Subject(asked.model, {}, (), sample.absolute())
     from workloads.learning.datasets import benchmark  # noqa: PLC0415 - of models that learn
     from workloads.learning.models import libraries  # noqa: PLC0415
-    from workloads.measuring import write_samples  # noqa: PLC0415
 
     found = benchmark(asked.benchmark, folder=data)
     number = min(1, len(found.experiences) - 1)
-    new, memory = found.train(number, None, 0), found.memory(number, _MEMORY, 0)
     stem = asked.text.replace("/", "_")
-    payload, samples = folder / f"{stem}.input", folder / f"{stem}.npz"
+    payload = folder / f"{stem}.input"
     payload.write_bytes(found.test(0).inputs[0].tobytes())
-    write_samples(
-        samples,
-        new_inputs=new.inputs,
-        new_labels=new.labels,
-        memory_inputs=memory.inputs,
-        memory_labels=memory.labels,
-    )
-    return Subject(asked.model, found.model_options, libraries(asked.model), payload, samples)
+    lesson = Lesson(asked.benchmark, number, data, len(found.train(number, None, 0)))
+    return Subject(asked.model, found.model_options, libraries(asked.model), payload, lesson)

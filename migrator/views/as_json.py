@@ -12,15 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
+
 if TYPE_CHECKING:  # a command needs one kind of these values, and should not wait for the others' imports
     from executor.mig import GpuModel
-    from migrator.compare import Score, Standing
+    from migrator.comparison import Score, Standing
+    from migrator.execution.reposing import CheckedPlan
     from migrator.fidelity.live import LiveFidelity, Nearness, Verdict
     from migrator.log.live import LiveFacts
     from migrator.log.report import Figures, Report, WindowReport
     from migrator.log.surprise import Surprise
     from migrator.log.trouble import Trouble
-    from migrator.run.reposing import CheckedPlan
     from migrator.whatif.grid import Choice as GridChoice
     from migrator.whatif.grid import Point
     from migrator.whatif.search import Found
@@ -48,7 +50,7 @@ def _rounded(fields: Mapping[str, Any]) -> Json:
 def report_to_json(report: Report) -> Json:
     """The whole report; its fields are documented in ``docs/log.md``."""
     return {
-        "run": {key: value for key, value in report.header.items() if key not in ("kind", "wall")},
+        "run": {key: value for key, value in to_builtins(report.header).items() if key != "kind"},
         "ending": report.ending,
         **({} if report.reason is None else {"reason": report.reason}),
         **({"blind_s": report.blind_s, "blind": list(map(asdict, report.blind))} if report.blind else {}),
@@ -73,7 +75,7 @@ def _surprise(item: Surprise) -> Json:
 
 def _live(facts: LiveFacts) -> Json:
     more = {"unaccounted": facts.unaccounted, "of_others": facts.of_others, "void": facts.is_void}
-    return {**asdict(facts), **more}
+    return {**to_builtins(facts), **more}
 
 
 def _trouble(trouble: Trouble) -> Json:
@@ -157,7 +159,7 @@ def _nearness(one: Nearness) -> Json:
 def comparison_to_json(scores: Sequence[Score], n_segments: int, stride_s: int | None = None) -> Json:
     """Every score, and the standings by workload and over all of them."""
     from migrator.assumed import assumed_to_json  # noqa: PLC0415 - as the imports for types
-    from migrator.compare import standings  # noqa: PLC0415
+    from migrator.comparison import standings  # noqa: PLC0415
     from migrator.views.compare import assumed_by_all, by_workload  # noqa: PLC0415
 
     workloads = {name: standings(own) for name, own in by_workload(scores).items()}
@@ -256,10 +258,12 @@ def gpu_to_json(model: GpuModel) -> Json:
 
 def sweep_to_json(sweep: Sweep, found: Found | None = None) -> Json:
     """A grid of plans, and what was found in it; docs/whatif.md describes it."""
+    from migrator.assumed import assumed_to_json  # noqa: PLC0415 - as the imports for types
+
     return {
         "schema": 1,
         **_picked(sweep, "name", "forecast", "notes"),
-        "assumed": [item.to_json() for item in sweep.assumed],
+        "assumed": assumed_to_json(sweep.assumed),
         "basis": "planned",
         **({} if found is None else {"find": _find(found)}),
         "vary": [

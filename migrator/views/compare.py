@@ -9,9 +9,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from migrator.assumed import Assumed, assumed_to_json
-from migrator.compare import CEILING, FLOOR, LEAST_SEGMENTS, Difference, Score, Standing, standings
+from migrator.comparison import CEILING, FLOOR, LEAST_SEGMENTS, Difference, Score, Standing, standings
 from migrator.console import escape
+from migrator.log.records import Assumed
 from migrator.log.surprise import Surprise
 from migrator.views.assumed import assumed_lines
 from migrator.views.palette import shown
@@ -91,7 +91,7 @@ def _print_table(title: str, scores: Sequence[Score], console: Console, stride_s
         console.print(f"  {escape(setup)}", style="dim", soft_wrap=True)
     for kind, text in dict.fromkeys(note for score in scores for note in score.notes):
         console.print(f"  {kind}: {escape(text)}", style="dim", soft_wrap=True)
-    for line in assumed_lines(assumed_to_json(assumed_by_all(scores)), left_out=("capability",)):
+    for line in assumed_lines(assumed_by_all(scores), left_out=("capability",)):
         console.print(f"  assumed: {escape(line)}", style="dim", soft_wrap=True)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("policy")

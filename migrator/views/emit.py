@@ -13,7 +13,7 @@ import yaml
 from executor.mig import Layout, OwnedLayout, Placement
 from executor.transition import owned_transition
 from migrator.console import printable
-from migrator.run.changes import Change, changes_of
+from migrator.execution.changes import Change, changes_of
 from planner.plan import MigPlan
 from planner.problem import Owner, Problem, Task
 

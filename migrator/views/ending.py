@@ -36,10 +36,10 @@ _LEAST_POINTS = 0.1
 
 def print_layout_over_time(log: ReadLog, console: Console) -> None:
     """Print what every memory slice did in every second of the run; nothing where tenants had no instances."""
-    if log.sharing != "instances" or not log.settled:
+    if log.header.sharing != "instances" or not log.settled:
         return
-    n_rows, n_seconds = log.header["memory_slices"], (1 + max(log.settled)) * round(log.header["window_s"])
-    names = [tenant["name"] for tenant in log.header["tenants"]]
+    n_rows, n_seconds = log.header.memory_slices, (1 + max(log.settled)) * round(log.header.window_s)
+    names = [tenant.name for tenant in log.header.tenants]
     letters, scale = tenant_letters(names), TimeScale.within(n_seconds, console.width - GUTTER)
     lines = gantt(tuple(_bars(log, names, n_seconds)), n_rows, scale, letters)
     meanings = ", ".join(f"{letter}: {escape(name)}" for letter, name in zip(letters, names, strict=True))
@@ -48,7 +48,7 @@ def print_layout_over_time(log: ReadLog, console: Console) -> None:
 
 
 def _bars(log: ReadLog, names: list[str], n_seconds: int) -> Iterator[Bar]:
-    gpu = gpu_model(log.header["gpu"])
+    gpu = gpu_model(log.header.gpu)
     for item in (item for change in changes_in(log) for item in change.started):
         placement = gpu.placement(item.placement)
         create, serve, end = (round(min(max(0.0, at_s), n_seconds)) for at_s in _moments(item))
@@ -76,7 +76,7 @@ def print_against(log: ReadLog, rival: ReadLog, console: Console) -> None:
         return
     gained = own.goodput - other.goodput
     relative = f" ({100 * gained / other.goodput:+.1f} %)" if other.goodput else ""
-    policy = str(rival.header["policy"])
+    policy = rival.header.policy
     what = f", {_WHAT_IT_IS[policy]}," if policy in _WHAT_IT_IS else ""
     name = shown(policy)
     console.print(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape as escape_html
 from pathlib import Path
@@ -15,9 +15,9 @@ from rich.table import Table
 
 from forecaster.forecast import FloatArray, Forecast
 from forecaster.neural import Check, Seen
-from forecaster.scores import Score, Share, bands_of, pooled_coverage, score, score_of_total
+from forecaster.scores import Pooled, Share, bands_of
 from migrator.console import escape
-from migrator.evaluation import Evaluation
+from migrator.evaluation import Evaluation, Scored, scored, shown_band
 from migrator.views.html import page, require_plot_extra
 from migrator.views.palette import TENANTS, VALUES
 from migrator.views.strips import TimeScale, sparkline
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 Json = dict[str, Any]
-
-_WANTED_BAND = 0.8
-"""The band that tables show where forecasts have it; else their widest."""
 
 _DIGITS = 6
 """After the decimal point, in JSON."""
@@ -39,46 +36,6 @@ _PAST_S = 200
 _SHOWN_PATHS = 6
 
 _GREY, _BLACK = "#999999", "#222222"
-
-
-@dataclass(frozen=True, eq=False)
-class Scored:
-    """All scores of one method on one series, or on several.
-
-    Attributes:
-        overall: Over all steps; one for each series.
-        leads: By lead in seconds, likewise.
-        total: Of the window's total, likewise.
-        took_s: The median of what a forecast took.
-    """
-
-    overall: tuple[Score, ...]
-    leads: Mapping[int, tuple[Score, ...]]
-    total: tuple[Score, ...]
-    took_s: float
-
-
-def scored(evaluations: Sequence[Evaluation]) -> dict[str, Scored]:
-    """The scores by method, of methods that have trials on every series; leads that every series has."""
-    names = [name for name in evaluations[0].trials if all(name in one.trials for one in evaluations)]
-    leads = [lead for lead in evaluations[0].leads if all(lead in one.leads for one in evaluations)]
-    found = {}
-    for name in names:
-        own = [one.trials[name] for one in evaluations]
-        found[name] = Scored(
-            overall=tuple(map(score, own)),
-            leads={lead: tuple(score(trials, lead) for trials in own) for lead in leads},
-            total=tuple(map(score_of_total, own)),
-            took_s=float(np.median(np.concatenate([trials.took_s for trials in own]))),
-        )
-    return found
-
-
-def relative_pinball(scores: Sequence[Score]) -> float | None:
-    """The mean over series of the pinball loss over the mean rate; ``None`` where nothing came in one of them."""
-    values = [one.relative_pinball for one in scores]
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if len(known) == len(values) else None
 
 
 # --- tables
@@ -119,73 +76,63 @@ def _tenants(names: Sequence[str]) -> str:
 
 
 def _print_tables(found: Mapping[str, Scored], console: Console) -> None:
-    if not found:
-        return
-    band = shown_band(found)
-    console.print(_overall_table(found, band))
-    leads = list(next(iter(found.values())).leads)
-    console.print(_lead_table("pinball / mean rate at lead", leads, found, relative_pinball, "{:.3f}", best=min))
-    if band is not None:
-        title = f"within the {100 * band:.0f} % band, %, at lead"
-        console.print(_lead_table(title, leads, found, lambda one: 100 * pooled_coverage(one, band).value, "{:.1f}"))
-
-
-def shown_band(found: Mapping[str, Scored]) -> float | None:
-    """The band that tables and plots show: 80 % where every method has it, else the widest that all have."""
-    bands = [list(one.within) for own in found.values() for one in own.overall]
-    shared = [band for band in bands[0] if all(band in others for others in bands)]
-    return _WANTED_BAND if _WANTED_BAND in shared else next(iter(shared), None)
+    if found:
+        band = shown_band(found)
+        console.print(_overall_table(found, band))
+        for table in _lead_tables(found, band):
+            console.print(table)
 
 
 def _overall_table(found: Mapping[str, Scored], band: float | None) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("method", overflow="fold")
-    within = [] if band is None else [f"within {100 * band:.0f} %"]
-    for heading in ("MAE\n/s", "WAPE\n%", "pinball", *within, "total:\nWAPE %", "total:\npinball", *within, "ms"):
-        table.add_column(heading, justify="right", overflow="fold")
-    best = {key: _best(found, key) for key in ("overall", "total")}
-    for name, own in found.items():
-        cells = [escape(name), _mean([one.mae_rps for one in own.overall], "{:.3g}")]
-        for key in ("overall", "total"):
-            scores = getattr(own, key)
-            if key == "total" and band is not None:
-                cells.append(_share(pooled_coverage(own.overall, band)))
-            cells.append(_mean([None if one.wape is None else 100 * one.wape for one in scores], "{:.1f}"))
-            shown = _text(relative_pinball(scores), "{:.4f}")
-            cells.append(f"[bold]{shown}[/]" if name == best[key] else shown)
+    each = found.values()
+    columns = [("MAE\n/s", _cells([own.overall.mae_rps for own in each], "{:.3g}"))]
+    for wape, pinball, scores in (
+        ("WAPE\n%", "pinball", [own.overall for own in each]),
+        ("total:\nWAPE %", "total:\npinball", [own.total for own in each]),
+    ):
+        columns.append((wape, _cells([None if one.wape is None else 100 * one.wape for one in scores], "{:.1f}")))
+        columns.append((pinball, _cells([one.relative_pinball for one in scores], "{:.4f}", is_least_best=True)))
         if band is not None:
-            cells.append(_share(pooled_coverage(own.total, band)))
-        table.add_row(*cells, f"{1000 * own.took_s:.1f}")
-    return table
+            columns.append((f"within {100 * band:.0f} %", [_share(one.coverage[band]) for one in scores]))
+    columns.append(("ms", _cells([1000 * own.took_s for own in each], "{:.1f}")))
+    return methods_table("method", found, columns)
 
 
-def _best(found: Mapping[str, Scored], key: str) -> str | None:
-    losses = {name: relative_pinball(getattr(own, key)) for name, own in found.items()}
-    known = {name: loss for name, loss in losses.items() if loss is not None}
-    return min(known, key=known.__getitem__) if len(known) > 1 else None
+def _lead_tables(found: Mapping[str, Scored], band: float | None) -> Iterator[Table]:
+    by_lead = {lead: [own.leads[lead] for own in found.values()] for lead in next(iter(found.values())).leads}
+    pinball = [
+        (f"{lead} s", _cells([one.relative_pinball for one in scores], "{:.3f}", is_least_best=True))
+        for lead, scores in by_lead.items()
+    ]
+    yield methods_table("pinball / mean rate at lead", found, pinball)
+    if band is not None:
+        covered = [
+            (f"{lead} s", _cells([100 * one.coverage[band].value for one in scores], "{:.1f}"))
+            for lead, scores in by_lead.items()
+        ]
+        yield methods_table(f"within the {100 * band:.0f} % band, %, at lead", found, covered)
 
 
-def _lead_table(
-    title: str,
-    leads: Sequence[int],
-    found: Mapping[str, Scored],
-    value: Callable[[Sequence[Score]], float | None],
-    form: str,
-    best: Callable[[Sequence[float]], float] | None = None,
-) -> Table:
+def methods_table(title: str, methods: Iterable[str], columns: Sequence[tuple[str, Sequence[str]]]) -> Table:
+    """A row a method, beside it its cells of the columns, each with its heading."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column(title, overflow="fold")
-    columns = {lead: {name: value(own.leads[lead]) for name, own in found.items()} for lead in leads}
-    for lead in leads:
-        table.add_column(f"{lead} s", justify="right")
-    for name in found:
-        cells = []
-        for column in columns.values():
-            known = [item for item in column.values() if item is not None]
-            is_best = best is not None and len(known) > 1 and column[name] == best(known)
-            cells.append(f"[bold]{_text(column[name], form)}[/]" if is_best else _text(column[name], form))
+    for heading, _ in columns:
+        table.add_column(heading, justify="right", overflow="fold")
+    for name, *cells in zip(methods, *(cells for _, cells in columns), strict=True):
         table.add_row(escape(name), *cells)
     return table
+
+
+def _cells(values: Sequence[float | None], form: str, *, is_least_best: bool = False) -> list[str]:
+    """The values as text; where the least is the best, it is bold, if there is another."""
+    known = [value for value in values if value is not None]
+    best = min(known) if is_least_best and len(known) > 1 else None
+    shown = ["–" if value is None else form.format(value) for value in values]
+    return [
+        f"[bold]{text}[/]" if best is not None and value == best else text
+        for value, text in zip(values, shown, strict=True)
+    ]
 
 
 def _share(share: Share) -> str:
@@ -193,22 +140,13 @@ def _share(share: Share) -> str:
     return f"{100 * share.value:.1f}{interval}"
 
 
-def _mean(values: Sequence[float | None], form: str) -> str:
-    known = [value for value in values if value is not None]
-    return _text(float(np.mean(known)) if known and len(known) == len(values) else None, form)
-
-
-def _text(value: float | None, form: str) -> str:
-    return "–" if value is None else form.format(value)
-
-
 # --- JSON
 
 
 def evaluations_to_json(evaluations: Sequence[Evaluation]) -> Json:
     """Every figure, by series and method; ``wall`` holds what depends on the machine."""
-    pooled = {"pooled": _methods_to_json(scored(evaluations))} if len(evaluations) > 1 else {}
-    return {"series": [_evaluation_to_json(one) for one in evaluations], **pooled}
+    together = {"pooled": _methods_to_json(scored(evaluations))} if len(evaluations) > 1 else {}
+    return {"series": [_evaluation_to_json(one) for one in evaluations], **together}
 
 
 def _evaluation_to_json(evaluation: Evaluation) -> Json:
@@ -241,22 +179,22 @@ def _methods_to_json(found: Mapping[str, Scored]) -> Json:
     }
 
 
-def _score_to_json(scores: Sequence[Score]) -> Json:
-    wapes = [one.wape for one in scores]
-    loss = relative_pinball(scores)
+def _score_to_json(one: Pooled) -> Json:
     return {
-        "mae_rps": round(float(np.mean([one.mae_rps for one in scores])), _DIGITS),
-        "bias_rps": round(float(np.mean([one.bias_rps for one in scores])), _DIGITS),
-        "wape": None if None in wapes else round(float(np.mean([one for one in wapes if one is not None])), _DIGITS),
-        "pinball_rps": round(float(np.mean([one.pinball_rps for one in scores])), _DIGITS),
-        "pinball_over_mean_rate": None if loss is None else round(loss, _DIGITS),
-        "coverage": {f"{band:g}": _share_to_json(pooled_coverage(scores, band)) for band in scores[0].within},
+        "mae_rps": _rounded(one.mae_rps),
+        "bias_rps": _rounded(one.bias_rps),
+        "wape": _rounded(one.wape),
+        "pinball_rps": _rounded(one.pinball_rps),
+        "pinball_over_mean_rate": _rounded(one.relative_pinball),
+        "coverage": {
+            f"{band:g}": {"share": _rounded(share.value), "low": _rounded(share.low), "high": _rounded(share.high)}
+            for band, share in one.coverage.items()
+        },
     }
 
 
-def _share_to_json(share: Share) -> Json:
-    ends = {"low": share.low, "high": share.high}
-    return {"share": round(share.value, _DIGITS), **{k: v if v is None else round(v, _DIGITS) for k, v in ends.items()}}
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, _DIGITS)
 
 
 # --- pages
@@ -295,11 +233,11 @@ def _scores_figure(groups: Mapping[str, Mapping[str, Scored]]) -> Figure:
             look = {"color": VALUES[names.index(name) % len(VALUES)]}
             shared = {"name": escape_html(name), "legendgroup": name, "row": row, "marker": look}
             leads = list(own.leads)
-            losses = [relative_pinball(own.leads[lead]) for lead in leads]
+            losses = [own.leads[lead].relative_pinball for lead in leads]
             figure.add_scatter(x=leads, y=losses, col=1, mode="lines+markers", line=look, showlegend=row == 1, **shared)
             if band is None:
                 continue
-            covered = [pooled_coverage(own.leads[lead], band) for lead in leads]
+            covered = [own.leads[lead].coverage[band] for lead in leads]
             figure.add_scatter(
                 x=leads,
                 y=[100 * share.value for share in covered],
@@ -310,7 +248,7 @@ def _scores_figure(groups: Mapping[str, Mapping[str, Scored]]) -> Figure:
                 showlegend=False,
                 **shared,
             )
-            total = pooled_coverage(own.total, band)
+            total = own.total.coverage[band]
             figure.add_bar(
                 x=[escape_html(name)],
                 y=[100 * total.value],

@@ -12,7 +12,7 @@ from html import escape
 from itertools import product
 from typing import TYPE_CHECKING
 
-from migrator.compare import CEILING, FLOOR, LEAST_SEGMENTS, Fairness, Score, Standing, standings
+from migrator.comparison import CEILING, FLOOR, LEAST_SEGMENTS, Fairness, Score, Standing, standings
 from migrator.errors import MigratorError
 from migrator.extras import lacking
 from migrator.views.compare import assumed_by_all, by_workload, extent, far_from_plans, setup_text

@@ -9,9 +9,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressC
 
 from executor.mig import OwnedLayout
 from migrator.console import escape
+from migrator.execution.loop import View
+from migrator.execution.planning import PlannedWindow
 from migrator.log.trouble import Blind
-from migrator.run.loop import View
-from migrator.run.planning import PlannedWindow
 from migrator.setting import Setting
 from migrator.views.strips import layout_strip
 from migrator.whatif.grid import point_text

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -12,9 +11,9 @@ from rich.table import Table
 
 from migrator.console import escape
 from migrator.log.live import BECAME, LiveFacts
+from migrator.log.records import Cause, RunStarted, Scale, Tenant
 from migrator.log.replans import Replans
 from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
-from migrator.log.schema import Cause
 from migrator.log.trouble import Trouble
 from migrator.provenance import MEASURED_JITTER, derived_profiles, faults_text, misjudged_text, scaling_text
 from migrator.views.assumed import assumed_lines
@@ -101,75 +100,71 @@ def print_report(report: Report, console: Console) -> None:
 def _print_header(report: Report, console: Console) -> None:
     header = report.header
     console.print(
-        f"[bold]{escape(header['name'])}[/]: {_what_is_simulated(header)}{escape(header['gpu'])}, windows of "
-        f"{header['window_s']:g} s, steps of {header['step_s']:g} s, seed {header['seed']}, "
-        f"forecast by {escape(header['forecaster'])}"
+        f"[bold]{escape(header.name)}[/]: {_what_is_simulated(header)}{escape(header.gpu)}, windows of "
+        f"{header.window_s:g} s, steps of {header.step_s:g} s, seed {header.seed}, "
+        f"forecast by {escape(header.forecaster)}"
     )
-    if not header.get("repeatable", True):
-        limit = header.get("time_limit_s")
+    if not header.repeatable:
+        limit = header.time_limit_s
         within = (
             "" if limit is None else f": each plan is the best found within {limit:g} s, which another run may not find"
         )
         console.print(f"  [bold yellow]not repeatable[/]{within}")
-    if header.get("policy", "migrator") != "migrator":
-        console.print(f"  policy: {escape(header['policy'])}, {_SHARINGS[header.get('sharing', 'instances')]}")
-    if "interference" in header:
-        console.print(f"  interference: {header['interference']:g} of what Mudi measured, see docs/policies.md")
+    if header.policy != "migrator":
+        console.print(f"  policy: {escape(header.policy)}, {_SHARINGS[header.sharing]}")
+    if header.interference is not None:
+        console.print(f"  interference: {header.interference:g} of what Mudi measured, see docs/policies.md")
     for note in _altered(header):
         console.print(f"  {note}")
-    for tenant in header["tenants"]:
+    for tenant in header.tenants:
         console.print("  " + _tenant_line(tenant))
-        for note in tenant.get("notes", ()):
+        for note in tenant.notes:
             console.print(f"    trace: {escape(note)}")
-        points = tenant["operating_points"].items()
-        if derived := derived_profiles({name: point.get("derived", "") for name, point in points}):
+        if derived := derived_profiles({name: point.derived for name, point in tenant.operating_points.items()}):
             console.print(f"    derived, not measured: {escape(derived)}")
-    if "assumed" not in header:
-        console.print("  assumed: not told, the log was written before logs said so", style="dim")
-    for line in assumed_lines(header.get("assumed", ()), left_out=("capability",)):
+    for line in assumed_lines(header.assumed, left_out=("capability",)):
         console.print(f"  assumed: {escape(line)}", style="dim")
 
 
-def _altered(header: Mapping[str, Any]) -> Iterator[str]:
+def _altered(header: RunStarted) -> Iterator[str]:
     """What of the run is not as it was measured, a line each."""
-    if header.get("profile_variant", "recorded") != "recorded":
-        yield f"service profiles: {escape(header['profile_variant'])}, no longer as recorded"
-    if header.get("service_jitter") == "measured":
+    if header.profile_variant != "recorded":
+        yield f"service profiles: {escape(header.profile_variant)}, no longer as recorded"
+    if header.service_jitter == "measured":
         yield f"service jitter: {MEASURED_JITTER}"
-    if header.get("service_spread"):
-        yield f"estimates: {misjudged_text(header['service_spread'])}"
-    if header.get("simulated_faults") is not None:
-        yield f"[bold yellow]simulated faults[/]: {escape(faults_text(header['simulated_faults']))}"
+    if header.service_spread:
+        yield f"estimates: {misjudged_text(header.service_spread)}"
+    if header.simulated_faults is not None:
+        yield f"[bold yellow]simulated faults[/]: {escape(faults_text(header.simulated_faults))}"
 
 
-def _what_is_simulated(header: Mapping[str, Any]) -> str:
+def _what_is_simulated(header: RunStarted) -> str:
     """All, or all but the instances."""
-    backend = header.get("backend", "sim")
-    if backend == "sim":
+    backend = header.backend
+    if backend is None:
         return "[bold yellow]simulated[/] "
-    what, where = "real MIG instances", f"GPU {header['index']}, by {backend}"
+    what, where = "real MIG instances", f"GPU {header.index}, by {backend}"
     if backend == "cpu":
         what, where = "[bold yellow]emulated[/] instances", "shares of this machine's CPU"
     elif backend == "mps":
         what = "MPS shares [bold yellow]without memory isolation[/]"
-    requests = "[bold yellow]simulated requests[/]" if header["simulated"] else "real requests and workers"
+    requests = "[bold yellow]simulated requests[/]" if header.simulated else "real requests and workers"
     return f"{requests} on {what} ({where}), "
 
 
-def _tenant_line(tenant: Mapping[str, Any]) -> str:
-    scale = tenant["scale"]
+def _tenant_line(tenant: Tenant) -> str:
     return (
-        f"[bold]{escape(tenant['name'])}[/]: {escape(tenant['model'])}, SLO {tenant['slo_ms']:g} ms, load "
-        f"{tenant['load']:.2f}, {escape(_origin(tenant['trace'], scale))} "
-        f"(variance/mean {tenant['dispersion_before']:.2f} → {tenant['dispersion_after']:.2f})"
+        f"[bold]{escape(tenant.name)}[/]: {escape(tenant.model)}, SLO {tenant.slo_ms:g} ms, load "
+        f"{tenant.load:.2f}, {escape(_origin(tenant.trace, tenant.scale))} "
+        f"(variance/mean {tenant.dispersion_before:.2f} → {tenant.dispersion_after:.2f})"
     )
 
 
-def _origin(source: str, scale: Mapping[str, Any]) -> str:
+def _origin(source: str, scale: Scale) -> str:
     """Where the requests come from: a rate, of which all are drawn, or a trace and what became of it."""
     if source.startswith("poisson "):
-        return f"{source}, drawn × {scale['factor']:.4g}"
-    return f"trace {source}, {scaling_text(scale['method'], scale['factor'], scale.get('smooth_s'))}"
+        return f"{source}, drawn × {scale.factor:.4g}"
+    return f"trace {source}, {scaling_text(scale.method, scale.factor, scale.smooth_s)}"
 
 
 def _table(report: Report, shown: Sequence[str]) -> Table:
@@ -380,7 +375,7 @@ def _print_ending(report: Report, console: Console) -> None:
     for window in without:
         if window.violation is not None:
             instead = "the layout before it was kept" if window.window else "one fixed layout was held, none retrained"
-            broken = f"the plan of {escape(report.header['policy'])} breaks a rule: {escape(window.violation)}"
+            broken = f"the plan of {escape(report.header.policy)} breaks a rule: {escape(window.violation)}"
             console.print(f"Window {window.window}: {broken}; {instead}.")
     late_s = 0.0 if report.total is None else report.total.late_ready_s
     if late_s > 0:

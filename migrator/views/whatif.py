@@ -9,7 +9,6 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from migrator.assumed import assumed_to_json
 from migrator.console import escape
 from migrator.views.assumed import assumed_lines
 from migrator.whatif.conditions import Verdict
@@ -28,7 +27,7 @@ def print_sweep(sweep: Sweep, console: Console, found: Found | None = None) -> N
     )
     for note in sweep.notes:
         console.print(f"  {escape(note)}")
-    for line in assumed_lines(assumed_to_json(sweep.assumed)):
+    for line in assumed_lines(sweep.assumed):
         console.print(f"  assumed: {escape(line)}", style="dim")
     _print_table(sweep, console, found)
     for line in _reasons(sweep):

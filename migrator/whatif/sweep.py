@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from migrator.assumed import Assumed, assumed_in
+from migrator.assumed import assumed_in
 from migrator.errors import ConfigSloError
-from migrator.run.planning import none_found, plan_through
+from migrator.execution.planning import none_found, plan_through
+from migrator.log.records import Assumed
 from migrator.setting import assemble
 from migrator.whatif.cases import Case
 from migrator.whatif.grid import Grid, Point

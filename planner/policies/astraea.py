@@ -40,7 +40,7 @@ class Astraea(SharePolicy):
     Chosen for it, by accuracies that it does not look at: where tenants have several ways to retrain, those with which
     its shares are expected to be worth most to the window's end and beyond; and, not as published, whether shares are
     of the processors, side by side, or of the time of the whole GPU, where tasks take turns and disturb nobody.
-    Parameters: fixed on the first halves of the traces by benchmarks/fit_parameters.py.
+    Parameters: fixed on the first halves of the traces (docs/policies.md).
 
     Attributes:
         n_seen: Seconds over which the load is taken.

@@ -30,7 +30,7 @@ class Reactive(Policy):
     retrainings beside it, for a load that goes on as in the last seconds (engine ``static``, else ``greedy``);
     retrainings stay as they are then.
     Adaptations: it compares layouts by goodput, not by utilisation, so that it weighs accuracy like the others.
-    Parameters: fixed on the first halves of the traces by benchmarks/fit_parameters.py.
+    Parameters: fixed on the first halves of the traces (docs/policies.md).
 
     Attributes:
         n_seen: Steps over which the load is averaged.

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from executor.compiled import compiled
+from planner.counts import IntArray
 from planner.policies.policy import Knows
 from planner.policies.turns import (
     Course,
@@ -21,10 +21,8 @@ from planner.policies.turns import (
     cheapest,
     in_steps,
 )
+from planner.problem import FloatArray
 from workloads.profiles.shares import TURN_COST
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 N_PARTS = 40
 """Retrainings end at fortieths of the window: five seconds of 200. The fluid model is rougher than that."""

@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any, Protocol
 from unittest import mock
 
-from migrator.commands.resume import resume_command
-from migrator.commands.run import OnGpu, run_command
+from migrator.commands.run import run_command
 from migrator.config import config_yaml, read_config, validate_config
+from migrator.execution.loop import Loop
+from migrator.execution.simulated import simulated_parts
+from migrator.log.records import Resumed
 from migrator.log.report import report_of
 from migrator.log.resumed import ResumedLog
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, RunLog, read_log
-from migrator.run.policy_run import PolicyRun
-from migrator.run.replay import resumed_run
 from migrator.setting import assemble
 from planner.policies.registry import policy_of
 from tests.migrator.conftest import SMALL, changed
-from tests.migrator.run.resuming import SHORT, same
+from tests.migrator.execution.resuming import SHORT, resumed, same
 from tests.standin.cards import A100_80
 from tests.standin.standin import DriverClock, Programs, StandIn, build
 
@@ -73,7 +73,7 @@ class Simulated:
         self._setting, self._traffic = assemble(config, "crash")
 
     def begin(self, folder: Path) -> None:
-        run = PolicyRun(self._setting, self._traffic, policy_of(self._policy))
+        run = Loop(self._setting, simulated_parts(self._setting, self._traffic, policy_of(self._policy)))
         with RunLog(folder / "run", config_yaml(self._setting.config, folder / "run")) as log:
             run.carry_out(log)
 
@@ -84,7 +84,7 @@ class Simulated:
         with ResumedLog(folder / "run") as log:
             if not log.is_finished:
                 setting, traffic = assemble(read_config(folder / "run" / CONFIG_FILE), "crash")
-                resumed_run(log.stands, setting, traffic, policy_of(self._policy)).carry_out(log)
+                resumed(log, setting, traffic, policy_of(self._policy)).carry_out(log)
 
     def wrong(self, folder: Path, undisturbed: Path) -> str | None:
         logs = [(one / "run" / EVENTS_FILE).read_bytes() for one in (folder, undisturbed)]
@@ -115,7 +115,7 @@ class Driven:
         theirs = standin.put("1g.10gb", 6)
         (folder / "theirs").write_text(repr(theirs))
         with self._driven(standin):
-            run_command(self._config, windows=None, seed=None, out=folder / "run", on_gpu=self._on_gpu(folder))
+            run_command(self._config, out=folder / "run", state=folder / "state")
 
     def has_begun(self, folder: Path) -> bool:
         return _has_begun(folder)
@@ -126,17 +126,16 @@ class Driven:
             standin.reboot()
             (folder / "theirs").write_text(repr(standin.put("1g.10gb", 6)))
         with self._driven(standin):
-            resume_command(folder / "run", on_gpu=self._on_gpu(folder))
+            run_command(resume=folder / "run", state=folder / "state")
 
     def wrong(self, folder: Path, undisturbed: Path) -> str | None:
         log, whole = read_log(folder / "run"), read_log(undisturbed / "run")
-        void = {window for record in log.of_kind("resumed") for window in record["void"]}
+        void = {window for joined in log.of(Resumed) for window in joined.void}
         if report_of(log).ending != "finished" or {*log.settled, *void} != set(whole.settled) or void & {*log.settled}:
             return f"settled are {sorted(log.settled)}, void {sorted(void)}"
-        for window, record in log.settled.items():
+        for window, closing in log.settled.items():
             if any(
-                own["arrivals"] != whole.settled[window]["tenants"][name]["arrivals"]
-                for name, own in record["tenants"].items()
+                own.arrivals != whole.settled[window].tenants[name].arrivals for name, own in closing.tenants.items()
             ):
                 return f"window {window} has other requests than undisturbed"
         left = [repr(item) for item in self._standin(folder).standing()]
@@ -145,14 +144,11 @@ class Driven:
     def _standin(self, folder: Path) -> StandIn:
         return StandIn(folder / "driver", self._programs, A100_80)
 
-    def _on_gpu(self, folder: Path) -> OnGpu:
-        return OnGpu(state=folder / "state")
-
     @contextmanager
     def _driven(self, standin: StandIn) -> Iterator[None]:
         """This process meets the stand-in, and says nothing."""
         os.environ.update(standin.environment)
-        clock = mock.patch("migrator.run.real.WallClock", lambda start_s=0.0: DriverClock(standin, start_s))
+        clock = mock.patch("migrator.execution.real.WallClock", lambda start_s=0.0: DriverClock(standin, start_s))
         with clock, open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):  # noqa: PTH123
             yield
         standin.close()

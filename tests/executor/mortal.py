@@ -22,7 +22,6 @@ _NVML_CALLS = (
     "nvmlComputeInstanceDestroy",
     "nvmlGpuInstanceDestroy",
 )
-_SMI_CALLS = ("-cgi", "-cci", "-dci", "-dgi")
 """Calls that change something; between any others nothing does, so that dying there is like dying beside these."""
 
 
@@ -61,8 +60,6 @@ def _command(run: Callable[..., Any], fate: Fate) -> Callable[..., Any]:
     """``nvidia-smi``; killed along with us, it may have made the GPU instance and not the compute instance."""
 
     def mortal_command(*arguments: str) -> Any:
-        if not set(_SMI_CALLS) & set(arguments):
-            return run(*arguments)
         if "-C" in arguments and fate.has_come:
             run(*(word for word in arguments if word != "-C"))
             raise Crash
@@ -89,14 +86,14 @@ def mortal(gpu: Gpu | None, fate: Fate) -> Iterator[None]:
     """Meanwhile, whoever uses the GPU (``None``: one by NVML) and a journal dies when ``fate`` says so."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Journal, "_write", _writes(fate))
-        if gpu is None or isinstance(gpu, NvmlGpu):
+        if isinstance(gpu, SmiGpu):
+            patch.setattr(gpu, "_run", _command(gpu._run, fate))
+        elif gpu is None or isinstance(gpu, NvmlGpu):
             for name in _NVML_CALLS:
                 patch.setattr(pynvml, name, _around(getattr(pynvml, name), fate))
         elif isinstance(gpu, FolderGpu):
             for name in ("make", "remove", "write"):
                 patch.setattr(gpu.files, name, _around(getattr(gpu.files, name), fate))
-        elif isinstance(gpu, SmiGpu):
-            patch.setattr(gpu, "_run", _command(gpu._run, fate))
         else:
             for name in ("create", "destroy", "make_whole"):
                 patch.setattr(gpu, name, _around(getattr(gpu, name), fate))

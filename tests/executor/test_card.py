@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 
 import pytest
 
+from executor import smi
 from executor.catalogue import gpu_model_names
 from executor.discovery import disagreements
+from executor.driver import CardFacts
 from executor.errors import GpuError, NoGpuError, NoPermissionError
 from executor.nvml import NvmlGpu
-from executor.opening import driver_facts
+from executor.opening import card_facts, driver_facts
 from executor.smi import SmiGpu
 
 pytestmark = pytest.mark.gpu
@@ -21,9 +24,9 @@ def index() -> int:
     """The first GPU in MIG mode."""
     if shutil.which("nvidia-smi") is None:
         pytest.skip("there is no nvidia-smi here")
-    for number in range(driver_facts("smi").n_gpus):
+    for number in range(driver_facts().n_gpus):
         try:
-            with SmiGpu(number):
+            with NvmlGpu(number):
                 return number
         except GpuError:
             continue
@@ -33,15 +36,14 @@ def index() -> int:
 def test_both_doors_tell_the_same_of_the_driver() -> None:
     if shutil.which("nvidia-smi") is None:
         pytest.skip("there is no nvidia-smi here")
-    nvml, smi = driver_facts("nvml"), driver_facts("smi")
-    assert (nvml.version, nvml.n_gpus) == (smi.version, smi.n_gpus)
+    assert driver_facts().version == smi.driver_version()
 
 
 def test_a_gpu_that_cannot_be_used_is_told_why() -> None:
     if shutil.which("nvidia-smi") is None:
         pytest.skip("there is no nvidia-smi here")
     refused: list[GpuError] = []
-    for number in range(driver_facts("smi").n_gpus):
+    for number in range(driver_facts().n_gpus):
         for kind in (NvmlGpu, SmiGpu):
             try:
                 kind(number).close()
@@ -52,11 +54,16 @@ def test_a_gpu_that_cannot_be_used_is_told_why() -> None:
     assert all(isinstance(error, NoGpuError | NoPermissionError) for error in refused)
 
 
-def test_both_doors_tell_the_same_of_the_card(index: int) -> None:
-    with NvmlGpu(index) as by_nvml, SmiGpu(index) as by_smi:
-        assert by_nvml.model == by_smi.model
-        assert by_nvml.instances() == by_smi.instances()
-        assert by_nvml.processes() == by_smi.processes()
+def test_a_whole_card_is_told_as_the_command_tells_it() -> None:
+    if shutil.which("nvidia-smi") is None:
+        pytest.skip("there is no nvidia-smi here")
+    fields = "uuid,mig.mode.current,memory.total,compute_mode,compute_cap,name"
+    command = ["nvidia-smi", "-i", "0", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    uuid, mig, memory, mode, capability, title = done.stdout.strip().split(", ", 5)
+    assert card_facts(0) == CardFacts(
+        title, uuid, mig == "Enabled", int(memory), mode != "Prohibited", float(capability)
+    )
 
 
 def test_the_catalogue_agrees_with_the_driver(index: int) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from operator import methodcaller
 
 import pynvml
 import pytest
 
-from executor.driver import DriverFacts, DriverGpu
+from executor import smi
+from executor.driver import CardFacts, DriverFacts, DriverGpu
 from executor.errors import (
     DriverError,
     GpuError,
@@ -23,7 +25,7 @@ from executor.errors import (
 from executor.gpu import PartialChangeError, UnsureChangeError
 from executor.mig import Placement
 from executor.nvml import NvmlGpu
-from executor.opening import BackendName, driver_facts
+from executor.opening import BackendName, card_facts, driver_facts, open_gpu
 from executor.smi import SmiGpu
 from tests.standin.cards import A30, A100_40, Card
 from tests.standin.fixtures import MakeStandIn
@@ -321,14 +323,6 @@ def test_only_the_gpu_that_was_asked_for_is_touched(opened: Opened) -> None:
     assert [item.profile for item in standin.standing(1)] == ["2g.12gb"]
 
 
-def test_older_drivers_lists_are_read(opened: Opened) -> None:
-    standin, gpu = opened()
-    standin.state.old_lists = 1
-    created = gpu.create(at(gpu, "3g.20gb@4"))
-    assert gpu.instances() == (created,)
-    assert created.is_whole
-
-
 def test_without_the_right_to_change_nothing_changes(opened: Opened) -> None:
     standin, gpu = opened()
     standin.state.permitted = 0
@@ -409,10 +403,35 @@ def test_a_driver_without_gpus_says_so(make_standin: MakeStandIn, kind: Callable
         kind()
 
 
-@pytest.mark.parametrize("backend", ["nvml", "smi"])
-def test_a_driver_says_its_version_and_how_many_gpus_it_has(make_standin: MakeStandIn, backend: BackendName) -> None:
+def test_a_driver_says_its_version_and_how_many_gpus_it_has(make_standin: MakeStandIn) -> None:
     make_standin(A100_40, A30)
-    assert driver_facts(backend) == DriverFacts("580.65.06", 2)
+    assert driver_facts() == DriverFacts("580.65.06", 2)
+    assert smi.driver_version() == "580.65.06"
+
+
+def test_a_command_without_gpus_tells_no_version(make_standin: MakeStandIn) -> None:
+    make_standin()
+    with pytest.raises(NoGpuError, match="nvidia-smi sees no GPU"):
+        smi.driver_version()
+
+
+@pytest.mark.parametrize("backend", ["auto", "nvml", "smi"])
+def test_without_nvmls_module_no_backend_works(backend: BackendName, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("executor.opening.find_spec", lambda _: None)
+    with pytest.raises(NoGpuError, match=rf"^backend {backend} needs pynvml: pip install 'migrator-mig\[nvml\]'$"):
+        open_gpu(backend)
+
+
+def test_a_whole_card_is_read_where_mig_mode_is_off(make_standin: MakeStandIn) -> None:
+    own = make_standin(A100_40, A30).state.gpus[1]
+    assert card_facts(1).is_in_mig_mode
+    own.mig_current = 0
+    facts = CardFacts("NVIDIA A30", own.uuid.decode(), False, 24_576, True, 8.0)
+    assert card_facts(1) == facts
+    own.compute_mode, own.compute_capability = 2, 0
+    assert card_facts(1) == replace(facts, lets_compute=False, compute_capability=None)
+    with pytest.raises(NoGpuError, match="there is no GPU 2; the driver has 2"):
+        card_facts(2)
 
 
 def test_a_library_of_another_version_than_its_driver_asks_for_a_reboot(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -421,7 +440,7 @@ def test_a_library_of_another_version_than_its_driver_asks_for_a_reboot(monkeypa
 
     monkeypatch.setattr("pynvml.nvmlInit", refuse)
     with pytest.raises(NoGpuError, match="library and driver differ, as after an update: reboot"):
-        driver_facts("nvml")
+        driver_facts()
 
 
 @every_kind
@@ -446,11 +465,15 @@ def test_a_machine_without_the_command_is_told() -> None:
 
 
 def test_a_command_that_never_answers_is_given_up(tmp_path, make_standin: MakeStandIn) -> None:  # type: ignore[no-untyped-def]
-    make_standin(A100_40)
+    standin = make_standin(A100_40)
     (slow := tmp_path / "slow-smi").write_text("#!/bin/sh\nexec sleep 60\n")
     slow.chmod(0o755)
-    with pytest.raises(DriverError, match=r"no answer in 0\.05 s"):
-        SmiGpu(command=str(slow), timeout_s=0.05)
+    with (
+        SmiGpu(command=str(slow), timeout_s=0.05) as gpu,
+        pytest.raises(DriverError, match=r"no answer in 0\.05 s"),
+    ):
+        gpu.create(at(gpu, "1g.5gb@0"))
+    assert standin.standing() == ()
 
 
 def test_every_error_is_the_executors(opened: Opened) -> None:
@@ -475,15 +498,6 @@ def test_a_session_that_the_driver_has_ended_can_be_closed(make_standin: MakeSta
     with NvmlGpu(0) as gpu:
         gpu.changed()
         pynvml.nvmlShutdown()
-
-
-def test_an_instance_of_a_profile_that_is_not_listed_is_an_error_of_the_gpu(make_standin: MakeStandIn) -> None:
-    standin = make_standin(A30)
-    standin.put("2g.12gb", 0)
-    (number,) = (n for n, facts in enumerate(A30.profiles) if facts.name == "2g.12gb")
-    standin.state.gpus[0].profiles[number].n_starts = 0
-    with SmiGpu(0) as gpu, pytest.raises(GpuError, match=r"2g\.12gb"):
-        gpu.instances()
 
 
 @pytest.mark.parametrize("with_ci", [False, True], ids=["half made", "whole"])

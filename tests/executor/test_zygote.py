@@ -243,7 +243,7 @@ def test_a_name_is_free_again_once_its_worker_is_gone(zygote: Zygote) -> None:
 
 
 def test_what_is_too_long_for_a_request_is_refused(zygote: Zygote) -> None:
-    with pytest.raises(ZygoteError, match="is too long; at most 65,536: use a file"):
+    with pytest.raises(ZygoteError, match=r"a request is too long: .* allowed: at most 65536: use a file"):
         started(zygote, "returns", code="x" * 70_000)
     assert zygote.workers == {}
 
@@ -356,3 +356,9 @@ def test_it_works_where_warnings_are_errors() -> None:
     command: Callable[..., Any] = subprocess.run
     done = command([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_a_worker_should_not_say_is_told_in_one_line(zygote: Zygote) -> None:
+    started(zygote, "says_nonsense")
+    with pytest.raises(ZygoteError, match=r"none of its messages: message: .*; kinds allowed here: Exited Forked"):
+        first(zygote, Exited)

@@ -44,6 +44,10 @@ def leaves(reporter: Reporter, code: int | str | None) -> NoReturn:  # noqa: ARG
     sys.exit(code)
 
 
+def says_nonsense(reporter: Reporter) -> None:
+    reporter._connection.send(b"nonsense")
+
+
 def waits(reporter: Reporter) -> None:
     reporter.reached("ready")
     signal.pause()

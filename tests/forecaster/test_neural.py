@@ -248,7 +248,7 @@ def test_only_the_same_fitting_is_gone_on_with(tmp_path: Path) -> None:
 
 @marked
 def test_learning_lowers_the_loss_and_the_band_covers_what_comes(tmp_path: Path) -> None:
-    from forecaster.scores import origins_between, rolling, score
+    from forecaster.scores import origins_between, pooled, rolling, score
 
     fit(tmp_path / "model", SMALL, [rates(1500)], SEEN, n_updates=200)
     model = Learned(tmp_path / "model")
@@ -256,7 +256,7 @@ def test_learning_lowers_the_loss_and_the_band_covers_what_comes(tmp_path: Path)
     trials = rolling(
         model, rates(900, seed=3), origins_between(100, 900, 20, 20), n_steps=20, n_history=100, n_paths=50
     )
-    assert 0.8 < score(trials).coverage(0.9).value < 0.98
+    assert 0.8 < pooled([score(trials)]).coverage[0.9].value < 0.98
 
 
 @marked

@@ -10,10 +10,12 @@ import pytest
 from forecaster.forecast import FloatArray, Forecast, Forecaster
 from forecaster.registry import forecaster_names, make_forecaster
 from forecaster.scores import (
+    Score,
+    Share,
     Trials,
     bands_of,
     origins_between,
-    pooled_coverage,
+    pooled,
     rolling,
     score,
     score_of_total,
@@ -36,6 +38,10 @@ def trials(came: FloatArray, mean: FloatArray, low: float, high: float, n_steps_
     )
 
 
+def within_80_pct(*scores: Score) -> Share:
+    return pooled(scores).coverage[0.8]
+
+
 def rates(n_steps: int, n_tenants: int = 2) -> FloatArray:
     return np.random.default_rng(1).poisson(20, (n_steps, n_tenants)).astype(np.float64)
 
@@ -49,25 +55,26 @@ def test_pinball_is_as_by_hand() -> None:
     # 10 %: 0.1·(4 − 1) = 0.3 for 4 and 0.9·(1 − 0) = 0.9 for 0; 90 %: 0.1·(3 − 4 < 0 …) = 0.9·1 for 4, 0.1·3 for 0.
     found = score(trials(np.array([[4.0, 0.0]]), np.array([[2.0, 2.0]]), 1.0, 3.0))
     assert found.pinball_rps == pytest.approx((0.3 + 0.9 + 0.9 + 0.3) / 4)
-    assert found.relative_pinball == pytest.approx(0.6 / 2)
+    assert pooled([found]).relative_pinball == pytest.approx(0.6 / 2)
 
 
 def test_a_lead_is_one_step() -> None:
     both = trials(np.array([[1.0, 9.0], [3.0, 9.0]]), np.array([[1.0, 0.0], [1.0, 0.0]]), 0.0, 2.0)
     assert (score(both, 1).mae_rps, score(both, 2).mae_rps) == (1.0, 9.0)
-    assert (score(both, 1).coverage(0.8).value, score(both, 2).coverage(0.8).value) == (0.5, 0.0)
+    assert [within_80_pct(score(both, lead)).value for lead in (1, 2)] == [0.5, 0.0]
     with pytest.raises(ValueError, match="lead 3: 1 to 2 are there"):
         score(both, 3)
 
 
 def test_the_windows_total_is_judged_by_its_own_quantiles() -> None:
     found = score_of_total(trials(np.array([[0.0, 10.0]]), np.array([[5.0, 5.0]]), 4.0, 6.0))
-    assert (found.mae_rps, found.coverage(0.8).value) == (0.0, 1.0)
+    assert (found.mae_rps, within_80_pct(found).value) == (0.0, 1.0)
 
 
 def test_where_nothing_came_shares_of_it_are_unknown() -> None:
     found = score(trials(np.zeros((1, 3)), np.ones((1, 3)), 0.0, 1.0))
-    assert (found.wape, found.relative_pinball, found.mae_rps) == (None, None, 1.0)
+    assert (found.wape, found.mae_rps) == (None, 1.0)
+    assert (pooled([found]).wape, pooled([found]).relative_pinball) == (None, None)
 
 
 def test_bands_are_the_levels_that_lie_opposite() -> None:
@@ -78,7 +85,7 @@ def test_bands_are_the_levels_that_lie_opposite() -> None:
 def test_intervals_resample_blocks_and_not_single_values() -> None:
     came = np.repeat(np.array([0.0, 9.0, 0.0, 9.0, 0.0, 9.0, 0.0, 9.0]), 10)[:, np.newaxis]
     blocked = trials(np.repeat(came, 10, axis=1), np.repeat(came, 10, axis=1), 0.0, 5.0)
-    found = score(blocked).coverage(0.8)
+    found = within_80_pct(score(blocked))
     assert found.value == 0.5
     assert found.low is not None
     assert found.high is not None
@@ -86,14 +93,14 @@ def test_intervals_resample_blocks_and_not_single_values() -> None:
 
 
 def test_a_few_blocks_have_no_interval() -> None:
-    found = score(trials(np.zeros((4, 1)), np.zeros((4, 1)), 0.0, 5.0)).coverage(0.8)
+    found = within_80_pct(score(trials(np.zeros((4, 1)), np.zeros((4, 1)), 0.0, 5.0)))
     assert (found.value, found.low, found.high) == (1.0, None, None)
 
 
 def test_series_pool_with_the_same_weight_however_long() -> None:
     inside = score(trials(np.zeros((90, 1)), np.zeros((90, 1)), 0.0, 5.0))
     outside = score(trials(np.full((10, 1), 9.0), np.zeros((10, 1)), 0.0, 5.0))
-    assert pooled_coverage([inside, outside], 0.8).value == 0.5
+    assert within_80_pct(inside, outside).value == 0.5
 
 
 def test_origins_leave_a_whole_window() -> None:
@@ -136,7 +143,7 @@ def test_a_perfect_forecast_has_no_loss_and_full_coverage() -> None:
         clock=lambda: float(next(ticks)),
     )
     for one in (score(found), score(found, 60), score_of_total(found)):
-        assert (one.mae_rps, one.pinball_rps, one.coverage(0.8).value) == (0.0, 0.0, 1.0)
+        assert (one.mae_rps, one.pinball_rps, within_80_pct(one).value) == (0.0, 0.0, 1.0)
     assert oracle.n_seen == [50, *[80] * 6]
     assert found.took_s.tolist() == [1.0] * 7
 

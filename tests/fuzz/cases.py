@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from migrator.log.record import line_of
+from migrator.log.line import as_line
 from tests.fuzz import mutate
 from tests.fuzz.originals import CONFIG, PAPER, PHYSICAL, TRACES
 
@@ -202,7 +202,7 @@ def _with_other_records(raw: bytes, random: Random) -> bytes:
             if "n" in record:
                 record["n"] = n
             try:
-                lines.append(line_of(record, wall if isinstance(wall, dict) else None))
+                lines.append(as_line(record, wall if isinstance(wall, dict) else None))
                 continue
             except ValueError:  # a number that JSON does not have
                 pass

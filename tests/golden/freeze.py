@@ -7,8 +7,13 @@
 - ``physical``: the 24 problems of ``physical-2`` and four of ``physical-2-midway``, with a budget of work, not seconds.
 - ``small``: every engine of both models on small problems, with options, starts, and windows that are planned again.
 - ``windows``: ``migrator plan --json`` on windows of two configs, which have gain tables, and on problem files.
-- ``quickstart``: ``migrator report --json`` of a run of the quickstart; its header is that of log schema 2.
+- ``quickstart``: ``migrator report --json`` of a run of the quickstart.
 - ``compare``: ``migrator compare --json`` on W3 and W8, two windows, all policies, both terms; and W8's first window.
+- ``help``: what ``--help`` of every verb prints; the root's own is left out.
+- ``answers``: ``--json`` of ``whatif``, ``forecast eval``, and ``verify`` of the quickstart's run.
+- ``logs``: what short runs write: records in order, and digests of what they say but numbers, checksums, wall clocks;
+  every way to share, faulty drivers with plans made anew, and a GPU that the stand-in of NVIDIA's driver has.
+- ``live``: ``migrator report --json`` of the log of a live run on a CPU, which is kept beside these files.
 - ``reproduce``: rows of the short ``make reproduce``, which must also be those of ``docs/results.json``. Without
   ``--all`` it compares a sample: W3, W8 and W16 of the first table, and W8 at interference 0.25.
 
@@ -33,12 +38,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+
+import yaml
 
 GOLDEN = Path(__file__).resolve().parent
 ROOT = GOLDEN.parents[1]
@@ -58,6 +67,7 @@ from planner.plan import MigPlan  # noqa: E402
 from planner.problem import Problem  # noqa: E402
 from planner.replan import remaining_plan, remaining_problem  # noqa: E402
 from planner.solve import engine_names, solve  # noqa: E402
+from tests.migrator.conftest import SMALL, changed  # noqa: E402
 
 COMMAND = ("-m", "migrator")
 """What the interpreter is given to start the command line."""
@@ -257,12 +267,15 @@ def _as_written_down(document: Any) -> Any:
     return [_as_written_down(item) for item in document] if isinstance(document, list) else document
 
 
-def call(*arguments: object) -> str:
-    """What the command line prints."""
-    command = [sys.executable, *COMMAND, *map(str, arguments)]
-    ran = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
+def call(
+    *arguments: object, command: tuple[str, ...] = COMMAND, environment: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """What the command line, or another program, prints."""
+    whole = [sys.executable, *command, *map(str, arguments)]
+    around = {**os.environ, **environment}
+    ran = subprocess.run(whole, check=False, capture_output=True, text=True, cwd=ROOT, env=around)
     if ran.returncode:
-        raise RuntimeError(f"{' '.join(command[1:])} failed with exit code {ran.returncode}: {ran.stderr}")
+        raise RuntimeError(f"{' '.join(whole[1:])} failed with exit code {ran.returncode}: {ran.stderr}")
     return ran.stdout
 
 
@@ -297,6 +310,138 @@ def _compared(config: str, terms: str, windows: int) -> Json:
     options = ("--windows", windows, "--terms", terms, "--jobs", 1, "--json")
     with tempfile.TemporaryDirectory() as folder:
         found: Json = _as_written_down(json.loads(call("compare", _at_once(config, folder), *options)))
+    return found
+
+
+VERBS = (
+    *("init", "run", "report", "plan", "whatif", "compare", "verify", "profile", "fidelity", "docs", "doctor"),
+    *("forecast", "forecast eval", "forecast fit", "forecast show", "gpu", "gpu models", "gpu layouts", "gpu list"),
+    *("gpu diff", "gpu apply", "gpu clear", "gpu restore", "gpu watch", "gpu assert", "gpu export"),
+)
+
+
+def _help(verb: str) -> list[str]:
+    return call(*verb.split(), "--help", environment={"COLUMNS": "100", "TERM": "dumb"}).splitlines()
+
+
+def _whatif() -> Json:
+    with tempfile.TemporaryDirectory() as folder:
+        config = _at_once("quickstart", folder)
+        asked = ("--vary", "load=0.5,0.9", "--vary", "step_s=2,4", "--jobs", 1)
+        return _without_times(json.loads(call("whatif", config, *asked, "--json")))
+
+
+def _evaluated() -> Json:
+    asked = ("--method", "ewma", "--method", "seasonal-naive", "--seconds", "0:1500")
+    return _without_times(json.loads(call("forecast", "eval", "azure-conv", *asked, "--json")))
+
+
+def _verified() -> Json:
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        call("run", _at_once("quickstart", folder, "replan_every_s: 10"), "--windows", 2, "--out", out)
+        return _without_times(json.loads(call("verify", out, "--trust-bound", "--json")))
+
+
+TIMES = ("solve_s", "load_s", "took_s", "wall", "run", "forecast_s", "fit_s")
+"""Keys of answers that tell a time of the machine, or a temporary folder."""
+
+
+def _without_times(document: Any) -> Any:
+    if isinstance(document, dict):
+        return {key: _without_times(value) for key, value in document.items() if key not in TIMES}
+    return [_without_times(item) for item in document] if isinstance(document, list) else document
+
+
+def _faults(seed: int) -> Json:
+    """A driver that refuses much, an instance of others' that comes and goes, and one that stays."""
+    came_s, place = 40 + 7 * seed % 60, ("1g.10gb@6", "1g.10gb@0", "2g.20gb@4", "3g.40gb@4")[seed % 4]
+    others = [{"placement": place, "from_s": came_s, "to_s": came_s + 45}]
+    if seed % 3 == 0:
+        others.append({"placement": "1g.10gb@3", "from_s": 70})
+    driver = {"error_share": 0.4, "in_use_share": 0.3, "half_share": 0.3}
+    return {"driver": driver, "others": others, "start_jitter": 0.3, "service_jitter": 0.2}
+
+
+def _faulty(seed: int) -> Json:
+    pace = (10, 5, "never")[seed % 3]
+    return {
+        "simulation": _faults(seed),
+        "tenants.0.arrivals": {"trace": "azure-code", "offset_s": 300 * (1 + seed % 8), "scale": {"factor": 60.0}},
+        "tenants.1.arrivals.scale.factor": 12.0,
+        "estimates": {"time_bias": -0.3, "time_sigma": 0.5, "accuracy_sigma": 0.1},
+        "planner": {"max_schedules": 8, "planning_s": 1 + seed % 3, "replan_every_s": pace},
+        "windows": 3,
+    }
+
+
+LOGGED: Mapping[str, tuple[Json, tuple[object, ...]]] = {
+    "quickstart": ({}, ("--windows", 2)),
+    "time-sharing": ({"windows": 2}, ("--policy", "time-sharing")),
+    "ekya": ({"windows": 2}, ("--policy", "ekya")),
+    "whole": ({"windows": 2}, ("--policy", "whole")),
+    "paris": ({"windows": 2}, ("--policy", "paris")),
+    "reactive": ({"windows": 2}, ("--policy", "reactive")),
+    **{f"faulty {seed}": (_faulty(seed), ("--seed", seed)) for seed in range(16)},
+}
+"""Runs whose logs are written down: changes of the tests' small config (none: the quickstart), and further options."""
+
+
+def _logged(changes: Json, options: tuple[object, ...]) -> Json:
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "config.yaml"
+        if changes:
+            config.write_text(yaml.safe_dump(changed(SMALL, changes)), "utf-8")
+        else:
+            config = _at_once("quickstart", folder, "replan_every_s: 10")
+        out = Path(folder) / "run"
+        call("run", config, *options, "--out", out)
+        return _said(out)
+
+
+ON_STAND_IN = """
+import sys
+from pathlib import Path
+from tests.crash.kinds import driven
+(kind,) = driven(Path(sys.argv[1]))
+kind.begin(Path(sys.argv[1]))
+"""
+
+
+def _on_stand_in() -> Json:
+    with tempfile.TemporaryDirectory() as folder:
+        call(folder, command=("-c", ON_STAND_IN))
+        return _said(Path(folder) / "run")
+
+
+def _said(run: Path) -> Json:
+    """What a run's log says, and the report of it."""
+    records = [_plain(json.loads(line)) for line in (run / "events.jsonl").read_text("utf-8").splitlines()]
+    kinds = [record["kind"] for record in records]
+    report = _without_times(json.loads(call("report", run, "--json")))
+    return {
+        "kinds": dict(sorted(Counter(kinds).items())),
+        "order": digest([(record["kind"], record["at_s"]) for record in records]),
+        "records": {kind: digest([one for one in records if one["kind"] == kind]) for kind in sorted(set(kinds))},
+        "goodput_pct": report["total"]["goodput_pct"],
+        "report": digest(report),
+    }
+
+
+ENVELOPE = ("n", "sum", "wall", "schema", "gpu_uuid")
+
+
+def _plain(value: Any) -> Any:
+    """A record without what stands around it, and its numbers as floats: 5 and 5.0 say the same."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items() if key not in ENVELOPE}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _live() -> Json:
+    found: Json = json.loads(call("report", GOLDEN / "live", "--json"))
     return found
 
 
@@ -353,6 +498,15 @@ def _compare_entries() -> Entries:
     return {" ".join(map(str, one)): partial(_compared, *one) for one in asked}
 
 
+def _log_entries() -> Entries:
+    found: dict[str, Callable[[], object]] = {key: partial(_logged, *asked) for key, asked in LOGGED.items()}
+    return {**found, "stand-in": _on_stand_in}
+
+
+def _answer_entries() -> Entries:
+    return {"whatif": _whatif, "forecast eval": _evaluated, "verify": _verified}
+
+
 def _reproduce_entries() -> Entries:
     return {
         f"{one.name} {workload}": partial(_rows, one, workload)
@@ -368,6 +522,10 @@ _SECTIONS: Mapping[str, Callable[[], Entries]] = {
     "windows": _window_entries,
     "quickstart": lambda: {"report": quickstart},
     "compare": _compare_entries,
+    "help": lambda: {verb: partial(_help, verb) for verb in VERBS},
+    "answers": _answer_entries,
+    "logs": _log_entries,
+    "live": lambda: {"report": _live},
     "reproduce": _reproduce_entries,
 }
 

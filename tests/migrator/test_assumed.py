@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from migrator.assumed import RULE, Assumed, assumed_in, assumed_in_problem, assumed_to_json
+from migrator.assumed import RULE, assumed_in, assumed_in_problem, assumed_to_json
 from migrator.config import validate_config
+from migrator.log.records import Assumed
 from migrator.log.runlog import read_log
 from migrator.setting import assemble
 from planner.files.problem_file import read_problem
@@ -126,11 +127,13 @@ def test_a_problem_file_without_a_switching_time_gets_one_that_is_listed(tmp_pat
 def test_a_run_s_log_and_report_list_what_was_assumed(call, write_config, tmp_path) -> None:
     folder = tmp_path / "run"
     assert call("run", write_config({"windows": 1}), "--out", folder)[0] == 0
-    assert read_log(folder).header["assumed"] == assumed_to_json(found({"windows": 1}))
+    assert read_log(folder).header.assumed == tuple(found({"windows": 1}))
     code, out, _ = call("report", folder)
     assert code == 0
     assert "assumed: retraining time: vision" in out
-    assert json.loads(call("report", folder, "--json")[1])["run"]["assumed"] == read_log(folder).header["assumed"]
+    assert json.loads(call("report", folder, "--json")[1])["run"]["assumed"] == assumed_to_json(
+        read_log(folder).header.assumed
+    )
 
 
 def test_a_plan_lists_what_was_assumed(call, write_config) -> None:

@@ -86,7 +86,7 @@ def test_models_can_be_named_in_any_case(call) -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_profile_names_are_never_cut(call, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    monkeypatch.setattr("migrator.commands.gpu.output", lambda: Console(file=sys.stdout, width=width))
+    monkeypatch.setattr("migrator.commands.gpu.catalogue.output", lambda: Console(file=sys.stdout, width=width))
     _, out, _ = call("gpu", "models")
     assert "…" not in out
     assert {name for model in gpu_model_names() for name in gpu_model(model).profile_names} <= set(out.split())
@@ -321,7 +321,7 @@ def test_an_interrupt_is_told(call, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("migrator.commands.gpu.models_command", interrupted)
+    monkeypatch.setattr("migrator.commands.gpu.catalogue.gpu_model_names", interrupted)
     assert call("gpu", "models") == (130, "", "error: interrupted\n")
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from executor.catalogue import gpu_model
 from migrator.config import EstimatesConfig, validate_config
 from migrator.estimates import Estimate, as_carried_out, as_estimated, estimate_of, service_factors
-from migrator.run.planning import plan_through
-from migrator.run.posing import estimates_in
+from migrator.execution.planning import plan_through
+from migrator.execution.posing import estimates_in
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
 from tests.migrator.conftest import SMALL, changed

@@ -29,7 +29,7 @@ def absent(monkeypatch: pytest.MonkeyPatch):
 )
 def test_what_is_lacking_is_named_with_what_installs_it(absent, modules: tuple[str, ...], told: str | None) -> None:
     absent(*modules)
-    assert lacking("live", ["msgpack", *modules]) == told
+    assert lacking("live", ["uvicorn", *modules]) == told
 
 
 def test_a_network_without_model_and_library_is_refused_naming_both(absent, write_config) -> None:

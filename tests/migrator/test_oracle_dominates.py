@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from migrator.config import read_config
-from migrator.run.foresight import Foresight, Opening, observe
-from migrator.run.policy_run import true_problems
-from migrator.run.posing import posed, state_after
+from migrator.execution.foresight import Foresight, Opening, observe
+from migrator.execution.parts import true_problems
+from migrator.execution.posing import posed, state_after
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
 from planner.budget import Budget

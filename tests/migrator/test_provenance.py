@@ -14,7 +14,7 @@ def test_measured_profiles_are_not_mentioned() -> None:
 def test_every_simulated_fault_is_told() -> None:
     others = [{"placement": "1g.10gb@6", "from_s": 250}, {"placement": "1g.10gb@5", "to_s": 430.5}]
     given = {"driver": {"error_share": 0.1, "in_use_share": 0.05}, "others": others}
-    assert faults_text(SimulationConfig.model_validate(given).model_dump()) == (
+    assert faults_text(SimulationConfig.model_validate(given)) == (
         "0.1 of the driver's calls are refused; 0.05 of the instances will not go for 5 s; "
         "somebody else has 1g.10gb@6 from 250 s to the end; somebody else has 1g.10gb@5 from the beginning to 430.5 s"
     )

@@ -41,7 +41,7 @@ def test_a_run_gives_each_tenants_arrivals(call, write_config) -> None:
     assert call("run", write_config(), "--policy", "equal", "--out", "past")[0] == 0
     series = read_series("past")
     assert (series.tenants, series.rates_rps.shape) == (("vision", "language"), (120, 2))
-    arrivals = [window["tenants"]["language"]["arrivals"] for window in read_log(Path("past")).settled.values()]
+    arrivals = [window.tenants["language"].arrivals for window in read_log(Path("past")).settled.values()]
     np.testing.assert_array_equal(series.rates_rps[:, 1], np.concatenate(arrivals))
 
 

@@ -1,4 +1,4 @@
-/* The stand-in's nvidia-smi: -L, --query-gpu, and the mig sub-command, with the driver's texts and partial success.
+/* The stand-in's nvidia-smi: the mig sub-command's changes, with the driver's texts and partial success.
  *
  * What each line looks like, and where that was seen, stands in README.md.
  */
@@ -32,254 +32,15 @@ static void ci_name(const struct profile *p, unsigned ci_profile, char *out, siz
         snprintf(out, length, "%uc.%s", ci_slices_of(ci_profile), p->name);
 }
 
-/* --- Lists --- */
-
-static int n_listed = 0;
-
-static int each_gpu(int (*call)(unsigned n, struct gpu *g))
+static int query_driver(const char *fields)
 {
-    int worst = 0, n_mig = 0;
-    for (unsigned n = 0; n < s->n_gpus; n++) {
-        if ((only_gpu >= 0 && n != (unsigned)only_gpu) || !s->gpus[n].mig_current)
-            continue;
-        n_mig++;
-        int code = read_fault(s, &s->gpus[n]);
-        if (code != OK) {
-            printf("Unable to query GPU %2u: %s\n", n, error_text(code));
-            return code;
-        }
-        code = call(n, &s->gpus[n]);
-        worst = worst == 0 ? code : worst;
+    if (strcmp(fields, "driver_version") != 0) {
+        fprintf(stderr, "Field \"%s\" is not a valid field to query.\n", fields);
+        return 2;
     }
-    if (n_mig == 0) {
-        printf("No MIG-enabled devices found.\n");
-        return NOT_FOUND;
-    }
-    return worst;
-}
-
-static void border(int width)
-{
-    putchar('+');
-    while (width-- > 0)
-        putchar('-');
-    printf("+\n");
-}
-
-static int list_profiles(unsigned n, struct gpu *g)
-{
-    for (uint32_t k = 0; k < g->n_profiles; k++) {
-        const struct profile *p = &g->profiles[k];
-        printf("|   %u  MIG %-14s  %2u     %u/%u      %7.2f      No    %3u    %2u    %2u   |\n", n, p->name, p->id,
-               remaining_gis(g, p), p->max_instances, (double)p->memory_mib / 1024, p->sms, p->decoders, p->encoders);
-        printf("|                                                             %2u    %2u    %2u   |\n", p->copy_engines,
-               p->jpegs, p->ofas);
-    }
-    return OK;
-}
-
-static int print_profiles(void)
-{
-    border(77);
-    printf("| GPU instance profiles:                                                      |\n");
-    printf("| GPU   Name             ID    Instances   Memory     P2P    SM    DEC   ENC  |\n");
-    printf("|                              Free/Total   GiB              CE    JPEG  OFA  |\n");
-    printf("|=============================================================================|\n");
-    int code = each_gpu(list_profiles);
-    border(77);
-    return code;
-}
-
-static int list_placements(unsigned n, struct gpu *g)
-{
-    if (!s->permitted) {
-        printf("Failed to display GPU instance profile placements: %s\n", error_text(NO_PERMISSION));
-        return NO_PERMISSION;
-    }
-    for (uint32_t k = 0; k < g->n_profiles; k++) {
-        const struct profile *p = &g->profiles[k];
-        printf("GPU %2u Profile ID %2u Placement%s: {", n, p->id, p->n_starts > 1 ? "s" : " ");
-        for (uint32_t j = 0; j < p->n_starts; j++)
-            printf("%s%u", j ? "," : "", p->starts[j]);
-        printf("}:%u\n", p->memory_slices);
-    }
-    return OK;
-}
-
-static int list_gis(unsigned n, struct gpu *g)
-{
-    const char *wide = s->old_lists ? "" : "        "; /* newer drivers print a wider table */
-    for (int k = 0; k < MAX_GIS; k++)
-        if (g->gis[k].used) {
-            const struct gi *i = &g->gis[k];
-            const struct profile *p = &g->profiles[i->profile];
-            if (n_listed++ == 0) {
-                border(s->old_lists ? 52 : 60);
-                printf("| GPU instances:                                     %s|\n", wide);
-                printf("| GPU   Name          Profile  Instance   Placement  %s|\n", wide);
-                printf("|                       ID       ID       Start:Size %s|\n", wide);
-                printf("|====================================================%s|\n", s->old_lists ? "" : "========");
-            }
-            printf("| %3u  MIG %-13s %2u       %2u         %2u:%-2u    %s|\n", n, p->name, p->id, i->id, i->start,
-                   p->memory_slices, wide);
-        }
-    return OK;
-}
-
-static int print_gis(void)
-{
-    int code = each_gpu(list_gis);
-    if (code == OK && n_listed == 0) {
-        printf("No GPU instances found: Not Found\n");
-        return NOT_FOUND;
-    }
-    if (code == OK)
-        border(s->old_lists ? 52 : 60);
-    return code;
-}
-
-static int list_cis(unsigned n, struct gpu *g)
-{
-    if (!s->permitted) {
-        printf("Failed to display compute instances: %s\n", error_text(NO_PERMISSION));
-        return NO_PERMISSION;
-    }
-    for (int k = 0; k < MAX_GIS; k++) {
-        const struct gi *i = &g->gis[k];
-        if (!i->used || (only_gi >= 0 && i->id != (unsigned)only_gi))
-            continue;
-        for (int l = 0; l < MAX_CIS; l++)
-            if (i->cis[l].used) {
-                char name[48], at[24] = "";
-                ci_name(&g->profiles[i->profile], i->cis[l].profile, name, sizeof name);
-                if (n_listed++ == 0) {
-                    border(s->old_lists ? 54 : 68);
-                    printf("| Compute instances:                                   %s|\n", s->old_lists ? "" : "              ");
-                    printf("| GPU     GPU       Name             Profile   Instance%s|\n", s->old_lists ? "" : "   Placement  ");
-                    printf("|       Instance                       ID        ID    %s|\n", s->old_lists ? "" : "   Start:Size ");
-                    printf("|         ID                                           %s|\n", s->old_lists ? "" : "              ");
-                }
-                if (!s->old_lists) /* the column came with newer drivers */
-                    snprintf(at, sizeof at, "      %2u:%-2u   ", i->cis[l].start, i->cis[l].span);
-                printf("| %3u     %2u       MIG %-14s  %2u        %2u    %s|\n", n, i->id, name, i->cis[l].profile,
-                       i->cis[l].id, at);
-            }
-    }
-    return OK;
-}
-
-static int print_cis(void)
-{
-    int code = each_gpu(list_cis);
-    if (code == OK && n_listed == 0) {
-        printf("No compute instances found: Not Found\n");
-        return NOT_FOUND;
-    }
-    if (code == OK)
-        border(s->old_lists ? 54 : 68);
-    return code;
-}
-
-static int list_devices(void)
-{
-    for (unsigned n = 0; n < s->n_gpus; n++) {
-        struct gpu *g = &s->gpus[n];
-        unsigned number = 0;
-        printf("GPU %u: %s (UUID: %s)\n", n, g->name, g->uuid);
-        for (int k = 0; k < MAX_GIS; k++)
-            for (int l = 0; g->gis[k].used && l < MAX_CIS; l++)
-                if (g->gis[k].cis[l].used) {
-                    char name[48];
-                    ci_name(&g->profiles[g->gis[k].profile], g->gis[k].cis[l].profile, name, sizeof name);
-                    if (s->old_lists)
-                        printf("  MIG %s Device %u: (UUID: %s)\n", name, number++, g->gis[k].cis[l].uuid);
-                    else
-                        printf("  MIG %-11s Device %2u: (UUID: %s)\n", name, number++, g->gis[k].cis[l].uuid);
-                }
-    }
-    return OK;
-}
-
-static int query_gpus(const char *fields)
-{
-    for (unsigned n = 0; n < s->n_gpus; n++) {
-        const struct gpu *g = &s->gpus[n];
-        char copy[256], *at = copy, *field;
-        if (only_gpu >= 0 && n != (unsigned)only_gpu)
-            continue;
-        if (g->lost) {
-            printf("Unable to determine the device handle for GPU%u: %s: %s.  Reboot the system to recover this GPU\n", n,
-                   g->bus_id, error_text(GPU_IS_LOST));
-            return GPU_IS_LOST;
-        }
-        snprintf(copy, sizeof copy, "%s", fields);
-        for (const char *comma = ""; (field = strsep(&at, ",")) != NULL; comma = ", ") {
-            printf("%s", comma);
-            if (strcmp(field, "index") == 0)
-                printf("%u", n);
-            else if (strcmp(field, "name") == 0)
-                printf("%s", g->name);
-            else if (strcmp(field, "uuid") == 0)
-                printf("%s", g->uuid);
-            else if (strcmp(field, "pci.bus_id") == 0)
-                printf("%s", g->bus_id);
-            else if (strcmp(field, "driver_version") == 0)
-                printf("%s", s->driver_version);
-            else if (strcmp(field, "memory.total") == 0)
-                printf("%llu MiB", (unsigned long long)g->memory_mib);
-            else if (strcmp(field, "compute_mode") == 0)
-                printf("%s", g->compute_mode == 0 ? "Default" : g->compute_mode == 2 ? "Prohibited" : "Exclusive_Process");
-            else if (strcmp(field, "compute_cap") == 0 && g->compute_capability > 0)
-                printf("%u.%u", g->compute_capability / 10, g->compute_capability % 10);
-            else if (strcmp(field, "mig.mode.current") == 0)
-                printf("%s", g->mig_current ? "Enabled" : "Disabled");
-            else if (strcmp(field, "mig.mode.pending") == 0)
-                printf("%s", g->mig_pending ? "Enabled" : "Disabled");
-            else {
-                printf("\n");
-                fprintf(stderr, "Field \"%s\" is not a valid field to query.\n", field);
-                return 2;
-            }
-        }
-        printf("\n");
-    }
-    return OK;
-}
-
-/* The part of -q -x that tells which MIG device is in which instance, and which processes are there. */
-static int query_xml(void)
-{
-    printf("<?xml version=\"1.0\" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM \"nvsmi_device_v12.dtd\">\n<nvidia_smi_log>\n");
-    printf("\t<driver_version>%s</driver_version>\n\t<attached_gpus>%u</attached_gpus>\n", s->driver_version, s->n_gpus);
-    for (unsigned n = 0; n < s->n_gpus; n++) {
-        const struct gpu *g = &s->gpus[n];
-        unsigned number = 0;
-        if (only_gpu >= 0 && n != (unsigned)only_gpu)
-            continue;
-        printf("\t<gpu id=\"%s\">\n\t\t<product_name>%s</product_name>\n\t\t<uuid>%s</uuid>\n", g->bus_id, g->name,
-               g->uuid);
-        printf("\t\t<mig_mode>\n\t\t\t<current_mig>%s</current_mig>\n\t\t\t<pending_mig>%s</pending_mig>\n"
-               "\t\t</mig_mode>\n\t\t<mig_devices>\n",
-               g->mig_current ? "Enabled" : "Disabled", g->mig_pending ? "Enabled" : "Disabled");
-        for (int k = 0; k < MAX_GIS; k++)
-            for (int l = 0; g->gis[k].used && l < MAX_CIS; l++)
-                if (g->gis[k].cis[l].used)
-                    printf("\t\t\t<mig_device>\n\t\t\t\t<index>%u</index>\n\t\t\t\t<gpu_instance_id>%u"
-                           "</gpu_instance_id>\n\t\t\t\t<compute_instance_id>%u</compute_instance_id>\n"
-                           "\t\t\t</mig_device>\n",
-                           number++, g->gis[k].id, g->gis[k].cis[l].id);
-        printf("\t\t</mig_devices>\n\t\t<processes>\n");
-        for (int k = 0; k < MAX_GIS; k++)
-            for (int l = 0; g->gis[k].used && l < MAX_CIS; l++)
-                for (int m = 0; g->gis[k].cis[l].used && m < MAX_PIDS; m++)
-                    if (g->gis[k].cis[l].pids[m] != 0)
-                        printf("\t\t\t<process_info>\n\t\t\t\t<gpu_instance_id>%u</gpu_instance_id>\n\t\t\t\t"
-                               "<compute_instance_id>%u</compute_instance_id>\n\t\t\t\t<pid>%u</pid>\n\t\t\t\t"
-                               "<type>C</type>\n\t\t\t</process_info>\n",
-                               g->gis[k].id, g->gis[k].cis[l].id, g->gis[k].cis[l].pids[m]);
-        printf("\t\t</processes>\n\t</gpu>\n");
-    }
-    printf("</nvidia_smi_log>\n");
+    for (unsigned n = 0; n < s->n_gpus; n++)
+        if (only_gpu < 0 || n == (unsigned)only_gpu)
+            printf("%s\n", s->driver_version);
     return OK;
 }
 
@@ -323,8 +84,10 @@ static int create(char *list, int with_ci)
     unsigned n = only_gpu < 0 ? 0 : (unsigned)only_gpu;
     struct gpu *g = &s->gpus[n];
     char *one;
-    if (!g->mig_current)
-        return print_gis();
+    if (!g->mig_current) {
+        printf("No MIG-enabled devices found.\n");
+        return NOT_FOUND;
+    }
     while ((one = strsep(&list, ",")) != NULL) {
         char *colon = strchr(one, ':');
         long start = -1;
@@ -446,8 +209,6 @@ static int command(int argc, char **argv)
     for (int k = 1; k < argc; k++) {
         if (strcmp(argv[k], "mig") == 0)
             continue;
-        if (strcmp(argv[k], "-x") == 0)
-            continue;
         if (strncmp(argv[k], "--query-gpu=", 12) == 0)
             query = argv[k] + 12;
         else if (strncmp(argv[k], "--format=", 9) == 0)
@@ -475,21 +236,9 @@ static int command(int argc, char **argv)
     int code;
     lock_state();
     if (query != NULL)
-        code = query_gpus(query);
+        code = query_driver(query);
     else if (verb == NULL)
         code = refuse("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.");
-    else if (strcmp(verb, "-q") == 0)
-        code = query_xml();
-    else if (strcmp(verb, "-L") == 0)
-        code = list_devices();
-    else if (strcmp(verb, "-lgip") == 0)
-        code = print_profiles();
-    else if (strcmp(verb, "-lgipp") == 0)
-        code = each_gpu(list_placements);
-    else if (strcmp(verb, "-lgi") == 0)
-        code = print_gis();
-    else if (strcmp(verb, "-lci") == 0)
-        code = print_cis();
     else if (strcmp(verb, "-cgi") == 0)
         code = create(make, with_ci);
     else if (strcmp(verb, "-cci") == 0)
@@ -513,7 +262,6 @@ int nvidia_smi(int argc, char **argv, char *text, size_t size)
     if (memory == NULL)
         return -1;
     only_gpu = only_gi = only_ci = -1;
-    n_listed = 0;
     stdout = stderr = memory; /* glibc's are variables */
     int code = command(argc, argv);
     stdout = out;

@@ -261,6 +261,21 @@ int nvmlDeviceGetBAR1MemoryInfo(handle h, struct memory *out) /* nvitop cannot d
     return done(OK);
 }
 
+int nvmlDeviceGetComputeMode(handle h, unsigned *mode)
+{
+    FIND(h, ON_GPU);
+    *mode = t.g->compute_mode;
+    return done(OK);
+}
+
+int nvmlDeviceGetCudaComputeCapability(handle h, int *major, int *minor)
+{
+    FIND(h, ON_GPU);
+    *major = (int)t.g->compute_capability / 10;
+    *minor = (int)t.g->compute_capability % 10;
+    return done(t.g->compute_capability > 0 ? OK : NOT_SUPPORTED);
+}
+
 struct process { unsigned pid; uint64_t used; unsigned gi, ci; };
 
 int nvmlDeviceGetComputeRunningProcesses_v3(handle h, unsigned *count, struct process *out)

@@ -86,7 +86,7 @@ class State(ctypes.Structure):
 
     _fields_ = (
         *((name, _U32) for name in ("magic", "version", "size", "n_gpus")),
-        *((name, _U32) for name in ("permitted", "driver_loaded", "old_lists", "n_faults")),
+        *((name, _U32) for name in ("permitted", "driver_loaded", "n_faults")),
         ("driver_version", ctypes.c_char * 32),
         *((name, _U64) for name in ("clock_us", "random", "n_calls")),
         *((name, _U32) for name in ("sleep_per_mille", "n_boots")),

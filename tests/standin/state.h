@@ -60,7 +60,7 @@ struct fault {
 };
 
 struct state {
-    uint32_t magic, version, size, n_gpus, permitted, driver_loaded, old_lists, n_faults;
+    uint32_t magic, version, size, n_gpus, permitted, driver_loaded, n_faults;
     char driver_version[32];
     uint64_t clock_us, random, n_calls;
     uint32_t sleep_per_mille; /* of a call's time that is really slept; 0 in tests */

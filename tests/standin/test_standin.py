@@ -75,7 +75,7 @@ def create(profile_id: int, start: int) -> object:
 
 def test_both_sides_lay_the_state_out_alike(a100: StandIn) -> None:
     assert a100.state.size == ctypes.sizeof(State)
-    assert smi("-L")[0] == 0  # the C side refuses a file of another size
+    assert smi("--query-gpu=driver_version") == (0, ["580.65.06"])  # the C side refuses a file of another size
 
 
 def test_creation_is_told_in_the_drivers_words(a100: StandIn) -> None:
@@ -171,11 +171,12 @@ def test_a_full_gpu_instance_takes_no_second_compute_instance(a100: StandIn) -> 
 
 @pytest.mark.usefixtures("nvml")
 def test_a_gpu_instance_takes_compute_instances_up_to_its_slices(a100: StandIn) -> None:
-    instance = pynvml.nvmlDeviceGetGpuInstanceById(gpu_handle(), a100.put("3g.20gb", 0, with_ci=False).gi_id)
-    for _ in range(3):
+    gi_id = a100.put("3g.20gb", 0, with_ci=False).gi_id
+    instance = pynvml.nvmlDeviceGetGpuInstanceById(gpu_handle(), gi_id)
+    for _ in range(2):
         pynvml.nvmlGpuInstanceCreateComputeInstance(instance, 0)
+    assert smi("mig", "-cci", "0", "-gi", str(gi_id))[1][0].endswith("using profile MIG 1c.3g.20gb (ID  0)")
     assert len(a100.standing()[0].uuids) == 3
-    assert "MIG 1c.3g.20gb" in " ".join(smi("mig", "-lci")[1])
 
 
 def test_ids_come_again_and_uuids_do_not(a100: StandIn) -> None:
@@ -193,7 +194,7 @@ def test_without_permission_nothing_changes(a100: StandIn) -> None:
     a100.state.permitted = 0
     with pytest.raises(pynvml.NVMLError_NoPermission):
         create(19, 0)
-    assert smi("mig", "-lci")[1] == ["Failed to display compute instances: Insufficient Permissions"]
+    assert smi("mig", "-cgi", "19:0")[1][-1] == "Failed to create GPU instances: Insufficient Permissions"
 
 
 @pytest.mark.usefixtures("nvml")
@@ -274,20 +275,12 @@ def test_profiles_are_found_by_their_enumerators(make_standin: MakeStandIn, card
     assert found == {item.id: (item.compute_slices, item.sms, item.max_instances) for item in card.profiles}
 
 
-@pytest.mark.parametrize("card", CARDS, ids=lambda card: card.name)
-def test_placements_are_printed_with_the_singular_where_there_is_one(make_standin: MakeStandIn, card: Card) -> None:
-    make_standin(card)
-    lines = smi("mig", "-lgipp")[1]
-    assert len(lines) == len(card.profiles)
-    for line, facts in zip(lines, card.profiles, strict=True):
-        word = "Placements:" if len(facts.starts) > 1 else "Placement :"
-        starts = ",".join(map(str, facts.starts))
-        assert line == f"GPU  0 Profile ID {facts.id:>2} {word} {{{starts}}}:{facts.memory_slices}"
-
-
 def test_a_hopper_3g_spans_four_slices(make_standin: MakeStandIn) -> None:
-    make_standin(H100_80).put("3g.40gb", 0)
-    assert " 0:4 " in " ".join(smi("mig", "-lci")[1])
+    gi_id = make_standin(H100_80).put("3g.40gb", 0).gi_id
+    with session():
+        instance = pynvml.nvmlDeviceGetGpuInstanceById(gpu_handle(), gi_id)
+        span = pynvml.nvmlComputeInstanceGetInfo(pynvml.nvmlGpuInstanceGetComputeInstanceById(instance, 0)).placement
+    assert (span.start, span.size) == (0, 4)
 
 
 @pytest.mark.parametrize("card", [A30, RTX_PRO_6000, TWO_HALVES], ids=lambda card: card.name)
@@ -298,15 +291,18 @@ def test_what_remains_is_counted(make_standin: MakeStandIn, card: Card) -> None:
     assert left == [facts.max_instances for facts in card.profiles]
 
 
-def test_without_instances_or_mode_lists_say_so(a100: StandIn) -> None:
-    assert smi("mig", "-lgi") == (6, ["No GPU instances found: Not Found"])
+def test_without_instances_or_mode_the_command_says_so(a100: StandIn) -> None:
+    assert smi("mig", "-dci") == (6, ["No compute instances found: Not Found"])
+    assert smi("mig", "-dgi") == (6, ["No GPU instances found: Not Found"])
     a100.state.gpus[0].mig_current = 0
-    assert smi("mig", "-lgi") == (6, ["No MIG-enabled devices found."])
+    assert smi("mig", "-cgi", "19:0") == (6, ["No MIG-enabled devices found."])
 
 
 def test_without_a_driver_nothing_answers(a100: StandIn) -> None:
     a100.state.driver_loaded = 0
-    assert smi("-L")[1][0].startswith("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.")
+    assert smi("mig", "-dgi")[1][0].startswith(
+        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
+    )
     with pytest.raises(pynvml.NVMLError_DriverNotLoaded):
         pynvml.nvmlInit()
 
@@ -369,7 +365,7 @@ def test_the_library_is_found_by_other_processes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", ["-L", "-i 0 -q -x", "mig -lgip", "mig -lgi", "mig -cgi 9:4", "mig -dgi -gi 99", "-x y"]
+    "arguments", ["--query-gpu=driver_version", "mig -dgi", "mig -cgi 9:4", "mig -dgi -gi 99", "-x y"]
 )
 def test_the_command_says_the_same_in_this_process(a100: StandIn, arguments: str) -> None:
     a100.put("3g.20gb", 4)

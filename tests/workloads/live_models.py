@@ -66,6 +66,15 @@ class Raises(Echo):
         return super().answer(inputs)
 
 
+class Small(Echo):
+    """Has room for one input at a time."""
+
+    def answer(self, inputs: Sequence[bytes]) -> Sequence[bytes]:
+        if len(inputs) > 1:
+            raise RuntimeError("out of memory")
+        return super().answer(inputs)
+
+
 class Hangs(Echo):
     """Never answers an input that asks for it; never takes weights."""
 

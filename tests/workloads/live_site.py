@@ -11,8 +11,11 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
 
+from executor.messages import as_text
 from workloads.live import dispatcher, worker
 from workloads.live.messages import (
+    TO_CLIENT,
+    TO_CONTROLLER,
     Answer,
     Beat,
     Changed,
@@ -23,10 +26,9 @@ from workloads.live.messages import (
     Order,
     Request,
     State,
-    ToController,
     Watch,
 )
-from workloads.live.process import command, setup_text
+from workloads.live.process import command
 from workloads.live.wire import CLIENTS, CONTROLLER, WORKERS, Peer, private_folder
 
 MODELS = "live_models"
@@ -45,8 +47,8 @@ class Site:
     def __init__(self, folder: Path, origin_s: float) -> None:
         self.folder, self.origin_s = private_folder(folder), origin_s
         self.processes: list[subprocess.Popen[str]] = []
-        self.controller = Peer(folder, WORKERS, CONTROLLER, frozenset(ToController.__args__))
-        self.client = Peer(folder, CLIENTS, b"", frozenset([Answer]))
+        self.controller = Peer(folder, WORKERS, CONTROLLER, TO_CONTROLLER)
+        self.client = Peer(folder, CLIENTS, b"", TO_CLIENT)
         self.told: list[Message] = []
         self.answered: dict[int, list[Answer]] = {}
         self.n_asked = 0
@@ -62,12 +64,12 @@ class Site:
 
     def dispatcher(self, *tenants: str, **changes: Any) -> subprocess.Popen[str]:
         setup = dispatcher.Setup(self.folder, tenants or ("vision",), self.origin_s, **{"silence_s": 30.0, **changes})
-        process = self.start("workloads.live.dispatcher", setup_text(setup))
+        process = self.start("workloads.live.dispatcher", as_text(setup))
         self.heard(Beat)
         return process
 
     def worker(self, name: str, model: str = "Echo", **changes: Any) -> subprocess.Popen[str]:
-        return self.start("workloads.live.worker", setup_text(self.worker_setup(name, model, **changes)))
+        return self.start("workloads.live.worker", as_text(self.worker_setup(name, model, **changes)))
 
     def worker_setup(self, name: str, model: str, **changes: Any) -> worker.Setup:
         usual = {

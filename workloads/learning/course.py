@@ -6,10 +6,12 @@ Free of torch: the controller reads these lines and never loads what writes them
 from __future__ import annotations
 
 import itertools
-import json
 import math
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Literal, get_args
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import MsgspecError, Struct, json
 
 from workloads.errors import LearningError
 
@@ -17,8 +19,7 @@ STRATEGIES = {"plain": ("naive", "replay"), "avalanche": ("naive", "replay", "ew
 """The strategies that each trainer knows, by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True, forbid_unknown_fields=True):
     """One way to retrain.
 
     Attributes:
@@ -47,7 +48,6 @@ class Option:
     checkpoints: tuple[float, ...] = (0.25, 0.5, 0.75)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "checkpoints", tuple(self.checkpoints))
         where = f"retraining option {self.name!r}"
         if self.trainer not in STRATEGIES:
             raise LearningError(f"{where}: trainer is {self.trainer!r}; one of {', '.join(STRATEGIES)} is allowed")
@@ -68,54 +68,59 @@ class Option:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class _Line(Struct, frozen=True, tag_field="kind", tag=str.lower, forbid_unknown_fields=True):
+    @property
+    def kind(self) -> str:
+        """What the line begins with."""
+        return type(self).__name__.lower()
+
+
+class Started(_Line, frozen=True):
     """Training begins. ``accuracy`` is the old model's on what is asked now; ``weights`` says what they were."""
 
     accuracy: float
     weights: str
     done_s: float
-    kind: ClassVar[Literal["started"]] = "started"
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(_Line, frozen=True):
     """About every second: the share of the steps that are done, and when the rest will be at this pace.
 
-    ``left_s`` is no number after the first step, whose pace says nothing yet.
+    ``loss`` is ``None`` where it is no number, and so is ``left_s`` after the first step, whose pace says nothing yet.
     """
 
     done_s: float
     share: float
-    loss: float
+    loss: float | None
     steps_per_s: float
-    left_s: float
-    kind: ClassVar[Literal["progress"]] = "progress"
+    left_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Stepped(_Line, frozen=True):
+    """What each step took since the last such line, where the job asks for it."""
+
+    took_s: tuple[float, ...]
+    done_s: float
+
+
+class Checkpoint(_Line, frozen=True):
     """Weights after ``share`` of the steps lie in ``file``, whole, and answer ``accuracy`` of the test set right."""
 
     share: float
     accuracy: float
     file: str
     done_s: float
-    kind: ClassVar[Literal["checkpoint"]] = "checkpoint"
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(_Line, frozen=True):
     """All steps are done; the last weights lie in ``file``."""
 
     accuracy: float
     file: str
     done_s: float
-    kind: ClassVar[Literal["finished"]] = "finished"
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(_Line, frozen=True):
     """It ended before all its steps were done. Checkpoints that were told before stay as they are.
 
     ``cause``: ``deadline`` (its time was up), ``stopped`` (it was asked to leave), ``parent`` (whoever started it is
@@ -125,18 +130,16 @@ class Failed:
     cause: str
     reason: str
     done_s: float
-    kind: ClassVar[Literal["failed"]] = "failed"
 
 
-Told = Started | Progress | Checkpoint | Finished | Failed
+Told = Started | Progress | Stepped | Checkpoint | Finished | Failed
 
-_KINDS: dict[str, type[Told]] = {kind.kind: kind for kind in get_args(Told)}
+_DECODER: json.Decoder[Told] = json.Decoder(Told)
 
 
 def line_of(told: Told) -> bytes:
-    """One line of JSON. Numbers that are none (a loss that diverged) are ``null``."""
-    figures = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in asdict(told).items()}
-    return json.dumps({**figures, "kind": told.kind}, allow_nan=False).encode() + b"\n"
+    """One line of JSON. Numbers that are none are ``null``."""
+    return json.encode(told) + b"\n"
 
 
 def told_in(line: bytes) -> Told:
@@ -146,13 +149,25 @@ def told_in(line: bytes) -> Told:
         LearningError: It is no such line.
     """
     try:
-        found = json.loads(line)
-        kind = _KINDS[found["kind"]]
-        values = {field.name: _number(found[field.name]) for field in fields(kind)}
-        return kind(**values)
-    except (ValueError, KeyError, TypeError) as error:
+        return _DECODER.decode(line)
+    except (MsgspecError, ValueError) as error:
         raise LearningError(f"a retraining said {line[:80]!r}; a line of JSON of a known kind is needed") from error
 
 
-def _number(value: Any) -> Any:
-    return math.nan if value is None else value
+class CourseFile:
+    """The file to which a retraining appends its lines, read as it grows."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._n_read = 0
+
+    def news(self) -> Iterator[Told]:
+        """What the whole lines say that were appended since; others than ours are passed over."""
+        with suppress(FileNotFoundError), self.path.open("rb") as file:
+            file.seek(self._n_read)
+            for line in file.read().splitlines(keepends=True):
+                if not line.endswith(b"\n"):
+                    return
+                self._n_read += len(line)
+                with suppress(LearningError):
+                    yield told_in(line)

@@ -8,23 +8,25 @@ its line is sent. A child that was forked from a warm process calls :func:`forke
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
+from msgspec import Struct, field
+
+from executor.messages import MessageError, as_text, value_in
+from executor.zygote import Reporter
 from workloads.errors import LearningError, WorkloadError
 from workloads.learning.course import Failed, Finished, Option, Told, line_of
 from workloads.learning.datasets import benchmark
 from workloads.learning.experiences import Asked, Benchmark, Samples
 from workloads.learning.models import Classifier
-from workloads.learning.watch import Cut, Steps, Watch
+from workloads.learning.watch import Cut, Steps, TimedSteps, Watch
 from workloads.live.model import loaded
 
 MOST_LINE_BYTES = 2**20
@@ -32,14 +34,6 @@ MOST_LINE_BYTES = 2**20
 
 GRACE_S = 5.0
 """Seconds until the process ends, whatever it is doing, once whoever started it is gone or its time is over."""
-
-
-class Reporter(Protocol):
-    """How a forked child tells the process that it was forked from how far it is."""
-
-    def reached(self, phase: str) -> None:
-        """It has come to a phase."""
-        ...
 
 
 class Fit(Protocol):
@@ -51,8 +45,7 @@ class Fit(Protocol):
         """See :func:`workloads.learning.training.fit`."""
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Struct, frozen=True, forbid_unknown_fields=True):
     """What a retraining process is asked.
 
     Attributes:
@@ -63,14 +56,15 @@ class Job:
         option: How.
         out: Folder for checkpoints; it is made if it is missing.
         weights: File of the served weights to begin with; ``None`` for what the model is made with.
-        time_s: Seconds from the process's start within which it must have ended.
+        time_s: Seconds from the process's start within which it must have ended; ``None``: it may take any time.
         seed: Of the benchmark, of drawn samples and of training.
         folder: Where the data set lies; ``None`` for the usual place.
         asked: What accuracy is about.
         model_options: Handed to the model beside shape, classes and type of its inputs.
+        timed_every_s: It only tells, so often, what its steps took, until it is asked to leave; ``None``: it learns.
 
     Raises:
-        LearningError: ``time_s`` is no number > 0, or ``asked`` is unknown.
+        LearningError: ``time_s`` is no finite number > 0, or ``asked`` is unknown.
     """
 
     model: str
@@ -79,43 +73,35 @@ class Job:
     option: Option
     out: Path
     weights: Path | None = None
-    time_s: float = math.inf
+    time_s: float | None = None
     seed: int = 0
     folder: Path | None = None
     asked: Asked = "new"
-    model_options: Mapping[str, Any] = field(default_factory=dict)
+    model_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    timed_every_s: float | None = None
 
     def __post_init__(self) -> None:
-        if not self.time_s > 0:
-            raise LearningError(f"retraining: time_s is {self.time_s}; a number > 0 is needed")
+        if self.time_s is not None and not 0 < self.time_s < math.inf:
+            raise LearningError(f"retraining: time_s is {self.time_s}; a finite number > 0 is needed")
         if self.asked not in get_args(Asked):
             raise LearningError(f"retraining: asked is {self.asked!r}; {' or '.join(get_args(Asked))} is allowed")
 
     def line(self) -> bytes:
         """The job as one line of JSON."""
-        values = asdict(self) | {"time_s": None if math.isinf(self.time_s) else self.time_s}
-        return json.dumps(values, default=str).encode() + b"\n"
+        return as_text(self).encode() + b"\n"
 
 
-def job_in(line: bytes) -> Job:
+def job_in(line: str | bytes) -> Job:
     """What :meth:`Job.line` wrote.
 
     Raises:
         LearningError: It is no job; the message says what is wrong.
     """
     try:
-        values = json.loads(line)
-        values["option"] = Option(**values["option"])
-        values["out"] = Path(values["out"])
-        for key in ("weights", "folder"):
-            values[key] = None if values.get(key) is None else Path(values[key])
-        values["time_s"] = math.inf if values.get("time_s") is None else float(values["time_s"])
-        return Job(**values)
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, LearningError):
-            raise
+        return value_in(line, Job)
+    except MessageError as error:
         raise LearningError(
-            f"a retraining was asked {line[:80]!r}: {error!r}; one line of JSON, a Job, is needed"
+            f"a retraining was asked {line[:80]!r}: {error}; one line of JSON, a Job, is needed"
         ) from error
 
 
@@ -177,9 +163,15 @@ def _trained(
     warm: Callable[[], None],
 ) -> Finished:
     data = benchmark(job.benchmark, seed=job.seed, folder=job.folder, asked=job.asked)
-    test, new = data.test(job.experience), data.train(job.experience, job.option.n_samples, job.seed)
+    new = data.train(job.experience, job.option.n_samples, job.seed)
     memory = data.memory(job.experience, job.option.memory, job.seed)
-    model = learner(job, data)
+    model, fit = learner(job, data), fit_of(job.option)
+    if job.timed_every_s is not None:
+        warm()
+        timed = TimedSteps(job.timed_every_s, tell=tell, since_s=since_s, leaving=leaving, now=now)
+        fit(model, new, memory, job.option, seed=job.seed, steps=timed)
+        raise LearningError("it made all its steps before it was asked to leave; more epochs are needed to time them")
+    test = data.test(job.experience)
     job.out.mkdir(parents=True, exist_ok=True)
     facts = {
         "benchmark": job.benchmark,
@@ -198,12 +190,11 @@ def _trained(
         measure=lambda: model.accuracy(test.inputs, test.labels, watch.check),
         write=write,
         tell=tell,
-        time_s=job.time_s,
+        time_s=math.inf if job.time_s is None else job.time_s,
         since_s=since_s,
         leaving=leaving,
         now=now,
     )
-    fit = fit_of(job.option)
     warm()
     watch.begin(model.weights)
     fit(model, new, memory, job.option, seed=job.seed, steps=watch)
@@ -269,7 +260,7 @@ def forked(reporter: Reporter, *, job: str, course: str) -> int:
         OSError: The course cannot be written.
     """
     since_s = time.monotonic()
-    leaving, asked = _leaving_when_asked(), job_in(job.encode())
+    leaving, asked = _leaving_when_asked(), job_in(job)
     with Path(course).open("ab", buffering=0) as out:
 
         def tell(told: Told) -> None:
@@ -292,7 +283,7 @@ def _carried_out(
 ) -> int:
     """The exit code; a job that hangs is ended a while after its time."""
     over = threading.Event()
-    if math.isfinite(job.time_s):
+    if job.time_s is not None:
         threading.Thread(target=_end_late, args=(job.time_s, since_s, over, tell), daemon=True).start()
     told = retrained(job, tell, since_s=since_s, leaving=leaving, warm=warm)
     over.set()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from workloads.learning.course import Checkpoint, Finished, Progress, Started, Told
+from workloads.learning.course import Checkpoint, Finished, Progress, Started, Stepped, Told
 
 TOLD_EVERY_S = 1.0
 """Seconds between two lines of progress."""
@@ -173,4 +173,45 @@ class Watch:
         self._told_s = done_s
         step_s = max(self._step_s, 1e-9)
         left_s = step_s * self._n_done * (1 - share) / share + self._keep_s * (len(self._shares) + 1)
-        self._tell(Progress(done_s, share, loss, 1 / step_s, left_s if self._n_done > 1 else math.nan))
+        self._tell(Progress(done_s, share, loss, 1 / step_s, left_s if self._n_done > 1 else None))
+
+
+class TimedSteps:
+    """Stands beside a training that is only timed: tells what each step took. No weights are kept or measured.
+
+    Args:
+        every_s: Seconds between two lines.
+        tell: Takes them.
+        since_s: The reading of ``now`` from which they count.
+        leaving: As :class:`Watch` takes it.
+        now: A clock in seconds that only rises. The first step begins at once.
+    """
+
+    def __init__(
+        self,
+        every_s: float,
+        *,
+        tell: Callable[[Told], None],
+        since_s: float,
+        leaving: Callable[[], tuple[str, str] | None] = lambda: None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._every_s, self._tell, self._since_s, self._leaving, self._now = every_s, tell, since_s, leaving, now
+        self._begun_s = self._told_s = now()
+        self._took_s: list[float] = []
+
+    def step(self, loss: float, n_steps: int) -> None:
+        """One more of ``n_steps`` is done.
+
+        Raises:
+            Cut: Somebody wants it to end.
+        """
+        del loss, n_steps
+        now_s = self._now()
+        self._took_s.append(now_s - self._begun_s)
+        self._begun_s = now_s
+        if now_s - self._told_s >= self._every_s:
+            self._tell(Stepped(tuple(self._took_s), now_s - self._since_s))
+            self._told_s, self._took_s = now_s, []
+        if leaving := self._leaving():
+            raise Cut(*leaving)

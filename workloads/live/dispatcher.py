@@ -21,8 +21,13 @@ from types import FrameType
 
 import zmq
 
+from executor.messages import MessageError, packed, value_in
 from workloads.errors import WorkloadError
 from workloads.live.messages import (
+    FROM_CLIENT,
+    FROM_CONTROLLER,
+    FROM_HEART,
+    FROM_WORKER,
     MOST_BATCH_BYTES,
     MOST_BYTES,
     Answer,
@@ -43,33 +48,23 @@ from workloads.live.messages import (
     Load,
     Loaded,
     Message,
-    MessageError,
+    NoAnswer,
     NotDone,
     Order,
     Ready,
-    Request,
     Serve,
     State,
     Status,
     Stop,
     Watch,
-    packed,
-    unpacked,
 )
-from workloads.live.process import Parent, begun, setup_from
+from workloads.live.process import Parent, begun
 from workloads.live.queues import TenantQueue
 from workloads.live.wire import CLIENTS, CONTROLLER, HEART, WORKER, WORKERS, private_folder, router
 from workloads.profiles.latency import LatencyCurve
 
 _AT_ONCE = 256
-"""Messages of clients that are taken before workers are heard again."""
-
-_ALLOWED = {
-    WORKER: frozenset(FromWorker.__args__) - {Heartbeat},
-    HEART: frozenset([Heartbeat]),
-    CONTROLLER: frozenset(FromController.__args__),
-}
-_REQUESTS: frozenset[type[Message]] = frozenset([Request])
+"""Messages of clients that are taken before those of workers again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +154,9 @@ class _Dispatcher:
         while not self._finished and not self._parent.is_gone:
             due_s = min([tick_s, *(queue.next_deadline_s for queue in self._queues.values())])
             ready = self._poller.poll(ceil(max(1000 * (due_s - monotonic()), 0)))
-            self._hear(self._workers, self._from_workers, sys.maxsize)
-            self._hear(self._clients, self._from_client, _AT_ONCE)
-            self._bury([file for file, _ in ready if isinstance(file, int)])
+            self._receive(self._workers, self._from_workers, sys.maxsize)
+            self._receive(self._clients, self._from_client, _AT_ONCE)
+            self._reap([file for file, _ in ready if isinstance(file, int)])
             now_s = monotonic()
             if now_s >= tick_s:
                 self._tick(now_s, is_behind=now_s > tick_s + self._setup.silence_s / 2)
@@ -180,17 +175,17 @@ class _Dispatcher:
     def _terminated(self, _: int, __: FrameType | None) -> None:
         self._finished = True
 
-    # --- hearing and saying
+    # --- receiving and sending
 
-    def _hear(self, socket: zmq.Socket[bytes], hear: Callable[[bytes, bytes], None], most: int) -> None:
+    def _receive(self, socket: zmq.Socket[bytes], take: Callable[[bytes, bytes], None], most: int) -> None:
         try:
             for _ in range(most):
                 identity, *frames = socket.recv_multipart(zmq.NOBLOCK)
-                hear(identity, frames[0] if len(frames) == 1 else b"")
+                take(identity, frames[0] if len(frames) == 1 else b"")
         except zmq.Again:
             return
 
-    def _say(self, socket: zmq.Socket[bytes], identity: bytes, message: Message) -> bool:
+    def _send(self, socket: zmq.Socket[bytes], identity: bytes, message: Message) -> bool:
         """Whether the message could be sent; a peer that is gone or does not listen gets none."""
         try:
             socket.send_multipart([identity, packed(message)], zmq.NOBLOCK)
@@ -198,25 +193,24 @@ class _Dispatcher:
             return False
         return True
 
-    def _tell(self, message: Message) -> None:
+    def _broadcast(self, message: Message) -> None:
         """Tell all watchers; those that are gone are forgotten."""
-        self._watchers = {watcher for watcher in self._watchers if self._say(self._workers, watcher, message)}
+        self._watchers = {watcher for watcher in self._watchers if self._send(self._workers, watcher, message)}
 
     # --- clients
 
     def _from_client(self, client: bytes, raw: bytes) -> None:
         try:
-            request = unpacked(raw, _REQUESTS)
+            request = FROM_CLIENT.message(raw)
         except MessageError as error:
-            self._tell(NotDone(f"from a client: {error}"))
+            self._broadcast(NotDone(f"from a client: {error}"))
             return
-        assert isinstance(request, Request)
         now_s = monotonic()
         queue = self._queues.get(request.tenant)
         if queue is None:
             known = " ".join(self._queues)
             reason = f"no tenant {request.tenant[:100]!r}; there is: {known}"[:1000]
-            self._say(self._clients, client, Answer(request.id, Status.REFUSED, now_s, reason=reason))
+            self._send(self._clients, client, Answer(request.id, Status.REFUSED, now_s, reason=reason))
             return
         queue.arrive(
             client, request.id, request.arrival_s, request.deadline_s, request.payload, now_s, request.expected
@@ -227,7 +221,7 @@ class _Dispatcher:
             while given := queue.hand_out(now_s):  # again where a worker could not be reached
                 for name, batch in given:
                     message = Batch(tuple(one.number for one in batch), tuple(one.payload for one in batch))
-                    if not self._say(self._workers, WORKER + name.encode(), message):
+                    if not self._send(self._workers, WORKER + name.encode(), message):
                         self._lose(name, "its connection is gone")
             self._answer_clients(queue)
 
@@ -235,41 +229,40 @@ class _Dispatcher:
         for one in queue.resolved():
             payload, reason = (one.answer, "") if isinstance(one.answer, bytes) else (None, one.answer)
             answer = Answer(one.request.id, one.status, one.at_s, one.version, payload, reason)
-            self._say(self._clients, one.request.client, answer)
+            self._send(self._clients, one.request.client, answer)
 
     # --- workers
 
     def _from_workers(self, identity: bytes, raw: bytes) -> None:
         role, name = identity[:1], identity[1:].decode("utf-8", "replace")
         try:
-            message = unpacked(raw, _ALLOWED.get(role, frozenset()))
-            match role:
-                case b"c":
-                    self._from_controller(identity, message)
-                case b"h":
-                    self._from_heart(identity, name, message)
-                case _:
-                    self._from_worker(name, message)
+            if role == CONTROLLER:
+                self._from_controller(identity, FROM_CONTROLLER.message(raw))
+            elif role == HEART:
+                self._from_heart(identity, name, FROM_HEART.message(raw))
+            elif role == WORKER:
+                self._from_worker(name, FROM_WORKER.message(raw))
+            else:
+                self._broadcast(NotDone(f"from {name}: its connection is neither a worker's nor a controller's"[:1000]))
         except (MessageError, ValueError) as error:
-            self._tell(NotDone(f"from {name}: {error}"[:1000]))
+            self._broadcast(NotDone(f"from {name}: {error}"[:1000]))
             if role == WORKER:
                 self._dismiss(name, f"refused: {error}"[:1000])
 
-    def _from_heart(self, identity: bytes, name: str, message: Message) -> None:
+    def _from_heart(self, identity: bytes, name: str, message: Heartbeat) -> None:
         known = self._known.get(name)
-        assert isinstance(message, Heartbeat)
         now_s = monotonic()
         if known is None:  # its Hello comes by another connection, which may be the slower one
             is_welcome = now_s - self._strangers.setdefault(name, now_s) <= self._setup.silence_s
         else:
             is_welcome, known.heard_s = known.state is not State.GONE, now_s
         if is_welcome:
-            self._say(self._workers, identity, Beat())
-            self._tell(message)
+            self._send(self._workers, identity, Beat())
+            self._broadcast(message)
         else:
-            self._say(self._workers, identity, Stop(name, "it was given up" if known else "it is not known"))
+            self._send(self._workers, identity, Stop(name, "it was given up" if known else "it is not known"))
 
-    def _from_worker(self, name: str, message: Message) -> None:
+    def _from_worker(self, name: str, message: FromWorker) -> None:
         known = self._known.get(name)
         if isinstance(message, Hello):
             self._join(name, message)
@@ -293,10 +286,10 @@ class _Dispatcher:
             case Loaded():
                 queue.pause(name, paused=False)
                 known.ready = Ready(known.ready.library_s, known.ready.model_s, known.ready.warm_up_s, message.version)
-                self._tell(message)
+                self._broadcast(message)
             case Goodbye():
                 self._lose(name, message.reason, to_blame=False)
-                self._say(self._workers, WORKER + name.encode(), Stop(name, message.reason))
+                self._send(self._workers, WORKER + name.encode(), Stop(name, message.reason))
 
     def _join(self, name: str, hello: Hello) -> None:
         if name in self._known:
@@ -315,7 +308,7 @@ class _Dispatcher:
             self._poller.register(known.process, zmq.POLLIN)
         self._change(name, State.STARTING)
 
-    def _bury(self, processes: Sequence[int]) -> None:
+    def _reap(self, processes: Sequence[int]) -> None:
         """Give up the workers whose processes are gone."""
         for name, known in list(self._known.items()):
             if known.process in processes:
@@ -324,7 +317,7 @@ class _Dispatcher:
     def _dismiss(self, name: str, reason: str) -> None:
         """Tell a worker to leave, by either connection, and give it up."""
         for role in (HEART, WORKER):
-            self._say(self._workers, role + name.encode(), Stop(name, reason))
+            self._send(self._workers, role + name.encode(), Stop(name, reason))
         self._lose(name, reason)
 
     def _lose(self, name: str, reason: str, *, to_blame: bool = True) -> None:
@@ -342,7 +335,7 @@ class _Dispatcher:
     def _change(self, name: str, state: State, reason: str = "") -> None:
         known = self._known[name]
         known.state, known.reason = state, reason
-        self._tell(self._changed(name, known))
+        self._broadcast(self._changed(name, known))
 
     def _changed(self, name: str, known: _Known) -> Changed:
         ready = known.ready
@@ -351,16 +344,16 @@ class _Dispatcher:
 
     # --- controllers
 
-    def _from_controller(self, identity: bytes, message: Message) -> None:
+    def _from_controller(self, identity: bytes, message: FromController) -> None:
         match message:
             case Watch():
                 self._watchers.add(identity)
-                self._say(self._workers, identity, Beat())
+                self._send(self._workers, identity, Beat())
                 for name, known in self._known.items():
-                    self._say(self._workers, identity, self._changed(name, known))
+                    self._send(self._workers, identity, self._changed(name, known))
                 for queue in self._queues.values():
                     for counts in queue.all_counts():
-                        self._say(self._workers, identity, counts)
+                        self._send(self._workers, identity, counts)
             case Finish():
                 self._watchers.add(identity)
                 self._finished = True
@@ -368,12 +361,12 @@ class _Dispatcher:
                 worker = self._known.get(message.worker)
                 if worker is None or worker.state is State.GONE:
                     why = "it is not known" if worker is None else "it is gone"
-                    self._say(self._workers, identity, NotDone(f"{type(message).__name__} {message.worker}: {why}"))
+                    self._send(self._workers, identity, NotDone(f"{type(message).__name__} {message.worker}: {why}"))
                 else:
                     self._orders[type(message)](message.worker, worker, message)
 
     def _pass_on(self, name: str, _: _Known, order: Order) -> None:
-        self._say(self._workers, WORKER + name.encode(), order)
+        self._send(self._workers, WORKER + name.encode(), order)
 
     def _load(self, name: str, known: _Known, order: Order) -> None:
         self._queues[known.tenant].pause(name)
@@ -404,15 +397,15 @@ class _Dispatcher:
         for queue in self._queues.values():
             for name, begun_s in queue.overdue(now_s, self._most_s):
                 n_back = queue.give_back(name, now_s)
-                self._tell(Hung(name, now_s - begun_s, n_back))
-            self._tell_counts(queue)
+                self._broadcast(Hung(name, now_s - begun_s, n_back))
+            self._broadcast_counts(queue)
 
     def _most_s(self, latency_s: float) -> float:
         return max(self._setup.hang_s, self._setup.hang_factor * latency_s)
 
-    def _tell_counts(self, queue: TenantQueue) -> None:
+    def _broadcast_counts(self, queue: TenantQueue) -> None:
         for counts in queue.changed_counts():
-            self._tell(counts)
+            self._broadcast(counts)
 
     def _finish(self) -> None:
         """Send all workers away, answer what still waits, and tell the last counts."""
@@ -421,13 +414,15 @@ class _Dispatcher:
         for queue in self._queues.values():
             queue.drop_all(monotonic(), "the run has ended")
             self._answer_clients(queue)
-            self._tell_counts(queue)
-        self._tell(Finished())
+            self._broadcast_counts(queue)
+        self._broadcast(Finished())
 
 
-def _fitting(answer: bytes | str) -> bytes | str:
-    """The answer, if a message to a client can hold it."""
-    if isinstance(answer, bytes) and len(answer) > MOST_BYTES - 4096:
+def _fitting(answer: bytes | NoAnswer) -> bytes | str:
+    """The answer, if there is one that a message to a client can hold; else why there is none."""
+    if isinstance(answer, NoAnswer):
+        return answer.reason
+    if len(answer) > MOST_BYTES - 4096:
         return f"the model's answer has {len(answer)} bytes; allowed: at most {MOST_BYTES - 4096}"
     return answer
 
@@ -436,7 +431,7 @@ def main(arguments: Sequence[str]) -> int:
     """Dispatch as the arguments say; 0, or 2 where it cannot be done."""
     try:
         parent, (text,) = begun(arguments, 1, signal.SIGTERM)
-        dispatch(setup_from(text, Setup), parent)
+        dispatch(value_in(text, Setup), parent)
     except (WorkloadError, ValueError) as error:
         sys.stderr.write(f"dispatcher: {error}\n")
         return 2

@@ -39,10 +39,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from executor.input_file import read_input
+from executor.messages import value_in
 from workloads.errors import WorkloadError
 from workloads.live.connections import Server
 from workloads.live.messages import (
     MOST_BYTES,
+    TO_CLIENT,
+    TO_CONTROLLER,
     Answer,
     Beat,
     Changed,
@@ -51,7 +54,6 @@ from workloads.live.messages import (
     Request,
     State,
     Status,
-    ToController,
     Watch,
 )
 from workloads.live.open_inference import (
@@ -64,7 +66,7 @@ from workloads.live.open_inference import (
     check_packing,
     too_large,
 )
-from workloads.live.process import Parent, begun, setup_from
+from workloads.live.process import Parent, begun
 from workloads.live.reader import Reader
 from workloads.live.wire import CLIENTS, CONTROLLER, WORKERS, Peer, WireError
 
@@ -250,15 +252,15 @@ class _Line:
 
     def __init__(self, folder: Path) -> None:
         self.is_there = False
-        self._peer = Peer(folder, CLIENTS, b"", frozenset([Answer]), waits=False)
-        self._watch = Peer(folder, WORKERS, CONTROLLER + b"front door", frozenset(ToController.__args__))
+        self._peer = Peer(folder, CLIENTS, b"", TO_CLIENT, waits=False)
+        self._watch = Peer(folder, WORKERS, CONTROLLER + b"front door", TO_CONTROLLER)
         self._asking: dict[int, _Asking] = {}
         self._n_asked = 0
         self._is_connected = False
         self._end = ""
         self._serving: dict[str, tuple[str, str]] = {}  # the tenant and version of each worker that serves
         for peer in (self._peer, self._watch):
-            asyncio.get_running_loop().add_reader(peer.fileno(), self._hear)
+            asyncio.get_running_loop().add_reader(peer.fileno(), self._receive)
 
     def close(self) -> None:
         for peer in (self._peer, self._watch):
@@ -288,7 +290,7 @@ class _Line:
         try:
             for number, sample in zip(ids, samples, strict=True):
                 self._peer.send(Request(number, tenant, arrival_s, deadline_s, sample))
-            self._hear()
+            self._receive()
             await asking.done
             return [asking.answers[number] for number in ids]
         finally:
@@ -308,14 +310,14 @@ class _Line:
             self._serving.clear()
             self._watch.send(Watch())
         self._is_connected = is_connected
-        self._hear()
+        self._receive()
         if not is_connected:
             self.fail(self._end or "the dispatcher is gone")
 
-    def _hear(self) -> None:
-        for message in self._peer.receive(0.0):
-            if isinstance(message, Answer) and message.id in self._asking:
-                self._asking[message.id].take(message)
+    def _receive(self) -> None:
+        for answer in self._peer.receive(0.0):
+            if answer.id in self._asking:
+                self._asking[answer.id].take(answer)
         for message in self._watch.receive(0.0):
             match message:
                 case Beat():
@@ -719,7 +721,7 @@ def main(arguments: Sequence[str]) -> int:
     """Keep the door as the arguments say; 0, or 2 where it cannot be done."""
     try:
         parent, (text,) = begun(arguments, 1, signal.SIGTERM)
-        keep_door(setup_from(text, Setup), parent)
+        keep_door(value_in(text, Setup), parent)
     except (WorkloadError, ValueError) as error:
         sys.stderr.write(f"front door: {error}\n")
         return 2

@@ -11,28 +11,26 @@ so that whoever reads it never holds up what is still to be sent.
 
 from __future__ import annotations
 
-import json
 import struct
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import ceil, inf, isfinite
 from pathlib import Path
 from time import monotonic
 from typing import BinaryIO
 
-import msgpack
+import msgspec
 
 from executor.input_file import read_input
 from workloads.errors import WorkloadError
-from workloads.live.messages import Answer, Request, Status
+from workloads.live.messages import TO_CLIENT, Request, Status
 from workloads.live.process import Parent, begun
 from workloads.live.wire import CLIENTS, Peer
 
 _MOST_FILE_BYTES = 2**32
 _LONGEST_WAIT_S = 0.25
-_ANSWERS = frozenset([Answer])
 
 OUTCOME = struct.Struct("<HIBBd")
 """One record of the file of outcomes: stream, place, place of the status in :data:`STATUSES`, right (1) or not, second.
@@ -133,7 +131,7 @@ def replay(
         for place, arrival_s in enumerate(stream.arrival_s)
     )
     last_s = max((origin_s + one.arrival_s[-1] + one.slo_s for one in streams if one.arrival_s), default=origin_s)
-    peer = Peer(folder, CLIENTS, b"", _ANSWERS)
+    peer = Peer(folder, CLIENTS, b"", TO_CLIENT)
     answers: dict[str, Counter[str]] = {stream.tenant: Counter() for stream in streams}
     late_s: list[float] = []
     n_answers = 0
@@ -147,7 +145,6 @@ def replay(
             due_s = origin_s + order[len(late_s)][0] if len(late_s) < len(order) else inf
             records = bytearray()
             for answer in peer.receive(min(max(due_s - monotonic(), 0.0), _LONGEST_WAIT_S)):
-                assert isinstance(answer, Answer)
                 _, number, place = order[answer.id]
                 answers[streams[number].tenant][answer.status.value] += 1
                 n_answers += 1
@@ -169,7 +166,7 @@ def _spread(values_s: Sequence[float]) -> tuple[float, float, float]:
 
 def write_streams(path: Path, streams: Sequence[Stream]) -> None:
     """Write the streams to a file, for the generator's process."""
-    path.write_bytes(msgpack.packb([asdict(stream) for stream in streams]))
+    path.write_bytes(msgspec.msgpack.encode(streams))
 
 
 def read_streams(path: Path) -> list[Stream]:
@@ -179,14 +176,11 @@ def read_streams(path: Path) -> list[Stream]:
         StreamError: It cannot be read, or describes none.
     """
     try:
-        described = msgpack.unpackb(read_input(path, _MOST_FILE_BYTES), use_list=False)
-        return [Stream(**one) for one in described]
+        return msgspec.msgpack.decode(read_input(path, _MOST_FILE_BYTES), type=list[Stream])
     except OSError as error:
         raise StreamError(f"streams {path}: {error.strerror}") from error
-    except StreamError as error:
-        raise StreamError(f"streams {path}: {error}") from error
-    except Exception as error:
-        raise StreamError(f"streams {path}: not a file of streams: {type(error).__name__}: {error}") from error
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise StreamError(f"streams {path}: not a file of streams: {error}") from error
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -201,7 +195,7 @@ def main(arguments: Sequence[str]) -> int:
     except (WorkloadError, ValueError) as error:
         sys.stderr.write(f"generator: {error}\n")
         return 2
-    sys.stdout.write(json.dumps(asdict(replayed)) + "\n")
+    sys.stdout.write(msgspec.json.encode(replayed).decode() + "\n")
     return 0
 
 

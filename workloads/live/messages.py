@@ -1,7 +1,6 @@
-"""What the processes of live serving say to each other, in msgpack; whatever arrives is checked field by field.
+"""What the processes of live serving say to each other; how it is sent and checked: :mod:`executor.messages`.
 
-A message is the array ``[VERSION, kind, *fields]``. All times are seconds of the machine's monotonic clock, which its
-processes share. Who says what to whom:
+All times are seconds of the machine's monotonic clock, which its processes share. Who says what to whom:
 
 =======================  ==============================================================================================
 client → dispatcher      :class:`Request`
@@ -18,19 +17,13 @@ dispatcher → controller  :class:`Beat`, :class:`Changed`, :class:`Heartbeat`, 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, fields
 from enum import StrEnum
-from operator import attrgetter
-from typing import Any, Literal, get_type_hints
+from typing import Annotated, ClassVar
 
-import msgpack
+from msgspec import Meta
 
-from workloads.errors import WorkloadError
-
-VERSION = 1
-"""Of the messages; processes of different versions refuse each other's."""
+from executor import messages
+from executor.messages import Allowed, Count, MessageError, Moment, Seconds
 
 MOST_BYTES = 16 * 2**20
 """Of one message, but for those that hold a batch."""
@@ -41,9 +34,8 @@ MOST_BATCH = 4096
 MOST_BATCH_BYTES = 2**30
 """Of a message with a batch's inputs or answers; they come from our own queues and workers."""
 
-
-class MessageError(WorkloadError, ValueError):
-    """What arrived is no message of ours, or one that has no business here."""
+Text = Annotated[str, Meta(max_length=1000)]
+"""A name, or a reason."""
 
 
 class State(StrEnum):
@@ -74,8 +66,13 @@ class Status(StrEnum):
     """The model raised, or workers died of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Message(messages.Message, frozen=True):
+    """What the processes of live serving say."""
+
+    most_bytes: ClassVar[int] = MOST_BYTES
+
+
+class Request(Message, frozen=True):
     """One input to answer.
 
     Attributes:
@@ -85,16 +82,15 @@ class Request:
         expected: The right answer, where it is known; workers are not shown it.
     """
 
-    id: int
-    tenant: str
-    arrival_s: float
-    deadline_s: float
+    id: Count
+    tenant: Text
+    arrival_s: Moment
+    deadline_s: Moment
     payload: bytes
     expected: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Message, frozen=True):
     """What became of a request.
 
     Attributes:
@@ -104,16 +100,15 @@ class Answer:
         reason: Why there is none.
     """
 
-    id: int
+    id: Count
     status: Status
-    at_s: float
-    version: str = ""
+    at_s: Moment
+    version: Text = ""
     payload: bytes | None = None
-    reason: str = ""
+    reason: Text = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
+class Hello(Message, frozen=True):
     """A worker's process runs.
 
     Attributes:
@@ -121,35 +116,33 @@ class Hello:
         batches: With ``latency_s``, how long a batch is to take: see :class:`workloads.profiles.latency.LatencyCurve`.
     """
 
-    tenant: str
-    pid: int
-    batch_limit: int
-    batches: tuple[int, ...]
-    latency_s: tuple[float, ...]
+    tenant: Text
+    pid: Count
+    batch_limit: Count
+    batches: Annotated[tuple[Count, ...], Meta(max_length=MOST_BATCH)]
+    latency_s: Annotated[tuple[Seconds, ...], Meta(max_length=MOST_BATCH)]
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(Message, frozen=True):
     """The worker is warm: how long it took to load libraries, then the model, then to answer a first batch."""
 
-    library_s: float
-    model_s: float
-    warm_up_s: float
-    version: str
+    library_s: Seconds
+    model_s: Seconds
+    warm_up_s: Seconds
+    version: Text
 
 
-@dataclass(frozen=True, slots=True)
-class Credit:
+class Credit(Message, frozen=True):
     """The worker is idle and takes a batch of up to so many requests."""
 
-    requests: int
+    requests: Count
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Message, frozen=True):
     """Requests to answer, the oldest first."""
 
-    ids: tuple[int, ...]
+    most_bytes: ClassVar[int] = MOST_BATCH_BYTES
+    ids: tuple[Count, ...]
     payloads: tuple[bytes, ...]
 
     def __post_init__(self) -> None:
@@ -157,35 +150,39 @@ class Batch:
             raise MessageError(f"batch of {len(self.ids)} ids, {len(self.payloads)} payloads; allowed: 1–{MOST_BATCH}")
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """A batch's answers; a text in the place of bytes says why there is none.
+class NoAnswer(Message, frozen=True):
+    """What stands in the place of an answer: why there is none."""
+
+    reason: Text
+
+
+class Answers(Message, frozen=True):
+    """A batch's answers.
 
     Attributes:
         service_s: How long the model took.
         credit: As in :class:`Credit`; 0: the worker takes no further batch.
     """
 
-    ids: tuple[int, ...]
-    answers: tuple[bytes | str, ...]
-    version: str
-    service_s: float
-    credit: int
+    most_bytes: ClassVar[int] = MOST_BATCH_BYTES
+    ids: tuple[Count, ...]
+    answers: tuple[bytes | NoAnswer, ...]
+    version: Text
+    service_s: Seconds
+    credit: Count
 
     def __post_init__(self) -> None:
         if not 0 < len(self.ids) == len(self.answers) <= MOST_BATCH:
             raise MessageError(f"{len(self.answers)} answers to {len(self.ids)} requests; allowed: 1–{MOST_BATCH}")
 
 
-@dataclass(frozen=True, slots=True)
-class Goodbye:
+class Goodbye(Message, frozen=True):
     """The worker leaves, once the dispatcher has answered with :class:`Stop`."""
 
-    reason: str
+    reason: Text
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(Message, frozen=True):
     """The worker's process lives; the dispatcher passes it on to controllers.
 
     Attributes:
@@ -193,96 +190,85 @@ class Heartbeat:
         batches: Answered so far, of ``answers`` requests; ``failures`` of them without an answer.
     """
 
-    worker: str
+    worker: Text
     state: State
-    busy_s: float
-    batches: int
-    answers: int
-    failures: int
+    busy_s: Seconds
+    batches: Count
+    answers: Count
+    failures: Count
 
 
-@dataclass(frozen=True, slots=True)
-class Beat:
+class Beat(Message, frozen=True):
     """The dispatcher lives."""
 
 
-@dataclass(frozen=True, slots=True)
-class Serve:
+class Serve(Message, frozen=True):
     """A worker that waits warm is to take batches."""
 
-    worker: str
+    worker: Text
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Message, frozen=True):
     """A worker is to take new weights once its batch is done."""
 
-    worker: str
-    weights: str
-    version: str
+    worker: Text
+    weights: Text
+    version: Text
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Message, frozen=True):
     """It did, between two batches, and the model took ``swap_s`` to load them; or why it has kept the old ones."""
 
-    worker: str
-    version: str
-    swap_s: float
-    error: str = ""
+    worker: Text
+    version: Text
+    swap_s: Seconds
+    error: Text = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Drain:
+class Drain(Message, frozen=True):
     """A worker is to finish its batch and leave."""
 
-    worker: str
+    worker: Text
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Message, frozen=True):
     """A worker is to leave at once, whatever it does."""
 
-    worker: str
-    reason: str
+    worker: Text
+    reason: Text
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(Message, frozen=True):
     """The controller wants to hear: first a :class:`Beat`, the workers and counts of now, then whatever changes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(Message, frozen=True):
     """The dispatcher is to stop all workers, drop what waits, and end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(Message, frozen=True):
     """A worker's state; the seconds are those of :class:`Ready`, 0 before."""
 
-    worker: str
-    tenant: str
+    worker: Text
+    tenant: Text
     state: State
-    at_s: float
-    reason: str = ""
-    library_s: float = 0.0
-    model_s: float = 0.0
-    warm_up_s: float = 0.0
-    version: str = ""
+    at_s: Moment
+    reason: Text = ""
+    library_s: Seconds = 0.0
+    model_s: Seconds = 0.0
+    warm_up_s: Seconds = 0.0
+    version: Text = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Hung:
+class Hung(Message, frozen=True):
     """A worker has had a batch of so many requests for ``batch_s``; they wait again, and it gets no other one."""
 
-    worker: str
-    batch_s: float
-    requests: int
+    worker: Text
+    batch_s: Seconds
+    requests: Count
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(Message, frozen=True):
     """What became of the requests that arrived in one second: the latest word on it.
 
     Attributes:
@@ -291,17 +277,17 @@ class Counts:
         judged: Answered requests whose right answer is known; ``correct`` of them were right, ``goodput`` also in time.
     """
 
-    tenant: str
-    second: int
-    arrived: int
-    in_time: int
-    late: int
-    dropped: int
-    refused: int
-    failed: int
-    judged: int
-    correct: int
-    goodput: int
+    tenant: Text
+    second: Count
+    arrived: Count
+    in_time: Count
+    late: Count
+    dropped: Count
+    refused: Count
+    failed: Count
+    judged: Count
+    correct: Count
+    goodput: Count
 
     @property
     def waiting(self) -> int:
@@ -309,135 +295,26 @@ class Counts:
         return self.arrived - self.in_time - self.late - self.dropped
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Message, frozen=True):
     """The dispatcher's last word; all counts came before."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotDone:
+class NotDone(Message, frozen=True):
     """An order was not passed on, or a message was refused."""
 
-    reason: str
+    reason: Text
 
 
 Order = Serve | Load | Drain | Stop
-FromWorker = Hello | Ready | Credit | Answers | Loaded | Goodbye | Heartbeat
+FromWorker = Hello | Ready | Credit | Answers | Loaded | Goodbye
 ToWorker = Batch | Order | Beat
 FromController = Watch | Finish | Order
 ToController = Beat | Changed | Heartbeat | Hung | Loaded | Counts | Finished | NotDone
-Message = Request | Answer | FromWorker | ToWorker | FromController | ToController
 
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= 1000
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and value >= 0
-
-
-def _is_number(value: object) -> bool:
-    return type(value) in (float, int) and math.isfinite(value)  # type: ignore[arg-type]
-
-
-def _each(check: Callable[[Any], bool]) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, tuple) and len(value) <= MOST_BATCH and all(map(check, value))
-
-
-_CHECKS: dict[object, tuple[Callable[[Any], bool], str]] = {
-    int: (_is_count, "a whole number of at least 0"),
-    float: (_is_number, "a finite number"),
-    str: (_is_text, "text of at most 1000 characters"),
-    bytes: (lambda value: isinstance(value, bytes), "bytes"),
-    bytes | None: (lambda value: value is None or isinstance(value, bytes), "bytes or nothing"),
-    State: (lambda value: value in tuple(State), " ".join(State)),
-    Status: (lambda value: value in tuple(Status), " ".join(Status)),
-    tuple[int, ...]: (_each(_is_count), "a list of whole numbers"),
-    tuple[float, ...]: (_each(_is_number), "a list of finite numbers"),
-    tuple[bytes, ...]: (_each(lambda value: isinstance(value, bytes)), "a list of bytes"),
-    tuple[bytes | str, ...]: (_each(lambda value: isinstance(value, bytes) or _is_text(value)), "a list of bytes"),
-}
-
-
-class _Kind:
-    """How one kind of message is packed and checked."""
-
-    def __init__(self, made: type[Message]) -> None:
-        hints = get_type_hints(made)
-        names = [field.name for field in fields(made)]
-        self.made, self.name = made, made.__name__
-        self.checks = [(name, *_CHECKS[hints[name]]) for name in names]
-        enums = [(place, hints[name]) for place, name in enumerate(names) if hints[name] in (State, Status)]
-        self.enums: list[tuple[int, type[StrEnum]]] = enums
-        self.values: Callable[[Any], tuple[object, ...]]
-        match names:
-            case []:
-                self.values = lambda _: ()
-            case [name]:
-                self.values = lambda message: (getattr(message, name),)
-            case _:
-                self.values = attrgetter(*names)
-
-    def message(self, values: tuple[object, ...]) -> Message:
-        if len(values) != len(self.checks):
-            raise MessageError(f"message {self.name}: has {len(values)} fields; {len(self.checks)} are needed")
-        for (name, is_right, allowed), value in zip(self.checks, values, strict=True):
-            if not is_right(value):
-                raise MessageError(f"message {self.name}: {name}: {_shown(value)}; allowed: {allowed}")
-        given: list[Any] = list(values)
-        for place, enum in self.enums:
-            given[place] = enum(given[place])
-        return self.made(*given)
-
-
-_BATCHES = (Batch, Answers)
-_KINDS = {kind.__name__: _Kind(kind) for kind in Message.__args__}
-
-
-def packed(message: Message) -> bytes:
-    """The message as it goes over the wire.
-
-    Raises:
-        MessageError: It would be too large.
-    """
-    name = type(message).__name__
-    raw: bytes = msgpack.packb((VERSION, name, *_KINDS[name].values(message)))
-    most = MOST_BATCH_BYTES if isinstance(message, _BATCHES) else MOST_BYTES
-    if len(raw) > most:
-        raise MessageError(f"message {name}: {len(raw)} bytes; allowed: at most {most}")
-    return raw
-
-
-def unpacked(raw: bytes, allowed: frozenset[type[Message]]) -> Message:
-    """The message of one of the ``allowed`` kinds that ``raw`` holds.
-
-    Raises:
-        MessageError: It holds none; the message says which field is wrong, and what is allowed.
-    """
-    most = MOST_BYTES if allowed.isdisjoint(_BATCHES) else MOST_BATCH_BYTES
-    if len(raw) > most:
-        raise MessageError(f"message: {len(raw)} bytes; allowed: at most {most}")
-    try:
-        parts = msgpack.unpackb(raw, use_list=False, ext_hook=_no_extension)
-    except Exception as error:  # noqa: BLE001 - msgpack raises half a dozen unrelated kinds
-        raise MessageError(f"message: no msgpack: {type(error).__name__}: {str(error)[:80]}") from None
-    if not isinstance(parts, tuple) or len(parts) < 2:
-        raise MessageError(f"message: {_shown(parts)}; allowed: [{VERSION}, kind, fields …]")
-    version, name, *values = parts
-    if version != VERSION:
-        raise MessageError(f"message of version {_shown(version)}; allowed: {VERSION}")
-    kind = _KINDS.get(name) if isinstance(name, str) else None
-    if kind is None or kind.made not in allowed:
-        names = " ".join(sorted(one.__name__ for one in allowed))
-        raise MessageError(f"message {_shown(name)}: has no business here; allowed: {names}")
-    return kind.message(tuple(values))
-
-
-def _no_extension(code: int, _: bytes) -> Literal["never"]:
-    raise MessageError(f"extension type {code}")
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+FROM_CLIENT: Allowed[Request] = Allowed(Request)
+TO_CLIENT: Allowed[Answer] = Allowed(Answer)
+FROM_WORKER: Allowed[FromWorker] = Allowed(FromWorker)
+FROM_HEART: Allowed[Heartbeat] = Allowed(Heartbeat)
+TO_WORKER: Allowed[ToWorker] = Allowed(ToWorker)
+FROM_CONTROLLER: Allowed[FromController] = Allowed(FromController)
+TO_CONTROLLER: Allowed[ToController] = Allowed(ToController)

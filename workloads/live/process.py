@@ -12,12 +12,9 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import TypeVar
 
 from executor.parent import signal_at_end_of_parent
 from workloads.errors import WorkloadError
-
-Setup = TypeVar("Setup")
 
 
 class Parent:
@@ -55,26 +52,3 @@ def begun(
     if not pid.isdecimal() or len(rest) != n_needed:
         raise WorkloadError(f"{len(arguments)} arguments; allowed: the parent's process id and {n_needed} more")
     return Parent(int(pid), at_its_end), rest
-
-
-def setup_from(text: str, kind: type[Setup]) -> Setup:
-    """The setup that the JSON text describes.
-
-    Raises:
-        WorkloadError: It is none; the message names the first field that is wrong.
-    """
-    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - a fork of a running process does not need it
-
-    try:
-        return TypeAdapter(kind).validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the setup"
-        raise WorkloadError(f"{kind.__name__}: {place}: {first['msg']}") from error
-
-
-def setup_text(setup: object) -> str:
-    """The JSON text of a setup, for its process's :func:`command`."""
-    from pydantic import TypeAdapter  # noqa: PLC0415 - as above
-
-    return TypeAdapter(type(setup)).dump_json(setup).decode()

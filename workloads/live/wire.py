@@ -6,11 +6,13 @@ import os
 import stat
 from pathlib import Path
 from time import monotonic
+from typing import Generic
 
 import zmq
 
+from executor.messages import Allowed, Kind, MessageError, packed
 from workloads.errors import WorkloadError
-from workloads.live.messages import MOST_BYTES, Message, MessageError, packed, unpacked
+from workloads.live.messages import MOST_BYTES, Message
 
 CLIENTS = "clients"
 """Where the dispatcher takes requests."""
@@ -61,7 +63,7 @@ def address(folder: Path, name: str) -> str:
     return f"ipc://{path}"
 
 
-class Peer:
+class Peer(Generic[Kind]):
     """One end of a connection to the dispatcher; it belongs to the thread that made it.
 
     Nothing is lost if the dispatcher is not there yet: what is sent waits for it, unless ``waits`` is false.
@@ -70,9 +72,7 @@ class Peer:
         n_refused: Messages that were none, or none of those that are allowed here.
     """
 
-    def __init__(
-        self, folder: Path, name: str, identity: bytes, allowed: frozenset[type[Message]], *, waits: bool = True
-    ) -> None:
+    def __init__(self, folder: Path, name: str, identity: bytes, allowed: Allowed[Kind], *, waits: bool = True) -> None:
         self._allowed, self.n_refused = allowed, 0
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
@@ -113,14 +113,14 @@ class Peer:
         """
         return self._socket.fileno()
 
-    def receive(self, timeout_s: float) -> list[Message]:
+    def receive(self, timeout_s: float) -> list[Kind]:
         """All messages that are there; without any, the first that comes within ``timeout_s``."""
-        messages: list[Message] = []
+        messages: list[Kind] = []
         until_s = monotonic() + timeout_s
         while True:
             try:
                 while True:
-                    messages.append(unpacked(self._socket.recv(zmq.NOBLOCK), self._allowed))
+                    messages.append(self._allowed.message(self._socket.recv(zmq.NOBLOCK)))
             except zmq.Again:
                 left_s = until_s - monotonic()
                 if messages or left_s <= 0:

@@ -19,11 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from types import FrameType
-from typing import Protocol
+from typing import Any
 
+from executor.messages import value_in
+from executor.zygote import Reporter
 from workloads.errors import WorkloadError
 from workloads.live.messages import (
     MOST_BATCH_BYTES,
+    TO_WORKER,
     Answers,
     Batch,
     Credit,
@@ -33,18 +36,16 @@ from workloads.live.messages import (
     Hello,
     Load,
     Loaded,
-    Message,
+    NoAnswer,
     Ready,
     Serve,
     State,
     Stop,
-    ToWorker,
 )
 from workloads.live.model import Model, ModelError, answers_of, factory, imported, made_by, take_weights
-from workloads.live.process import Parent, begun, setup_from
+from workloads.live.process import Parent, begun
 from workloads.live.wire import HEART, WORKER, WORKERS, Peer
 
-_TO_WORKER: frozenset[type[Message]] = frozenset(ToWorker.__args__)
 _WAIT_S = 0.25
 
 
@@ -62,7 +63,9 @@ class Setup:
         imports: Libraries of the model, as ``torch``, so that their time is told apart from the model's.
         weights: A file to begin with; ``None``: those that the model is made with.
         version: How these weights are called.
-        sample_bytes: Of an input; the warm-up batch is filled with such of zeros. ``None``: there is no warm-up batch.
+        sample_bytes: Of an input; the warm-up batch is filled with such of zeros. ``None``: there is no warm-up batch,
+        sample: unless this file holds an input that fills it.
+        splits_batches: Where a batch as a whole has no answer, each of its inputs is tried alone.
         hold: Wait warm until told to serve.
         environment: Set before any library is loaded, as ``CUDA_VISIBLE_DEVICES``.
         heartbeat_s: How often it says that it lives.
@@ -76,11 +79,13 @@ class Setup:
     batch_limit: int
     batches: tuple[int, ...]
     latency_s: tuple[float, ...]
-    options: Mapping[str, object] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     imports: tuple[str, ...] = ()
     weights: Path | None = None
     version: str = "0"
     sample_bytes: int | None = None
+    sample: Path | None = None
+    splits_batches: bool = True
     hold: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     heartbeat_s: float = 0.5
@@ -93,21 +98,13 @@ class Setup:
             raise ValueError(f"heartbeat_s: {self.heartbeat_s}: must be above 0 and below silence_s, {self.silence_s}")
 
 
-class Reporter(Protocol):
-    """How a forked worker tells the process that it was forked from how far it is."""
-
-    def reached(self, phase: str) -> None:
-        """It has come to a phase: ``warm`` once it could serve."""
-        ...
-
-
 def forked(reporter: Reporter, *, setup: str) -> int:
     """As :func:`work` with the JSON of a :class:`Setup`, in a child that was just forked; to be left with ``os._exit``.
 
     Raises:
-        WorkloadError: It is no setup.
+        MessageError: It is no setup.
     """
-    return work(setup_from(setup, Setup), Parent(os.getppid()), reporter.reached)
+    return work(value_in(setup, Setup), Parent(os.getppid()), reporter.reached)
 
 
 def work(setup: Setup, parent: Parent, reached: Callable[[str], None] = lambda _: None) -> int:
@@ -149,7 +146,7 @@ class _Heart(threading.Thread):
 
     def _beat(self) -> int:
         """Beat until there is a reason to leave; 0 if told so, 1 if nobody is there."""
-        peer = Peer(self._setup.folder, WORKERS, HEART + self._setup.worker.encode(), _TO_WORKER)
+        peer = Peer(self._setup.folder, WORKERS, HEART + self._setup.worker.encode(), TO_WORKER)
         unanswered_s = 0.0  # counted in beats: a process that was itself held up has heard nothing for no reason
         while not self._parent.is_gone and unanswered_s <= self._setup.silence_s:
             since_s = self.busy_since_s
@@ -168,7 +165,7 @@ class _Heart(threading.Thread):
 class _Worker:
     def __init__(self, setup: Setup, parent: Parent, reached: Callable[[str], None]) -> None:
         self._setup, self._reached = setup, reached
-        self._peer = Peer(setup.folder, WORKERS, WORKER + setup.worker.encode(), _TO_WORKER)
+        self._peer = Peer(setup.folder, WORKERS, WORKER + setup.worker.encode(), TO_WORKER)
         self._heart = _Heart(setup, parent)
         self._version = setup.version
         self._draining = False
@@ -229,8 +226,8 @@ class _Worker:
             if error:
                 raise ModelError(f"model {setup.model!r}: {error}")
         made_s = perf_counter()
-        if setup.sample_bytes is not None:
-            answers_of(model, [bytes(setup.sample_bytes)] * setup.batch_limit)
+        if (sample := _sample(setup)) is not None:
+            answers_of(model, [sample] * setup.batch_limit)
         self._heart.busy_since_s, self._heart.state = None, State.WARM
         self._peer.send(Ready(imported_s - begin_s, made_s - imported_s, perf_counter() - made_s, self._version))
         self._reached(State.WARM)
@@ -242,14 +239,14 @@ class _Worker:
 
     def _answer(self, model: Model, batch: Batch) -> None:
         begin_s = self._heart.busy_since_s = perf_counter()
-        answers = _answered(model, batch.payloads)
-        if sum(len(answer) for answer in answers) > MOST_BATCH_BYTES // 2:
-            answers = ["the batch's answers are too large to send"] * len(answers)
+        answers = _answered(model, batch.payloads, splits=self._setup.splits_batches)
+        if sum(len(answer) for answer in answers if isinstance(answer, bytes)) > MOST_BATCH_BYTES // 2:
+            answers = [NoAnswer("the batch's answers are too large to send")] * len(answers)
         credit = 0 if self._draining else self._setup.batch_limit
         self._peer.send(Answers(batch.ids, tuple(answers), self._version, perf_counter() - begin_s, credit))
         self._heart.busy_since_s = None
         n_batches, n_answers, n_failures = self._heart.counts
-        n_failed = sum(isinstance(answer, str) for answer in answers)
+        n_failed = sum(isinstance(answer, NoAnswer) for answer in answers)
         self._heart.counts = (n_batches + 1, n_answers + len(answers), n_failures + n_failed)
 
     def _load(self, model: Model, load: Load) -> None:
@@ -262,21 +259,28 @@ class _Worker:
         self._peer.send(Loaded(self._setup.worker, self._version, swap_s, error))
 
 
-def _answered(model: Model, inputs: Sequence[bytes]) -> list[bytes | str]:
-    """The answers; where the batch as a whole has none, those that each input has alone, or why it has none."""
+def _sample(setup: Setup) -> bytes | None:
+    """An input of the warm-up batch."""
+    if setup.sample is not None:
+        return setup.sample.read_bytes()
+    return None if setup.sample_bytes is None else bytes(setup.sample_bytes)
+
+
+def _answered(model: Model, inputs: Sequence[bytes], *, splits: bool) -> list[bytes | NoAnswer]:
+    """The answers; where the batch as a whole has none, why, or, if it ``splits``, those that each input has alone."""
     try:
         return list(answers_of(model, inputs))
     except ModelError as error:
-        if len(inputs) == 1:
-            return [str(error)[:1000]]
-    return [answer for one in inputs for answer in _answered(model, [one])]
+        if len(inputs) == 1 or not splits:
+            return [NoAnswer(str(error)[:1000])] * len(inputs)
+    return [answer for one in inputs for answer in _answered(model, [one], splits=splits)]
 
 
 def main(arguments: Sequence[str]) -> int:
     """Work as the arguments say; 0, 1 without a model, 2 where they are wrong."""
     try:
         parent, (text,) = begun(arguments, 1)
-        setup = setup_from(text, Setup)
+        setup = value_in(text, Setup)
     except (WorkloadError, ValueError) as error:
         sys.stderr.write(f"worker: {error}\n")
         return 2

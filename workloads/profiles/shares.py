@@ -32,14 +32,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from executor.mig import GpuModel
+from workloads.arrays import FloatArray
 from workloads.profiles.latency import LatencyCurve
 from workloads.profiles.operating_point import BATCHES_PER_SLO, Chosen
 from workloads.profiles.table import ServiceProfiles, ServiceRow
-
-FloatArray = NDArray[np.float64]
 
 TURN_COST = 0.05
 """By which part of itself work lasts longer in turns, for cold caches and a neighbour's kernels that drain.

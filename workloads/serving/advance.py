@@ -14,8 +14,8 @@ from typing import assert_never
 
 import numpy as np
 
+from workloads.arrays import FloatArray, IntArray
 from workloads.profiles.latency import LatencyCurve
-from workloads.serving.arrays import FloatArray, IntArray
 from workloads.serving.pull import pull
 from workloads.serving.push import COUNT, FIRST, push
 from workloads.serving.requests import (

@@ -38,7 +38,7 @@ from __future__ import annotations
 import numpy as np
 
 from executor.compiled import compiled, inlined
-from workloads.serving.arrays import BoolArray, FloatArray, IntArray
+from workloads.arrays import BoolArray, FloatArray, IntArray
 
 
 @inlined

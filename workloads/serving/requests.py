@@ -14,8 +14,8 @@ from types import MappingProxyType
 
 import numpy as np
 
+from workloads.arrays import BoolArray, FloatArray, IntArray
 from workloads.profiles.latency import LatencyCurve
-from workloads.serving.arrays import BoolArray, FloatArray, IntArray
 from workloads.traffic.luck import generator
 
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 import numpy as np
 
 from executor.compiled import compiled
-from workloads.serving.arrays import BoolArray, FloatArray, IntArray
+from workloads.arrays import BoolArray, FloatArray, IntArray
 from workloads.serving.requests import Outcomes, Requests
 
 _N_BINS = 1024

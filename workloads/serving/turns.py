@@ -47,8 +47,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from executor.compiled import compiled, inlined
+from workloads.arrays import BoolArray, FloatArray, IntArray
 from workloads.profiles.latency import LatencyCurve
-from workloads.serving.arrays import BoolArray, FloatArray, IntArray
 from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests, latency_table
 from workloads.traffic.luck import JITTER_BLOCK, ServiceJitter
 from workloads.training import FULL

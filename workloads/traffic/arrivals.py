@@ -9,12 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from workloads.arrays import FloatArray, IntArray
 from workloads.errors import TraceError
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 
 MAX_RATE_RPS = 1_000_000
 """Most requests a second that a source may have: more is a slip, and would not fit into memory."""

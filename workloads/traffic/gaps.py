@@ -13,9 +13,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.traffic.arrivals import FloatArray, IntArray
-
-BoolArray = NDArray[np.bool_]
+from workloads.arrays import BoolArray, FloatArray, IntArray
 
 LEAST_SILENCE_S = 10.0
 """Shorter silences are never named."""

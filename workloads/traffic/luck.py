@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from workloads.traffic.arrivals import FloatArray
+from workloads.arrays import FloatArray
 
 JITTER_BLOCK = 256
 """Batches whose factors are drawn at once; part of what a seed means."""

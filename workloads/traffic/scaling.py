@@ -15,10 +15,9 @@ from typing import assert_never
 
 import numpy as np
 
+from workloads.arrays import FloatArray, IntArray
 from workloads.errors import TraceError
 from workloads.traffic.arrivals import (
-    FloatArray,
-    IntArray,
     PoissonSource,
     Source,
     Span,

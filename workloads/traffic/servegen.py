@@ -16,8 +16,9 @@ from importlib.resources import files
 
 import numpy as np
 
+from workloads.arrays import FloatArray
 from workloads.errors import TraceError
-from workloads.traffic.arrivals import FloatArray, Span, Trace, seconds_of_times
+from workloads.traffic.arrivals import Span, Trace, seconds_of_times
 
 SERVEGEN_TRACE = "alibaba-servegen"
 """What a config calls it."""

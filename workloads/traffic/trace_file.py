@@ -36,8 +36,9 @@ from typing import assert_never
 import numpy as np
 
 from executor.input_file import GZIP_MAGIC, gunzipped, read_input
+from workloads.arrays import FloatArray, IntArray
 from workloads.errors import TraceError
-from workloads.traffic.arrivals import MAX_RATE_RPS, FloatArray, IntArray, Trace, seconds_of_times
+from workloads.traffic.arrivals import MAX_RATE_RPS, Trace, seconds_of_times
 from workloads.traffic.gaps import (
     GapRuns,
     Gaps,

@@ -17,8 +17,8 @@ from itertools import islice
 
 import numpy as np
 
+from workloads.arrays import FloatArray
 from workloads.errors import TraceError
-from workloads.traffic.arrivals import FloatArray
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAIVE_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - what times without a zone are counted from

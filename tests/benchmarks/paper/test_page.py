@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -11,12 +10,11 @@ import pytest
 from benchmarks.paper import reproduce
 from benchmarks.paper.experiments import MAIN, Experiment
 from benchmarks.paper.matches import CLASSES, COLUMNS
-from benchmarks.paper.page import Figures, figure_table, pages
+from benchmarks.paper.page import Figures, pages
 from benchmarks.paper.statistics import results_in
-from migrator.compare import Fairness
+from migrator.comparison import Fairness
 
 DOCUMENT = json.loads(reproduce.RESULTS.read_text("utf-8"))
-STUDIES = DOCUMENT["studies"]["motivation"]
 
 
 def row(policy: str, workload: str, correct: int) -> list[object]:
@@ -67,9 +65,25 @@ def test_a_policy_without_a_plan_is_named_and_its_workload_left_out_for_all() ->
     (main,) = (one for one in DOCUMENT["experiments"] if one["name"] == "main")
     others = [one for one in DOCUMENT["experiments"] if one is not main]
     without = [[*one[:3], *[None] * (len(one) - 3)] if one[:2] == ["paris", "w1"] else one for one in main["rows"]]
-    text = page({**DOCUMENT, "experiments": [*others, {**main, "rows": without}]})
+    document = {**DOCUMENT, "experiments": [*others, {**main, "rows": without}]}
+    text = page(document)
     assert "No plan for the first window: `paris` on w1 (main).\n" in text
-    assert "| policy | w2 | w3 |" in text
+    shown = [line.split(",")[:3] for line in pages(document)["results/accounts.csv"].splitlines()]
+    assert ["main", "static", "w2"] in shown
+    assert ["main", "static", "w1"] not in shown
+
+
+def test_accounts_are_by_policy_and_then_by_workload() -> None:
+    lines = figures(main=rows(migrator=(800, 700), static=(700, 650))).accounts_csv().splitlines()
+    assert lines[0] == f"experiment,policy,workload,{','.join(CLASSES)}"
+    assert [line.split(",")[:5] for line in lines[1:]] == [
+        ["main", "migrator", "all", "75.00", "25.00"],
+        ["main", "static", "all", "67.50", "32.50"],
+        ["main", "migrator", "w1", "80.00", "20.00"],
+        ["main", "migrator", "w2", "70.00", "30.00"],
+        ["main", "static", "w1", "70.00", "30.00"],
+        ["main", "static", "w2", "65.00", "35.00"],
+    ]
 
 
 def test_who_gets_more_is_told_with_how_much() -> None:
@@ -132,17 +146,3 @@ def test_a_ranking_names_who_changes_places() -> None:
 def test_differences_have_intervals() -> None:
     found = figures().differences("main", "windows").loc["ekya"].tolist()
     assert found == ["-25.00", "[-25.00, -25.00]", "[-88.53, +38.53]", "0 of 2", "0 of 2", "0 of 4, at most -20.0"]
-
-
-def test_the_highest_of_a_window_is_bold() -> None:
-    one = STUDIES["figure-4"]["rows"][0]
-    found = figure_table("figure-4", [{**one, "accuracy_pct": value} for value in (98.0, 99.0)])
-    assert found["accuracy %"].tolist() == ["98.00", "**99.00**"]
-
-
-@pytest.mark.parametrize("name", STUDIES)
-def test_a_study_s_table_has_a_row_for_each_of_its_rows(name: str) -> None:
-    section = page(DOCUMENT).split(f"### {STUDIES[name]['title']}\n")[1].split("###")[0]
-    lines = [line for line in section.splitlines() if line.startswith("|")]
-    assert len(lines) == len(STUDIES[name]["rows"]) + 2
-    assert len(Counter(line.count("|") for line in lines)) == 1

@@ -15,7 +15,7 @@ from benchmarks.paper.pre_initialisation import (
     hidden_in_seconds,
     study,
 )
-from migrator.compare import Match, score_of, standings
+from migrator.comparison import Match, score_of, standings
 from migrator.config import read_config
 
 CONFIG = read_config(Path(__file__).parents[3] / "configs" / "w7.yaml", windows=2)

@@ -11,7 +11,7 @@ import pytest
 from executor.catalogue import mps_cut
 from executor.discovery import card_name
 from executor.mps.gpu import MpsGpu
-from executor.smi import card_facts
+from executor.opening import card_facts
 
 MAY_SHARE = "MIGRATOR_TEST_MPS_GPU"
 """The variable of the environment that names the GPU for the tests: one with MIG off, and that nobody else uses."""

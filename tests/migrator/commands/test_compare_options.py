@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.compare import matches_of
+from migrator.comparison import matches_of
 from migrator.config import read_config
 from migrator.errors import ConfigError
 from workloads.profiles.table import shipped_profiles

@@ -73,7 +73,7 @@ def test_where_nothing_is_wrong_a_run_could_work(call, seen) -> None:
 
 
 def test_without_a_driver_everything_else_is_told(seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: object) -> None:
+    def refuse() -> None:
         from executor.errors import NoGpuError
 
         raise NoGpuError("no driver")
@@ -81,16 +81,20 @@ def test_without_a_driver_everything_else_is_told(seen, monkeypatch: pytest.Monk
     monkeypatch.setattr(doctor, "driver_facts", refuse)
     code, found = seen()
     assert code == 4
-    assert {item.about for item in found if item.level == "problem"} == {"NVML", "nvidia-smi"}
+    assert {item.about for item in found if item.level == "problem"} == {"NVML"}
     assert {"permission", "node", "state", "highs", "cbc", "gurobi", "extra plot"} <= {item.about for item in found}
 
 
-def test_one_shut_door_is_a_warning(a100: StandIn, seen, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("a100")
+def test_the_command_is_needed_by_the_backend_that_changes_by_it_alone(seen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert a100.standing() == ()
     code, found = seen()
     assert code == 0
     assert about(found, "nvidia-smi", "warning")[0].endswith("NVML is enough")
+    code, found = seen("--backend", "smi")
+    assert code == 4
+    assert about(found, "nvidia-smi", "problem")[0].startswith("there is no nvidia-smi on this machine")
+    assert not [item for item in seen("--backend", "nvml")[1] if item.about == "nvidia-smi"]
 
 
 @pytest.mark.usefixtures("a100")
@@ -104,11 +108,11 @@ def test_nvmls_module_has_to_be_new_enough(seen, monkeypatch, version: str | Non
         return version
 
     monkeypatch.setattr(doctor.metadata, "version", installed)
-    code, found = seen()
-    assert code == 0
-    (line,) = about(found, "NVML", "warning")
+    code, found = seen("--backend", "smi")
+    assert code == 4
+    (line,) = about(found, "NVML", "problem")
     assert expected in line
-    assert line.endswith("pip install 'nvidia-ml-py>=12.570'; until then: --backend smi")
+    assert line.endswith("pip install 'nvidia-ml-py>=12.570'; ")
 
 
 @pytest.mark.usefixtures("a100")

@@ -15,10 +15,9 @@ from executor.cpu.cut import Cut
 from executor.cpu.gpu import CpuGpu, standing_cuts
 from migrator.commands import profile as command
 from migrator.profiling.rows import Figure
-from migrator.profiling.stages import Stage
+from migrator.profiling.stages import Load, Stage
 from tests.standin.cards import A100_40
 from tests.standin.fixtures import MakeStandIn
-from workloads.measuring import Load
 from workloads.profiles.table import ServiceProfiles, read_profiles
 
 CUT = Cut(0.7)
@@ -144,6 +143,17 @@ def test_what_dies_has_no_row_and_says_why(call, quick: Sequence[object], sample
 def test_a_model_that_raises_is_quoted(call, quick: Sequence[object], sample: Path) -> None:
     sample.write_bytes(b"raise")
     assert "nothing of 7c: the model raised RuntimeError: asked to" in call("profile", "live_models:Raises", *quick)[2]
+
+
+def test_a_batch_that_fails_as_a_whole_has_no_figure_though_its_inputs_can_be_answered(
+    call, quick: Sequence[object]
+) -> None:
+    code, _, err = call("profile", "live_models:Small", *quick, "--batches", "1,2")
+    assert (code, "batch 2, 1 process, on 7c@0: nothing of 7c: the model raised RuntimeError: out of" in err) == (
+        0,
+        True,
+    )
+    assert {row.batch for row in table().rows} == {1}
 
 
 def test_a_process_that_says_nothing_is_given_up(

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from migrator.commands.run import _warn_of_slow_plans
-from migrator.log.record import Record
+from migrator.commands.running import _warn_of_slow_plans
+from migrator.log import records as recorded
 from migrator.log.runlog import read_log
 from planner.budget import Budget
 from planner.plan import MigPlan
@@ -39,8 +39,8 @@ def solves_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 def test_what_planning_is_charged_stands_in_the_log_and_delays_every_window_but_the_first(call, write_config) -> None:
     assert call("run", write_config({**SHORT, "planner.planning_s": None, "windows": 3}))[0] == 0
     log = read_log(RUN)
-    assert log.header["planning_s"] == 1.0
-    assert [event["plan_from_step"] for event in log.of_kind("window_started")] == [0, 1, 1]
+    assert log.header.planning_s == 1.0
+    assert [event.plan_from_step for event in log.of(recorded.WindowStarted)] == [0, 1, 1]
 
 
 @pytest.mark.parametrize(("seconds", "warns"), [(2.0, False), (2.5, True)])
@@ -58,7 +58,7 @@ def test_the_first_plan_is_made_before_the_run_and_charged_nothing(call, write_c
 
 
 def test_the_plan_at_which_a_run_is_joined_is_charged_nothing_either(capsys: pytest.CaptureFixture[str]) -> None:
-    def took(window: int, solve_s: float) -> Record:
+    def took(window: int, solve_s: float) -> records.Json:
         return {**records.window_started(window, 30.0), "wall": {"solve_s": solve_s}}
 
     begun = (records.header(30.0, planning_s=2.0, backend="nvml"), took(0, 9.0), took(1, 2.5))
@@ -80,7 +80,7 @@ def test_a_time_limit_is_the_planner_s_and_marks_the_log(call, write_config, mon
     assert code == 0
     assert {budget.time_limit_s for budget in budgets} == {5.0}
     header = read_log(RUN).header
-    assert (header["repeatable"], header["time_limit_s"]) == (False, 5.0)
+    assert (header.repeatable, header.time_limit_s) == (False, 5.0)
     assert "not repeatable: each plan is the best found within 5 s" in out
 
 
@@ -92,7 +92,7 @@ def test_a_report_says_of_a_log_that_it_is_not_repeatable(call, write_config) ->
 
 def test_without_a_time_limit_nothing_is_said_of_it(call, write_config) -> None:
     assert "not repeatable" not in call("run", write_config(SHORT))[1]
-    assert "repeatable" not in read_log(RUN).header
+    assert read_log(RUN).header.repeatable
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.log import records as recorded
 from migrator.log.runlog import read_log
 
 ROOT = Path(__file__).parents[3]
@@ -43,11 +44,11 @@ def test_the_documented_plan_by_hand_is_carried_out_with_its_retrainings_and_epo
     log = read_log(Path("run"))
     assert code == 0
     assert "policy: by-hand" in out
-    assert [event["violations"] for event in log.of_kind("window_started")] == [[], []]
-    assert [(event["window"], event["tenant"]) for event in log.of_kind("finished")] == [
+    assert [event.violations for event in log.of(recorded.WindowStarted)] == [(), ()]
+    assert [(event.window, event.tenant) for event in log.of(recorded.Finished)] == [
         (window, tenant) for window in (0, 1) for tenant in ("vision", "language")
     ]
-    spare = [(place, task) for event in log.of_kind("change") for place, _, task in event["layout"] if place[-1] == "2"]
+    spare = [(place, task) for event in log.of(recorded.Change) for place, _, task in event.layout if place[-1] == "2"]
     assert set(spare) == {("2g.20gb@2", "retraining"), ("2g.20gb@2", "inference")}
 
 

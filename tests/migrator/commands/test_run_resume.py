@@ -7,7 +7,6 @@ import resource
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,8 +14,8 @@ from migrator.log.resumed import ResumedLog
 from migrator.log.runlog import EVENTS_FILE, config_sum, read_log
 from migrator.views.live import RunView
 from tests.migrator.conftest import WriteConfig
+from tests.migrator.execution.resuming import SHORT, same
 from tests.migrator.log import records
-from tests.migrator.run.resuming import SHORT, same
 from workloads.serving.tally import Totals
 
 Call = Callable[..., tuple[int, str, str]]
@@ -154,8 +153,8 @@ def _live() -> None:
     records.write(RUN, records.header(3.0, simulated=False))
 
 
-def _schema_1() -> None:
-    LOG.write_bytes((Path(__file__).parents[1] / "log" / "schema1" / EVENTS_FILE).read_bytes()[:-20])
+def _schema_2() -> None:
+    LOG.write_bytes(records.lines_of(records.header(3.0, schema=2)))
 
 
 @pytest.mark.parametrize(
@@ -166,7 +165,7 @@ def _schema_1() -> None:
         (_no_log, "is no run: it holds no events.jsonl"),
         (_torn_log, NOTHING_BEGUN),
         (_empty_log, NOTHING_BEGUN),
-        (_schema_1, "is of schema 1"),
+        (_schema_2, "does not start with a run_started record of schema 3"),
     ],
 )
 def test_what_cannot_be_resumed_is_refused_in_one_line(
@@ -329,5 +328,4 @@ def test_a_report_says_how_to_go_on_only_where_that_can_be(call: Call, whole: by
 
 @pytest.mark.usefixtures("whole")
 def test_the_begin_of_a_run_tells_its_config_s_checksum() -> None:
-    header: dict[str, Any] = dict(read_log(RUN).header)
-    assert header["wall"]["config_sum"] == config_sum((RUN / "config.yaml").read_text("utf-8"))
+    assert read_log(RUN).entries[0].wall.config_sum == config_sum((RUN / "config.yaml").read_text("utf-8"))

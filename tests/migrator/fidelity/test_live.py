@@ -19,17 +19,20 @@ import pytest
 import yaml
 
 from migrator.config import config_yaml, validate_config
+from migrator.execution.loop import Loop
+from migrator.execution.simulated import simulated_parts
 from migrator.fidelity.live import LiveFidelity, LostGoodput, Nearness, TenantSeconds, replayed, total_of, verdict_of
 from migrator.log.live import LiveFacts
-from migrator.log.record import Record
+from migrator.log.records import Finished, WindowFinished
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, RunLog, read_log
-from migrator.run.policy_run import PolicyRun
 from migrator.setting import assemble
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.log import records
+from tests.migrator.log.records import Json
 from workloads.live.generator import Stream, write_streams
 
 ENDING = {"sent_late_s": [0.001, 0.002, 0.003], "stolen_share": 0.01}
+HEARD = ("in_time", "late", "dropped", "refused", "failed")
 FACTS = LiveFacts((), {}, (0.0, 0.0, 0.0), 0.01)
 
 # --- runs that were simulated, written as live ones
@@ -39,19 +42,15 @@ def stream(tenant: str, slo_s: float, arrival_s: Sequence[float]) -> Stream:
     return Stream(tenant, slo_s, tuple(arrival_s), (0,) * len(arrival_s), (b"",))
 
 
-def written(folder: Path, config: str, events: Sequence[Record], streams: Sequence[Stream]) -> Path:
+def written(folder: Path, config: str, events: Sequence[Json], streams: Sequence[Stream]) -> Path:
     with RunLog(folder, config) as log:
-        at_s = -9.0
-        for record in events:
-            at_s = record.get("at_s", at_s)
-            fields = {key: value for key, value in record.items() if key not in ("n", "kind", "at_s", "wall")}
-            log.append(record["kind"], at_s, fields)
+        records.append(log, *events)
     (folder / "live").mkdir()
     write_streams(folder / "live" / "requests.msgpack", streams)
     return folder
 
 
-def as_live(record: Record) -> Record:
+def as_live(record: Json) -> Json:
     """The record, as a live run would have written it."""
     match record["kind"]:
         case "run_started":
@@ -61,13 +60,13 @@ def as_live(record: Record) -> Record:
     return record
 
 
-def simulated(folder: Path, changes: Mapping[str, Any], alter: Callable[[Record], Record] = as_live) -> Path:
+def simulated(folder: Path, changes: Mapping[str, Any], alter: Callable[[Json], Json] = as_live) -> Path:
     """A simulated run of the small config, with some of its keys changed, as a live one's folder."""
     setting, traffic = assemble(validate_config(changed(SMALL, changes), "small"), "small")
     config = config_yaml(setting.config)
     with RunLog(folder / "simulated", config) as log:
-        PolicyRun(setting, traffic).carry_out(log)
-    events = [alter(record) for record in read_log(folder / "simulated").events]
+        Loop(setting, simulated_parts(setting, traffic)).carry_out(log)
+    events = [alter(record) for record in records.as_json(read_log(folder / "simulated"))]
     requests = traffic.requests(setting.config.windows * setting.config.window_s)
     return written(
         folder / "live-run", config, events, [stream(own.tenant, own.slo_s, own.arrival_s.tolist()) for own in requests]
@@ -93,7 +92,7 @@ def test_a_simulated_run_is_simulated_as_it_was(tmp_path: Path, case: str) -> No
     for own in run.tenants.values():
         assert (own.simulated_in_time == own.live_in_time).all()
     # Where the old model's answers end and the new one's begin is known to the second.
-    mixed = [int(record["finish_s"]) for record in log.of_kind("finished")]
+    mixed = [int(ended.finish_s) for ended in log.of(Finished)]
     n_mixed = sum(own.arrivals[mixed].sum() for own in run.tenants.values())
     assert run.total.simulated_goodput == pytest.approx(run.total.live_goodput, abs=1e-6 + n_mixed)
     verdict = verdict_of([run])
@@ -108,8 +107,7 @@ def test_a_busy_run_loses_requests_so_that_agreement_says_something(tmp_path: Pa
 
 def test_a_run_that_was_cut_off_is_compared_as_far_as_it_is_settled(call, tmp_path: Path) -> None:
     folder = simulated(tmp_path, CASES["busy"])
-    events = read_log(folder).events
-    settled = next(place for place, record in enumerate(events) if record["kind"] == "window_finished")
+    settled = read_log(folder).entries_of(WindowFinished)[0].n
     lines = (folder / EVENTS_FILE).read_bytes().splitlines(keepends=True)
     (folder / EVENTS_FILE).write_bytes(b"".join(lines[: settled + 1]))
     run = replayed(folder)
@@ -128,7 +126,7 @@ EVERY_FIFTH = tuple(np.arange(0, 60, 0.2).round(3).tolist())
 ALL_RIGHT = {"in_time": [5] * 20, "dropped": [0] * 20, "correct": [5] * 20}
 
 
-def by_hand(folder: Path, *events: Record, name: str = "run", arrival_s: Sequence[float] = EVERY_FIFTH) -> Path:
+def by_hand(folder: Path, *events: Json, name: str = "run", arrival_s: Sequence[float] = EVERY_FIFTH) -> Path:
     """A run of tenant a, with windows of 20 s and a worker of 0.1 s a request, all of which were answered right."""
     folder.mkdir(exist_ok=True)
     (folder / "profiles.csv").write_text(f"source,gpu,model,profile,batch,processes,latency_ms,throughput_rps\n{ROW}")
@@ -136,30 +134,26 @@ def by_hand(folder: Path, *events: Record, name: str = "run", arrival_s: Sequenc
     first = {**data["tenants"][0], "name": "a", "model": "slow", "slo_ms": 1000 * SLO_S}
     first.pop("retraining")
     header = records.header(20.0, simulated=False, backend="cpu", windows=3)
-    points = {name: {"batch": 1, "processes": 1, "rate_rps": 10.0} for name in ("7g.80gb", "3g.40gb")}
+    points = {name: {"batch": 1, "processes": 1, "rate_rps": 10.0, "derived": ""} for name in ("7g.80gb", "3g.40gb")}
     header["tenants"][0] |= {"model": "slow", "slo_ms": 1000 * SLO_S, "operating_points": points}
     config = yaml.safe_dump({**data, "tenants": [first]}, sort_keys=False)
     return written(folder / name, config, [header, *events], [stream("a", SLO_S, arrival_s)])
 
 
-def began(window: int) -> Record:
-    record = records.window_started(window, 20.0)
-    forecast = {**record["forecast"]["tenants"]["a"], "accuracy_before": 0.5}
-    return {**record, "forecast": {"tenants": {"a": forecast}}}
+def began(window: int) -> Json:
+    return records.window_started(window, 20.0)  # the model gives half of the answers right
 
 
-def ended(window: int, **counts: list[int]) -> Record:
+def ended(window: int, **counts: list[int]) -> Json:
     return {**records.window_finished(window, a=records.counts(**{**ALL_RIGHT, **counts})), "at_s": 20.0 * (window + 1)}
 
 
-def up(
-    instance: str = "x", ready_s: float = -1.0, placement: str = "7g.80gb@0", task: str = "inference"
-) -> list[Record]:
+def up(instance: str = "x", ready_s: float = -1.0, placement: str = "7g.80gb@0", task: str = "inference") -> list[Json]:
     change = records.change(0, -9.0, [records.started(instance, -9.0, placement, task=task)])
     return [change, records.ready(0, instance, ready_s)]
 
 
-def first_window(*happenings: Record, **counts: list[int]) -> list[Record]:
+def first_window(*happenings: Json, **counts: list[int]) -> list[Json]:
     return [began(0), *up(), *happenings, ended(0, **counts)]
 
 
@@ -191,7 +185,7 @@ def test_the_answer_under_way_is_lost_with_its_worker_which_serves_when_it_is_re
     assert in_time(by_hand(tmp_path, *events)) == but(5, 0)
 
 
-def swapped(*swap_s: float) -> list[Record]:
+def swapped(*swap_s: float) -> list[Json]:
     """Training ends at 5.05 s."""
     finish = {**records.finished(0, "t", 6.5), "trained_s": 4.05, "swap_s": list(swap_s)}
     return [*up("t", 1.0, "3g.40gb@4", "retraining"), finish]
@@ -356,7 +350,7 @@ def test_check_ends_with_1_where_the_simulation_is_not_near(call, live_run: Path
 
 
 def test_a_void_run_is_called_void(call, tmp_path: Path) -> None:
-    def stolen(record: Record) -> Record:
+    def stolen(record: Json) -> Json:
         return {**as_live(record), "stolen_share": 0.07} if record["kind"] == "run_finished" else as_live(record)
 
     folder = simulated(tmp_path, {}, stolen)
@@ -367,7 +361,7 @@ def test_a_void_run_is_called_void(call, tmp_path: Path) -> None:
 
 
 def test_requests_of_others_are_told(call, tmp_path: Path) -> None:
-    requests = {"a": {"sent": 300, "dispatcher": {"arrived": 1300}}}
+    requests = {"a": {**dict.fromkeys(HEARD, 0), "sent": 300, "dispatcher": {"arrived": 1300}}}
     finish = {"kind": "run_finished", "windows": 3, **ENDING, "requests": requests}
     folder = by_hand(tmp_path, *first_window(), began(1), ended(1), began(2), ended(2), finish)
     assert "1,000 requests of others, on both sides left out, took time of the workers" in call("fidelity", folder)[1]

@@ -14,10 +14,11 @@ import pytest
 
 from forecaster.forecast import Forecast
 from migrator.config import read_config, validate_config
+from migrator.execution.foresight import Foresight, Opening, observe
+from migrator.execution.planning import PlannedWindow, Solving, plan_through, plan_window
 from migrator.fidelity.plans import Promise, WindowFidelity, expected_by_step, measured
+from migrator.log import records as recorded
 from migrator.log.runlog import read_log
-from migrator.run.foresight import Foresight, Opening, observe
-from migrator.run.planning import PlannedWindow, Solving, plan_through, plan_window
 from migrator.setting import Setting, assemble
 from migrator.traffic import RecordedTraffic
 from planner.problem import PhysicalState
@@ -51,7 +52,7 @@ def _plan_once() -> Iterator[None]:
         return known[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("migrator.run.instances.plan_window", once)
+        patch.setattr("migrator.execution.instances.plan_window", once)
         yield
 
 
@@ -125,6 +126,6 @@ def test_known_arrivals_are_those_of_the_window(step_s: float) -> None:
 def test_hindsight_is_named_in_the_log_and_in_the_report(call, write_config) -> None:
     code, out, _ = call("run", write_config({"forecast.method": "known"}), "--windows", 1)
     log = read_log(Path("runs/small"))
-    assert (code, log.header["forecaster"]) == (0, "known (hindsight)")
-    assert log.of_kind("window_started")[0]["forecast"]["method"] == "known (hindsight)"
+    assert (code, log.header.forecaster) == (0, "known (hindsight)")
+    assert log.of(recorded.WindowStarted)[0].forecast.method == "known (hindsight)"
     assert "forecast by known (hindsight)" in " ".join(out.split())

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from migrator.log.record import Record
-from migrator.log.runlog import EVENTS_FILE, ReadLog, RunLog
+from msgspec import convert, to_builtins
+
+from migrator.log.line import Entry, as_line
+from migrator.log.records import AnyRecord, Wall
+from migrator.log.runlog import EVENTS_FILE, SCHEMA, ReadLog, RunLog
+
+Json = dict[str, Any]
+"""A record as JSON has it: its ``kind`` and fields, and perhaps ``at_s`` and ``wall``."""
 
 RATE_RPS = {"1g.10gb": 10.0, "2g.20gb": 20.0, "7g.80gb": 70.0}
 
+COUNTS = ("arrivals", "in_time", "late", "dropped", "correct", "correct_late")
 
-def header(window_s: float, *names: str, **fields: Any) -> dict[str, Any]:
+PLAN: Json = {
+    "status": "optimal",
+    "objective": 5.0,
+    "bound": 5.0,
+    "gap": 0.0,
+    "engine": "physical",
+    "reconfiguration": "physical",
+    "n_steps": 3,
+    "work": {},
+}
+
+
+def header(window_s: float, *names: str, **fields: Any) -> Json:
     tenants = [
         {
             "name": name,
@@ -20,21 +40,27 @@ def header(window_s: float, *names: str, **fields: Any) -> dict[str, Any]:
             "slo_ms": 9,
             "load": 0.5,
             "trace": "t",
-            "scale": {"method": "none", "factor": 1},
-            "dispersion_before": 1,
-            "dispersion_after": 1,
-            "operating_points": {profile: {"rate_rps": rate} for profile, rate in RATE_RPS.items()},
+            "scale": {"method": "none", "factor": 1.0, "smooth_s": None},
+            "dispersion_before": 1.0,
+            "dispersion_after": 1.0,
+            "operating_points": {
+                profile: {"batch": 1, "processes": 1, "rate_rps": rate, "derived": ""}
+                for profile, rate in RATE_RPS.items()
+            },
+            "retraining_s": {},
+            "worker_start": {"seconds": 1.0, "library_s": 0.5, "source": "them"},
         }
         for name in names or ("a",)
     ]
     return {
         "kind": "run_started",
-        "schema": 2,
+        "schema": SCHEMA,
         "name": "tiny",
         "seed": 1,
         "simulated": True,
         "gpu": "a100-80gb",
         "compute_slices": 7,
+        "memory_slices": 8,
         "window_s": window_s,
         "step_s": 1.0,
         "windows": 2,
@@ -42,29 +68,56 @@ def header(window_s: float, *names: str, **fields: Any) -> dict[str, Any]:
         "policy": "migrator",
         "knows": "forecast",
         "sharing": "instances",
+        "profiles": "shipped",
+        "profile_variant": "recorded",
+        "assumed": [],
         "tenants": tenants,
         **fields,
     }
 
 
-def window_started(window: int, window_s: float, *names: str, mean_rps: list[float] | None = None) -> dict[str, Any]:
-    forecast = {"mean_rps": [1.0] * round(window_s) if mean_rps is None else mean_rps}
+def window_started(window: int, window_s: float, *names: str, mean_rps: list[float] | None = None) -> Json:
+    rates = [1.0] * round(window_s) if mean_rps is None else mean_rps
+    of_all = names or ("a",)
     return {
         "kind": "window_started",
         "window": window,
         "start_s": window * window_s,
-        "forecast": {"tenants": dict.fromkeys(names or ("a",), forecast)},
-        "plan": {"status": "optimal", "objective": 5.0, "gap": 0.0},
+        "queues": {},
+        "forecast": {
+            "method": "ewma",
+            "low_level": 0.1,
+            "high_level": 0.9,
+            "tenants": {name: tenant_forecast(rates) for name in of_all},
+        },
+        "plan_from_step": 0,
+        "initial": None,
+        "expected": None,
+        "plan": PLAN,
+        "violations": [],
+        "rejected_plan": None,
+        "model_age": dict.fromkeys(of_all, 1),
     }
 
 
-def change(window: int, begin_s: float, started: Iterable[Any] = (), stopped: Iterable[Any] = ()) -> dict[str, Any]:
-    return {"kind": "change", "window": window, "begin_s": begin_s, "started": [*started], "stopped": [*stopped]}
+def tenant_forecast(rates: list[float]) -> Json:
+    return {"accuracy_before": 0.5, "mean_rps": rates, "low_rps": rates, "high_rps": rates}
+
+
+def rest_of(kind: str, window: int, **fields: Any) -> Json:
+    """A window's rest that was planned anew, or that was not."""
+    told = {"from_step": 0, "reason": "why", "asked_s": 0.0, "initial": None, "rest": {}, "plan": PLAN}
+    return {"kind": kind, "window": window, **told, "violations": [], **fields}
+
+
+def change(window: int, begin_s: float, started: Iterable[Any] = (), stopped: Iterable[Any] = ()) -> Json:
+    when = {"planned_s": begin_s, "begin_s": begin_s}
+    return {"kind": "change", "window": window, **when, "stopped": [*stopped], "started": [*started], "layout": []}
 
 
 def started(
     instance: str, begin_s: float, placement: str = "7g.80gb@0", tenant: str = "a", task: str = "inference"
-) -> dict[str, Any]:
+) -> Json:
     slices = int(placement[0])
     return {
         "instance": instance,
@@ -73,38 +126,42 @@ def started(
         "tenant": tenant,
         "task": task,
         "begin_s": begin_s,
+        "promised_s": begin_s,
     }
 
 
-def stopped(instance: str, end_s: float, gone_s: float) -> dict[str, Any]:
-    return {"instance": instance, "end_s": end_s, "gone_s": gone_s}
+def stopped(instance: str, end_s: float, gone_s: float) -> Json:
+    was = started(instance, end_s)
+    del was["begin_s"], was["promised_s"]
+    return {**was, "end_s": end_s, "drained_s": end_s, "gone_s": gone_s}
 
 
-def ready(window: int, instance: str | None, ready_s: float, late_s: float = 0.0, tenant: str = "a") -> dict[str, Any]:
+def ready(window: int, instance: str | None, ready_s: float, late_s: float = 0.0, tenant: str = "a") -> Json:
     times = {"ready_s": ready_s, "late_ready_s": late_s, "library_s": 0.5, "model_s": 1.5}
-    return {"kind": "ready", "window": window, "instance": instance, "tenant": tenant, **times}
+    who = {"instance": instance, "tenant": tenant, "task": "inference"}
+    return {"kind": "ready", "window": window, **who, **times}
 
 
-def failed(window: int, instance: str | None, failed_s: float, tenant: str = "a") -> dict[str, Any]:
-    why = {"failed_s": failed_s, "reason": "killed"}
-    return {"kind": "failed", "window": window, "instance": instance, "tenant": tenant, **why}
+def failed(window: int, instance: str | None, failed_s: float, tenant: str = "a") -> Json:
+    who = {"instance": instance, "tenant": tenant, "task": "inference"}
+    return {"kind": "failed", "window": window, **who, "failed_s": failed_s, "reason": "killed"}
 
 
-def finished(window: int, instance: str | None, finish_s: float, tenant: str = "a") -> dict[str, Any]:
+def finished(window: int, instance: str | None, finish_s: float, tenant: str = "a") -> Json:
     what = {"finish_s": finish_s, "accuracy": 0.9}
     return {"kind": "finished", "window": window, "instance": instance, "tenant": tenant, **what}
 
 
-def intent(window: int, call: str, placement: str) -> dict[str, Any]:
+def intent(window: int, call: str, placement: str) -> Json:
     return {"kind": "intent", "window": window, "call": call, "placement": placement, "gi_id": None}
 
 
-def outcome(window: int, intent_n: int, begin_s: float, end_s: float, error: str | None = None) -> dict[str, Any]:
+def outcome(window: int, intent_n: int, begin_s: float, end_s: float, error: str | None = None) -> Json:
     moments = {"begin_s": begin_s, "end_s": end_s}
     return {"kind": "outcome", "window": window, "intent": intent_n, "gi_id": 1, **moments, "error": error}
 
 
-def counts(in_time: list[int], dropped: list[int], correct: list[int], **more: Any) -> dict[str, Any]:
+def counts(in_time: list[int], dropped: list[int], correct: list[int], **more: Any) -> Json:
     nothing = [0] * len(in_time)
     return {
         "arrivals": [a + b for a, b in zip(in_time, dropped, strict=True)],
@@ -118,26 +175,58 @@ def counts(in_time: list[int], dropped: list[int], correct: list[int], **more: A
     }
 
 
-def window_finished(window: int, **tenants: Any) -> dict[str, Any]:
-    return {"kind": "window_finished", "window": window, "tenants": tenants}
+def window_finished(window: int, **tenants: Any) -> Json:
+    """Counts that a tenant's lack are 0."""
+    whole = {
+        name: {**dict.fromkeys(COUNTS, [0] * len(own["arrivals"])), "latency_ms": [], **own}
+        for name, own in tenants.items()
+    }
+    return {"kind": "window_finished", "window": window, "tenants": whole}
 
 
-def log_of(*records: Record) -> ReadLog:
-    return ReadLog(Path("run"), tuple({"n": n, **record} for n, record in enumerate(records)), torn=False)
+def record_of(record: Mapping[str, Any]) -> AnyRecord:
+    return convert({key: value for key, value in record.items() if key not in ("n", "at_s", "wall")}, AnyRecord)
 
 
-def write(folder: Path, *records: Record) -> bytes:
-    """Write the records through ``RunLog``, each at its own ``at_s``, or else at the time of the one before."""
+def log_of(*records: Mapping[str, Any]) -> ReadLog:
+    """The log that holds these records; without a time of their own they are endlessly late."""
+    entries = []
+    for n, record in enumerate(records):
+        at_s, wall = record.get("at_s", math.inf), convert(record.get("wall", {}), Wall)
+        entries.append(Entry(record.get("n", n), at_s, record_of(record), wall))
+    return ReadLog(Path("run"), tuple(entries), torn=False)
+
+
+def as_json(log: ReadLog) -> list[Json]:
+    """The log's records, to be altered and made a log of again."""
+    return [to_builtins({"at_s": one.at_s, **to_builtins(one.record), "wall": one.wall}) for one in log.entries]
+
+
+def lines_of(*records: Mapping[str, Any]) -> bytes:
+    """The records as lines, whatever they hold, each at its own ``at_s``, or else at the time of the one before."""
+    at_s, lines = -9.0, []
+    for n, record in enumerate(records):
+        at_s = record.get("at_s", at_s)
+        fields = {key: value for key, value in record.items() if key not in ("n", "at_s", "wall")}
+        lines.append(as_line({"n": n, "kind": record["kind"], "at_s": at_s} | fields, record.get("wall")))
+    return b"".join(lines)
+
+
+def write(folder: Path, *records: Mapping[str, Any]) -> bytes:
+    """Write the records through ``RunLog``, timed as :func:`lines_of` has them."""
     with RunLog(folder, "seed: 1\n") as log:
-        at_s = -9.0
-        for record in records:
-            fields = {key: value for key, value in record.items() if key not in ("kind", "at_s", "wall")}
-            at_s = record.get("at_s", at_s)
-            log.append(record["kind"], at_s, fields, record.get("wall"))
+        append(log, *records)
     return (folder / EVENTS_FILE).read_bytes()
 
 
-def tiny() -> list[dict[str, Any]]:
+def append(log: RunLog, *records: Mapping[str, Any]) -> None:
+    at_s = -9.0
+    for record in records:
+        at_s = record.get("at_s", at_s)
+        log.append(record_of(record), at_s, convert(record["wall"], Wall) if "wall" in record else None)
+
+
+def tiny() -> list[Json]:
     """Bring-up, a failed worker that is started again, a move with a retraining, and a call that the driver refused."""
     both = ("a", "b")
     up = [started("1g.10gb@0#1", -9.0, "1g.10gb@0"), started("2g.20gb@2#2", -9.0, "2g.20gb@2", "b")]

@@ -7,16 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from migrator.compare import matches_of, score_of, standings
+from migrator.comparison import matches_of, score_of, standings
 from migrator.config import read_config
 from migrator.log.account import Account, accounts
-from migrator.log.record import Record
 from migrator.log.runlog import ReadLog
 from tests.migrator.log import records
-from tests.migrator.log.records import change, failed, ready, started, stopped
+from tests.migrator.log.records import Json, change, failed, ready, started, stopped
 
 
-def log_of(arrivals: list[int], in_time: list[int], correct: list[int], *changes: Record, **tenant: Any) -> ReadLog:
+def log_of(arrivals: list[int], in_time: list[int], correct: list[int], *changes: Json, **tenant: Any) -> ReadLog:
     """A log of one window of one tenant ``a``, with rates of 10 and 20 requests a second and compute slice."""
     counts = {"arrivals": arrivals, "in_time": in_time, "correct": correct, **tenant}
     header = records.header(len(arrivals), sharing="shares" if tenant else "instances")
@@ -26,7 +25,7 @@ def log_of(arrivals: list[int], in_time: list[int], correct: list[int], *changes
 UP = (change(0, -5.0, [started("one", -5.0, "1g.10gb@0")]), ready(0, "one", -1.0))
 
 
-def starting(ready_s: float) -> tuple[Record, Record]:
+def starting(ready_s: float) -> tuple[Json, Json]:
     return change(0, 0.0, [started("two", 0.0, "2g.20gb@2")]), ready(0, "two", ready_s)
 
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 
 from migrator.log.changes import Call, Instance, changes_in
-from migrator.log.record import Record
 from tests.migrator.log import records
-from tests.migrator.log.records import change, failed, ready, started, stopped
+from tests.migrator.log.records import Json, change, failed, ready, started, stopped
 
 HEADER = records.header(60.0)
 BEGUN = change(0, 10.0, [started("x", 10.5, "2g.20gb@2")])
 ENDED = change(0, 30.0, [], [stopped("x", 30.0, 31.5)])
 
 
-def life(*events: Record) -> Instance:
+def life(*events: Json) -> Instance:
     return changes_in(records.log_of(HEADER, *events))[0].started[0]
 
 

@@ -67,10 +67,10 @@ def test_a_changed_byte_of_a_torn_line_changes_no_number(raw: bytes) -> None:
     lines = raw.splitlines(keepends=True)
     whole = b"".join(lines[:7])
     torn = whole + lines[7][:-20]
-    events = log_in(torn, FOLDER).events
+    events = log_in(torn, FOLDER).entries
     for _, altered in changed(torn, len(whole)):
         damage = damage_in(altered)
-        assert "line 8: " in damage if damage else log_in(altered, FOLDER).events == events
+        assert "line 8: " in damage if damage else log_in(altered, FOLDER).entries == events
 
 
 def test_a_lost_line_is_named(raw: bytes) -> None:
@@ -100,9 +100,9 @@ def test_a_log_cut_at_any_byte_ends_early_and_counts_the_settled_windows(raw: by
     reports = {n: report_of(log_in(b"".join(lines[:n]), FOLDER)) for n in range(1, len(lines) + 1)}
     for size in range(len(lines[0]), len(raw)):
         log = log_in(raw[:size], FOLDER)
-        assert len(log.events) == raw[:size].count(b"\n")
+        assert len(log.entries) == raw[:size].count(b"\n")
         assert log.torn == (not raw[:size].endswith(b"\n"))
-        report = reports[len(log.events)]
+        report = reports[len(log.entries)]
         settled = raw[:size].split(b"\n")[:-1]
         assert sum(not window.is_void for window in report.windows) == sum(b"window_finished" in x for x in settled)
         assert report.ending == "torn"
@@ -153,7 +153,7 @@ WINDOW_1 = counts([1, 1, 1], [0, 0, 0], [0, 0, 0])
         (second("correct_late", 1), "line 20: window 0, tenant a, second 2: 1 correct of 0 late"),
         (
             second("in_time", -1),
-            "line 20: window_finished.tenants.a.in_time.2: input should be greater than or equal to 0",
+            "line 20: window_finished.tenants.*.in_time.2: expected `int` >= 0",
         ),
         (but(19, tenants={"a": WINDOW_1}), "line 20: window 0 has other tenants than the run"),
         (
@@ -167,7 +167,7 @@ WINDOW_1 = counts([1, 1, 1], [0, 0, 0], [0, 0, 0])
         (but(19, window=1), "line 20: window_finished of window 1 stands where that of window 0 must"),
         (but(17, window=2), "line 18: window_started of window 2 stands where that of window 1 must"),
         (put(1, window_finished(0, a=WINDOW_1, b=WINDOW_1)), "line 2: window 0 is finished before it is started"),
-        (but(17, forecast={"tenants": {"a": {"mean_rps": [1.0]}}}), "line 18: the forecast lacks tenant b"),
+        (lambda log: log[17]["forecast"]["tenants"].pop("b"), "line 18: the forecast lacks tenant b"),
         (but(17, expected={"c": {"arrivals": 1.0, "in_time": 1.0, "goodput": 1.0}}), "line 18: expected has tenant c"),
         (but(0, assumed=[ASSUMED | {"value": {}}]), "line 1: run_started.assumed.0.value"),
         (but(3, intent=1), "line 4: outcome of record 1, which is no intent, or was answered before"),
@@ -183,18 +183,18 @@ WINDOW_1 = counts([1, 1, 1], [0, 0, 0], [0, 0, 0])
         (put(24, {"kind": "interrupted"}), "line 25: interrupted stands after run_finished, which ends a log"),
         (put(23, {"kind": "interrupted"}), "line 25: run_finished stands after interrupted, which ends a log"),
         (put(9, {"kind": "guess"}), "line 10: kind 'guess' is unknown"),
-        (but(6, started=None), "line 7: change.started: input should be a valid list"),
+        (but(6, started=None), "line 7: change.started: expected `array`, got `null`"),
         (
             lambda log: log[0]["tenants"][0].update(notes="a gap"),
-            "line 1: run_started.tenants.0.notes: input should be a",
+            "line 1: run_started.tenants.0.notes: expected `array`, got `str`",
         ),
         (but(1, plan={"status": "optimal"}), "line 2: window_started.plan.objective: field required"),
     ],
 )
-def test_records_that_do_not_fit_together_are_named(tmp_path: Path, alter: Alter, message: str) -> None:
+def test_records_that_do_not_fit_together_are_named(alter: Alter, message: str) -> None:
     log = records.tiny()
     alter(log)
-    assert message in damage_in(records.write(tmp_path / "run", *log))
+    assert message in damage_in(records.lines_of(*log))
 
 
 def log_with_shares(tmp_path: Path, **tenant: Any) -> ReadLog:

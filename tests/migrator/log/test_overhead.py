@@ -8,16 +8,17 @@ import pytest
 from executor.catalogue import gpu_model
 from migrator.errors import LogError
 from migrator.log.overhead import measured_overhead, with_overhead_of_run
-from migrator.log.record import Record
+from migrator.log.runlog import ReadLog
 from planner.errors import ProblemError
 from planner.problem import Problem, Reconfiguration, TenantTerms
 from tests.migrator.log import records
+from tests.migrator.log.records import Json
 
 HEADER = records.header(60.0, "a", "b", "other")
 NUMBERS = count()
 
 
-def change(window: int, begin_s: float, *new: tuple[str, float], task: str = "inference") -> list[Record]:
+def change(window: int, begin_s: float, *new: tuple[str, float], task: str = "inference") -> list[Json]:
     """A change that starts an instance for each of the tenants, and when these are ready."""
     ids = [f"1g.10gb@0#{next(NUMBERS)}" for _ in new]
     items = [
@@ -28,7 +29,7 @@ def change(window: int, begin_s: float, *new: tuple[str, float], task: str = "in
     return [records.change(window, begin_s, items), *ready]
 
 
-def log_of(*events: Record) -> records.ReadLog:
+def log_of(*events: Json) -> ReadLog:
     return records.log_of(HEADER, *events)
 
 
@@ -69,7 +70,7 @@ def test_it_says_whether_it_was_simulated(simulated: bool) -> None:
     assert measured_overhead(records.log_of({**HEADER, "simulated": simulated})).is_simulated is simulated
 
 
-def write_run(folder: Path, *events: Record) -> Path:
+def write_run(folder: Path, *events: Json) -> Path:
     records.write(folder / "run", HEADER, records.window_started(0, 60.0, "a", "b", "other"), *events)
     return folder / "run"
 

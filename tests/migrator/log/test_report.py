@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from migrator.log.record import Record
 from migrator.log.report import PHASES, Phase, Report, report_of
 from tests.migrator.log import records
-from tests.migrator.log.records import failed, ready, started, stopped
+from tests.migrator.log.records import Json, failed, ready, started, stopped
 
 HEADER = records.header(10.0)
 
@@ -30,7 +29,7 @@ def window_finished(window: int, in_time: int = 6) -> dict[str, Any]:
     return records.window_finished(window, a=counts)
 
 
-def change(window: int, begin_s: float, new: dict[str, tuple[float, float]], gone: list[Any] = ()) -> list[Record]:
+def change(window: int, begin_s: float, new: dict[str, tuple[float, float]], gone: list[Any] = ()) -> list[Json]:
     """A change that starts instances, each ``begin_s, ready_s``, and their becoming ready."""
     begun = [started(name, own_s) for name, (own_s, _) in new.items()]
     return [records.change(window, begin_s, begun, gone), *(ready(window, name, at) for name, (_, at) in new.items())]
@@ -39,7 +38,7 @@ def change(window: int, begin_s: float, new: dict[str, tuple[float, float]], gon
 BRING_UP = change(0, -9.0, {"x": (-9.0, -5.0)})
 
 
-def report(*events: Record) -> Report:
+def report(*events: Json) -> Report:
     return report_of(records.log_of(HEADER, *events))
 
 
@@ -118,7 +117,7 @@ def test_a_run_without_a_settled_window_has_no_total() -> None:
 
 @pytest.mark.parametrize("kind", ["finished", "interrupted"])
 def test_the_ending_is_told(kind: str) -> None:
-    event = {"kind": "run_finished"} if kind == "finished" else {"kind": "interrupted"}
+    event = {"kind": "run_finished", "windows": 2} if kind == "finished" else {"kind": "interrupted"}
     assert report(event).ending == kind
 
 
@@ -134,7 +133,7 @@ def test_an_instance_that_is_not_ready_when_the_log_ends_was_idle_until_then() -
     assert report(*events).windows[0].tenants["a"].capacity_lost_s == 10.0
 
 
-def without_instances(sharing: str, *events: Record) -> Report:
+def without_instances(sharing: str, *events: Json) -> Report:
     closing = window_finished(0)
     closing["tenants"]["a"] |= {"could_serve": [0.0] * 2 + [5.0] * 8, "changing": [0.0] * 10}
     started_ = {**window_started(0, [1.0] * 10), "plan": None}
@@ -159,12 +158,12 @@ def test_the_same_share_of_the_time_is_another() -> None:
     assert without_instances("shares", *events).tenants["a"].reconfigurations == 1
 
 
-def shares(at_s: float, own: int, other: int) -> Record:
+def shares(at_s: float, own: int, other: int) -> Json:
     held = [["a", "inference", own], ["a", "retraining", other]]
     return {"kind": "shares", "at_s": at_s, "window": 0, "shares": held}
 
 
-def moved(begin_s: float = 10.0) -> list[Record]:
+def moved(begin_s: float = 10.0) -> list[Json]:
     """Tenant a loses a 2g and gets a 1g on its slices; tenant b starts in an instance that was there."""
     there = [started("2g.20gb@0#1", -9.0, "2g.20gb@0"), started("3g.40gb@4#2", -9.0, "3g.40gb@4")]
     new = [started("1g.10gb@0#3", 10.25, "1g.10gb@0"), started("3g.40gb@4#4", 10.0, "3g.40gb@4", "b")]

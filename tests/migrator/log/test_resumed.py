@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from migrator.errors import LogError, RunFolderError
-from migrator.log.record import Record
+from migrator.log.records import Interrupted
 from migrator.log.resumed import ResumedLog, first_difference
 from migrator.log.runlog import EVENTS_FILE, RunLog, read_log
 from tests.migrator.log import records
-
-SCHEMA_1 = Path(__file__).parent / "schema1" / EVENTS_FILE
 
 
 @pytest.fixture
@@ -32,27 +29,19 @@ def cut(run: Path, n_records: int, tail: bytes = b"") -> bytes:
     return path.read_bytes()
 
 
-def append(log: RunLog, made: Iterable[Record]) -> None:
-    at_s = -9.0
-    for record in made:
-        at_s = record.get("at_s", at_s)
-        fields = {key: value for key, value in record.items() if key not in ("kind", "at_s", "wall")}
-        log.append(record["kind"], at_s, fields, record.get("wall"))
-
-
 @pytest.mark.parametrize("tail", [b"", b'{"n":7,"kin', b"\0\0\0"])
 def test_what_stands_is_compared_and_the_rest_appended(run: Path, tail: bytes) -> None:
     whole = (run / EVENTS_FILE).read_bytes()
     cut(run, 7, tail)
     with ResumedLog(run) as log:
-        append(log, records.tiny())
+        records.append(log, *records.tiny())
     assert (run / EVENTS_FILE).read_bytes() == whole
 
 
 def test_nothing_is_written_before_the_log_s_end(run: Path) -> None:
     before = cut(run, 7, b'{"n":7,"kin')
     with ResumedLog(run) as log:
-        append(log, records.tiny()[:7])
+        records.append(log, *records.tiny()[:7])
         log.sync()
     assert (run / EVENTS_FILE).read_bytes() == before
 
@@ -60,34 +49,34 @@ def test_nothing_is_written_before_the_log_s_end(run: Path) -> None:
 def test_facts_of_the_wall_clock_stay_as_they_are_and_are_not_compared(run: Path) -> None:
     before = cut(run, 7)
     with ResumedLog(run) as log:
-        append(log, [{**record, "wall": {"solve_s": 99.0}} for record in records.tiny()[:8]])
+        records.append(log, *[{**record, "wall": {"solve_s": 99.0}} for record in records.tiny()[:8]])
     assert (run / EVENTS_FILE).read_bytes().startswith(before)
 
 
 def test_an_interrupt_while_what_stands_is_compared_is_not_noted(run: Path) -> None:
     before = cut(run, 7)
     with ResumedLog(run) as log:
-        append(log, records.tiny()[:3])
-        log.append("interrupted", 0.0, {})
+        records.append(log, *records.tiny()[:3])
+        log.append(Interrupted(), 0.0)
     assert (run / EVENTS_FILE).read_bytes() == before
 
 
 def test_an_interrupt_after_that_is_noted(run: Path) -> None:
     cut(run, 7)
     with ResumedLog(run) as log:
-        append(log, records.tiny()[:8])
-        log.append("interrupted", 0.0, {})
-    assert [event["kind"] for event in read_log(run).events][-2:] == ["ready", "interrupted"]
+        records.append(log, *records.tiny()[:8])
+        log.append(Interrupted(), 0.0)
+    assert [entry.record.kind for entry in read_log(run).entries][-2:] == ["ready", "interrupted"]
 
 
 def test_a_log_that_was_interrupted_goes_on_without_the_record_of_it(run: Path) -> None:
     whole = (run / EVENTS_FILE).read_bytes()
     cut(run, 7)
     with ResumedLog(run) as log:
-        append(log, [*records.tiny()[:7], {"kind": "interrupted"}])
+        records.append(log, *[*records.tiny()[:7], {"kind": "interrupted"}])
     with ResumedLog(run) as log:
         left_out = log.left_out
-        append(log, records.tiny())
+        records.append(log, *records.tiny())
     assert left_out == "that it was interrupted"
     assert (run / EVENTS_FILE).read_bytes() == whole
 
@@ -96,12 +85,11 @@ def test_a_log_that_was_interrupted_goes_on_without_the_record_of_it(run: Path) 
     ("number", "changed", "message"),
     [
         (0, {"seed": 2}, "record 0, run_started: seed is 1, and 2 when the run is carried out again"),
-        (0, {"windows": 2.0}, r"record 0, run_started: windows is 2, and 2\.0 when"),
-        (0, {"more": 1}, "record 0, run_started: more is only made"),
+        (0, {"planning_s": 1.0}, "record 0, run_started: planning_s is only made"),
         (7, {"tenant": "b"}, 'record 7, ready: tenant is "a", and "b" when'),
         (6, {"started": []}, r"record 6, change: started is something else, and \[\] when"),
         (7, {"at_s": -5.75}, r"record 7, ready: at_s is -6\.0, and -5\.75 when"),
-        (7, {"kind": "failed"}, "record 7 is ready, but failed comes here"),
+        (7, records.failed(0, "1g.10gb@0#1", -6.0), "record 7 is ready, but failed comes here"),
     ],
 )
 def test_a_record_that_differs_is_refused_and_named(
@@ -111,7 +99,7 @@ def test_a_record_that_differs_is_refused_and_named(
     made = records.tiny()
     made[number] |= changed
     with ResumedLog(run) as log, pytest.raises(LogError, match=rf"events\.jsonl: {message}.*another version wrote it"):
-        append(log, made)
+        records.append(log, *made)
     assert (run / EVENTS_FILE).read_bytes() == before
 
 
@@ -134,15 +122,6 @@ def test_the_first_difference_is_named(made: Any, there: Any, difference: str) -
 def test_a_finished_log_says_so(run: Path) -> None:
     with ResumedLog(run) as log:
         assert log.is_finished
-
-
-def test_a_log_of_schema_1_is_gone_on_with_only_if_nothing_is_left_to_do(tmp_path: Path) -> None:
-    (tmp_path / EVENTS_FILE).write_bytes(SCHEMA_1.read_bytes())
-    with ResumedLog(tmp_path) as log:
-        assert log.is_finished
-    cut(tmp_path, 3)
-    with pytest.raises(LogError, match=r"is of schema 1; runs of schema 2 can be resumed"):
-        ResumedLog(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["nothing", "file", "pipe"])

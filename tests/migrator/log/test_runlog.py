@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from migrator.errors import LogError, RunFolderError
+from migrator.log.records import Intent, Interrupted, Wall, WindowStarted
 from migrator.log.runlog import EVENTS_FILE, RunLog, free_run_folder, new_run_log, read_log
 from tests.migrator.log import records
 
@@ -19,28 +22,30 @@ def test_records_read_back_in_order(tmp_path: Path) -> None:
     written = records.tiny()
     records.write(tmp_path / "run", *written)
     log = read_log(tmp_path / "run")
-    assert [event["n"] for event in log.events] == list(range(len(written)))
-    assert [{**event, "at_s": 0} for event in log.events] == [
-        {**record, "n": n, "at_s": 0} for n, record in enumerate(written)
-    ]
+    assert [entry.n for entry in log.entries] == list(range(len(written)))
+    assert [entry.record for entry in log.entries] == [records.record_of(record) for record in written]
+    assert [entry.wall.solve_s for entry in log.entries_of(WindowStarted)] == [0.25, 0.5]
     assert not log.torn
+
+
+INTENT = Intent(window=1, call="create", placement="1g.10gb@0", gi_id=None)
 
 
 def test_a_record_has_its_number_its_time_and_the_checksum_of_both(tmp_path: Path) -> None:
     with RunLog(tmp_path / "run", "") as log:
-        numbers = [log.append("a", -1.23456789, {"x": [1]}), log.append("b", 0.0, {}, wall={"took_s": 0.5})]
+        numbers = [log.append(INTENT, -1.23456789), log.append(Interrupted(), 0.0, Wall(solve_s=0.5))]
     first, second = (tmp_path / "run" / EVENTS_FILE).read_bytes().splitlines()
-    body = b'{"n":0,"kind":"a","at_s":-1.234568,"x":[1]'
+    body = b'{"n":0,"kind":"intent","at_s":-1.234568,"window":1,"call":"create","placement":"1g.10gb@0","gi_id":null'
     assert numbers == [0, 1]
     assert first == body + b',"sum":"%08x"}' % zlib.crc32(body + b"}")
-    wall_sum = b"%08x" % zlib.crc32(b'{"took_s":0.5}')
-    assert json.loads(second)["wall"] == {"took_s": 0.5, "sum": wall_sum.decode()}
+    wall_sum = b"%08x" % zlib.crc32(b'{"solve_s":0.5}')
+    assert json.loads(second)["wall"] == {"solve_s": 0.5, "sum": wall_sum.decode()}
 
 
 def test_wall_clock_facts_change_nothing_else(tmp_path: Path) -> None:
     for name, took_s in (("one", 0.5), ("two", 0.75)):
         with RunLog(tmp_path / name, "") as log:
-            log.append("a", 0.0, {}, wall={"took_s": took_s})
+            log.append(INTENT, 0.0, Wall(solve_s=took_s))
     one, two = (json.loads((tmp_path / name / EVENTS_FILE).read_text()) for name in ("one", "two"))
     assert one.pop("wall") != two.pop("wall")
     assert one == two
@@ -48,17 +53,17 @@ def test_wall_clock_facts_change_nothing_else(tmp_path: Path) -> None:
 
 def test_time_never_falls(tmp_path: Path) -> None:
     with RunLog(tmp_path / "run", "") as log:
-        log.append("a", 2.0, {})
-        with pytest.raises(ValueError, match="time never falls"):
-            log.append("a", 1.0, {})
+        log.append(INTENT, 2.0)
+        with pytest.raises(ValueError, match=r"intent at 1\.0 s: .* time never falls"):
+            log.append(INTENT, 1.0)
 
 
 def test_a_log_in_which_time_falls_is_refused(tmp_path: Path) -> None:
     records.write(tmp_path / "run", {**records.header(3.0), "at_s": 2.0})
     path = tmp_path / "run" / EVENTS_FILE
     with RunLog(tmp_path / "other", "") as log:
-        log.append("interrupted", 1.0, {})
-        log.append("interrupted", 1.0, {})
+        log.append(Interrupted(), 1.0)
+        log.append(Interrupted(), 1.0)
     path.write_bytes(path.read_bytes() + (tmp_path / "other" / EVENTS_FILE).read_bytes().splitlines(keepends=True)[1])
     with pytest.raises(LogError, match=r"line 2: its time, 1\.0 s, lies before that of the line above, 2\.0 s"):
         read_log(tmp_path / "run")
@@ -131,9 +136,8 @@ def test_a_folder_in_which_a_run_was_begun_or_that_is_not_ours_is_refused_and_le
 def test_a_run_begins_where_none_was_begun(tmp_path: Path, files: dict[str, bytes]) -> None:
     folder = left_in(tmp_path / "run", files)
     with RunLog(folder, "seed: 1\n") as log:
-        header = records.header(3.0)
-        log.append(header.pop("kind"), -1.0, header)
-    assert [event["kind"] for event in read_log(folder).events] == ["run_started"]
+        records.append(log, records.header(3.0))
+    assert [entry.record.kind for entry in read_log(folder).entries] == ["run_started"]
     assert (folder / "config.yaml").read_text() == "seed: 1\n"
 
 
@@ -172,10 +176,10 @@ def replaced(folder: Path) -> None:
 @pytest.mark.parametrize("loss", [deleted, moved, replaced])
 def test_a_log_without_its_name_takes_no_more_records(tmp_path: Path, loss: Callable[[Path], None]) -> None:
     with RunLog(tmp_path / "run", "") as log:
-        log.append("a", 0.0, {})
+        log.append(INTENT, 0.0)
         loss(tmp_path / "run")
         with pytest.raises(OSError, match="deleted, moved or replaced while the run wrote it") as caught:
-            log.append("b", 0.0, {})
+            log.append(INTENT, 0.0)
     assert caught.value.filename == str(tmp_path / "run" / EVENTS_FILE)
 
 
@@ -187,12 +191,11 @@ def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
 
 def test_a_write_cut_short_does_not_stay_in_the_middle(tmp_path: Path) -> None:
     with RunLog(tmp_path / "run", "") as log:
-        header = records.header(3.0)
-        log.append(header.pop("kind"), -1.0, header)
+        records.append(log, records.header(3.0))
         with (tmp_path / "run" / EVENTS_FILE).open("ab") as stray:
             stray.write(b'{"kind":"cha')
-        assert log.append("interrupted", 0.0, {}) == 1
-    assert [event["kind"] for event in read_log(tmp_path / "run").events] == ["run_started", "interrupted"]
+        assert log.append(Interrupted(), 0.0) == 1
+    assert [entry.record.kind for entry in read_log(tmp_path / "run").entries] == ["run_started", "interrupted"]
 
 
 @pytest.mark.parametrize(
@@ -201,12 +204,12 @@ def test_a_write_cut_short_does_not_stay_in_the_middle(tmp_path: Path) -> None:
         (b"not json\n", "line 1: it is no JSON"),
         (b"[1]\n", "line 1: it is no record"),
         (b'{"kind":["x"]}\n', "line 1: it is no record"),
-        (b'{"kind":"run_started","schema":99}\n', "schema 1 or 2"),
-        (b'{"kind":"change"}\n', "line 1: it is not as schema 1 writes it"),
-        (b'{"kind":"interrupted"}\n', "does not start with a run_started record"),
+        (b'{"kind":"run_started","schema":1}\n', "line 1: it is no whole record of this program"),
+        (records.lines_of({"kind": "interrupted"}), "does not start with a run_started record of schema 3"),
         (b"[" * 100_000 + b"\n", "line 1: it is no JSON"),
         (b'{"n":0,"kind":"x","at_s":NaN,"sum":"0"}\n', "line 1: checksum does not match"),
-        (b'{"n":0,"kind":"x","at_s":0,"sum":"0","wall":1}\n', "line 1: its wall is no object"),
+        (b'{"n":0,"kind":"x","at_s":0,"sum":"0","wall":1}\n', "line 1: checksum does not match"),
+        (b'{"n":0,"kind":"x","at_s":0,"sum":"0","wall":{}}\n', "line 1: checksum does not match"),
         (b"x", "no whole record"),
     ],
 )
@@ -216,9 +219,10 @@ def test_what_is_no_log_is_refused(tmp_path: Path, lines: bytes, message: str) -
         read_log(tmp_path)
 
 
-def test_a_log_of_a_later_schema_is_refused(tmp_path: Path) -> None:
-    records.write(tmp_path / "run", records.header(3.0, schema=3))
-    with pytest.raises(LogError, match="does not start with a run_started record of schema 1 or 2"):
+@pytest.mark.parametrize("schema", [2, 4])
+def test_a_log_of_another_schema_is_refused(tmp_path: Path, schema: int) -> None:
+    records.write(tmp_path / "run", records.header(3.0, schema=schema))
+    with pytest.raises(LogError, match="does not start with a run_started record of schema 3"):
         read_log(tmp_path / "run")
 
 
@@ -227,9 +231,20 @@ def test_a_folder_without_a_log_is_no_run(tmp_path: Path) -> None:
         read_log(tmp_path)
 
 
-def test_numbers_that_json_lacks_are_never_written(tmp_path: Path) -> None:
-    with RunLog(tmp_path / "run", "") as log, pytest.raises(ValueError, match="Out of range float"):
-        log.append("run_started", 0.0, {"value": float("nan")})
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_numbers_that_json_lacks_are_never_written(tmp_path: Path, value: float) -> None:
+    with RunLog(tmp_path / "run", "") as log:
+        with pytest.raises(ValueError, match="Out of range float"):
+            log.append(Interrupted(reason="none", blind_from_s=value), 0.0)
+        with pytest.raises(ValueError, match="Out of range float"):
+            log.append(INTENT, 0.0, Wall(solve_s=value))
+    assert (tmp_path / "run" / EVENTS_FILE).read_bytes() == b""
+
+
+def test_a_number_of_numpy_s_is_written_as_any_other(tmp_path: Path) -> None:
+    with RunLog(tmp_path / "run", "") as log:
+        log.append(Interrupted(reason="none", blind_from_s=np.float64(0.1)), 0.0)
+    assert b'"blind_from_s":0.1,' in (tmp_path / "run" / EVENTS_FILE).read_bytes()
 
 
 def test_free_folder_counts_up(tmp_path: Path) -> None:

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from migrator.log.record import Record
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import Surprise, surprises
 from tests.migrator.log import records
-from tests.migrator.log.records import change, ready, started
+from tests.migrator.log.records import Json, change, ready, started
 
 SECONDS = 100
 Promise = tuple[float, float | None, float | None]
@@ -20,14 +19,14 @@ Came = tuple[int, int, int]
 """Arrivals, in time, right; of a tenant, in each second."""
 
 
-def window(promises: dict[str, Promise], came: dict[str, Came], **fields: Any) -> tuple[Record, Record]:
+def window(promises: dict[str, Promise], came: dict[str, Came], **fields: Any) -> tuple[Json, Json]:
     expected = {
         name: {"arrivals": arrivals, "in_time": in_time, "goodput": goodput}
         for name, (arrivals, in_time, goodput) in promises.items()
     }
     begun = records.window_started(0, SECONDS, *promises)
     begun["forecast"]["tenants"] = {
-        name: {"mean_rps": [arrivals / SECONDS] * SECONDS} for name, (arrivals, _, _) in promises.items()
+        name: records.tenant_forecast([arrivals / SECONDS] * SECONDS) for name, (arrivals, _, _) in promises.items()
     }
     counts = {
         name: {"arrivals": [all_] * SECONDS, "in_time": [in_time] * SECONDS, "correct": [right] * SECONDS}
@@ -36,14 +35,14 @@ def window(promises: dict[str, Promise], came: dict[str, Came], **fields: Any) -
     return {**begun, "plan_from_step": 0, "expected": expected, **fields}, records.window_finished(0, **counts)
 
 
-def log_of(*events: Record, names: tuple[str, ...] = ("a",)) -> ReadLog:
+def log_of(*events: Json, names: tuple[str, ...] = ("a",)) -> ReadLog:
     up = [change(0, -5.0, [started(name, -5.0, "7g.80gb@0", name) for name in names])]
     up += [ready(0, name, -1.0, tenant=name) for name in names]
     begun, *rest = events
     return records.log_of(records.header(SECONDS, *names), begun, *up, *rest)
 
 
-def of_one(promise: Promise, came: Came, *more: Record, **fields: Any) -> tuple[Surprise, ...]:
+def of_one(promise: Promise, came: Came, *more: Json, **fields: Any) -> tuple[Surprise, ...]:
     """What is told of a tenant whose one instance serves 70 requests a second."""
     begun, finished = window({"a": promise}, {"a": came}, **fields)
     return surprises(log_of(begun, *more, finished))
@@ -131,7 +130,7 @@ def test_a_window_without_a_promise_surprises_nobody(fields: dict[str, Any]) -> 
 
 
 def test_a_window_that_was_planned_again_has_no_single_promise() -> None:
-    revised = {"kind": "plan_revised", "window": 0}
+    revised = records.rest_of("plan_revised", 0)
     assert of_one((6000, 6000, 6000), (60, 0, 0), revised) == ()
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from migrator.log.record import Record
 from migrator.log.trouble import Kept, Trouble, trouble_of
 from tests.migrator.log import records
+from tests.migrator.log.records import Json
 
 SECONDS = 10
 
 
-def window(number: int, promised: float | None, right: int, **fields: Any) -> tuple[Record, Record]:
+def window(number: int, promised: float | None, right: int, **fields: Any) -> tuple[Json, Json]:
     """A window of ten requests a second, of which so many are right; the plan expects as many requests."""
     begun = records.window_started(number, SECONDS, "a")
     expected = {"a": {"arrivals": 100.0, "in_time": 100.0, "goodput": promised}}
@@ -19,11 +19,11 @@ def window(number: int, promised: float | None, right: int, **fields: Any) -> tu
     return {**begun, "plan_from_step": 0, "expected": expected, **fields}, records.window_finished(number, a=counts)
 
 
-def refused(number: int) -> Record:
-    return {"n": 0, "kind": "outcome", "at_s": 1.0, "window": number, "error": "In use by another client"}
+def refused(number: int) -> Json:
+    return records.outcome(number, 0, 1.0, 1.0, "In use by another client")
 
 
-def trouble(*events: Record) -> Trouble | None:
+def trouble(*events: Json) -> Trouble | None:
     return trouble_of(records.log_of(records.header(SECONDS, "a"), *events))
 
 
@@ -58,8 +58,9 @@ def test_a_window_without_a_promise_has_no_loss() -> None:
 def test_what_stayed_undone_and_what_was_planned_anew_is_counted() -> None:
     begun, finished = window(0, 80.0, 5)
     undone = {**records.change(0, 2.0, []), "undone": ["1g.10gb@0: no", "1g.10gb@1: no"]}
-    again = [{"n": 0, "kind": kind, "at_s": 3.0, "window": 0} for kind in ("plan_revised", "not_revised")]
-    found = trouble(begun, undone, *again, {"n": 0, "kind": "others", "at_s": 4.0, "window": 0}, finished)
+    again = [records.rest_of("plan_revised", 0), records.rest_of("not_revised", 0, rejected_plan=None)]
+    others = {"kind": "others", "window": 0, "gone": [], "came": [], "left": [], "taken": []}
+    found = trouble(begun, undone, *again, others, finished)
     assert found is not None
     assert (found.undone, found.revised, found.not_revised, found.others) == (2, 1, 1, 1)
 

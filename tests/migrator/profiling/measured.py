@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from executor.catalogue import gpu_model
-from migrator.profiling.crew import StartPhases
+from migrator.profiling.record import StartPhases, Stretch
 from migrator.profiling.stages import Asked, stages
-from workloads.measuring import Stretch
 
 CPU = gpu_model("cpu-1.6-in-7")
 ASKED = Asked(CPU.profile_names, (1, 8), (1, 2), 1.0, is_coarse=True)

@@ -60,7 +60,17 @@ def test_other_settings_are_refused_by_the_one_that_differs(path: Path) -> None:
         Record(path, {**SETTINGS, "batches": [1]})
 
 
-@pytest.mark.parametrize("text", ["notes of mine\n", "[]\n", '{"schema": 0}\n', '{"schema": 1, "settings": 3}\n'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "notes of mine\n",
+        "[]\n",
+        '{"schema": 2}\n',
+        '{"record": "begun", "schema": 1, "settings": {}}\n',
+        '{"record": "begun", "schema": 2, "settings": 3}\n',
+        '{"record": "started", "model": "m", "phases": []}\n',
+    ],
+)
 def test_a_file_of_something_else_is_refused(path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(MigratorError, match="line 1: not a record of a measurement"):
@@ -68,7 +78,16 @@ def test_a_file_of_something_else_is_refused(path: Path, text: str) -> None:
     assert path.read_text() == text
 
 
-@pytest.mark.parametrize("line", ['{"stage": "x"}', '{"stage": "x", "figures": {"1c": [{}]}}', '{"other": 1}', "3"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"record": "measured", "stage": "x"}',
+        '{"record": "measured", "stage": "x", "figures": {"1c": [{}]}}',
+        '{"record": "begun", "schema": 2, "settings": {}}',
+        '{"record": "other"}',
+        "3",
+    ],
+)
 def test_a_line_of_something_else_is_refused_by_its_number(path: Path, line: str) -> None:
     begun(path)
     with path.open("a") as file:

@@ -7,8 +7,7 @@ import pytest
 from executor.catalogue import gpu_model, gpu_model_names
 from executor.mig import GpuModel
 from migrator.errors import MigratorError
-from migrator.profiling.stages import TRAINING_BATCH, Asked, Stage, stages
-from workloads.measuring import Load
+from migrator.profiling.stages import TRAINING_BATCH, Asked, Load, Stage, stages
 
 A100 = gpu_model("a100-40gb")
 

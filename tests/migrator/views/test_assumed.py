@@ -2,13 +2,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from migrator.log.records import Assumed
 from migrator.views.assumed import MOST_LINES, assumed_lines
 
 
-def item(
-    what: str, tenant: str | None = "a", value: Any = 1.5, unit: str = "s", source: str = "them"
-) -> dict[str, Any]:
-    return {"tenant": tenant, "what": what, "value": value, "unit": unit, "source": source}
+def item(what: str, tenant: str | None = "a", value: Any = 1.5, unit: str = "s", source: str = "them") -> Assumed:
+    return Assumed(tenant, what, value, unit, source)
 
 
 def test_tenants_with_the_same_figure_and_source_share_a_line() -> None:

@@ -63,7 +63,7 @@ def test_a_log_without_a_whole_window_has_no_chart(tmp_path: Path) -> None:
 def against(monkeypatch: pytest.MonkeyPatch, own: Account, other: Account) -> str:
     accounts_of = iter((own, other))
     monkeypatch.setattr(ending, "_account", lambda _: next(accounts_of))
-    rival = ReadLog(Path(), ({"kind": "run_started", "policy": "static"},), torn=False)
+    rival = records.log_of(records.header(3.0, policy="static"))
     out = console()
     print_against(rival, rival, out)
     assert isinstance(out.file, StringIO)

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from migrator.assumed import Assumed
-from migrator.compare import Fairness, Score, standings
+from migrator.comparison import Fairness, Score, standings
 from migrator.errors import MigratorError
 from migrator.log.account import Account, SecondAccounts
+from migrator.log.records import Assumed
 from migrator.log.surprise import Surprise
 from migrator.views import html as compare_plot
 from migrator.views.html import comparison_to_html, sweep_to_html

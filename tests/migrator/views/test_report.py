@@ -105,7 +105,7 @@ def test_damage_ends_the_report_with_2_and_one_line(tmp_path: Path, call) -> Non
 def test_nothing_that_a_log_holds_is_markup_or_acts_on_the_terminal(tmp_path: Path, call) -> None:
     evil = "[red]\x1b[31m\nx"
     header = records.header(3.0, name=evil, gpu=evil, forecaster=evil, policy=evil, profile_variant=evil)
-    header["tenants"][0] |= {"model": evil, "trace": evil, "scale": {"method": evil, "factor": 1}}
+    header["tenants"][0] |= {"model": evil, "trace": evil, "scale": {"method": evil, "factor": 1, "smooth_s": None}}
     records.write(tmp_path / "run", header)
     code, out, _ = call("report", tmp_path / "run")
     assert (code, out.count("[red]\\x1b[31m\\nx"), "\x1b" in out) == (0, 8, False)
@@ -115,7 +115,3 @@ def test_a_tenant_whose_requests_follow_a_rate_has_no_trace(call, write_config) 
     out = " ".join(call("run", write_config({"windows": 1}), "--out", "run")[1].split())
     assert "poisson 60/s, drawn × 1" in out
     assert "trace azure-conv" in out
-
-
-def test_a_log_that_says_nothing_of_assumptions_is_not_taken_for_one_without(tmp_path: Path) -> None:
-    assert "assumed: not told" in text_of(records.write(tmp_path / "run", *records.tiny()))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from migrator.config import validate_config
-from migrator.run.planning import Solving, plan_through
+from migrator.execution.planning import Solving, plan_through
 from migrator.setting import assemble
 from migrator.whatif.cases import cases_of
 from migrator.whatif.grid import read_grid

@@ -10,12 +10,10 @@ import pytest
 from windows import tenant, window
 
 from planner.attainment import attainments
-from planner.baselines import policy as former
 from planner.budget import Budget
 from planner.engines.static import best_held_set, solve_static_among
 from planner.errors import PolicyError
 from planner.plan import MigPlan
-from planner.policies import policy as present
 from planner.policies.policy import Batching, Knows, Policy, Traits, Window
 from planner.policies.reactive import Reactive
 from planner.policies.registry import MIG_POLICIES, POLICIES, VARIANTS, policy_of
@@ -278,7 +276,7 @@ def test_a_policy_in_a_file_need_not_inherit(tmp_path: Path) -> None:
 def test_what_a_policy_in_a_file_has_of_its_own_is_asked(tmp_path: Path) -> None:
     path = tmp_path / "own.py"
     path.write_text(
-        "from planner.baselines.policy import Batching, Knows, Traits\n"
+        "from planner.policies.policy import Batching, Knows, Traits\n"
         "class POLICY:\n"
         "    name, knows, traits, plan = 'own', Knows.RUN, Traits(Batching.GIVEN, pushes=True), len\n"
         "    def prepared(self, run):\n"
@@ -290,10 +288,6 @@ def test_what_a_policy_in_a_file_has_of_its_own_is_asked(tmp_path: Path) -> None
     assert isinstance(policy, Policy)
     assert policy.traits == Traits(Batching.GIVEN, pushes=True)
     assert policy.prepared([problem_of(9)] * 2).name == "prepared with 2"
-
-
-def test_the_former_path_gives_the_same_names() -> None:
-    assert {name: getattr(former, name) for name in former.__all__} == {n: getattr(present, n) for n in former.__all__}
 
 
 def test_every_policy_is_known_by_its_name() -> None:

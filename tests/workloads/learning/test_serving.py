@@ -9,12 +9,12 @@ from time import monotonic
 import pytest
 from live_site import PATIENCE_S, Site, becomes_serving, site_in
 
+from executor.messages import as_text
 from workloads.learning.course import Finished, Option
 from workloads.learning.datasets import benchmark
 from workloads.learning.experiences import Replay, encoded
 from workloads.learning.retraining import Job, retrained
 from workloads.live.messages import Load, Loaded, Request
-from workloads.live.process import setup_text
 
 pytestmark = pytest.mark.live
 
@@ -57,7 +57,7 @@ def test_answers_get_worse_as_data_drifts_and_better_with_new_weights_in_place(f
         site.dispatcher()
         usual, options = site.worker_setup("w", "Echo"), benchmark(BENCHMARK).model_options
         setup = replace(usual, model="mlp", options=options, weights=old, sample_bytes=64)
-        site.start("workloads.live.worker", setup_text(setup))
+        site.start("workloads.live.worker", as_text(setup))
         becomes_serving(site, "w")
         at_first, drifted = share_right(site, 0), share_right(site, 1)
         site.order(Load("w", str(new), "v2"))

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from workloads.learning.course import Checkpoint, Finished, Progress, Started, Told
-from workloads.learning.watch import Cut, Watch
+from workloads.learning.course import Checkpoint, Finished, Progress, Started, Stepped, Told
+from workloads.learning.watch import Cut, TimedSteps, Watch
 
 
 class Bench:
@@ -83,7 +83,7 @@ def test_the_first_step_says_nothing_of_what_is_left() -> None:
     bench = Bench()
     bench.steps(1, 100, step_s=5.0)
     assert isinstance(bench.told[-1], Progress)
-    assert math.isnan(bench.told[-1].left_s)
+    assert bench.told[-1].left_s is None
 
 
 def test_time_that_runs_out_leaves_a_checkpoint_and_a_reason() -> None:
@@ -153,3 +153,18 @@ def test_the_end_is_kept_and_told() -> None:
     bench = Bench()
     bench.steps(2, 2)
     assert bench.watch.finish() == bench.told[-1] == Finished(0.5, "1.00", pytest.approx(0.2))
+
+
+def test_what_each_step_took_is_told_once_in_a_while() -> None:
+    told: list[Told] = []
+    now_s = iter([100.0, 100.25, 100.75, 101.0, 103.0, 103.5])
+    steps = TimedSteps(1.0, tell=told.append, since_s=90.0, now=lambda: next(now_s))
+    for _ in range(5):
+        steps.step(math.nan, 100)
+    assert told == [Stepped((0.25, 0.5, 0.25), 11.0), Stepped((2.0,), 13.0)]
+
+
+def test_a_training_that_is_only_timed_leaves_when_it_is_asked_to() -> None:
+    steps = TimedSteps(1.0, tell=lambda _: None, since_s=0.0, leaving=lambda: ("stopped", "SIGTERM"))
+    with pytest.raises(Cut, match="SIGTERM"):
+        steps.step(1.0, 100)

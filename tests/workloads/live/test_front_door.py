@@ -32,11 +32,11 @@ import pytest
 from live_site import PATIENCE_S, SURROUNDINGS, Site, becomes_serving, site_in
 
 from benchmarks.speed import front_door as bench
+from executor.messages import as_text
 from tests.ending import ends
 from workloads.live.front_door import LIGHT_BYTES, FrontDoorError, Setup, Tenant, is_loopback, is_origin, tokens_of
 from workloads.live.messages import Counts, Drain, Load, Loaded
 from workloads.live.open_inference import Tensor
-from workloads.live.process import setup_text
 
 PATCH, SAME = Tensor("patch", "UINT8", (2, 2)), Tensor("same", "UINT8", (2, 2))
 """What Echo takes and gives."""
@@ -132,7 +132,7 @@ HOPELESS = one(1, 2, 3, 4, parameters={"timeout": 1})
 
 def door(site: Site, *tenants: Tenant, **changes: Any) -> tuple[Client, subprocess.Popen[str]]:
     setup = Setup(site.folder, tenants or (VISION,), **{"request_s": PATIENCE_S, "idle_s": PATIENCE_S, **changes})
-    process = site.start("workloads.live.front_door", setup_text(setup))
+    process = site.start("workloads.live.front_door", as_text(setup))
     assert process.stdout is not None
     return Client(json.loads(process.stdout.readline())["url"]), process
 
@@ -919,7 +919,7 @@ def test_interrupts_are_left_to_its_parent(site: Site) -> None:
 
 def test_it_ends_with_its_parent(site: Site) -> None:
     site.dispatcher()
-    setup = setup_text(Setup(site.folder, (VISION,)))
+    setup = as_text(Setup(site.folder, (VISION,)))
     script = (
         "import subprocess, sys, time; from workloads.live.process import command\n"
         "door = subprocess.Popen(command('workloads.live.front_door', sys.argv[1]), stdout=subprocess.PIPE)\n"
@@ -936,7 +936,7 @@ def test_it_ends_with_its_parent(site: Site) -> None:
 
 
 def test_it_does_not_wait_for_ever_to_open(site: Site) -> None:
-    process = site.start("workloads.live.front_door", setup_text(Setup(site.folder, (VISION,))))
+    process = site.start("workloads.live.front_door", as_text(Setup(site.folder, (VISION,))))
     process.terminate()
     assert process.communicate(timeout=PATIENCE_S)[0] == ""
 
@@ -1020,12 +1020,12 @@ def test_origins_are_spelled_as_browsers_do(text: str, is_one: bool) -> None:
 def test_an_address_that_is_taken_is_told(site: Site) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        process = site.start("workloads.live.front_door", setup_text(Setup(site.folder, (VISION,), port=port)))
+        process = site.start("workloads.live.front_door", as_text(Setup(site.folder, (VISION,), port=port)))
         said = process.communicate(timeout=PATIENCE_S)[1]
     assert (process.returncode, said) == (2, f"front door: 127.0.0.1, port {port}: Address already in use\n")
 
 
 def test_arguments_that_are_none_are_refused_in_one_line(site: Site) -> None:
     process = site.start("workloads.live.front_door", "{}")
-    assert "front door: Setup: folder: Field required" in process.communicate(timeout=PATIENCE_S)[1]
+    assert "front door: Setup: Object missing required field `folder`" in process.communicate(timeout=PATIENCE_S)[1]
     assert process.returncode == 2

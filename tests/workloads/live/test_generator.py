@@ -158,7 +158,7 @@ def test_streams_survive_their_file(tmp_path: Path) -> None:
         (None, "No such file"),
         (b"\xc1", "not a file of streams"),
         (b"\x93\x01\x02\x03", "not a file of streams"),
-        (b"\x91\x81\xa6tenant\xa1a", "not a file of streams: TypeError"),
+        (b"\x91\x81\xa6tenant\xa1a", "missing required field `slo_s`"),
     ],
 )
 def test_a_file_of_something_else_is_refused(tmp_path: Path, content: bytes | None, said: str) -> None:

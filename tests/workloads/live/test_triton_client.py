@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from live_site import PATIENCE_S, Site, becomes_serving, site_in
 
+from executor.messages import as_text
 from workloads.learning.datasets import benchmark
 from workloads.learning.experiences import Replay
 from workloads.learning.models import classifier
 from workloads.live.front_door import Setup, Tenant
 from workloads.live.messages import Changed, Drain, Load, Loaded, State
 from workloads.live.open_inference import Tensor
-from workloads.live.process import setup_text
 
 pytestmark = pytest.mark.live
 
@@ -38,7 +38,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def starts(site: Site, name: str, model: str, weights: Path) -> None:
     usual, options = site.worker_setup(name, "Echo", tenant=model), benchmark(MODELS[model]).model_options
     usual = replace(usual, model=model, options={**options, "weights": "random"}, weights=weights, version="v1")
-    site.start("workloads.live.worker", setup_text(replace(usual, sample_bytes=64)))
+    site.start("workloads.live.worker", as_text(replace(usual, sample_bytes=64)))
     becomes_serving(site, name)
 
 
@@ -46,7 +46,7 @@ def opened(site: Site) -> str:
     """A door's address; its tenants take images of digits and give labels."""
     image, label = Tensor("image", "UINT8", (1, 8, 8)), Tensor("label", "UINT16", (1,))
     tenants = tuple(Tenant(model, PATIENCE_S - 5, image, label) for model in MODELS)
-    process = site.start("workloads.live.front_door", setup_text(Setup(site.folder, tenants, request_s=PATIENCE_S)))
+    process = site.start("workloads.live.front_door", as_text(Setup(site.folder, tenants, request_s=PATIENCE_S)))
     assert process.stdout is not None
     return str(json.loads(process.stdout.readline())["url"]).removeprefix("http://")
 
@@ -110,7 +110,7 @@ def test_the_clients_other_ways_are_understood(site: Site, packing: str) -> None
     becomes_serving(site, "a")
     patch = Tensor("patch", "FP32", (2, 2))
     setup = Setup(site.folder, (Tenant("vision", 20.0, patch, replace(patch, name="same")),))
-    process = site.start("workloads.live.front_door", setup_text(setup))
+    process = site.start("workloads.live.front_door", as_text(setup))
     assert process.stdout is not None
     url = str(json.loads(process.stdout.readline())["url"])
     client = triton.InferenceServerClient(url.removeprefix("http://"))

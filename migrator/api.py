@@ -1,0 +1,265 @@
+"""The product from Python: what verbs of the command line do, as calls that return values; ``docs/python.md``.
+
+What is wrong is raised as :class:`migrator.errors.MigratorError`, or an error of the planner or the GPU, with the line
+that the command line prints. Rows are dictionaries, as ``pandas.DataFrame`` takes them; their keys are the fields of
+``--json``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from migrator.commands.running import OnGpu, begin
+from migrator.comparison import Fairness, Score, matches_of, score_of
+from migrator.config import Config, read_config
+from migrator.errors import MigratorError
+from migrator.execution.loop import View
+from migrator.execution.planning import PlannedWindow, Solving, plan_through, require_plan
+from migrator.log.changes import changes_in
+from migrator.log.records import WindowFinished
+from migrator.log.report import Report, report_of
+from migrator.log.runlog import ReadLog, read_log
+from migrator.parallel import Processes
+from migrator.setting import assemble
+from migrator.views.as_json import comparison_to_json, report_to_json
+from planner.files.plan_file import plan_to_json
+from planner.policies.registry import policy_of
+
+Row = dict[str, Any]
+
+
+def load_config(path: str | Path, *, set: Mapping[str, object] | None = None) -> Config:  # noqa: A002 - as --set
+    """The config in a YAML file, with keys changed by their dotted path, as ``--set`` does.
+
+    Raises:
+        ConfigError: It is missing or unreadable, or has an unknown key or a value outside its range.
+    """
+    return read_config(Path(path), [f"{key}={json.dumps(value)}" for key, value in (set or {}).items()])
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run in its folder, finished or cut off, by its log alone.
+
+    Attributes:
+        folder: Where its config and its log are.
+    """
+
+    folder: Path
+
+    @cached_property
+    def log(self) -> ReadLog:
+        """All of its records."""
+        return read_log(self.folder)
+
+    @cached_property
+    def report(self) -> Report:
+        """What it came to, as ``migrator report`` shows it."""
+        return report_of(self.log)
+
+    def windows(self) -> list[Row]:
+        """A row for each window and tenant: ``window``, ``tenant``, and the figures of ``report --json``."""
+        return [
+            {"window": window["window"], "tenant": tenant, **figures}
+            for window in report_to_json(self.report)["windows"]
+            for tenant, figures in window["tenants"].items()
+        ]
+
+    def seconds(self) -> list[Row]:
+        """A row for each second that is counted, and tenant: what became of the requests that arrived in it.
+
+        ``goodput`` are those that were answered in time and right.
+        """
+        return [
+            {
+                "second": second,
+                "tenant": tenant,
+                **{key: getattr(counts, key)[place] for key in ("arrivals", "in_time", "late", "dropped")},
+                "goodput": counts.correct[place],
+            }
+            for record in self.log.of(WindowFinished)
+            for place, second in enumerate(self._seconds_of(record.window))
+            if not any(first <= second < end for first, end in record.blind)
+            for tenant, counts in record.tenants.items()
+        ]
+
+    def _seconds_of(self, window: int) -> range:
+        window_s = round(self.log.header.window_s)
+        return range(window * window_s, (window + 1) * window_s)
+
+    def instances(self) -> list[Row]:
+        """A row for each instance that a tenant has held, in seconds of the run; ``None`` for an end that is open.
+
+        Empty where tenants had shares of a whole GPU, or turns on it.
+        """
+        started = (instance for change in changes_in(self.log) for instance in change.started)
+        return [
+            {
+                "instance": one.name,
+                "placement": one.placement,
+                "tenant": one.tenant,
+                "task": one.task,
+                "begin_s": one.begin_s,
+                "ready_s": one.served[0][0] if one.served else None,
+                "end_s": one.end_s if math.isfinite(one.end_s) else None,
+                "gone_s": one.gone_s if math.isfinite(one.gone_s) else None,
+            }
+            for one in started
+        ]
+
+
+def run(
+    config: Config,
+    *,
+    policy: str = "migrator",
+    out: str | Path | None = None,
+    time_limit_s: float | None = None,
+) -> Run:
+    """Carry out a run, simulated, on a real GPU, or live, as its config says, and write its log.
+
+    ``policy`` is a name, or a ``.py`` file; ``out`` is the run's folder, by default ``runs/NAME``, if that is free.
+    ``time_limit_s`` are wall seconds for a plan, with which a run is not repeatable. What ``migrator run`` warns of
+    goes to standard error here, too.
+
+    Raises:
+        MigratorError: The config, the policy or the folder cannot be used, or a window cannot be planned.
+        GpuError: A real GPU is not there, not as the config has it, or does not answer.
+    """
+    folder, _, _ = begin(
+        config,
+        _origin(config),
+        policy_of(policy),
+        lambda *_: nullcontext(View()),
+        where=OnGpu(),
+        out=None if out is None else Path(out),
+        time_limit_s=time_limit_s,
+    )
+    assert folder is not None
+    return Run(folder)
+
+
+def load_run(folder: str | Path) -> Run:
+    """A run that was carried out before, or is being carried out: what its log holds by now.
+
+    Raises:
+        LogError: There is no log of ours, or a damaged one.
+    """
+    found = Run(Path(folder))
+    _ = found.log  # what is wrong with it is said here
+    return found
+
+
+@dataclass(frozen=True)
+class WindowPlan:
+    """The plan of a window, as a run would make it if all before went as planned.
+
+    Attributes:
+        planned: The window's forecast, problem, plan, and what the independent checker says of it.
+    """
+
+    planned: PlannedWindow
+
+    def to_json(self) -> Row:
+        """The plan as ``migrator plan --json`` prints it."""
+        return plan_to_json(self.planned.plan)
+
+    @property
+    def objective(self) -> float:
+        """Expected goodput, in weighted requests, from the step on that the plan begins with."""
+        objective = self.planned.plan.objective
+        assert objective is not None  # one without a plan was refused
+        return objective
+
+    @property
+    def gap(self) -> float | None:
+        """By which part of the bound a better plan might be better, as the engine claims it."""
+        return self.planned.plan.gap
+
+    def instances(self) -> list[Row]:
+        """A row for each instance that is to be held, in steps of the window, half-open."""
+        first = self.planned.plan_from_step
+        return [
+            {
+                "placement": str(item.placement),
+                "tenant": item.owner.tenant,
+                "task": item.owner.task.value,
+                "create_step": first + item.create_step,
+                "serve_step": first + item.serve_step,
+                "end_step": first + item.end_step,
+            }
+            for item in self.planned.plan.lifetimes
+        ]
+
+
+def plan(
+    config: Config, *, window: int = 0, engine: str | None = None, time_limit_s: float | None = None
+) -> WindowPlan:
+    """Plan a window of a config, and those before it, without a GPU.
+
+    Raises:
+        MigratorError: The config has no such window, cannot be used, or the window has no plan.
+        EngineError: There is no such engine.
+    """
+    if not 0 <= window < config.windows:
+        raise MigratorError(f"window is {window}; {_origin(config)} has windows 0 to {config.windows - 1}")
+    setting, traffic = assemble(config, _origin(config))
+    planned = plan_through(setting, traffic, window, Solving(engine=engine, time_limit_s=time_limit_s))[-1]
+    require_plan(planned)
+    return WindowPlan(planned)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several policies on the same requests, simulated.
+
+    Attributes:
+        scores: What came of each policy on each segment.
+    """
+
+    scores: tuple[Score, ...]
+    n_segments: int = 1
+
+    def to_json(self) -> Row:
+        """As ``migrator compare --json`` prints it."""
+        return comparison_to_json(self.scores, self.n_segments)
+
+    def rows(self) -> list[Row]:
+        """A row for each policy, in the order asked for: its figures over all segments, and where requests went."""
+        return [
+            {key: value for key, value in one.items() if key not in ("account", "ahead")}
+            | {cause: n for cause, n in one["account"].items() if cause != "goodput"}
+            for one in self.to_json()["overall"]
+        ]
+
+
+def compare(
+    config: Config, *, policies: Sequence[str], windows: int | None = None, segments: int = 1, jobs: int = 1
+) -> Comparison:
+    """Simulate the same requests under several policies; ``segments`` are later pieces of the config's traces.
+
+    Decisions alone are compared: batches are free, and all have the same forecaster. ``jobs`` processes work at once.
+
+    Raises:
+        MigratorError: The config cannot be used or has too short a trace, or a policy has no plan for a first window.
+        PolicyError: There is no such policy.
+    """
+    names = [policy_of(name).name for name in policies]
+    if len(set(names)) < len(names):
+        raise MigratorError(f"policies {', '.join(policies)}: one is given twice")
+    if windows is not None:
+        config = config.model_copy(update={"windows": windows, "load_windows": config.n_load_windows})
+    matches = matches_of(config, _origin(config), list(policies), segments, Fairness.POLICY_ONLY)
+    with Processes(min(jobs, len(matches))) as processes:
+        scores = dict(processes.each(score_of, matches))
+    return Comparison(tuple(scores[place] for place in range(len(matches))), segments)
+
+
+def _origin(config: Config) -> str:
+    return f"config {config.name}"

@@ -1,0 +1,117 @@
+"""``migrator gpu models`` and ``migrator gpu layouts``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from executor.catalogue import gpu_model, gpu_model_names
+from executor.mig import GpuModel, Layout
+from executor.names import spelled_as
+from migrator.commands.options import Json, with_examples
+from migrator.console import counted, output, print_json
+from migrator.errors import MigratorError
+from migrator.views.as_json import gpu_to_json
+from migrator.views.fitted import fitted, left_out_text
+
+_FIGURES = ("id", "kind", "compute", "memory", "GiB", "SMs", "most", "starts")
+_DISPENSABLE = ("kind", "SMs", "id", "most", "GiB", "starts")
+"""A profile's figures, and those that a narrower terminal does without, the first named first."""
+
+
+@with_examples("gpu models", "gpu models A100-80GB")
+def models_command(
+    models: Annotated[list[str] | None, typer.Argument(metavar="[MODEL]…", help="Only these.")] = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Print the named GPU models, or all, with their slices and profiles; unknown figures show as ``?``.
+
+    Raises:
+        UnknownGpuModelError: One of them is not catalogued.
+    """
+    found = [gpu_model(name) for name in models or gpu_model_names()]
+    if as_json:
+        print_json({"models": [gpu_to_json(model) for model in found]})
+        return
+    for model in found:
+        _print_profiles(model, output())
+
+
+@with_examples("gpu layouts a100-40gb")
+def layouts_command(
+    model: Annotated[str, typer.Argument(help="A GPU model, e.g. a100-80gb; see gpu models.")],
+    *,
+    every: Annotated[bool, typer.Option("--all", help="Every layout, not only the maximal ones.")] = False,
+    profiles: Annotated[str | None, typer.Option(help="Comma-separated; default: the standard ones.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print a GPU model's maximal layouts, or all of them, as text or JSON."""
+    gpu = gpu_model(model)
+    names = None if profiles is None else _profile_names(gpu, profiles)
+    if names == []:
+        raise MigratorError(f"--profiles names none; {gpu.name} has {', '.join(gpu.profile_names)}")
+    layouts = gpu.layouts(names) if every else gpu.maximal_layouts(names)
+    n_multisets = len({layout.multiset(gpu.profile_names) for layout in layouts})
+    if as_json:
+        kind = "layouts" if every else "maximal layouts"
+        listed = [[str(placement) for placement in layout] for layout in layouts]
+        print_json({"gpu": gpu.name, "kind": kind, "n_multisets": n_multisets, "layouts": listed})
+        return
+    kind = counted(len(layouts), "layout" if every else "maximal layout")
+    table = Table(title=f"{gpu.title}: {kind}, {counted(n_multisets, 'multiset')}", title_justify="left")
+    table.add_column("#", justify="right")
+    table.add_column("memory slices")
+    table.add_column("placements")
+    for number, layout in enumerate(layouts, start=1):
+        table.add_row(str(number), memory_strip(layout, gpu.memory_slices), str(layout))
+    output().print(table)
+
+
+def _profile_names(model: GpuModel, profiles: str) -> list[str]:
+    return [spelled_as(name.strip(), model.profile_names) for name in profiles.split(",") if name.strip()]
+
+
+def memory_strip(layout: Layout, memory_slices: int) -> str:
+    """One character a memory slice: a placement's compute slices at its start, ``─`` behind, ``·`` where idle."""
+    strip = ["·"] * memory_slices
+    for placement in layout:
+        strip[placement.start] = str(placement.profile.compute_slices)
+        strip[placement.start + 1 : placement.end] = ["─"] * (placement.profile.memory_slices - 1)
+    return "".join(strip)
+
+
+def _print_profiles(model: GpuModel, console: Console) -> None:
+    table, left_out = fitted(partial(_profile_table, model), _FIGURES, _DISPENSABLE, console)
+    console.print(table)
+    if left_out:
+        console.print(left_out_text(left_out), style="dim")
+    for note in model.notes:
+        console.print(f"  note: {note}", style="dim")
+
+
+def _profile_table(model: GpuModel, shown: Sequence[str]) -> Table:
+    title = f"{model.name}  {model.title}: {model.compute_slices} compute, {model.memory_slices} memory slices"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("profile", no_wrap=True)
+    for heading in shown:
+        table.add_column(heading, justify="left" if heading in ("kind", "starts") else "right", no_wrap=True)
+    for profile in model.profiles:
+        cells = {
+            "id": str(profile.gi_profile_id),
+            "kind": profile.variant.value,
+            "compute": str(profile.compute_slices),
+            "memory": str(profile.memory_slices),
+            "GiB": "?" if profile.memory_gib is None else f"{profile.memory_gib:g}",
+            "SMs": "?" if profile.sm_count is None else str(profile.sm_count),
+            "most": str(profile.max_instances),
+            "starts": " ".join(map(str, profile.starts)),
+        }
+        table.add_row(profile.name, *(cells[heading] for heading in shown))
+    return table

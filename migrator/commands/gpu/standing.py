@@ -1,0 +1,191 @@
+"""``migrator gpu list|assert|export``: what stands on a real GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import typer
+import yaml
+from rich import box
+from rich.table import Table
+
+from executor.driver import DriverGpu
+from executor.errors import GpuError
+from executor.gpu import GpuInstance
+from executor.journal import JournalError, Records, in_doubt
+from executor.mig import Layout
+from executor.opening import driver_facts, open_gpu
+from executor.processes import Process, gpu_process
+from migrator.commands.gpu.layout_text import LayoutText, creations, layout_in
+from migrator.commands.options import Backend, Index, Json, State, with_examples
+from migrator.commands.where import Where, mind_other_managers
+from migrator.console import complain, counted, escape, output, print_json, warn, warn_of
+from migrator.errors import ExitCode
+from migrator.views.fitted import fitted, left_out_text
+
+_HEADINGS = ("id", "whose", "processes", "UUID")
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """What stands on one GPU, whose it is, and who is in it; without ``records`` it is unknown what is ours."""
+
+    gpu: DriverGpu
+    instances: tuple[GpuInstance, ...]
+    records: Records | None
+    processes: Mapping[int, tuple[Process, ...]]
+
+    def whose(self, item: GpuInstance) -> Literal["ours", "others'", "perhaps ours", "unknown"]:
+        """Whose instance it is."""
+        if self.records is None:
+            return "unknown"
+        if self.records.is_ours(item):
+            return "ours"
+        return "perhaps ours" if self.records.is_perhaps_ours(item) else "others'"
+
+
+@with_examples("gpu list", "gpu list --index 1 --json")
+def list_command(
+    *,
+    index: Annotated[
+        int | None, typer.Option("--index", "-i", min=0, help="Only this GPU, as in nvidia-smi -i. Default: all.")
+    ] = None,
+    backend: Backend = "auto",
+    state: State = None,
+    as_json: Json = False,
+) -> None:
+    """Print every instance on the GPU, or on all GPUs: its place, id, owner, processes and UUID.
+
+    Raises:
+        GpuError: There is no driver, or the GPU that was asked for, or each of them, cannot be listed.
+    """
+    answers: list[dict[str, object]] = []
+    errors: list[GpuError] = []
+    mind_other_managers(may_refuse=False)
+    indices = (index,) if index is not None else range(max(1, driver_facts().n_gpus))
+    for one in indices:
+        where = Where(one, backend, state)
+        try:
+            with open_gpu(backend, one) as gpu:
+                listed = _listed(gpu, _records_or_none(where, gpu))
+        except GpuError as error:
+            errors.append(error)
+            continue
+        if as_json:
+            answers.append(_to_json(listed))
+        else:
+            _print_list(listed)
+    if len(errors) == len(indices):
+        raise errors[0]
+    warn_of(map(str, errors))
+    if as_json:
+        print_json({"gpus": answers})
+
+
+@with_examples("gpu assert 2g.10gb@0,3g.20gb@4")
+def assert_command(layout: LayoutText, *, index: Index = 0, backend: Backend = "auto") -> None:
+    """End with 0 if just this layout stands, whoever made it, else with 1 and what differs."""
+    with open_gpu(backend, index) as gpu:
+        target = layout_in(layout, gpu.model)
+        instances = gpu.instances()
+        missing = [str(placement) for placement in target if placement not in {i.placement for i in instances}]
+        surplus = [str(item.placement) for item in instances if item.placement not in target]
+        half = [str(item.placement) for item in instances if not item.is_whole]
+    said = (("missing", missing), ("too much", surplus), ("without compute instance", half))
+    if any(names for _, names in said):
+        complain("; ".join(f"{word}: {' '.join(names)}" for word, names in said if names))
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@with_examples("gpu export --format mig-parted > config.yaml")
+def export_command(
+    *,
+    index: Index = 0,
+    backend: Backend = "auto",
+    form: Annotated[
+        Literal["mig-parted", "nvidia-smi"], typer.Option("--format", help="mig-parted's file, or commands.")
+    ] = "mig-parted",
+) -> None:
+    """Print what stands as another tool's configuration, or as the commands that make it."""
+    with open_gpu(backend, index) as gpu:
+        instances = gpu.instances()
+        if form == "nvidia-smi":
+            for command in creations(gpu.index, Layout(tuple(item.placement for item in instances))):
+                typer.echo(command)
+            return
+        counts = Counter(item.placement.profile.name for item in instances)
+        device = {"devices": [gpu.index], "mig-enabled": True, "mig-devices": dict(counts)}
+        typer.echo(yaml.safe_dump({"version": "v1", "mig-configs": {"current": [device]}}, sort_keys=False), nl=False)
+
+
+def _records_or_none(where: Where, gpu: DriverGpu) -> Records | None:
+    """What is written of our instances; none, with a warning, where the file is damaged: a list is needed then, too."""
+    try:
+        return where.records_of(gpu)
+    except JournalError as error:
+        warn(str(error))
+        return None
+
+
+def _listed(gpu: DriverGpu, records: Records | None) -> _Listed:
+    instances = gpu.instances()
+    held = {gi_id: tuple(map(gpu_process, pids)) for gi_id, pids in gpu.processes().items()}
+    if records is not None:
+        warn_of(map(in_doubt, filter(records.is_perhaps_ours, instances)))
+    return _Listed(gpu, instances, records, held)
+
+
+def _to_json(listed: _Listed) -> dict[str, object]:
+    gpu = listed.gpu
+    return {
+        "gpu": gpu.model.name,
+        "index": gpu.index,
+        "uuid": gpu.uuid,
+        "backend": gpu.backend,
+        "instances": [
+            {
+                "placement": str(item.placement),
+                "gi_id": item.gi_id,
+                "uuid": item.uuid or None,
+                "ours": None if listed.records is None else listed.whose(item) == "ours",
+                "perhaps_ours": None if listed.records is None else listed.whose(item) == "perhaps ours",
+                "processes": [
+                    {"pid": holder.pid, "command": holder.command, "user": holder.user}
+                    for holder in listed.processes.get(item.gi_id, ())
+                ],
+            }
+            for item in listed.instances
+        ],
+    }
+
+
+def _print_list(listed: _Listed) -> None:
+    gpu = listed.gpu
+    n_instances = counted(len(listed.instances), "GPU instance") if listed.instances else "no GPU instance"
+    output().print(f"[bold]{escape(gpu.model.title)}[/] (GPU {gpu.index}, by {gpu.backend}): {n_instances}")
+    if not listed.instances:
+        return
+    table, left_out = fitted(lambda shown: _table(listed, shown), _HEADINGS, ("UUID", "processes"), output())
+    output().print(table)
+    if left_out:
+        output().print(left_out_text(left_out), style="dim")
+
+
+def _table(listed: _Listed, shown: Iterable[str]) -> Table:
+    headings = tuple(shown)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("placement", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading == "id" else "left", no_wrap=heading != "processes")
+    for item in listed.instances:
+        cells = {
+            "id": str(item.gi_id),
+            "whose": listed.whose(item),
+            "processes": "\n".join(escape(str(holder)) for holder in listed.processes.get(item.gi_id, ())),
+            "UUID": item.uuid or "no compute instance",
+        }
+        table.add_row(str(item.placement), *(cells[heading] for heading in headings))
+    return table

@@ -1,0 +1,84 @@
+"""Options and arguments that several verbs have, and how a verb's help says how it is called."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+import typer
+
+LONGEST_NAME = 255
+"""Bytes of a file's name, without its folders."""
+
+_Verb = TypeVar("_Verb", bound=Callable[..., None])
+
+
+def with_examples(*calls: str) -> Callable[[_Verb], _Verb]:
+    """End the help of a verb's function with calls of it, which are given without the program's name."""
+
+    def marked(verb: _Verb) -> _Verb:
+        vars(verb)["examples"] = calls
+        return verb
+
+    return marked
+
+
+def epilog_of(verb: Callable[..., None]) -> str:
+    """The last line of a verb's help."""
+    calls = vars(verb)["examples"]
+    return f"Example{'s' if len(calls) > 1 else ''}: " + "   ".join(f"[bold]migrator {call}[/]" for call in calls)
+
+
+def nameable(path: Path | None) -> Path | None:
+    """The path of what is to be made, if its names can be: the folders above it are made before it."""
+    for name in () if path is None else path.parts:
+        if (n_bytes := len(os.fsencode(name))) > LONGEST_NAME:
+            raise typer.BadParameter(f"{name}: its name has {n_bytes} bytes; {LONGEST_NAME} at most are allowed")
+    return path
+
+
+ConfigFile = Annotated[Path, typer.Argument(help="The config file (YAML); see docs/configuration.md.")]
+
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a key of the config by its dotted path, e.g. tenants.NAME.slo_ms=100; may be given several times.",
+    ),
+]
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program instead of tables.")]
+
+PlotThem = Annotated[
+    Path | None, typer.Option("--plot", help="Also draw them in this HTML file; needs the extra plot.")
+]
+
+Jobs = Annotated[int | None, typer.Option(min=1, help="How many processes. Default: one a core.")]
+
+Index = Annotated[int, typer.Option("--index", "-i", min=0, help="Which GPU, as in nvidia-smi -i.")]
+
+Backend = Annotated[
+    Literal["auto", "nvml", "smi"],
+    typer.Option("--backend", case_sensitive=False, help="By what instances are changed; auto: NVML."),
+]
+
+State = Annotated[
+    Path | None,
+    typer.Option(
+        "--state",
+        metavar="DIR",
+        callback=nameable,
+        help="Where is written which instances are ours. Default: the user's own.",
+    ),
+]
+
+BesideOthers = Annotated[
+    bool,
+    typer.Option(
+        "--beside-other-managers",
+        help="Go on although another manager of MIG runs on this node and may undo it (real GPU only).",
+    ),
+]

@@ -1,0 +1,354 @@
+"""What a new run and one that is taken up again have in common: their GPU, what they tell, their report."""
+
+from __future__ import annotations
+
+import errno
+import math
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from executor.reconcile import decide
+from executor.zygote import ZygoteError
+from migrator.commands.gpu.changing import print_decision
+from migrator.commands.where import Manner, mind_other_managers, state_folder
+from migrator.comparison import simulated
+from migrator.config import Config, config_yaml
+from migrator.console import escape, output, program, progress, warn, warn_of
+from migrator.errors import LiveError, MigratorError
+from migrator.execution import events
+from migrator.execution.loop import Loop, View
+from migrator.execution.opening import opened_parts
+from migrator.execution.parts import Joining
+from migrator.execution.real import RealGpu, real_gpu
+from migrator.execution.watch import NoAnswerError
+from migrator.extras import lacking
+from migrator.log.records import Resumed, Wall, WindowStarted
+from migrator.log.report import report_of
+from migrator.log.runlog import (
+    CONFIG_FILE,
+    EVENTS_FILE,
+    LOST,
+    ReadLog,
+    RunLog,
+    config_sum,
+    new_run_log,
+    read_log,
+    require_unbegun,
+)
+from migrator.setting import Setting, assemble
+from migrator.traffic import RecordedTraffic
+from migrator.views.ending import print_against, print_layout_over_time
+from migrator.views.report import print_report
+from planner.policies.policy import AnyPolicy, Policy
+from workloads.learning.models import libraries
+
+RUNS = Path("runs")
+"""Where runs go unless it is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnGpu:
+    """On what a run is put: a simulated GPU or a real one, instead of the config's.
+
+    Attributes:
+        backend: ``sim``, ``nvml``, ``smi``, ``mps`` or ``cpu``.
+        index: Which of the real ones.
+        state: The folder of our journals.
+        manner: How it is changed.
+    """
+
+    backend: str | None = None
+    index: int | None = None
+    state: Path | None = None
+    manner: Manner = field(default_factory=Manner)
+
+    @property
+    def assignments(self) -> list[str]:
+        """As ``--set`` takes them."""
+        given = {"gpu.backend": self.backend, "gpu.index": self.index}
+        return [f"{key}={value}" for key, value in given.items() if value is not None]
+
+    @property
+    def with_state(self) -> str:
+        """What a command that is to find the same journals has at its end: nothing where they are in their place."""
+        return "" if self.state is None else f" --state {self.state}"
+
+
+def require_live(config: Config, origin: str) -> None:
+    """Refuse a live run that lacks libraries, before anything is started.
+
+    Raises:
+        MigratorError: Says what to install.
+    """
+    needed = {"safetensors", "scipy", "torch", "zmq"}
+    for entry in config.tenants:
+        needed |= {name.partition(".")[0] for name in libraries(entry.model)}
+        needed |= {"avalanche"} if entry.learning is not None and entry.learning.trainer == "avalanche" else set()
+    needed |= set() if config.front_door is None else {"starlette", "uvicorn"}
+    if config.is_live and (lacks := lacking("live", needed)):
+        raise MigratorError(f"{origin}: a live run {lacks}")
+
+
+def refuse_unlike(rival: AnyPolicy | None, config: Config) -> None:
+    """Refuse to hold a simulation against a live run.
+
+    Raises:
+        MigratorError: They would be compared.
+    """
+    if rival is not None and config.is_live:
+        raise MigratorError(
+            "--against simulates the rival with the accuracies that the config assumes, and a live run has its own; "
+            "compare with --gpu sim"
+        )
+
+
+def print_run(folder: Path, rival: AnyPolicy | None, setting: Setting, traffic: RecordedTraffic) -> None:
+    """Print the report of a finished run; with ``rival``, what it won over that policy on the same requests, too."""
+    log_of_run = read_log(folder)
+    report = report_of(log_of_run)
+    print_report(report, output())
+    print_layout_over_time(log_of_run, output())
+    _warn_of_slow_plans(log_of_run)
+    if rival is not None and report.blind_s:
+        warn(f"not held against {rival.name}: {report.blind_s} s of the run are in no figure, unlike a simulation's")
+    elif rival is not None:
+        with progress().status(f"simulating {escape(rival.name)} on the same requests"):
+            log_of_rival = simulated(setting, traffic, rival, View())
+        print_against(log_of_run, log_of_rival, output())
+    output().print(f"\nThe run is in [bold]{escape(str(folder))}[/]. To look further:")
+    here, last = escape(str(folder)), setting.config.windows - 1
+    output().print(f"  {escape(program())} report {here} --json", soft_wrap=True)
+    output().print(f"  {escape(program())} plan {here}/{CONFIG_FILE} --window {min(1, last)}", soft_wrap=True)
+
+
+@contextmanager
+def gpu_of(config: Config, origin: str, where: OnGpu) -> Iterator[RealGpu | None]:
+    """The real GPU that the config asks for, if it asks for one.
+
+    Raises:
+        MigratorError: The config asks for faults, which only a simulated one has.
+        OtherControllerError: Another controller has it, or another manager of this node would undo its layout.
+        JournalError: The file of our instances cannot be used.
+        GpuError: It is not there, not as the config has it, or does not answer.
+    """
+    if config.gpu.backend == "sim":
+        yield None
+        return
+    if config.simulation.has_faults:
+        raise MigratorError(f"{origin}: simulation.driver and simulation.others are faults of the simulated GPU alone")
+    manner = where.manner
+    if config.gpu.backend != "cpu":
+        mind_other_managers(may_refuse=not (manner.dry_run or manner.beside_others))
+    state = where.state or state_folder()
+    with real_gpu(config.gpu, origin, state, adopt=manner.adopt, dry_run=manner.dry_run) as real:
+        warn_of(real.journal.untold())
+        try:
+            yield real
+        finally:
+            warn_of(real.journal.untold())  # a call of the run's own may have had an effect that nothing proves
+
+
+def begin(
+    config: Config,
+    origin: str,
+    policy: AnyPolicy,
+    show: Callable[[Setting, RecordedTraffic], AbstractContextManager[View]],
+    *,
+    where: OnGpu | None = None,
+    out: Path | None = None,
+    time_limit_s: float | None = None,
+) -> tuple[Path | None, Setting, RecordedTraffic]:
+    """Carry out a new run: its folder, ``None`` for a dry run, and what it was about.
+
+    ``show`` is told what the run is about before anything is planned, and says who watches it. ``out`` is the run's
+    folder, by default one in ``runs``. ``origin`` names the config in messages.
+
+    Raises:
+        MigratorError: As :func:`migrator.commands.run.run_command` has it, with errors of the planner, of the GPU, and
+            of live processes.
+    """
+    where = where or OnGpu()
+    if time_limit_s is not None and not math.isfinite(time_limit_s):
+        raise MigratorError(f"--time-limit is {time_limit_s}; a finite number of seconds is needed")
+    if time_limit_s is not None and not isinstance(policy, Policy):
+        raise MigratorError(f"--time-limit goes with policies that plan windows; {policy.name} decides as it goes")
+    if out is not None:
+        require_unbegun(out)
+    if not where.manner.dry_run:
+        require_live(config, origin)
+    if config.gpu.backend != "sim" and not isinstance(policy, Policy):
+        raise MigratorError(f"gpu.backend is {config.gpu.backend}; {policy.name} shares the GPU without MIG instances")
+    with gpu_of(config, origin, where) as real:
+        setting, traffic = assemble(config, origin, None if real is None else real.gpu.model)
+        warn_of(setting.warnings)
+        with show(setting, traffic) as view:
+            resolved = config_yaml(setting.config, out or RUNS / config.name)
+
+            def new_log() -> RunLog:
+                return new_run_log(RUNS, config.name, resolved) if out is None else RunLog(out, resolved)
+
+            folder = carry_out(
+                setting,
+                traffic,
+                policy,
+                new_log,
+                real=real,
+                where=where,
+                view=view,
+                time_limit_s=time_limit_s,
+                wall=events.wall(config_sum(resolved)),
+            )
+    return folder, setting, traffic
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A run that was begun before, and where it is joined again if it is not carried out anew from its begin."""
+
+    stands: ReadLog
+    joins: Joining | None = None
+
+
+def carry_out(
+    setting: Setting,
+    traffic: RecordedTraffic,
+    policy: AnyPolicy,
+    log_of_run: Callable[[], RunLog],
+    *,
+    real: RealGpu | None = None,
+    where: OnGpu | None = None,
+    view: View | None = None,
+    time_limit_s: float | None = None,
+    wall: Wall | None = None,
+    begun: Begun | None = None,
+) -> Path | None:
+    """Carry out a run, new or ``begun``; its folder. A dry run's first layout is printed, and nothing is made.
+
+    ``log_of_run`` opens the log: once the first window has a plan, but for live runs, whose processes write into the
+    run's folder before that; it goes again if there is none.
+
+    Raises:
+        MigratorError: As :func:`migrator.commands.run.run_command` and :func:`migrator.commands.resume.resume_run`
+            have it, with errors of the planner, of the GPU, and of live processes.
+    """
+    where = where or OnGpu()
+    joins, stands = (None, None) if begun is None else (begun.joins, begun.stands)
+    with telling_what_is_left(real, where), ExitStack() as stack:
+        is_live = real is not None and setting.config.is_live and not where.manner.dry_run
+        log = stack.enter_context(log_of_run()) if is_live else None
+        if log is not None and begun is None:
+            stack.enter_context(gone_if_empty(log))
+        with untouched_if_refused(real):
+            folder = None if log is None else log.folder
+            parts = stack.enter_context(
+                opened_parts(
+                    setting,
+                    traffic,
+                    policy,
+                    real=real,
+                    run=folder,
+                    joins=joins,
+                    stands=stands,
+                    time_limit_s=time_limit_s,
+                )
+            )
+            run = Loop(setting, parts, view)
+        if where.manner.dry_run:
+            standing, ours = ((), lambda _: True) if real is None else (real.gpu.instances(), real.journal.is_ours)
+            print_decision(decide(standing, ours, run.first_layout), setting.config.gpu.index)
+            return None
+        log = log or stack.enter_context(log_of_run())
+        with telling_where(log.folder, where):
+            run.carry_out(log, wall)
+        return log.folder
+
+
+@contextmanager
+def telling_what_is_left(real: RealGpu | None, where: OnGpu) -> Iterator[None]:
+    """Say what of ours the run could not take away from the GPU."""
+    try:
+        yield
+    finally:
+        if real is not None and real.left:
+            later = f"{program()} gpu clear --index {real.gpu.index}{where.with_state}"
+            warn(f"not taken away: {'; '.join(real.left)}; later: {later}")
+
+
+@contextmanager
+def untouched_if_refused(real: RealGpu | None) -> Iterator[None]:
+    """While a run is prepared, nothing is made on the GPU: where that fails, nothing is left there."""
+    try:
+        yield
+    except BaseException:
+        if real is not None:
+            real.left.clear()
+        raise
+
+
+@contextmanager
+def gone_if_empty(log: RunLog) -> Iterator[None]:
+    """Remove the run's folder again where the run fails before anything of it is in its log."""
+    try:
+        yield
+    except BaseException:
+        if log.is_empty:
+            shutil.rmtree(log.folder, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def telling_where(folder: Path, where: OnGpu) -> Iterator[None]:
+    """Say where the log is and what can be done with it when the run is cut off.
+
+    Raises:
+        OSError: The log is not there any more, and that is why.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, OSError, LiveError, ZygoteError, NoAnswerError) as error:
+        if (folder / EVENTS_FILE).exists():
+            again = f"{program()} run --resume {folder}{where.with_state}"
+            warn(f"the log up to here is in {folder}; {program()} report {folder} shows it, {again} goes on")
+        elif not isinstance(error, KeyboardInterrupt):  # a process of a live run may miss the folder first
+            raise OSError(errno.ENOENT, LOST, str(folder / EVENTS_FILE)) from None
+        raise
+
+
+def _warn_of_slow_plans(log: ReadLog) -> None:
+    """Warn if plans took longer than they were charged; the first plan of a run, or of its rest, is charged nothing."""
+    if not log.header.simulated:
+        _warn_of_late_plans(log)
+        return
+    charged_s = log.header.planning_s or 0.0
+    took_s = {entry.record.window: entry.wall.solve_s or 0.0 for entry in log.entries_of(WindowStarted)}
+    ahead = {0, *(joined.window for joined in log.of(Resumed))}  # planned while the run's clock stands still
+    slow_s = {window: seconds for window, seconds in took_s.items() if window not in ahead and seconds > charged_s}
+    if slow_s:
+        slowest = max(slow_s, key=lambda window: slow_s[window])
+        plans = "plan took" if len(slow_s) == 1 else "plans took"
+        is_real = log.header.backend is not None
+        what = "they came later than planned" if is_real else "on this machine they would come later than simulated"
+        warn(
+            f"{len(slow_s)} {plans} longer than the {charged_s:g} s charged (planner.planning_s), up to "
+            f"{slow_s[slowest]:.1f} s in window {slowest}: {what}"
+        )
+
+
+def _warn_of_late_plans(log: ReadLog) -> None:
+    """Warn if plans of a live run were there later than they were to begin, profilers and all."""
+    late_s = {}
+    for entry in log.entries_of(WindowStarted):
+        started = entry.record
+        due_s = started.start_s + started.plan_from_step * log.header.step_s
+        if entry.at_s > due_s:
+            late_s[started.window] = entry.at_s - due_s
+    if late_s:
+        worst = max(late_s, key=lambda window: late_s[window])
+        plans = "1 plan was" if len(late_s) == 1 else f"{len(late_s)} plans were"
+        warn(
+            f"{plans} there later than estimates.delay_s and planner.planning_s say, up to {late_s[worst]:.1f} s in "
+            f"window {worst}: what they change before that comes late"
+        )

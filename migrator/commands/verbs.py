@@ -1,0 +1,141 @@
+"""Which verbs there are, with a sentence of each, and which file holds it: that is loaded when the verb is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from migrator.commands.options import epilog_of
+
+
+class Verb(TyperCommand):
+    """A verb of which a sentence is known, so that a list of verbs needs no more.
+
+    Attributes:
+        file: The module in ``migrator.commands`` whose function ``<name>_command`` has the verb's options, and does it.
+    """
+
+    def __init__(self, name: str, sentence: str, file: str | None = None) -> None:
+        super().__init__(name, help=sentence)
+        self.file = name if file is None else file
+
+    def load(self) -> Any:
+        """The verb with its options."""
+        function = getattr(import_module(f"migrator.commands.{self.file}"), f"{self.name}_command")
+        app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        app.command(self.name, help=self.help, epilog=epilog_of(function))(function)
+        return typer.main.get_command(app)
+
+    def make_context(self, *arguments: Any, **named: Any) -> Any:
+        """Load the verb, and let it read its arguments; the context that follows is the loaded verb's."""
+        return self.load().make_context(*arguments, **named)
+
+
+def group_of(app: typer.Typer, verbs: Iterable[TyperCommand | TyperGroup]) -> TyperGroup:
+    """The group that the app describes, with these verbs."""
+    group = typer.main.get_group(app)
+    group.commands.update({str(verb.name): verb for verb in verbs})
+    return group
+
+
+def help_without_verb(context: typer.Context) -> None:
+    """Print the help and end, as done, where no verb is called."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+def _group(name: str, sentence: str, *verbs: Verb) -> TyperGroup:
+    app = typer.Typer(name=name, help=sentence, invoke_without_command=True, rich_markup_mode="rich")
+    app.callback()(help_without_verb)
+    return group_of(app, verbs)
+
+
+def _panel(title: str, *verbs: TyperCommand | TyperGroup) -> tuple[TyperCommand | TyperGroup, ...]:
+    """The verbs, which the help lists under the title."""
+    for verb in verbs:
+        verb.rich_help_panel = title
+    return verbs
+
+
+_GPU = _group(
+    "gpu",
+    "GPU models, and what stands on a real GPU.",
+    Verb("models", "List the GPU models of the catalogue with their profiles.", "gpu.catalogue"),
+    Verb("layouts", "Show the layouts that a GPU model can take, derived from its placements.", "gpu.catalogue"),
+    Verb("list", "List the instances on real GPUs: ours and others', with their processes.", "gpu.standing"),
+    Verb("diff", "Show what would have to change on a real GPU for a layout to stand.", "gpu.changing"),
+    Verb(
+        "apply", "Bring a real GPU to a layout: only what differs changes, and others' instances stay.", "gpu.changing"
+    ),
+    Verb("clear", "Take away every instance of ours on a real GPU.", "gpu.changing"),
+    Verb("restore", "Bring back the layout that was last asked for on a real GPU, as after a reboot.", "gpu.changing"),
+    Verb("watch", "Print what stands on a real GPU, then a line whenever that changes, until Ctrl-C.", "gpu.watch"),
+    Verb(
+        "assert", "End with 0 if just this layout stands on a real GPU, else with 1 and what differs.", "gpu.standing"
+    ),
+    Verb("export", "Print what stands on a real GPU for other tools.", "gpu.standing"),
+)
+
+_FORECAST = _group(
+    "forecast",
+    "What forecasts of arrivals are worth.",
+    Verb(
+        "eval",
+        "Judge forecasters on traces and past runs: forecasts at rolling origins, beside what then came.",
+        "forecast",
+    ),
+    Verb(
+        "fit",
+        "Fit a network on traces or past runs, for forecast.model in a config; needs the extra neural.",
+        "forecast",
+    ),
+    Verb("show", "Show the forecast with which a window is planned, beside what then comes.", "forecast"),
+)
+
+VERBS = (
+    *_panel(
+        "Set up",
+        Verb("init", "Write a commented example config, and the files that it reads, to begin with."),
+        Verb("doctor", "Check whether a run on a real GPU could work on this machine, and say what to do."),
+        Verb("docs", "Print a page of the documentation, or say which there are."),
+    ),
+    *_panel(
+        "Plan and run",
+        Verb("run", "Run a multi-tenant workload and report its goodput per window."),
+        Verb("plan", "Solve one window offline and show its plan, without any GPU."),
+        Verb("whatif", "Plan one window under every combination of changes and compare what is expected of the plans."),
+        Verb(
+            "compare",
+            "Simulate the same requests under several sharing policies, and compare what each answers in time and "
+            "right.",
+        ),
+    ),
+    *_panel(
+        "Look at results",
+        Verb("report", "Show what a run came to: per window and tenant, and totals."),
+        Verb(
+            "verify",
+            "Check a plan, or those of a run, against every rule and recompute goodput, with code that no engine uses.",
+        ),
+        Verb(
+            "fidelity",
+            "Simulate the requests of live runs with what these recorded, and tell how near that comes to what was "
+            "counted.",
+        ),
+    ),
+    *_panel(
+        "GPUs, models and traffic",
+        _GPU,
+        Verb(
+            "profile",
+            "Measure how fast models answer, learn and start on this machine, and write the table that configs take.",
+        ),
+        _FORECAST,
+    ),
+)
+"""All of them, in the order and under the titles of the program's help."""

@@ -1,0 +1,780 @@
+"""What happens on one GPU: the instances in use, their owners, workers and servers, and the change in progress.
+
+The order of one change: workers that end take no new batch, but finish the one in service. Instances are destroyed,
+then created, one driver call after the other. A worker starts in each as soon as the instance is free. Calls are made
+off the loop's thread where the clock runs by itself, so that a slow or refused one stops nobody. What will not go is
+given back to whom it was taken from; what nobody uses, and what others hold, is told as taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field, replace
+from functools import partial
+from queue import SimpleQueue
+from threading import Thread
+from typing import ParamSpec, TypeVar
+
+from executor.clock import Clock
+from executor.errors import DriverError, GpuError, GpuLostError, NoGpuError
+from executor.gpu import BELIEVE_FOR_S, LOOK_EVERY_S, Gpu, GpuInstance, UnsureChangeError
+from executor.journal import Journal, Remembered
+from executor.mig import OwnedLayout, Placement
+from executor.reconcile import Call, Going, Patience, Reconciler, Steps, Undone, Users, Wait
+from executor.transition import OwnedTransition, owned_transition
+from migrator.execution import events
+from migrator.execution.changes import FULLY, Change, ChangeOutcome, Died, Made, Started, Stopped, Training
+from migrator.execution.seams import Failed, Note, Ready, Workers
+from migrator.execution.watch import Watch
+from migrator.log.trouble import Blind
+from planner.problem import Owner, Task
+from workloads.serving.requests import Server
+from workloads.tenants import Tenant
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+NEVER_S = math.inf
+
+MAX_STARTS = 3
+"""How often a serving worker is started in a row without getting ready; then its instance is left as it is."""
+
+STAYS_S = 30.0
+"""Seconds for which plans do without another attempt at an instance that would not go and serves again."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One GPU, simulated or real, with its clock, its workers, and what on it is ours; the clock shows run seconds.
+
+    ``begin`` is called as the run begins, with the clock running; ``end`` when it is over, however it ends, with
+    whether the driver may be called once more. A driver that may fall silent is asked every second whether it answers,
+    and waited for as long as ``silent_s``; ``None``: it always answers.
+    """
+
+    gpu: Gpu
+    clock: Clock
+    workers: Workers
+    journal: Journal = field(default_factory=Remembered)
+    patience: Patience = field(default_factory=Patience)
+    begin: Callable[[], object] = lambda: None
+    end: Callable[[bool], object] = lambda _: None
+    silent_s: float | None = None
+
+
+@dataclass(eq=False)
+class Live:
+    """An instance in use.
+
+    Attributes:
+        started: Who got it, and what the plan promises of it.
+        gpu_instance: On the GPU.
+        window: In which it was started.
+        expected_s: When its worker is ready if the start takes as long as planned.
+        change_s: When the change began that brought it,
+        begun_s: and when its worker was started for the first time.
+        servers: Those that serve; none until the worker is ready.
+        is_over: Whether nothing runs in it any more: its retraining has ended or failed, or its worker was given up.
+        has_failed: Whether its worker died since it was last ready.
+        n_starts: Starts of its worker since it was last ready.
+        stays_until_s: Until when it is not worth trying to destroy it again; it would not go.
+        training: How it retrains, if it does.
+    """
+
+    started: Started
+    gpu_instance: GpuInstance
+    window: int
+    expected_s: float
+    change_s: float
+    begun_s: float
+    servers: tuple[Server, ...] = ()
+    is_over: bool = False
+    has_failed: bool = False
+    n_starts: int = 1
+    stays_until_s: float = -NEVER_S
+    training: Training = FULLY
+
+    @property
+    def instance_id(self) -> str:
+        """Unique over the run."""
+        return self.started.instance_id
+
+    @property
+    def owner(self) -> Owner:
+        """Whose task."""
+        return self.started.owner
+
+    @property
+    def placement(self) -> Placement:
+        """Where the instance sits."""
+        return self.started.placement
+
+    @property
+    def server_ids(self) -> tuple[str, ...]:
+        """Of those that serve."""
+        return tuple(server.server_id for server in self.servers)
+
+    def stopped_at(self, now_s: float) -> Stopped:
+        """Its end where it is gone at once."""
+        return Stopped(self.instance_id, self.placement, self.owner, now_s, now_s, now_s)
+
+    @property
+    def is_inference(self) -> bool:
+        """Whether it serves, rather than trains."""
+        return self.owner.task is Task.INFERENCE
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether a retraining is under way in it, which no change may end."""
+        return not self.is_inference and not self.is_over
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether its worker is started for the first time and not ready yet."""
+        return self.n_starts == 1 and not self.has_failed
+
+    @property
+    def has_worker(self) -> bool:
+        """Whether a worker is in it, idle ones too: not after a failure after which it was not started again."""
+        return not (self.has_failed and self.is_over)
+
+
+_GONE = "gone from under us"
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What a look has shown.
+
+    Attributes:
+        standing: What stands; ``None`` where the driver was asked only whether it answers, or said: nothing changed.
+        believed_until_s: Until when it is believed that says that nothing has.
+    """
+
+    standing: tuple[GpuInstance, ...] | None
+    believed_until_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a look at the GPU has shown to be other than it was.
+
+    Attributes:
+        gone: Instances in use that stand no more, or stood on a GPU that was lost for a while, with whatever ran there.
+        came: Where others have instances now, and had none,
+        left: and where they have none any more.
+        blind: Seconds of which nobody can tell what stood, or their beginning.
+    """
+
+    gone: tuple[Live, ...] = ()
+    came: tuple[Placement, ...] = ()
+    left: tuple[Placement, ...] = ()
+    blind: Blind | None = None
+
+    def __str__(self) -> str:
+        parts = (
+            (_GONE, tuple(live.placement for live in self.gone)),
+            ("taken by others", self.came),
+            ("left by others", self.left),
+        )
+        return "; ".join(f"{' '.join(map(str, places))} {what}" for what, places in parts if places)
+
+
+class Applier:
+    """Owns what happens on one GPU; one change at a time."""
+
+    def __init__(self, backend: Backend, tenants: Mapping[str, Tenant], start_s: float, n_started: int = 0) -> None:
+        """Look at what stands: what is ours of it nobody uses yet. ``n_started`` instances were started before.
+
+        The clock is not looked at, as it may begin to run then; it shows ``start_s``.
+
+        Raises:
+            GpuError: The driver does not say what stands.
+        """
+        self._gpu, self._clock, self._workers = backend.gpu, backend.clock, backend.workers
+        self._journal = backend.journal
+        self._reconciler = Reconciler(backend.gpu, backend.journal, backend.clock, backend.patience)
+        self._end = backend.end
+        self._calls: Executor = _DriverThread() if backend.clock.runs_by_itself else _Inline()
+        self._watch = Watch(backend.silent_s, start_s)
+        self._silence: Blind | None = None
+        self._asked_s = -NEVER_S
+        self._tenants = tenants
+        self._live: dict[Placement, Live] = {}
+        self._idle: dict[Placement, GpuInstance] = {}
+        self._stuck: set[Placement] = set()
+        self._refused: set[Placement] = set()
+        self._others: tuple[Placement, ...] = ()
+        self._failed_retrainings: set[Owner] = set()
+        self._n_started = n_started
+        self._doing: _Doing | None = None
+        self._looking: Future[_Looked] | None = None
+        self._believed_until_s = -NEVER_S
+        self._next_look_s = -NEVER_S
+        self._must_look = False
+        standing = self._gpu.instances()
+        self._idle = {item.placement: item for item in standing if self._journal.is_ours(item)}  # of a run before
+        self._seen(standing)
+
+    @property
+    def now_s(self) -> float:
+        """The clock's time; in a simulation the applier is busy with driver calls until then."""
+        return self._clock.now_s
+
+    @property
+    def layout(self) -> OwnedLayout[Owner]:
+        """Who holds what now."""
+        return OwnedLayout.of((placement, live.owner) for placement, live in self._live.items())
+
+    @property
+    def taken(self) -> tuple[Placement, ...]:
+        """Where no plan may put anything, by start: others are there, ours would not go, or none could be made."""
+        return tuple(sorted({*self._others, *self._stuck, *self._refused}, key=lambda placement: placement.sort_key))
+
+    @property
+    def has_idle(self) -> bool:
+        """Whether instances of ours stand that nobody uses."""
+        return bool(self._idle)
+
+    @property
+    def servers(self) -> Mapping[str, Sequence[Server]]:
+        """By tenant, what serves now."""
+        found: dict[str, list[Server]] = {}
+        for live in self._live.values():
+            if live.servers:
+                found.setdefault(live.owner.tenant, []).extend(live.servers)
+        return found
+
+    def training_from_s(self, window: int) -> Mapping[Owner, float]:
+        """Of each retraining that was started in this window and is under way, when it trains or should."""
+        under_way = (live for live in self._live.values() if live.holds_up and live.window == window)
+        return {live.owner: live.expected_s for live in under_way}
+
+    def serving_from_s(self, now_s: float) -> tuple[tuple[Placement, str, float], ...]:
+        """Of each instance that serves or starts to: where it is, whose, and when it is or should be ready."""
+        lives = sorted(self._live.values(), key=lambda live: live.placement.sort_key)
+        return tuple(
+            (live.placement, live.owner.tenant, self._expected_s(live, now_s))
+            for live in lives
+            if live.is_inference and not live.is_over
+        )
+
+    @property
+    def stays_until_s(self) -> float:
+        """Until when some instance in use is not worth another attempt at destroying it."""
+        return max((live.stays_until_s for live in self._live.values()), default=-NEVER_S)
+
+    def has_strayed(self, now_s: float) -> bool:
+        """Whether a serving worker failed and is not back, or is not ready though the plan lets it serve by now."""
+        serving = [live for live in self._live.values() if live.is_inference]
+        return any(live.has_failed or (not live.servers and live.started.promised_s <= now_s) for live in serving)
+
+    @property
+    def failed_retrainings(self) -> frozenset[Owner]:
+        """Those whose last retraining died before it was done, whether or not it still holds its instance."""
+        return frozenset(self._failed_retrainings)
+
+    def live(self, instance_id: str) -> Live | None:
+        """The instance of that id, if it is in use."""
+        return next((live for live in self._live.values() if live.instance_id == instance_id), None)
+
+    def is_blocked(self, change: Change) -> bool:
+        """Whether the change would end a retraining that is not done.
+
+        A retraining that takes longer than planned is neither killed nor moved, until :meth:`give_up`. The whole change
+        waits for it, so that no instance stops serving for one that cannot be created yet.
+        """
+        leaving = self._leaving(owned_transition(self.layout, change.layout), change)
+        return any(self._live[placement].holds_up for placement in leaving)
+
+    def apply(self, change: Change, window: int, busy_until_s: Mapping[str, float], note: Note) -> ChangeOutcome | None:
+        """Begin a change, and carry it out as far as it goes at once: see :meth:`go_on`.
+
+        ``busy_until_s`` says, by server id, until when a batch is in service. Each driver call is noted before it is
+        made and after it.
+
+        Raises:
+            OSError: The log, or the journal of our instances, cannot be written.
+        """
+        self._looking = None
+        doing = _Doing(self, change, window, note, self._clock.now_s)
+        step = owned_transition(self.layout, change.layout)
+        leaving = self._leaving(step, change)
+        heirs = [placement for placement in leaving if change.layout.owner(placement) is not None]
+        doing.n_at_once = max(1, len(heirs) + len(step.created))  # one that would not go starts again
+        going = [
+            Going(live.gpu_instance, drained_s, live.placement in heirs)
+            for live, drained_s in self._close(leaving, busy_until_s, doing)
+        ]
+        idle, self._idle = self._idle, {}
+        stuck, self._stuck = self._stuck, set()
+        going += [
+            Going(item, stays=change.layout.owner(placement) is not None, is_left_over=placement in stuck)
+            for placement, item in idle.items()
+            if item.is_whole or change.layout.owner(placement) is None
+        ]
+        halves = [item for placement, item in idle.items() if not item.is_whole and change.layout.owner(placement)]
+        coming = [placement for placement, _ in step.created if placement not in idle]
+        doing.coming, doing.left_over = frozenset(coming), frozenset(stuck)
+        self._journal.aim(change.layout.layout)
+        doing.steps = self._reconciler.change(going, coming, halves, doing)
+        self._doing = doing
+        return self.go_on()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a change is in progress, or what stands is not known: after one, or while the driver is silent."""
+        return self._doing is not None or self._must_look or self._watch.is_blind
+
+    @property
+    def known_s(self) -> float:
+        """Up to then is known what stood, but for the blind seconds told."""
+        return self._watch.known_s
+
+    @property
+    def resumes_s(self) -> float:
+        """When the change in progress goes on by itself, or the next look is due; never where the driver is at work."""
+        # During a change only a driver that may fall silent is asked, and only whether it answers.
+        is_asked = self._watch.is_on or (self._clock.runs_by_itself and self._doing is None)
+        look_s = max(self._next_look_s, self._clock.now_s) if is_asked and self._looking is None else NEVER_S
+        if self._doing is None:
+            return look_s
+        return min(self._doing.step.until_s, look_s) if isinstance(self._doing.step, Wait) else NEVER_S
+
+    def go_on(self) -> ChangeOutcome | None:
+        """Carry the change in progress on; what it did, also where the driver refused calls, once it is over.
+
+        In a simulation that is at once, and the clock then stands behind the last driver call.
+
+        Raises:
+            OSError: The log, or the journal of our instances, cannot be written.
+        """
+        doing = self._doing
+        if doing is None:
+            return None
+        while doing.undone is None:
+            if isinstance(doing.step, Wait) and doing.step.until_s > self._clock.now_s:
+                if self._clock.runs_by_itself or self._watch.is_on:
+                    return None
+                self._clock.sleep_until(doing.step.until_s)
+            if not self._answered(doing):
+                return None
+        self._doing = None
+        outcome = doing.told()
+        if doing.undone:
+            missing = {item.placement for item in doing.undone} & doing.coming
+            self._refused |= {item for item in missing if not any(map(item.overlaps, self._live))}
+            self._must_look, self._next_look_s, self._believed_until_s = True, -NEVER_S, -NEVER_S  # who is in the way?
+        return outcome
+
+    def so_far_of_change_with(self, live: Live) -> ChangeOutcome | None:
+        """What the change in progress has done, if it began this instance and has not told so yet."""
+        doing = self._doing
+        return doing.told() if doing is not None and live.started in doing.started else None
+
+    def _answered(self, doing: _Doing) -> bool:
+        """Give the step in progress its answer, and take the next one; ``False`` if there is no answer yet."""
+        answer: GpuInstance | None = None
+        refusal: GpuError | None = None
+        if isinstance(doing.step, Call):
+            if doing.call is None:
+                doing.call = self._begin_call(doing.step, doing)
+            if not doing.call.done():
+                return False
+            made, doing.call = doing.call.result(), None
+            answer, refusal = made.instance, made.error
+            doing.call_begin_s = made.begin_s
+            doing.note(events.outcome(doing.window, doing.intent, doing.step, made))
+            self._answers(doing.asked_s, refusal)
+        try:
+            doing.step = doing.steps.send(answer) if refusal is None else doing.steps.throw(refusal)
+        except StopIteration as end:
+            doing.step, doing.undone = None, end.value
+        return True
+
+    def _answers(self, asked_s: float, refusal: GpuError | None) -> None:
+        """Take note of what a driver call that has ended says of the driver.
+
+        Raises:
+            NoAnswerError: It has not answered for too long, or MIG mode is off.
+        """
+        match refusal:
+            case GpuLostError() | NoGpuError():
+                self._silence = self._watch.refused(asked_s, self._clock.now_s, refusal) or self._silence
+            case DriverError() | UnsureChangeError():
+                pass  # it may be this call alone
+            case _:
+                self._watch.heard(asked_s)
+
+    def _begin_call(self, call: Call, doing: _Doing) -> Future[Made]:
+        doing.asked_s = self._clock.now_s
+        doing.intent = doing.note(events.intent(doing.window, call.verb, call.placement, call.gi_id))
+        return self._submitted(partial(self._made, call))
+
+    def _submitted(self, call: Callable[[], T]) -> Future[T]:
+        """Have the driver called on its thread; who waits on the clock is woken when that is over."""
+        begun = self._calls.submit(call)
+        begun.add_done_callback(lambda _: self._clock.wake())
+        return begun
+
+    def _made(self, call: Call) -> Made:
+        """Make the call, on whatever thread this is."""
+        begin_s = self._clock.now_s
+        try:
+            instance = call.make()
+        except GpuError as error:
+            return Made(begin_s, self._clock.now_s, None, error)
+        return Made(begin_s, self._clock.now_s, instance, None)
+
+    def look(self, since_s: float = -NEVER_S) -> Sight | None:
+        """What is other on the GPU than it was, if a look has shown something; in a change only whether it answers.
+
+        What stands is read anew if that was last done before ``since_s``, and that is past.
+
+        Raises:
+            NoAnswerError: The driver has not answered for too long, or MIG mode is off.
+        """
+        now_s, doing = self._clock.now_s, self._doing
+        silence, self._silence = self._silence, None
+        calling = doing if doing is not None and doing.call is not None else None
+        is_anew = doing is None and self._watch.known_s < since_s <= now_s
+        if self._looking is None and (doing is None or (self._watch.is_on and calling is None)):
+            if now_s < self._next_look_s and not is_anew:
+                return _sight(silence)
+            self._next_look_s, self._asked_s = now_s + LOOK_EVERY_S, now_s
+            # A driver tells once that something has changed: a look that comes to nothing is made again.
+            believed_until_s, self._believed_until_s = self._believed_until_s, -NEVER_S
+            self._looking = self._submitted(
+                self._checked if doing is not None else partial(self._looked, -NEVER_S if is_anew else believed_until_s)
+            )
+        if self._looking is None or not self._looking.done():
+            asked_s = now_s if calling is None else calling.asked_s
+            asked_s = asked_s if self._looking is None else min(asked_s, self._asked_s)
+            return _sight(self._watch.waited(asked_s, now_s) or silence)
+        looking, self._looking = self._looking, None
+        try:
+            looked = looking.result()
+        except GpuError as error:  # the next one may tell, and so may the next change
+            self._must_look = False
+            return _sight(self._watch.refused(self._asked_s, self._clock.now_s, error) or silence)
+        self._believed_until_s = looked.believed_until_s
+        if looked.standing is None:
+            self._watch.heard(self._asked_s)
+            return _sight(silence)
+        return self._told(looked.standing, silence)
+
+    def _told(self, standing: Sequence[GpuInstance], silence: Blind | None) -> Sight | None:
+        """What is other than it was, by what stands; and of which seconds nobody can tell."""
+        self._must_look = False
+        if self._watch.is_blind:
+            self.forgive()
+        sight = self._seen(standing)
+        gone = () if sight is None else sight.gone
+        missing = tuple(live for live in gone if live.gpu_instance not in standing)
+        lost = str(Sight(missing)) if missing else None
+        blind = self._watch.read(self._asked_s, self._clock.now_s, lost)
+        return _sight(blind or silence, sight)
+
+    def _checked(self) -> _Looked:
+        """Nothing but that the driver answers, and MIG mode is on."""
+        self._gpu.check()
+        return _Looked(None, believed_until_s=-NEVER_S)
+
+    def _looked(self, believed_until_s: float) -> _Looked:
+        """What stands, if the driver says that it has changed, or is believed no more that it has not."""
+        now_s = self._clock.now_s
+        self._gpu.check()
+        if not self._gpu.changed() and now_s < believed_until_s:
+            return _Looked(None, believed_until_s)
+        return _Looked(self._reconciler.look(), now_s + BELIEVE_FOR_S)
+
+    def _seen(self, standing: Sequence[GpuInstance]) -> Sight | None:
+        others = tuple(item.placement for item in standing if not self._journal.is_ours(item))
+        before, self._others = self._others, others
+        was_lost = self._watch.was_lost
+        gone = tuple(live for live in self._live.values() if was_lost or live.gpu_instance not in standing)
+        for live in gone:
+            del self._live[live.placement]
+            if live.has_worker:
+                self._workers.stop(live.instance_id)
+            if live.gpu_instance not in standing:
+                self._journal.gone(live.gpu_instance.gi_id)
+        self._idle = {placement: item for placement, item in self._idle.items() if item in standing}
+        self._stuck &= self._idle.keys()
+        used = {live.gpu_instance for live in self._live.values()} | {*self._idle.values()}
+        for item in standing:
+            if self._journal.is_ours(item) and item not in used:  # of a call whose outcome was not known
+                self.leave_idle(item)
+        known = (*others, *self._stuck, *self._live)
+        self._refused = {item for item in self._refused if not any(map(item.overlaps, known))}
+        came = tuple(placement for placement in others if placement not in before)
+        left = tuple(placement for placement in before if placement not in others)
+        return Sight(gone, came, left) if gone or came or left else None
+
+    def doubt(self, instance: GpuInstance) -> None:
+        """Say that an instance of ours, with all that served in it, was gone, and nobody knows since when."""
+        self._watch.doubt(f"{instance.placement} {_GONE}")
+
+    def close(self) -> None:
+        """Let the call in progress end, unless the driver is silent; then do what is to be done at the end."""
+        may_be_called = not self._watch.is_blind or not self._is_calling
+        self._calls.shutdown(wait=may_be_called)
+        self._end(may_be_called)
+
+    @property
+    def _is_calling(self) -> bool:
+        """Whether the driver has not come back from a call."""
+        calls = (self._looking, None if self._doing is None else self._doing.call)
+        return any(call is not None and not call.done() for call in calls)
+
+    def ready(self, live: Live, happening: Ready) -> None:
+        """The instance's worker serves, or trains."""
+        live.n_starts, live.has_failed = 0, False
+        live.expected_s = happening.at_s
+        if live.is_inference:
+            live.servers = _servers_of(self._tenants[live.owner.tenant], live, happening.at_s)
+
+    def take_over(self, tenant: str, at_s: float, busy_until_s: Mapping[str, float]) -> None:
+        """The tenant's servers take new weights over: each pauses for that once its batch in service has ended."""
+        swap_s = self._tenants[tenant].swap_s
+        if swap_s == 0:
+            return
+        for live in self._live.values():
+            if live.owner.tenant == tenant:
+                live.servers = tuple(
+                    replace(one, ready_s=max(at_s, one.ready_s, busy_until_s.get(one.server_id, at_s)) + swap_s)
+                    for one in live.servers
+                )
+
+    def failed(self, live: Live) -> None:
+        """The instance's worker is gone: one that served is started again, a few times in a row at most."""
+        live.servers, live.has_failed = (), True
+        if not live.is_inference and not live.is_over:
+            self._failed_retrainings.add(live.owner)
+        if not live.is_inference or live.n_starts >= MAX_STARTS:
+            live.is_over = True
+            return
+        live.n_starts += 1
+        live.expected_s = self._start(live, 1)
+
+    def forgive(self) -> None:
+        """Count what could not be made as free again: it may be tried."""
+        self._refused = set()
+
+    def give_up(self, window: int) -> list[Live]:
+        """Stop the retrainings that began two windows before this one or earlier and are not done.
+
+        A trainer that hangs would hold up every change for ever. What could not be made may be tried again.
+        """
+        self.forgive()
+        overdue = [live for live in self._live.values() if live.holds_up and live.window < window - 1]
+        for live in overdue:
+            self._workers.stop(live.instance_id)
+            self.failed(live)
+        return overdue
+
+    def _expected_s(self, live: Live, now_s: float) -> float:
+        """When it is ready; one that should be ready by now and is not takes another start from now on."""
+        if live.servers or live.expected_s >= now_s:
+            return live.expected_s
+        return now_s + self._tenants[live.owner.tenant].worker_start.planned_s(1)
+
+    def _leaving(self, step: OwnedTransition[Owner], change: Change) -> list[Placement]:
+        """Where the change ends what runs in an instance."""
+        leaving = [placement for placement, _ in step.destroyed] + [item.placement for item in step.handed_over]
+        begun = {placement for placement, _ in change.promised_s}
+        # A retraining may begin where the tenant's last one has just ended, and what was given up may be tried again:
+        # the instance stays, the worker is new.
+        return leaving + [p for p, _ in step.kept if p in begun and self._has_new_worker(self._live[p])]
+
+    def _has_new_worker(self, live: Live) -> bool:
+        return live.is_over or not live.is_inference
+
+    def _close(
+        self, placements: Sequence[Placement], busy_until_s: Mapping[str, float], doing: _Doing
+    ) -> list[tuple[Live, float]]:
+        """Take the instances out of use now; each with the time at which it is idle."""
+        closed = []
+        for placement in placements:
+            live = self._live.pop(placement)
+            busy = [busy_until_s.get(server.server_id, doing.begin_s) for server in live.servers]
+            drained_s = self._workers.drain(live.instance_id) if live.has_worker else doing.begin_s
+            closed.append((live, max([doing.begin_s, drained_s, *busy])))
+        doing.closed = {live.placement: (live, drained_s) for live, drained_s in closed}
+        return closed
+
+    def may_serve(self, tenant: str, placement: Placement) -> bool:
+        """Whether a worker of the tenant can serve in the instance."""
+        return placement.profile.name in self._tenants[tenant].operating_points
+
+    def hand(
+        self, instance: GpuInstance, owner: Owner, taken_s: float, doing: _Doing, *, will_stay: bool = False
+    ) -> None:
+        """Give the instance, which is free, to its new owner; with ``will_stay``, because it would not go."""
+        self._n_started += 1
+        placement = instance.placement
+        promised_s = doing.promised_s.get(placement, self._clock.now_s)
+        started = Started(f"{placement}#{self._n_started}", placement, owner, taken_s, promised_s)
+        stays_until_s = self._clock.now_s + STAYS_S if will_stay else -NEVER_S
+        begun_s = self._clock.now_s
+        live = Live(started, instance, doing.window, promised_s, doing.begin_s, begun_s, stays_until_s=stays_until_s)
+        live.training = doing.trainings.get(placement, FULLY)
+        self._live[placement] = live
+        self._failed_retrainings.discard(owner)
+        doing.started.append(started)
+        live.expected_s = self._start(live, doing.n_at_once)
+
+    def stop(self, live: Live) -> Failed | None:
+        """End the instance's worker; how it failed, if it had by now and unheard."""
+        return self._workers.stop(live.instance_id) if live.has_worker else None
+
+    def leave_idle(self, instance: GpuInstance) -> None:
+        """Nobody uses the instance, and it would not go; the next change will try again, or use it."""
+        self._idle[instance.placement] = instance
+        self._stuck.add(instance.placement)
+
+    def _start(self, live: Live, n_at_once: int) -> float:
+        """Start the instance's worker; when it is ready if that takes as long as planned."""
+        tenant = self._tenants[live.owner.tenant]
+        self._workers.start(live.instance_id, live.gpu_instance, live.owner, n_at_once, live.training)
+        start_up = tenant.worker_start if live.is_inference else tenant.trainer_start
+        return self._clock.now_s + start_up.planned_s(n_at_once)
+
+
+class _Doing(Users):
+    """A change in progress, and what it has done so far."""
+
+    def __init__(self, applier: Applier, change: Change, window: int, note: Note, begin_s: float) -> None:
+        self._applier, self._change = applier, change
+        self.window, self.note, self.begin_s = window, note, begin_s
+        self.promised_s, self.trainings = dict(change.promised_s), dict(change.trainings)
+        self.n_at_once = 0
+        self.coming: frozenset[Placement] = frozenset()
+        self.left_over: frozenset[Placement] = frozenset()
+        self.closed: dict[Placement, tuple[Live, float]] = {}
+        self.steps: Steps[tuple[Undone, ...]]
+        self.step: Call | Wait | None = None
+        self.call: Future[Made] | None = None
+        self.asked_s = self.call_begin_s = begin_s
+        self.intent = 0
+        self.undone: tuple[Undone, ...] | None = None
+        self.started: list[Started] = []
+        self.stopped: list[Stopped] = []
+        self.died: list[Died] = []
+
+    def told(self) -> ChangeOutcome:
+        """What it has done since this was last asked."""
+        parts = tuple(self.started), tuple(self.stopped), tuple(self.died)
+        self.started, self.stopped, self.died = [], [], []
+        return ChangeOutcome(self._change.planned_s, self.begin_s, *parts, self.undone or (), self.left_over)
+
+    def left(self, instance: GpuInstance) -> None:
+        """Stop who was in it, and hand it on if it has an heir."""
+        now_s = self._applier.now_s
+        live, _ = self.closed.get(instance.placement, (None, 0.0))
+        failure = None if live is None else self._applier.stop(live)
+        if live is not None and failure is not None:
+            self.died.append(Died(live.started, live.server_ids, failure.at_s, failure.reason))
+        heir = self._change.layout.owner(instance.placement)
+        if heir is not None:
+            self._end(instance.placement)
+            self._applier.hand(instance, heir, now_s, self)
+
+    def gone(self, instance: GpuInstance) -> None:
+        """Nobody is in it any more."""
+        self._end(instance.placement)
+
+    def lost(self, instance: GpuInstance) -> None:
+        """What was in it may have been nothing for a while."""
+        self._applier.doubt(instance)
+
+    def made(self, instance: GpuInstance) -> None:
+        """Give it to whom it was made for."""
+        owner = self._change.layout.owner(instance.placement)
+        if owner is not None:
+            self._applier.hand(instance, owner, self.call_begin_s, self)
+
+    def stuck(self, instance: GpuInstance) -> None:
+        """Give it to the tenant that had it, to serve there; else nobody uses it."""
+        live = self._end(instance.placement)
+        if live is not None and instance.is_whole and self._applier.may_serve(live.owner.tenant, instance.placement):
+            owner = Owner(live.owner.tenant, Task.INFERENCE)
+            self._applier.hand(instance, owner, self._applier.now_s, self, will_stay=True)
+        else:
+            self._applier.leave_idle(instance)
+
+    def _end(self, placement: Placement) -> Live | None:
+        """Note that who was there has stopped, if anybody was."""
+        live, drained_s = self.closed.pop(placement, (None, 0.0))
+        if live is not None:
+            end = Stopped(live.instance_id, placement, live.owner, self.begin_s, drained_s, self._applier.now_s)
+            self.stopped.append(end)
+        return live
+
+
+def _sight(blind: Blind | None, sight: Sight | None = None) -> Sight | None:
+    """The sight with what nobody can tell; ``None`` where there is neither."""
+    return sight if blind is None else replace(sight or Sight(), blind=blind)
+
+
+class _DriverThread(Executor):
+    """Makes calls one after the other, on a thread that does not keep the process from ending: a driver may hang."""
+
+    def __init__(self) -> None:
+        self._todo: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread = Thread(target=self._work, name="driver", daemon=True)
+        self._thread.start()
+
+    def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """What the call will have given; what it raises is the future's."""
+        done: Future[T] = Future()
+
+        def make() -> None:
+            try:
+                done.set_result(call(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+                done.set_exception(error)
+
+        self._todo.put(make)
+        return done
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
+        """Take no call after those that were given."""
+        self._todo.put(None)
+        if wait:
+            self._thread.join()
+
+    def _work(self) -> None:
+        for make in iter(self._todo.get, None):
+            make()
+
+
+class _Inline(Executor):
+    """Makes each call at once, on the caller's thread: for clocks that stand still while nobody waits on them."""
+
+    def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """What the call gave; what it raises is raised here, but for errors of the GPU."""
+        done: Future[T] = Future()
+        try:
+            done.set_result(call(*args, **kwargs))
+        except GpuError as error:
+            done.set_exception(error)
+        return done
+
+
+def _servers_of(tenant: Tenant, live: Live, ready_s: float) -> tuple[Server, ...]:
+    """One server for each process that the operating point runs in the instance."""
+    point = tenant.operating_points[live.placement.profile.name]
+    return tuple(
+        Server(
+            tenant=tenant.name,
+            server_id=f"{live.instance_id}/{process}",
+            ready_s=ready_s,
+            end_s=NEVER_S,
+            latency=point.latency,
+            batch_limit=point.batch,
+        )
+        for process in range(point.processes)
+    )

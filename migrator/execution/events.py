@@ -1,0 +1,522 @@
+"""What goes into the log: every value of the loop as the record, or the part of one, that tells of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec import convert
+from numpy.typing import NDArray
+
+from executor.journal import Verb
+from executor.mig import OwnedLayout, Placement
+from executor.reconcile import Call
+from forecaster.forecast import Forecast
+from migrator import __version__
+from migrator.assumed import assumed_in
+from migrator.config import EstimatesConfig, FloorConfig, SimulationConfig
+from migrator.estimates import Estimate, estimate_of
+from migrator.execution.changes import ChangeOutcome, Made, Started, Stopped
+from migrator.execution.foresight import Opening
+from migrator.execution.planning import PlannedWindow, Replan
+from migrator.execution.requests import SettledWindow
+from migrator.execution.seams import Asked, Ready, Trained
+from migrator.execution.watch import NoAnswerError
+from migrator.log import records
+from migrator.log.records import Kept, Wall
+from migrator.log.runlog import SCHEMA
+from migrator.log.trouble import Blind
+from migrator.setting import Setting, counts_salvage
+from migrator.traffic import Origin
+from planner.attainment import attainments
+from planner.course import Course, courses
+from planner.files.plan_file import WALL_KEYS, plan_to_json
+from planner.files.problem_file import state_to_json, unavailable_to_json
+from planner.plan import MigPlan
+from planner.policies.policy import AnyPolicy
+from planner.problem import Owner, Problem, TenantTerms
+from workloads.profiles.operating_point import OperatingPoint
+from workloads.serving.requests import QueueState
+from workloads.serving.tally import SecondCounts, Totals
+from workloads.tenants import Tenant
+from workloads.training import FULL
+
+RATE_DIGITS = 4
+"""Forecast rates are logged to a ten-thousandth of a request a second."""
+
+TIME_DIGITS = 6
+"""Moments are logged to the microsecond."""
+
+
+def wall(config_sum: str) -> Wall:
+    """When, with which version and which config a run was started: left out of comparisons."""
+    started_at = datetime.now(UTC).isoformat(timespec="seconds")
+    return Wall(started_at=started_at, version=__version__, config_sum=config_sum)
+
+
+def run_started(
+    setting: Setting,
+    origins: Sequence[Origin],
+    forecaster: str,
+    policy: AnyPolicy,
+    sharing: str,
+    time_limit_s: float | None = None,
+    replan_every_s: float | None = None,
+) -> records.RunStarted:
+    """The log's first record: what the run is about, enough to read the rest without the config."""
+    config = setting.config
+    jitter, is_real = config.simulation.service_jitter, config.gpu.backend != "sim"
+    return records.RunStarted(
+        schema=SCHEMA,
+        name=config.name,
+        seed=config.seed,
+        simulated=not config.is_live,  # requests and workers are, on every GPU
+        backend=config.gpu.backend if is_real else None,
+        index=config.gpu.index if is_real else None,
+        gpu=setting.gpu.name,
+        compute_slices=setting.gpu.compute_slices,
+        memory_slices=setting.gpu.memory_slices,
+        window_s=config.window_s,
+        step_s=config.step_s,
+        windows=config.windows,
+        policy=policy.name,
+        knows=policy.knows.value,
+        ahead_s=policy.looks_ahead_s,
+        sharing=sharing,
+        forecaster=forecaster,
+        profiles=_without_folder(setting.profiles_name),
+        profile_variant=config.profile_variant,
+        service_jitter=jitter if isinstance(jitter, str) else None,
+        service_spread=config.estimates.service_spread or None,
+        interference=config.simulation.interference if sharing == "shares" else None,
+        simulated_faults=_simulated_faults(config.simulation) if sharing == "instances" else None,
+        planning_s=config.planning_s if sharing == "instances" else None,
+        replan_every_s=replan_every_s,
+        time_limit_s=time_limit_s,
+        repeatable=time_limit_s is None and not is_real,
+        assumed=assumed_in(setting, sharing),
+        tenants=tuple(
+            _tenant(tenant, origin, entry.min_slo_attainment)
+            for tenant, origin, entry in zip(setting.tenants, origins, config.tenants, strict=True)
+        ),
+    )
+
+
+def _simulated_faults(simulation: SimulationConfig) -> records.SimulatedFaults | None:
+    if not simulation.has_faults:
+        return None
+    return convert(simulation, records.SimulatedFaults, from_attributes=True)
+
+
+def _without_folder(name: str) -> str:
+    """The name of a table or trace; where that is a file, its name alone: logs are shown to others."""
+    return Path(name).name if Path(name).is_absolute() else name
+
+
+def _tenant(tenant: Tenant, origin: Origin, floor: FloorConfig | None) -> records.Tenant:
+    start = tenant.worker_start
+    return records.Tenant(
+        name=tenant.name,
+        model=tenant.model,
+        slo_ms=tenant.slo_s * 1000,
+        load=round(origin.load, RATE_DIGITS),
+        trace=_without_folder(origin.source),
+        scale=convert(origin.scale, records.Scale, from_attributes=True),
+        notes=tuple(origin.notes),
+        dispersion_before=round(origin.dispersion_before, RATE_DIGITS),
+        dispersion_after=round(origin.dispersion_after, RATE_DIGITS),
+        operating_points={name: _operating_point(point) for name, point in tenant.operating_points.items()},
+        retraining_s=_seconds_by_profile(tenant.retraining_time_s),
+        worker_start=records.WorkerStart(seconds=start.base_s, library_s=start.library_s, source=start.source),
+        min_slo_attainment=None if floor is None else convert(floor, records.Floor, from_attributes=True),
+    )
+
+
+def _operating_point(point: OperatingPoint) -> records.OperatingPoint:
+    return records.OperatingPoint(
+        batch=point.batch,
+        processes=point.processes,
+        rate_rps=round(point.rate_rps, RATE_DIGITS),
+        derived=point.derived,
+    )
+
+
+def window_started(
+    setting: Setting,
+    opening: Opening,
+    forecast: Forecast,
+    planned: PlannedWindow | None,
+    queues: Sequence[QueueState],
+) -> records.WindowStarted:
+    """A window's queues, forecast and plan, before any of it is carried out."""
+    problem = None if planned is None else planned.problem
+    return records.WindowStarted(
+        window=opening.window,
+        start_s=opening.window * setting.config.window_s,
+        queues={tenant.name: _queue(state) for tenant, state in zip(setting.tenants, queues, strict=True)},
+        forecast=_forecast(setting, opening, forecast),
+        plan_from_step=0 if planned is None else planned.plan_from_step,
+        initial=None if problem is None else _initial(problem),
+        expected=None if planned is None else _expected(planned),
+        plan=None if planned is None else _plan(planned.plan),
+        violations=() if planned is None else _violations(planned),
+        rejected_plan=None if planned is None else _rejected(planned),
+        unavailable=() if problem is None else _unavailable(problem),
+        warm_up=None if problem is None else _warm_up(problem),
+        model_age={
+            tenant.name: opening.window - last
+            for tenant, last in zip(setting.tenants, opening.trained_last, strict=True)
+        },
+        outlook={} if problem is None else _outlook(setting, opening),
+        in_time=_in_time(planned) if planned is not None and planned.problem.has_floors else None,
+    )
+
+
+def _forecast(setting: Setting, opening: Opening, forecast: Forecast) -> records.Forecast:
+    low, high = 0, len(forecast.quantile_levels) - 1
+    return records.Forecast(
+        method=forecast.method,
+        low_level=forecast.quantile_levels[low],
+        high_level=forecast.quantile_levels[high],
+        tenants={
+            tenant.name: records.TenantForecast(
+                accuracy_before=opening.accuracies[index],
+                # Where retrainings are estimated as the run goes, what they bring is not known before.
+                accuracy_after=None if opening.estimates is not None else tenant.accuracy_in(opening.window).after,
+                estimate=_estimated(setting, tenant, opening, index),
+                mean_rps=_rates(forecast.mean_rps[:, index]),
+                low_rps=_rates(forecast.quantiles_rps[low, :, index]),
+                high_rps=_rates(forecast.quantiles_rps[high, :, index]),
+            )
+            for index, tenant in enumerate(setting.tenants)
+        },
+    )
+
+
+def _initial(problem: Problem) -> records.Json | None:
+    """What the plan begins with."""
+    return None if problem.initial is None else state_to_json(problem.initial)
+
+
+def _unavailable(problem: Problem) -> tuple[records.Json, ...]:
+    """Memory slices that the plan may not touch, in its own steps."""
+    return tuple(map(unavailable_to_json, problem.unavailable))
+
+
+def _warm_up(problem: Problem) -> records.WarmUp:
+    """What the plan reckons a change to take until what it starts serves, or trains."""
+    return records.WarmUp(
+        switch_s=problem.switching_s,
+        start_s={tenant.name: tenant.overhead_s for tenant in problem.tenants},
+        training_start_s={
+            tenant.name: tenant.overhead_s if tenant.retraining_start_s is None else tenant.retraining_start_s
+            for tenant in problem.tenants
+        },
+    )
+
+
+def _outlook(setting: Setting, opening: Opening) -> dict[str, records.Outlook]:
+    """What is expected of the models after the window, by tenant whose plan counts what they are worth then."""
+    if opening.outlooks is None:
+        return {}
+    pairs = zip(setting.tenants, opening.outlooks, strict=True)
+    return {tenant.name: one for tenant, one in pairs if counts_salvage(tenant, setting.config.retraining)}
+
+
+def _in_time(planned: PlannedWindow) -> dict[str, records.InTime]:
+    """What the plan promises each tenant in time, over the steps that it covers, and what it lacks of a floor."""
+    return {
+        one.tenant: records.InTime(
+            promised=None if one.share is None else round(one.share, TIME_DIGITS),
+            missed=None if one.is_met else str(one),
+        )
+        for one in attainments(planned.problem, planned.plan)
+    }
+
+
+def _expected(planned: PlannedWindow) -> dict[str, records.Promise] | None:
+    """What the plan in force promises each tenant from its first step on, in requests; ``None`` without a promise."""
+    if not planned.is_planned:
+        return None
+    problem = planned.problem
+    return {course.tenant.name: _promise(course, problem.step_s) for course in courses(problem, planned.plan)}
+
+
+def _promise(course: Course, step_s: float) -> records.Promise:
+    """Requests that come, are answered in time, and right as well; ``None`` where gain tables or weight do not tell."""
+    tenant = course.tenant
+    return records.Promise(
+        arrivals=round(float(tenant.arrivals_rps.sum()) * step_s, RATE_DIGITS),
+        in_time=None if course.in_time is None else round(float(course.in_time.sum()), RATE_DIGITS),
+        goodput=None if tenant.weight == 0 else round(float(course.goodput.sum()) / tenant.weight, RATE_DIGITS),
+    )
+
+
+def _queue(state: QueueState) -> records.Queue:
+    """Who waits, until when servers are busy, and how many batches there were: what a resumed run begins with."""
+    waiting = state.queues.values()
+    return records.Queue(
+        waiting=sum(map(len, waiting)) if waiting else state.tail - state.head,
+        busy_until_s={server_id: _moment(end_s) for server_id, end_s in sorted(state.busy_until.items())},
+        batches=state.n_batches,
+    )
+
+
+def _violations(planned: PlannedWindow) -> tuple[str, ...]:
+    return () if planned.verification is None else tuple(map(str, planned.verification.violations))
+
+
+def plan_revised(revised: PlannedWindow, reason: str, asked_s: float) -> records.PlanRevised:
+    """The plan of a window's rest, and why there is a new one; with what the rest is, beside the window, to pose it."""
+    return records.PlanRevised(**_of_rest(revised, reason, asked_s))
+
+
+def _of_rest(planned: PlannedWindow, reason: str, asked_s: float) -> dict[str, Any]:
+    """What records of a window's rest have in common."""
+    return {
+        "window": planned.window,
+        "from_step": planned.plan_from_step,
+        "reason": reason,
+        "asked_s": _moment(asked_s),
+        "initial": _initial(planned.problem),
+        "rest": {tenant.name: rest_of(tenant) for tenant in planned.problem.tenants},
+        "plan": _plan(planned.plan),
+        "violations": _violations(planned),
+        "rejected_plan": _rejected(planned),
+        "unavailable": _unavailable(planned.problem),
+    }
+
+
+def rest_of(tenant: TenantTerms) -> records.Rest:
+    """What is left for a tenant: its accuracy, its retrainings and their salvage, what it owes, its mean rate."""
+    return records.Rest(
+        accuracy_before=tenant.accuracy_before,
+        options=tuple(option.name for option in tenant.options),
+        retraining_required=tenant.retraining_required,
+        due=None if tenant.min_slo_attainment is None else tenant.min_slo_attainment.due,
+        salvage=tuple(tenant.salvage),
+        mean_rps=round(float(tenant.arrivals_rps.mean()), RATE_DIGITS),
+    )
+
+
+def plan_changed(replan: Replan, asked: Asked, asked_s: float) -> records.PlanRevised:
+    """Another plan of a window's rest is followed from now on, and what it is worth more than the running one."""
+    gain = None if replan.gain is None else round(replan.gain, RATE_DIGITS)
+    return records.PlanRevised(**_of_rest(replan.planned, asked.reason, asked_s), cause=asked.cause, gain=gain)
+
+
+def plan_kept(
+    window: int, n_steps: int, asked: Asked, asked_s: float, why: Kept, error: str | None
+) -> records.PlanKept:
+    """The plan in force goes on; ``n_steps`` are those of the rest that there might have been another plan for."""
+    assert asked.cause is not None  # where there must be another plan, the one in force cannot go on
+    return records.PlanKept(
+        window=window,
+        cause=asked.cause,
+        reason=asked.reason,
+        asked_s=_moment(asked_s),
+        n_steps=n_steps,
+        why=why,
+        error=error,
+    )
+
+
+def not_revised(kept: PlannedWindow, reason: str, asked_s: float) -> records.NotRevised:
+    """There is a reason to plan a window's rest anew, and no plan: what stands, and what the answer was."""
+    return records.NotRevised(**_of_rest(kept, reason, asked_s))
+
+
+def _estimated(setting: Setting, tenant: Tenant, opening: Opening, index: int) -> records.Estimate | None:
+    """What the plan assumed of the window's retraining, where that may be something else than what it brings."""
+    config, window = setting.config, opening.window
+    if not tenant.retrains_in(window):
+        return None
+    if opening.estimates is not None:
+        return _estimate(opening.estimates[index])
+    if config.estimates == EstimatesConfig():
+        return None
+    return _estimate(estimate_of(config.estimates, config.seed, setting.gpu, tenant, window))
+
+
+def _estimate(estimate: Estimate) -> records.Estimate:
+    return records.Estimate(
+        accuracy_after=estimate.accuracy_after,
+        source=estimate.source or None,
+        retraining_s=_seconds_by_profile(estimate.retraining_s),
+        profiling_s=_seconds_by_profile(estimate.profiling_s),
+        gains=dict(estimate.gains),
+    )
+
+
+def _seconds_by_profile(seconds: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, RATE_DIGITS) for name, value in seconds.items()}
+
+
+def _plan(plan: MigPlan) -> records.Plan:
+    """The plan without its wall-clock times."""
+    return convert({key: value for key, value in plan_to_json(plan).items() if key not in WALL_KEYS}, records.Plan)
+
+
+def _rejected(planned: PlannedWindow) -> records.Plan | None:
+    """The plan that is not carried out because it breaks a rule."""
+    return None if planned.rejected is None else _plan(planned.rejected)
+
+
+def wall_of(plan: MigPlan) -> Wall:
+    """The plan's wall-clock times."""
+    return Wall(**{key: getattr(plan, key) for key in WALL_KEYS})
+
+
+def intent(window: int, call: Verb, placement: Placement, gi_id: int | None) -> records.Intent:
+    """A driver call that is about to be made."""
+    return records.Intent(window=window, call=call, placement=str(placement), gi_id=gi_id)
+
+
+def outcome(window: int, intent_n: int, call: Call, made: Made) -> records.Outcome:
+    """What came of a driver call; ``intent_n`` is the number of its intent's record."""
+    return records.Outcome(
+        window=window,
+        intent=intent_n,
+        gi_id=call.gi_id if made.instance is None else made.instance.gi_id,
+        begin_s=_moment(made.begin_s),
+        end_s=_moment(made.end_s),
+        error=None if made.error is None else str(made.error),
+    )
+
+
+def change(window: int, outcome: ChangeOutcome, layout: OwnedLayout[Owner]) -> records.Change:
+    """One change of the layout: who stopped, who got an instance, and who holds what afterwards."""
+    return records.Change(
+        window=window,
+        planned_s=_moment(outcome.planned_s),
+        begin_s=_moment(outcome.begin_s),
+        stopped=tuple(
+            records.Stopped(
+                **_instance(item),
+                end_s=_moment(item.end_s),
+                drained_s=_moment(item.drained_s),
+                gone_s=_moment(item.gone_s),
+            )
+            for item in outcome.stopped
+        ),
+        started=tuple(
+            records.Started(**_instance(item), begin_s=_moment(item.begin_s), promised_s=_moment(item.promised_s))
+            for item in outcome.started
+        ),
+        layout=tuple((str(placement), owner.tenant, owner.task.value) for placement, owner in layout.entries),
+        undone=tuple(f"{item.placement}: {item}" for item in outcome.undone),
+    )
+
+
+def others(
+    window: int, gone: Sequence[str], came: Sequence[Placement], left: Sequence[Placement], taken: Sequence[Placement]
+) -> records.Others:
+    """What others have done to the GPU, and where instances stand now that no plan may count on."""
+    return records.Others(
+        window=window,
+        gone=tuple(gone),
+        came=tuple(map(str, came)),
+        left=tuple(map(str, left)),
+        taken=tuple(map(str, taken)),
+    )
+
+
+def blind(window: int, seen: Blind) -> records.Blind:
+    """Nobody can tell what stood since then, up to when the driver said so again: ``None`` while it does not."""
+    to_s = None if seen.to_s is None else _moment(seen.to_s)
+    return records.Blind(window=window, from_s=_moment(seen.from_s), to_s=to_s, reason=seen.reason)
+
+
+def interrupted(error: NoAnswerError) -> records.Interrupted:
+    """The run ends before its time: its GPU does not answer any more."""
+    return records.Interrupted(reason=str(error), blind_from_s=_moment(error.blind.from_s))
+
+
+def shares(window: int, held: Mapping[Owner, int], *, in_turns: bool) -> records.Shares:
+    """Shares of the GPU that come into force, in twentieths of its processors, or of its time."""
+    entries = tuple((owner.tenant, owner.task.value, quanta) for owner, quanta in held.items())
+    return records.Shares(window=window, shares=entries, in_turns=in_turns)
+
+
+def ready(window: int, started: Started, happening: Ready) -> records.Ready:
+    """A worker serves, or trains, from now on."""
+    return records.Ready(
+        window=window,
+        **_worker(started),
+        ready_s=_moment(happening.at_s),
+        late_ready_s=_moment(max(0.0, happening.at_s - started.promised_s)),
+        library_s=_moment(happening.library_s),
+        model_s=_moment(happening.model_s),
+    )
+
+
+def finished(trained: Trained, accuracy: float) -> records.Finished:
+    """A retraining that ended; the model answers with this accuracy from then on."""
+    return records.Finished(**_trained(trained, accuracy))
+
+
+def checkpoint(trained: Trained, accuracy: float, part: float) -> records.Checkpoint:
+    """A retraining has done ``part`` of its work, and its weights answer with this accuracy from then on."""
+    return records.Checkpoint(**_trained(trained, accuracy), part=part)
+
+
+def _trained(trained: Trained, accuracy: float) -> dict[str, Any]:
+    return {
+        "window": trained.window,
+        "instance": trained.instance_id,
+        "tenant": trained.tenant,
+        "finish_s": _moment(trained.at_s),
+        "accuracy": accuracy,
+        "option": None if trained.option == FULL else trained.option,
+        **trained.facts,
+    }
+
+
+def failed(window: int, started: Started, at_s: float, reason: str) -> records.Failed:
+    """A worker that is gone."""
+    return records.Failed(window=window, **_worker(started), failed_s=_moment(at_s), reason=reason)
+
+
+def _worker(started: Started) -> dict[str, Any]:
+    return {"instance": started.instance_id, "tenant": started.owner.tenant, "task": started.owner.task.value}
+
+
+def _instance(item: Started | Stopped) -> dict[str, Any]:
+    """Which instance, where, and whose."""
+    return {
+        "instance": item.instance_id,
+        "placement": str(item.placement),
+        "compute_slices": item.placement.profile.compute_slices,
+        "tenant": item.owner.tenant,
+        "task": item.owner.task.value,
+    }
+
+
+def window_finished(settled: SettledWindow, served: Mapping[str, Mapping[str, Any]]) -> records.WindowFinished:
+    """What became of every request that arrived in the window, by tenant and second of arrival.
+
+    ``served`` has by tenant what could have been served in each second, where instances do not show it.
+    """
+    return records.WindowFinished(
+        window=settled.window,
+        tenants={counts.tenant: _counts(counts, served.get(counts.tenant, {})) for counts in settled.counts},
+        blind=tuple(settled.blind),
+    )
+
+
+def _counts(counts: SecondCounts, served: Mapping[str, Any]) -> records.Counts:
+    by_second = {item.name: getattr(counts, item.name).tolist() for item in fields(Totals)}
+    return records.Counts(**by_second, latency_ms=list(counts.latency_ms.items()), **served)
+
+
+def _rates(values: NDArray[np.float64]) -> list[float]:
+    rounded: list[float] = np.round(values, RATE_DIGITS).tolist()
+    return rounded
+
+
+def _moment(seconds: float) -> float:
+    return round(seconds, TIME_DIGITS)

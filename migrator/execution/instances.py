@@ -1,0 +1,667 @@
+"""Sharing by MIG: window by window a plan, whose lifetimes become changes of the layout, carried out in order.
+
+When something serves follows from what its worker says, never from the plan's promise; the difference is logged as
+``late_ready_s``. What the driver refuses for good, what others take or leave, and what is gone from under us is a
+reason to plan the rest of the window anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import assert_never
+
+from executor.mig import OwnedLayout, memory_slices_in
+from forecaster.forecast import Forecast
+from migrator.execution import events
+from migrator.execution.applier import NEVER_S, Applier, Backend, Live
+from migrator.execution.changes import Change, ChangeOutcome, changes_of
+from migrator.execution.foresight import Opening
+from migrator.execution.planning import (
+    PlannedWindow,
+    Replan,
+    Solving,
+    plan_rest,
+    plan_window,
+    require_plan,
+    with_begun,
+    with_ended,
+    with_ends,
+    without_retrainings,
+)
+from migrator.execution.posing import state_of
+from migrator.execution.requests import Queues
+from migrator.execution.seams import (
+    Asked,
+    Checkpointed,
+    Failed,
+    Finished,
+    Happened,
+    Happening,
+    Lost,
+    Note,
+    Ready,
+    Replanned,
+    Replanning,
+    Trained,
+)
+from migrator.execution.starts import Starts
+from migrator.log.records import Kept
+from migrator.log.trouble import Blind
+from migrator.setting import Setting
+from planner.build import largest_warm_up_s
+from planner.errors import PlannerError
+from planner.problem import Owner, PhysicalState, Task, steps_of
+from planner.replan import state_at
+from planner.unavailable import Unavailable
+from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests
+from workloads.tenants import Tenant
+
+LATE_S = 0.5
+"""Seconds by which a change may begin late, on a clock that runs by itself, without having been held up."""
+
+LATE_ANSWER_S = 0.1
+"""How often a plan that there must be, and that is late, is looked for."""
+
+AGAIN_S = 10.0
+"""Seconds after which a plan is asked for again, where the plan in force cannot be followed and there was none."""
+
+
+def lead_s(setting: Setting) -> float:
+    """Seconds, in whole steps, before its first window at which a run begins to put instances up."""
+    config = setting.config
+    longest_s = largest_warm_up_s(setting.gpu, setting.tenants, config.planner.switch_s)
+    return steps_of(longest_s, config.step_s) * config.step_s
+
+
+@dataclass(frozen=True, eq=False)
+class _Request:
+    """A plan of the rest of a window that is being made, while the one in force is followed as far as it can be.
+
+    Attributes:
+        asked: What for.
+        asked_s: When that was.
+        n_steps: Of the rest.
+        from_s: From when on it counts; by then it should be there.
+        answer: What came of it, or why nothing did.
+    """
+
+    asked: Asked
+    asked_s: float
+    n_steps: int
+    from_s: float
+    answer: Future[Replan | PlannerError]
+
+
+class Instances:
+    """Sharing by MIG: window by window a plan, and its changes carried out in order.
+
+    A change that the driver's work, or a late retraining, pushes past the window's end is left out, and so are those
+    after it: the next window is planned from what really stands. What follows a change that was held up by a retraining
+    keeps its distance to it, up to the least one between changes of the held set, so that instances started ahead are
+    ready when what they replace is dropped.
+    """
+
+    kind = "instances"
+
+    def __init__(
+        self,
+        setting: Setting,
+        backend: Backend,
+        queues: Queues,
+        tenants: Mapping[str, Tenant],
+        solving: Solving,
+        first_s: float = 0.0,
+        n_started: int = 0,
+    ) -> None:
+        """``first_s`` is the second at which the first window begins; ``backend``'s clock shows an earlier one.
+
+        ``tenants`` are those that run: their retrainings take what they take, not what is estimated. ``n_started``
+        instances were started before.
+
+        Raises:
+            GpuError: The driver does not say what stands.
+        """
+        self._setting, self._queues, self._solving = setting, queues, solving
+        self._workers, self._begin = backend.workers, backend.begin
+        self._applier = Applier(backend, tenants, first_s - lead_s(setting), n_started)
+        self._names = [tenant.name for tenant in setting.tenants]
+        self._opening: Opening | None = None
+        self._planned: PlannedWindow | None = None
+        self._due: deque[Change] = deque()
+        self._free_s = -NEVER_S
+        self._held_up: ChangeOutcome | None = None
+        self._heard: Sequence[Happening] = ()
+        self._unproven: list[Happening] = []
+        self._window_end_s = 0.0
+        self._is_as_planned = True
+        self._is_late = False
+        self._slack_s = LATE_S if backend.clock.runs_by_itself else 0.0
+        self._changed_in, self._changed_s = 0, -NEVER_S
+        self._reasons: list[str] = []
+        self._again_s = -NEVER_S
+        self._trained: set[Owner] = set()
+        self._training_s: dict[Owner, float] = {}
+        self._request: _Request | None = None
+        self._last_answer: Future[Replan | PlannerError] | None = None
+        # Where time passes by itself, the loop goes on while plans are made. One that there must be waits for no other.
+        self._solves: Executor | None = ThreadPoolExecutor(2, "planner") if backend.clock.runs_by_itself else None
+        self._starts, self._first_s = Starts(setting), first_s
+        self._checkpoints = {name: tuple(part for part, _ in own.checkpoints) for name, own in tenants.items()}
+
+    @property
+    def layout(self) -> OwnedLayout[Owner]:
+        """Who holds which instance."""
+        return self._applier.layout
+
+    @property
+    def _strayed(self) -> Asked | None:
+        """Why the plan in force cannot be followed, or need not be, any more; ``None`` while a change is under way."""
+        if not self._reasons or self._is_out_of_force or self._applier.is_busy or self._queues.now_s < self._again_s:
+            return None
+        return Asked("; ".join(self._reasons))
+
+    @property
+    def known_s(self) -> float:
+        """Up to then is known what stood, as far as that matters to what became of requests."""
+        return NEVER_S if self._queues.are_real else self._applier.known_s
+
+    def plan(self, opening: Opening, forecast: Forecast) -> PlannedWindow:
+        """The window's plan, from what stands.
+
+        Raises:
+            InfeasibleError: The first window has no plan, so there is no layout to keep. Where it has one that breaks a
+                rule, a fixed layout takes its place.
+            PlannerError: The policy cannot answer.
+        """
+        state = self._state(opening.window)
+        opening = replace(opening, warm_ups=self._starts.warm_ups)
+        planned = plan_window(self._setting, opening, forecast, state, self._solving, self._unavailable)
+        if self._planned is None and not planned.plan.lifetimes:
+            require_plan(planned)
+        return planned
+
+    def begin(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None, note: Note) -> None:  # noqa: ARG002
+        """Take up the window's plan; its first layout stands before second 0."""
+        assert planned is not None
+        config = self._setting.config
+        is_first, self._opening = self._opening is None, opening
+        if is_first:
+            self._begin()
+            self._bring_up(planned, opening.window, note)
+        self._window_end_s = (opening.window + 1) * config.window_s
+        self._trained = set()
+        self._go_on(Kept.ENDED, note)
+        for live in self._applier.give_up(opening.window):
+            reason = "not done by the end of the window after its own; given up"
+            note(events.failed(opening.window, live.started, self._applier.now_s, reason))
+        self._follow(planned, opening.window * config.window_s + planned.plan_from_step * config.step_s)
+
+    def wait(self, until_s: float) -> float:
+        """The next change's moment, or that of what happens before it."""
+        due_s = self._due_s()
+        if due_s > self._queues.now_s or not self._applier.is_blocked(self._due[0]):
+            until_s = min(until_s, due_s)
+        if self._request is not None:
+            late_s = self._queues.now_s + LATE_ANSWER_S
+            until_s = min(until_s, max(self._request.from_s, late_s) if self._is_out_of_force else self._request.from_s)
+        self._heard = self._workers.happenings(min(until_s, self._applier.resumes_s))
+        # A clock that runs by itself may have been woken before.
+        return max(self._heard[0].at_s if self._heard else min(until_s, self._applier.now_s), self._queues.now_s)
+
+    def serve(
+        self, requests: Sequence[Requests], accuracies: Sequence[AccuracyTimeline], until_s: float
+    ) -> tuple[float, Sequence[Outcomes]]:
+        """Serve with the instances that are ready."""
+        return until_s, self._queues.advance(requests, self._applier.servers, accuracies, until_s)
+
+    def act(self, now_s: float, note: Note) -> Iterator[Happened]:
+        """Tell what happened, then make the changes that are due.
+
+        A retraining that is said to have ended has done so once a look has shown that its instance stood until then.
+        """
+        if any(map(self._is_unproven, (*self._unproven, *self._heard))):
+            yield from self._look(note)
+        # What had to wait for a look counts from now on: up to here requests are served, perhaps in another window.
+        proven = [replace(one, at_s=self._queues.now_s) for one in self._unproven if not self._is_unproven(one)]
+        proven += [one for one in self._heard if not self._is_unproven(one)]
+        self._unproven = [one for one in (*self._unproven, *self._heard) if self._is_unproven(one)]
+        self._heard = ()
+        for happening in proven:
+            yield from self._hear(happening, note)
+        if self._applier.is_busy:
+            yield from self._end(self._applier.go_on(), note)
+        yield from self._decide(now_s, note)
+        # The clock may still be behind: before second 0, workers get ready while no request is served.
+        while min(now_s, self._applier.now_s) >= self._due_s() and not self._applier.is_blocked(self._due[0]):
+            yield from self._make(self._due.popleft(), note)
+        yield from self._look(note)
+        if (strayed := self._strayed) is not None:
+            yield strayed
+
+    def replan(
+        self, seen: Opening, forecast_from: Callable[[int], Forecast], asked: Asked, note: Note
+    ) -> Iterator[Replanning | Replanned]:
+        """Plan the rest of the window anew from the step at which the plan can be there.
+
+        Where there *may* be another plan, the one in force is followed up to that step. Where there *must* be, what it
+        would have changed before is left out, and a retraining that failed, or never began, is offered again; if there
+        is no other plan, the old one stays in force and another is asked for later.
+        """
+        assert self._planned is not None
+        planned, config = self._planned, self._setting.config
+        # The clock may be ahead, while the driver worked. The changes of the step that begins now have been made.
+        now_s = max(self._queues.now_s, self._applier.now_s)
+        n_made = math.floor((now_s - self._plan_s) / config.step_s + 1e-9) + 1
+        # It is there when planning has taken its time.
+        takes_s = config.planning_s if asked.must else config.replanning_s
+        step = n_made + math.ceil(takes_s / config.step_s - 1e-9)
+        from_s = self._plan_s + step * config.step_s
+        if asked.must and step >= planned.problem.n_steps:
+            self._reasons = []  # the next window is planned from what stands
+        if not 0 < step < planned.problem.n_steps or not self._can_replan(asked, from_s):
+            return
+        # Beyond what is made by now, a plan that cannot be followed begins nothing.
+        so_far = self._as_it_went(planned, step if asked.must else n_made, step, from_s)
+        standing = self._standing(from_s) if asked.must else self._will_stand(so_far, step, from_s)
+        if standing is None:
+            return
+        self._go_on(Kept.STRAYED if asked.must else Kept.OVERTAKEN, note)
+        if asked.must:
+            self._reasons = []
+            first_step = planned.plan_from_step + step
+        else:
+            first_step = math.floor((self._queues.now_s - seen.window * config.window_s) / config.step_s + 1e-9)
+        unavailable = self._unavailable
+
+        def answer() -> Replan | PlannerError:
+            try:
+                forecast = forecast_from(first_step)
+                how = self._solving
+                return plan_rest(
+                    self._setting, seen, so_far, forecast, step, standing, how, unavailable, must=asked.must
+                )
+            except PlannerError as error:
+                return error
+
+        self._last_answer = self._submitted(answer)
+        n_steps = planned.problem.n_steps - step
+        self._request = _Request(asked, self._queues.now_s, n_steps, from_s, self._last_answer)
+        yield Replanning()
+        if asked.must:
+            yield from self._decide(now_s, note)
+
+    def close(self) -> None:
+        """Let the driver call in progress end; a plan in progress is not waited for."""
+        try:
+            self._applier.close()
+        finally:
+            if self._solves is not None:
+                self._solves.shutdown(wait=False, cancel_futures=True)
+
+    def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:  # noqa: ARG002
+        """Always empty: the log's instances show it."""
+        return {}
+
+    def _state(self, window: int) -> PhysicalState | None:
+        """What a window starts from: what the last plan promises, if it was carried out in full, else what stands."""
+        if self._planned is None:
+            return None
+        start_s = window * self._setting.config.window_s
+        if self._is_as_planned and not self._due and not self._applier.has_strayed(start_s):
+            return self._planned.next_state
+        return self._standing(start_s)
+
+    def _standing(self, start_s: float) -> PhysicalState:
+        """What serves, or starts to; what would not go stays a while, unless a tenant has nothing to serve with."""
+        step_s = self._setting.config.step_s
+        state = state_of(self._applier.serving_from_s(start_s), start_s, step_s)
+        if {item.tenant for item in state.held} != set(self._names):
+            held = tuple(replace(item, serve_step=0) for item in state.held)  # what starts is not waited for
+            return replace(state, held=held, next_epoch_step=0)
+        stays_s = max(0.0, self._applier.stays_until_s - start_s)
+        return replace(state, next_epoch_step=max(state.next_epoch_step, math.ceil(stays_s / step_s)))
+
+    @property
+    def _unavailable(self) -> tuple[Unavailable, ...]:
+        """Memory slices that others hold, or that ours will not let go, for as long as anybody knows."""
+        mask = 0
+        for placement in self._applier.taken:
+            mask |= placement.memory_mask
+        return (Unavailable(memory_slices_in(mask)),) if mask else ()
+
+    def _submitted(self, answer: Callable[[], Replan | PlannerError]) -> Future[Replan | PlannerError]:
+        """The answer, at once where time stands still meanwhile."""
+        if self._solves is not None:
+            return self._solves.submit(answer)
+        done: Future[Replan | PlannerError] = Future()
+        done.set_result(answer())
+        return done
+
+    def _can_replan(self, asked: Asked, from_s: float) -> bool:
+        """Whether another plan, which counts from then on, can be asked for now.
+
+        Where there may be one, the one in force must be in step with its changes; and one at a time, those that are
+        late included.
+        """
+        if not asked.must:
+            is_late = self._last_answer is not None and not self._last_answer.done()
+            return not (self._reasons or self._is_out_of_force or self._applier.is_busy or is_late)
+        due = self._due[0] if self._due and self._due[0].planned_s < from_s else None
+        return self._held_up is None and (due is None or not self._applier.is_blocked(due))
+
+    @property
+    def _is_out_of_force(self) -> bool:
+        """Whether a plan is being made that must take the place of the one in force: nothing of that is done then."""
+        return self._request is not None and self._request.asked.must
+
+    def _decide(self, now_s: float, note: Note) -> Iterator[Replanned]:
+        """Take up the plan that was asked for, once it is there: at once if there must be one, else in its step.
+
+        Raises:
+            PlannerError: There must be one, and the policy cannot answer.
+        """
+        request = self._request
+        if request is None:
+            return
+        if request.asked.must:
+            if request.answer.done():
+                yield self._replaced(request, note)
+        elif now_s >= request.from_s - 1e-9:
+            yield from self._reconsidered(request, note)
+
+    def _replaced(self, request: _Request, note: Note) -> Replanned:
+        """The plan that there must be, if there is one, is followed from now on."""
+        self._request, newer = None, self._reasons
+        replan = request.answer.result()
+        if isinstance(replan, PlannerError):
+            raise replan
+        revised, asked = replan.planned, request.asked
+        if revised.is_planned:
+            note(events.plan_revised(revised, asked.reason, request.asked_s))
+            self._follow(revised, request.from_s)
+            self._is_as_planned = True
+        else:
+            note(events.not_revised(revised, asked.reason, request.asked_s))
+            newer, self._again_s = [asked.reason, *newer], self._queues.now_s + AGAIN_S
+            self._applier.forgive()
+            if self._applier.has_idle:  # perhaps what nobody uses goes now; a plan may find room then
+                self._due.appendleft(Change(self._applier.now_s, self._applier.layout, ()))
+                self._look_ahead()
+        self._reasons = newer
+        return Replanned(asked, replan.forecast, revised)
+
+    def _reconsidered(self, request: _Request, note: Note) -> Iterator[Replanned]:
+        """The plan that there may be is followed from now on, if it is there in time and is better."""
+        if self._reasons:
+            self._go_on(Kept.STRAYED, note)
+            return
+        replan = request.answer.result() if request.answer.done() else None
+        if replan is None:
+            self._go_on(Kept.LATE, note)
+            yield Replanned(request.asked, None, None)
+        elif isinstance(replan, PlannerError):
+            self._go_on(Kept.ALONE, note, str(replan))
+            yield Replanned(request.asked, None, None)
+        elif self._is_overtaken(replan):
+            self._go_on(Kept.OVERTAKEN, note)
+            yield Replanned(request.asked, replan.forecast, None)
+        elif not replan.is_better:
+            self._go_on(Kept.BETTER if replan.planned.is_planned else Kept.ALONE, note)
+            yield Replanned(request.asked, replan.forecast, None)
+        else:
+            self._request = None
+            fields = events.plan_changed(replan, request.asked, request.asked_s)
+            note(fields, events.wall_of(replan.planned.plan))
+            self._follow(replan.planned, request.from_s)
+            yield Replanned(request.asked, replan.forecast, replan.planned)
+
+    def _is_overtaken(self, replan: Replan) -> bool:
+        """Whether it begins with what is no more: a retraining that has ended since, or what a change has replaced.
+
+        A change may begin before its step, when a retraining ends a little early.
+        """
+        state = replan.planned.problem.physical_initial
+        assert state is not None
+        expected = {(item.placement, item.tenant) for item in state.held}
+        holding = {(placement, tenant) for placement, tenant, _ in self._applier.serving_from_s(self._applier.now_s)}
+        ended = {owner.tenant for owner in self._trained | self._applier.failed_retrainings}
+        return holding != expected or not ended.isdisjoint(item.tenant for item in state.retrainings)
+
+    def _go_on(self, why: Kept, note: Note, error: str | None = None) -> None:
+        """Let the plan in force go on, if another is being made."""
+        pending, self._request = self._request, None
+        if pending is None or pending.asked.must:
+            return
+        assert self._planned is not None
+        replan = pending.answer.result() if pending.answer.done() else None
+        solved = events.wall_of(replan.planned.plan) if isinstance(replan, Replan) else None
+        window, n_steps = self._planned.window, pending.n_steps
+        note(events.plan_kept(window, n_steps, pending.asked, pending.asked_s, why, error), solved)
+
+    def _as_it_went(self, planned: PlannedWindow, n_followed: int, step: int, from_s: float) -> PlannedWindow:
+        """The window with its retrainings as they have gone so far; of ``n_followed`` steps changes are made.
+
+        One that failed, or never began, was not planned. One under way ends when it has trained for as long as planned,
+        and if that is over, when it is late by as much again as it is now.
+        """
+        under_way = self._applier.training_from_s(planned.window)
+        step_s, ends = self._setting.config.step_s, {}
+        for owner, training_from_s in under_way.items():
+            end_s = training_from_s + self._training_s.get(owner, 0.0)
+            if end_s < from_s:
+                end_s = from_s + max(step_s, self._queues.now_s - end_s)
+            end_step = math.ceil((end_s - self._plan_s) / step_s - 1e-9)
+            ends[owner] = max(step + 1, min(end_step, planned.problem.n_steps))
+        went = with_begun(planned, under_way, step)  # a change may be made before its step
+        went = without_retrainings(went, self._not_retraining(planned, n_followed))
+        return with_ended(with_ends(went, ends, step), self._trained, step)
+
+    def _will_stand(self, planned: PlannedWindow, step: int, from_s: float) -> PhysicalState | None:
+        """What will serve, or start to, at a later step of the plan in force; ``None`` if that cannot be told.
+
+        A change that waits for a late retraining is not made by then.
+        """
+        step_s = self._setting.config.step_s
+        standing = self._standing(from_s)
+        if self._due and self._due_s() < from_s and not self._applier.is_blocked(self._due[0]):
+            if self._held_up is not None:
+                return None
+            ready = {(item.placement, item.tenant): item.serve_step for item in standing.held}
+            promised = state_at(planned.problem, planned.plan, step)
+            held = tuple(
+                replace(item, serve_step=max(item.serve_step, ready.get((item.placement, item.tenant), 0)))
+                for item in promised.held
+            )
+            return replace(promised, held=held)
+        if self._held_up is None:
+            return standing
+        epoch_s = self._held_up.begin_s + planned.problem.epoch_steps * step_s
+        return replace(
+            standing, next_epoch_step=max(standing.next_epoch_step, math.ceil((epoch_s - from_s) / step_s - 1e-9))
+        )
+
+    def _not_retraining(self, planned: PlannedWindow, step: int) -> frozenset[Owner]:
+        """Whose retraining the plan has begun before the step, and is neither under way nor done."""
+        begun = {item.owner for item in planned.plan.lifetimes if not item.is_inference and item.create_step < step}
+        under_way = self._applier.training_from_s(planned.window)
+        return (frozenset(begun) - frozenset(under_way) - self._trained) | self._applier.failed_retrainings
+
+    def _follow(self, planned: PlannedWindow, plan_s: float) -> None:
+        """From now on carry this plan out; its step 0 is at ``plan_s``."""
+        self._planned, self._plan_s = planned, plan_s
+        step_s = self._setting.config.step_s
+        self._due = deque(changes_of(planned.plan, plan_s, step_s, self._checkpoints))
+        self._training_s |= {
+            item.owner: (item.end_step - item.serve_step) * step_s
+            for item in planned.plan.lifetimes
+            if item.option is not None
+        }
+        self._held_up, self._reasons = None, []
+        self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        """From when on the next change is held up, if it does not begin: it is due and the driver is free."""
+        self._free_s = max(self._due[0].planned_s, self._applier.now_s) if self._due else -NEVER_S
+
+    def _due_s(self) -> float:
+        """When the next change may begin, if no retraining holds it up; in another window it may not."""
+        if not self._due or self._applier.is_busy or self._is_out_of_force:
+            return NEVER_S
+        due_s = self._free_s
+        if self._held_up is not None:
+            assert self._planned is not None
+            epoch_s = self._planned.problem.epoch_steps * self._setting.config.step_s
+            distance_s = min(self._due[0].planned_s - self._held_up.planned_s, epoch_s)
+            due_s = max(due_s, self._held_up.begin_s + distance_s)
+        return due_s if due_s < self._window_end_s else NEVER_S
+
+    def _bring_forward(self, live: Live) -> None:
+        """Let the next change begin early if it is the one with which this retraining, which is over, was to end.
+
+        It keeps its distance to the change before, and waits until its plan is there. Where the plan has it much later
+        than now, it stays there.
+        """
+        assert self._planned is not None
+        change, now_s = self._due[0] if self._due else None, self._queues.now_s
+        if change is None or change.layout.owner(live.placement) == live.owner or self._applier.is_blocked(change):
+            return
+        epoch_s = self._planned.problem.epoch_steps * self._setting.config.step_s
+        if now_s < self._free_s <= now_s + epoch_s:
+            self._free_s = min(self._free_s, max(now_s, self._plan_s, self._changed_s + epoch_s))
+
+    def _bring_up(self, planned: PlannedWindow, window: int, note: Note) -> None:
+        """Put the first layout up before the first window, so that it serves from its first second."""
+        start_s, step_s = window * self._setting.config.window_s, self._setting.config.step_s
+        first = changes_of(planned.plan, start_s, step_s)[0]
+        entries = [(placement, owner) for placement, owner in first.layout.entries if owner.task is Task.INFERENCE]
+        change = Change(self._applier.now_s, OwnedLayout.of(entries), first.promised_s)
+        self._changed_in = window
+        outcome = self._applier.apply(change, window, self._queues.busy_until_s, note)
+        for _ in self._end(outcome, note):
+            raise AssertionError("nothing is under way before the first window")
+
+    def _make(self, change: Change, note: Note) -> Iterator[Lost]:
+        """Carry the next change out, as far as it goes at once."""
+        assert self._opening is not None
+        self._is_late = self._applier.now_s > self._free_s + self._slack_s
+        self._changed_in, self._changed_s = self._opening.window, self._applier.now_s
+        yield from self._end(self._applier.apply(change, self._changed_in, self._queues.busy_until_s, note), note)
+
+    def _end(self, outcome: ChangeOutcome | None, note: Note) -> Iterator[Lost]:
+        """Log a change that is over, and look at the one after it; what died over its last batch."""
+        if outcome is None:
+            return
+        yield from self._tell(outcome, note)
+        if outcome.news:
+            self._stray("; ".join(f"{item.placement}: {item}" for item in outcome.news))
+        self._held_up = outcome if self._is_late else None
+        self._look_ahead()
+
+    def _tell(self, outcome: ChangeOutcome, note: Note) -> Iterator[Lost]:
+        """Log what a change has done, in the window in which it began; what died over its last batch."""
+        if not outcome.is_empty:
+            note(events.change(self._changed_in, outcome, self._applier.layout))
+        for died in outcome.died:
+            note(events.failed(self._changed_in, died.started, died.at_s, died.reason))
+        for died in outcome.died:
+            yield from self._lost(died.started.owner, died.server_ids)
+
+    def _is_unproven(self, happening: Happening) -> bool:
+        return isinstance(happening, Finished | Checkpointed) and happening.at_s > self.known_s
+
+    def _look(self, note: Note) -> Iterator[Lost | Blind]:
+        """Look at what others have done to the GPU, and whether its driver answers.
+
+        All is read anew when a window has ended, and when a retraining is said to have.
+        """
+        assert self._opening is not None
+        ended_s = [one.at_s for one in (*self._unproven, *self._heard) if self._is_unproven(one)]
+        ended_s += [self._window_end_s, self._opening.window * self._setting.config.window_s]
+        sight = self._applier.look(max((end_s for end_s in ended_s if end_s <= self._applier.now_s), default=-NEVER_S))
+        if sight is None:
+            return
+        if sight.blind is not None:
+            note(events.blind(self._opening.window, sight.blind))
+            yield sight.blind
+        if not (sight.gone or sight.came or sight.left):
+            return
+        for live in sight.gone:
+            yield from self._lost(live.owner, live.server_ids)
+            reason = (
+                "its GPU instance is gone: somebody else has destroyed it, or the GPU was reset, or lost for a while"
+            )
+            note(events.failed(self._opening.window, live.started, self._applier.now_s, reason))
+        if sight.gone:
+            stopped = tuple(live.stopped_at(self._applier.now_s) for live in sight.gone)
+            outcome = ChangeOutcome(self._applier.now_s, self._applier.now_s, stopped=stopped)
+            note(events.change(self._opening.window, outcome, self._applier.layout))
+        gone = [live.instance_id for live in sight.gone]
+        note(events.others(self._opening.window, gone, sight.came, sight.left, self._applier.taken))
+        self._stray(str(sight))
+
+    def _stray(self, reason: str) -> None:
+        """From now on the GPU is not as the plan has it."""
+        self._is_as_planned = False
+        self._reasons.append(reason)
+        self._again_s = -NEVER_S
+
+    def _is_better(self, live: Live) -> bool:
+        """Whether the retraining was expected to give more than what the window began with: so do its checkpoints."""
+        assert self._planned is not None
+        assert self._opening is not None
+        index = self._names.index(live.owner.tenant)
+        options = self._planned.problem.tenants[index].options
+        after = [option.accuracy_after for option in options if option.name == live.training.option]
+        return not after or after[0] > self._opening.accuracies[index]
+
+    def _take_over(self, live: Live, at_s: float) -> None:
+        """Let the servers of a retraining's tenant take its weights over."""
+        self._applier.take_over(live.owner.tenant, at_s, self._queues.busy_until_s)
+
+    def _lost(self, owner: Owner, server_ids: Sequence[str]) -> Iterator[Lost]:
+        """The answers under way on the owner's servers."""
+        index = self._names.index(owner.tenant)
+        yield from (Lost(index, self._queues.states[index].in_service(server_id)) for server_id in server_ids)
+
+    def _hear(self, happening: Happening, note: Note) -> Iterator[Trained | Lost | Failed]:
+        """Take note of what happened to a worker."""
+        assert self._opening is not None
+        window = self._opening.window
+        live = self._applier.live(happening.instance_id)
+        if live is None:
+            return
+        if (so_far := self._applier.so_far_of_change_with(live)) is not None:
+            yield from self._tell(so_far, note)  # it starts in the log before anything becomes of it
+        trained = partial(
+            Trained, happening.at_s, live.owner.tenant, live.window, live.instance_id, option=live.training.option
+        )
+        match happening:
+            case Ready():
+                if live.is_starting and live.change_s >= self._first_s:  # the bring-up is no change
+                    self._starts.add(live.owner, live.begun_s - live.change_s, happening.at_s - live.begun_s)
+                self._applier.ready(live, happening)
+                note(events.ready(window, live.started, happening))
+            case Checkpointed():
+                if self._is_better(live):
+                    self._take_over(live, happening.at_s)
+                yield trained(checkpoint=happening.part)
+            case Finished():
+                live.is_over = True
+                self._bring_forward(live)
+                if live.window == window:  # else it is the one of the window before, which ended late
+                    self._trained.add(live.owner)
+                self._take_over(live, happening.at_s)
+                yield trained(facts=happening.facts)
+            case Failed():
+                lost = list(self._lost(live.owner, live.server_ids))
+                note(events.failed(window, live.started, happening.at_s, happening.reason))
+                self._applier.failed(live)
+                yield from lost
+                yield happening
+            case _:
+                assert_never(happening)

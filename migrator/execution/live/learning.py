@@ -1,0 +1,382 @@
+"""The models of a live run: which weights are served, what they are worth, and what a retraining would bring.
+
+All of it is measured, by profilers beside the instances. Where nothing could be, the config's accuracies hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from executor.messages import as_text
+from migrator.config import LearningConfig, TenantConfig
+from migrator.console import warn
+from migrator.errors import ConfigError, LiveError
+from migrator.estimates import Estimate
+from migrator.execution.events import RATE_DIGITS
+from migrator.execution.live.site import Site
+from migrator.setting import Setting
+from workloads.learning.course import Option
+from workloads.learning.curve import Correction
+from workloads.learning.profiler import Measured, Prepared, Refused
+from workloads.learning.retraining import Job
+from workloads.live.generator import Stream
+from workloads.serving.requests import AccuracyTimeline, Requests
+from workloads.tenants import Tenant
+from workloads.training import FULL
+
+LOADING_S, LEAST_ESTIMATING_S = 2.0, 1.0
+"""Of ``estimates.delay_s``, what profilers take to load data and weights; the rest, or this, is micro-profiling's."""
+
+PREPARING_S = 3600.0
+"""What training the first weights may take: on one thread of a CPU, where the GPU is cut into instances."""
+
+LEAST_WAIT_S = 30.0
+"""Profilers that estimate are waited for a window long, or so long where windows are shorter."""
+
+SPARE = 1.3
+"""A retraining is taken to last so many times what the service profile says, until one has been seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The weights that a tenant's workers are to answer with."""
+
+    file: Path
+    version: str
+    accuracy: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A retraining that has ended: of which window, by which option, what it answers right, and what it took."""
+
+    window: int
+    option: str
+    accuracy: float
+    took_s: float
+
+
+@dataclass
+class _Learner:
+    """One tenant's model over the run.
+
+    Attributes:
+        served: The weights that its workers are to answer with.
+        correction: What past windows taught about estimates.
+        raw: By window, the accuracy that was expected of its retraining by each option, before correction.
+        slowness: By retraining, how many times as long as the profile says it took.
+        accuracies: By the second of the run from which on it holds.
+    """
+
+    tenant: Tenant
+    config: TenantConfig
+    prepared: Prepared
+    served: Served
+    correction: Correction = field(default_factory=Correction)
+    raw: dict[int, Mapping[str, float]] = field(default_factory=dict)
+    slowness: list[float] = field(default_factory=list)
+    accuracies: dict[float, float] = field(default_factory=dict)
+
+    @property
+    def learning(self) -> LearningConfig:
+        assert self.config.learning is not None
+        return self.config.learning
+
+
+class LiveModels:
+    """As :class:`migrator.execution.models.Models`, with measured accuracies.
+
+    Attributes:
+        measured: Of the window that was opened last, by tenant: what a profiler found, or why it found nothing.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        site: Site,
+        requests: Sequence[Requests],
+        served: Mapping[str, Served],
+        environment: Mapping[str, str],
+    ) -> None:
+        """Train the first weights, and have it written which requests are asked; minutes, where models are large.
+
+        ``served`` are newer weights, by tenant, where a run goes on; ``environment`` is that of profilers.
+
+        Raises:
+            ConfigError: A model or its data cannot be had, or it cannot be trained; one line says why.
+            LiveError: A profiler died, or was not done in time.
+        """
+        self._setting, self._site, self._requests, self._environment = setting, site, requests, environment
+        self.measured: dict[str, Measured | str] = {}
+        self._estimates: tuple[Estimate, ...] | None = None
+        entries = [entry for entry in setting.config.tenants if entry.learning is not None]
+        found = site.ask(
+            "workloads.learning.profiler:prepare",
+            [
+                {
+                    "job": as_text(self._job_of(entry, None, experience=0, out=self._weights(entry.name) / "first")),
+                    "requests": str(self._samples(entry.name)),
+                    "n_by_window": _by_window(setting, own),
+                }
+                for entry, own in zip(entries, requests, strict=True)
+            ],
+            PREPARING_S,
+            environment,
+        )
+        prepared = []
+        for entry, one in zip(entries, found, strict=True):
+            if isinstance(one, str):
+                raise LiveError(f"tenants.{entry.name}: {one}")
+            if isinstance(one, Refused):
+                raise ConfigError(f"tenants.{entry.name}: {one.reason}")
+            assert isinstance(one, Prepared)
+            prepared.append(one)
+            if (began_with := prepared[-1].began_with).startswith("random ("):
+                warn(f"tenants.{entry.name}: {entry.model} began to learn with weights that are {began_with}")
+        self._learners = {
+            tenant.name: _Learner(
+                tenant, entry, one, served.get(tenant.name) or Served(Path(one.weights), "first", one.accuracy)
+            )
+            for tenant, entry, one in zip(setting.tenants, entries, prepared, strict=True)
+        }
+
+    # --- what the loop asks
+
+    @property
+    def timelines(self) -> list[AccuracyTimeline]:
+        """Each tenant's accuracy so far, as measured before a window and after a retraining."""
+        ordered = (sorted(one.accuracies.items()) for one in self._learners.values())
+        return [AccuracyTimeline(tuple(at for at, _ in own), tuple(value for _, value in own)) for own in ordered]
+
+    @property
+    def estimates(self) -> tuple[Estimate, ...] | None:
+        """What the retrainings of the window that was opened last would bring, by tenant."""
+        return self._estimates
+
+    def open(self, window: int) -> tuple[float, ...]:
+        """What the models in service give from the window's start on, measured on its new training data.
+
+        Raises:
+            LiveError: A process that the run cannot do without is gone.
+        """
+        learners = list(self._learners.values())
+        asked = [
+            {
+                "job": as_text(self.job(one.tenant.name, window, self._weights(one.tenant.name))),
+                "options": {name: _amount(way) for name, way in options_of(one.config).items()},
+                "window": window,
+                "budget_s": max(LEAST_ESTIMATING_S, self._setting.config.estimates.delay_s - LOADING_S),
+                "correction": asdict(one.correction),
+            }
+            for one in learners
+        ]
+        limit_s = max(LEAST_WAIT_S, self._setting.config.window_s)
+        found = self._site.ask("workloads.learning.profiler:estimate", asked, limit_s, self._environment)
+        self.measured = {
+            name: one if isinstance(one, Measured) else str(one)
+            for name, one in zip(self._learners, found, strict=True)
+        }
+        for name, measured in self.measured.items():
+            if isinstance(measured, str):
+                warn(f"window {window}: nothing was measured of {name}, so the config's accuracies hold: {measured}")
+        self._estimates = tuple(self._estimate(one, window) for one in learners)
+        before = tuple(self._before(one, window) for one in learners)
+        for one, accuracy in zip(learners, before, strict=True):
+            one.accuracies[window * self._setting.config.window_s] = accuracy
+        return before
+
+    def trained(
+        self,
+        tenant: str,
+        window: int,  # noqa: ARG002 - as the simulation's, and so are the last two
+        at_s: float,
+        option: str = FULL,  # noqa: ARG002
+        checkpoint: float | None = None,  # noqa: ARG002
+    ) -> float:
+        """What the retrained model gives, as measured at its end."""
+        one = self._learners[tenant]
+        one.accuracies[at_s] = one.served.accuracy
+        return one.served.accuracy
+
+    # --- what the workers ask
+
+    def served(self, tenant: str) -> Served:
+        """The weights that the tenant's workers are to answer with."""
+        return self._learners[tenant].served
+
+    def serve(self, tenant: str, served: Served) -> None:
+        """From now on workers are to answer with these."""
+        self._learners[tenant].served = served
+
+    def ended(self, tenant: str, lesson: Lesson, profile: str) -> None:
+        """The tenant's retraining in an instance of this profile has ended so: the next estimates know it."""
+        one = self._learners[tenant]
+        if lesson.window in one.raw:
+            expected = one.raw.pop(lesson.window)[lesson.option]
+            one.correction = one.correction.learned([(expected, lesson.accuracy)])
+        one.slowness.append(lesson.took_s / one.tenant.option(lesson.option).time_s[profile])
+
+    def input_bytes(self, tenant: str) -> int:
+        """Of one request."""
+        return self._learners[tenant].prepared.input_bytes
+
+    def input_of(self, tenant: str) -> tuple[str, tuple[int, ...]]:
+        """The type of an input's numbers, and its shape."""
+        prepared = self._learners[tenant].prepared
+        return prepared.dtype, prepared.shape
+
+    def model_options(self, tenant: str) -> Mapping[str, Any]:
+        """What the tenant's model is made with."""
+        one = self._learners[tenant]
+        benchmark = {
+            "shape": list(one.prepared.shape),
+            "n_classes": one.prepared.n_classes,
+            "dtype": one.prepared.dtype,
+        }
+        return {**benchmark, **one.learning.model_options}
+
+    def job(self, tenant: str, window: int, out: Path, time_s: float | None = None, option: str = FULL) -> Job:
+        """The retraining with a window's data by this option, from the weights that are served."""
+        one = self._learners[tenant]
+        number = min(window + 1, len(one.prepared.n_samples) - 1)
+        return self._job_of(one.config, one.served.file, experience=number, out=out, time_s=time_s, option=option)
+
+    def out(self, tenant: str, window: int, attempt: int) -> Path:
+        """Where a retraining's weights go."""
+        return self._weights(tenant) / f"window-{window}-{attempt}"
+
+    def streams(self, from_s: float) -> list[Stream]:
+        """All requests of the run from a second on, each with its payload and the right answer.
+
+        Raises:
+            LiveError: What the profilers wrote cannot be read.
+        """
+        return [
+            _stream(self._samples(name), own, from_s) for name, own in zip(self._learners, self._requests, strict=True)
+        ]
+
+    # --- inside
+
+    def _weights(self, tenant: str) -> Path:
+        return self._site.folder / "weights" / tenant
+
+    def _samples(self, tenant: str) -> Path:
+        return self._site.folder / f"samples-{tenant}.npz"
+
+    def _job_of(
+        self,
+        entry: TenantConfig,
+        weights: Path | None,
+        *,
+        experience: int,
+        out: Path,
+        time_s: float | None = None,
+        option: str = FULL,
+    ) -> Job:
+        learning = entry.learning
+        assert learning is not None
+        return Job(
+            model=entry.model,
+            benchmark=learning.benchmark,
+            experience=experience,
+            option=options_of(entry)[option],
+            out=out,
+            weights=weights,
+            time_s=time_s,
+            seed=self._setting.config.seed,
+            folder=None if learning.folder is None else Path(learning.folder),
+            asked=learning.asked,
+            model_options=learning.model_options,
+        )
+
+    def _before(self, one: _Learner, window: int) -> float:
+        found = self.measured[one.tenant.name]
+        return one.tenant.accuracy_in(window).before if isinstance(found, str) else found.accuracy_before
+
+    def _estimate(self, one: _Learner, window: int) -> Estimate:
+        """What the window's retraining would bring; where it could not be measured, what the config says."""
+        found, gains = self.measured[one.tenant.name], {way.name: way.gain for way in one.tenant.other_options}
+        after = one.tenant.accuracy_in(window).after
+        if isinstance(found, str):
+            source = f"the config, because nothing could be measured: {found}"
+        elif found.accuracy_after is None:
+            source = f"before: measured in {found.took_s:.2f} s; after: the config, because time was too short"
+        else:
+            after = found.accuracy_after[FULL]
+            gains = _gains(found.accuracy_before, found.accuracy_after)
+            assert found.raw is not None
+            one.raw[window] = found.raw
+            source = f"measured in {found.took_s:.2f} s"
+        factor = median(one.slowness) if one.slowness else SPARE
+        # As the log has it, so that plans can be checked from there.
+        seconds = {name: round(factor * s, RATE_DIGITS) for name, s in one.tenant.retraining_time_s.items()}
+        profiling_s = MappingProxyType(dict.fromkeys(seconds, 0.0))
+        return Estimate(after, MappingProxyType(seconds), profiling_s, source, gains)
+
+
+def options_of(entry: TenantConfig) -> dict[str, Option]:
+    """The ways in which the tenant's model may be retrained, by name: the full one first.
+
+    Raises:
+        LearningError: So it cannot be.
+    """
+    learning, own = entry.learning, entry.retraining
+    assert learning is not None
+    full = Option(
+        name=FULL,
+        strategy=learning.strategy,
+        trainer=learning.trainer,
+        n_samples=None if own is None else own.samples,
+        n_epochs=1 if own is None else own.epochs,
+        batch=learning.batch,
+        learning_rate=learning.learning_rate,
+        memory=learning.memory,
+        checkpoints=tuple(learning.checkpoints),
+    )
+    others = {
+        one.name: replace(
+            full, name=one.name, n_samples=one.samples or full.n_samples, n_epochs=one.epochs or full.n_epochs
+        )
+        for one in (own.options if own is not None else ())
+    }
+    return {FULL: full, **others}
+
+
+def _amount(option: Option) -> Mapping[str, int | None]:
+    """In what an option differs from the tenant's others."""
+    return {"n_samples": option.n_samples, "n_epochs": option.n_epochs}
+
+
+def _gains(before: float, after: Mapping[str, float]) -> dict[str, float]:
+    """What the other options gain of the full one, which is all that a plan counts on: never below 0 or above 1."""
+    whole = after[FULL] - before
+    shares = {name: (own - before) / whole if whole else 0.0 for name, own in after.items() if name != FULL}
+    return {name: round(min(1.0, max(0.0, share)), RATE_DIGITS) for name, share in shares.items()}
+
+
+def _by_window(setting: Setting, requests: Requests) -> list[int]:
+    """How many requests arrive in each window."""
+    edges_s = setting.config.window_s * np.arange(setting.config.windows + 1)
+    n_by_window: list[int] = np.diff(np.searchsorted(requests.arrival_s, edges_s)).tolist()
+    return n_by_window
+
+
+def _stream(path: Path, requests: Requests, from_s: float) -> Stream:
+    first = len(requests.before(from_s))
+    try:
+        with np.load(path) as found:
+            payloads = tuple(row.tobytes() for row in found["payloads"])
+            expected = tuple(row.tobytes() for row in found["expected"])
+            samples = tuple(found["samples"][first:].tolist())
+    except (OSError, ValueError, KeyError) as error:
+        raise LiveError(f"the requests of {requests.tenant}: {path}: {error}") from error
+    arrival_s = tuple(requests.arrival_s[first:].tolist())
+    return Stream(requests.tenant, requests.slo_s, arrival_s, samples, payloads, expected)

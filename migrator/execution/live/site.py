@@ -1,0 +1,349 @@
+"""The processes of a live run, and one ear for them all.
+
+A warm process forks workers, trainers and profilers; a dispatcher keeps the requests, a generator sends them. All
+belong to the thread that opens the site, which has to be the main one, and none outlives it, ``kill -9`` included.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import select
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from time import monotonic
+from typing import Any, Self
+
+import zmq
+
+from executor.clock import WallClock
+from executor.messages import as_text
+from executor.zygote import Event, Exited, Zygote, ZygoteError
+from migrator.console import note
+from migrator.errors import LiveError
+from workloads.errors import LearningError
+from workloads.learning.profiler import Found, found_in
+from workloads.live import dispatcher
+from workloads.live.generator import Stream, write_streams
+from workloads.live.messages import (
+    TO_CONTROLLER,
+    Beat,
+    Changed,
+    Counts,
+    Finish,
+    Finished,
+    Heartbeat,
+    Hung,
+    Loaded,
+    Message,
+    NotDone,
+    Order,
+    ToController,
+    Watch,
+)
+from workloads.live.process import command
+from workloads.live.wire import CONTROLLER, WORKERS, Peer, private_folder
+
+IMPORTS = ("workloads.live.worker", "workloads.learning.profiler", "workloads.learning.warm")
+"""What the warm process imports: all that workers and trainers of every model need."""
+
+
+FINISH_S = 10.0
+"""The dispatcher's last word is waited for no longer than this."""
+
+
+Received = Changed | Hung | Loaded | NotDone | Heartbeat | Event
+
+
+class LiveClock(WallClock):
+    """The machine's clock, whose zero the processes of a run share; whoever waits on it can be woken by a file.
+
+    Attributes:
+        woken: A file that can be read once somebody has woken the clock.
+    """
+
+    def __init__(self, start_s: float) -> None:
+        super().__init__(start_s)
+        self.woken, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    @cached_property
+    def origin_s(self) -> float:
+        """The machine's monotonic clock at second 0; the clock runs from now on at the latest."""
+        return monotonic() - self.now_s
+
+    def wake(self) -> None:
+        """End a wait, from any thread."""
+        super().wake()
+        with suppress(OSError):  # it is full of reasons to wake already, or closed
+            os.write(self._waker, b"!")
+
+    def heed(self) -> bool:
+        """Whether somebody has woken the clock since this was last asked."""
+        try:
+            return bool(os.read(self.woken, 4096))
+        except BlockingIOError:
+            return False
+
+    def close(self) -> None:
+        """Let go of its files."""
+        os.close(self.woken)
+        os.close(self._waker)
+
+
+class Site:
+    """Where a live run takes place: a folder for what its processes write, and the processes.
+
+    Attributes:
+        folder: Sockets, weights, requests and what processes print.
+        zygote: The warm process.
+        counts: By tenant and second, the dispatcher's latest word.
+        url: Where the front door is, once it is open.
+    """
+
+    def __init__(self, folder: Path, imports: Iterable[str] = ()) -> None:
+        """Make the folder, and begin to warm up; ``imports`` are the models' own libraries.
+
+        Raises:
+            WireError: The folder cannot be used.
+            ZygoteError: This is not the main thread.
+        """
+        self.folder = private_folder(folder)
+        self.counts: dict[tuple[str, int], Counts] = {}
+        self.url: str | None = None
+        self._later: list[Received] = []
+        self._poller = zmq.Poller()
+        self._clock: LiveClock | None = None
+        self._peer: Peer[ToController] | None = None
+        self._dispatcher: subprocess.Popen[bytes] | None = None
+        self._generator: subprocess.Popen[bytes] | None = None
+        self._door: subprocess.Popen[bytes] | None = None
+        self._door_setup: str | None = None
+        self._is_finishing = self._has_finished = False
+        self._n_asked = 0
+        self.zygote = Zygote(dict.fromkeys([*IMPORTS, *imports]))
+        self._poller.register(self.zygote.fileno(), zmq.POLLIN)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def log(self) -> Path:
+        """What the processes print."""
+        return self.folder / "processes.log"
+
+    @property
+    def outcomes(self) -> Path:
+        """What became of each request: records as in :data:`workloads.live.generator.OUTCOME`."""
+        return self.folder / "outcomes.bin"
+
+    # --- profilers
+
+    def ask(
+        self, function: str, asked: Sequence[Mapping[str, Any]], limit_s: float, environment: Mapping[str, str]
+    ) -> list[Found | str]:
+        """What a profiler each, all at once, writes by the function for these arguments; or why it does not.
+
+        What else happens meanwhile is received later.
+
+        Raises:
+            LiveError: The warm process, the dispatcher, the generator or the front door is gone.
+            ZygoteError: The warm process is gone as a profiler is asked for.
+        """
+        outs: dict[str, Path] = {}
+        for arguments in asked:
+            self._n_asked += 1
+            out = self.folder / f"profiler-{self._n_asked}.json"
+            given = {**arguments, "out": str(out)}
+            outs[self.zygote.start(function, given, name=out.stem, environment=environment, log=self.log)] = out
+        found: dict[str, Found | str] = {}
+        until_s, was_woken = monotonic() + limit_s, False
+        while len(found) < len(outs) and monotonic() < until_s:
+            for event in self._fresh(min(1.0, until_s - monotonic())):
+                if isinstance(event, Exited) and event.worker in outs:
+                    found[event.worker] = _written(outs[event.worker]) if event.code == 0 else event.reason
+                else:
+                    self._later.append(event)
+            was_woken |= self._clock is not None and self._clock.heed()
+        if was_woken and self._clock is not None:
+            self._clock.wake()  # who waits next is to know
+        for name in outs.keys() - found.keys():
+            self.zygote.stop(name, 0.0)
+            found[name] = f"not done within {limit_s:g} s"
+        for out in outs.values():
+            out.unlink(missing_ok=True)
+        return [found[name] for name in outs]
+
+    # --- the service
+
+    @property
+    def _requests(self) -> Path:
+        return self.folder / "requests.msgpack"
+
+    def prepare(self, streams: Sequence[Stream]) -> None:
+        """Write down what is to be sent.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        write_streams(self._requests, streams)
+        self.outcomes.open("xb").close()
+
+    def open(self, clock: LiveClock, tenants: Sequence[str], door: str | None = None) -> None:
+        """Begin to take requests, and to send them when the clock says so.
+
+        ``door`` is the JSON of a :class:`workloads.live.front_door.Setup`, where clients from outside may ask, too.
+        """
+        self._clock, self._door_setup = clock, door
+        self._poller.register(clock.woken, zmq.POLLIN)
+        self._peer = Peer(self.folder, WORKERS, CONTROLLER, TO_CONTROLLER)
+        self._peer.watched_by(self._poller)
+        self._peer.send(Watch())
+        setup = dispatcher.Setup(self.folder, tuple(tenants), clock.origin_s)
+        self._dispatcher = self._start("workloads.live.dispatcher", as_text(setup))
+        files = str(self._requests), repr(clock.origin_s), str(self.outcomes)
+        self._generator = self._start("workloads.live.generator", str(self.folder), *files)
+
+    def order(self, order: Order) -> None:
+        """Tell the dispatcher what a worker is to do."""
+        assert self._peer is not None
+        self._peer.send(order)
+
+    def received(self, until_s: float) -> list[Received]:
+        """What has happened, in the order in which it was told; waits for something until the clock shows ``until_s``.
+
+        It is back earlier, with nothing, once somebody has woken the clock.
+
+        Raises:
+            LiveError: The warm process, the dispatcher, the generator or the front door is gone.
+        """
+        assert self._clock is not None
+        found, self._later = self._later, []
+        found += self._fresh(0.0)
+        while not found and (left_s := until_s - self._clock.now_s) > 0 and not self._clock.heed():
+            found += self._fresh(left_s)
+        return found
+
+    def finish(self) -> Mapping[str, Any]:
+        """Drop what still waits and send all workers away; what the generator says of the requests.
+
+        Raises:
+            LiveError: Dispatcher or generator do not end as they should.
+        """
+        assert self._peer is not None
+        assert self._generator is not None
+        self.drop_rest()
+        try:
+            said, _ = self._generator.communicate(timeout=FINISH_S)
+        except subprocess.TimeoutExpired:
+            raise LiveError(f"the generator does not end; see {self.log}") from None
+        until_s = monotonic() + FINISH_S
+        while not self._has_finished:
+            if monotonic() > until_s:
+                raise LiveError(f"the dispatcher does not end; see {self.log}")
+            self._take(self._peer.receive(0.5))
+        if self._generator.returncode:
+            raise LiveError(f"the generator ended with code {self._generator.returncode}; see {self.log}")
+        replayed: dict[str, Any] = json.loads(said)
+        return replayed
+
+    def drop_rest(self) -> None:
+        """What is not answered by now is dropped."""
+        assert self._peer is not None
+        if not self._is_finishing:
+            self._is_finishing = True
+            self._peer.send(Finish())
+
+    def close(self) -> None:
+        """End all processes, whatever they do."""
+        processes = self._generator, self._door, self._dispatcher
+        for process in processes:
+            if process is not None and process.poll() is None:
+                process.terminate()
+        self.zygote.close()
+        for process in processes:
+            if process is not None:
+                try:
+                    process.communicate(timeout=FINISH_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.communicate()
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
+        if self._clock is not None:
+            self._poller.unregister(self._clock.woken)
+            self._clock.close()
+            self._clock = None
+
+    def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            return subprocess.Popen(  # noqa: S603 - our own module
+                command(module, *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+            )
+
+    def _fresh(self, timeout_s: float) -> list[Received]:
+        """What has happened since this was last asked; waits until something can be read, ``timeout_s`` at most."""
+        self._poller.poll(max(0, math.ceil(1000 * timeout_s)))
+        found: list[Received] = []
+        try:
+            found += self.zygote.events()
+        except ZygoteError as error:
+            raise LiveError(str(error)) from error
+        if self._peer is not None:
+            found += self._take(self._peer.receive(0.0))
+        if self._door is not None and self.url is None:
+            self._await_door(self._door)
+        for name, process in (
+            ("dispatcher", self._dispatcher),
+            ("generator", self._generator),
+            ("front door", self._door),
+        ):
+            if process is not None and process.poll() not in (None, 0):
+                raise LiveError(f"the {name} is gone, with code {process.returncode}; see {self.log}")
+        if self._dispatcher is not None and self._dispatcher.poll() == 0 and not self._is_finishing:
+            raise LiveError(f"the dispatcher has ended before the run; see {self.log}")
+        return found
+
+    def _await_door(self, door: subprocess.Popen[bytes]) -> None:
+        """Say where it is, once it is open."""
+        assert door.stdout is not None
+        if select.select([door.stdout], [], [], 0.0)[0]:
+            self._poller.unregister(door.stdout.fileno())
+            said = door.stdout.readline()
+            self.url = str(json.loads(said)["url"]) if said else ""
+            if not said:
+                raise LiveError(f"the front door cannot be opened; see {self.log}")
+            note(f"the front door is open: {self.url}/v2")
+
+    def _take(self, messages: Sequence[Message]) -> list[Received]:
+        """Keep counts; what else there is to know."""
+        found: list[Received] = []
+        for message in messages:
+            match message:
+                case Counts():
+                    self.counts[message.tenant, message.second] = message
+                case Finished():
+                    self._has_finished = True
+                case Changed() | Hung() | Loaded() | NotDone() | Heartbeat():
+                    found.append(message)
+                case Beat():
+                    if self._door_setup is not None:  # the dispatcher is there, and so somebody to ask
+                        self._door = self._start("workloads.live.front_door", self._door_setup)
+                        self._door_setup = None
+                        assert self._door.stdout is not None
+                        self._poller.register(self._door.stdout.fileno(), zmq.POLLIN)
+        return found
+
+
+def _written(out: Path) -> Found | str:
+    try:
+        return found_in(out)
+    except (OSError, LearningError) as error:
+        return str(error)

@@ -1,0 +1,301 @@
+"""The loop: observe, forecast, plan, apply, report, window after window.
+
+Nothing here knows whether the GPU is simulated, how tenants share it, or what comes. The loop is handed a
+:class:`~migrator.traffic.Traffic`, which says what has arrived, and a :class:`~migrator.execution.seams.Sharing`, which
+says when something has happened. A window is reported when its last request is resolved, a moment after the next has
+begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from math import inf
+
+from executor.gpu import LOOK_EVERY_S
+from executor.mig import Layout, OwnedLayout
+from forecaster.forecast import Forecast
+from migrator.execution import events
+from migrator.execution.foresight import FORECAST_LIMIT_S, Foresight, Opening, observe
+from migrator.execution.models import last_trained
+from migrator.execution.outlook import outlooks
+from migrator.execution.parts import Parts
+from migrator.execution.planning import PlannedWindow
+from migrator.execution.requests import Ledger
+from migrator.execution.rolling import Rolling
+from migrator.execution.seams import Asked, Failed, Happened, Lost, Replanned, Replanning, Trained
+from migrator.execution.watch import NoAnswerError
+from migrator.log.records import Interrupted, Outlook, Record, Resumed, RunFinished, Wall
+from migrator.log.runlog import RunLog
+from migrator.log.trouble import Blind
+from migrator.setting import Setting
+from planner.plan import MigPlan
+from planner.policies.policy import AnyPolicy, Policy
+from planner.problem import Owner
+from workloads.serving.requests import Requests
+from workloads.serving.tally import Totals
+
+PIECE_S = 5.0
+"""Seconds of the run after which a view hears how far it is."""
+
+
+class View:
+    """Watches a run; these methods do nothing, and a view overrides those that it needs."""
+
+    def planning(self, window: int) -> None:
+        """A window's plan is being made."""
+
+    def planned(self, planned: PlannedWindow) -> None:
+        """The plan is there and checked."""
+
+    def revised(self, planned: PlannedWindow, reason: str) -> None:
+        """The rest of a window was planned anew; or there is no plan for it, and what stands stays."""
+
+    def blind(self, seen: Blind) -> None:
+        """Nobody can tell what stands, or stood in these seconds, as the driver does not answer, or did not."""
+
+    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner] | None) -> None:
+        """Requests are served up to ``now_s``; ``totals`` of the run so far, and who holds which instance."""
+
+    def settled(self, window: int, totals: Totals) -> None:
+        """A window is in the log; ``totals`` are its own."""
+
+
+class Loop:
+    """One run, or the rest of one; its first window is planned, and nothing is written to its log yet."""
+
+    def __init__(self, setting: Setting, parts: Parts, view: View | None = None) -> None:
+        """Plan the first window.
+
+        Raises:
+            ConfigError: The policy, or the config's forecast, needs arrivals before they come, and nobody knows them.
+            InfeasibleError: The first window has no plan, so there is no layout to keep.
+            PlannerError: The policy cannot answer.
+            GpuError: The driver does not say what stands.
+        """
+        policy = parts.policy
+        self._setting, self._parts, self._view = setting, parts, view or View()
+        self._traffic, self._sharing, self._models = parts.traffic, parts.sharing, parts.models
+        self._foresight = Foresight(
+            setting,
+            parts.traffic,
+            needs_hindsight=policy.needs_hindsight,
+            ahead_s=policy.looks_ahead_s,
+            limit_s=None if setting.config.gpu.backend == "sim" else FORECAST_LIMIT_S,
+        )
+        self._replan_every_s = _replan_every_s(setting, policy)
+        self._rolling = Rolling(setting, parts.traffic, self._replan_every_s)
+        before = () if parts.joins is None else parts.joins.trained
+        self._trained = {(one.tenant, one.window) for one in before if one.checkpoint is None}
+        self._ledger = Ledger(setting, parts.first_window)
+        self._plans: list[MigPlan] = []
+        self._served_s = parts.first_window * setting.config.window_s
+        self._log: RunLog | None = None
+        self._first = self._planned(parts.first_window)
+
+    @property
+    def first_layout(self) -> Layout:
+        """What is to stand as the first window begins, retrainings aside; empty where sharing needs no instances."""
+        _, _, planned = self._first
+        if planned is None:
+            return Layout()
+        serving = {item.placement for item in planned.plan.lifetimes if item.is_inference and item.create_step == 0}
+        return Layout(tuple(sorted(serving, key=lambda placement: placement.sort_key)))
+
+    def carry_out(self, log: RunLog, wall: Wall | None = None) -> None:
+        """Carry out all windows, into the log; ``wall`` are facts of the wall clock about its begin.
+
+        Raises:
+            OSError: The log, or the journal of our instances, cannot be written.
+            NoAnswerError: The GPU does not answer any more; the log ends with the reason.
+        """
+        self._log = log
+        self._note(self._begins(), wall)
+        try:
+            self._all_windows()
+            ending = self._parts.ending
+            finished = RunFinished(windows=self._setting.config.windows) if ending is None else ending()
+        except KeyboardInterrupt:
+            self._note(Interrupted())
+            raise
+        except NoAnswerError as error:
+            self._leave_out(error.blind.from_s, self._parts.clock.now_s)
+            known_s = max(self._sharing.known_s, self._served_s)
+            self._count(self._traffic.requests(self._served_s), known_s)
+            self._note(events.interrupted(error))
+            raise
+        finally:
+            self._sharing.close()
+        self._note(finished)
+        log.sync()
+
+    def _begins(self) -> Record:
+        """What the run is about, or where it is joined again."""
+        parts = self._parts
+        if parts.joins is not None:
+            return Resumed(window=parts.joins.window, void=parts.joins.void)
+        return events.run_started(
+            self._setting,
+            parts.traffic.origins,
+            self._foresight.name,
+            parts.policy,
+            self._sharing.kind,
+            parts.time_limit_s,
+            self._replan_every_s,
+        )
+
+    def _all_windows(self) -> None:
+        n_windows, window_s = self._setting.config.windows, self._setting.config.window_s
+        first_window = self._parts.first_window
+        for window in range(first_window, n_windows):
+            opening, forecast, planned = self._first if window == first_window else self._planned(window)
+            self._apply(opening, forecast, planned)
+            self._serve_until((window + 1) * window_s, opening)
+        longest_s = max(tenant.slo_s for tenant in self._setting.tenants)
+        self._serve_until(n_windows * window_s + longest_s, None)  # by then every deadline is over
+        # Service jitter may make the last answers late; those of real requests may not have been heard yet.
+        queues = self._parts.queues
+        while answers_s := [state.busy_until[server] for state in queues.states for server in state.batches]:
+            self._serve_until(max(answers_s), None)
+        while not self._ledger.knows(n_windows * round(window_s)):  # what stood is still being looked at
+            self._serve_until(self._served_s + LOOK_EVERY_S, None)
+
+    def _planned(self, window: int) -> tuple[Opening, Forecast, PlannedWindow | None]:
+        """What is seen as the window begins, what is expected of it, and what is to be done in it."""
+        self._view.planning(window)
+        accuracies = self._models.open(window)
+        opening = observe(self._setting, self._traffic, window, accuracies, self._plans, self._models.estimates)
+        opening = replace(opening, last_trained=self._last_trained, outlooks=self._outlooks(window))
+        forecast = self._foresight.forecast(opening)
+        planned = self._sharing.plan(opening, forecast)
+        if planned is not None:
+            self._view.planned(planned)
+            self._plans.append(planned.plan)
+        return opening, forecast, planned
+
+    @property
+    def _last_trained(self) -> tuple[int, ...]:
+        return tuple(last_trained(tenant.name, self._trained) for tenant in self._setting.tenants)
+
+    def _outlooks(self, window: int) -> tuple[Outlook, ...]:
+        """What is expected of each tenant's model after the window."""
+        return outlooks(
+            self._setting.tenants,
+            self._setting.config,
+            window,
+            self._models.timelines,
+            self._trained,
+            self._ledger.in_time_shares(window - 1),
+        )
+
+    def _apply(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None) -> None:
+        """Log the window's plan, and take it up."""
+        self._tell_failed_forecasts()
+        started = events.window_started(self._setting, opening, forecast, planned, self._parts.queues.states)
+        self._note(started, None if planned is None else events.wall_of(planned.plan))
+        self._sharing.begin(opening, forecast, planned, self._note)
+        if planned is not None:
+            self._rolling.begin(forecast, planned, opening.window * self._setting.config.window_s)
+
+    def _serve_until(self, end_s: float, opening: Opening | None) -> None:
+        """Serve up to ``end_s``, from one moment at which something happens or is due to the next, and report."""
+        while self._served_s < end_s:
+            asks_s = inf if opening is None else self._rolling.next_s(self._served_s)
+            until_s = self._sharing.wait(min(end_s, self._served_s + PIECE_S, asks_s))
+            requests = self._traffic.requests(until_s)
+            self._served_s, outcomes = self._sharing.serve(requests, self._models.timelines, until_s)
+            self._ledger.add(requests, outcomes, self._sharing.known_s)
+            for happened in self._sharing.act(self._served_s, self._note):
+                self._happened(happened, opening)
+            if opening is not None:
+                self._replan(opening, self._rolling.asks(self._served_s))
+                self._tell_failed_forecasts()
+            self._count(requests, self._sharing.known_s)
+
+    def _happened(self, happened: Happened, opening: Opening | None) -> None:
+        """Let a retrained model answer; count answers that died with their server as dropped, and no blind seconds."""
+        match happened:
+            case Trained():
+                accuracy = self._models.trained(
+                    happened.tenant, happened.window, happened.at_s, happened.option, happened.checkpoint
+                )
+                if happened.checkpoint is not None:
+                    self._note(events.checkpoint(happened, accuracy, happened.checkpoint))
+                    return
+                self._trained.add((happened.tenant, happened.window))
+                self._note(events.finished(happened, accuracy))
+                self._rolling.trained(happened)
+            case Lost():
+                requests = self._traffic.requests(self._served_s)[happened.tenant_index]
+                self._ledger.lose(happened.tenant_index, requests, happened.outcomes)
+            case Failed():
+                self._rolling.failed(happened)
+            case Asked():
+                self._replan(opening, happened)
+            case Replanning():
+                self._rolling.begun(self._served_s)
+            case Replanned():
+                self._replanned(happened)
+            case Blind():
+                self._view.blind(happened)
+                if happened.to_s is not None:
+                    self._leave_out(happened.from_s, happened.to_s)
+
+    def _leave_out(self, from_s: float, to_s: float) -> None:
+        """Count no request of these seconds, unless what became of them is known whatever stood."""
+        if self._sharing.known_s < inf:
+            self._ledger.blind(from_s, to_s)
+
+    def _replan(self, opening: Opening | None, asked: Asked | None) -> None:
+        """Begin to plan the rest of the window anew, from what has arrived by now, if that is asked for."""
+        if opening is None or asked is None:
+            return
+        seen = self._seen(opening)
+        for happened in self._sharing.replan(seen, partial(self._foresight.forecast, seen), asked, self._note):
+            self._happened(happened, opening)
+
+    def _replanned(self, happened: Replanned) -> None:
+        """The newest forecast is what arrivals are held against, whether or not another plan came of it."""
+        if happened.forecast is not None:
+            self._rolling.foresee(happened.forecast)
+        if happened.planned is not None:
+            self._view.revised(happened.planned, happened.asked.reason)
+            if happened.planned.is_planned:
+                self._rolling.follow(happened.planned)
+
+    def _seen(self, opening: Opening) -> Opening:
+        """The opening with what has arrived by now."""
+        config = self._setting.config
+        past_rps = self._traffic.rates_before(self._served_s, config.step_s, self._setting.n_history_steps)
+        return replace(opening, past_rps=past_rps)
+
+    def _tell_failed_forecasts(self) -> None:
+        """Log where the forecaster gave nothing that could be used."""
+        while self._foresight.failures:
+            self._note(self._foresight.failures.popleft())
+
+    def _count(self, requests: Sequence[Requests], known_s: float) -> None:
+        """Count what is known of by now; tell the view how far the run is; log the windows that are settled now."""
+        self._ledger.know(requests, known_s)
+        n_windows, window_s = self._setting.config.windows, self._setting.config.window_s
+        if self._served_s <= n_windows * window_s:
+            self._view.reached(self._served_s, self._ledger.totals, self._sharing.layout)
+        for settled in self._ledger.settled(n_windows - 1, requests, self._parts.queues.states):
+            capability = self._sharing.served_by_second(settled.window)
+            self._note(events.window_finished(settled, capability))
+            assert self._log is not None
+            self._log.sync()
+            self._view.settled(settled.window, settled.totals)
+
+    def _note(self, record: Record, wall: Wall | None = None) -> int:
+        assert self._log is not None
+        return self._log.append(record, self._parts.clock.now_s, wall)
+
+
+def _replan_every_s(setting: Setting, policy: AnyPolicy) -> float | None:
+    """The pace at which the policy plans the rest of a window anew; ``None`` where it does not."""
+    if not isinstance(policy, Policy) or not policy.replans:
+        return None
+    paces = (setting.config.replan_every_s, policy.looks_ahead_s)
+    return min((pace for pace in paces if pace is not None), default=None)

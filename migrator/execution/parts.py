@@ -1,0 +1,167 @@
+"""What a run is made of. Three openers make it whole; nothing that is given these parts asks whether it is simulated.
+
+:func:`migrator.execution.simulated.simulated_parts`, :func:`migrator.execution.real.real_parts` and
+:func:`migrator.execution.live.opening.live_parts` are the openers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from migrator.estimates import as_carried_out
+from migrator.execution.applier import Backend
+from migrator.execution.foresight import Foresight, observe
+from migrator.execution.instances import Instances, lead_s
+from migrator.execution.models import Models, TabledModels
+from migrator.execution.planning import Solving
+from migrator.execution.posing import posed
+from migrator.execution.requests import Queues, SimulatedQueues
+from migrator.execution.seams import Sharing, Trained
+from migrator.log.records import RunFinished
+from migrator.setting import Setting
+from migrator.traffic import RecordedTraffic
+from planner.policies.policy import AnyPolicy, Knows, Policy
+from planner.problem import Problem
+from workloads.drift import accuracy_at_start
+from workloads.serving.requests import Dispatch, QueueState
+from workloads.tenants import Tenant
+from workloads.traffic.luck import ServiceJitter, service_jitter
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """Where a run that was cut off is joined again: at the begin of a window, with empty queues.
+
+    Attributes:
+        window: The window.
+        void: Windows of which nobody knows what became: the one that was torn, and those that are left out.
+        trained: What was learned before, in order.
+        n_started: How many instances were started before.
+    """
+
+    window: int
+    void: tuple[int, ...]
+    trained: tuple[Trained, ...]
+    n_started: int
+
+
+class Shown(Protocol):
+    """Shows the run's time."""
+
+    @property
+    def now_s(self) -> float:
+        """Seconds since the first window began."""
+        ...
+
+
+class Queued(Protocol):
+    """Shows who waits."""
+
+    @property
+    def states(self) -> Sequence[QueueState]:
+        """How the requests of each tenant stand."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What a run is made of.
+
+    Attributes:
+        traffic: What arrives.
+        policy: Who decides.
+        sharing: What its answers become on the GPU.
+        clock: The run's time; it may be ahead of the requests, while the driver works.
+        queues: How requests stand.
+        models: What answers them.
+        ending: Ends what only this run has, and says what is known then; ``None`` where there is nothing of the kind.
+        joins: Where a run that was cut off is joined again; ``None`` for a new one.
+        time_limit_s: Wall seconds for a plan, beside the config's work. With one, another run may come out otherwise.
+    """
+
+    traffic: RecordedTraffic
+    policy: AnyPolicy
+    sharing: Sharing
+    clock: Shown
+    queues: Queued
+    models: Models
+    ending: Callable[[], RunFinished] | None = None
+    joins: Joining | None = None
+    time_limit_s: float | None = None
+
+    @property
+    def first_window(self) -> int:
+        """With which window the run begins, or goes on."""
+        return 0 if self.joins is None else self.joins.window
+
+
+def parts_on_instances(
+    setting: Setting,
+    traffic: RecordedTraffic,
+    policy: Policy,
+    backend: Callable[[float], Backend],
+    *,
+    queues: Queues | None = None,
+    models: Models | None = None,
+    ending: Callable[[], RunFinished] | None = None,
+    joins: Joining | None = None,
+    as_published: bool = False,
+    time_limit_s: float | None = None,
+) -> Parts:
+    """The parts of a run whose tenants have instances; queues and models are simulated unless given.
+
+    ``backend`` opens the GPU with a clock that shows this second, and begins to run when it is looked at.
+
+    Raises:
+        ConfigError: The policy cannot run on what was measured.
+        GpuError: The driver does not say what stands.
+    """
+    if policy.knows is Knows.RUN:
+        policy = policy.prepared(true_problems(setting, traffic))
+    first_s = 0.0 if joins is None else joins.window * setting.config.window_s
+    if queues is None:
+        dispatch = Dispatch.PUSH if policy.traits.pushes else Dispatch.PULL
+        queues = SimulatedQueues(len(setting.tenants), jitter_of(setting), dispatch)
+    if joins is not None:
+        queues.begin(traffic.requests(first_s), first_s)
+    opened = backend(first_s - lead_s(setting))
+    solving = Solving(policy=policy, as_published=as_published, time_limit_s=time_limit_s)
+    n_started = 0 if joins is None else joins.n_started
+    sharing = Instances(setting, opened, queues, tenants_that_run(setting), solving, first_s, n_started)
+    models = models or tabled_models(setting, joins)
+    return Parts(traffic, policy, sharing, opened.clock, queues, models, ending, joins, time_limit_s)
+
+
+def jitter_of(setting: Setting) -> ServiceJitter | None:
+    """By how much batches of the run take longer or shorter than measured."""
+    return service_jitter(setting.config.seed, setting.config.simulation.service_jitter)
+
+
+def tabled_models(setting: Setting, joins: Joining | None = None) -> TabledModels:
+    """The config's models, as the run's first window finds them."""
+    window_s = setting.config.window_s
+    models = TabledModels(setting.tenants, window_s)
+    for window in range(0 if joins is None else joins.window):
+        models.open(window)
+        for one in () if joins is None else joins.trained:
+            if window * window_s <= one.at_s < (window + 1) * window_s:
+                models.trained(one.tenant, one.window, one.at_s, one.option, one.checkpoint)
+    return models
+
+
+def tenants_that_run(setting: Setting) -> dict[str, Tenant]:
+    """The tenants by name as they are, their retrainings as long as they take."""
+    errors = setting.config.estimates
+    return {tenant.name: as_carried_out(errors, setting.gpu, tenant) for tenant in setting.tenants}
+
+
+def true_problems(setting: Setting, traffic: RecordedTraffic) -> tuple[Problem, ...]:
+    """Every window's problem with its true arrivals, each as if it were the first and no retraining had been missed."""
+    hindsight, found = Foresight(setting, traffic, needs_hindsight=True), []
+    for window in range(setting.config.windows):
+        accuracies = [accuracy_at_start(tenant, window, window - 1) for tenant in setting.tenants]
+        opening = observe(setting, traffic, window, accuracies)
+        found.append(posed(setting, opening, None, hindsight.forecast(opening)))
+    return tuple(found)

@@ -1,0 +1,487 @@
+"""Plans a run's windows one after the other: what is seen, forecast, problem, plan, independent check, next state.
+
+``migrator run`` and ``migrator plan CONFIG --window K`` go through here alike, so the plan that a user inspects is
+the plan that a run executes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from forecaster.forecast import Forecast
+from forecaster.registry import HINDSIGHT
+from migrator.config import Config
+from migrator.errors import InfeasibleError
+from migrator.execution.foresight import Foresight, Opening, forecast_from, observe
+from migrator.execution.models import TabledModels
+from migrator.execution.outlook import outlooks
+from migrator.execution.posing import posed, state_after
+from migrator.log.records import Outlook
+from migrator.setting import Setting
+from migrator.traffic import Traffic
+from planner.attainment import attainments
+from planner.budget import Budget, EngineOptions
+from planner.build import WarmUps, slacks_s, with_forecast
+from planner.bursts import Scenarios, held_to_floor
+from planner.course import courses
+from planner.plan import Lifetime, MigPlan, Status
+from planner.policies.policy import Knows, Policy, Window
+from planner.problem import (
+    Owner,
+    PhysicalState,
+    Problem,
+    Reconfiguration,
+    Task,
+)
+from planner.replan import remaining_plan, remaining_problem, without_hopeless_retrainings
+from planner.solve import solve
+from planner.unavailable import Unavailable
+from planner.verify import TOLERANCE, Rule, Verification, verify
+from workloads.training import FULL
+
+
+@dataclass(frozen=True, slots=True)
+class Solving:
+    """How a window's problem is posed and answered; by default as a run does it.
+
+    Attributes:
+        reconfiguration: The cost model.
+        engine: One of :func:`planner.solve.engine_names`; the model's default if ``None``.
+        options: What only some engines know.
+        time_limit_s: Wall seconds, beside the config's limit of work; ``None`` for no limit.
+        policy: Answers instead of an engine, if given.
+        as_published: Whether the policy forecasts and switches as its source does.
+        must_meet_floors: Whether an engine's plan that misses a floor of in-time answers is none. A run takes the one
+            that lacks least.
+    """
+
+    reconfiguration: Reconfiguration = Reconfiguration.PHYSICAL
+    engine: str | None = None
+    options: EngineOptions | None = None
+    time_limit_s: float | None = None
+    policy: Policy | None = None
+    as_published: bool = False
+    must_meet_floors: bool = True
+
+
+@dataclass(frozen=True)
+class PlannedWindow:
+    """One window's forecast and plan.
+
+    Attributes:
+        window: Its number.
+        plan_from_step: First step that the plan covers; before it, while planning takes its time,
+            the old layout serves.
+        forecast: Of the whole window.
+        problem: Of the steps from ``plan_from_step`` on.
+        plan: The plan in force; one that changes nothing where the solve gave none. Where nothing stands yet, as in
+            window 0, and the solve's plan was refused: one fixed layout.
+        verification: What the independent checker says of the solve's plan; ``None`` where there is none.
+        rejected: The solve's plan where the checker refused it; it is not carried out.
+    """
+
+    window: int
+    plan_from_step: int
+    forecast: Forecast
+    problem: Problem
+    plan: MigPlan
+    verification: Verification | None
+    rejected: MigPlan | None = None
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether ``plan`` is the solve's own, checked and valid."""
+        return self.verification is not None and self.rejected is None
+
+    @property
+    def retrained(self) -> frozenset[str]:
+        """Tenants whose retraining the plan ends within the window."""
+        lifetimes = self.plan.lifetimes
+        return frozenset(item.owner.tenant for item in lifetimes if item.owner.task is Task.RETRAINING)
+
+    @property
+    def next_state(self) -> PhysicalState:
+        """What the plan leaves to the next window."""
+        return state_after(self.plan)
+
+
+def plan_window(
+    setting: Setting,
+    opening: Opening,
+    forecast: Forecast,
+    state: PhysicalState | None,
+    solving: Solving | None = None,
+    unavailable: Sequence[Unavailable] = (),
+) -> PlannedWindow:
+    """The plan of one window that begins in ``state``; ``solving`` is as a run does it if ``None``.
+
+    ``unavailable`` is as :func:`posed` has it.
+
+    Raises:
+        PlannerError: The parts do not make a problem, or the solver failed.
+    """
+    how = solving or Solving(must_meet_floors=False)
+    plan_from_step = 0 if state is None else setting.config.planning_steps
+    problem = posed(setting, opening, state, forecast, how.reconfiguration, unavailable)
+    ahead = forecast_from(forecast, plan_from_step)
+    return _checked(problem, _answer(setting, opening, problem, how, ahead), opening.window, plan_from_step, forecast)
+
+
+@dataclass(frozen=True)
+class Replan:
+    """The rest of a window planned anew.
+
+    Attributes:
+        forecast: Of the window's steps from the moment on from which it was seen.
+        planned: What was answered; it covers the window's last steps.
+        running: What is left of the plan in force, with its worth by the new forecast as ``objective``; ``None`` where
+            it cannot be followed, or keeps the rules no more.
+        is_better: Whether the answer is worth more than going on: it keeps more floors of in-time answers, or as many
+            with more expected goodput.
+    """
+
+    forecast: Forecast
+    planned: PlannedWindow
+    running: MigPlan | None
+    is_better: bool
+
+    @property
+    def gain(self) -> float | None:
+        """Expected goodput of the answer less that of going on, in requests; ``None`` where either is not known."""
+        objective = self.planned.plan.objective
+        if self.running is None or self.running.objective is None or objective is None:
+            return None
+        return objective - self.running.objective
+
+
+def plan_rest(
+    setting: Setting,
+    opening: Opening,
+    planned: PlannedWindow,
+    forecast: Forecast,
+    step: int,
+    standing: PhysicalState,
+    solving: Solving,
+    unavailable: Sequence[Unavailable] = (),
+    *,
+    must: bool,
+) -> Replan:
+    """The plan of what is left of a window from ``step`` of its plan on, if the plan was followed so far.
+
+    ``forecast`` may begin before ``step``; it ends with the window. ``standing`` is what serves, or starts to, and
+    ``unavailable`` is what others hold, both in steps from ``step`` on, as is the result.
+    If a tenant has nothing to serve with, nothing done so far keeps the held set from changing, but ``standing``. A
+    retraining that cannot be had any more is not asked for.
+
+    Where there *must* be another plan, it is made with all of a window's work. Else it has the config's work for
+    planning anew, and is held against what is left of the plan in force.
+
+    Raises:
+        PlannerError: As :func:`plan_window`.
+    """
+    ahead = forecast_from(forecast, forecast.mean_rps.shape[0] - (planned.problem.n_steps - step))
+    rest = _rest(setting, planned, ahead, step, standing, unavailable)
+    running, budget = None, None
+    if not must:
+        running = _carried_on(rest, planned.plan, step)
+        work = setting.config.planner.replan_schedules
+        budget = Budget(max_nodes=work, time_limit_s=solving.time_limit_s, proves=False)
+    plan = _answer(setting, opening, rest, solving, ahead, budget, running)
+    answer = _checked(rest, plan, opening.window, planned.plan_from_step + step, ahead)
+    return Replan(forecast, answer, running, _is_better(answer, running))
+
+
+def _carried_on(rest: Problem, plan: MigPlan, step: int) -> MigPlan | None:
+    """What is left of a plan at ``step`` of its own, by what stands and comes now; ``None`` if it breaks a rule."""
+    state = rest.physical_initial or PhysicalState()
+    ready = {(item.placement, item.tenant): item.serve_step for item in state.held}
+    left = remaining_plan(plan, step)
+    lifetimes = tuple(
+        replace(item, serve_step=min(item.end_step, ready.get((item.placement, item.owner.tenant), item.serve_step)))
+        if item.is_inference and item.create_step == 0
+        else item
+        for item in left.lifetimes
+    )
+    left = replace(left, lifetimes=lifetimes)
+    verification = verify(rest, left)
+    # It claims nothing of its worth yet.
+    if verification.objective is None or any(item.rule is not Rule.OBJECTIVE for item in verification.broken_rules):
+        return None
+    return replace(left, objective=verification.objective, salvage=verification.salvage)
+
+
+def _is_better(answer: PlannedWindow, running: MigPlan | None) -> bool:
+    if not answer.is_planned:
+        return False
+    if running is None:
+        return True
+    problem = answer.problem
+    missed = [
+        sum(not one.is_met for one in attainments(problem, plan)) if problem.has_floors else 0
+        for plan in (answer.plan, running)
+    ]
+    if answer.plan.burst_loss is not None:
+        return True  # that the running plan may lose so much is why this one was chosen
+    assert answer.plan.objective is not None
+    assert running.objective is not None
+    slack = TOLERANCE * max(1.0, abs(running.objective))
+    return (-missed[0], answer.plan.objective) > (-missed[1], running.objective + slack)
+
+
+def _rest(
+    setting: Setting,
+    planned: PlannedWindow,
+    forecast: Forecast,
+    step: int,
+    standing: PhysicalState,
+    unavailable: Sequence[Unavailable],
+) -> Problem:
+    """What is left of a window's problem from ``step`` of its plan on, as :func:`plan_rest` has it."""
+    rest = remaining_problem(planned.problem, planned.plan, step)
+    left = rest.physical_initial or PhysicalState()
+    is_served = {item.tenant for item in standing.held} == set(rest.tenant_names)
+    epoch_step = max(left.next_epoch_step, standing.next_epoch_step) if is_served else standing.next_epoch_step
+    rest = replace(
+        rest, initial=replace(left, held=standing.held, next_epoch_step=epoch_step), unavailable=tuple(unavailable)
+    )
+    return without_hopeless_retrainings(
+        with_forecast(rest, setting.known_tenants, forecast, setting.config.planner.risk)
+    )
+
+
+def without_retrainings(planned: PlannedWindow, owners: Container[Owner]) -> PlannedWindow:
+    """The window as if these retrainings had not been planned."""
+    lifetimes = tuple(item for item in planned.plan.lifetimes if item.owner not in owners)
+    return replace(planned, plan=replace(planned.plan, lifetimes=lifetimes))
+
+
+def with_ended(planned: PlannedWindow, owners: Container[Owner], step: int) -> PlannedWindow:
+    """The window as if these retrainings had ended by ``step``, if they were to end later."""
+    lifetimes = tuple(
+        replace(item, serve_step=min(item.serve_step, step), end_step=step)
+        if item.owner in owners and item.create_step < step < item.end_step
+        else item
+        for item in planned.plan.lifetimes
+    )
+    return replace(planned, plan=replace(planned.plan, lifetimes=lifetimes))
+
+
+def with_begun(planned: PlannedWindow, owners: Container[Owner], step: int) -> PlannedWindow:
+    """The window as if these retrainings had begun just before ``step``, if they were to begin later."""
+    lifetimes = tuple(
+        replace(
+            item,
+            create_step=step - 1,
+            serve_step=item.serve_step - (item.create_step - step + 1),
+            end_step=max(step + 1, item.end_step - (item.create_step - step + 1)),
+        )
+        if item.owner in owners and item.create_step >= step
+        else item
+        for item in planned.plan.lifetimes
+    )
+    return replace(planned, plan=replace(planned.plan, lifetimes=lifetimes))
+
+
+def with_ends(planned: PlannedWindow, end_steps: Mapping[Owner, int], step: int) -> PlannedWindow:
+    """The window as if these retrainings, begun before ``step`` and under way then, were to end at these steps."""
+    lifetimes = tuple(
+        replace(item, serve_step=min(item.serve_step, end_steps[item.owner]), end_step=end_steps[item.owner])
+        if item.owner in end_steps and item.create_step < step
+        else item
+        for item in planned.plan.lifetimes
+    )
+    return replace(planned, plan=replace(planned.plan, lifetimes=lifetimes))
+
+
+def _answer(
+    setting: Setting,
+    opening: Opening,
+    problem: Problem,
+    how: Solving,
+    forecast: Forecast,
+    effort: Budget | None = None,
+    running: MigPlan | None = None,
+) -> MigPlan:
+    """``forecast`` is of the problem's steps."""
+    budget = effort or Budget(max_nodes=setting.config.planner.max_schedules, time_limit_s=how.time_limit_s)
+    knows = Knows.FORECAST if how.policy is None else how.policy.knows
+    scenarios = _scenarios(setting, opening, problem, forecast) if knows is Knows.FORECAST else None
+    if how.policy is None:
+        meets = how.must_meet_floors
+        plan = solve(problem, how.engine, budget, running, options=how.options, must_meet_floors=meets)
+        return plan if how.engine not in (None, "physical") else held_to_floor(problem, plan, running, scenarios)
+    window = Window(
+        opening.window, problem, budget, opening.past_rps, opening.plans, how.as_published, running, scenarios
+    )
+    return how.policy.plan(window)
+
+
+LATELY_S, APART_S = 600.0, 20.0
+"""Seconds of the past from which arrivals that may come are cut, and from cut to cut."""
+
+
+def _scenarios(setting: Setting, opening: Opening, problem: Problem, forecast: Forecast) -> Scenarios | None:
+    """What plans are held against, where the config asks for that: the forecast's paths, and cuts of the recent past.
+
+    They reach to when the next plan may have changed what serves: the rest of the window is planned anew at its pace,
+    and a change takes a warm-up. Known arrivals need none.
+    """
+    config = setting.config
+    if not config.planner.burst_floor or forecast.method == HINDSIGHT:
+        return None
+    if problem.reconfiguration is not Reconfiguration.PHYSICAL:
+        return None
+    every_s, n_steps = config.replan_every_s, problem.n_steps
+    if every_s is not None:
+        n_steps = min(n_steps, math.ceil(every_s / config.step_s - 1e-9) + problem.epoch_steps)
+    past_rps = opening.past_rps[-max(1, round(LATELY_S / config.step_s)) :]
+    firsts = range(0, len(past_rps) - n_steps + 1, max(1, round(APART_S / config.step_s)))
+    cuts = [past_rps[first : first + n_steps] for first in firsts]
+    return Scenarios(np.stack([*forecast.paths_rps[:, :n_steps], *cuts]), slacks_s(setting.known_tenants))
+
+
+def _checked(problem: Problem, plan: MigPlan, window: int, from_step: int, forecast: Forecast) -> PlannedWindow:
+    """The plan if it keeps every rule, floors of in-time answers aside.
+
+    Else the one that changes nothing, or where nothing stands, a fixed layout.
+    """
+    verification = verify(problem, plan) if plan.status.has_plan else None
+    rejected = plan if verification is not None and verification.broken_rules else None
+    if verification is None or rejected is not None:
+        plan = kept_plan(problem, plan)
+    if rejected is not None and problem.initial is None:
+        plan = replace(plan, lifetimes=_fixed_layout(problem))
+    return PlannedWindow(window, from_step, forecast, problem, plan, verification, rejected)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a run had seen as a window began, of warm-ups and of how its models fare; ``None`` where it is not told."""
+
+    warm_ups: WarmUps | None = None
+    outlooks: tuple[Outlook, ...] | None = None
+
+
+def plan_through(
+    setting: Setting,
+    traffic: Traffic,
+    last_window: int,
+    solving: Solving | None = None,
+    seen: Mapping[int, Seen] = MappingProxyType({}),
+) -> list[PlannedWindow]:
+    """The plans of windows 0 … ``last_window``, each from the state that the one before promises.
+
+    ``solving`` is how the last one is solved; those before it are planned as a run does it. ``seen``, by window, is
+    what a run had seen by then; by default changes take what a typical one does, and plans keep what they promise.
+    """
+    config = setting.config
+    foresight, models = Foresight(setting, traffic), TabledModels(setting.tenants, config.window_s)
+    state: PhysicalState | None = None
+    last_trained = dict.fromkeys((tenant.name for tenant in setting.tenants), -1)
+    trained, shares = set[tuple[str, int]](), (1.0,) * len(setting.tenants)
+    planned: list[PlannedWindow] = []
+    for window in range(last_window + 1):
+        opening = observe(setting, traffic, window, models.open(window))
+        told = seen.get(window, Seen())
+        ahead = told.outlooks or outlooks(setting.tenants, config, window, models.timelines, trained, shares)
+        opening = replace(
+            opening, warm_ups=told.warm_ups, last_trained=tuple(last_trained.values()), outlooks=tuple(ahead)
+        )
+        how = solving if window == last_window else None
+        planned.append(plan_window(setting, opening, foresight.forecast(opening), state, how))
+        state = planned[-1].next_state
+        _train(models, planned[-1], config)
+        last_trained |= dict.fromkeys(planned[-1].retrained, window)
+        trained |= {(name, window) for name in planned[-1].retrained}
+        shares = _promised_shares(planned[-1])
+    return planned
+
+
+def _train(models: TabledModels, planned: PlannedWindow, config: Config) -> None:
+    """Let the models learn what the plan promises, when it does."""
+    start_s, end_s = planned.window * config.window_s, (planned.window + 1) * config.window_s
+    for item in planned.plan.lifetimes:
+        if item.owner.task is Task.RETRAINING:
+            at_s = start_s + (planned.plan_from_step + item.end_step) * config.step_s
+            at_s = min(at_s, math.nextafter(end_s, start_s))  # one that ends with the window is of this one
+            models.trained(item.owner.tenant, planned.window, at_s, item.option or FULL)
+
+
+def _promised_shares(planned: PlannedWindow) -> tuple[float, ...]:
+    """By tenant, the share of the requests that the plan promises to answer in time; 1 where it says nothing."""
+    if not planned.is_planned:
+        return (1.0,) * len(planned.problem.tenants)
+    found = []
+    for course in courses(planned.problem, planned.plan):
+        n_requests = float(course.tenant.arrivals_rps.sum()) * planned.problem.step_s
+        n_in_time = n_requests if course.in_time is None else float(course.in_time.sum())
+        found.append(min(1.0, n_in_time / n_requests) if n_requests > 0 else 1.0)
+    return tuple(found)
+
+
+def require_plan(planned: PlannedWindow) -> None:
+    """Refuse a window without a plan of its own.
+
+    Raises:
+        InfeasibleError: Naming the tenant and the rule, that the solver found nothing in its budget, or the
+            rule that its plan breaks.
+    """
+    if planned.is_planned:
+        return
+    if planned.rejected is not None and planned.verification is not None:
+        broken = planned.verification.broken_rules[0]
+        raise InfeasibleError(f"window {planned.window}: the plan breaks a rule: {broken}")
+    reason = planned.plan.infeasibility
+    if reason is None and planned.plan.missed:
+        raise InfeasibleError(f"window {planned.window}: {none_found(planned.plan)}")
+    if reason is None:
+        raise InfeasibleError(f"window {planned.window}: no plan within the budget ({planned.plan.status})")
+    raise InfeasibleError(f"window {planned.window}: {reason}")
+
+
+def none_found(plan: MigPlan) -> str:
+    """Why an answer without plan and without a reason is none, in words."""
+    if not plan.missed:
+        return f"engine {plan.engine} found no plan; that does not prove that there is none"
+    nearest = "; ".join(plan.missed)
+    return (
+        f"engine {plan.engine} found no plan that keeps every floor of in-time answers, which does not prove that "
+        f"there is none; the nearest: {nearest}"
+    )
+
+
+def _fixed_layout(problem: Problem) -> tuple[Lifetime, ...]:
+    """One layout for the whole of a ``physical`` window in which nothing stands yet: engine ``static``'s.
+
+    No retraining runs beside it. Empty where the tenants do not fit, and in ``paper``, whose plans nobody carries out.
+    """
+    tenants = tuple(replace(tenant, retraining_required=False) for tenant in problem.tenants)
+    return tuple(item for item in solve(replace(problem, tenants=tenants), "static").lifetimes if item.is_inference)
+
+
+def kept_plan(problem: Problem, plan: MigPlan) -> MigPlan:
+    """The plan that changes nothing: what a failed solve, or a plan that breaks a rule, leaves in force."""
+    state = problem.physical_initial or PhysicalState()
+    lifetimes = tuple(
+        Lifetime(item.placement, Owner(item.tenant, Task.INFERENCE), 0, item.serve_step, problem.n_steps)
+        for item in state.held
+    )
+    return MigPlan(
+        status=Status.TIMEOUT if plan.status.has_plan else plan.status,
+        objective=None,
+        bound=plan.bound,
+        solve_s=plan.solve_s,
+        load_s=plan.load_s,
+        engine=plan.engine,
+        reconfiguration=plan.reconfiguration,
+        n_steps=problem.n_steps,
+        lifetimes=lifetimes,
+        next_epoch_step=state.next_epoch_step,
+        infeasibility=plan.infeasibility,
+        work=plan.work,
+    )

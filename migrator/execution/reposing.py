@@ -1,0 +1,352 @@
+"""Windows of a run posed anew from its folder, so that its plans can be checked against what they were to answer.
+
+A window's problem follows from the config (tenants, profiles, traces, forecaster) and from what the log says of its
+beginning: the accuracies and the state that it began with. The forecast is made again and has to be the one in the log.
+So are the accuracies, the models' ages and the outlook, from the retrainings that the log tells.
+The problem of a window's rest, where that was planned anew, is the window's with another forecast, and with what the
+log says was left by then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from msgspec import structs, to_builtins
+
+from forecaster.forecast import FloatArray
+from migrator.estimates import Estimate
+from migrator.execution import events
+from migrator.execution.foresight import Foresight, Opening, forecast_from, observe
+from migrator.execution.models import TabledModels, last_trained
+from migrator.execution.outlook import outlooks, unseen, windows_ahead
+from migrator.execution.planning import Seen
+from migrator.execution.posing import later, posed
+from migrator.log import records
+from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog
+from migrator.setting import Setting
+from migrator.traffic import Traffic
+from planner.build import WarmUps, with_forecast
+from planner.files.plan_file import plan_of
+from planner.files.problem_file import state_of_json, unavailable_of_json
+from planner.policies.policy import Knows
+from planner.problem import PhysicalState, Problem, Reconfiguration, TenantTerms
+from planner.unavailable import unavailable_later
+from planner.verify import Verification, verify
+from workloads.serving.requests import AccuracyTimeline
+from workloads.tenants import Tenant
+from workloads.training import FULL
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedPlan:
+    """A plan of a run, of a window or of its rest, and what the checker says of it.
+
+    Attributes:
+        window: The window's number.
+        verification: What was found; ``None`` where the plan was not checked.
+        reason: Why it was not; empty where it was.
+        is_planned: Whether the log holds a plan for it at all; without one the layout was kept.
+        anew_from_step: Of the window, from which on the plan is one of its rest; ``None`` for the window's own.
+    """
+
+    window: int
+    verification: Verification | None
+    reason: str = ""
+    is_planned: bool = True
+    anew_from_step: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is of, in words."""
+        rest = "" if self.anew_from_step is None else f", planned anew from step {self.anew_from_step}"
+        return f"window {self.window}{rest}"
+
+
+class RunCheck:
+    """Checks the plans in a run's log against problems that are posed anew from the run's own config."""
+
+    def __init__(self, log: ReadLog, setting: Setting, traffic: Traffic) -> None:
+        """``setting`` and ``traffic`` are those of the folder's config."""
+        self._log, self._setting, self._traffic = log, setting, traffic
+        needs_hindsight, ahead_s = Knows(log.header.knows).needs_hindsight, log.header.ahead_s
+        self._foresight = Foresight(setting, traffic, needs_hindsight=needs_hindsight, ahead_s=ahead_s)
+        self._misfit = _misfit(log.header, setting)
+        self._objections = {} if self._misfit else _objections(log, setting)
+
+    def plans(self, number: int | None = None) -> Iterator[CheckedPlan]:
+        """Those of every window that the log began, or of the one of that number; after each, those of its rest."""
+        for started in self._log.of(records.WindowStarted):
+            if number in (None, started.window):
+                yield from self._checked(started)
+
+    def _checked(self, started: records.WindowStarted) -> Iterator[CheckedPlan]:
+        window, plan = started.window, started.plan
+        if plan is None:
+            yield CheckedPlan(window, None, f"its policy shares by {self._log.header.sharing}, without a plan", False)
+            return
+        posed_again = self._posed(started)
+        if plan.objective is None:
+            rejected = started.rejected_plan is not None
+            why = "the plan broke a rule and was not carried out" if rejected else f"no plan ({plan.status})"
+            yield CheckedPlan(window, None, f"{why}; the layout was kept", False)
+        else:
+            yield self._verified(window, plan, posed_again)
+        for revised in self._log.of(records.PlanRevised):
+            if revised.window == window:
+                rest = posed_again if isinstance(posed_again, str) else self._posed_rest(posed_again, revised)
+                yield replace(self._verified(window, revised.plan, rest), anew_from_step=revised.from_step)
+
+    def _verified(self, window: int, logged: records.Plan, posed_again: Problem | str) -> CheckedPlan:
+        """The log's plan held against its problem, or why there is none."""
+        if isinstance(posed_again, str):
+            return CheckedPlan(window, None, posed_again)
+        plan = plan_of({**to_builtins(logged), "solve_s": 0.0}, posed_again, f"{self._origin(window)}: plan")
+        return CheckedPlan(window, verify(posed_again, plan))
+
+    def _posed_rest(self, window: Problem, revised: records.PlanRevised) -> Problem | str:
+        """The problem that a window's rest posed when it was planned anew, or why it cannot be told."""
+        setting, told, origin = self._setting, revised.rest, self._origin(revised.window)
+        if revised.initial is None or not {tenant.name for tenant in window.tenants} <= told.keys():
+            return "the log does not say what was left of its window"
+        for tenant in window.tenants:
+            if not set(told[tenant.name].options) <= {option.name for option in tenant.options}:
+                return f"the retrainings of {tenant.name} that were left are none of its window's"
+        n_steps, asked_s, from_step = revised.plan.n_steps, revised.asked_s, revised.from_step
+        if revised.cause is not None:  # beside a plan that was followed, the forecast is of all steps from then on
+            start_s = revised.window * setting.config.window_s
+            from_step = math.floor((asked_s - start_s) / setting.config.step_s + 1e-9)
+        past_rps = self._traffic.rates_before(asked_s, setting.config.step_s, setting.n_history_steps)
+        accuracies = tuple(tenant.accuracy_before for tenant in window.tenants)
+        opening = Opening(revised.window, past_rps, accuracies)
+        forecast = self._foresight.forecast(opening, from_step)
+        forecast = forecast_from(forecast, forecast.mean_rps.shape[0] - n_steps)
+        tenants = tuple(
+            _left(tenant, told[tenant.name], forecast.mean_rps[:, index]) for index, tenant in enumerate(window.tenants)
+        )
+        for tenant in tenants:
+            if events.rest_of(tenant).mean_rps != told[tenant.name].mean_rps:
+                return f"the forecast of {tenant.name} made anew is not the run's: its trace or the program has changed"
+        rest = replace(
+            window,
+            n_steps=n_steps,
+            tenants=tenants,
+            gains=None,
+            switch_s=window.switching_s,
+            initial=state_of_json(revised.initial, Reconfiguration.PHYSICAL, setting.gpu, origin),
+            unavailable=unavailable_of_json(revised.unavailable, origin),
+        )
+        return with_forecast(rest, setting.known_tenants, forecast, setting.config.planner.risk)
+
+    def _posed(self, started: records.WindowStarted) -> Problem | str:
+        """The problem that the window posed, or why it cannot be told."""
+        if self._misfit is not None:
+            return self._misfit
+        told, names = started.forecast.tenants, {tenant.name for tenant in self._setting.tenants}
+        warm_ups = warm_ups_in(started, self._setting.tenants)
+        if warm_ups is None or not names <= started.model_age.keys():
+            return "the log does not say what the window began with"
+        window, from_step = started.window, started.plan_from_step
+        if window in self._objections:
+            return self._objections[window]
+        state = self._state(started)
+        if from_step != (0 if state is None else self._setting.config.planning_steps):
+            return f"it was planned from step {from_step} on, which {CONFIG_FILE} does not say"
+        accuracies = [told[tenant.name].accuracy_before for tenant in self._setting.tenants]
+        estimated = [_estimated(tenant, told[tenant.name]) for tenant in self._setting.tenants]
+        known = None if self._log.header.simulated else estimated  # in a live run they were measured
+        opening = replace(
+            observe(self._setting, self._traffic, window, accuracies, (), known),
+            warm_ups=warm_ups,
+            last_trained=tuple(window - started.model_age[tenant.name] for tenant in self._setting.tenants),
+            outlooks=outlooks_in(started, self._setting),
+        )
+        forecast = self._foresight.forecast(opening)
+        for index, tenant in enumerate(self._setting.tenants):
+            mean_rps = np.round(forecast.mean_rps[:, index], events.RATE_DIGITS).tolist()
+            if mean_rps != told[tenant.name].mean_rps:
+                return f"the forecast of {tenant.name} made anew is not the log's: its trace or the program has changed"
+        taken = unavailable_of_json(started.unavailable, self._origin(window))
+        taken = unavailable_later(taken, from_step)
+        return posed(self._setting, opening, state, forecast, unavailable=taken)
+
+    def _origin(self, window: int) -> str:
+        return f"{self._log.folder / EVENTS_FILE}: window {window}"
+
+    def _state(self, started: records.WindowStarted) -> PhysicalState | None:
+        """What the window began with, in steps from its start."""
+        if started.initial is None:
+            return None
+        origin = self._origin(started.window)
+        state = state_of_json(started.initial, Reconfiguration.PHYSICAL, self._setting.gpu, origin)
+        assert isinstance(state, PhysicalState)
+        return later(state, started.plan_from_step)
+
+
+def _objections(log: ReadLog, setting: Setting) -> dict[int, str]:
+    """By window, what the log says of its models that does not follow from the retrainings in it; the first of each."""
+    retold, found = _Retold(log, setting), dict[int, str]()
+    for entry in log.entries:
+        match entry.record:
+            case records.WindowStarted() as started:
+                window, objection = started.window, retold.began(started)
+            case records.Finished() as ended:
+                window, objection = int(ended.finish_s // setting.config.window_s), retold.learned(ended)
+            case records.Resumed():
+                retold.resumed()
+                continue
+            case _:
+                continue
+        if objection is not None:
+            found.setdefault(window, objection)
+    return found
+
+
+class _Retold:
+    """The models of a run, made to learn again what its log says that they have learned.
+
+    Accuracies of a live run were measured: the log's own are taken, and what follows from them is held against it.
+    """
+
+    def __init__(self, log: ReadLog, setting: Setting) -> None:
+        self._setting, self._is_live = setting, not log.header.simulated
+        self._names = [tenant.name for tenant in setting.tenants]
+        self._models = TabledModels(setting.tenants, setting.config.window_s)
+        self._n_opened = 0
+        self._measured: list[dict[float, float]] = [{} for _ in self._names]
+        self._trained: set[tuple[str, int]] = set()
+
+    def began(self, started: records.WindowStarted) -> str | None:
+        """What of a window's beginning does not follow; ``None`` if all does, as far as it is told."""
+        window = started.window
+        for left_out in range(self._n_opened, window):  # by a run that was joined again
+            self._models.open(left_out)
+        accuracies = self._models.open(window)
+        self._n_opened = window + 1
+        for index, (name, accuracy) in enumerate(zip(self._names, accuracies, strict=True)):
+            known = started.forecast.tenants[name].accuracy_before
+            self._measured[index][started.start_s] = known
+            if not self._is_live and not _are_same(known, accuracy):
+                return _does_not_follow(name, "begins with an accuracy of", known, accuracy)
+            age = window - last_trained(name, self._trained)
+            if started.model_age.get(name, age) != age:
+                return _does_not_follow(name, "has an age of", started.model_age[name], age)
+            if (view := started.outlook.get(name)) is not None:
+                expected = self._outlook(window, index, view.in_time)
+                for key in expected.__struct_fields__:
+                    told, made = getattr(view, key), getattr(expected, key)
+                    if not _are_same(told, made):
+                        return _does_not_follow(name, f"has in its outlook {key}", told, made)
+        return None
+
+    def learned(self, ended: records.Finished) -> str | None:
+        """Take in that a retraining ended, or came to a checkpoint; says it if that cannot give what is told."""
+        name, window, at_s, told = ended.tenant, ended.window, ended.finish_s, ended.accuracy
+        part, option = ended.part if isinstance(ended, records.Checkpoint) else None, ended.option or FULL
+        if part is None:
+            self._trained.add((name, window))
+        if self._is_live:
+            self._measured[self._names.index(name)][at_s] = told
+            return None
+        gave = self._models.trained(name, window, at_s, option, part)
+        if not _are_same(told, gave) and at_s % self._setting.config.window_s == 0:
+            # Seconds are rounded: it may have ended just before the window.
+            gave = self._models.trained(name, window, math.nextafter(at_s, 0), option, part)
+        return None if _are_same(told, gave) else _does_not_follow(name, "is retrained to", told, gave)
+
+    def resumed(self) -> None:
+        """A live run that is joined again has measured nothing yet."""
+        self._measured = [{} for _ in self._names]
+
+    def _outlook(self, window: int, index: int, in_time: float) -> records.Outlook:
+        """What was to be expected of a tenant's model; which requests were resolved by then, no log tells."""
+        timeline = self._models.timelines[index]
+        if self._is_live:
+            own = sorted(self._measured[index].items())
+            timeline = AccuracyTimeline(tuple(at for at, _ in own), tuple(value for _, value in own))
+        tenant, config = self._setting.tenants[index], self._setting.config
+        return outlooks([tenant], config, window, [timeline], self._trained, [in_time])[0]
+
+
+def _are_same(told: object, made: object) -> bool:
+    """Whether a value in the log is the one that was made again; of numbers, to the digits that logs have."""
+    if isinstance(told, float) and isinstance(made, float):
+        return math.isclose(told, made, abs_tol=2e-6)
+    return told == made
+
+
+def _does_not_follow(tenant: str, what: str, told: object, made: object) -> str:
+    return f"the log says that {tenant} {what} {told}; by the retrainings in it, that is {made}"
+
+
+def _left(tenant: TenantTerms, told: records.Rest, arrivals_rps: FloatArray) -> TenantTerms:
+    """What is left for a tenant of its window, as :func:`migrator.execution.events.rest_of` tells it."""
+    options = {option.name: option for option in tenant.options}
+    floor = tenant.min_slo_attainment
+    return replace(
+        tenant,
+        arrivals_rps=arrivals_rps,
+        accuracy_before=told.accuracy_before,
+        options=tuple(options[name] for name in told.options),
+        retraining_required=told.retraining_required,
+        salvage=told.salvage,
+        min_slo_attainment=None if floor is None else replace(floor, due=floor.due if told.due is None else told.due),
+    )
+
+
+def warm_ups_in(started: records.WindowStarted, tenants: Sequence[Tenant]) -> WarmUps | None:
+    """What the window was planned with; ``None`` where that is not told."""
+    told, names = started.warm_up, [tenant.name for tenant in tenants]
+    if told is None or not set(names) <= told.start_s.keys() & told.training_start_s.keys():
+        return None
+    start_s, training_start_s = (tuple(by[name] for name in names) for by in (told.start_s, told.training_start_s))
+    return WarmUps(told.switch_s, start_s, training_start_s)
+
+
+def outlooks_in(started: records.WindowStarted, setting: Setting) -> tuple[records.Outlook, ...] | None:
+    """What the window's plan expected of the models; ``None`` where it counted nothing."""
+    if not started.outlook:
+        return None
+    return tuple(
+        started.outlook.get(tenant.name) or unseen(tenant, setting.config, started.window) for tenant in setting.tenants
+    )
+
+
+def seen_in(started: records.WindowStarted, setting: Setting) -> Seen:
+    """What the run had seen as the window began; what lies ahead is as the config has it."""
+    told = outlooks_in(started, setting)
+    if told is not None:
+        ahead = [windows_ahead(tenant, setting.config, started.window) for tenant in setting.tenants]
+        told = tuple(structs.replace(one, ahead=own) for one, own in zip(told, ahead, strict=True))
+    return Seen(warm_ups_in(started, setting.tenants), told)
+
+
+def _estimated(tenant: Tenant, told: records.TenantForecast) -> Estimate:
+    """What a live run's plan assumed of a retraining; without one in the window, there is nothing to assume."""
+    own = told.estimate
+    after, seconds = told.accuracy_before, tenant.retraining_time_s
+    if own is not None:
+        after, seconds = own.accuracy_after, own.retraining_s
+    return Estimate(after, seconds, dict.fromkeys(seconds, 0.0), gains={} if own is None else own.gains)
+
+
+def _misfit(header: records.RunStarted, setting: Setting) -> str | None:
+    """What of the config is not what the run was made with; ``None`` if all is, as far as the log says."""
+    config = setting.config
+    of_config = {"seed": config.seed, "gpu": setting.gpu.name, "windows": config.windows}
+    of_config |= {"window_s": config.window_s, "step_s": config.step_s}
+    of_config["service_spread"] = config.estimates.service_spread
+    for key, value in of_config.items():
+        told = getattr(header, key) or 0.0  # the spread stands there only where latencies are misjudged
+        if told != value:
+            return f"{CONFIG_FILE} has {key} {value}; the run was made with {told}"
+    names = [tenant.name for tenant in header.tenants]
+    if names != [tenant.name for tenant in setting.tenants]:
+        return f"{CONFIG_FILE} has other tenants than the run, which had {', '.join(names)}"
+    for tenant, logged in zip(setting.tenants, header.tenants, strict=True):
+        rates = {name: round(point.rate_rps, events.RATE_DIGITS) for name, point in tenant.operating_points.items()}
+        if rates != {name: point.rate_rps for name, point in logged.operating_points.items()}:
+            return f"the service profiles of {tenant.name} are not those that the run was made with"
+    return None

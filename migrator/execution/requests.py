@@ -1,0 +1,262 @@
+"""All tenants' requests over a run, and what became of them, window by window."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from migrator.setting import Setting
+from workloads.arrays import BoolArray, FloatArray
+from workloads.serving.advance import advance
+from workloads.serving.requests import AccuracyTimeline, Dispatch, Outcomes, QueueState, Requests, Server
+from workloads.serving.tally import SecondCounts, Tally, Totals
+from workloads.traffic.luck import ServiceJitter
+
+
+class Queues(Protocol):
+    """Every tenant's queue."""
+
+    def begin(self, requests: Sequence[Requests], start_s: float) -> None:
+        """Begin at a later second; ``requests`` arrived before it, and are nobody's."""
+        ...
+
+    @property
+    def states(self) -> Sequence[QueueState]:
+        """How each queue stands."""
+        ...
+
+    @property
+    def now_s(self) -> float:
+        """How far all queues have come."""
+        ...
+
+    @property
+    def busy_until_s(self) -> Mapping[str, float]:
+        """By server id, when the batch in service at :attr:`now_s` ends, as far as known."""
+        ...
+
+    @property
+    def are_real(self) -> bool:
+        """Whether requests really were answered, or not: then it does not matter what is known of the GPU."""
+        ...
+
+    def advance(
+        self,
+        requests: Sequence[Requests],
+        servers: Mapping[str, Sequence[Server]],
+        accuracies: Sequence[AccuracyTimeline],
+        until_s: float,
+    ) -> list[Outcomes]:
+        """Bring every queue to ``until_s`` with the tenant's servers; outcomes by tenant, as far as known."""
+        ...
+
+
+class SimulatedQueues:
+    """Every tenant's queue, from second 0 on unless it begins later, served by whatever stands at the moment."""
+
+    are_real = False
+
+    def __init__(self, n_tenants: int, jitter: ServiceJitter | None, dispatch: Dispatch = Dispatch.PULL) -> None:
+        self._jitter, self._dispatch = jitter, dispatch
+        self._states = [QueueState() for _ in range(n_tenants)]
+
+    def begin(self, requests: Sequence[Requests], start_s: float) -> None:
+        """Begin at a later second; ``requests`` arrived before it, and are nobody's."""
+        self._states = [QueueState(head=len(own), tail=len(own), now_s=start_s) for own in requests]
+
+    @property
+    def states(self) -> Sequence[QueueState]:
+        """How each queue stands."""
+        return tuple(self._states)
+
+    @property
+    def now_s(self) -> float:
+        """How far all queues have come."""
+        return self._states[0].now_s
+
+    @property
+    def busy_until_s(self) -> Mapping[str, float]:
+        """By server id, when the batch in service at :attr:`now_s` ends."""
+        return {server_id: end_s for state in self._states for server_id, end_s in state.busy_until.items()}
+
+    def advance(
+        self,
+        requests: Sequence[Requests],
+        servers: Mapping[str, Sequence[Server]],
+        accuracies: Sequence[AccuracyTimeline],
+        until_s: float,
+    ) -> list[Outcomes]:
+        """Bring every queue to ``until_s`` with the tenant's servers; outcomes by tenant."""
+        found = []
+        for index, own in enumerate(requests):
+            state, outcomes = advance(
+                own,
+                self._states[index],
+                servers.get(own.tenant, ()),
+                accuracies[index],
+                until_s,
+                self._jitter,
+                self._dispatch,
+            )
+            self._states[index] = state
+            found.append(outcomes)
+        return found
+
+
+@dataclass(frozen=True)
+class SettledWindow:
+    """A window of which every request is resolved, with one tally a tenant.
+
+    ``blind`` are its seconds, half-open, of which nobody can tell what stood: nothing is counted in them.
+    """
+
+    window: int
+    counts: tuple[SecondCounts, ...]
+    blind: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def totals(self) -> Totals:
+        """All tenants together."""
+        return sum((item.totals for item in self.counts), Totals())
+
+
+class Ledger:
+    """What became of all requests, tallied by window; a window is set apart once it is settled.
+
+    Where it is not known yet whether that stood which answered, outcomes wait: see :meth:`know`. Windows before
+    ``first_window`` are not asked for.
+    """
+
+    def __init__(self, setting: Setting, first_window: int = 0) -> None:
+        self._names = [tenant.name for tenant in setting.tenants]
+        self._window_s = round(setting.config.window_s)
+        self._longest_s = max(tenant.slo_s for tenant in setting.tenants)
+        self._tallies: dict[int, tuple[Tally, ...]] = {}
+        self._n_settled = first_window
+        self._settled_totals = Totals()
+        self._waiting = [Outcomes.all_dropped(np.empty(0, np.int64)) for _ in self._names]
+        self._counted_s = np.inf
+        self._blind: list[tuple[int, int]] = []
+
+    @property
+    def totals(self) -> Totals:
+        """Everything resolved so far, all tenants together."""
+        open_ = (tally.totals for tallies in self._tallies.values() for tally in tallies)
+        return sum(open_, self._settled_totals)
+
+    def in_time_shares(self, window: int) -> tuple[float, ...]:
+        """By tenant, the share of the window's requests resolved so far that were answered in time; 1 without any."""
+        totals = [tally.totals for tally in self._tallies.get(window, ())] or [Totals()] * len(self._names)
+        return tuple(one.in_time / n if (n := one.in_time + one.late + one.dropped) else 1.0 for one in totals)
+
+    def add(self, requests: Sequence[Requests], outcomes: Iterable[Outcomes], known_s: float = np.inf) -> None:
+        """Count what became of each tenant's requests in a piece of time, or let it wait if not all is known of it."""
+        for index, (own, found) in enumerate(zip(requests, outcomes, strict=True)):
+            if known_s == np.inf:
+                self._count(index, own, found)
+            else:
+                self._waiting[index] = _together(self._waiting[index], found)
+
+    def know(self, requests: Sequence[Requests], known_s: float) -> None:
+        """Count the requests of all seconds over which is known what stood, up to ``known_s``; not those of blind ones.
+
+        A second is over when the last request in it can be answered in time no more. So what is told to be blind after
+        this was not counted.
+        """
+        if known_s == np.inf:
+            return
+        self._counted_s = np.floor(known_s - self._longest_s)
+        for index, own in enumerate(requests):
+            waiting = self._waiting[index]
+            arrival_s = own.arrival_s[waiting.index]
+            is_over = arrival_s < self._counted_s
+            self._count(index, own, waiting.where(is_over & ~self._is_blind(arrival_s)))
+            self._waiting[index] = waiting.where(~is_over)
+
+    def blind(self, from_s: float, to_s: float) -> None:
+        """Leave out the requests of all seconds of which nobody can tell what stood, or who answered."""
+        self._blind.append((math.floor(from_s - self._longest_s), math.ceil(to_s)))
+
+    def knows(self, until_s: float) -> bool:
+        """Whether all that arrived before is counted, or left out, as far as it is resolved."""
+        return bool(self._counted_s >= until_s)
+
+    def lose(self, tenant_index: int, requests: Requests, outcomes: Outcomes) -> None:
+        """Count answers that were added before, and never came, as dropped."""
+        waiting = self._waiting[tenant_index]
+        self._waiting[tenant_index] = waiting.without_answers(outcomes.index)
+        is_counted = ~np.isin(outcomes.index, waiting.index) & ~self._is_blind(requests.arrival_s[outcomes.index])
+        for tallies in self._tallies.values():
+            tallies[tenant_index].lose(requests, outcomes.where(is_counted))
+
+    def _count(self, index: int, own: Requests, found: Outcomes) -> None:
+        if found.index.size:
+            ends_s = own.arrival_s[found.index[[0, -1]]]  # outcomes are in the order of arrival
+            first, last = np.floor(ends_s / self._window_s).astype(np.int64).tolist()
+            for window in range(first, last + 1):
+                self._tallies_of(window)[index].add(own, found)
+
+    def _is_blind(self, arrival_s: FloatArray) -> BoolArray:
+        found = np.zeros(len(arrival_s), np.bool_)
+        for first, end in self._blind:
+            found |= (first <= arrival_s) & (arrival_s < end)
+        return found
+
+    def settled(
+        self, through_window: int, requests: Sequence[Requests], queues: Sequence[QueueState]
+    ) -> list[SettledWindow]:
+        """The windows up to ``through_window`` that have become settled since last asked, in order."""
+        done: list[SettledWindow] = []
+        while self._n_settled <= through_window and self._is_settled(self._n_settled, requests, queues):
+            tallies = self._tallies_of(self._n_settled)
+            del self._tallies[self._n_settled]
+            counts = tuple(tally.counts for tally in tallies)
+            done.append(SettledWindow(self._n_settled, counts, self._blind_in(self._n_settled)))
+            self._settled_totals += done[-1].totals
+            self._n_settled += 1
+        return done
+
+    def _is_settled(self, window: int, requests: Sequence[Requests], queues: Sequence[QueueState]) -> bool:
+        end_s = (window + 1) * self._window_s
+        return self.knows(end_s) and all(
+            state.now_s >= end_s and _oldest_open(state) >= np.searchsorted(own.arrival_s, end_s, side="left")
+            for own, state in zip(requests, queues, strict=True)
+        )
+
+    def _blind_in(self, window: int) -> tuple[tuple[int, int], ...]:
+        """The window's seconds that are in no count: stretches of the run's seconds that do not touch, half-open."""
+        start_s, found = window * self._window_s, list[tuple[int, int]]()
+        for first, end in sorted(self._blind):
+            own = max(first, start_s), min(end, start_s + self._window_s)
+            if found and own[0] <= found[-1][1]:
+                found[-1] = found[-1][0], max(own[1], found[-1][1])
+            elif own[0] < own[1]:
+                found.append(own)
+        return tuple(found)
+
+    def _tallies_of(self, window: int) -> tuple[Tally, ...]:
+        """The window's, by tenant; a quiet window has them too."""
+        if window not in self._tallies:
+            self._tallies[window] = tuple(Tally(name, self._window_s, window * self._window_s) for name in self._names)
+        return self._tallies[window]
+
+
+def _together(first: Outcomes, second: Outcomes) -> Outcomes:
+    """The outcomes of both, in the order of arrival."""
+    index = np.concatenate([first.index, second.index])
+    order = np.argsort(index, kind="stable")
+    return Outcomes(
+        index[order],
+        np.concatenate([first.answer_s, second.answer_s])[order],
+        np.concatenate([first.in_time, second.in_time])[order],
+        np.concatenate([first.correct, second.correct])[order],
+    )
+
+
+def _oldest_open(state: QueueState) -> int:
+    """The oldest request whose answer is not there yet: it waits, or its server may still die over it."""
+    return min([state.head, *(int(indices[0]) for _, indices in state.batches.values())])

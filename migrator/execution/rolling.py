@@ -1,0 +1,119 @@
+"""When the rest of a window is planned anew, though its plan can be followed: at a pace, and when something happens.
+
+Nothing here weighs what a change costs. The planner does: a plan takes the place of the running one only where it is
+worth more, warm-ups and all, by the newest forecast.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from forecaster.forecast import FloatArray, Forecast
+from migrator.execution.planning import PlannedWindow
+from migrator.execution.seams import Asked, Failed, Trained
+from migrator.log.records import Cause
+from migrator.setting import Setting
+from migrator.traffic import Traffic
+
+BAND = (0.05, 0.95)
+"""Quantiles of the sample paths' totals between which arrivals are as expected."""
+
+BAND_REST_S = 3.0
+"""Arrivals outside the band ask for a plan no sooner than this after the last one was asked for.
+
+A total over a few seconds leaves such a band one time in ten by chance, and a change of the layout takes about as long.
+"""
+
+_EPS = 1e-9
+
+
+class Rolling:
+    """Says at each step of a window whether its rest is to be planned anew, and why; it sees what has arrived."""
+
+    def __init__(self, setting: Setting, traffic: Traffic, every_s: float | None) -> None:
+        """``every_s`` is the pace; ``None`` where plans that can be followed are followed to their windows' ends."""
+        self._config, self._traffic, self._every_s = setting.config, traffic, every_s
+        self._names = [tenant.name for tenant in setting.tenants]
+        self._asked_s = 0.0
+        self._news: list[Asked] = []
+        self._end_s: dict[str, float] = {}
+        self._origin_s = 0.0
+        self._band: tuple[FloatArray, FloatArray] | None = None
+
+    def begin(self, forecast: Forecast, planned: PlannedWindow, now_s: float) -> None:
+        """A window begins, at ``now_s``, with this forecast of it and this plan."""
+        self._asked_s, self._news = now_s, []
+        self.foresee(forecast)
+        self.follow(planned)
+
+    def follow(self, planned: PlannedWindow) -> None:
+        """This plan is in force from now on: its retrainings are to end when it says."""
+        config = self._config
+        plan_s = planned.window * config.window_s + planned.plan_from_step * config.step_s
+        self._end_s = {
+            item.owner.tenant: plan_s + item.end_step * config.step_s
+            for item in planned.plan.lifetimes
+            if not item.is_inference
+        }
+
+    def foresee(self, forecast: Forecast) -> None:
+        """This is what is expected since the plan was asked for, up to the window's end."""
+        # rates_before counts full seconds, so that what has arrived counts from one.
+        self._origin_s = math.floor(self._asked_s + _EPS)
+        totals = np.cumsum(forecast.paths_rps, axis=1) * self._config.step_s
+        low, high = np.quantile(totals, BAND, axis=0)
+        self._band = low, high
+
+    def trained(self, happened: Trained) -> None:
+        """A retraining has ended; if not in the step that was planned, that asks for a plan."""
+        end_s = self._end_s.pop(happened.tenant, happened.at_s)
+        late_s = happened.at_s - end_s
+        if abs(late_s) >= self._config.step_s - _EPS:
+            side = "later" if late_s > 0 else "earlier"
+            reason = f"{happened.tenant}'s retraining ended {abs(late_s):.1f} s {side} than planned"
+            self._news.append(Asked(reason, Cause.TRAINED))
+
+    def failed(self, failed: Failed) -> None:
+        """A worker has failed: that asks for a plan."""
+        self._news.append(Asked(f"the worker in {failed.instance_id} failed: {failed.reason}", Cause.FAILED))
+
+    def next_s(self, now_s: float) -> float:
+        """When to ask next, should nothing happen before: as the next step begins, if at all."""
+        if self._every_s is None:
+            return math.inf
+        step_s = self._config.step_s
+        return (math.floor(now_s / step_s + _EPS) + 1) * step_s
+
+    def asks(self, now_s: float) -> Asked | None:
+        """Why the rest of the window should be planned anew now; what has happened comes first, the pace last."""
+        if self._every_s is None:
+            return None
+        if self._news:
+            return Asked("; ".join(item.reason for item in self._news), self._news[0].cause)
+        since_s = now_s - self._asked_s
+        if since_s >= BAND_REST_S - _EPS and (left := self._left_the_band(now_s)) is not None:
+            return Asked(left, Cause.BAND)
+        if since_s >= self._every_s - _EPS:
+            return Asked(f"{since_s:.4g} s after the last plan", Cause.PACE)
+        return None
+
+    def begun(self, now_s: float) -> None:
+        """A plan is being made, from what is known now."""
+        self._asked_s, self._news, self._band = now_s, [], None
+
+    def _left_the_band(self, now_s: float) -> str | None:
+        """Whose arrivals since the last plan are not as expected, in words."""
+        step_s = self._config.step_s
+        n_steps = math.floor((now_s - self._origin_s) / step_s + _EPS)
+        if self._band is None or not 1 <= n_steps <= len(self._band[0]):
+            return None
+        arrived = self._traffic.rates_before(self._origin_s + n_steps * step_s, step_s, n_steps).sum(axis=0) * step_s
+        low, high = (bound[n_steps - 1] for bound in self._band)
+        slack = _EPS * np.maximum(1.0, arrived)  # with arrivals known, the band has no width
+        for name, count, least, most in zip(self._names, arrived, low - slack, high + slack, strict=True):
+            if not least <= count <= most:
+                expected = f"{least:.0f} to {most:.0f} were expected"
+                return f"{count:.0f} requests of {name} in {n_steps * step_s:g} s; {expected}"
+        return None

@@ -1,0 +1,251 @@
+"""Where simulated and real part, and what the loop knows of either side.
+
+Three seams: :class:`migrator.traffic.Traffic` (what arrives), :class:`Workers` (who serves and trains) and
+:class:`Sharing` (what a policy's answer becomes on the GPU). None of them says to the loop what will be. A worker that
+was started is ready when a :class:`Ready` says so, and a retraining ends with a :class:`Finished`; either may never
+come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from executor.gpu import GpuInstance
+from executor.mig import OwnedLayout
+from forecaster.forecast import Forecast
+from migrator.execution.changes import Training
+from migrator.execution.foresight import Opening
+from migrator.execution.planning import PlannedWindow
+from migrator.log.records import Cause, Record, Wall
+from migrator.log.trouble import Blind
+from planner.problem import Owner
+from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests
+from workloads.training import FULL
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A worker serves, or trains, from now on.
+
+    Attributes:
+        at_s: When.
+        instance_id: In which instance.
+        library_s: How long it loaded libraries,
+        model_s: and then the model.
+    """
+
+    at_s: float
+    instance_id: str
+    library_s: float = 0.0
+    model_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The retraining in the instance is done; its model answers from now on. ``facts`` are for the log."""
+
+    at_s: float
+    instance_id: str
+    facts: Mapping[str, object] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpointed:
+    """The retraining in the instance has done a part of its work, after which its weights are worth serving."""
+
+    at_s: float
+    instance_id: str
+    part: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The worker in the instance is gone, whatever it did; it holds the instance no longer."""
+
+    at_s: float
+    instance_id: str
+    reason: str
+
+
+Happening = Ready | Checkpointed | Finished | Failed
+
+
+class Workers(Protocol):
+    """The worker processes inside GPU instances: started, stopped, and reported on when something happens to them."""
+
+    def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int, training: Training) -> None:
+        """Start the owner's worker now, as one of ``n_at_once`` that start together; one that retrains, like this."""
+        ...
+
+    def drain(self, instance_id: str) -> float:
+        """The worker is about to be stopped and takes no further work; when it is done with what it has."""
+        ...
+
+    def stop(self, instance_id: str) -> Failed | None:
+        """End the worker; no happening of it follows. The answer is how it failed, if it had by now and unheard."""
+        ...
+
+    def happenings(self, until_s: float) -> Sequence[Happening]:
+        """Wait for the first happenings, until the clock shows ``until_s`` at the latest; all of one moment, in order.
+
+        What happened between two calls comes first, with its own time.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A retraining that ended, or came to a checkpoint, as the loop sees it.
+
+    Attributes:
+        at_s: When the new model began to answer.
+        tenant: Whose.
+        window: With whose data.
+        instance_id: Where, if it had an instance.
+        facts: What else is known of it, for the log.
+        option: How it was retrained.
+        checkpoint: The part of the work that is done; ``None`` for all of it.
+    """
+
+    at_s: float
+    tenant: str
+    window: int
+    instance_id: str | None = None
+    facts: Mapping[str, object] = field(default_factory=dict, compare=False)
+    option: str = FULL
+    checkpoint: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Answers that were under way when their server died, and so never come."""
+
+    tenant_index: int
+    outcomes: Outcomes
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A wish for another plan of a window's rest.
+
+    Attributes:
+        reason: In words, what happened.
+        cause: Why there *may* be another plan; ``None`` if there *must* be, as the one in force cannot be followed.
+    """
+
+    reason: str
+    cause: Cause | None = None
+
+    @property
+    def must(self) -> bool:
+        """Whether the plan in force cannot be followed."""
+        return self.cause is None
+
+
+@dataclass(frozen=True, slots=True)
+class Replanning:
+    """The rest of a window is being planned anew, from what is known now."""
+
+
+@dataclass(frozen=True, eq=False)
+class Replanned:
+    """The rest of a window was planned anew.
+
+    Attributes:
+        asked: What was asked for.
+        forecast: What the newest plan expects, up to the window's end; ``None`` where there is none.
+        planned: The plan that is followed from now on; ``None`` where the running one goes on. Where there *must* be
+            another and is none, what stands stays.
+    """
+
+    asked: Asked
+    forecast: Forecast | None
+    planned: PlannedWindow | None
+
+
+Happened = Trained | Lost | Failed | Asked | Replanning | Replanned | Blind
+"""What the loop hears of."""
+
+
+class Note(Protocol):
+    """Writes a record to the log, at the run's clock; gives the record's number."""
+
+    def __call__(self, record: Record, wall: Wall | None = None) -> int:
+        """The record's number."""
+        ...
+
+
+class Sharing(Protocol):
+    """What a policy's answer becomes on the GPU: MIG instances, shares of its processors, or turns on all of it.
+
+    The loop goes from moment to moment: ``wait`` says up to when nothing changes, ``serve`` serves the requests until
+    then, ``act`` does what is due then. Window after window, ``plan`` and then ``begin`` come first.
+
+    Attributes:
+        kind: ``instances``, ``shares`` or ``turns``.
+        layout: Who holds which instance; ``None`` without instances.
+    """
+
+    @property
+    def kind(self) -> str:
+        """How the log calls it."""
+        ...
+
+    @property
+    def layout(self) -> OwnedLayout[Owner] | None:
+        """Who holds which instance."""
+        ...
+
+    @property
+    def known_s(self) -> float:
+        """Up to then is known what stood: what became of later requests is not counted yet. Infinite if it all is."""
+        ...
+
+    def plan(self, opening: Opening, forecast: Forecast) -> PlannedWindow | None:
+        """What is to be done in the window; ``None`` where it is decided from moment to moment."""
+        ...
+
+    def begin(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None, note: Note) -> None:
+        """Take up the window; before window 0, have everything in place first."""
+        ...
+
+    def wait(self, until_s: float) -> float:
+        """Wait for the next moment at which something is due or happens; that moment, ``until_s`` at the latest."""
+        ...
+
+    def serve(
+        self, requests: Sequence[Requests], accuracies: Sequence[AccuracyTimeline], until_s: float
+    ) -> tuple[float, Sequence[Outcomes]]:
+        """Serve until then, or until what serving alone can tell has happened: how far it came, outcomes by tenant."""
+        ...
+
+    def act(self, now_s: float, note: Note) -> Iterable[Happened]:
+        """Take note of what happened and do what is due, requests being served up to ``now_s``.
+
+        What happened is told before the driver is called, so that it is in the log whatever comes of the calls. If the
+        rest of the window must be planned anew, and that can be now, it ends with asking for that.
+
+        Raises:
+            NoAnswerError: The driver has not answered for too long, or MIG mode is off.
+        """
+        ...
+
+    def replan(
+        self, seen: Opening, forecast_from: Callable[[int], Forecast], asked: Asked, note: Note
+    ) -> Iterable[Replanning | Replanned]:
+        """Begin to plan the rest of the window anew, if that can be now; what comes of it at once.
+
+        ``act`` tells the rest. ``seen`` is what is known by now; ``forecast_from`` gives the forecast of the window's
+        steps from one on.
+        """
+        ...
+
+    def close(self) -> None:
+        """End what is under way on other threads; nothing follows."""
+        ...
+
+    def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:
+        """By tenant what could have been served in each second of a window, where instances do not show it."""
+        ...

@@ -1,0 +1,465 @@
+"""Shares of one GPU's processors without partitions, as MPS gives them.
+
+Time goes from event to event: whole seconds, shares that come into force, retrainings that end. Processes and trainers
+are simulated here. Interference is that of :mod:`workloads.profiles.shares`, second by second, from the
+neighbours' own load; batch sizes follow it at once, which is kind to the policies. While processes take turns there is
+none: each has the whole GPU for its share of the time. Changing between the two starts all processes anew. A retraining
+gives nothing before its end. Where estimates misjudge latencies, policies decide by the wrong ones, while processes go
+by their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from zlib import crc32
+
+import numpy as np
+
+from executor.mig import OwnedLayout
+from forecaster.forecast import FloatArray, Forecast
+from migrator.estimates import as_carried_out, service_factors
+from migrator.execution import events
+from migrator.execution.foresight import Opening
+from migrator.execution.planning import PlannedWindow
+from migrator.execution.posing import estimates_in, salvages_in
+from migrator.execution.requests import SimulatedQueues
+from migrator.execution.seams import Asked, Lost, Note, Replanned, Replanning, Trained
+from migrator.setting import Setting, service_profiles
+from migrator.traffic import RecordedTraffic
+from planner.errors import EngineError
+from planner.policies.shares import (
+    QUANTA,
+    Answer,
+    Moment,
+    ShareOption,
+    SharePolicy,
+    ShareTenant,
+    Stage,
+    Switching,
+    training_in_turns,
+    violation,
+)
+from planner.problem import Owner, Task
+from workloads.profiles.shares import Sensitivity, SharePoint, ShareProfile, sensitivity_of, slowdown, training_rates
+from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests, Server
+from workloads.tenants import Tenant
+from workloads.training import FULL, reached
+
+_STARTS_STREAM = 3
+"""Second word of the seed of start-up times; :mod:`migrator.execution.simulated` and ``foresight`` have others."""
+
+_EPS_S = 1e-9
+
+
+@dataclass(eq=False)
+class _Part:
+    """One tenant during the run: what it holds, how far its retraining is, and what it could have served."""
+
+    index: int
+    tenant: Tenant
+    profile: ShareProfile
+    known: ShareProfile
+    sensitivity: Sensitivity
+    training_rates: Mapping[str, FloatArray]
+    could_serve: FloatArray
+    was_changing: FloatArray
+    stage: Stage = Stage.NONE
+    is_due: bool = False
+    done: float = 0.0
+    serves_from_s: float = 0.0
+    trains_from_s: float = math.inf
+    n_starts: int = 0
+    option: str = FULL
+    salvages: Mapping[str, float] = field(default_factory=dict)
+    salvage_untrained: float = 0.0
+    turn_points: dict[int, SharePoint] = field(default_factory=dict)
+    points: dict[tuple[int, float], SharePoint] = field(default_factory=dict)
+
+    def point(self, quanta: int, factor: float) -> SharePoint:
+        """How it is served on the share; slowdowns are taken to a hundredth."""
+        key = (quanta, round(factor, 2))
+        if key not in self.points:
+            self.points[key] = self.profile.point(quanta / QUANTA, key[1])
+        return self.points[key]
+
+    def point_in_turns(self, quanta: int) -> SharePoint:
+        """How it is served with the whole GPU for so many twentieths of the time."""
+        if quanta not in self.turn_points:
+            self.turn_points[quanta] = self.profile.point_in_turns(quanta / QUANTA)
+        return self.turn_points[quanta]
+
+    def training_rate(self, *, in_turns: bool) -> FloatArray:
+        """Part of its retraining, as it is to be done, that a second does by twentieths."""
+        rates = self.training_rates[self.option]
+        return training_in_turns(rates) if in_turns else rates
+
+    def known_rps(self, quanta: int, factor: float) -> float:
+        """Requests a second on the share, as planning knows it."""
+        if self.known is self.profile:
+            return self.point(quanta, factor).rate_rps
+        return self.known.point(quanta / QUANTA, factor).rate_rps
+
+    def known_in_turns_rps(self, quanta: int) -> float:
+        """Requests a second with the whole GPU for so many twentieths of the time, as planning knows it."""
+        if self.known is self.profile:
+            return self.point_in_turns(quanta).rate_rps
+        return self.known.point_in_turns(quanta / QUANTA).rate_rps
+
+
+class Shares:
+    """Sharing by MPS: the policy decides as a window begins, when a retraining ends, and as often as it asks.
+
+    A retraining that is unfinished at its window's end is given up: the next one has newer data.
+    """
+
+    kind = "shares"
+    layout: OwnedLayout[Owner] | None = None
+
+    def __init__(
+        self,
+        setting: Setting,
+        traffic: RecordedTraffic,
+        policy: SharePolicy,
+        queues: SimulatedQueues,
+        *,
+        as_published: bool,
+    ) -> None:
+        self._setting, self._traffic, self._policy, self._queues = setting, traffic, policy, queues
+        self._as_published = as_published
+        self._switching = policy.switching
+        if policy.switching is Switching.RESTART and not as_published:
+            self._switching = Switching.SHADOW
+        self._strength = setting.config.simulation.interference
+        self._n_starts: Counter[tuple[int, str]] = Counter()
+        self._parts = _parts(setting)
+        self._may_take_turns = self._strength > 0 and not as_published
+        self._shares: dict[Owner, int] = {}
+        self._in_turns = False
+        self._next: tuple[float, Answer] | None = None
+        self._window = 0
+        self._piece_s = 0.0  # where the piece in progress began
+        self._ends_s: dict[int, float] = {}
+        self._accuracies: tuple[float, ...] = ()
+        self._ahead_rps = np.empty((0, len(self._parts)))
+
+    @property
+    def known_s(self) -> float:
+        """All is known: the GPU is simulated."""
+        return math.inf
+
+    def plan(self, opening: Opening, forecast: Forecast) -> None:
+        """Nothing yet: shares are decided from moment to moment."""
+
+    def begin(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None, note: Note) -> None:  # noqa: ARG002
+        """Set the window's retrainings, and decide.
+
+        Raises:
+            EngineError: The policy gives shares that cannot be.
+        """
+        self._window, self._accuracies, self._ahead_rps = opening.window, opening.accuracies, forecast.mean_rps
+        for part, last in zip(self._parts, opening.trained_last, strict=True):
+            part.done, part.trains_from_s, part.option = 0.0, math.inf, FULL
+            part.is_due = part.tenant.must_retrain_in(opening.window, last)
+            part.stage = Stage.WAITING if part.tenant.retrains_in(opening.window) else Stage.NONE
+        self._shares = {owner: quanta for owner, quanta in self._shares.items() if owner.task is Task.INFERENCE}
+        self._next = None
+        self._look_beyond(opening, forecast)
+        self._decide(note)
+
+    def _look_beyond(self, opening: Opening, forecast: Forecast) -> None:
+        """What models are worth beyond the window, as plans on MIG count it."""
+        estimates = estimates_in(self._setting, opening.window)
+        for part, worth in zip(self._parts, salvages_in(self._setting, opening, estimates, forecast), strict=True):
+            part.salvage_untrained, part.salvages = 0.0, {}
+            if worth:
+                part.salvage_untrained, *after = worth
+                part.salvages = dict(zip((option.name for option in part.tenant.options), after, strict=True))
+
+    def wait(self, until_s: float) -> float:
+        """The next whole second, change of shares, or end of a retraining; the run's end is followed by nothing."""
+        config, now_s = self._setting.config, self._queues.now_s
+        self._piece_s, self._ends_s = now_s, {}
+        if now_s >= config.windows * config.window_s:
+            return until_s
+        until_s = min(until_s, math.floor(now_s + _EPS_S) + 1.0)
+        if self._next is not None:
+            until_s = min(until_s, self._next[0])
+        self._ends_s = {part.index: self._finish_s(part) for part in self._parts}
+        until_s = max(min(until_s, *self._ends_s.values()), now_s)
+        self._count_service(now_s, until_s)
+        return until_s
+
+    def serve(
+        self, requests: Sequence[Requests], accuracies: Sequence[AccuracyTimeline], until_s: float
+    ) -> tuple[float, Sequence[Outcomes]]:
+        """Serve with every tenant's processes as they are now."""
+        servers = {part.tenant.name: self._servers(part) for part in self._parts}
+        return until_s, self._queues.advance(requests, servers, accuracies, until_s)
+
+    def act(self, now_s: float, note: Note) -> Sequence[Trained | Lost]:
+        """Train up to now; let shares come into force, and decide anew, where that is due."""
+        if not self._ends_s:  # after the run's end
+            return ()
+        ended = []
+        for part in self._parts:
+            part.done += self._training_rate(part) * max(0.0, now_s - max(self._piece_s, part.trains_from_s))
+            if self._ends_s[part.index] <= now_s:
+                ended.append(self._end_retraining(part, now_s))
+        if self._next is not None and self._next[0] <= now_s:
+            self._put_in_force(self._next[1], note)
+        at_window_end = now_s >= (self._window + 1) * self._setting.config.window_s
+        is_due = self._policy.period_s is not None and now_s % self._policy.period_s == 0
+        if not at_window_end and (ended or (is_due and self._next is None)):
+            self._decide(note)
+        return ended
+
+    def replan(
+        self, seen: Opening, forecast_from: Callable[[int], Forecast], asked: Asked, note: Note
+    ) -> Sequence[Replanning | Replanned]:
+        """Never: the policy says itself how often it decides."""
+        del seen, forecast_from, asked, note
+        return ()
+
+    def close(self) -> None:
+        """Do nothing: nothing is under way elsewhere."""
+
+    def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:
+        """What each tenant's processes could have served in the window's seconds, and missed while they restarted."""
+        window_s = round(self._setting.config.window_s)
+        seconds = slice(window * window_s, (window + 1) * window_s)
+        return {
+            part.tenant.name: {
+                "could_serve": part.could_serve[seconds].tolist(),
+                "changing": part.was_changing[seconds].tolist(),
+            }
+            for part in self._parts
+        }
+
+    def _decide(self, note: Note) -> None:
+        """Ask the policy, and begin to bring its shares about."""
+        moment = self._moment()
+        answer = self._policy.answer(moment)
+        wrong = violation(answer.shares, moment)
+        if wrong is not None:
+            raise EngineError(f"{self._policy.name}: {wrong}")
+        wanted = {owner: quanta for owner, quanta in answer.shares.items() if quanta > 0}
+        answer = replace(answer, shares=wanted)
+        starts_all = answer.in_turns != self._in_turns
+        changed = [owner for owner in wanted if starts_all or wanted[owner] != self._shares.get(owner)]
+        if not changed and set(wanted) == set(self._shares):
+            self._next = None
+            return
+        now_s = self._queues.now_s
+        if not self._shares:  # before the run everything is started, as instances are
+            self._put_in_force(answer, note)
+            return
+        started_s = {owner: self._start_s(owner, len(changed)) for owner in changed}
+        match self._switching:
+            case Switching.POOL:
+                self._put_in_force(answer, note)
+            case Switching.RESTART:
+                self._put_in_force(answer, note)
+                for owner in changed:
+                    self._delay(owner, now_s + started_s[owner])
+            case Switching.SHADOW:
+                self._next = (now_s + max(started_s.values(), default=0.0), answer)
+
+    def _start_s(self, owner: Owner, n_at_once: int) -> float:
+        tenant = self._part(owner).tenant
+        start = tenant.worker_start if owner.task is Task.INFERENCE else tenant.trainer_start
+        key = (self._window, str(owner))
+        self._n_starts[key] += 1
+        stream = [
+            self._setting.config.seed,
+            _STARTS_STREAM,
+            self._window,
+            crc32(str(owner).encode()),
+            self._n_starts[key],
+        ]
+        return start.start_s(n_at_once, np.random.default_rng(stream))
+
+    def _delay(self, owner: Owner, ready_s: float) -> None:
+        """The task's processes are away until then."""
+        part = self._part(owner)
+        if owner.task is Task.INFERENCE:
+            part.serves_from_s = ready_s
+        else:
+            part.trains_from_s = ready_s
+
+    def _put_in_force(self, answer: Answer, note: Note) -> None:
+        """From now on these shares hold; a retraining that begins starts up first, unless that was waited for."""
+        now_s = self._queues.now_s
+        waited = self._next is not None
+        starts_all = answer.in_turns != self._in_turns
+        for owner, quanta in answer.shares.items():
+            part = self._part(owner)
+            if owner.task is Task.RETRAINING:
+                if part.stage is Stage.WAITING:
+                    part.stage, part.option = Stage.RUNNING, answer.options.get(owner.tenant, FULL)
+                    part.trains_from_s = now_s if waited else now_s + self._start_s(owner, 1)
+            elif starts_all or quanta != self._shares.get(owner):
+                part.n_starts += 1
+        self._shares, self._in_turns, self._next = dict(answer.shares), answer.in_turns, None
+        note(events.shares(self._window, self._shares, in_turns=self._in_turns))
+
+    def _part(self, owner: Owner) -> _Part:
+        return next(part for part in self._parts if part.tenant.name == owner.tenant)
+
+    def _moment(self) -> Moment:
+        config, now_s = self._setting.config, self._queues.now_s
+        past_rps = self._traffic.rates_before(now_s, 1.0)
+        into_s = now_s - self._window * config.window_s
+        return Moment(
+            left_s=config.window_s - into_s,
+            tenants=tuple(self._share_tenant(part, past_rps) for part in self._parts),
+            ahead_rps=self._ahead_rps[min(int(into_s / config.step_s), len(self._ahead_rps) - 1) :],
+            past_rps=past_rps,
+            shares=dict(self._shares),
+            as_published=self._as_published,
+            window=self._window,
+        )
+
+    def _share_tenant(self, part: _Part, past_rps: FloatArray) -> ShareTenant:
+        """What the policy knows; the interference is that of the last minute's load and all retrainings to come.
+
+        A retraining that waits is told of as the full one.
+        """
+        load_rps = past_rps[-60:].mean(axis=0)
+        equal = max(1, QUANTA // len(self._parts))
+        busy = [
+            min(1.0, float(load_rps[other.index]) / max(other.known_rps(equal, 1.0), _EPS_S))
+            for other in self._parts
+            if other is not part
+        ]
+        n_retraining = sum(other.stage in (Stage.WAITING, Stage.RUNNING) for other in self._parts)
+        beside = tuple(self._expected_rates(part, busy, n) for n in range(n_retraining + 1))
+        after = estimates_in(self._setting, self._window)[part.index].accuracy_after
+        options = {} if part.stage is Stage.NONE else self._options(part, after)
+        own = options.get(part.option)
+        return ShareTenant(
+            name=part.tenant.name,
+            weight=part.tenant.weight,
+            accuracy_before=self._accuracies[part.index],
+            accuracy_after=after if own is None else own.accuracy_after,
+            rate_rps=beside[-1],
+            training_rate=np.zeros(QUANTA + 1) if own is None else own.training_rate,
+            done=part.done,
+            stage=part.stage,
+            rate_beside=beside,
+            turns_rps=self._rates_in_turns(part) if self._may_take_turns else None,
+            options=tuple(options.values()) if part.stage is Stage.WAITING else (),
+            salvage=(part.salvage_untrained, 0.0 if own is None else own.salvage),
+            is_due=part.is_due,
+            start_s=self._trains_in_s(part),
+        )
+
+    def _trains_in_s(self, part: _Part) -> float:
+        """Seconds until its retraining trains, as planned where it does not run yet."""
+        if part.stage is Stage.RUNNING:
+            return max(0.0, part.trains_from_s - self._queues.now_s)
+        return part.tenant.trainer_start.planned_s(1)
+
+    def _options(self, part: _Part, after: float) -> Mapping[str, ShareOption]:
+        """The ways to do its retraining of the window by name, ``full`` first, after which accuracy is ``after``."""
+        return {
+            option.name: ShareOption(
+                option.name,
+                reached(self._accuracies[part.index], after, option.gain),
+                part.training_rates[option.name],
+                part.salvages.get(option.name, 0.0),
+            )
+            for option in part.tenant.options
+        }
+
+    @staticmethod
+    def _rates_in_turns(part: _Part) -> FloatArray:
+        """Requests a second by twentieths of the time, as planning knows it."""
+        return np.array([0.0, *(part.known_in_turns_rps(quanta) for quanta in range(1, QUANTA + 1))])
+
+    def _expected_rates(self, part: _Part, busy: Sequence[float], n_retraining: int) -> FloatArray:
+        """Requests a second by twentieths, beside neighbours that are so busy and so many retrainings."""
+        # An expectation, so a twentieth is exact enough, and rounding lets points be found again.
+        factor = round(20 * slowdown(part.sensitivity, self._strength, busy, n_retraining)) / 20
+        return np.array([0.0, *(part.known_rps(quanta, factor) for quanta in range(1, QUANTA + 1))])
+
+    def _training_rate(self, part: _Part) -> float:
+        if part.stage is not Stage.RUNNING:
+            return 0.0
+        rates = part.training_rate(in_turns=self._in_turns)
+        return float(rates[self._shares.get(Owner(part.tenant.name, Task.RETRAINING), 0)])
+
+    def _finish_s(self, part: _Part) -> float:
+        rate = self._training_rate(part)
+        if rate <= 0:
+            return math.inf
+        return max(self._queues.now_s, part.trains_from_s) + (1 - part.done) / rate
+
+    def _end_retraining(self, part: _Part, at_s: float) -> Trained:
+        part.stage, part.done = Stage.DONE, 1.0
+        self._shares.pop(Owner(part.tenant.name, Task.RETRAINING), None)
+        return Trained(at_s, part.tenant.name, self._window, option=part.option)
+
+    def _factor(self, part: _Part, second: int) -> float:
+        """The slowdown of the tenant's inference in this second."""
+        now_rps = self._traffic.rate_in(second)
+        busy = []
+        for other in self._parts:
+            if other is not part:
+                quanta = self._shares[Owner(other.tenant.name, Task.INFERENCE)]
+                busy.append(min(1.0, float(now_rps[other.index]) / max(other.point(quanta, 1.0).rate_rps, _EPS_S)))
+        training = sum(self._training_rate(o) > 0 and o.trains_from_s <= self._piece_s for o in self._parts)
+        return slowdown(part.sensitivity, self._strength, busy, training)
+
+    def _now_point(self, part: _Part) -> SharePoint:
+        quanta = self._shares[Owner(part.tenant.name, Task.INFERENCE)]
+        if self._in_turns:
+            return part.point_in_turns(quanta)
+        return part.point(quanta, self._factor(part, math.floor(self._piece_s + _EPS_S)))
+
+    def _servers(self, part: _Part) -> tuple[Server, ...]:
+        """The tenant's processes as they are now."""
+        point, name = self._now_point(part), part.tenant.name
+        return tuple(
+            Server(name, f"share#{part.n_starts}/{k}", part.serves_from_s, math.inf, point.latency, point.batch)
+            for k in range(point.processes)
+        )
+
+    def _count_service(self, from_s: float, until_s: float) -> None:
+        """Add what could be served in this piece to its second."""
+        second = math.floor(from_s + _EPS_S)
+        for part in self._parts:
+            rate_rps = self._now_point(part).rate_rps
+            serving_s = max(0.0, until_s - max(from_s, part.serves_from_s))
+            part.could_serve[second] += rate_rps * serving_s
+            part.was_changing[second] += rate_rps * (until_s - from_s - serving_s)
+
+
+def _parts(setting: Setting) -> list[_Part]:
+    config, gpu = setting.config, setting.gpu
+    profiles = service_profiles(config)
+    n_seconds = round(config.windows * config.window_s)
+    shares = [quanta / QUANTA for quanta in range(QUANTA + 1)]
+    parts = []
+    for index, (tenant, entry) in enumerate(zip(setting.tenants, config.tenants, strict=True)):
+        options = as_carried_out(config.estimates, gpu, tenant).options
+        profile = ShareProfile.of(
+            profiles, gpu, entry.model, tenant.slo_s, entry.batch, entry.processes, entry.max_batch
+        )
+        factors = service_factors(config.estimates, config.seed, gpu, entry.model)
+        parts.append(
+            _Part(
+                index=index,
+                tenant=tenant,
+                profile=profile,
+                known=profile.misjudged(factors) if factors else profile,
+                sensitivity=sensitivity_of(entry.model),
+                training_rates={one.name: training_rates(gpu, one.time_s, shares) for one in options}
+                or {FULL: np.zeros(QUANTA + 1)},
+                could_serve=np.zeros(n_seconds),
+                was_changing=np.zeros(n_seconds),
+            )
+        )
+    return parts

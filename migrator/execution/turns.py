@@ -1,0 +1,326 @@
+"""Turns on one GPU without partitions: one tenant's batch at a time, and training in the gaps.
+
+The policy settles a course when a window begins: batch limits, and the retrainings to be done. Where it does all of
+them, one goes on after a window's end: a newer one of its tenant replaces one that has not begun, else waits behind it.
+Where it may leave some out, a newer one replaces any. A retraining keeps the training batch with which it was set up.
+Trainers that start together slow each other down as planned, without jitter. What estimating costs is trained through
+first, and estimates are waited for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from executor.mig import OwnedLayout
+from forecaster.forecast import FloatArray, Forecast
+from migrator.errors import ConfigError
+from migrator.estimates import as_carried_out, as_estimated, service_factors
+from migrator.execution.foresight import Opening
+from migrator.execution.planning import PlannedWindow
+from migrator.execution.posing import estimates_in, posed
+from migrator.execution.seams import Asked, Lost, Note, Replanned, Replanning, Trained
+from migrator.setting import Setting, service_profiles
+from planner.policies.turns import Course, TurnOption, TurnPolicy, TurnRetraining, TurnTenant
+from planner.problem import Owner
+from workloads.profiles.latency import LatencyCurve
+from workloads.profiles.table import ServiceRow
+from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests
+from workloads.serving.turns import Batches, BatchServing, TrainingJob, TurnsState, advance
+from workloads.tenants import RETRAINING_TO_INFERENCE
+from workloads.traffic.luck import ServiceJitter
+from workloads.training import reached
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """One tenant's model on the whole GPU.
+
+    Attributes:
+        latency_s: Seconds of a turn by requests.
+        serving_s: Those of them up to whose size it may be served,
+        known_s: and what planning takes them for.
+        step_s: Seconds of a training step by batch size, one process,
+        rate_rps: and samples a second, up to a factor.
+        training_s: A retraining at the best batch by option, profiling included; empty without one.
+    """
+
+    latency_s: Mapping[int, float]
+    serving_s: Mapping[int, float]
+    known_s: Mapping[int, float]
+    step_s: Mapping[int, float]
+    rate_rps: Mapping[int, float]
+    training_s: Mapping[str, float]
+
+
+class Turns:
+    """Sharing by turns: the tenant with the earliest deadline next, its batch as large as the policy allows.
+
+    It is the run's clock and its queues as well: one simulation serves all tenants, batch after batch.
+    """
+
+    kind = "turns"
+    layout: OwnedLayout[Owner] | None = None
+
+    def __init__(self, setting: Setting, policy: TurnPolicy, jitter: ServiceJitter | None) -> None:
+        """Look up what was measured on the whole GPU.
+
+        Raises:
+            ConfigError: Nothing was measured of a tenant's model with one process and a batch that it may use.
+        """
+        config = setting.config
+        self._setting, self._policy, self._jitter = setting, policy, jitter
+        self._whole = max(setting.gpu.profiles, key=lambda one: (one.compute_slices, one.memory_slices)).name
+        self._measured = _measured(setting, self._whole, joint=policy.has_joint_turns)
+        self._state = TurnsState.at_start(len(setting.tenants))
+        self._course: Course | None = None
+        self._servings: list[BatchServing] = []
+        self._batches: list[Batches] = []
+        self._alone_rps = np.zeros((len(setting.tenants), round(config.windows * config.window_s)))
+        self._ending: deque[Trained] = deque()
+        self._tails = [0] * len(setting.tenants)
+
+    @property
+    def now_s(self) -> float:
+        """The run's clock."""
+        return self._state.now_s
+
+    @property
+    def known_s(self) -> float:
+        """All is known: the GPU is simulated."""
+        return math.inf
+
+    @property
+    def states(self) -> Sequence[QueueState]:
+        """How the requests of each tenant stand; the GPU is one server for all of them."""
+        state = self._state
+        busy_until = {"gpu": state.busy_until_s} if state.busy_until_s > state.now_s else {}
+        return [
+            QueueState(head, tail, busy_until, state.now_s, n_batches)
+            for head, tail, n_batches in zip(state.heads, self._tails, state.n_batches, strict=True)
+        ]
+
+    def plan(self, opening: Opening, forecast: Forecast) -> None:
+        """Nothing yet: whose turn it is shows as requests come."""
+
+    def begin(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None, note: Note) -> None:  # noqa: ARG002
+        """Set batch limits and retrainings for the window."""
+        config, slowdown = self._setting.config, self._policy.slowdown
+        start_s = opening.window * config.window_s
+        tenants = self._tenants(opening, forecast)
+        course = self._policy.course(tenants, config.window_s)
+        self._course = course
+        self._servings = [
+            _serving(own, limit, slowdown, worth)
+            for own, limit, (worth, _) in zip(self._measured, course.limits, course.worth, strict=True)
+        ]
+        seconds = slice(round(start_s), round(start_s + config.window_s))
+        full_s = [own.serving_s[limit] * slowdown for own, limit in zip(self._measured, course.limits, strict=True)]
+        self._alone_rps[:, seconds] = (np.array(course.limits) / full_s)[:, None]
+        self._add_jobs(opening.window, tenants, course)
+
+    def wait(self, until_s: float) -> float:
+        """The end of a retraining whose last step is under way, if that comes first."""
+        return min(until_s, self._ending[0].at_s) if self._ending else until_s
+
+    def serve(
+        self, requests: Sequence[Requests], accuracies: Sequence[AccuracyTimeline], until_s: float
+    ) -> tuple[float, Sequence[Outcomes]]:
+        """Serve and train by turns, until then or until the last step of a retraining begins."""
+        self._tails = [len(own) for own in requests]
+        self._state, piece = advance(
+            requests,
+            self._state,
+            self._servings,
+            accuracies,
+            until_s,
+            self._jitter,
+            trains_in_slack=self._policy.trains_in_slack,
+            turn_cost=self._policy.turn_cost,
+        )
+        self._batches.append(piece.batches)
+        if piece.finished is not None:
+            tenant = self._setting.tenants[piece.finished.tenant_index].name
+            done = piece.finished
+            self._ending.append(Trained(self._state.busy_until_s, tenant, done.window, option=done.option))
+        return self._state.now_s, piece.outcomes
+
+    def act(self, now_s: float, note: Note) -> Sequence[Trained | Lost]:  # noqa: ARG002
+        """Let the retrainings that have ended take effect."""
+        ended = []
+        while self._ending and self._ending[0].at_s <= now_s:
+            ended.append(self._ending.popleft())
+            self._revalue(ended[-1])
+        return ended
+
+    def replan(
+        self, seen: Opening, forecast_from: Callable[[int], Forecast], asked: Asked, note: Note
+    ) -> Sequence[Replanning | Replanned]:
+        """Never: there is no plan."""
+        del seen, forecast_from, asked, note
+        return ()
+
+    def close(self) -> None:
+        """Do nothing: nothing is under way elsewhere."""
+
+    def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:
+        """What the GPU could have served of each tenant in the part of a second that other tenants' batches left.
+
+        So what training took counts as queueing.
+        """
+        window_s = round(self._setting.config.window_s)
+        first, last = window * window_s, (window + 1) * window_s
+        busy = np.stack([_busy_share(self._batches, index, first, last) for index in range(len(self._measured))])
+        beside_others = np.maximum(0.0, 1.0 - (busy.sum(axis=0) - busy))
+        serving = self._alone_rps[:, first:last] * beside_others
+        return {
+            tenant.name: {"could_serve": serving[index].tolist(), "changing": [0.0] * window_s}
+            for index, tenant in enumerate(self._setting.tenants)
+        }
+
+    def _tenants(self, opening: Opening, forecast: Forecast) -> list[TurnTenant]:
+        """What the policy is told."""
+        setting, config = self._setting, self._setting.config
+        rates_rps = opening.past_rps.mean(axis=0).tolist()
+        # Whether retrainings are required, and what models are worth later, is posed to MIG's policies alike.
+        posed_to = None
+        if self._policy.chooses or any(tenant.other_options for tenant in setting.tenants):
+            posed_to = posed(setting, opening, None, forecast).tenants
+        estimates = estimates_in(setting, opening.window)
+        n_due = sum(tenant.retrains_in(opening.window) for tenant in setting.tenants)
+        found = []
+        for index, (tenant, measured) in enumerate(zip(setting.tenants, self._measured, strict=True)):
+            retraining = None
+            if tenant.retrains_in(opening.window):
+                ready_s = config.estimates.delay_s + tenant.trainer_start.planned_s(n_due)
+                is_required = posed_to is None or posed_to[index].retraining_required
+                salvages = (0.0,) * (1 + len(tenant.options)) if posed_to is None else posed_to[index].salvages
+                before, after = opening.accuracies[index], estimates[index].accuracy_after
+                options = tuple(
+                    TurnOption(option.name, option.time_s[self._whole], reached(before, after, option.gain), salvage)
+                    for option, salvage in zip(
+                        as_estimated(tenant, estimates[index]).options, salvages[1:], strict=True
+                    )
+                )
+                retraining = TurnRetraining(options, measured.step_s, measured.rate_rps, ready_s, is_required)
+            found.append(
+                TurnTenant(
+                    rate_rps=rates_rps[index],
+                    slo_s=tenant.slo_s,
+                    serving_s=measured.known_s,
+                    weight=tenant.weight,
+                    accuracy_before=opening.accuracies[index],
+                    salvage=0.0 if posed_to is None else posed_to[index].salvages[0],
+                    retraining=retraining,
+                )
+            )
+        return found
+
+    def _add_jobs(self, window: int, tenants: Sequence[TurnTenant], course: Course) -> None:
+        """Put the window's retrainings behind those that have begun; before all else where the policy chooses."""
+        start_s = window * self._setting.config.window_s
+        due = [index for index, tenant in enumerate(tenants) if tenant.retraining is not None]
+        jobs = []
+        for one in course.retrainings:
+            asked = tenants[one.tenant_index].retraining
+            assert asked is not None  # a course has none that is not asked for
+            truth = self._measured[one.tenant_index].training_s[one.option.name] / one.option.work_s
+            jobs.append(
+                TrainingJob(
+                    tenant_index=one.tenant_index,
+                    window=window,
+                    left_s=one.work_s * truth,
+                    piece_s=one.piece_s,
+                    ready_s=start_s + asked.ready_s,
+                    pace=one.pace,
+                    due_s=start_s + one.due_s,
+                    worth=one.worth,
+                    option=one.option.name,
+                )
+            )
+        if self._policy.chooses:
+            jobs += [replace(job, pace=0.0) for job in self._state.jobs if job.tenant_index not in due]
+        else:
+            jobs = [job for job in self._state.jobs if job.has_begun or job.tenant_index not in due] + jobs
+        self._state = replace(self._state, jobs=tuple(jobs))
+
+    def _revalue(self, trained: Trained) -> None:
+        """From now on a turn of the tenant is worth what the new model makes of it."""
+        window = math.floor(self._state.now_s / self._setting.config.window_s)
+        if self._course is not None and trained.window == window:
+            index = [tenant.name for tenant in self._setting.tenants].index(trained.tenant)
+            self._servings[index] = replace(self._servings[index], worth=self._course.worth[index][1])
+
+
+def _measured(setting: Setting, whole: str, *, joint: bool) -> list[_Measured]:
+    """What was measured of every tenant on the whole GPU; with ``joint`` turns all its processes serve in one.
+
+    Raises:
+        ConfigError: Nothing that a tenant may use was measured.
+    """
+    config, gpu, profiles = setting.config, setting.gpu, service_profiles(setting.config)
+    found = []
+    for tenant, entry in zip(setting.tenants, config.tenants, strict=True):
+        rows = [row for row in profiles.of(gpu.name, tenant.model) if row.profile == whole]
+        alone = sorted((row for row in rows if row.processes == 1), key=lambda row: row.batch)
+        most = math.inf if entry.max_batch is None else entry.max_batch
+        servable = [row for row in alone if entry.batch in ("auto", row.batch) and row.batch <= most]
+        if not servable:
+            raise ConfigError(
+                f"tenants.{tenant.name}: {profiles.name} has no row of {tenant.model} on {whole} with one process and "
+                f"batch {entry.batch}{'' if entry.max_batch is None else f' (at most {entry.max_batch})'}; "
+                "sharing the whole GPU needs one"
+            )
+        latency_s: Mapping[int, float] = {row.batch: row.latency_s for row in alone}
+        serving_s: Mapping[int, float] = {row.batch: row.latency_s for row in servable}
+        if joint:
+            together = [row for row in rows if row.batch <= most and entry.processes in ("auto", row.processes)]
+            fitting = [row for row in together if entry.batch in ("auto", row.batch)]
+            if fitting:
+                latency_s, serving_s = _turns_s(together), _turns_s(fitting)
+        options = as_carried_out(config.estimates, gpu, tenant).options
+        factors = service_factors(config.estimates, config.seed, gpu, tenant.model)
+        found.append(
+            _Measured(
+                latency_s=latency_s,
+                serving_s=serving_s,
+                known_s={n: seconds * factors.get(whole, 1.0) for n, seconds in serving_s.items()},
+                step_s={row.batch: RETRAINING_TO_INFERENCE * row.latency_s for row in alone},
+                rate_rps={row.batch: row.throughput_rps for row in alone},
+                training_s={option.name: option.time_s[whole] for option in options if whole in option.time_s},
+            )
+        )
+    return found
+
+
+def _turns_s(rows: Sequence[ServiceRow]) -> Mapping[int, float]:
+    """Seconds of a turn by its requests: every process takes a batch at once; only turns that no larger one beats."""
+    found: dict[int, float] = {}
+    for row in sorted(rows, key=lambda row: (-row.batch * row.processes, row.latency_s)):
+        if not found or row.latency_s < min(found.values()):
+            found[row.batch * row.processes] = row.latency_s
+    return dict(sorted(found.items()))
+
+
+def _serving(measured: _Measured, limit: int, slowdown: float, worth: float) -> BatchServing:
+    """Turns of up to ``limit`` requests, as long as measured times ``slowdown``."""
+    points = {batch: seconds * slowdown for batch, seconds in measured.latency_s.items() if batch <= limit}
+    return BatchServing(LatencyCurve(tuple(points), tuple(points.values())), limit, worth)
+
+
+def _busy_share(pieces: Sequence[Batches], tenant_index: int, first: int, last: int) -> FloatArray:
+    """Which share of each second from ``first`` to ``last`` the GPU spends on the tenant's batches."""
+    own = [piece.tenant_index == tenant_index for piece in pieces]
+    begin_s = np.concatenate([[], *(piece.begin_s[mask] for piece, mask in zip(pieces, own, strict=True))])
+    end_s = np.concatenate([[], *(piece.end_s[mask] for piece, mask in zip(pieces, own, strict=True))])
+    if not begin_s.size:
+        return np.zeros(last - first)
+    # Busy seconds so far: level between batches, rising in them.
+    moments_s = np.stack([begin_s, end_s], axis=1).ravel()
+    so_far_s = np.cumsum(np.stack([np.zeros_like(begin_s), end_s - begin_s], axis=1).ravel())
+    shares: FloatArray = np.diff(np.interp(np.arange(first, last + 1.0), moments_s, so_far_s))
+    return shares

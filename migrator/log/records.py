@@ -1,0 +1,752 @@
+"""What a log holds: one type of record for each kind of line, made by the run and read by everything else.
+
+A class says when its record is written, and its fields what they mean; ``docs/log.md`` has both in tables that are made
+from here. A field with a default stands in the log only where it is another; a later version may add such fields, which
+this one leaves alone, without another number of the schema. All times are seconds of the run unless said otherwise,
+rates requests a second, shares of the time or of requests in [0, 1].
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+# Numbers far above any use, with which sums and shares could not be computed, are no numbers of ours.
+Count = Annotated[int, Meta(ge=0, le=10**15)]
+Number = Annotated[float, Meta(ge=-1e15, le=1e15)]
+Amount = Annotated[float, Meta(ge=0, le=1e15)]
+Length = Annotated[float, Meta(ge=1e-6, le=1e9)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Call = Annotated[str, Meta(pattern="^(create|destroy|repair)$")]
+Knows = Annotated[str, Meta(pattern="^(forecast|past|ahead|window|run)$")]
+Sharing = Annotated[str, Meta(pattern="^(instances|shares|turns)$")]
+Task = Annotated[str, Meta(pattern="^(inference|retraining)$")]
+Per = Annotated[str, Meta(pattern="^(window|step)$")]
+Json = dict[str, Any]
+"""A part of a problem or plan file, whose own reader checks it where it is used."""
+
+
+class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A part of a record."""
+
+
+class Record(Part, frozen=True, kw_only=True, tag_field="kind"):
+    """One line of a log; its number, its time and facts of the wall clock are written around it."""
+
+    @property
+    def kind(self) -> str:
+        """What it tells, by the name in the log."""
+        return str(self.__struct_config__.tag)
+
+
+class InWindow(Record, frozen=True, kw_only=True):
+    """A record of something that happens in, or concerns, one window."""
+
+    window: Count
+
+
+class Wall(Part, frozen=True, kw_only=True):
+    """Facts of the wall clock: those of two runs of one config and seed may differ."""
+
+    started_at: str | None = None
+    """When the run was begun, in ISO 8601; of ``run_started``."""
+    version: str | None = None
+    """Which version of this program began it; likewise."""
+    config_sum: str | None = None
+    """CRC-32 of ``config.yaml``, in 8 hex digits; likewise."""
+    solve_s: Amount | None = None
+    """How long the plan was solved; of records that hold one."""
+    load_s: Amount | None = None
+    """How long a solver was loaded for that; likewise."""
+
+
+# --- what the run is about
+
+
+class Scale(Part, frozen=True, kw_only=True):
+    """What became of a trace's requests; ``thin`` with a factor of 1 is a replay."""
+
+    method: str
+    factor: Number
+    smooth_s: int | None
+
+
+class OperatingPoint(Part, frozen=True, kw_only=True):
+    """How a tenant is served in an instance of one profile; the truth, also under ``service_spread``."""
+
+    batch: Count
+    processes: Count
+    rate_rps: Number
+    derived: str
+    """From what it was computed; empty where it was measured."""
+
+
+class WorkerStart(Part, frozen=True, kw_only=True):
+    """How a worker of the tenant starts."""
+
+    seconds: Number
+    """For one alone."""
+    library_s: Number
+    """Of them, for libraries."""
+    source: str
+
+
+class Floor(Part, frozen=True, kw_only=True):
+    """The least share of requests in time that is asked for, in each window or each step."""
+
+    share: Number
+    per: Per
+
+
+class Tenant(Part, frozen=True, kw_only=True):
+    """A tenant as the run finds it."""
+
+    name: str
+    model: str
+    slo_ms: Number
+    load: Number
+    trace: str
+    scale: Scale
+    notes: tuple[str, ...] = ()
+    """What was taken for granted or filled when the trace was read, or a history without requests."""
+    dispersion_before: Number
+    """Variance over mean of the counts by second, before scaling."""
+    dispersion_after: Number
+    """After it."""
+    operating_points: dict[str, OperatingPoint]
+    """By profile."""
+    retraining_s: dict[str, Number]
+    """By profile, training alone."""
+    worker_start: WorkerStart
+    min_slo_attainment: Floor | None = None
+    """Its floor of in-time answers."""
+
+
+class Assumed(Part, frozen=True):
+    """A figure that is neither in the config nor measured for the model, or was computed."""
+
+    tenant: str | None
+    """Whose; ``null``: it concerns all of them."""
+    what: str
+    """One of those below."""
+    value: Number | Annotated[dict[str, Number], Meta(min_length=1)]
+    """The figure; by profile name, or by part, where there are several."""
+    unit: str
+    """Of the value; empty for a share or a factor."""
+    source: str
+
+
+class DriverFaults(Part, frozen=True, kw_only=True):
+    """How often the simulated driver refuses what it could do; as ``simulation.driver`` of the config."""
+
+    error_share: Number
+    in_use_share: Number
+    in_use_s: Number
+    half_share: Number
+
+
+class OthersInstance(Part, frozen=True, kw_only=True):
+    """An instance that somebody else has on the simulated GPU; as in ``simulation.others`` of the config."""
+
+    placement: str
+    from_s: Number | None
+    to_s: Number | None
+
+
+class SimulatedFaults(Part, frozen=True, kw_only=True):
+    """What the simulated GPU does beyond what it is asked to."""
+
+    driver: DriverFaults
+    others: tuple[OthersInstance, ...]
+
+
+class RunStarted(Record, frozen=True, kw_only=True, tag="run_started"):
+    """First."""
+
+    schema: Count
+    name: str
+    seed: int
+    simulated: bool
+    """Whether requests and workers are: ``false`` in a live run."""
+    backend: str | None = None
+    """``nvml``, ``smi``, ``mps`` or ``cpu``; only on a real GPU."""
+    index: Count | None = None
+    """Which GPU; only on a real one."""
+    gpu: str
+    compute_slices: Annotated[int, Meta(gt=0, le=1000)]
+    memory_slices: Count
+    window_s: Length
+    step_s: Length
+    windows: Count
+    policy: str
+    knows: Knows
+    """What the policy knows of arrivals: ``forecast``, ``past``, ``ahead``, ``window`` or ``run``."""
+    ahead_s: Length | None = None
+    """For how many seconds it knows the arrivals to come; only where ``knows`` is ``ahead``."""
+    sharing: Sharing
+    """How tenants share the GPU: ``instances``, ``shares`` or ``turns``."""
+    forecaster: str
+    profiles: str
+    """The table of service profiles."""
+    profile_variant: str
+    service_jitter: str | None = None
+    """Only where it is ``measured``."""
+    service_spread: Number | None = None
+    """As in ``estimates`` of the config; only where it is above 0."""
+    interference: Number | None = None
+    """As in ``simulation`` of the config; only with ``shares``."""
+    simulated_faults: SimulatedFaults | None = None
+    """Only where the simulated GPU was told to misbehave."""
+    planning_s: Amount | None = None
+    """What planning is charged; only with ``instances``."""
+    replan_every_s: Length | None = None
+    """The pace at which the rest of windows is planned anew; only where it is."""
+    time_limit_s: Number | None = None
+    """Only under ``run --time-limit``, whose plans another run may not find."""
+    repeatable: bool = True
+    """``false`` under ``run --time-limit``, and on a real GPU."""
+    assumed: tuple[Assumed, ...]
+    """Other numbers of the config count as given."""
+    tenants: tuple[Tenant, ...]
+    """In the config's order."""
+
+
+class Resumed(InWindow, frozen=True, kw_only=True, tag="resumed"):
+    """A run on a real GPU that was cut off is joined again at this window."""
+
+    void: tuple[Count, ...]
+    """The windows of which nothing is known."""
+
+
+# --- a window and its plan
+
+
+class Plan(Part, frozen=True, kw_only=True):
+    """A plan as ``migrator plan --json`` prints it, without its wall seconds; steps count from its own first one."""
+
+    status: str
+    objective: Number | None
+    bound: Number | None
+    gap: Number | None
+    expected_goodput: Number | None = None
+    """The objective without salvage; only where there is some."""
+    salvage: Number | None = None
+    """What the plan expects models to be worth beyond the window, in requests."""
+    goodput_gap: Number | None = None
+    engine: str
+    reconfiguration: str
+    n_steps: Count
+    work: dict[str, Count]
+    reason: Json | None = None
+    tenants: list[Json] | None = None
+    lifetimes: list[Json] | None = None
+    next_epoch_step: Count | None = None
+    certificate: Json | None = None
+    missed: tuple[str, ...] = ()
+    burst_loss: Number | None = None
+    """Only where a layout that stays took the plan's place: the share of the worst requests that it would have lost."""
+
+
+class Queue(Part, frozen=True, kw_only=True):
+    """A tenant's queue."""
+
+    waiting: Count
+    """Requests."""
+    busy_until_s: dict[str, Number]
+    """By server that is busy."""
+    batches: Count
+    """How many there were."""
+
+
+class Estimate(Part, frozen=True, kw_only=True):
+    """What the plan was told of a retraining."""
+
+    accuracy_after: Number
+    source: str | None = None
+    """In a live run, whether it was measured and in how many seconds, or why it is the config's."""
+    retraining_s: dict[str, Number]
+    """By profile, training alone; what it takes in a simulated run stands in ``run_started``."""
+    profiling_s: dict[str, Number]
+    """By profile, before the training."""
+    gains: dict[str, Number] = {}
+    """With ``retraining.options``: by option, the share of what ``full`` gains."""
+
+
+class TenantForecast(Part, frozen=True, kw_only=True):
+    """What is forecast of a tenant, and what of its model is known."""
+
+    accuracy_before: Number
+    accuracy_after: Number | None = None
+    """The true one; not in a live run."""
+    estimate: Estimate | None = None
+    """Where the config sets ``estimates``, or the run is live, and the window asks for a retraining."""
+    mean_rps: list[Number]
+    """By step."""
+    low_rps: list[Number]
+    """By step, at ``low_level``."""
+    high_rps: list[Number]
+    """By step, at ``high_level``."""
+
+
+class Forecast(Part, frozen=True, kw_only=True):
+    """What the window's arrivals are taken to be."""
+
+    method: str
+    """The forecaster, who weighs most in it, and what was missing."""
+    low_level: Share
+    high_level: Share
+    tenants: dict[str, TenantForecast]
+
+
+class Promise(Part, frozen=True, kw_only=True):
+    """What the plan promises a tenant from ``plan_from_step`` on, in requests."""
+
+    arrivals: Number
+    in_time: Number | None
+    goodput: Number | None
+    """``null`` where the weight is 0."""
+
+
+class WarmUp(Part, frozen=True, kw_only=True):
+    """What the plan reckons a change to take, from what the run has seen so far ([planner.md](planner.md#warm-ups))."""
+
+    switch_s: Number
+    start_s: dict[str, Number]
+    """By tenant, until its worker serves."""
+    training_start_s: dict[str, Number]
+    """By tenant, until its worker trains."""
+
+
+class Outlook(Part, frozen=True):
+    """What is expected of a tenant's model after the window."""
+
+    drift: Share
+    """r̂, the part of its accuracy that it keeps as a window with something to learn begins."""
+    stays: Share
+    """γ, the probability that such a window passes without another retraining."""
+    in_time: Share
+    """Of the last window's requests, the share answered in time."""
+    ahead: tuple[bool, ...]
+    """Of each window ahead that counts, whether there is something to learn in it; one without takes nothing from a
+    model, and does not replace it."""
+    still: Share
+    """τ, the part of a window that replaces it through which it still answers."""
+
+
+class InTime(Part, frozen=True, kw_only=True):
+    """What the plan promises a tenant in time, over the steps that it covers."""
+
+    promised: Number | None
+    """The share; ``null`` without arrivals."""
+    missed: str | None
+    """What it lacks of the tenant's floor, in words."""
+
+
+class WindowStarted(InWindow, frozen=True, kw_only=True, tag="window_started"):
+    """A window is planned, and nothing of it carried out."""
+
+    start_s: Number
+    queues: dict[str, Queue]
+    """By tenant."""
+    forecast: Forecast
+    plan_from_step: Count
+    """The step of the window from which on its plan is."""
+    initial: Json | None
+    """What it begins with, as the key of a [problem file](problem-file.md): what is held, from which step of the plan
+    it serves, and the first step at which it may change; ``null`` in window 0, whose first layout is free, and without
+    instances."""
+    expected: dict[str, Promise] | None
+    """By tenant; ``null`` without a plan of its own."""
+    plan: Plan | None
+    """``null`` with ``shares`` and ``turns``."""
+    violations: tuple[str, ...]
+    """What the independent checker found."""
+    rejected_plan: Plan | None = None
+    """Only where a plan had violations: that plan, which is not carried out."""
+    unavailable: tuple[Json, ...] = ()
+    """Memory slices that others hold, or that the driver does not give, as the key of a problem file."""
+    warm_up: WarmUp | None = None
+    """Where there is a plan."""
+    model_age: dict[str, Count]
+    """By tenant, how many windows old the newest data is that its model has learned; 1 where each retraining is done
+    in its window."""
+    outlook: dict[str, Outlook] = {}
+    """By tenant; only where plans count what models are worth beyond the window."""
+    in_time: dict[str, InTime] | None = None
+    """By tenant, where there are floors."""
+
+
+class Rest(Part, frozen=True, kw_only=True):
+    """What was left of a window for a tenant."""
+
+    accuracy_before: Number
+    options: tuple[str, ...]
+    """Of its retraining."""
+    retraining_required: bool
+    due: Number | None = None
+    """Of a floor, in requests."""
+    salvage: tuple[Number, ...] = ()
+    """Of the options, where plans count it."""
+    mean_rps: Number
+    """Of the rest's forecast."""
+
+
+class Cause(StrEnum):
+    """Why another plan was asked for."""
+
+    PACE = "pace"
+    """The pace of the config's ``planner.replan_every_s``."""
+
+    BAND = "band"
+    """Arrivals left the band of the forecast."""
+
+    TRAINED = "retraining"
+    """A retraining ended earlier or later than planned."""
+
+    FAILED = "failure"
+    """A worker failed."""
+
+
+class Kept(StrEnum):
+    """Why the plan in force went on, though another was asked for."""
+
+    BETTER = "the other plan was worth no more"
+    LATE = "the other plan was not there in time"
+    ALONE = "there was no other plan"
+    OVERTAKEN = "something else happened"
+    STRAYED = "the plan could not be followed"
+    ENDED = "the window ended"
+
+
+class OfRest(InWindow, frozen=True, kw_only=True):
+    """A record of the rest of a window, which was posed anew."""
+
+    from_step: Count
+    """The step of the window at which the rest begins."""
+    reason: str
+    asked_s: Number
+    """When another plan was asked for."""
+    initial: Json | None
+    """What the rest begins with, as of ``window_started``."""
+    rest: dict[str, Rest]
+    """By tenant."""
+    plan: Plan
+    violations: tuple[str, ...]
+    rejected_plan: Plan | None = None
+    """As of ``window_started``; ``plan`` is then what stands."""
+    unavailable: tuple[Json, ...] = ()
+    """As of ``window_started``."""
+
+
+class PlanRevised(OfRest, frozen=True, kw_only=True, tag="plan_revised"):
+    """The rest of a window is planned again.
+
+    What the plan counts on is not so; or another plan takes the place of one that could be followed.
+    """
+
+    cause: Cause | None = None
+    """In the second case: ``pace``, ``band``, ``retraining`` or ``failure``."""
+    gain: Number | None = None
+    """In the second case: requests of expected goodput more than going on, unless the running plan would have broken a
+    rule."""
+
+
+class NotRevised(OfRest, frozen=True, kw_only=True, tag="not_revised"):
+    """The rest of a window should be planned again, and there is no plan.
+
+    The old one stays in force, and one is asked for again after 10 s.
+    """
+
+
+class PlanKept(InWindow, frozen=True, kw_only=True, tag="plan_kept"):
+    """Another plan was asked for, and the one in force goes on."""
+
+    cause: Cause
+    reason: str
+    asked_s: Number
+    """When it was asked for."""
+    n_steps: Count
+    """Of the rest of the window."""
+    why: Kept
+    error: str | None = None
+    """Only where planning failed."""
+
+
+class ForecastFailed(InWindow, frozen=True, kw_only=True, tag="forecast_failed"):
+    """The forecaster raised an error, took too long (2 s; on a real GPU only) or gave what cannot be used."""
+
+    from_step: Count
+    """From which step of the window on the forecast was to be."""
+    forecaster: str
+    reason: str
+    instead: str
+    """What took its place: what ``window`` says, or the rest of the window's last forecast."""
+
+
+# --- the GPU
+
+
+class Intent(InWindow, frozen=True, kw_only=True, tag="intent"):
+    """Before a driver call."""
+
+    call: Call
+    """``create``, ``destroy`` or ``repair``: a compute instance made anew."""
+    placement: str
+    gi_id: Count | None
+    """``null`` for ``create``."""
+
+
+class Outcome(InWindow, frozen=True, kw_only=True, tag="outcome"):
+    """After it."""
+
+    intent: Count
+    """The number of its record."""
+    gi_id: Count | None
+    begin_s: Number
+    end_s: Number
+    error: str | None
+    """Why the driver refused."""
+
+
+class OfInstance(Part, frozen=True, kw_only=True):
+    """Which instance, and whose."""
+
+    instance: str
+    placement: str
+    compute_slices: Count
+    tenant: str
+    task: Task
+
+
+class Stopped(OfInstance, frozen=True, kw_only=True):
+    """An instance that has ended."""
+
+    end_s: Number
+    """No batch begins from here on."""
+    drained_s: Number
+    """The last one has ended."""
+    gone_s: Number
+    """Its slices are free."""
+
+
+class Started(OfInstance, frozen=True, kw_only=True):
+    """An instance that has begun."""
+
+    begin_s: Number
+    """Its slices are taken."""
+    promised_s: Number
+    """When the plan has it ready."""
+
+
+class Change(InWindow, frozen=True, kw_only=True, tag="change"):
+    """Instances have started or ended."""
+
+    planned_s: Number
+    begin_s: Number
+    """Later than planned where the driver was busy, or where it waited for a retraining that took longer."""
+    stopped: tuple[Stopped, ...]
+    started: tuple[Started, ...]
+    layout: tuple[tuple[str, str, Task], ...]
+    """Who holds what afterwards: `[placement, tenant, task]`."""
+    undone: tuple[str, ...] = ()
+    """What is missing or would not go in spite of all attempts, and why."""
+
+
+class Others(InWindow, frozen=True, kw_only=True, tag="others"):
+    """Others have done something to the GPU."""
+
+    gone: tuple[str, ...]
+    """Instances in use that somebody else has destroyed."""
+    came: tuple[str, ...]
+    """Placements of others' instances."""
+    left: tuple[str, ...]
+    """The same."""
+    taken: tuple[str, ...]
+    """Where no plan may put anything from now on."""
+
+
+class Blind(InWindow, frozen=True, kw_only=True, tag="blind"):
+    """Nobody can tell what stands on a real GPU; and again when it was read, from then on."""
+
+    from_s: Number
+    """The last moment of which it is known."""
+    to_s: Number | None
+    """When it was read again; ``null`` in the first."""
+    reason: str
+
+
+class Shares(InWindow, frozen=True, kw_only=True, tag="shares"):
+    """Shares come into force; only with ``shares``."""
+
+    shares: tuple[tuple[str, Task, Count], ...]
+    """`[tenant, task, twentieths]`."""
+    in_turns: bool = False
+    """Whether twentieths are of the time, not of the processors."""
+
+
+# --- workers
+
+
+class OfWorker(InWindow, frozen=True, kw_only=True):
+    """A record of one worker."""
+
+    instance: str | None
+    """``null`` where tenants have no instances."""
+    tenant: str
+
+
+class Ready(OfWorker, frozen=True, kw_only=True, tag="ready"):
+    """A worker is ready; a serving one that has failed is started again in its instance, and another one follows."""
+
+    task: Task
+    ready_s: Number
+    """It serves, or trains."""
+    late_ready_s: Amount
+    """Later than the plan promised."""
+    library_s: Amount
+    """How long it loaded libraries,"""
+    model_s: Amount
+    """then the model."""
+
+
+class Finished(OfWorker, frozen=True, kw_only=True, tag="finished"):
+    """A retraining has ended; ``window`` is whose data it learned."""
+
+    finish_s: Number
+    accuracy: Number
+    """Of its model, from then on."""
+    option: str | None = None
+    """How it was retrained, where that is not ``full``."""
+    version: str | None = None
+    """Of the weights; this and what follows only in a live run."""
+    weights: str | None = None
+    """A file of the run's folder."""
+    accuracy_before: Number | None = None
+    trained_s: Number | None = None
+    """How long it took."""
+    swap_s: tuple[Number, ...] = ()
+    """Of each worker, to load the weights."""
+    checkpoints: tuple[tuple[Number, Number, Number], ...] = ()
+    """Share of the steps, accuracy, second."""
+
+
+class Checkpoint(Finished, frozen=True, kw_only=True, tag="checkpoint"):
+    """A retraining has done a part of its work, and its weights are served where they answer more right.
+
+    As ``finished``, but ``accuracy`` is what is served from then on.
+    """
+
+    part: Number
+    """Of the work."""
+
+
+class Failed(OfWorker, frozen=True, kw_only=True, tag="failed"):
+    """A worker has died, or its start was given up.
+
+    So is a retraining that is not done when the window after its own ends.
+    """
+
+    task: Task
+    failed_s: Number
+    reason: str
+
+
+# --- what came of it
+
+
+class Counts(Part, frozen=True, kw_only=True):
+    """A tenant's requests by the second of *arrival* in the window.
+
+    ``arrivals = in_time + late + dropped`` in every second, and all are 0 in blind ones.
+    """
+
+    arrivals: list[Count]
+    in_time: list[Count]
+    late: list[Count]
+    dropped: list[Count]
+    correct: list[Count]
+    """In time and correct: goodput."""
+    correct_late: list[Count]
+    latency_ms: list[tuple[Count, Count]]
+    """Histogram of the answered, `[b, n]`: n took more than b − 1 and at most b milliseconds."""
+    could_serve: list[Number] = []
+    """Only without instances: requests that could have been answered in each second, by what served,"""
+    changing: list[Number] = []
+    """and by what was starting or stopping."""
+
+
+class WindowFinished(InWindow, frozen=True, kw_only=True, tag="window_finished"):
+    """Every request of the window is resolved, and it is known what stood."""
+
+    tenants: dict[str, Counts]
+    """By tenant."""
+    blind: tuple[tuple[Count, Count], ...] = ()
+    """`[first, end)`, seconds of the run that are in no count."""
+
+    @property
+    def blind_s(self) -> int:
+        """Seconds that are in no count."""
+        return sum(end - first for first, end in self.blind)
+
+
+class LiveRequests(Part, frozen=True, kw_only=True):
+    """A tenant's requests of a live run: what was sent, and what the generator heard of it."""
+
+    sent: Count
+    in_time: Count
+    late: Count
+    dropped: Count
+    refused: Count
+    failed: Count
+    dispatcher: dict[str, Count]
+    """Its own counts, of everybody's requests."""
+
+
+class RunFinished(Record, frozen=True, kw_only=True, tag="run_finished"):
+    """Last."""
+
+    windows: Count
+    requests: dict[str, LiveRequests] = {}
+    """By tenant; this and what follows only in a live run."""
+    sent_late_s: tuple[Number, ...] | None = None
+    """How late the generator itself sent: median, 99th percentile, worst."""
+    swaps: Count | None = None
+    """How often a worker took newer weights than it had, before it served or after."""
+    stolen_share: Number | None = None
+    """Of the machine's CPU time, what it was refused."""
+
+
+class Interrupted(Record, frozen=True, kw_only=True, tag="interrupted"):
+    """Last, after Ctrl-C, TERM or HUP, or where a real GPU answers no more."""
+
+    reason: str | None = None
+    """Only in the last case,"""
+    blind_from_s: Number | None = None
+    """with the last moment of which is known what stood."""
+
+
+AnyRecord = (
+    RunStarted
+    | Resumed
+    | WindowStarted
+    | ForecastFailed
+    | PlanRevised
+    | PlanKept
+    | NotRevised
+    | Intent
+    | Outcome
+    | Change
+    | Others
+    | Blind
+    | Shares
+    | Ready
+    | Checkpoint
+    | Finished
+    | Failed
+    | WindowFinished
+    | RunFinished
+    | Interrupted
+)
+"""All kinds, in the order in which the docs have them."""

@@ -1,0 +1,366 @@
+"""The commands about a real GPU, typed against the stand-in of its driver."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pynvml
+import pytest
+import yaml
+
+from executor import processes
+from executor.catalogue import gpu_model
+from executor.journal import Journal
+from executor.processes import boot_id
+from migrator.commands.gpu.layout_text import layout_in
+from tests.standin.cards import A30, A100_40, TWO_HALVES
+from tests.standin.fixtures import MakeStandIn
+from tests.standin.standin import StandIn, State
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def a100(make_standin: MakeStandIn) -> StandIn:
+    return make_standin(A100_40)
+
+
+UUID = "GPU-00000000-0000-4000-8000-000000000000"
+"""Of the stand-in's first GPU."""
+
+every_backend = pytest.mark.parametrize("backend", ["nvml", "smi"])
+
+
+def names(standin: StandIn) -> list[str]:
+    return [f"{item.profile}@{item.start}" for item in standin.standing()]
+
+
+@every_backend
+def test_a_layout_is_applied_and_listed_as_ours(call, a100: StandIn, backend: str) -> None:
+    assert call("gpu", "apply", "3G.20GB@4, 1g.5gb@0", "--backend", backend)[0] == 0
+    assert names(a100) == ["1g.5gb@0", "3g.20gb@4"]
+    (listed,) = json.loads(call("gpu", "list", "--backend", backend, "--json")[1])["gpus"]
+    assert [(item["placement"], item["ours"]) for item in listed["instances"]] == [
+        ("1g.5gb@0", True),
+        ("3g.20gb@4", True),
+    ]
+    assert (listed["gpu"], listed["backend"]) == ("a100-40gb", backend)
+
+
+def test_a_dry_run_prints_the_commands_and_changes_nothing(call, a100: StandIn) -> None:
+    call("gpu", "apply", "1g.5gb@0,3g.20gb@4")
+    first = a100.standing()[0]
+    code, out, _ = call("gpu", "apply", "2g.10gb@0,3g.20gb@4", "--dry-run")
+    assert code == 0
+    assert out.splitlines()[1:] == [
+        f"nvidia-smi mig -i 0 -dci -gi {first.gi_id}",
+        f"nvidia-smi mig -i 0 -dgi -gi {first.gi_id}",
+        "nvidia-smi mig -i 0 -cgi 14:0 -C",
+    ]
+    assert names(a100) == ["1g.5gb@0", "3g.20gb@4"]
+
+
+def test_a_difference_is_told_to_programs(call, a100: StandIn) -> None:
+    a100.put("1g.5gb", 6)
+    answer = json.loads(call("gpu", "diff", "3g.20gb@4", "--json")[1])
+    assert answer["blocked"][0]["by"][0]["placement"] == "1g.5gb@6"
+    assert (answer["created"], answer["is_done"]) == ([], False)
+
+
+def test_what_others_made_blocks_and_ends_with_an_error(call, a100: StandIn) -> None:
+    a100.put("1g.5gb", 6)
+    code, _, err = call("gpu", "apply", "2g.10gb@0,3g.20gb@4")
+    assert code == 4
+    assert err.startswith("error: 3g.20gb@4 is not free: 1g.5gb@6 (GPU instance ID ")
+    assert names(a100) == ["2g.10gb@0", "1g.5gb@6"]
+
+
+def test_adopted_instances_may_go(call, a100: StandIn) -> None:
+    a100.put("1g.5gb", 6)
+    code, out, _ = call("gpu", "apply", "3g.20gb@4", "--adopt")
+    assert (code, names(a100)) == (0, ["3g.20gb@4"])
+    assert out.startswith("adopted 1g.5gb@6")
+
+
+def test_clear_takes_only_what_is_ours(call, a100: StandIn) -> None:
+    call("gpu", "apply", "2g.10gb@0")
+    a100.put("1g.5gb", 6)
+    assert call("gpu", "clear")[0] == 0
+    assert names(a100) == ["1g.5gb@6"]
+
+
+def test_assert_compares_with_what_stands(call, a100: StandIn) -> None:
+    a100.put("1g.5gb", 6)
+    assert call("gpu", "assert", "1g.5gb@6") == (0, "", "")
+    assert call("gpu", "assert", "1g.5gb@5") == (1, "", "error: missing: 1g.5gb@5; too much: 1g.5gb@6\n")
+
+
+def test_an_export_is_a_configuration_of_mig_parted(call, a100: StandIn) -> None:
+    for start in (0, 1):
+        a100.put("1g.5gb", start)
+    (device,) = yaml.safe_load(call("gpu", "export")[1])["mig-configs"]["current"]
+    assert device == {"devices": [0], "mig-enabled": True, "mig-devices": {"1g.5gb": 2}}
+
+
+def test_exported_commands_make_the_same_layout(call, a100: StandIn) -> None:
+    a100.put("2g.10gb", 2)
+    assert call("gpu", "export", "--format", "nvidia-smi")[1] == "nvidia-smi mig -i 0 -cgi 14:2 -C\n"
+
+
+def test_a_gpu_that_nobody_knows_is_cut_all_the_same(call, make_standin: MakeStandIn) -> None:
+    standin = make_standin(TWO_HALVES)
+    assert call("gpu", "apply", "1g.15gb@0,1g.15gb@1")[0] == 0
+    assert names(standin) == ["1g.15gb@0", "1g.15gb@1"]
+
+
+def test_an_instance_in_the_list_without_a_compute_instance_says_so(call, a100: StandIn) -> None:
+    a100.put("1g.5gb", 0, with_ci=False)
+    assert "no compute instance" in call("gpu", "list")[1]
+
+
+def _mig_off(state: State) -> None:
+    state.gpus[0].mig_current = state.gpus[0].mig_pending = 0
+
+
+@every_backend
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda state: setattr(state, "driver_loaded", 0), "river"),
+        (lambda state: setattr(state, "n_gpus", 0), "the driver sees no GPU; nvidia-smi -L lists them"),
+        (_mig_off, "is not in MIG mode; as root: nvidia-smi -i 0 -mig 1"),
+        (lambda state: setattr(state.gpus[0], "mig_current", 0), "is not in MIG mode yet, only from its next reset on"),
+        (lambda state: setattr(state, "permitted", 0), "Insufficient Permissions; run as root, or get read access to"),
+        (lambda state: setattr(state.gpus[0], "lost", 1), "; as root: nvidia-smi --gpu-reset, or reboot"),
+    ],
+    ids=["no driver", "no GPU", "no MIG mode", "MIG mode pending", "no permission", "GPU lost"],
+)
+def test_what_is_missing_is_one_line_and_exit_code_4(call, a100: StandIn, backend: str, spoil, message: str) -> None:
+    spoil(a100.state)
+    code, out, err = call("gpu", "apply", "1g.5gb@0", "--backend", backend)
+    assert (code, out, err.count("\n")) == (4, "", 1)
+    assert message in err
+
+
+@pytest.mark.parametrize("layout", ["2g.10gb@1", "9g.99gb@0", "1g.5gb", "3g.20gb@0,1g.5gb@2", "x"])
+def test_a_layout_that_cannot_be_is_bad_input(call, a100: StandIn, layout: str) -> None:
+    code, _, err = call("gpu", "apply", layout)
+    assert (code, err.count("\n")) == (2, 1)
+    assert a100.standing() == ()
+
+
+def test_two_controllers_are_one_too_many(call, a100: StandIn, tmp_path: Path) -> None:
+    with Journal(tmp_path / "state" / "migrator" / f"{UUID}.jsonl"):
+        code, _, err = call("gpu", "apply", "1g.5gb@0")
+    assert (code, a100.standing()) == (4, ())
+    assert f"another controller has this GPU; one at a time: process {os.getpid()} (" in err
+
+
+def test_what_a_crash_has_left_is_told_until_it_is_adopted(call, a100: StandIn, tmp_path: Path) -> None:
+    with Journal(tmp_path / "state" / "migrator" / f"{UUID}.jsonl", boot_id()) as journal:
+        journal.begin("create", gpu_model("a100-40gb").placement("3g.20gb@4"))
+    left = a100.put("3g.20gb", 4)
+    told = f"warning: 3g.20gb@4 (GPU instance ID {left.gi_id}) may be ours"
+    assert "perhaps ours" in call("gpu", "list")[1]
+    for words in (("list",), ("diff", "1g.5gb@0"), ("clear", "--dry-run"), ("clear",), ("apply", "1g.5gb@0")):
+        code, _, err = call("gpu", *words)
+        assert (code, err.count("\n")) == (0, 1), words
+        assert err.startswith(told)
+    assert a100.standing()[-1] == left
+    assert call("gpu", "apply", "2g.10gb@4", "--adopt")[0] == 0
+    assert names(a100) == ["2g.10gb@4"]
+
+
+@pytest.mark.usefixtures("a100")
+def test_a_damaged_file_is_refused_and_what_stands_is_listed(call, tmp_path: Path) -> None:
+    call("gpu", "apply", "3g.20gb@4")
+    path = tmp_path / "state" / "migrator" / f"{UUID}.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"3g", b"2g", 1))
+    for words in (("apply", "1g.5gb@0"), ("clear",), ("diff", "1g.5gb@0"), ("restore",)):
+        code, out, err = call("gpu", *words)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "see what stands (migrator gpu list), delete the file, then" in err
+    code, out, err = call("gpu", "list", "--json")
+    assert (code, err.startswith("warning: ")) == (0, True)
+    (item,) = json.loads(out)["gpus"][0]["instances"]
+    assert (item["placement"], item["ours"], item["perhaps_ours"]) == ("3g.20gb@4", None, None)
+    path.unlink()
+    assert call("gpu", "apply", "3g.20gb@4", "--adopt")[0] == 0
+
+
+def test_whoever_only_looks_may_do_so_beside_a_controller(call, a100: StandIn, tmp_path: Path) -> None:
+    a100.put("1g.5gb", 6)
+    with Journal(tmp_path / "state" / "migrator" / f"{UUID}.jsonl"):
+        for looks in (("list",), ("diff", "1g.5gb@0"), ("apply", "1g.5gb@0", "--dry-run"), ("clear", "--dry-run")):
+            assert call("gpu", *looks)[0] == 0, looks
+
+
+@pytest.fixture
+def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine on which nothing else runs."""
+    folder = tmp_path / "proc"
+    folder.mkdir()
+    monkeypatch.setattr(processes, "PROC", folder)
+    return folder
+
+
+def start(proc: Path, pid: int, command: str) -> None:
+    (proc / str(pid)).mkdir()
+    (proc / str(pid) / "cmdline").write_bytes(command.replace(" ", "\0").encode())
+    (proc / str(pid) / "status").write_text("Uid:\t0\t0\t0\t0\n")
+
+
+@pytest.mark.parametrize("changing", [("apply", "1g.5gb@0"), ("clear",), ("restore",)], ids=lambda words: words[0])
+def test_another_manager_of_this_node_is_a_refusal(call, a100: StandIn, proc: Path, changing) -> None:
+    call("gpu", "apply", "3g.20gb@4")
+    start(proc, 77, "/usr/bin/nvidia-mig-manager -f /config")
+    code, _, err = call("gpu", *changing)
+    assert (code, err.count("\n"), names(a100)) == (4, 1, ["3g.20gb@4"])
+    assert "NVIDIA's MIG manager changes this node's layouts itself (process 77 (/usr/bin/nvidia-mig-manager" in err
+    assert "--beside-other-managers" in err
+
+
+def test_who_asks_for_it_works_beside_another_manager(call, a100: StandIn, proc: Path) -> None:
+    start(proc, 77, "nvidia-device-plugin")
+    code, _, err = call("gpu", "apply", "1g.5gb@0", "--beside-other-managers")
+    assert (code, names(a100)) == (0, ["1g.5gb@0"])
+    assert err.startswith("warning: Kubernetes' device plugin hands out")
+
+
+@pytest.mark.parametrize("looking", [("apply", "1g.5gb@0", "--dry-run"), ("list",), ("diff", "1g.5gb@0")], ids=str)
+def test_who_looks_beside_another_manager_is_only_warned(call, a100: StandIn, proc: Path, looking) -> None:
+    start(proc, 77, "nvidia-device-plugin")
+    code, _, err = call("gpu", *looking)
+    assert (code, err.count("\n"), a100.standing()) == (0, 1, ())
+    assert err.startswith("warning: Kubernetes' device plugin hands out")
+
+
+EVERY_COMMAND = [
+    *(("list",), ("watch",), ("clear",), ("restore",), ("export",)),
+    *((verb, "1g.5gb@0") for verb in ("diff", "apply", "assert")),
+]
+
+
+@pytest.mark.usefixtures("a100")
+@pytest.mark.parametrize("command", EVERY_COMMAND, ids=lambda words: words[0])
+def test_without_the_drivers_library_there_is_one_line_and_what_to_do(call, monkeypatch, command) -> None:
+    def refuse() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    monkeypatch.setattr("pynvml.nvmlInit", refuse)
+    code, out, err = call("gpu", *command)
+    assert (code, out, err.count("\n")) == (4, "", 1)
+    assert "install NVIDIA's driver, which brings libnvidia-ml.so.1" in err
+
+
+@pytest.mark.usefixtures("a100")
+@pytest.mark.parametrize("command", EVERY_COMMAND, ids=lambda words: words[0])
+def test_without_the_drivers_command_there_is_one_line_and_what_to_do(call, monkeypatch, command) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    code, out, err = call("gpu", *command, "--backend", "smi")
+    assert (code, out, err.count("\n")) == (4, "", 1)
+    assert "there is no nvidia-smi on this machine; install NVIDIA's driver" in err
+
+
+def test_processes_are_listed_by_name(call, a100: StandIn, proc: Path) -> None:
+    start(proc, 41, "python train.py")
+    a100.put("1g.5gb", 0, pids=[41, 42])
+    row, other = call("gpu", "list")[1].splitlines()[-3:-1]
+    assert "41 (python train.py, root)" in row
+    assert other.strip() == "42"
+    (listed,) = json.loads(call("gpu", "list", "--json")[1])["gpus"]
+    assert listed["instances"][0]["processes"] == [
+        {"pid": 41, "command": "python train.py", "user": "root"},
+        {"pid": 42, "command": None, "user": None},
+    ]
+
+
+def test_every_gpu_is_listed_unless_one_is_named(call, make_standin: MakeStandIn) -> None:
+    standin = make_standin(A100_40, A30)
+    standin.put("1g.6gb", 2, gpu=1)
+    everything = json.loads(call("gpu", "list", "--json")[1])["gpus"]
+    assert [(gpu["index"], len(gpu["instances"])) for gpu in everything] == [(0, 0), (1, 1)]
+    assert [gpu["index"] for gpu in json.loads(call("gpu", "list", "-i", "1", "--json")[1])["gpus"]] == [1]
+
+
+def test_a_gpu_that_cannot_be_listed_is_told_beside_the_others(call, make_standin: MakeStandIn) -> None:
+    standin = make_standin(A100_40, A30)
+    _mig_off(standin.state)
+    code, out, err = call("gpu", "list")
+    assert (code, out) == (0, "NVIDIA A30 (GPU 1, by nvml): no GPU instance\n")
+    assert err.startswith("warning: GPU 0 (NVIDIA A100-SXM4-40GB) is not in MIG mode; as root:")
+
+
+@every_backend
+def test_after_a_reboot_the_last_layout_is_restored(call, a100: StandIn, backend: str) -> None:
+    call("gpu", "apply", "1g.5gb@0,3g.20gb@4", "--backend", backend)
+    a100.reboot()
+    code, out, _ = call("gpu", "restore", "--backend", backend)
+    assert (code, names(a100)) == (0, ["1g.5gb@0", "3g.20gb@4"])
+    assert out.startswith("last asked for: 1g.5gb@0 3g.20gb@4\n")
+
+
+def test_a_restore_can_be_tried_dry(call, a100: StandIn) -> None:
+    call("gpu", "apply", "1g.5gb@0")
+    a100.reboot()
+    assert call("gpu", "restore", "--dry-run")[1].splitlines()[1:] == ["nvidia-smi mig -i 0 -cgi 19:0 -C"]
+    assert a100.standing() == ()
+
+
+def test_what_was_cleared_is_not_restored(call, a100: StandIn) -> None:
+    call("gpu", "apply", "1g.5gb@0")
+    call("gpu", "clear")
+    code, out, _ = call("gpu", "restore")
+    assert (code, out, a100.standing()) == (0, "last asked for: no instance of ours\n", ())
+
+
+def test_a_layout_that_could_not_be_made_whole_is_what_restore_makes(call, a100: StandIn) -> None:
+    theirs = a100.put("1g.5gb", 6)
+    assert call("gpu", "apply", "2g.10gb@0,3g.20gb@4")[0] == 4
+    a100.take_away(theirs.gi_id)
+    assert call("gpu", "restore")[0] == 0
+    assert names(a100) == ["2g.10gb@0", "3g.20gb@4"]
+
+
+def test_without_a_layout_to_restore_there_is_one_line(call, a100: StandIn) -> None:
+    code, out, err = call("gpu", "restore")
+    assert (code, out, err.count("\n"), a100.standing()) == (2, "", 1, ())
+    assert "no layout to restore on GPU 0" in err
+
+
+def test_a_dry_run_writes_nothing_down(call, a100: StandIn, tmp_path: Path) -> None:
+    a100.put("1g.5gb", 6)
+    for words in (("apply", "3g.20gb@4", "--adopt"), ("apply", "1g.5gb@0"), ("clear",)):
+        assert call("gpu", *words, "--dry-run")[0] == 0
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_dry_run_tells_what_would_be_adopted(call, a100: StandIn) -> None:
+    theirs = a100.put("1g.5gb", 6)
+    out = call("gpu", "apply", "3g.20gb@4", "--adopt", "--dry-run")[1]
+    assert out.splitlines() == [
+        f"adopt   1g.5gb@6 (GPU instance ID {theirs.gi_id})",
+        f"nvidia-smi mig -i 0 -dci -gi {theirs.gi_id}",
+        f"nvidia-smi mig -i 0 -dgi -gi {theirs.gi_id}",
+        "nvidia-smi mig -i 0 -cgi 9:4 -C",
+    ]
+
+
+def test_an_instance_that_nobody_seems_to_hold_asks_for_the_doctor(call, a100: StandIn, monkeypatch) -> None:
+    monkeypatch.setattr("executor.clock.WallClock.sleep_until", lambda *_: None)
+    call("gpu", "apply", "1g.5gb@0")
+    a100.make_stubborn(a100.standing()[0].gi_id, 99)
+    code, _, err = call("gpu", "clear")
+    assert (code, err.count("\n")) == (4, 1)
+    assert "migrator doctor looks for programs that hold instances unlisted" in err
+
+
+def test_the_empty_text_is_the_empty_layout() -> None:
+    from executor.catalogue import gpu_model
+
+    assert len(layout_in(" ", gpu_model("a30-24gb"))) == 0

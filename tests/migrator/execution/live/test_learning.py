@@ -1,0 +1,179 @@
+"""The models of a live run: what profilers find becomes what plans are told. The profilers are played."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from migrator.config import RetrainingConfig, read_config
+from migrator.errors import ConfigError, LiveError
+from migrator.estimates import as_estimated
+from migrator.setting import assemble
+from workloads.learning.profiler import Found, Measured, Prepared, Refused
+
+pytest.importorskip("zmq")
+
+from migrator.execution.live.learning import SPARE, Lesson, LiveModels
+from migrator.execution.live.site import Site
+
+CONFIG = Path(__file__).parents[4] / "configs" / "live-cpu.yaml"
+PREPARED = Prepared("/w/first", "random", 0.9, (400,) * 5, 64, "uint8", (1, 8, 8), 10)
+MEASURED = Measured(0.3, raw={"full": 0.8, "half": 0.6}, accuracy_after={"full": 0.85, "half": 0.65}, took_s=1.5)
+OPTIONS = [{"name": "half", "samples": 200}, {"name": "quick", "epochs": 1, "gain": 0.7}]
+
+
+class Profilers(Site):
+    """A site of which only the profilers are there, who all write the same."""
+
+    def __init__(self, folder: Path, prepared: Prepared = PREPARED) -> None:
+        self.folder = folder
+        self.writes: Found | str = prepared
+        self.asked: list[Mapping[str, Any]] = []
+
+    def ask(
+        self,
+        function: str,  # noqa: ARG002
+        asked: Sequence[Mapping[str, Any]],
+        limit_s: float,  # noqa: ARG002
+        environment: Mapping[str, str],  # noqa: ARG002
+    ) -> list[Found | str]:
+        self.asked = list(asked)
+        return [self.writes for _ in asked]
+
+
+def models(site: Profilers, options: Sequence[Mapping[str, Any]] = ()) -> LiveModels:
+    config = read_config(CONFIG)
+    own = RetrainingConfig(samples=400, epochs=2, options=list(options))
+    tenants = [config.tenants[0].model_copy(update={"retraining": own}), config.tenants[1]]
+    config = config.model_copy(update={"tenants": tenants})
+    setting, traffic = assemble(config, "live-cpu.yaml")
+    return LiveModels(setting, site, traffic.requests(config.windows * config.window_s), {}, {})
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Profilers:
+    return Profilers(tmp_path)
+
+
+def test_what_a_profiler_measured_is_what_plans_are_told(site: Profilers) -> None:
+    made = models(site)
+    site.writes = MEASURED
+    assert made.open(0) == (0.3, 0.3)
+    assert made.estimates is not None
+    one, _ = made.estimates
+    seconds = made._setting.tenants[0].retraining_time_s
+    assert (one.accuracy_after, one.source) == (0.85, "measured in 1.50 s")
+    assert one.retraining_s == {name: pytest.approx(SPARE * s, abs=1e-4) for name, s in seconds.items()}
+    assert {asked["budget_s"] for asked in site.asked} == {6.0}  # the config leaves 8 s, loading takes 2 of them
+
+
+def test_what_could_not_be_measured_is_the_configs_and_that_is_said(
+    site: Profilers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = models(site)
+    site.writes = "not done within 60 s"
+    assert made.open(0) == (0.4, 0.0)
+    assert made.estimates is not None
+    assert [one.accuracy_after for one in made.estimates] == [0.9, 0.95]
+    assert {one.source for one in made.estimates} == {
+        "the config, because nothing could be measured: not done within 60 s"
+    }
+    said = " ".join(capsys.readouterr().err.split())
+    assert "window 0: nothing was measured of turned, so the config's accuracies hold: not done within 60 s" in said
+
+
+def test_later_retrainings_are_taken_to_last_as_past_ones_did(site: Profilers) -> None:
+    made = models(site)
+    profile, seconds = next(iter(made._setting.tenants[0].retraining_time_s.items()))
+    for factor in (1.0, 2.0, 7.0):
+        made.ended("turned", Lesson(0, "full", 0.8, factor * seconds), profile)
+    site.writes = MEASURED
+    made.open(1)
+    assert made.estimates is not None
+    assert made.estimates[0].retraining_s[profile] == pytest.approx(2.0 * seconds, abs=1e-4)
+
+
+def test_what_an_estimate_was_off_by_is_handed_to_the_next(site: Profilers) -> None:
+    made = models(site)
+    site.writes = MEASURED
+    made.open(0)
+    made.ended("turned", Lesson(0, "full", 0.7, 1.0), next(iter(made._setting.tenants[0].retraining_time_s)))
+    made.open(1)
+    corrections = [asked["correction"] for asked in site.asked]
+    assert corrections[0]["bias"] == pytest.approx((0.7 - 0.8) / 2)
+    assert corrections[1]["n_windows"] == 0
+
+
+def test_every_option_is_read_off_the_measured_curve(site: Profilers) -> None:
+    made = models(site, OPTIONS)
+    site.writes = replace(MEASURED, accuracy_after={"full": 0.8, "half": 0.55, "quick": 0.9})
+    made.open(0)
+    assert site.asked[0]["options"] == {
+        "full": {"n_samples": 400, "n_epochs": 2},
+        "half": {"n_samples": 200, "n_epochs": 2},
+        "quick": {"n_samples": 400, "n_epochs": 1},
+    }
+    assert made.estimates is not None
+    assert made.estimates[0].gains == {
+        "half": 0.5,
+        "quick": 1.0,
+    }  # from 0.3 half of the way to 0.8, and beyond
+    known = as_estimated(made._setting.tenants[0], made.estimates[0])
+    assert [(one.name, one.gain) for one in known.options] == [("full", 1.0), ("half", 0.5), ("quick", 1.0)]
+
+
+def test_options_that_could_not_be_measured_gain_what_the_config_says(site: Profilers) -> None:
+    made = models(site, OPTIONS)
+    site.writes = replace(MEASURED, raw=None, accuracy_after=None)
+    made.open(0)
+    assert made.estimates is not None
+    assert made.estimates[0].gains == {"half": pytest.approx(0.5**0.5), "quick": 0.7}
+
+
+def test_a_retraining_by_another_option_teaches_what_it_was_and_learns_so_much(site: Profilers) -> None:
+    made = models(site, OPTIONS)
+    profile, full_s = next(iter(made._setting.tenants[0].retraining_time_s.items()))
+    site.writes = MEASURED
+    made.open(0)
+    job = made.job("turned", 0, Path("/out"), 10.0, "half")
+    assert (job.option.name, job.option.n_samples, job.option.n_epochs) == ("half", 200, 2)
+    made.ended("turned", Lesson(0, "half", 0.5, 3 * full_s / 2), profile)
+    made.open(1)
+    assert site.asked[0]["correction"]["bias"] == pytest.approx((0.5 - 0.6) / 2)
+    assert made.estimates is not None
+    assert made.estimates[0].retraining_s[profile] == pytest.approx(3.0 * full_s, abs=1e-4)
+
+
+def test_a_retraining_that_gains_nothing_leaves_no_share_of_it_to_others(site: Profilers) -> None:
+    made = models(site, OPTIONS[:1])
+    site.writes = replace(MEASURED, accuracy_after={"full": 0.3, "half": 0.3})
+    made.open(0)
+    assert made.estimates is not None
+    assert made.estimates[0].gains == {"half": 0.0}
+
+
+def test_a_model_or_data_that_cannot_be_had_is_bad_input(site: Profilers) -> None:
+    site.writes = Refused("data set cifar10: not in /data")
+    with pytest.raises(ConfigError, match=r"^tenants\.turned: data set cifar10: not in /data$"):
+        models(site)
+
+
+def test_a_profiler_that_dies_is_no_bad_input(site: Profilers) -> None:
+    site.writes = "killed by signal 9, maybe for want of memory"
+    with pytest.raises(LiveError, match=r"^tenants\.turned: killed by signal 9"):
+        models(site)
+
+
+@pytest.mark.parametrize(
+    ("began_with", "is_told"), [("random (pretrained ones cannot be had: no network)", True), ("pretrained", False)]
+)
+def test_pretrained_weights_that_cannot_be_had_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], began_with: str, is_told: bool
+) -> None:
+    models(Profilers(tmp_path, replace(PREPARED, began_with=began_with)))
+    told = f"tenants.turned: cnn_wide began to learn with weights that are {began_with}"
+    assert (told in " ".join(capsys.readouterr().err.split())) is is_told

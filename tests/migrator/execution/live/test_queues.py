@@ -1,0 +1,120 @@
+"""What the generator appended, as the ledger counts it: in pieces, out of order, early, and at a run's end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from workloads.live.generator import OUTCOME, STATUSES
+from workloads.live.messages import Status
+from workloads.serving.requests import Requests
+
+pytest.importorskip("zmq")
+
+from migrator.execution.live.queues import AGAIN_S, GRACE_S, LiveQueues
+from migrator.execution.live.site import Site
+
+
+class StandIn(Site):
+    """A site of which only the file of outcomes is there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.outcomes.touch()
+        self.n_dropped = 0
+
+    def drop_rest(self) -> None:
+        self.n_dropped += 1
+
+    def append(self, *records: tuple[int, int, Status, bool, float]) -> None:
+        with self.outcomes.open("ab") as file:
+            for stream, place, status, right, at_s in records:
+                file.write(OUTCOME.pack(stream, place, STATUSES.index(status), right, at_s))
+
+
+ARRIVAL_S = np.array([0.5, 1.0, 1.5, 2.0])
+ALL = (Requests("a", 0.5, ARRIVAL_S, np.zeros(4)), Requests("b", 0.5, ARRIVAL_S, np.zeros(4)))
+
+
+def before(until_s: float) -> list[Requests]:
+    return [own.before(until_s) for own in ALL]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> StandIn:
+    return StandIn(tmp_path)
+
+
+def test_each_status_is_counted_as_what_it_is(site: StandIn) -> None:
+    queues = LiveQueues(site, 2, 10.0)
+    site.append(
+        (0, 0, Status.IN_TIME, True, 0.6),
+        (0, 1, Status.LATE, True, 1.9),
+        (0, 2, Status.DROPPED, True, 2.1),
+        (0, 3, Status.FAILED, False, 2.2),
+        (1, 0, Status.IN_TIME, False, 0.7),
+    )
+    first, second = queues.advance(before(3.0), {}, (), 3.0)
+    assert first.index.tolist() == [0, 1, 2, 3]
+    assert first.in_time.tolist() == [True, False, False, False]
+    assert first.late.tolist() == [False, True, False, False]
+    assert first.dropped.tolist() == [False, False, True, True]
+    assert first.correct.tolist() == [True, True, False, False]  # what was dropped is not right, whatever it says
+    assert (second.answer_s.tolist(), second.correct.tolist()) == ([0.7], [False])
+
+
+def test_the_head_is_the_oldest_of_which_nothing_is_known(site: StandIn) -> None:
+    queues = LiveQueues(site, 2, 10.0)
+    site.append((0, 1, Status.IN_TIME, True, 1.1))
+    queues.advance(before(3.0), {}, (), 3.0)
+    assert [state.head for state in queues.states] == [0, 0]
+    site.append((0, 0, Status.IN_TIME, True, 1.2))
+    (outcomes, _) = queues.advance(before(3.0), {}, (), 3.1)
+    assert (outcomes.index.tolist(), queues.states[0].head, queues.now_s) == ([0], 2, 3.1)
+
+
+def test_an_answer_is_kept_until_its_request_has_arrived_for_the_loop_too(site: StandIn) -> None:
+    queues = LiveQueues(site, 2, 10.0)
+    site.append((0, 2, Status.IN_TIME, True, 1.6))
+    assert [len(one.index) for one in queues.advance(before(1.2), {}, (), 1.2)] == [0, 0]
+    assert [one.index.tolist() for one in queues.advance(before(1.8), {}, (), 1.8)] == [[2], []]
+
+
+def test_half_a_record_is_left_for_the_next_time(site: StandIn) -> None:
+    queues = LiveQueues(site, 2, 10.0)
+    record = OUTCOME.pack(1, 3, STATUSES.index(Status.IN_TIME), 1, 2.1)
+    site.outcomes.write_bytes(record[:7])
+    assert [len(one.index) for one in queues.advance(before(3.0), {}, (), 3.0)] == [0, 0]
+    site.outcomes.write_bytes(record)
+    assert [one.index.tolist() for one in queues.advance(before(3.0), {}, (), 3.0)] == [[], [3]]
+
+
+def test_a_run_that_goes_on_counts_from_its_first_request(site: StandIn) -> None:
+    queues = LiveQueues(site, 2, 10.0)
+    queues.begin(before(1.2), 1.2)
+    site.append((0, 0, Status.IN_TIME, True, 1.6))  # the first that is sent
+    (outcomes, _) = queues.advance(before(3.0), {}, (), 3.0)
+    assert (outcomes.index.tolist(), queues.states[0].head) == ([2], 3)
+
+
+def test_after_the_last_deadline_the_loop_waits_for_what_is_open_and_then_it_is_dropped(site: StandIn) -> None:
+    queues = LiveQueues(site, 2, end_s=2.5)
+    site.append(*((1, place, Status.IN_TIME, True, 2.2) for place in range(4)))
+    queues.advance(before(2.4), {}, (), 2.4)
+    assert [dict(state.busy_until) for state in queues.states] == [{}, {}]
+    queues.advance(before(3.0), {}, (), 2.6)
+    assert [dict(state.busy_until) for state in queues.states] == [{"answers": 2.6 + AGAIN_S}, {}]
+    assert site.n_dropped == 0
+    queues.advance(before(3.0), {}, (), 2.6 + GRACE_S)
+    assert site.n_dropped == 1
+    site.append(*((0, place, Status.DROPPED, False, 13.0) for place in range(4)))
+    queues.advance(before(3.0), {}, (), 13.0)
+    assert [dict(state.busy_until) for state in queues.states] == [{}, {}]
+
+
+def test_what_nobody_answers_does_not_hold_up_the_end_for_ever(site: StandIn) -> None:
+    queues = LiveQueues(site, 2, end_s=2.5)
+    queues.advance(before(3.0), {}, (), 2.6 + 4 * GRACE_S)
+    assert [(dict(state.busy_until), state.head) for state in queues.states] == [({}, 4), ({}, 4)]

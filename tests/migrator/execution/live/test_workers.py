@@ -1,0 +1,437 @@
+"""The supervisor: what it tells the loop, and what it has processes do, whatever these do. No process is started."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from executor.catalogue import gpu_model
+from executor.errors import InstanceNotFoundError
+from executor.gpu import GpuInstance
+from executor.zygote import Exited, Forked, Reached
+from migrator.execution.changes import FULLY, Training
+from migrator.execution.seams import Failed, Finished, Ready
+from planner.problem import Owner, Task
+from workloads.learning import course
+from workloads.live.messages import Changed, Drain, Heartbeat, Hung, Load, Loaded, Serve, State
+from workloads.profiles.latency import LatencyCurve
+
+pytest.importorskip("zmq")
+
+from migrator.execution.live.learning import Lesson, Served
+from migrator.execution.live.workers import LiveWorkers
+
+GPU = gpu_model("cpu-1.6-in-7")
+SERVING, TRAINING = Owner("a", Task.INFERENCE), Owner("a", Task.RETRAINING)
+
+
+@dataclass
+class Zygote:
+    workers: dict[str, int | None] = field(default_factory=dict)
+    started: dict[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    stopped: dict[str, float] = field(default_factory=dict)
+
+    def start(self, function: str, arguments: Mapping[str, Any], *, name: str, **_: object) -> str:
+        self.workers[name] = 100 + len(self.workers)
+        self.started[name] = function, arguments
+        return name
+
+    def stop(self, name: str, limit_s: float) -> None:
+        self.stopped.setdefault(name, limit_s)
+
+
+@dataclass
+class Place:
+    """A site, as far as workers know it: what happens is put into ``coming``."""
+
+    folder: Path
+    zygote: Zygote = field(default_factory=Zygote)
+    orders: list[Any] = field(default_factory=list)
+    coming: list[Any] = field(default_factory=list)
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def order(self, order: object) -> None:
+        self.orders.append(order)
+
+    def received(self, until_s: float) -> list[Any]:  # noqa: ARG002
+        found, self.coming = self.coming, []
+        return found
+
+
+class Models:
+    def __init__(self, folder: Path) -> None:
+        self.now = Served(folder / "first", "first", 0.4)
+        self.folder = folder
+        self.ends: list[tuple[str, Lesson, str]] = []
+
+    def served(self, _: str) -> Served:
+        return self.now
+
+    def serve(self, _: str, served: Served) -> None:
+        self.now = served
+
+    def ended(self, *of: Any) -> None:
+        self.ends.append(of)
+
+    def model_options(self, _: str) -> Mapping[str, Any]:
+        return {}
+
+    def input_bytes(self, _: str) -> int:
+        return 4
+
+    def out(self, tenant: str, window: int, attempt: int) -> Path:
+        return self.folder / f"{tenant}-{window}-{attempt}"
+
+    def job(self, *of: Any) -> Any:
+        self.jobs = [*getattr(self, "jobs", []), of]
+        return {}
+
+
+class Gpu:
+    is_entered_warm = True
+
+    def __init__(self) -> None:
+        self.entered: list[tuple[str, int]] = []
+        self.refuses = self.is_gone = False
+
+    def environment(self, gi_uuid: str) -> Mapping[str, str]:
+        if self.is_gone:
+            raise InstanceNotFoundError("it is gone")
+        return {"WHERE": gi_uuid}
+
+    def enter(self, gi_uuid: str, pid: int) -> None:
+        if self.refuses:
+            raise InstanceNotFoundError("it is gone")
+        self.entered.append((gi_uuid, pid))
+
+
+class Stage:
+    """Workers with everything around them played; an hour of the machine's clock is second 0."""
+
+    def __init__(self, folder: Path, processes: int = 1) -> None:
+        self.site, self.gpu, self.models = Place(folder), Gpu(), Models(folder)
+        self.clock = SimpleNamespace(now_s=70.0, origin_s=3600.0)
+        point = SimpleNamespace(
+            batch=4, processes=processes, latency=LatencyCurve((1, 4), (0.01, 0.02)), batch_latency_s=0.02
+        )
+        tenants = {"a": SimpleNamespace(operating_points={"1c": point})}
+        parts: tuple[Any, ...] = self.site, self.gpu, self.clock, self.models, tenants, {"a": "mlp"}
+        self.workers = LiveWorkers(*parts, 60.0, folder)
+
+    def start(self, instance_id: str = "1c@0#1", owner: Owner = SERVING, training: Training = FULLY) -> list[str]:
+        """The names of the processes that were started."""
+        before = set(self.site.zygote.started)
+        instance = GpuInstance(1, GPU.placement("1c@0"), f"uuid-{instance_id}")
+        self.workers.start(instance_id, instance, owner, 1, training)
+        return [name for name in self.site.zygote.started if name not in before]
+
+    def happens(self, *events: object) -> list[Any]:
+        """What the loop is told after these events."""
+        self.site.coming += events
+        found: list[Any] = []
+        while news := self.workers.happenings(-math.inf):
+            found += news
+        return found
+
+    def becomes(self, name: str, state: State, reason: str = "", version: str = "first") -> list[Any]:
+        at_s = self.clock.origin_s + self.clock.now_s
+        return self.happens(Changed(name, "a", state, at_s, reason, 0.5, 1.0, 0.25, version))
+
+    def serving(self, instance_id: str = "1c@0#1") -> str:
+        (name,) = self.start(instance_id)
+        self.becomes(name, State.WARM)
+        self.becomes(name, State.SERVING)
+        self.site.orders.clear()
+        return name
+
+    def training(self) -> str:
+        (name,) = self.start("1c@3#9", TRAINING)
+        assert self.happens(Reached(name, "warm", 3671.0)) == [Ready(71.0, "1c@3#9")]
+        return name
+
+    def tells(self, name: str, *told: course.Told) -> list[Any]:
+        path = Path(self.site.zygote.started[name][1]["course"])
+        with path.open("ab") as file:
+            for one in told:
+                file.write(course.line_of(one))
+        return self.happens(*(Reached(name, one.kind, 3672.0) for one in told))
+
+    def exited(self, name: str, **how: Any) -> Exited:
+        usual = {"pid": 1, "code": 0, "signal": None, "error": "", "was_asked": False, "at_s": 3673.0}
+        return Exited(worker=name, **{**usual, **how})
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+# --- serving
+
+
+def test_a_worker_enters_its_instance_warm_and_is_ready_when_it_serves(stage: Stage) -> None:
+    (name,) = stage.start()
+    assert stage.becomes(name, State.STARTING) == []
+    assert stage.gpu.entered == []
+    assert stage.becomes(name, State.WARM) == []
+    assert (stage.gpu.entered, stage.site.orders) == ([("uuid-1c@0#1", 100)], [Serve(name)])
+    assert stage.becomes(name, State.SERVING) == [Ready(70.0, "1c@0#1", 0.5, 1.25)]
+
+
+def test_where_the_environment_alone_does_not_do_it_a_worker_enters_as_it_starts(stage: Stage) -> None:
+    stage.gpu.is_entered_warm = False
+    (name,) = stage.start()
+    stage.happens(Forked(name, 100, 3670.0, 3670.0))
+    stage.becomes(name, State.WARM)
+    assert stage.gpu.entered == [("uuid-1c@0#1", 100)]
+
+
+def test_an_instance_is_ready_when_all_its_processes_serve(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, processes=2)
+    one, other = stage.start()
+    for name in (one, other):
+        stage.becomes(name, State.WARM)
+    assert stage.becomes(one, State.SERVING) == []
+    assert [type(news) for news in stage.becomes(other, State.SERVING)] == [Ready]
+
+
+def test_one_death_ends_all_processes_of_the_instance_and_is_told_once(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, processes=2)
+    one, other = stage.start()
+    news = stage.happens(stage.exited(one, code=None, signal=9)) + stage.becomes(one, State.GONE, "its process is gone")
+    assert news == [Failed(70.0, "1c@0#1", "killed by signal 9, maybe for want of memory")]
+    assert stage.site.zygote.stopped[other] == 0.0
+    assert stage.happens(stage.exited(other)) == []
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        (lambda name: Hung(name, 2.5, 3), "hangs: a batch has taken 2.5 s"),
+        (lambda name: Heartbeat(name, State.SERVING, 121.0, 1, 1, 0), "hangs: serving, and busy for 121 s"),
+        (lambda name: Changed(name, "a", State.GONE, 3670.0, "not heard for 5.0 s"), "not heard for 5.0 s"),
+    ],
+)
+def test_who_hangs_or_is_silent_has_failed_and_is_killed(stage: Stage, event: Any, said: str) -> None:
+    name = stage.serving()
+    assert stage.happens(event(name)) == [Failed(70.0, "1c@0#1", said)]
+    assert stage.site.zygote.stopped[name] == 0.0
+
+
+def test_what_is_told_of_a_worker_that_is_gone_is_no_news(stage: Stage) -> None:
+    name = stage.serving()
+    late = Hung(name, 2.5, 3), Heartbeat(name, State.SERVING, 199.0, 1, 1, 0), Loaded(name, "window-1", 0.1)
+    assert [type(news) for news in stage.happens(stage.exited(name, code=1), *late)] == [Failed]
+
+
+def test_a_worker_that_is_long_at_work_does_not_hang(stage: Stage) -> None:
+    name = stage.serving()
+    assert stage.happens(Heartbeat(name, State.SERVING, 119.0, 1, 1, 0)) == []
+
+
+def test_newer_weights_overtake_those_on_their_way(stage: Stage) -> None:
+    one, other = stage.serving("1c@0#1"), stage.serving("1c@1#2")
+    stage.tells(stage.training(), STARTED, DONE)
+    stage.clock.now_s = 130.0
+    newer = course.Finished(0.95, "/w/newer", 2.0)
+    (name,) = stage.start("1c@4#10", TRAINING)
+    stage.happens(Reached(name, "warm", 3731.0))
+    assert [item.instance_id for item in stage.tells(name, STARTED, newer)] == ["1c@3#9"]
+    loads = [order for order in stage.site.orders if isinstance(order, Load)]
+    assert [(load.worker, load.version) for load in loads] == [(one, "window-1"), (one, "window-2")]
+    stage.happens(Loaded(one, "window-1", 0.001), Loaded(one, "window-2", 0.001))
+    (finished,) = stage.happens(Loaded(other, "window-2", 0.001))
+    assert (finished.instance_id, stage.models.now.version) == ("1c@4#10", "window-2")
+
+
+def test_who_cannot_enter_its_instance_has_failed(stage: Stage) -> None:
+    (name,) = stage.start()
+    stage.gpu.refuses = True
+    assert stage.becomes(name, State.WARM) == [Failed(70.0, "1c@0#1", "cannot enter its instance: it is gone")]
+
+
+def test_where_nothing_can_get_into_an_instance_no_process_is_started_and_that_is_told_once(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, processes=2)
+    stage.gpu.is_gone = True
+    assert stage.start() == []
+    assert stage.happens() == [Failed(70.0, "1c@0#1", "cannot enter its instance: it is gone")]
+
+
+def test_the_rest_of_an_instances_processes_is_not_started_where_one_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path, processes=3)
+    asked: list[str] = []
+
+    def environment(gi_uuid: str) -> Mapping[str, str]:
+        asked.append(gi_uuid)
+        if len(asked) == 2:
+            raise InstanceNotFoundError("it is gone")
+        return {}
+
+    monkeypatch.setattr(stage.gpu, "environment", environment)
+    (first,) = stage.start()
+    assert len(asked) == 2
+    assert stage.site.zygote.stopped[first] == 0.0
+
+
+def test_a_worker_that_drains_takes_no_batch_and_its_end_is_no_news(stage: Stage) -> None:
+    name = stage.serving()
+    assert stage.workers.drain("1c@0#1") == pytest.approx(70.12)
+    assert stage.site.orders == [Drain(name)]
+    assert stage.becomes(name, State.GONE, "drained") + stage.happens(stage.exited(name)) == []
+    assert stage.workers.stop("1c@0#1") is None
+
+
+def test_a_failure_that_was_not_heard_is_the_answer_to_a_stop(stage: Stage) -> None:
+    name = stage.serving()
+    stage.site.coming.append(stage.exited(name, code=1, error="it broke"))
+    assert stage.workers.stop("1c@0#1") == Failed(70.0, "1c@0#1", "it broke")
+    assert stage.happens() == []
+
+
+def test_who_is_started_again_in_its_instance_has_another_name(stage: Stage) -> None:
+    name = stage.serving()
+    stage.happens(stage.exited(name, code=1))
+    (again,) = stage.start()
+    assert again != name
+    assert stage.happens(stage.exited(name)) == []
+
+
+# --- retraining
+
+
+STARTED, DONE = course.Started(0.4, "first", 0.1), course.Finished(0.9, "/w/final", 2.0)
+HALF, LATE = course.Checkpoint(0.5, 0.7, "/w/half", 1.0), course.Failed("deadline", "it was late", 1.5)
+LEFT = "deadline: it was late; its checkpoint at 50%, which answers 70% right,"
+
+
+def test_new_weights_go_to_one_worker_after_the_other_and_then_the_retraining_has_finished(stage: Stage) -> None:
+    one, other = stage.serving("1c@0#1"), stage.serving("1c@1#2")
+    trainer = stage.training()
+    assert stage.tells(trainer, STARTED, DONE) == []
+    assert stage.site.orders == [Load(one, "/w/final", "window-1")]
+    assert stage.happens(Loaded(one, "window-1", 0.002)) == []
+    assert stage.site.orders[1:] == [Load(other, "/w/final", "window-1")]
+    (finished,) = stage.happens(Loaded(other, "window-1", 0.003))
+    assert isinstance(finished, Finished)
+    assert (finished.instance_id, finished.facts["swap_s"]) == ("1c@3#9", (0.002, 0.003))
+    assert (finished.facts["version"], finished.facts["accuracy_before"]) == ("window-1", 0.4)
+    assert stage.models.ends == [("a", Lesson(1, "full", 0.9, pytest.approx(1.0)), "1c")]
+    assert stage.workers.n_swaps == 2
+
+
+def test_a_retraining_goes_by_the_plans_option_and_is_told_with_it(stage: Stage) -> None:
+    (trainer,) = stage.start("1c@3#9", TRAINING, Training("half"))
+    ((*_, option),) = stage.models.jobs
+    assert option == "half"
+    stage.tells(trainer, STARTED, DONE)
+    ((_, lesson, profile),) = stage.models.ends
+    assert (lesson.option, lesson.accuracy, profile) == ("half", 0.9, "1c")
+
+
+def test_a_worker_that_dies_while_it_loads_holds_up_nobody(stage: Stage) -> None:
+    one, other = stage.serving("1c@0#1"), stage.serving("1c@1#2")
+    stage.tells(stage.training(), STARTED, DONE)
+    assert [type(news) for news in stage.happens(stage.exited(one, code=1))] == [Failed]
+    assert stage.site.orders[1:] == [Load(other, "/w/final", "window-1")]
+    assert [type(news) for news in stage.happens(Loaded(other, "window-1", 0.003))] == [Finished]
+
+
+def test_who_was_starting_when_new_weights_came_takes_them_before_it_serves(stage: Stage) -> None:
+    (name,) = stage.start()
+    assert [type(news) for news in stage.tells(stage.training(), STARTED, DONE)] == [Finished]
+    stage.becomes(name, State.WARM, version="first")
+    assert stage.site.orders == [Load(name, "/w/final", "window-1"), Serve(name)]
+    stage.happens(Loaded(name, "window-1", 0.002))
+    assert stage.workers.n_swaps == 1
+
+
+def test_weights_that_the_first_worker_cannot_load_are_given_up(stage: Stage) -> None:
+    name = stage.serving()
+    stage.tells(stage.training(), STARTED, DONE)
+    (failed,) = stage.happens(Loaded(name, "first", 0.0, "its checksum is wrong"))
+    assert failed == Failed(70.0, "1c@3#9", "its weights cannot be loaded: its checksum is wrong")
+    assert stage.models.now.version == "first"
+
+
+def test_weights_that_only_a_later_worker_cannot_load_are_kept(stage: Stage) -> None:
+    one, other = stage.serving("1c@0#1"), stage.serving("1c@1#2")
+    stage.tells(stage.training(), STARTED, DONE)
+    stage.happens(Loaded(one, "window-1", 0.002))
+    news = stage.happens(Loaded(other, "first", 0.0, "disk"))
+    assert {type(item): item.instance_id for item in news} == {Failed: "1c@1#2", Finished: "1c@3#9"}
+    assert stage.models.now.version == "window-1"
+
+
+def test_a_retraining_that_runs_out_of_time_leaves_its_better_checkpoint(stage: Stage) -> None:
+    name = stage.serving()
+    assert stage.tells(stage.training(), STARTED, HALF, LATE) == []
+    (load,) = stage.site.orders
+    assert (load.worker, load.weights, load.version[:13]) == (name, "/w/half", "window-1@0.50")
+    (failed,) = stage.happens(Loaded(name, load.version, 0.002))
+    assert failed == Failed(70.0, "1c@3#9", f"{LEFT} is served")
+
+
+def test_a_checkpoint_that_no_worker_can_load_is_not_said_to_be_served(stage: Stage) -> None:
+    name = stage.serving()
+    stage.tells(stage.training(), STARTED, HALF, LATE)
+    (failed,) = stage.happens(Loaded(name, "first", 0.0, "disk"))
+    assert failed == Failed(70.0, "1c@3#9", f"{LEFT} cannot be loaded: disk")
+    assert stage.models.now.version == "first"
+
+
+def test_a_checkpoint_that_nobody_takes_over_is_for_workers_to_come(stage: Stage) -> None:
+    (failed,) = stage.tells(stage.training(), STARTED, HALF, LATE)
+    assert failed.reason == f"{LEFT} is what workers begin with from now on"
+
+
+def test_a_failure_whose_checkpoint_is_being_loaded_is_the_answer_to_a_stop(stage: Stage) -> None:
+    name = stage.serving()
+    stage.tells(stage.training(), STARTED, HALF, LATE)
+    assert stage.workers.stop("1c@3#9") == Failed(70.0, "1c@3#9", f"{LEFT} is being loaded")
+    assert stage.happens(Loaded(name, stage.models.now.version, 0.002)) == []
+
+
+def test_a_checkpoint_that_is_worse_than_the_old_weights_is_not_served(stage: Stage) -> None:
+    stage.serving()
+    checkpoint = course.Checkpoint(0.5, 0.3, "/w/half", 1.0)
+    (failed,) = stage.tells(stage.training(), STARTED, checkpoint, LATE)
+    assert (failed.reason, stage.site.orders, stage.models.now.version) == ("deadline: it was late", [], "first")
+
+
+def test_a_trainer_that_is_killed_has_failed(stage: Stage) -> None:
+    trainer = stage.training()
+    (failed,) = stage.happens(stage.exited(trainer, code=None, signal=11))
+    assert failed == Failed(70.0, "1c@3#9", "killed by signal 11")
+
+
+def test_half_a_line_is_read_when_it_is_whole(stage: Stage) -> None:
+    trainer = stage.training()
+    path = Path(stage.site.zygote.started[trainer][1]["course"])
+    line = course.line_of(DONE)
+    path.write_bytes(line[:10])
+    assert stage.happens(Reached(trainer, "finished", 3672.0)) == []
+    path.write_bytes(line)
+    assert [type(news) for news in stage.happens(Reached(trainer, "finished", 3672.0))] == [Finished]
+
+
+def test_a_retraining_has_the_rest_of_its_window(stage: Stage) -> None:
+    stage.training()
+    (_, window, _, time_s, _) = stage.models.jobs[0]
+    assert (window, time_s) == (1, pytest.approx(49.8))
+
+
+def test_what_happened_first_is_told_first(stage: Stage) -> None:
+    one, other = stage.serving("1c@0#1"), stage.serving("1c@1#2")
+    early, late = stage.exited(one, code=1, at_s=3665.0), stage.exited(other, code=1, at_s=3669.0)
+    assert [news.at_s for news in stage.happens(late, early)] == [65.0, 69.0]

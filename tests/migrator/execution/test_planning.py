@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from migrator.config import validate_config
+from migrator.execution.planning import Solving, plan_through, with_begun, with_ended
+from migrator.setting import Setting, assemble
+from migrator.traffic import RecordedTraffic
+from planner.plan import Lifetime, Status
+from planner.problem import Owner, Reconfiguration, Task
+from planner.replan import remaining_problem
+from tests.migrator.conftest import SMALL, changed
+from tests.migrator.execution.test_posing import at, plan_of
+
+
+def assembled() -> tuple[Setting, RecordedTraffic]:
+    return assemble(validate_config(changed(SMALL, {"window_s": 30}), "small.yaml"), "small.yaml")
+
+
+PAPER = Solving(Reconfiguration.PAPER, "greedy")
+
+
+def test_the_windows_before_the_last_are_planned_as_a_run_does_it() -> None:
+    as_run = plan_through(*assembled(), 1)
+    otherwise = plan_through(*assembled(), 1, Solving(engine="greedy"))
+    assert [planned.plan.engine for planned in otherwise] == ["physical", "greedy"]
+    assert otherwise[0].plan.lifetimes == as_run[0].plan.lifetimes
+    assert otherwise[1].problem.initial == as_run[1].problem.initial
+
+
+def test_only_the_window_that_is_asked_about_has_to_keep_its_floors() -> None:
+    floor = {"tenants.0.arrivals.rate_rps": 30_000, "tenants.0.min_slo_attainment": {"share": 0.9, "per": "step"}}
+    config = validate_config(changed(SMALL, {"window_s": 30, **floor}), "small.yaml")
+    before, asked = plan_through(*assemble(config, "small.yaml"), 1, Solving())
+    assert (before.is_planned, bool(before.plan.missed)) == (True, True)
+    assert asked.plan.status is Status.INFEASIBLE
+
+
+def test_a_paper_window_starts_from_the_profiles_held() -> None:
+    first, second = plan_through(*assembled(), 1, PAPER)
+    assert second.problem.paper_initial is not None
+    held = {
+        name: sorted(item.placement.profile.name for item in first.next_state.held if item.tenant == name)
+        for name in ("vision", "language")
+    }
+    assert {name: sorted(names) for name, names in second.problem.paper_initial.held.items()} == held
+    assert second.is_planned
+
+
+def test_a_paper_retraining_takes_its_start_up_as_well() -> None:
+    physical, paper = (plan_through(*assembled(), 0, how)[0].problem.tenants[0] for how in (None, PAPER))
+    assert physical.retraining_start_s is not None
+    with_start_s = {name: s + physical.retraining_start_s for name, s in physical.options[0].time_s.items()}
+    assert dict(paper.options[0].time_s) == pytest.approx(with_start_s)
+
+
+def test_a_retraining_that_ended_early_is_over_for_the_plan() -> None:
+    own = Owner("vision", Task.RETRAINING)
+    plan = plan_of(Lifetime(at("1g.10gb@0"), own, 2, 5, 9, "full"))
+    setting, traffic = assembled()
+    (window, *_) = plan_through(setting, traffic, 0)
+    (ended,) = with_ended(replace(window, plan=plan), {own}, 4).plan.lifetimes
+    assert (ended.create_step, ended.serve_step, ended.end_step) == (2, 4, 4)
+
+
+def test_a_retraining_that_began_before_its_step_is_under_way_and_not_offered_again() -> None:
+    own, other = Owner("vision", Task.RETRAINING), Owner("language", Task.RETRAINING)
+    plan = plan_of(Lifetime(at("1g.10gb@0"), own, 6, 8, 19, "full"), Lifetime(at("1g.10gb@1"), other, 6, 8, 19, "full"))
+    config = changed(SMALL, {"tenants.1.retraining": {"samples": 100}})
+    setting, traffic = assemble(validate_config(config, "small.yaml"), "small.yaml")
+    (window, *_) = plan_through(setting, traffic, 0)
+    planned = replace(window, plan=plan)
+    begun, kept = with_begun(planned, {own}, 4).plan.lifetimes
+    assert (begun.create_step, begun.serve_step, begun.end_step) == (3, 5, 16)
+    assert kept == plan.lifetimes[1]
+    left = remaining_problem(window.problem, with_begun(planned, {own}, 4).plan, 4)
+    assert [item.tenant for item in left.physical_initial.retrainings] == ["vision"]
+    assert with_begun(planned, {own, other}, 7).plan == plan  # begun when it was to
+
+
+def test_a_retraining_that_goes_on_is_not_over_for_the_plan() -> None:
+    plan = plan_of(Lifetime(at("1g.10gb@0"), Owner("vision", Task.RETRAINING), 2, 5, 9, "full"))
+    setting, traffic = assembled()
+    (window, *_) = plan_through(setting, traffic, 0)
+    assert with_ended(replace(window, plan=plan), set(), 4).plan == plan
+
+
+def test_plans_one_after_the_other_skip_and_fall_behind() -> None:
+    changes = {"retraining.required": False, "retraining.drift": "compound", "retraining.salvage": False}
+    changes |= {"tenants.0.retraining.samples": 200_000}
+    setting, traffic = assemble(validate_config(changed(SMALL, changes), "small.yaml"), "small.yaml")
+    first, second = plan_through(setting, traffic, 1)
+    assert first.retrained == frozenset()
+    assert second.problem.tenants[0].accuracy_before == pytest.approx(0.6 * 0.6 / 0.9)

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from executor.catalogue import gpu_model
+from executor.mig import Placement
+from migrator.config import validate_config
+from migrator.execution.foresight import Foresight, observe
+from migrator.execution.posing import posed, shifted, state_after, state_of
+from migrator.setting import assemble
+from planner.plan import Lifetime, MigPlan, Status
+from planner.problem import HeldInstance, Owner, PhysicalState, Problem, Reconfiguration, RunningRetraining, Task
+from planner.unavailable import Unavailable
+from tests.migrator.conftest import SMALL, changed
+
+
+def test_slices_that_others_hold_count_from_when_the_plan_is_there() -> None:
+    config = changed(SMALL, {"window_s": 30, "planner": {"planning_s": 4}})
+    setting, traffic = assemble(validate_config(config, "small.yaml"), "small.yaml")
+    opening = observe(setting, traffic, 1, (0.5, 0.5))
+    forecast = Foresight(setting, traffic).forecast(opening)
+    items = [Unavailable((4, 5), 0, 10), Unavailable((7,), 20, 45), Unavailable((0,), 2, 4)]
+    problem = posed(setting, opening, PhysicalState(), forecast, unavailable=items)
+    assert problem.n_steps == 26
+    assert problem.unavailable == (Unavailable((4, 5), 0, 6), Unavailable((7,), 16))
+
+
+# --- what one window leaves to the next
+
+GPU = gpu_model("a100-80gb")
+A, B = Owner("a", Task.INFERENCE), Owner("b", Task.INFERENCE)
+TRAINING = Owner("a", Task.RETRAINING)
+
+
+def at(text: str) -> Placement:
+    return GPU.placement(text)
+
+
+def plan_of(*lifetimes: Lifetime, next_epoch_step: int = 0) -> MigPlan:
+    return MigPlan(
+        status=Status.FEASIBLE,
+        objective=1.0,
+        bound=1.0,
+        solve_s=0.0,
+        engine="test",
+        reconfiguration=Reconfiguration.PHYSICAL,
+        n_steps=100,
+        lifetimes=lifetimes,
+        next_epoch_step=next_epoch_step,
+    )
+
+
+def test_what_outlives_the_window_is_held_in_the_next() -> None:
+    plan = plan_of(
+        Lifetime(at("2g.20gb@0"), A, 0, 0, 100),
+        Lifetime(at("2g.20gb@2"), B, 0, 0, 95),
+        Lifetime(at("1g.10gb@4"), TRAINING, 10, 15, 40, "full"),
+        Lifetime(at("3g.40gb@4"), B, 93, 104, 100),
+        next_epoch_step=104,
+    )
+    state = state_after(plan)
+    assert state.held == (HeldInstance(at("2g.20gb@0"), "a", 0), HeldInstance(at("3g.40gb@4"), "b", 4))
+    assert (state.next_epoch_step, state.retrainings) == (4, ())
+
+
+def test_a_retraining_that_ends_with_the_window_is_not_running_in_the_next() -> None:
+    plan = plan_of(Lifetime(at("1g.10gb@4"), TRAINING, 60, 70, 100, "full"))
+    assert state_after(plan).held == ()
+
+
+def test_a_shifted_state_tells_the_same_from_later_on() -> None:
+    state = PhysicalState(
+        held=(HeldInstance(at("2g.20gb@0"), "a", 7),),
+        retrainings=(RunningRetraining(at("1g.10gb@4"), "a", 3), RunningRetraining(at("1g.10gb@5"), "b", 9)),
+        next_epoch_step=8,
+    )
+    later = shifted(state, 5)
+    assert later.held == (HeldInstance(at("2g.20gb@0"), "a", 2),)
+    assert later.retrainings == (RunningRetraining(at("1g.10gb@5"), "b", 4),)
+    assert later.next_epoch_step == 3
+
+
+def test_what_really_stands_is_held_from_when_it_is_ready() -> None:
+    standing = ((at("2g.20gb@0"), "a", 40.0), (at("3g.40gb@4"), "b", 103.5))
+    state = state_of(standing, 100.0, 1.0)
+    assert state.held == (HeldInstance(at("2g.20gb@0"), "a", 0), HeldInstance(at("3g.40gb@4"), "b", 4))
+    assert state.next_epoch_step == 4
+
+
+def test_an_empty_gpu_is_an_empty_state() -> None:
+    assert state_of((), 100.0, 1.0) == PhysicalState()
+
+
+FREE = {"retraining": {"required": False, "drift": "compound"}}
+
+
+def problem_of(changes: dict[str, object], window: int = 0, last_trained: tuple[int, ...] | None = None) -> Problem:
+    """The problem of a window of the small config, whose models give 0.6 and 0.5."""
+    setting, traffic = assemble(validate_config(changed(SMALL, changes), "small.yaml"), "small.yaml")
+    opening = replace(observe(setting, traffic, window, (0.6, 0.5)), last_trained=last_trained)
+    return posed(setting, opening, None, Foresight(setting, traffic).forecast(opening))
+
+
+def test_who_must_retrain_has_a_problem_without_salvage() -> None:
+    vision, language = problem_of({}).tenants
+    assert (vision.must_retrain, vision.salvage) == (True, ())
+    assert (language.options, language.salvage) == ((), ())
+
+
+def test_a_retraining_that_is_a_decision_comes_with_what_its_levels_are_worth_later() -> None:
+    (vision, _) = problem_of(FREE).tenants
+    n_requests = float(vision.arrivals_rps.mean()) * 60
+    lasting = 0.625 * (1 + 0.2 + 0.04)  # in a quarter of the windows it stays; half of the others it answers
+    assert not vision.must_retrain
+    assert vision.salvage == pytest.approx([n_requests * 0.8 * accuracy * lasting for accuracy in (0.6, 0.9)])
+
+
+def test_a_last_retraining_is_worth_all_windows_ahead_in_full() -> None:
+    changes = {**FREE, "tenants.0.retraining.windows": 2}
+    first, last = (problem_of(changes, window).tenants[0] for window in (0, 1))
+    n_first, n_last = (float(own.arrivals_rps.mean()) * 60 for own in (first, last))
+    assert first.salvage == pytest.approx([n_first * accuracy * (0.8 * 0.625 + 0.2 + 0.2) for accuracy in (0.6, 0.9)])
+    assert last.salvage == pytest.approx([n_last * accuracy * 3 for accuracy in (0.6, 0.9)])
+    assert problem_of(changes, 2).tenants[0].salvage == ()
+
+
+@pytest.mark.parametrize(("max_skipped", "last_trained", "must"), [(0, 0, True), (1, 0, False), (1, -1, True)])
+def test_who_has_skipped_as_many_windows_as_it_may_must_retrain(
+    max_skipped: int, last_trained: int, must: bool
+) -> None:
+    changes = {**FREE, "tenants.0.retraining.max_skipped": max_skipped}
+    assert problem_of(changes, 1, (last_trained, -1)).tenants[0].must_retrain == must
+
+
+def test_options_take_their_part_of_the_time_and_reach_their_part_of_the_gain() -> None:
+    options = [{"name": "quarter", "samples": 250}, {"name": "poor", "samples": 500, "gain": 0.1}]
+    (vision, _) = problem_of({"tenants.0.retraining.options": options, "retraining.drift": "as_given"}).tenants
+    full, quarter, poor = vision.options
+    assert [one.name for one in vision.options] == ["full", "quarter", "poor"]
+    assert [one.accuracy_after for one in vision.options] == pytest.approx([0.9, 0.75, 0.63])
+    assert [quarter.time_s[n] / s for n, s in full.time_s.items()] == pytest.approx([0.25] * len(full.time_s))
+    assert [poor.time_s[n] / s for n, s in full.time_s.items()] == pytest.approx([0.5] * len(full.time_s))

@@ -1,0 +1,106 @@
+"""The calls from Python: what the command line says, as values; and every block of ``docs/python.md`` works."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import migrator
+from migrator.errors import ConfigError, LogError, MigratorError
+from migrator.views.as_json import report_to_json
+from tests.migrator.conftest import SMALL, WriteConfig, changed
+
+PAGE = Path(__file__).parents[2] / "docs" / "python.md"
+NEEDS_TORCH = "migrator.execution.live"
+SHORT = {"window_s": 30, "tenants.0.retraining.samples": 300, "planner.max_schedules": 2}
+
+
+def import_all() -> None:
+    """Every module of ours that needs no extra: one that is called as a function of ours would hide it."""
+    for found in pkgutil.walk_packages(migrator.__path__, "migrator."):
+        if not found.name.startswith(NEEDS_TORCH) and not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+
+
+def test_every_block_of_the_page_works_whatever_was_imported_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import_all()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "quickstart.yaml").write_text(json.dumps(changed(SMALL, SHORT | {"load": 0.5})))
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert len(blocks) > 5
+    exec("\n".join(blocks), {})  # noqa: S102 - as a reader would run them, one after the other
+    printed = capsys.readouterr().out
+    assert "finished" in printed
+    assert "load" in printed.splitlines()[-1]
+
+
+def test_importing_it_is_quick_and_the_calls_are_named() -> None:
+    code = "import sys, migrator; dir(migrator); print(*sorted({'numpy', 'torch', 'typer'} & set(sys.modules)))"
+    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert ran.stdout.strip() == ""
+    assert {"run", "plan", "compare", "load_config", "load_run"} <= set(dir(migrator))
+    with pytest.raises(AttributeError, match="no attribute 'best'"):
+        _ = migrator.best  # type: ignore[attr-defined]
+
+
+def test_rows_are_those_of_the_report(write_config: WriteConfig, tmp_path: Path) -> None:
+    config = migrator.load_config(write_config(SHORT), set={"windows": 2, "tenants.vision.slo_ms": 140})
+    assert config.tenants[0].slo_ms == 140
+    run = migrator.run(config, policy="static", out=tmp_path / "run")
+    document = report_to_json(run.report)
+    windows, seconds = run.windows(), run.seconds()
+    assert [(row["window"], row["tenant"]) for row in windows] == [
+        (window, name) for window in (0, 1) for name in ("vision", "language")
+    ]
+    assert sum(row["arrivals"] for row in windows) == document["total"]["arrivals"]
+    assert len(seconds) == 2 * 60
+    for key in ("arrivals", "in_time", "late", "dropped", "goodput"):
+        assert sum(row[key] for row in seconds) == document["total"][key]
+    assert {row["tenant"] for row in run.instances()} == {"vision", "language"}
+    assert migrator.load_run(tmp_path / "run").instances() == run.instances()
+
+
+def test_a_plan_is_the_one_that_the_command_line_shows(write_config: WriteConfig, call) -> None:
+    path = write_config(SHORT)
+    shown = json.loads(call("plan", path, "--window", 1, "--json", "--no-floors")[1])
+    plan = migrator.plan(migrator.load_config(path), window=1)
+    assert plan.objective == shown["objective"]
+    assert [row["placement"] for row in plan.instances()] == [one["placement"] for one in shown["lifetimes"]]
+
+
+def test_a_comparison_is_the_one_that_the_command_line_shows(write_config: WriteConfig, call) -> None:
+    path = write_config(SHORT)
+    shown = json.loads(call("compare", path, "--windows", 1, "--policies", "static,whole", "--jobs", 1, "--json")[1])
+    table = migrator.compare(migrator.load_config(path), policies=["static", "whole"], windows=1)
+    found = json.loads(json.dumps(table.to_json()))
+    assert found["overall"] == shown["overall"]
+    assert [row["policy"] for row in table.rows()] == ["static", "whole"]
+    for row in table.rows():
+        lost = sum(row[cause] for cause in ("wrong_old", "wrong_new", "capacity", "reconfiguration", "queueing"))
+        assert row["correct"] + lost == pytest.approx(row["arrivals"])
+
+
+def test_what_is_wrong_is_told_in_the_line_of_the_command_line(write_config: WriteConfig, tmp_path: Path) -> None:
+    path = write_config(SHORT)
+    with pytest.raises(ConfigError, match="load"):
+        migrator.load_config(path, set={"load": -1})
+    config = migrator.load_config(path)
+    with pytest.raises(MigratorError, match="window is 5; config small has windows 0 to 1"):
+        migrator.plan(config, window=5)
+    with pytest.raises(MigratorError, match="static, static: one is given twice"):
+        migrator.compare(config, policies=["static", "static"])
+    with pytest.raises(LogError, match=r"events\.jsonl"):
+        migrator.load_run(tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "events.jsonl").write_text("{}\n")
+    with pytest.raises(MigratorError):
+        migrator.run(config, out=tmp_path / "run")

@@ -1,0 +1,225 @@
+"""What has to be learned and measured beside the instances, for a controller that itself loads no torch.
+
+Each function here is run in a child of a warm process and writes what it found to a file, whole. A benchmark's first
+experience is what the model has learned before a run; window ``w`` of the run asks about experience ``w + 1``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+from msgspec import MsgspecError, Struct, json
+from msgspec.structs import replace
+
+from executor.whole_file import write_whole
+from workloads.errors import LearningError, WorkloadError
+from workloads.learning.course import Finished, Started, Told
+from workloads.learning.curve import Correction, Point, estimates, fitted
+from workloads.learning.datasets import benchmark
+from workloads.learning.experiences import Benchmark, Replay, Samples, encoded, held_out
+from workloads.learning.microprofiling import HELD_OUT, N_EPOCHS, measured
+from workloads.learning.retraining import Job, job_in, learner, retrained
+
+LEARNED_BEFORE_EPOCHS = 3
+"""So many times an option's epochs a model learns the first experience before a run, which it begins trained."""
+
+
+LEAST_RISE = 0.05
+"""By so much accuracy has to rise while it is measured, unless a whole subset's epochs were."""
+
+
+class Prepared(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """What a tenant begins with.
+
+    Attributes:
+        weights: The file of the weights that are served at first.
+        began_with: What the weights were before they learned that: ``pretrained``, ``random``, a file, or ``random``
+            with the reason why pretrained ones cannot be had.
+        accuracy: Theirs, on the test set of the first experience.
+        n_samples: By experience, how many there are to train on.
+        input_bytes: Of one request.
+        dtype: Of its numbers.
+        shape: Of one input.
+        n_classes: Labels that there are.
+    """
+
+    weights: str
+    began_with: str
+    accuracy: float
+    n_samples: tuple[int, ...]
+    input_bytes: int
+    dtype: str
+    shape: tuple[int, ...]
+    n_classes: int
+
+
+class Refused(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """Stands in the place of what was asked, where that cannot be had."""
+
+    reason: str
+
+
+class Measured(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """What is known of a tenant's retraining before it begins.
+
+    Attributes:
+        accuracy_before: The served model's on new training data, which nobody has trained on yet.
+        raw: By option, what it would reach, before correction; ``None`` where the time was too short to tell.
+        accuracy_after: The same, corrected by what past windows taught.
+        took_s: What measuring took.
+    """
+
+    accuracy_before: float
+    raw: Mapping[str, float] | None
+    accuracy_after: Mapping[str, float] | None
+    took_s: float
+
+
+Found = Prepared | Measured | Refused
+_FOUND: json.Decoder[Found] = json.Decoder(Found)
+
+
+def found_in(path: Path) -> Found:
+    """What a profiler wrote.
+
+    Raises:
+        OSError: It cannot be read.
+        LearningError: It is nothing of the kind.
+    """
+    try:
+        return _FOUND.decode(path.read_bytes())
+    except (MsgspecError, ValueError) as error:
+        raise LearningError(f"{path}: {error}") from error
+
+
+def number_in(data: Benchmark, window: int) -> int:
+    """The experience that is current in a window; −1 is before the run. The last one stays."""
+    return data.number_in(window + 1)
+
+
+def prepare(_: object, *, job: str, requests: str, n_by_window: list[int], out: str) -> int:
+    """Train the weights that are served at first, and write which requests are asked.
+
+    Args:
+        job: A :class:`~workloads.learning.retraining.Job` of experience 0.
+        requests: The file to write: ``payloads (n, bytes)``, ``expected (n, 2)``, both of uint8, and ``samples (N,)``:
+            which of them each request of the run asks.
+        n_by_window: How many requests arrive in each window.
+        out: The file to write a :class:`Prepared` to; or :class:`Refused` with one line, where there is no such
+            benchmark or model, its data cannot be had, or it cannot be trained.
+    """
+    found: Found
+    try:
+        found = _prepared(job_in(job), Path(requests), n_by_window)
+    except WorkloadError as error:
+        found = Refused(str(error))
+    _write(Path(out), found)
+    return 0
+
+
+def _prepared(asked: Job, requests: Path, n_by_window: list[int]) -> Prepared:
+    data = benchmark(asked.benchmark, seed=asked.seed, folder=asked.folder, asked=asked.asked)
+    _write_requests(requests, data, asked.seed, n_by_window)
+    option = replace(asked.option, n_samples=None, n_epochs=LEARNED_BEFORE_EPOCHS * asked.option.n_epochs)
+    course: list[Told] = []
+    told = retrained(replace(asked, option=replace(option, checkpoints=())), course.append)
+    if not isinstance(told, Finished):
+        raise LearningError(f"the first weights cannot be trained: {told.reason}")
+    began_with = next(one.weights for one in course if isinstance(one, Started))
+    n_samples = tuple(len(experience.train) for experience in data.experiences)
+    shape = tuple(data.shape)
+    n_bytes = math.prod(shape) * data.dtype.itemsize
+    return Prepared(told.file, began_with, told.accuracy, n_samples, n_bytes, data.dtype.name, shape, data.n_classes)
+
+
+def estimate(
+    _: object,
+    *,
+    job: str,
+    options: Mapping[str, Mapping[str, Any]],
+    window: int,
+    budget_s: float,
+    correction: Mapping[str, Any],
+    out: str,
+) -> int:
+    """Measure what the served model knows of a window's new data, and what each way to retrain would bring.
+
+    Args:
+        job: A :class:`~workloads.learning.retraining.Job` that may be carried out, with the served weights.
+        options: Its ways to retrain by name: what each changes of the job's own, samples and epochs; all are read off
+            one curve.
+        window: Of the run.
+        budget_s: Seconds that micro-profiling may take.
+        correction: A :class:`~workloads.learning.curve.Correction` by its fields.
+        out: The file to write a :class:`Measured` to.
+
+    Raises:
+        WorkloadError: The data or the weights cannot be had.
+    """
+    begin_s = monotonic()
+    asked = job_in(job)
+    data = benchmark(asked.benchmark, seed=asked.seed, folder=asked.folder, asked=asked.asked)
+    number, model = number_in(data, window), learner(asked, data)
+    # Requests ask about the test set, which is not known yet; the new training data is, and was not trained on.
+    _, unseen = held_out(data.train(number, None, asked.seed), HELD_OUT, np.random.default_rng((asked.seed, number, 5)))
+    before = _accuracy_before(asked, data, number, model.accuracy(unseen.inputs, unseen.labels), model)
+    points = measured(model, data, number, asked.option, seed=asked.seed, budget_s=budget_s)
+    found = Measured(before, None, None, monotonic() - begin_s)
+    if _tell_a_curve(points, before):
+        n_all = len(data.current(number).train)
+        ways = [replace(asked.option, **{"name": name, **own}) for name, own in options.items()]
+        told = estimates(fitted(points), ways, n_all=n_all, slowdown={"here": 1.0}, correction=Correction(**correction))
+        raw, after = ({one.option.name: getattr(one, key) for one in told} for key in ("raw", "accuracy"))
+        found = Measured(before, raw, after, monotonic() - begin_s)
+    _write(Path(out), found)
+    return 0
+
+
+def _tell_a_curve(points: Sequence[Point], before: float) -> bool:
+    """Whether the points can be read further out: not one alone, nor a few cut off before anything was learned."""
+    if len({point.passes for point in points}) < 2:
+        return False
+    return len(points) >= N_EPOCHS or max(point.accuracy for point in points) >= before + LEAST_RISE
+
+
+def _accuracy_before(asked: Job, data: Benchmark, number: int, on_new: float, model: Any) -> float:
+    """On what is asked: the new experience alone, or all so far, each by its share."""
+    if data.asked == "new" or number == 0:
+        return on_new
+    old: Samples = data.memory(number, max(asked.option.memory, 64), asked.seed)
+    return float((on_new + number * model.accuracy(old.inputs, old.labels)) / (number + 1))
+
+
+def _write_requests(path: Path, data: Benchmark, seed: int, n_by_window: list[int]) -> None:
+    payloads: list[bytes] = []
+    expected: list[bytes] = []
+    place: dict[tuple[bytes, int], int] = {}
+    samples: list[int] = []
+    for window, n_requests in enumerate(n_by_window):
+        number = number_in(data, window)
+        replay = Replay(data, number, seed)
+        # Windows of one experience go on where the one before has ended.
+        begun = sum(n for earlier, n in enumerate(n_by_window[:window]) if number_in(data, earlier) == number)
+        for index in range(begun, begun + n_requests):
+            request = replay.request(index)
+            key = request.payload, request.label
+            if key not in place:
+                place[key] = len(payloads)
+                payloads.append(request.payload)
+                expected.append(encoded(request.label))
+            samples.append(place[key])
+    np.savez(
+        path,
+        payloads=np.frombuffer(b"".join(payloads), np.uint8).reshape(len(payloads), -1),
+        expected=np.frombuffer(b"".join(expected), np.uint8).reshape(len(expected), -1),
+        samples=np.array(samples, np.int64),
+    )
+
+
+def _write(path: Path, found: Found) -> None:
+    write_whole(path, json.encode(found))
