@@ -1,4 +1,4 @@
-/* The stand-in's nvidia-smi: the mig sub-command's changes, with the driver's texts and partial success.
+/* The stand-in's nvidia-smi: the mig sub-command's changes, with the driver's texts and partial success, and -lgi.
  *
  * What each line looks like, and where that was seen, stands in README.md.
  */
@@ -41,6 +41,36 @@ static int query_driver(const char *fields)
     for (unsigned n = 0; n < s->n_gpus; n++)
         if (only_gpu < 0 || n == (unsigned)only_gpu)
             printf("%s\n", s->driver_version);
+    return OK;
+}
+
+static int list_instances(void)
+{
+    int n_listed = 0;
+    for (unsigned n = 0; n < s->n_gpus; n++) {
+        const struct gpu *g = &s->gpus[n];
+        if ((only_gpu >= 0 && n != (unsigned)only_gpu) || !g->mig_current)
+            continue;
+        for (int k = 0; k < MAX_GIS; k++) {
+            const struct gi *i = &g->gis[k];
+            if (!i->used)
+                continue;
+            if (n_listed++ == 0)
+                printf("+------------------------------------------------------------+\n"
+                       "| GPU instances:                                             |\n"
+                       "| GPU   Name          Profile  Instance   Placement          |\n"
+                       "|                       ID       ID       Start:Size         |\n"
+                       "|============================================================|\n");
+            const struct profile *p = &g->profiles[i->profile];
+            printf("| %3u  MIG %-13s %2u       %2u         %2u:%-2u            |\n", n, p->name, p->id, i->id, i->start,
+                   p->memory_slices);
+        }
+    }
+    if (n_listed == 0) {
+        printf("No GPU instances found: Not Found\n");
+        return NOT_FOUND;
+    }
+    printf("+------------------------------------------------------------+\n");
     return OK;
 }
 
@@ -239,6 +269,8 @@ static int command(int argc, char **argv)
         code = query_driver(query);
     else if (verb == NULL)
         code = refuse("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.");
+    else if (strcmp(verb, "-lgi") == 0)
+        code = list_instances();
     else if (strcmp(verb, "-cgi") == 0)
         code = create(make, with_ci);
     else if (strcmp(verb, "-cci") == 0)

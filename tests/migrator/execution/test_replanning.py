@@ -11,6 +11,7 @@ import pytest
 from migrator.config import validate_config
 from migrator.execution.instances import Instances
 from migrator.execution.loop import View
+from migrator.log.records import Change, PlanRevised, WindowStarted
 from migrator.log.report import report_of
 from migrator.log.runlog import ReadLog
 from migrator.setting import assemble
@@ -71,12 +72,13 @@ def test_while_a_plan_that_there_must_be_is_made_requests_are_served_and_nothing
 ) -> None:
     moments = Moments()
     log = run_with(tmp_path, monkeypatch, takes_s, moments)
-    (revised,) = log.of_kind("plan_revised")
-    begun_s = [record["begin_s"] for record in log.of_kind("change")]
-    assert revised["at_s"] >= revised["asked_s"] + takes_s
-    assert not [begin_s for begin_s in begun_s if revised["asked_s"] < begin_s < revised["at_s"]]
-    assert takes_s == 0 or [moment for moment in moments.reached_s if revised["asked_s"] < moment < revised["at_s"]]
-    assert max(begun_s) > revised["at_s"]  # the new plan is followed
+    (revised,) = log.entries_of(PlanRevised)
+    asked_s, at_s = revised.record.asked_s, revised.at_s
+    begun_s = [record.begin_s for record in log.of(Change)]
+    assert at_s >= asked_s + takes_s
+    assert not [begin_s for begin_s in begun_s if asked_s < begin_s < at_s]
+    assert takes_s == 0 or [moment for moment in moments.reached_s if asked_s < moment < at_s]
+    assert max(begun_s) > at_s  # the new plan is followed
     assert report_of(log).ending == "finished"
 
 
@@ -84,9 +86,9 @@ def test_a_plan_that_is_not_there_before_its_window_ends_is_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = run_with(tmp_path, monkeypatch, 40.0, View())
-    assert not log.of_kind("plan_revised")
-    assert [record["window"] for record in log.of_kind("window_started")] == [0, 1]
-    assert all(record["begin_s"] <= ASKED_S or record["window"] == 1 for record in log.of_kind("change"))
+    assert not log.of(PlanRevised)
+    assert [record.window for record in log.of(WindowStarted)] == [0, 1]
+    assert all(record.begin_s <= ASKED_S or record.window == 1 for record in log.of(Change))
     assert report_of(log).ending == "finished"
 
 

@@ -71,7 +71,7 @@ def run(kind: str, every_s: float | str) -> ReadLog:
 def held_after_s(log: ReadLog) -> int:
     """Seconds after the change from which on every second is held, for all tenants; at least 1."""
     tenants = log.of(recorded.WindowFinished)[0].tenants.values()
-    arrivals, in_time = (np.array([tenant[key] for tenant in tenants]) for key in ("arrivals", "in_time"))
+    arrivals, in_time = (np.array([getattr(tenant, key) for tenant in tenants]) for key in ("arrivals", "in_time"))
     is_held = (in_time >= HELD * arrivals).all(axis=0)
     return int(np.flatnonzero(~is_held[STEP_S:]).max(initial=-1)) + 1
 
