@@ -256,6 +256,8 @@ def compare(
     if windows is not None:
         config = config.model_copy(update={"windows": windows, "load_windows": config.n_load_windows})
     matches = matches_of(config, _origin(config), list(policies), segments, Fairness.POLICY_ONLY)
+    if jobs == 1:  # in this process: a script that asks for no other needs no guard against being imported anew
+        return Comparison(tuple(map(score_of, matches)), segments)
     with Processes(min(jobs, len(matches))) as processes:
         scores = dict(processes.each(score_of, matches))
     return Comparison(tuple(scores[place] for place in range(len(matches))), segments)

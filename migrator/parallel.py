@@ -69,7 +69,8 @@ class Processes:
                 yield places[done], done.result()
         except BrokenProcessPool:
             raise MigratorError(
-                f"one of {self._n_processes} processes was killed, perhaps for want of memory; --jobs 1 needs less"
+                f"one of {self._n_processes} processes ended before its work was done, perhaps killed for "
+                "want of memory; --jobs 1 needs less"
             ) from None
 
     def _submitted(self, function: Callable[[Item], Result], items: Sequence[Item]) -> dict[Future[Result], int]:

@@ -36,8 +36,7 @@ from migrator.console import escape, note, output, progress, warn, warn_of
 from migrator.errors import MigratorError
 from migrator.execution.real import RealGpu
 from migrator.outputs import require_writable, write_output
-from migrator.profiling.profiler import Profiler, View
-from migrator.profiling.record import Figures, Record, Stretch
+from migrator.profiling.record import Figures, Record, Stretch, View
 from migrator.profiling.rows import Figure, failures, figures, measured_start, rows
 from migrator.profiling.stages import Asked, Stage, stages
 from migrator.profiling.subjects import Subject, named, require_live, subject
@@ -172,6 +171,8 @@ def _measure(
     folder: Path,
 ) -> None:
     """Measure what is not recorded yet, with a line of progress."""
+    from migrator.profiling.profiler import Profiler  # noqa: PLC0415 - only with the extra live
+
     n_before = sum(record.has(stage.key) for stage in plan)
     if n_before:
         note(f"{n_before} of {len(plan)} stages are in {record.path} already")

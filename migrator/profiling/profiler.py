@@ -14,22 +14,9 @@ from executor.reconcile import Reconciler
 from executor.zygote import Warm, Zygote
 from migrator.execution.real import RealGpu
 from migrator.profiling.crew import Crew, Slot
-from migrator.profiling.record import Figures, Record, StartPhases, Stretch
+from migrator.profiling.record import Record, StartPhases, Stretch, View
 from migrator.profiling.stages import Stage
 from migrator.profiling.subjects import Subject
-
-
-class View:
-    """Is told how far the measurement is; these methods do nothing."""
-
-    def warming(self) -> None:
-        """Libraries are being loaded."""
-
-    def measuring(self, stage: Stage) -> None:
-        """A stage begins."""
-
-    def measured(self, stage: Stage, figures: Figures) -> None:
-        """A stage is done."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from msgspec import Meta, MsgspecError, Struct, json
 
 from executor.messages import Seconds
 from migrator.errors import MigratorError, OutputError
+from migrator.profiling.stages import Stage
 
 
 class Stretch(Struct, frozen=True, forbid_unknown_fields=True):
@@ -209,3 +210,16 @@ class Record:
             self._file.flush()
         except OSError as error:
             raise OutputError(f"{self.path}: cannot be written: {error.strerror or error}") from None
+
+
+class View:
+    """Is told how far the measurement is; these methods do nothing."""
+
+    def warming(self) -> None:
+        """Libraries are being loaded."""
+
+    def measuring(self, stage: Stage) -> None:
+        """A stage begins."""
+
+    def measured(self, stage: Stage, figures: Figures) -> None:
+        """A stage is done."""

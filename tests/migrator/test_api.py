@@ -77,10 +77,15 @@ def test_a_plan_is_the_one_that_the_command_line_shows(write_config: WriteConfig
     assert [row["placement"] for row in plan.instances()] == [one["placement"] for one in shown["lifetimes"]]
 
 
-def test_a_comparison_is_the_one_that_the_command_line_shows(write_config: WriteConfig, call) -> None:
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_comparison_is_the_one_that_the_command_line_shows(
+    write_config: WriteConfig, call, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    if jobs == 1:  # a script without a guard is not imported anew
+        monkeypatch.delattr("migrator.api.Processes")
     path = write_config(SHORT)
     shown = json.loads(call("compare", path, "--windows", 1, "--policies", "static,whole", "--jobs", 1, "--json")[1])
-    table = migrator.compare(migrator.load_config(path), policies=["static", "whole"], windows=1)
+    table = migrator.compare(migrator.load_config(path), policies=["static", "whole"], windows=1, jobs=jobs)
     found = json.loads(json.dumps(table.to_json()))
     assert found["overall"] == shown["overall"]
     assert [row["policy"] for row in table.rows()] == ["static", "whole"]

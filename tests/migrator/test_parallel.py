@@ -36,6 +36,6 @@ def test_what_the_function_raises_is_raised_and_the_processes_end_in_the_middle_
     assert set(multiprocessing.active_children()) == before
 
 
-def test_a_killed_process_is_told() -> None:
-    with pytest.raises(MigratorError, match="one of 1 processes was killed"), Processes(1) as processes:
+def test_a_process_that_ends_early_is_told() -> None:
+    with pytest.raises(MigratorError, match="one of 1 processes ended before"), Processes(1) as processes:
         list(processes.each(os._exit, [1]))

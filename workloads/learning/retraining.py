@@ -172,7 +172,7 @@ def _trained(
         fit(model, new, memory, job.option, seed=job.seed, steps=timed)
         raise LearningError("it made all its steps before it was asked to leave; more epochs are needed to time them")
     test = data.test(job.experience)
-    job.out.mkdir(parents=True, exist_ok=True)
+    job.out.mkdir(exist_ok=True)  # not its parents: a run whose folder was deleted does not get it back
     facts = {
         "benchmark": job.benchmark,
         "experience": str(job.experience),

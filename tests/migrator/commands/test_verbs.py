@@ -9,6 +9,7 @@ import pytest
 
 from migrator.cli import command_line
 from migrator.commands.verbs import Verb
+from migrator.extras import EXTRAS
 
 
 def verbs(command: Any, *names: str) -> Iterator[tuple[str, Verb]]:
@@ -38,6 +39,14 @@ def test_a_verb_loads_its_own_file_and_not_another_s() -> None:
     code = "import sys; sys.argv = ['migrator', 'docs']\nfrom migrator.cli import main\n"
     code += "try:\n    main()\nfinally:\n    sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+def test_every_verb_helps_where_no_extra_is_installed() -> None:
+    absent = sorted({name for extra in EXTRAS.values() for name in extra.modules})
+    files = ", ".join(f"migrator.commands.{verb.file}" for verb in VERBS.values())
+    code = f"import sys; sys.modules.update(dict.fromkeys({absent})); import {files}"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("name", VERBS)
