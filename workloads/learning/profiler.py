@@ -127,6 +127,7 @@ def _prepared(asked: Job, requests: Path, n_by_window: list[int]) -> Prepared:
     _write_requests(requests, data, asked.seed, n_by_window)
     option = replace(asked.option, n_samples=None, n_epochs=LEARNED_BEFORE_EPOCHS * asked.option.n_epochs)
     course: list[Told] = []
+    asked.out.parent.mkdir(parents=True, exist_ok=True)
     told = retrained(replace(asked, option=replace(option, checkpoints=())), course.append)
     if not isinstance(told, Finished):
         raise LearningError(f"the first weights cannot be trained: {told.reason}")

@@ -54,7 +54,7 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
         benchmark: Name of the benchmark.
         experience: Number of the experience to learn, from 0.
         option: How.
-        out: Folder for checkpoints; it is made if it is missing.
+        out: Folder for checkpoints; it is made, in one that is there, if it is missing.
         weights: File of the served weights to begin with; ``None`` for what the model is made with.
         time_s: Seconds from the process's start within which it must have ended; ``None``: it may take any time.
         seed: Of the benchmark, of drawn samples and of training.
@@ -172,7 +172,7 @@ def _trained(
         fit(model, new, memory, job.option, seed=job.seed, steps=timed)
         raise LearningError("it made all its steps before it was asked to leave; more epochs are needed to time them")
     test = data.test(job.experience)
-    job.out.mkdir(exist_ok=True)  # not its parents: a run whose folder was deleted does not get it back
+    job.out.mkdir(exist_ok=True)
     facts = {
         "benchmark": job.benchmark,
         "experience": str(job.experience),
