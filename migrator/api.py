@@ -22,12 +22,12 @@ from migrator.config import Config, read_config
 from migrator.errors import MigratorError
 from migrator.execution.loop import View
 from migrator.execution.planning import PlannedWindow, Solving, plan_through, require_plan
+from migrator.inputs import assemble
 from migrator.log.changes import changes_in
 from migrator.log.records import WindowFinished
 from migrator.log.report import Report, report_of
 from migrator.log.runlog import ReadLog, read_log
 from migrator.parallel import Processes
-from migrator.setting import assemble
 from migrator.views.as_json import comparison_to_json, report_to_json
 from planner.files.plan_file import plan_to_json
 from planner.policies.registry import policy_of

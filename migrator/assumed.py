@@ -14,7 +14,7 @@ from msgspec import to_builtins
 from executor.mig import GpuModel
 from migrator.config import TenantConfig
 from migrator.log.records import Assumed
-from migrator.setting import Setting, counts_salvage
+from migrator.setting import Setting
 from planner.build import TYPICAL_INSTANCES, documented_warm_ups
 from planner.problem import Problem, Reconfiguration
 from workloads.drift import drift_in
@@ -79,7 +79,7 @@ def _of_tenant(setting: Setting, entry: TenantConfig, tenant: Tenant) -> Iterato
 def _of_decisions(setting: Setting, entry: TenantConfig, tenant: Tenant) -> Iterator[Assumed]:
     """What plans count on where a retraining is a decision, and nothing has shown it."""
     decision = setting.config.retraining
-    if tenant.retraining_time_s and counts_salvage(tenant, decision):
+    if tenant.retraining_time_s and tenant.counts_salvage(decision.salvage):
         source = "retraining.drift_prior, until a window has shown it"
         yield Assumed(tenant.name, "accuracy kept to the next window", decision.drift_prior, "", source)
         n = tenant.n_retraining_windows

@@ -23,13 +23,14 @@ from migrator.errors import ConfigError
 from migrator.execution.loop import Loop, View
 from migrator.execution.planning import PlannedWindow
 from migrator.execution.simulated import simulated_parts
+from migrator.inputs import assemble
 from migrator.log.account import Account, SecondAccounts, accounts
 from migrator.log.changes import changes_in
 from migrator.log.records import Assumed, Shares
 from migrator.log.runlog import ReadLog, RunLog, read_log
 from migrator.log.surprise import Surprise, surprises
 from migrator.provenance import simulated_provenance
-from migrator.setting import Setting, assemble
+from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from planner.policies.policy import AnyPolicy, Batching
 from planner.policies.registry import policy_of
@@ -173,7 +174,7 @@ def score_of(match: Match) -> Score:
     seen = _Seen()
     log = simulated(setting, traffic, policy, seen, match.fairness)
     n_changes = len(log.of(Shares)[1:]) + sum(1 for change in changes_in(log)[1:] if change.calls)
-    notes = simulated_provenance(setting, traffic)
+    notes = simulated_provenance(setting.config, setting.tenants, traffic)
     if log.header.sharing == "shares":
         strength = setting.config.simulation.interference
         notes = (*notes, ("interference", f"{policy.name}: {strength:g} of what Mudi measured, see docs/policies.md"))
@@ -200,7 +201,7 @@ def _setup(setting: Setting) -> tuple[tuple[str, str], ...]:
     load = "each tenant's own scale" if config.load is None else f"{config.load:g}"
     return (
         ("GPU", f"{setting.gpu.name}, simulated"),
-        ("service profiles", f"{setting.profiles_name}, {config.profile_variant}"),
+        ("service profiles", f"{setting.profiles.name}, {config.profile_variant}"),
         ("load", load),
         ("interference without partitions", f"{config.simulation.interference:g} of what Mudi measured"),
     )

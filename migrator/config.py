@@ -2,7 +2,7 @@
 
 Every key is documented in ``docs/configuration.md``; unknown keys are refused with the nearest
 known one. Paths are relative to the config file. Whether traces, profiles and SLOs fit together
-is checked when the run is put together (``migrator.setting``).
+is checked when the run is put together (``migrator.inputs``).
 """
 
 from __future__ import annotations
@@ -536,6 +536,11 @@ class Config(Section):
     def n_steps(self) -> int:
         """Steps a window."""
         return round(self.window_s / self.step_s)
+
+    @property
+    def n_history_steps(self) -> int:
+        """Steps before each window that the forecaster sees."""
+        return round(self.forecast.history_s / self.step_s)
 
     @property
     def planning_s(self) -> float:

@@ -17,8 +17,8 @@ from forecaster.registry import forecaster_names
 from forecaster.scores import LEADS_S, Pooled, Trials, origins_between, pooled, rolling, score, score_of_total
 from migrator.config import ForecastConfig
 from migrator.extras import model_text
+from migrator.inputs import forecaster_of, lacking_for
 from migrator.series import Series, SeriesError
-from migrator.setting import forecaster_of, lacking_for
 
 MOST_ORIGINS = 300
 """Without a stride given, origins lie so far apart that there are no more than these."""

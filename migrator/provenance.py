@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # a report is made from the log alone, and should not wait for what a run imports
-    from migrator.config import SimulationConfig
+    from migrator.config import Config, SimulationConfig
     from migrator.log.records import SimulatedFaults
-    from migrator.setting import Setting
     from migrator.traffic import Traffic
+    from workloads.tenants import Tenant
 
 SYNTHETIC = "synthetic"
 """Part of the name of every source whose requests were made up at some scale."""
@@ -18,14 +18,14 @@ MEASURED_JITTER = "batches vary as measured steps of training (MISO) do; serving
 """The note on ``service_jitter: measured``."""
 
 
-def provenance(setting: Setting, traffic: Traffic) -> tuple[tuple[str, str], ...]:
+def provenance(config: Config, tenants: Sequence[Tenant], traffic: Traffic) -> tuple[tuple[str, str], ...]:
     """The notes on a plan, (kind, text) each."""
     notes = []
-    if setting.config.profile_variant != "recorded":
-        notes.append(("profiles", f"{setting.config.profile_variant}, no longer as recorded"))
-    if setting.config.estimates.service_spread:
-        notes.append(("estimates", misjudged_text(setting.config.estimates.service_spread)))
-    for tenant, origin in zip(setting.tenants, traffic.origins, strict=True):
+    if config.profile_variant != "recorded":
+        notes.append(("profiles", f"{config.profile_variant}, no longer as recorded"))
+    if config.estimates.service_spread:
+        notes.append(("estimates", misjudged_text(config.estimates.service_spread)))
+    for tenant, origin in zip(tenants, traffic.origins, strict=True):
         if SYNTHETIC in origin.source:
             notes.append(("trace", f"{tenant.name}: {origin.source}"))
         notes += [("trace", f"{tenant.name}: {note}") for note in origin.notes]
@@ -35,13 +35,13 @@ def provenance(setting: Setting, traffic: Traffic) -> tuple[tuple[str, str], ...
     return tuple(notes)
 
 
-def simulated_provenance(setting: Setting, traffic: Traffic) -> tuple[tuple[str, str], ...]:
+def simulated_provenance(config: Config, tenants: Sequence[Tenant], traffic: Traffic) -> tuple[tuple[str, str], ...]:
     """The notes on a simulation: those on its plans, and one where service times vary as other work's do."""
-    notes = provenance(setting, traffic)
-    if setting.config.simulation.service_jitter == "measured":
+    notes = provenance(config, tenants, traffic)
+    if config.simulation.service_jitter == "measured":
         notes = (*notes, ("service jitter", MEASURED_JITTER))
-    if setting.config.simulation.has_faults:
-        notes = (*notes, ("simulated faults", faults_text(setting.config.simulation)))
+    if config.simulation.has_faults:
+        notes = (*notes, ("simulated faults", faults_text(config.simulation)))
     return notes
 
 

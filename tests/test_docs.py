@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from migrator.config import read_config
-from migrator.setting import assemble
+from migrator.inputs import assemble
 from migrator.views.traffic import traffic_lines
 
 ROOT = Path(__file__).parents[1]
@@ -76,4 +76,4 @@ def test_the_first_day_shows_what_arrives_as_it_is_told(tmp_path: Path) -> None:
     rows = "".join(f"{second},{40 + second % 7}\n" for second in range(1200))
     (tmp_path / "trace.csv").write_text(f"second,count\n{rows}", "utf-8")
     config = read_config(tmp_path / "mine.yaml")
-    assert [block("text").strip()] == list(traffic_lines(config, *assemble(config, "mine.yaml")))
+    assert [block("text").strip()] == list(traffic_lines(config, assemble(config, "mine.yaml")[1]))

@@ -10,6 +10,7 @@ from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 
@@ -226,6 +227,15 @@ class Tenant:
         if not self.retraining_time_s:
             return False
         return self.n_retraining_windows is None or window < self.n_retraining_windows
+
+    def counts_salvage(self, asked: Literal["auto"] | bool) -> bool:
+        """Whether plans count what its model is worth after the window; ``asked`` is ``retraining.salvage``.
+
+        By default they do where that decides something, and what is not learned is missing later.
+        """
+        if asked != "auto":
+            return asked
+        return self.drift is Drift.COMPOUND and (not self.retraining_required or bool(self.other_options))
 
     @property
     def options(self) -> tuple[TrainingOption, ...]:

@@ -21,13 +21,12 @@ from migrator.comparison import over_each_segment, simulated
 from migrator.config import Config, read_config
 from migrator.execution.loop import View
 from migrator.execution.planning import PlannedWindow
+from migrator.inputs import assemble
 from migrator.log.account import Account, accounts
+from migrator.log.runlog import ReadLog
 from migrator.parallel import Processes, n_cores
-from migrator.setting import Setting, assemble
-from migrator.traffic import RecordedTraffic
 from planner.plan import MigPlan
 from planner.policies.paper.pre_initialisation import WarmUps, warm_ups
-from planner.policies.policy import Policy
 from planner.policies.registry import MIG_POLICIES
 from workloads.serving.tally import Totals
 
@@ -63,7 +62,11 @@ def study(config: Config, policies: Sequence[str] = POLICIES) -> dict[str, dict[
         InfeasibleError: A policy has no plan for window 0.
     """
     setting, traffic = assemble(config, config.name)
-    return {name: _row(setting, traffic, MIG_POLICIES[name]()) for name in policies}
+    rows = {}
+    for name in policies:
+        seen = _Plans()
+        rows[name] = _row(simulated(setting, traffic, MIG_POLICIES[name](), seen), seen, setting.config.step_s)
+    return rows
 
 
 def added(studies: Sequence[Mapping[str, Row]]) -> dict[str, dict[str, float]]:
@@ -112,14 +115,11 @@ class _Plans(View):
         self.total += totals
 
 
-def _row(setting: Setting, traffic: RecordedTraffic, policy: Policy) -> dict[str, float]:
-    seen = _Plans()
-    log = simulated(setting, traffic, policy, seen)
+def _row(log: ReadLog, seen: _Plans, step_s: float) -> dict[str, float]:
     account = sum((own.total for own in accounts(log).values()), Account())
     warm, before = WarmUps(), None
     for plan in seen.plans:
         warm, before = warm + warm_ups(plan, before), plan
-    step_s = setting.config.step_s
     return {
         "idle_s": warm.idle_steps * step_s,
         "left_s": warm.left_steps * step_s,

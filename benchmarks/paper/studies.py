@@ -15,8 +15,8 @@ from benchmarks.paper.pre_initialisation import by_load
 from migrator.comparison import over_each_segment
 from migrator.config import read_config
 from migrator.execution.planning import Solving, plan_through
+from migrator.inputs import assemble
 from migrator.outputs import write_output
-from migrator.setting import assemble
 from planner.plan import MigPlan
 from planner.problem import Reconfiguration
 

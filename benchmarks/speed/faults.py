@@ -22,11 +22,11 @@ from migrator.config import Config, DriverFaultsConfig, Section, config_yaml, re
 from migrator.errors import MigratorError
 from migrator.execution.loop import Loop
 from migrator.execution.simulated import simulated_parts
+from migrator.inputs import assemble
 from migrator.log.records import Change, NotRevised, Outcome, PlanRevised, WindowStarted
 from migrator.log.report import report_of
 from migrator.log.runlog import ReadLog, RunLog, read_log
 from migrator.parallel import Processes
-from migrator.setting import assemble
 from planner.errors import PlannerError
 
 ROOT = Path(__file__).parents[2]

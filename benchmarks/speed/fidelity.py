@@ -13,7 +13,7 @@ from pathlib import Path
 
 from migrator.config import read_config
 from migrator.fidelity.plans import measured
-from migrator.setting import assemble
+from migrator.inputs import assemble
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = (ROOT / "configs" / "quickstart.yaml", *sorted((ROOT / "tests" / "migrator" / "fidelity").glob("*.yaml")))

@@ -21,7 +21,7 @@ from executor.catalogue import gpu_model
 from executor.mig import GpuModel, Profile, Variant
 from migrator.config import DecisionConfig, OptionConfig, RetrainingConfig, read_config
 from migrator.execution.planning import Solving, plan_through
-from migrator.setting import assemble
+from migrator.inputs import assemble
 from planner.budget import planning_time_s
 from planner.files.plan_file import plan_of
 from planner.files.problem_file import problem_to_json

@@ -15,9 +15,9 @@ from migrator.comparison import Fairness, Match, Score, matches_of, score_of
 from migrator.config import Config, read_config
 from migrator.console import output, print_json, progress, warn, warn_of
 from migrator.errors import MigratorError
+from migrator.inputs import assemble, warnings_of
 from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
-from migrator.setting import assemble, warnings_of
 from migrator.views.as_json import comparison_to_json
 from migrator.views.compare import print_comparison
 from migrator.views.html import comparison_to_html, require_plot_extra
@@ -132,7 +132,7 @@ def _print_traffic(matches: Sequence[Match]) -> None:
     console = progress()
     for match in {match.config.name: match for match in matches if match.segment == 0}.values():
         print_load_of_segments(match.config, console)
-        print_traffic(match.config, *assemble(match.config, match.origin), console)
+        print_traffic(match.config, assemble(match.config, match.origin)[1], console)
 
 
 def _scores(matches: Sequence[Match], n_processes: int) -> tuple[Score, ...]:

@@ -25,9 +25,9 @@ from migrator.errors import MigratorError
 from migrator.evaluation import Terms, evaluate, methods_of
 from migrator.execution.foresight import Foresight, observe
 from migrator.extras import lacking
+from migrator.inputs import assemble
 from migrator.outputs import require_writable, write_output
 from migrator.series import SeriesError, read_series
-from migrator.setting import assemble
 from migrator.views.forecast import (
     Shown,
     evaluations_to_html,

@@ -12,17 +12,17 @@ import typer
 
 from migrator.assumed import assumed_in, assumed_in_problem, assumed_to_json
 from migrator.commands.options import Assignments, Json, with_examples
-from migrator.config import read_config
+from migrator.config import Config, read_config
 from migrator.console import output, print_json, progress, warn, warn_of
 from migrator.errors import InfeasibleError, MigratorError
 from migrator.execution.planning import PlannedWindow, Seen, Solving, none_found, plan_through, require_plan
 from migrator.execution.reposing import seen_in
+from migrator.inputs import assemble
 from migrator.log.overhead import with_overhead_of_run
 from migrator.log.records import Assumed, WindowStarted
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, read_log
 from migrator.outputs import require_writable, write_output
 from migrator.provenance import provenance
-from migrator.setting import Setting, assemble
 from migrator.views.as_json import explanation_to_json, promised_to_json
 from migrator.views.assumed import assumed_lines
 from migrator.views.emit import Emitted, Form, emitted
@@ -37,6 +37,7 @@ from planner.plan import MigPlan
 from planner.problem import Problem, Reconfiguration
 from planner.solve import PAPER, PHYSICAL, default_engine, engine_names, solve, start_misfit
 from planner.verify import verify
+from workloads.tenants import Tenant
 
 FLOORS = ("static", "greedy")
 """Engines that a plan is measured against, simplest first."""
@@ -166,11 +167,12 @@ def _plan_config(config_path: Path, *, window: int, solving: Solving, shown: Sho
     setting, traffic = assemble(config, str(config_path))
     warn_of(setting.warnings)
     with progress().status(f"planning windows 0 to {window}"):
-        planned = plan_through(setting, traffic, window, solving, _seen_by(config_path, setting))[-1]
+        seen = _seen_by(config_path, setting.config, setting.tenants)
+        planned = plan_through(setting, traffic, window, solving, seen)[-1]
     _check_step(shown, planned.problem.n_steps, config_path)
-    print_traffic(config, setting, traffic, progress())
+    print_traffic(config, traffic, progress())
     assumed = assumed_in(setting)
-    notes = (*_beginning(planned), *provenance(setting, traffic), *_assumed_notes(assumed))
+    notes = (*_beginning(planned), *provenance(setting.config, setting.tenants, traffic), *_assumed_notes(assumed))
     extra = {"plan_from_step": planned.plan_from_step, "assumed": assumed_to_json(assumed)}
     if shown.emit is not None:
         require_plan(planned)
@@ -223,7 +225,7 @@ def _plan_problem(
         raise InfeasibleError(f"{problem_path}: {plan.infeasibility or none_found(plan)}")
 
 
-def _seen_by(config_path: Path, setting: Setting) -> Mapping[int, Seen]:
+def _seen_by(config_path: Path, config: Config, tenants: Sequence[Tenant]) -> Mapping[int, Seen]:
     """What the run had seen by each window, where the config is that of a run's folder.
 
     Raises:
@@ -232,7 +234,7 @@ def _seen_by(config_path: Path, setting: Setting) -> Mapping[int, Seen]:
     if config_path.name != CONFIG_FILE or not (config_path.parent / EVENTS_FILE).is_file():
         return {}
     begun = read_log(config_path.parent).of(WindowStarted)
-    return {started.window: seen_in(started, setting) for started in begun}
+    return {started.window: seen_in(started, config, tenants) for started in begun}
 
 
 def _beginning(planned: PlannedWindow) -> list[tuple[str, str]]:

@@ -22,11 +22,12 @@ from migrator.errors import ConfigError, MigratorError
 from migrator.execution.parts import Joining
 from migrator.execution.real import RealGpu, joining
 from migrator.execution.replay import replayed
+from migrator.inputs import assemble
 from migrator.log.records import Resumed, RunFinished, WindowFinished, WindowStarted
 from migrator.log.report import report_of
 from migrator.log.resumed import ResumedLog
 from migrator.log.runlog import CONFIG_FILE, ReadLog, config_sum
-from migrator.setting import Setting, assemble
+from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from migrator.views.live import RunView
 from migrator.views.report import print_report
@@ -134,8 +135,8 @@ def _join(
         return
     note(f"joined at window {joins.window}; void, and in no total: {void}")
     console = progress()
-    print_traffic(setting.config, setting, traffic, console)
-    with closing(RunView(setting, console)) as view:
+    print_traffic(setting.config, traffic, console)
+    with closing(RunView(setting.config, setting.gpu.memory_slices, console)) as view:
         _carry_out(log, setting, traffic, policy, view, real, where, joins)
 
 
@@ -151,12 +152,12 @@ def _carry_on(log: ResumedLog, policy: AnyPolicy, setting: Setting, traffic: Rec
     """Carry the run out again up to where its log ends, and then on to its end."""
     stands, console = log.stands, progress()
     _warn_of(stands, setting)
-    print_traffic(setting.config, setting, traffic, console)
+    print_traffic(setting.config, traffic, console)
     n_planned, n_settled = len(stands.of(WindowStarted)), len(stands.of(WindowFinished))
     how_far = f"up to window {n_planned - 1}" if n_planned else "up to its begin"
     left_out = f"; left out: {log.left_out}" if log.left_out else ""
     note(f"carried out again {how_far}, to check the log's {len(stands.entries)} records, and then on{left_out}")
-    with closing(RunView(setting, console, n_planned, n_settled)) as view:
+    with closing(RunView(setting.config, setting.gpu.memory_slices, console, n_planned, n_settled)) as view:
         _carry_out(log, setting, traffic, replayed(stands, policy, is_own=is_own), view)
 
 

@@ -10,13 +10,13 @@ from typing import Annotated, Literal
 
 import typer
 
+from executor.mig import GpuModel
 from migrator.commands.options import Assignments, BesideOthers, nameable, with_examples
 from migrator.commands.resume import resume_run
 from migrator.commands.running import OnGpu, begin, print_run, refuse_unlike
 from migrator.commands.where import Manner
 from migrator.config import Config, read_config
 from migrator.console import progress
-from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from migrator.views.live import RunView
 from migrator.views.traffic import print_traffic
@@ -130,9 +130,9 @@ def run_command(
 
 
 @contextmanager
-def _shown(config: Config, setting: Setting, traffic: RecordedTraffic) -> Iterator[RunView]:
+def _shown(config: Config, gpu: GpuModel, traffic: RecordedTraffic) -> Iterator[RunView]:
     """Print what arrives, and then how far the run is; ``config`` is as it was read."""
     console = progress()
-    print_traffic(config, setting, traffic, console)
-    with closing(RunView(setting, console)) as view:
+    print_traffic(config, traffic, console)
+    with closing(RunView(config, gpu.memory_slices, console)) as view:
         yield view

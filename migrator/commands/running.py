@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from executor.mig import GpuModel
 from executor.reconcile import decide
 from executor.zygote import ZygoteError
 from migrator.commands.gpu.changing import print_decision
@@ -25,6 +26,7 @@ from migrator.execution.parts import Joining
 from migrator.execution.real import RealGpu, real_gpu
 from migrator.execution.watch import NoAnswerError
 from migrator.extras import lacking
+from migrator.inputs import assemble
 from migrator.log.records import Resumed, Wall, WindowStarted
 from migrator.log.report import report_of
 from migrator.log.runlog import (
@@ -38,7 +40,7 @@ from migrator.log.runlog import (
     read_log,
     require_unbegun,
 )
-from migrator.setting import Setting, assemble
+from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from migrator.views.ending import print_against, print_layout_over_time
 from migrator.views.report import print_report
@@ -155,7 +157,7 @@ def begin(
     config: Config,
     origin: str,
     policy: AnyPolicy,
-    show: Callable[[Setting, RecordedTraffic], AbstractContextManager[View]],
+    show: Callable[[GpuModel, RecordedTraffic], AbstractContextManager[View]],
     *,
     where: OnGpu | None = None,
     out: Path | None = None,
@@ -184,7 +186,7 @@ def begin(
     with gpu_of(config, origin, where) as real:
         setting, traffic = assemble(config, origin, None if real is None else real.gpu.model)
         warn_of(setting.warnings)
-        with show(setting, traffic) as view:
+        with show(setting.gpu, traffic) as view:
             resolved = config_yaml(setting.config, out or RUNS / config.name)
 
             def new_log() -> RunLog:

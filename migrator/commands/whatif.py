@@ -16,9 +16,9 @@ from migrator.commands.options import Assignments, ConfigFile, Jobs, Json, PlotT
 from migrator.config import Config, read_config
 from migrator.console import output, print_json, progress, warn_of
 from migrator.errors import ConfigError, GridError, InfeasibleError, MigratorError
+from migrator.inputs import assemble, warnings_of
 from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
-from migrator.setting import assemble, warnings_of
 from migrator.views.as_json import sweep_to_csv, sweep_to_json
 from migrator.views.html import require_plot_extra, sweep_to_html
 from migrator.views.live import GridView
@@ -108,9 +108,9 @@ def whatif_command(
             jobs or n_cores(),
         )
         outcomes, grid = found.outcomes, Grid((Variation(found.choices), *grid.variations))
-    setting, traffic = assemble(base, str(config))
-    print_traffic(base, setting, traffic, progress())
-    notes = (*_notes(base), *trace_notes(setting, traffic))
+    _, traffic = assemble(base, str(config))
+    print_traffic(base, traffic, progress())
+    notes = (*_notes(base), *trace_notes(base, traffic))
     sweep = Sweep(base.name, _forecast_name(base), grid, outcomes, notes)
     if out is not None:
         write_output("--out", out, _for_programs(sweep, found, out.suffix))

@@ -30,7 +30,7 @@ from migrator.log import records
 from migrator.log.records import Kept, Wall
 from migrator.log.runlog import SCHEMA
 from migrator.log.trouble import Blind
-from migrator.setting import Setting, counts_salvage
+from migrator.setting import Setting
 from migrator.traffic import Origin
 from planner.attainment import attainments
 from planner.course import Course, courses
@@ -88,7 +88,7 @@ def run_started(
         ahead_s=policy.looks_ahead_s,
         sharing=sharing,
         forecaster=forecaster,
-        profiles=_without_folder(setting.profiles_name),
+        profiles=_without_folder(setting.profiles.name),
         profile_variant=config.profile_variant,
         service_jitter=jitter if isinstance(jitter, str) else None,
         service_spread=config.estimates.service_spread or None,
@@ -224,7 +224,7 @@ def _outlook(setting: Setting, opening: Opening) -> dict[str, records.Outlook]:
     if opening.outlooks is None:
         return {}
     pairs = zip(setting.tenants, opening.outlooks, strict=True)
-    return {tenant.name: one for tenant, one in pairs if counts_salvage(tenant, setting.config.retraining)}
+    return {tenant.name: one for tenant, one in pairs if tenant.counts_salvage(setting.config.retraining.salvage)}
 
 
 def _in_time(planned: PlannedWindow) -> dict[str, records.InTime]:

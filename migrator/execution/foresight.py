@@ -63,7 +63,7 @@ def observe(
 ) -> Opening:
     """The opening of a window, from the traffic before it alone."""
     start_s = window * setting.config.window_s
-    past_rps = traffic.rates_before(start_s, setting.config.step_s, setting.n_history_steps)
+    past_rps = traffic.rates_before(start_s, setting.config.step_s, setting.config.n_history_steps)
     found = None if estimates is None else tuple(estimates)
     return Opening(window, past_rps, tuple(accuracies), tuple(plans), found)
 

@@ -150,7 +150,7 @@ class Instances:
         self._last_answer: Future[Replan | PlannerError] | None = None
         # Where time passes by itself, the loop goes on while plans are made. One that there must be waits for no other.
         self._solves: Executor | None = ThreadPoolExecutor(2, "planner") if backend.clock.runs_by_itself else None
-        self._starts, self._first_s = Starts(setting), first_s
+        self._starts, self._first_s = Starts(setting.config, setting.gpu, setting.known_tenants), first_s
         self._checkpoints = {name: tuple(part for part, _ in own.checkpoints) for name, own in tenants.items()}
 
     @property

@@ -85,10 +85,10 @@ class Loop:
             limit_s=None if setting.config.gpu.backend == "sim" else FORECAST_LIMIT_S,
         )
         self._replan_every_s = _replan_every_s(setting, policy)
-        self._rolling = Rolling(setting, parts.traffic, self._replan_every_s)
+        self._rolling = Rolling(setting.config, parts.traffic, self._replan_every_s)
         before = () if parts.joins is None else parts.joins.trained
         self._trained = {(one.tenant, one.window) for one in before if one.checkpoint is None}
-        self._ledger = Ledger(setting, parts.first_window)
+        self._ledger = Ledger(setting.tenants, setting.config.window_s, parts.first_window)
         self._plans: list[MigPlan] = []
         self._served_s = parts.first_window * setting.config.window_s
         self._log: RunLog | None = None
@@ -267,7 +267,7 @@ class Loop:
     def _seen(self, opening: Opening) -> Opening:
         """The opening with what has arrived by now."""
         config = self._setting.config
-        past_rps = self._traffic.rates_before(self._served_s, config.step_s, self._setting.n_history_steps)
+        past_rps = self._traffic.rates_before(self._served_s, config.step_s, config.n_history_steps)
         return replace(opening, past_rps=past_rps)
 
     def _tell_failed_forecasts(self) -> None:

@@ -13,7 +13,7 @@ from migrator.estimates import Estimate, as_estimated, estimate_of
 from migrator.execution.foresight import Opening, forecast_from
 from migrator.execution.outlook import salvage_of, unseen
 from migrator.execution.starts import Starts
-from migrator.setting import Setting, counts_salvage
+from migrator.setting import Setting
 from planner.build import WindowTerms, window_problem
 from planner.plan import MigPlan
 from planner.problem import (
@@ -60,7 +60,7 @@ def posed(
         forecast_from(forecast, plan_from_step),
         step_s=setting.config.step_s,
         initial=None if state is None else _initial(shifted(state, plan_from_step), reconfiguration),
-        warm_ups=opening.warm_ups or Starts(setting).warm_ups,
+        warm_ups=opening.warm_ups or Starts(setting.config, setting.gpu, setting.known_tenants).warm_ups,
         reconfiguration=reconfiguration,
         unavailable=unavailable_within(unavailable, plan_from_step, n_steps),
         risk=setting.config.planner.risk,
@@ -117,7 +117,7 @@ def salvages_in(
     known = opening.outlooks or [unseen(tenant, config, opening.window) for tenant in setting.tenants]
     found: list[tuple[float, ...]] = []
     for m, tenant in enumerate(setting.tenants):
-        if not tenant.retrains_in(opening.window) or not counts_salvage(tenant, config.retraining):
+        if not tenant.retrains_in(opening.window) or not tenant.counts_salvage(config.retraining.salvage):
             found.append(())
             continue
         before, after = opening.accuracies[m], estimates[m].accuracy_after

@@ -17,6 +17,7 @@ import numpy as np
 from msgspec import structs, to_builtins
 
 from forecaster.forecast import FloatArray
+from migrator.config import Config
 from migrator.estimates import Estimate
 from migrator.execution import events
 from migrator.execution.foresight import Foresight, Opening, forecast_from, observe
@@ -118,7 +119,7 @@ class RunCheck:
         if revised.cause is not None:  # beside a plan that was followed, the forecast is of all steps from then on
             start_s = revised.window * setting.config.window_s
             from_step = math.floor((asked_s - start_s) / setting.config.step_s + 1e-9)
-        past_rps = self._traffic.rates_before(asked_s, setting.config.step_s, setting.n_history_steps)
+        past_rps = self._traffic.rates_before(asked_s, setting.config.step_s, setting.config.n_history_steps)
         accuracies = tuple(tenant.accuracy_before for tenant in window.tenants)
         opening = Opening(revised.window, past_rps, accuracies)
         forecast = self._foresight.forecast(opening, from_step)
@@ -161,7 +162,7 @@ class RunCheck:
             observe(self._setting, self._traffic, window, accuracies, (), known),
             warm_ups=warm_ups,
             last_trained=tuple(window - started.model_age[tenant.name] for tenant in self._setting.tenants),
-            outlooks=outlooks_in(started, self._setting),
+            outlooks=outlooks_in(started, self._setting.config, self._setting.tenants),
         )
         forecast = self._foresight.forecast(opening)
         for index, tenant in enumerate(self._setting.tenants):
@@ -305,22 +306,22 @@ def warm_ups_in(started: records.WindowStarted, tenants: Sequence[Tenant]) -> Wa
     return WarmUps(told.switch_s, start_s, training_start_s)
 
 
-def outlooks_in(started: records.WindowStarted, setting: Setting) -> tuple[records.Outlook, ...] | None:
+def outlooks_in(
+    started: records.WindowStarted, config: Config, tenants: Sequence[Tenant]
+) -> tuple[records.Outlook, ...] | None:
     """What the window's plan expected of the models; ``None`` where it counted nothing."""
     if not started.outlook:
         return None
-    return tuple(
-        started.outlook.get(tenant.name) or unseen(tenant, setting.config, started.window) for tenant in setting.tenants
-    )
+    return tuple(started.outlook.get(tenant.name) or unseen(tenant, config, started.window) for tenant in tenants)
 
 
-def seen_in(started: records.WindowStarted, setting: Setting) -> Seen:
+def seen_in(started: records.WindowStarted, config: Config, tenants: Sequence[Tenant]) -> Seen:
     """What the run had seen as the window began; what lies ahead is as the config has it."""
-    told = outlooks_in(started, setting)
+    told = outlooks_in(started, config, tenants)
     if told is not None:
-        ahead = [windows_ahead(tenant, setting.config, started.window) for tenant in setting.tenants]
+        ahead = [windows_ahead(tenant, config, started.window) for tenant in tenants]
         told = tuple(structs.replace(one, ahead=own) for one, own in zip(told, ahead, strict=True))
-    return Seen(warm_ups_in(started, setting.tenants), told)
+    return Seen(warm_ups_in(started, tenants), told)
 
 
 def _estimated(tenant: Tenant, told: records.TenantForecast) -> Estimate:

@@ -9,11 +9,11 @@ from typing import Protocol
 
 import numpy as np
 
-from migrator.setting import Setting
 from workloads.arrays import BoolArray, FloatArray
 from workloads.serving.advance import advance
 from workloads.serving.requests import AccuracyTimeline, Dispatch, Outcomes, QueueState, Requests, Server
 from workloads.serving.tally import SecondCounts, Tally, Totals
+from workloads.tenants import Tenant
 from workloads.traffic.luck import ServiceJitter
 
 
@@ -131,10 +131,10 @@ class Ledger:
     ``first_window`` are not asked for.
     """
 
-    def __init__(self, setting: Setting, first_window: int = 0) -> None:
-        self._names = [tenant.name for tenant in setting.tenants]
-        self._window_s = round(setting.config.window_s)
-        self._longest_s = max(tenant.slo_s for tenant in setting.tenants)
+    def __init__(self, tenants: Sequence[Tenant], window_s: float, first_window: int = 0) -> None:
+        self._names = [tenant.name for tenant in tenants]
+        self._window_s = round(window_s)
+        self._longest_s = max(tenant.slo_s for tenant in tenants)
         self._tallies: dict[int, tuple[Tally, ...]] = {}
         self._n_settled = first_window
         self._settled_totals = Totals()

@@ -11,10 +11,10 @@ import math
 import numpy as np
 
 from forecaster.forecast import FloatArray, Forecast
+from migrator.config import Config
 from migrator.execution.planning import PlannedWindow
 from migrator.execution.seams import Asked, Failed, Trained
 from migrator.log.records import Cause
-from migrator.setting import Setting
 from migrator.traffic import Traffic
 
 BAND = (0.05, 0.95)
@@ -32,10 +32,10 @@ _EPS = 1e-9
 class Rolling:
     """Says at each step of a window whether its rest is to be planned anew, and why; it sees what has arrived."""
 
-    def __init__(self, setting: Setting, traffic: Traffic, every_s: float | None) -> None:
+    def __init__(self, config: Config, traffic: Traffic, every_s: float | None) -> None:
         """``every_s`` is the pace; ``None`` where plans that can be followed are followed to their windows' ends."""
-        self._config, self._traffic, self._every_s = setting.config, traffic, every_s
-        self._names = [tenant.name for tenant in setting.tenants]
+        self._config, self._traffic, self._every_s = config, traffic, every_s
+        self._names = [tenant.name for tenant in config.tenants]
         self._asked_s = 0.0
         self._news: list[Asked] = []
         self._end_s: dict[str, float] = {}

@@ -27,7 +27,7 @@ from migrator.execution.planning import PlannedWindow
 from migrator.execution.posing import estimates_in, salvages_in
 from migrator.execution.requests import SimulatedQueues
 from migrator.execution.seams import Asked, Lost, Note, Replanned, Replanning, Trained
-from migrator.setting import Setting, service_profiles
+from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from planner.errors import EngineError
 from planner.policies.shares import (
@@ -439,7 +439,7 @@ class Shares:
 
 def _parts(setting: Setting) -> list[_Part]:
     config, gpu = setting.config, setting.gpu
-    profiles = service_profiles(config)
+    profiles = setting.profiles
     n_seconds = round(config.windows * config.window_s)
     shares = [quanta / QUANTA for quanta in range(QUANTA + 1)]
     parts = []

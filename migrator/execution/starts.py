@@ -13,9 +13,11 @@ from functools import partial
 
 import numpy as np
 
-from migrator.setting import Setting
+from executor.mig import GpuModel
+from migrator.config import Config
 from planner.build import TYPICAL_INSTANCES, WarmUps, documented_warm_ups
 from planner.problem import Owner, Task
+from workloads.tenants import Tenant
 
 DOCUMENTED = (TYPICAL_INSTANCES - 1, TYPICAL_INSTANCES, TYPICAL_INSTANCES + 1)
 """Instances of the changes that count as if they had been measured."""
@@ -33,10 +35,11 @@ DIGITS = 6
 class Starts:
     """What starts have taken, by whose they were: from the beginning of their change until their worker was ready."""
 
-    def __init__(self, setting: Setting) -> None:
-        self._switch_s, self._step_s = setting.config.planner.switch_s, setting.config.step_s
-        self._names = [tenant.name for tenant in setting.tenants]
-        self._documented = [documented_warm_ups(setting.gpu, setting.known_tenants, n) for n in DOCUMENTED]
+    def __init__(self, config: Config, gpu: GpuModel, tenants: Sequence[Tenant]) -> None:
+        """``tenants`` are as planning takes them for."""
+        self._switch_s, self._step_s = config.planner.switch_s, config.step_s
+        self._names = [tenant.name for tenant in tenants]
+        self._documented = [documented_warm_ups(gpu, tenants, n) for n in DOCUMENTED]
         remembered = partial(deque[float], maxlen=N_REMEMBERED)
         self._calls_s: deque[float] = deque(maxlen=N_REMEMBERED)
         self._starts_s: defaultdict[Owner, deque[float]] = defaultdict(remembered)

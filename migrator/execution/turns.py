@@ -24,7 +24,7 @@ from migrator.execution.foresight import Opening
 from migrator.execution.planning import PlannedWindow
 from migrator.execution.posing import estimates_in, posed
 from migrator.execution.seams import Asked, Lost, Note, Replanned, Replanning, Trained
-from migrator.setting import Setting, service_profiles
+from migrator.setting import Setting
 from planner.policies.turns import Course, TurnOption, TurnPolicy, TurnRetraining, TurnTenant
 from planner.problem import Owner
 from workloads.profiles.latency import LatencyCurve
@@ -262,7 +262,7 @@ def _measured(setting: Setting, whole: str, *, joint: bool) -> list[_Measured]:
     Raises:
         ConfigError: Nothing that a tenant may use was measured.
     """
-    config, gpu, profiles = setting.config, setting.gpu, service_profiles(setting.config)
+    config, gpu, profiles = setting.config, setting.gpu, setting.profiles
     found = []
     for tenant, entry in zip(setting.tenants, config.tenants, strict=True):
         rows = [row for row in profiles.of(gpu.name, tenant.model) if row.profile == whole]

@@ -25,12 +25,12 @@ from executor.catalogue import gpu_model
 from migrator.config import Config, read_config
 from migrator.errors import LogError, MigratorError
 from migrator.estimates import service_factors
+from migrator.inputs import service_profiles
 from migrator.log import records
 from migrator.log.changes import INFERENCE, Instance, changes_in
 from migrator.log.live import MOST_STOLEN, Learned, LiveFacts, live_facts
 from migrator.log.records import Finished, Resumed, WindowStarted
 from migrator.log.runlog import CONFIG_FILE, ReadLog, read_log
-from migrator.setting import service_profiles
 from workloads.arrays import BoolArray, FloatArray
 from workloads.errors import WorkloadError
 from workloads.profiles.operating_point import OperatingPoint, operating_points

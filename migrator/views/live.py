@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from executor.mig import OwnedLayout
+from migrator.config import Config
 from migrator.console import escape
 from migrator.execution.loop import View
 from migrator.execution.planning import PlannedWindow
 from migrator.log.trouble import Blind
-from migrator.setting import Setting
 from migrator.views.strips import layout_strip
 from migrator.whatif.grid import point_text
 from migrator.whatif.sweep import Outcome, best_of
@@ -26,12 +26,14 @@ class RunView(View):
     Of a run that is resumed, windows whose plan (``n_planned``) or end (``n_settled``) stands in the log are not news.
     """
 
-    def __init__(self, setting: Setting, console: Console, n_planned: int = 0, n_settled: int = 0) -> None:
+    def __init__(
+        self, config: Config, memory_slices: int, console: Console, n_planned: int = 0, n_settled: int = 0
+    ) -> None:
         self._n_planned, self._n_settled = n_planned, n_settled
-        self._names = [tenant.name for tenant in setting.tenants]
-        self._memory_slices = setting.gpu.memory_slices
-        self._windows = setting.config.windows
-        self._window_s = setting.config.window_s
+        self._names = [tenant.name for tenant in config.tenants]
+        self._memory_slices = memory_slices
+        self._windows = config.windows
+        self._window_s = config.window_s
         self._console = console
         self._progress = Progress(
             TextColumn("{task.description}"),

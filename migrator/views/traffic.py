@@ -11,32 +11,31 @@ from rich.console import Console
 from migrator.config import ArrivalsConfig, Config
 from migrator.console import escape, warn
 from migrator.provenance import scaling_text
-from migrator.setting import Setting
 from migrator.traffic import Origin, Traffic
 from workloads.traffic.scaling import ScaleMethod
 
 
-def print_traffic(config: Config, setting: Setting, traffic: Traffic, console: Console) -> None:
-    """Print what arrives for each tenant; ``config`` is as it was read, before scales were resolved."""
-    for line in traffic_lines(config, setting, traffic):
+def print_traffic(config: Config, traffic: Traffic, console: Console) -> None:
+    """Print what arrives for each tenant; ``config`` is as it was read, or with scales resolved."""
+    for line in traffic_lines(config, traffic):
         console.print(escape(line), soft_wrap=not console.is_terminal)
-    for note in trace_notes(setting, traffic):
+    for note in trace_notes(config, traffic):
         warn(note)
 
 
-def trace_notes(setting: Setting, traffic: Traffic) -> tuple[str, ...]:
+def trace_notes(config: Config, traffic: Traffic) -> tuple[str, ...]:
     """What was taken for granted or filled in the tenants' traces, a line each."""
     return tuple(
         f"tenants.{tenant.name}: {_shown(origin.source)}: {note}"
-        for tenant, origin in zip(setting.tenants, traffic.origins, strict=True)
+        for tenant, origin in zip(config.tenants, traffic.origins, strict=True)
         for note in origin.notes
     )
 
 
-def traffic_lines(config: Config, setting: Setting, traffic: Traffic) -> Iterator[str]:
+def traffic_lines(config: Config, traffic: Traffic) -> Iterator[str]:
     """A line for each tenant: source, its requests, scale, and the run's requests; and one on the load's windows."""
-    history_s = math.ceil(setting.config.forecast.history_s)
-    for entry, origin in zip(setting.config.tenants, traffic.origins, strict=True):
+    history_s = math.ceil(config.forecast.history_s)
+    for entry, origin in zip(config.tenants, traffic.origins, strict=True):
         again = again_text(entry.arrivals, origin, history_s)
         yield f"{entry.name}: {_source_text(origin)}; {_scale_text(origin)}; {again}{_run_text(origin)}"
     n_load, n = config.n_load_windows, config.windows

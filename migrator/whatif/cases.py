@@ -17,7 +17,7 @@ from typing import Any
 from migrator.config import Config, validate_config
 from migrator.errors import ConfigError, ConfigSloError, GridError
 from migrator.execution.planning import Solving
-from migrator.setting import assemble
+from migrator.inputs import assemble
 from migrator.whatif.grid import Choice, Factor, Grid, Point, point_text
 from planner.build import TYPICAL_INSTANCES
 from planner.problem import Reconfiguration

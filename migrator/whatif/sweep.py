@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from migrator.assumed import assumed_in
 from migrator.errors import ConfigSloError
 from migrator.execution.planning import none_found, plan_through
+from migrator.inputs import assemble
 from migrator.log.records import Assumed
-from migrator.setting import assemble
 from migrator.whatif.cases import Case
 from migrator.whatif.grid import Grid, Point
 from planner.course import Course, courses

@@ -18,11 +18,11 @@ from migrator.commands.run import run_command
 from migrator.config import config_yaml, read_config, validate_config
 from migrator.execution.loop import Loop
 from migrator.execution.simulated import simulated_parts
+from migrator.inputs import assemble
 from migrator.log.records import Resumed
 from migrator.log.report import report_of
 from migrator.log.resumed import ResumedLog
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, RunLog, read_log
-from migrator.setting import assemble
 from planner.policies.registry import policy_of
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.resuming import SHORT, resumed, same

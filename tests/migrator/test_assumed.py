@@ -11,9 +11,9 @@ import pytest
 
 from migrator.assumed import RULE, assumed_in, assumed_in_problem, assumed_to_json
 from migrator.config import validate_config
+from migrator.inputs import assemble
 from migrator.log.records import Assumed
 from migrator.log.runlog import read_log
-from migrator.setting import assemble
 from planner.files.problem_file import read_problem
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.test_cli import write_problem

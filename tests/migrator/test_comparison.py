@@ -11,7 +11,7 @@ import pytest
 from migrator.comparison import Score, matches_of, score_of, standings
 from migrator.config import read_config
 from migrator.errors import ConfigError
-from migrator.setting import assemble
+from migrator.inputs import assemble
 from workloads.serving.tally import Totals
 
 

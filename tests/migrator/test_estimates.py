@@ -12,7 +12,8 @@ from migrator.config import EstimatesConfig, validate_config
 from migrator.estimates import Estimate, as_carried_out, as_estimated, estimate_of, service_factors
 from migrator.execution.planning import plan_through
 from migrator.execution.posing import estimates_in
-from migrator.setting import Setting, assemble
+from migrator.inputs import assemble
+from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from tests.migrator.conftest import SMALL, changed
 from workloads.profiles.table import shipped_profiles

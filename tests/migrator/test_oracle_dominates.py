@@ -12,7 +12,8 @@ from migrator.config import read_config
 from migrator.execution.foresight import Foresight, Opening, observe
 from migrator.execution.parts import true_problems
 from migrator.execution.posing import posed, state_after
-from migrator.setting import Setting, assemble
+from migrator.inputs import assemble
+from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from planner.budget import Budget
 from planner.plan import MigPlan

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from migrator.config import validate_config
-from migrator.setting import assemble
+from migrator.inputs import assemble
 from migrator.traffic import RecordedTraffic
 from tests.migrator.conftest import SMALL
 

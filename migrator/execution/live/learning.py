@@ -16,13 +16,12 @@ import numpy as np
 from msgspec.structs import replace
 
 from executor.messages import as_text
-from migrator.config import LearningConfig, TenantConfig
+from migrator.config import Config, LearningConfig, TenantConfig
 from migrator.console import warn
 from migrator.errors import ConfigError, LiveError
 from migrator.estimates import Estimate
 from migrator.execution.events import RATE_DIGITS
 from migrator.execution.live.site import Site
-from migrator.setting import Setting
 from workloads.learning.course import Option
 from workloads.learning.curve import Correction
 from workloads.learning.profiler import Measured, Prepared, Refused
@@ -100,7 +99,8 @@ class LiveModels:
 
     def __init__(
         self,
-        setting: Setting,
+        config: Config,
+        tenants: Sequence[Tenant],
         site: Site,
         requests: Sequence[Requests],
         served: Mapping[str, Served],
@@ -114,17 +114,17 @@ class LiveModels:
             ConfigError: A model or its data cannot be had, or it cannot be trained; one line says why.
             LiveError: A profiler died, or was not done in time.
         """
-        self._setting, self._site, self._requests, self._environment = setting, site, requests, environment
+        self._config, self._site, self._requests, self._environment = config, site, requests, environment
         self.measured: dict[str, Measured | str] = {}
         self._estimates: tuple[Estimate, ...] | None = None
-        entries = [entry for entry in setting.config.tenants if entry.learning is not None]
+        entries = [entry for entry in config.tenants if entry.learning is not None]
         found = site.ask(
             "workloads.learning.profiler:prepare",
             [
                 {
                     "job": as_text(self._job_of(entry, None, experience=0, out=self._weights(entry.name) / "first")),
                     "requests": str(self._samples(entry.name)),
-                    "n_by_window": _by_window(setting, own),
+                    "n_by_window": _by_window(config, own),
                 }
                 for entry, own in zip(entries, requests, strict=True)
             ],
@@ -145,7 +145,7 @@ class LiveModels:
             tenant.name: _Learner(
                 tenant, entry, one, served.get(tenant.name) or Served(Path(one.weights), "first", one.accuracy)
             )
-            for tenant, entry, one in zip(setting.tenants, entries, prepared, strict=True)
+            for tenant, entry, one in zip(tenants, entries, prepared, strict=True)
         }
 
     # --- what the loop asks
@@ -173,12 +173,12 @@ class LiveModels:
                 "job": as_text(self.job(one.tenant.name, window, self._weights(one.tenant.name))),
                 "options": {name: _amount(way) for name, way in options_of(one.config).items()},
                 "window": window,
-                "budget_s": max(LEAST_ESTIMATING_S, self._setting.config.estimates.delay_s - LOADING_S),
+                "budget_s": max(LEAST_ESTIMATING_S, self._config.estimates.delay_s - LOADING_S),
                 "correction": asdict(one.correction),
             }
             for one in learners
         ]
-        limit_s = max(LEAST_WAIT_S, self._setting.config.window_s)
+        limit_s = max(LEAST_WAIT_S, self._config.window_s)
         found = self._site.ask("workloads.learning.profiler:estimate", asked, limit_s, self._environment)
         self.measured = {
             name: one if isinstance(one, Measured) else str(one)
@@ -190,7 +190,7 @@ class LiveModels:
         self._estimates = tuple(self._estimate(one, window) for one in learners)
         before = tuple(self._before(one, window) for one in learners)
         for one, accuracy in zip(learners, before, strict=True):
-            one.accuracies[window * self._setting.config.window_s] = accuracy
+            one.accuracies[window * self._config.window_s] = accuracy
         return before
 
     def trained(
@@ -291,7 +291,7 @@ class LiveModels:
             out=out,
             weights=weights,
             time_s=time_s,
-            seed=self._setting.config.seed,
+            seed=self._config.seed,
             folder=None if learning.folder is None else Path(learning.folder),
             asked=learning.asked,
             model_options=learning.model_options,
@@ -362,9 +362,9 @@ def _gains(before: float, after: Mapping[str, float]) -> dict[str, float]:
     return {name: round(min(1.0, max(0.0, share)), RATE_DIGITS) for name, share in shares.items()}
 
 
-def _by_window(setting: Setting, requests: Requests) -> list[int]:
+def _by_window(config: Config, requests: Requests) -> list[int]:
     """How many requests arrive in each window."""
-    edges_s = setting.config.window_s * np.arange(setting.config.windows + 1)
+    edges_s = config.window_s * np.arange(config.windows + 1)
     n_by_window: list[int] = np.diff(np.searchsorted(requests.arrival_s, edges_s)).tolist()
     return n_by_window
 

@@ -74,7 +74,9 @@ def live_parts(
     with Site(_new_folder(run), imports) as site:
         end_s = setting.config.windows * setting.config.window_s
         served = {} if stands is None else _served(stands, run)
-        models = LiveModels(setting, site, traffic.requests(end_s), served, _of_profilers(real.gpu))
+        models = LiveModels(
+            setting.config, setting.tenants, site, traffic.requests(end_s), served, _of_profilers(real.gpu)
+        )
         longest_s = max(tenant.slo_s for tenant in setting.tenants)
         queues = LiveQueues(site, len(setting.tenants), end_s + longest_s)
         door = None if asked is None else as_text(_door(setting, site.folder, asked, models.input_of))

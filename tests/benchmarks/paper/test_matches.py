@@ -31,7 +31,7 @@ from benchmarks.paper.matches import (
 from migrator.config import AccuracyConfig, EstimatesConfig
 from migrator.errors import OutputError
 from migrator.estimates import estimate_of, service_factors
-from migrator.setting import assemble, service_profiles
+from migrator.inputs import assemble, service_profiles
 from workloads.drift import drift_in
 from workloads.profiles.table import shipped_profiles
 

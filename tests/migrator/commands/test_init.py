@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from migrator.config import read_config
-from migrator.setting import assemble
+from migrator.inputs import assemble
 from migrator.shipped import examples, pages
 from planner.files.problem_file import read_problem
 

@@ -17,10 +17,11 @@ from migrator.execution import applier
 from migrator.execution.applier import Backend
 from migrator.execution.parts import tenants_that_run
 from migrator.execution.simulated import SimWorkers
+from migrator.inputs import assemble
 from migrator.log import records as recorded
 from migrator.log.changes import changes_in
 from migrator.log.runlog import ReadLog
-from migrator.setting import Setting, assemble
+from migrator.setting import Setting
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.test_seams import logged
 

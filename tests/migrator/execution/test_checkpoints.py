@@ -13,9 +13,9 @@ from migrator.config import config_yaml, validate_config
 from migrator.execution.loop import Loop
 from migrator.execution.seams import Failed, Happening
 from migrator.execution.simulated import simulated_parts
+from migrator.inputs import assemble
 from migrator.log import records as recorded
 from migrator.log.runlog import ReadLog, RunLog, read_log
-from migrator.setting import assemble
 from planner.problem import Owner, Task
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.test_seams import faulty

@@ -20,10 +20,11 @@ from migrator.execution.foresight import Foresight, observe
 from migrator.execution.loop import Loop
 from migrator.execution.reposing import RunCheck
 from migrator.execution.simulated import simulated_parts
+from migrator.inputs import assemble
 from migrator.log import records as recorded
 from migrator.log.report import Report, report_of
 from migrator.log.runlog import ReadLog, RunLog, read_log
-from migrator.setting import Setting, assemble
+from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from migrator.views.report import print_report
 from tests.migrator.conftest import SMALL, changed

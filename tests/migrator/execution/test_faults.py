@@ -22,10 +22,10 @@ from migrator.execution.applier import Backend
 from migrator.execution.loop import Loop
 from migrator.execution.parts import tenants_that_run
 from migrator.execution.simulated import SimWorkers, simulated_parts
+from migrator.inputs import assemble
 from migrator.log import records as recorded
 from migrator.log.report import Figures, report_of
 from migrator.log.runlog import EVENTS_FILE, ReadLog, RunLog, log_in, read_log
-from migrator.setting import assemble
 from planner.policies.registry import policy_of
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.resuming import begun, cuts, same, taken_up

@@ -15,10 +15,11 @@ from migrator.errors import ConfigError
 from migrator.execution.foresight import Foresight, Opening, observe
 from migrator.execution.loop import Loop
 from migrator.execution.simulated import simulated_parts
+from migrator.inputs import assemble
 from migrator.log import records as recorded
 from migrator.log.report import report_of
 from migrator.log.runlog import ReadLog, log_in
-from migrator.setting import Setting, assemble
+from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from planner.errors import PolicyError
 from planner.policies.registry import POLICIES, policy_of
@@ -56,7 +57,7 @@ def test_beyond_them_it_has_the_forecast_of_whoever_has_seen_them() -> None:
     known, opening = foresight(10.0)
     plain, _ = foresight(None)
     setting, traffic = small()
-    seen = replace(opening, past_rps=traffic.rates_before(10.0, 1.0, setting.n_history_steps))
+    seen = replace(opening, past_rps=traffic.rates_before(10.0, 1.0, setting.config.n_history_steps))
     np.testing.assert_allclose(known.forecast(opening).paths_rps[:, 10:], plain.forecast(seen, 10).paths_rps)
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from migrator.config import validate_config
 from migrator.execution.models import TabledModels
+from migrator.inputs import assemble
 from migrator.log import records as recorded
-from migrator.setting import assemble
 from planner.policies.registry import policy_of
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.simulation import run_of

@@ -8,8 +8,9 @@ import pytest
 
 from migrator.config import DecisionConfig, validate_config
 from migrator.execution.outlook import STILL, outlooks, salvage_of, unseen, windows_ahead
+from migrator.inputs import assemble
 from migrator.log.records import Outlook
-from migrator.setting import Setting, assemble, counts_salvage
+from migrator.setting import Setting
 from tests.migrator.conftest import SMALL, changed
 from workloads.drift import accuracy_at_start
 from workloads.serving.requests import AccuracyTimeline
@@ -127,4 +128,4 @@ def test_a_run_keeps_what_its_outlook_counts_on_once_there_is_nothing_to_learn()
 )
 def test_salvage_counts_where_it_decides_something(decision: Any, own: Any, counts: bool) -> None:
     one = tenant({"retraining": decision, "tenants.0.retraining": {"samples": 1000, **own}})
-    assert counts_salvage(one, DecisionConfig(**decision)) == counts
+    assert one.counts_salvage(DecisionConfig(**decision).salvage) == counts

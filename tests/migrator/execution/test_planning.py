@@ -6,7 +6,8 @@ import pytest
 
 from migrator.config import validate_config
 from migrator.execution.planning import Solving, plan_through, with_begun, with_ended
-from migrator.setting import Setting, assemble
+from migrator.inputs import assemble
+from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from planner.plan import Lifetime, Status
 from planner.problem import Owner, Reconfiguration, Task

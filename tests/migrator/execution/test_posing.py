@@ -9,7 +9,7 @@ from executor.mig import Placement
 from migrator.config import validate_config
 from migrator.execution.foresight import Foresight, observe
 from migrator.execution.posing import posed, shifted, state_after, state_of
-from migrator.setting import assemble
+from migrator.inputs import assemble
 from planner.plan import Lifetime, MigPlan, Status
 from planner.problem import HeldInstance, Owner, PhysicalState, Problem, Reconfiguration, RunningRetraining, Task
 from planner.unavailable import Unavailable

@@ -11,10 +11,10 @@ import pytest
 from migrator.config import validate_config
 from migrator.execution.instances import Instances
 from migrator.execution.loop import View
+from migrator.inputs import assemble
 from migrator.log.records import Change, PlanRevised, WindowStarted
 from migrator.log.report import report_of
 from migrator.log.runlog import ReadLog
-from migrator.setting import assemble
 from planner.errors import EngineError
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.asking import ask, once_after

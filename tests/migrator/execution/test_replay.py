@@ -14,10 +14,10 @@ from migrator.errors import LogError
 from migrator.execution.loop import Loop
 from migrator.execution.replay import Replayed
 from migrator.execution.simulated import simulated_parts
+from migrator.inputs import assemble
 from migrator.log import records as recorded
 from migrator.log.resumed import ResumedLog
 from migrator.log.runlog import EVENTS_FILE, RunLog, log_in
-from migrator.setting import assemble
 from planner.plan import MigPlan
 from planner.policies.policy import AnyPolicy, Knows, Policy, Window
 from planner.policies.registry import POLICIES, policy_of

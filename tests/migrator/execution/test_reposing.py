@@ -15,9 +15,9 @@ from migrator.execution.loop import Loop
 from migrator.execution.posing import later, shifted
 from migrator.execution.reposing import CheckedPlan, RunCheck, seen_in
 from migrator.execution.simulated import simulated_parts
+from migrator.inputs import assemble
 from migrator.log import records as recorded
 from migrator.log.runlog import ReadLog, RunLog, read_log
-from migrator.setting import assemble
 from planner.policies.registry import policy_of
 from planner.problem import HeldInstance, PhysicalState, RunningRetraining
 from planner.verify import Rule
@@ -93,7 +93,9 @@ def test_windows_ahead_are_those_of_the_config(tmp_path: Path) -> None:
     assert [item.reason.startswith(said) for item in checked(other, FREE)] == [True, True]
     for one in (log, other):
         setting, _ = assemble(validate_config(changed(SMALL, {**FREE, "tenants.0.retraining.windows": 2}), "x"), "x")
-        outlooks = [seen_in(record, setting).outlooks for record in one.of(recorded.WindowStarted)]
+        outlooks = [
+            seen_in(record, setting.config, setting.tenants).outlooks for record in one.of(recorded.WindowStarted)
+        ]
         assert [own and own[0].ahead for own in outlooks] == [(True, False, False), (False, False, False)]
 
 

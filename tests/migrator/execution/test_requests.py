@@ -10,7 +10,7 @@ import pytest
 
 from migrator.config import read_config
 from migrator.execution.requests import Ledger, SettledWindow, SimulatedQueues
-from migrator.setting import assemble
+from migrator.inputs import assemble
 from workloads.profiles.latency import LatencyCurve
 from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests, Server
 from workloads.serving.tally import Totals
@@ -24,7 +24,10 @@ class Serving:
 
     def __init__(self, path: Path) -> None:
         self._setting, self._traffic = assemble(read_config(path), str(path))
-        self._queues, self._ledger = SimulatedQueues(2, jitter=None), Ledger(self._setting)
+        self._queues, self._ledger = (
+            SimulatedQueues(2, jitter=None),
+            Ledger(self._setting.tenants, self._setting.config.window_s),
+        )
 
     @property
     def totals(self) -> Totals:
@@ -206,7 +209,7 @@ def test_a_piece_is_counted_in_the_windows_in_which_its_requests_arrived(
     arrival_s = np.array([0.0, 59.999, 60.0, 119.9, 120.0, 180.0, 239.9])
     requests = [Requests(tenant.name, 0.1, arrival_s, np.zeros(7)) for tenant in setting.tenants]
     nothing = np.arange(0)
-    ledger = Ledger(setting)
+    ledger = Ledger(setting.tenants, setting.config.window_s)
     ledger.add(requests, [Outcomes.all_dropped(np.array(piece, np.int64)), Outcomes.all_dropped(nothing)])
     found = {window: [one.totals.arrivals for one in tallies] for window, tallies in ledger._tallies.items()}
     assert found == {window: [n_arrived, 0] for window, n_arrived in windows.items()}

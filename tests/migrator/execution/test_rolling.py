@@ -27,11 +27,11 @@ from migrator.execution.loop import Loop
 from migrator.execution.planning import Replan, plan_rest
 from migrator.execution.reposing import CheckedPlan, RunCheck
 from migrator.execution.simulated import simulated_parts
+from migrator.inputs import assemble
 from migrator.log import records as recorded
 from migrator.log.records import Cause, Kept
 from migrator.log.report import report_of
 from migrator.log.runlog import EVENTS_FILE, ReadLog, RunLog, log_in, read_log
-from migrator.setting import assemble
 from migrator.views.as_json import report_to_json
 from migrator.views.report import print_report
 from planner.errors import EngineError

@@ -30,11 +30,12 @@ from migrator.execution.loop import Loop, View
 from migrator.execution.parts import tenants_that_run
 from migrator.execution.seams import Failed, Finished, Happening, Ready
 from migrator.execution.simulated import SimWorkers, simulated_parts
+from migrator.inputs import assemble
 from migrator.log import records as recorded
 from migrator.log.account import accounts
 from migrator.log.report import report_of
 from migrator.log.runlog import EVENTS_FILE, ReadLog, RunLog, read_log
-from migrator.setting import Setting, assemble
+from migrator.setting import Setting
 from migrator.traffic import Hindsight, RecordedTraffic
 from planner.policies.policy import AnyPolicy
 from planner.policies.registry import POLICIES, policy_of

@@ -10,9 +10,9 @@ import pytest
 
 from migrator.comparison import matches_of, score_of
 from migrator.config import read_config
+from migrator.inputs import assemble
 from migrator.log import records as recorded
 from migrator.log.account import Account
-from migrator.setting import assemble
 from planner.errors import EngineError
 from planner.policies.astraea import Astraea
 from planner.policies.ekya import Ekya

@@ -34,11 +34,11 @@ from migrator.execution.real import RealGpu
 from migrator.execution.requests import SimulatedQueues
 from migrator.execution.simulated import SimWorkers
 from migrator.execution.watch import NoAnswerError
+from migrator.inputs import assemble
 from migrator.log import records as recorded
 from migrator.log.changes import INFERENCE, Instance, changes_in
 from migrator.log.report import Report, report_of
 from migrator.log.runlog import ReadLog, RunLog, read_log
-from migrator.setting import assemble
 from planner.policies.ours import Migrator
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.test_applier import tenant

@@ -15,8 +15,8 @@ from executor.gpu import Gpu
 from migrator.config import read_config
 from migrator.execution.applier import Backend
 from migrator.execution.simulated import simulated_backend
+from migrator.inputs import assemble
 from migrator.log.runlog import read_log
-from migrator.setting import assemble
 
 Opened = Callable[[dict[str, Any]], Backend]
 

@@ -6,10 +6,11 @@ import pytest
 
 from migrator.config import validate_config
 from migrator.execution.starts import N_REMEMBERED, Starts
+from migrator.inputs import assemble
 from migrator.log import records as recorded
 from migrator.log.changes import changes_in
 from migrator.log.runlog import ReadLog
-from migrator.setting import Setting, assemble
+from migrator.setting import Setting
 from planner.build import WarmUps, documented_warm_ups
 from planner.policies.registry import policy_of
 from planner.problem import Owner, Task
@@ -24,7 +25,8 @@ def setting(**changes: object) -> Setting:
 
 
 def after(*starts: tuple[Owner, float, float], **changes: object) -> Starts:
-    found = Starts(setting(**changes))
+    of = setting(**changes)
+    found = Starts(of.config, of.gpu, of.tenants)
     for owner, calls_s, start_s in starts:
         found.add(owner, calls_s, start_s)
     return found

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from migrator.config import config_yaml, validate_config
 from migrator.execution.loop import Loop
 from migrator.execution.simulated import simulated_parts
+from migrator.inputs import assemble
 from migrator.log import records as recorded
 from migrator.log.runlog import ReadLog, RunLog, read_log
-from migrator.setting import assemble
 from tests.migrator.conftest import SMALL, changed
 
 HISTORY_S, STEP_S, WINDOW_S = 60, 60, 200

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from migrator.config import read_config
 from migrator.errors import ConfigError
 from migrator.estimates import service_factors
-from migrator.setting import assemble
+from migrator.inputs import assemble
 from planner.policies.time_sharing import TimeSharing
 from planner.policies.turns import Course, TurnOption, TurnPolicy, TurnRetraining, TurnTenant, training_batch
 from planner.policies.whole import Whole, batch_limits, retraining_order

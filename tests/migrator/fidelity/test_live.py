@@ -22,10 +22,10 @@ from migrator.config import config_yaml, validate_config
 from migrator.execution.loop import Loop
 from migrator.execution.simulated import simulated_parts
 from migrator.fidelity.live import LiveFidelity, LostGoodput, Nearness, TenantSeconds, replayed, total_of, verdict_of
+from migrator.inputs import assemble
 from migrator.log.live import LiveFacts
 from migrator.log.records import Finished, WindowFinished
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, RunLog, read_log
-from migrator.setting import assemble
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.log import records
 from tests.migrator.log.records import Json

@@ -17,9 +17,10 @@ from migrator.config import read_config, validate_config
 from migrator.execution.foresight import Foresight, Opening, observe
 from migrator.execution.planning import PlannedWindow, Solving, plan_through, plan_window
 from migrator.fidelity.plans import Promise, WindowFidelity, expected_by_step, measured
+from migrator.inputs import assemble
 from migrator.log import records as recorded
 from migrator.log.runlog import read_log
-from migrator.setting import Setting, assemble
+from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from planner.problem import PhysicalState
 from planner.unavailable import Unavailable

@@ -14,9 +14,7 @@ from tests.migrator.views.sweeps import sweep
 from workloads.serving.tally import Totals
 
 GPU = gpu_model("a30-24gb")
-SETTING: Any = SimpleNamespace(
-    tenants=[SimpleNamespace(name="a")], gpu=GPU, config=SimpleNamespace(windows=2, window_s=60.0)
-)
+CONFIG: Any = SimpleNamespace(tenants=[SimpleNamespace(name="a")], windows=2, window_s=60.0)
 TOTALS = Totals(arrivals=4, in_time=4, correct=3)
 
 
@@ -46,7 +44,7 @@ def test_where_there_is_no_terminal_planning_is_announced_in_one_line() -> None:
 
 
 def test_in_a_terminal_a_run_has_a_line_with_window_second_layout_and_goodput() -> None:
-    view = RunView(SETTING, Console(file=io.StringIO(), width=140, force_terminal=True))
+    view = RunView(CONFIG, GPU.memory_slices, Console(file=io.StringIO(), width=140, force_terminal=True))
     layout = OwnedLayout.of([(GPU.placement("2g.12gb@0"), Owner("a", Task.INFERENCE))])
     view.reached(75.0, TOTALS, layout)
     view.close()
@@ -57,7 +55,7 @@ def test_in_a_terminal_a_run_has_a_line_with_window_second_layout_and_goodput() 
 
 def test_where_there_is_no_terminal_a_run_prints_only_lines_that_stay() -> None:
     console = Console(file=io.StringIO(), width=80)
-    view = RunView(SETTING, console)
+    view = RunView(CONFIG, GPU.memory_slices, console)
     view.planning(0)
     view.reached(30.0, TOTALS, None)
     view.settled(0, TOTALS)

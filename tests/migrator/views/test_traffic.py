@@ -8,14 +8,14 @@ import pytest
 from rich.console import Console
 
 from migrator.config import read_config
-from migrator.setting import assemble
+from migrator.inputs import assemble
 from migrator.views.traffic import print_load_of_segments, print_traffic, traffic_lines
 from tests.migrator.conftest import WriteConfig
 
 
 def lines(path: Path, windows: int | None = None) -> list[str]:
     config = read_config(path, windows=windows)
-    return list(traffic_lines(config, *assemble(config, "a.yaml")))
+    return list(traffic_lines(config, assemble(config, "a.yaml")[1]))
 
 
 def test_a_line_has_source_requests_scale_and_what_comes_of_them(write_config: WriteConfig) -> None:
@@ -73,7 +73,7 @@ def test_what_was_taken_for_granted_is_a_warning(
 ) -> None:
     (tmp_path / "mine.csv").write_text("time,count\n" + "".join(f"{1715340000000 + 1000 * n},5\n" for n in range(200)))
     config = read_config(write_config({"tenants.1.arrivals": {"trace": "mine.csv", "offset_s": 60}}))
-    print_traffic(config, *assemble(config, "a.yaml"), Console(quiet=True))
+    print_traffic(config, assemble(config, "a.yaml")[1], Console(quiet=True))
     assert capsys.readouterr().err == (
         "warning: tenants.language: mine.csv: times are taken for milliseconds of the epoch\n"
     )

@@ -8,7 +8,8 @@ import pytest
 
 from migrator.config import Config, validate_config
 from migrator.errors import ConfigError, GridError
-from migrator.setting import Setting, assemble
+from migrator.inputs import assemble
+from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from migrator.whatif.cases import Case, cases_of, check
 from migrator.whatif.grid import read_grid

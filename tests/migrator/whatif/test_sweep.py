@@ -8,7 +8,7 @@ import pytest
 
 from migrator.config import validate_config
 from migrator.execution.planning import Solving, plan_through
-from migrator.setting import assemble
+from migrator.inputs import assemble
 from migrator.whatif.cases import cases_of
 from migrator.whatif.grid import read_grid
 from migrator.whatif.sweep import Outcome, best_of, outcome_of

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from migrator.config import RetrainingConfig, read_config
 from migrator.errors import ConfigError, LiveError
 from migrator.estimates import as_estimated
-from migrator.setting import assemble
+from migrator.inputs import assemble
 from workloads.learning.profiler import Found, Measured, Prepared, Refused
 
 pytest.importorskip("zmq")
@@ -51,7 +51,7 @@ def models(site: Profilers, options: Sequence[Mapping[str, Any]] = ()) -> LiveMo
     tenants = [config.tenants[0].model_copy(update={"retraining": own}), config.tenants[1]]
     config = config.model_copy(update={"tenants": tenants})
     setting, traffic = assemble(config, "live-cpu.yaml")
-    return LiveModels(setting, site, traffic.requests(config.windows * config.window_s), {}, {})
+    return LiveModels(setting.config, setting.tenants, site, traffic.requests(config.windows * config.window_s), {}, {})
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_what_a_profiler_measured_is_what_plans_are_told(site: Profilers) -> Non
     assert made.open(0) == (0.3, 0.3)
     assert made.estimates is not None
     one, _ = made.estimates
-    seconds = made._setting.tenants[0].retraining_time_s
+    seconds = made._learners["turned"].tenant.retraining_time_s
     assert (one.accuracy_after, one.source) == (0.85, "measured in 1.50 s")
     assert one.retraining_s == {name: pytest.approx(SPARE * s, abs=1e-4) for name, s in seconds.items()}
     assert {asked["budget_s"] for asked in site.asked} == {6.0}  # the config leaves 8 s, loading takes 2 of them
@@ -88,7 +88,7 @@ def test_what_could_not_be_measured_is_the_configs_and_that_is_said(
 
 def test_later_retrainings_are_taken_to_last_as_past_ones_did(site: Profilers) -> None:
     made = models(site)
-    profile, seconds = next(iter(made._setting.tenants[0].retraining_time_s.items()))
+    profile, seconds = next(iter(made._learners["turned"].tenant.retraining_time_s.items()))
     for factor in (1.0, 2.0, 7.0):
         made.ended("turned", Lesson(0, "full", 0.8, factor * seconds), profile)
     site.writes = MEASURED
@@ -101,7 +101,7 @@ def test_what_an_estimate_was_off_by_is_handed_to_the_next(site: Profilers) -> N
     made = models(site)
     site.writes = MEASURED
     made.open(0)
-    made.ended("turned", Lesson(0, "full", 0.7, 1.0), next(iter(made._setting.tenants[0].retraining_time_s)))
+    made.ended("turned", Lesson(0, "full", 0.7, 1.0), next(iter(made._learners["turned"].tenant.retraining_time_s)))
     made.open(1)
     corrections = [asked["correction"] for asked in site.asked]
     assert corrections[0]["bias"] == pytest.approx((0.7 - 0.8) / 2)
@@ -122,7 +122,7 @@ def test_every_option_is_read_off_the_measured_curve(site: Profilers) -> None:
         "half": 0.5,
         "quick": 1.0,
     }  # from 0.3 half of the way to 0.8, and beyond
-    known = as_estimated(made._setting.tenants[0], made.estimates[0])
+    known = as_estimated(made._learners["turned"].tenant, made.estimates[0])
     assert [(one.name, one.gain) for one in known.options] == [("full", 1.0), ("half", 0.5), ("quick", 1.0)]
 
 
@@ -136,7 +136,7 @@ def test_options_that_could_not_be_measured_gain_what_the_config_says(site: Prof
 
 def test_a_retraining_by_another_option_teaches_what_it_was_and_learns_so_much(site: Profilers) -> None:
     made = models(site, OPTIONS)
-    profile, full_s = next(iter(made._setting.tenants[0].retraining_time_s.items()))
+    profile, full_s = next(iter(made._learners["turned"].tenant.retraining_time_s.items()))
     site.writes = MEASURED
     made.open(0)
     job = made.job("turned", 0, Path("/out"), 10.0, "half")

@@ -13,7 +13,8 @@ import yaml
 from forecaster.neural import Recipe
 from migrator.config import Config, config_yaml, read_config, validate_config
 from migrator.errors import ConfigError
-from migrator.setting import Setting, assemble
+from migrator.inputs import assemble
+from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from tests.fitted import fitted_folder
 from tests.migrator.conftest import SMALL, WriteConfig, changed
