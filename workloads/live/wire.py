@@ -31,13 +31,13 @@ class WireError(WorkloadError):
 
 
 def private_folder(folder: Path) -> Path:
-    """The folder, made where it is missing, which nobody but its user may enter.
+    """The folder, made in one that is there where it is missing, which nobody but its user may enter.
 
     Raises:
         WireError: It cannot be made, is not ours, or its name is too long for a socket.
     """
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.stat()
         if status.st_uid != os.geteuid():
             raise WireError(f"folder of sockets {folder}: belongs to user {status.st_uid}; it must be this user's own")
