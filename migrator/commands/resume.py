@@ -29,7 +29,7 @@ from migrator.log.resumed import ResumedLog
 from migrator.log.runlog import CONFIG_FILE, ReadLog, config_sum
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
-from migrator.views.live import RunView
+from migrator.views.progress import RunView
 from migrator.views.report import print_report
 from migrator.views.traffic import print_traffic
 from planner.policies.policy import AnyPolicy

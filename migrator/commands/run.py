@@ -18,7 +18,7 @@ from migrator.commands.where import Manner
 from migrator.config import Config, read_config
 from migrator.console import progress
 from migrator.traffic import RecordedTraffic
-from migrator.views.live import RunView
+from migrator.views.progress import RunView
 from migrator.views.traffic import print_traffic
 from planner.policies.registry import policy_of
 

@@ -266,7 +266,7 @@ class Applier:
         """Until when some instance in use is not worth another attempt at destroying it."""
         return max((live.stays_until_s for live in self._live.values()), default=-NEVER_S)
 
-    def has_strayed(self, now_s: float) -> bool:
+    def needs_replan(self, now_s: float) -> bool:
         """Whether a serving worker failed and is not back, or is not ready though the plan lets it serve by now."""
         serving = [live for live in self._live.values() if live.is_inference]
         return any(live.has_failed or (not live.servers and live.started.promised_s <= now_s) for live in serving)
@@ -469,7 +469,7 @@ class Applier:
         """What is other than it was, by what stands; and of which seconds nobody can tell."""
         self._must_look = False
         if self._watch.is_blind:
-            self.forgive()
+            self.reset_failures()
         sight = self._seen(standing)
         gone = () if sight is None else sight.gone
         missing = tuple(live for live in gone if live.gpu_instance not in standing)
@@ -559,7 +559,7 @@ class Applier:
         live.n_starts += 1
         live.expected_s = self._start(live, 1)
 
-    def forgive(self) -> None:
+    def reset_failures(self) -> None:
         """Count what could not be made as free again: it may be tried."""
         self._refused = set()
 
@@ -568,7 +568,7 @@ class Applier:
 
         A trainer that hangs would hold up every change for ever. What could not be made may be tried again.
         """
-        self.forgive()
+        self.reset_failures()
         overdue = [live for live in self._live.values() if live.holds_up and live.window < window - 1]
         for live in overdue:
             self._workers.stop(live.instance_id)

@@ -159,7 +159,7 @@ class Instances:
         return self._applier.layout
 
     @property
-    def _strayed(self) -> Asked | None:
+    def _why_replan(self) -> Asked | None:
         """Why the plan in force cannot be followed, or need not be, any more; ``None`` while a change is under way."""
         if not self._reasons or self._is_out_of_force or self._applier.is_busy or self._queues.now_s < self._again_s:
             return None
@@ -240,8 +240,8 @@ class Instances:
         while min(now_s, self._applier.now_s) >= self._due_s() and not self._applier.is_blocked(self._due[0]):
             yield from self._make(self._due.popleft(), note)
         yield from self._look(note)
-        if (strayed := self._strayed) is not None:
-            yield strayed
+        if (asked := self._why_replan) is not None:
+            yield asked
 
     def replan(
         self, seen: Opening, forecast_from: Callable[[int], Forecast], asked: Asked, note: Note
@@ -312,7 +312,7 @@ class Instances:
         if self._planned is None:
             return None
         start_s = window * self._setting.config.window_s
-        if self._is_as_planned and not self._due and not self._applier.has_strayed(start_s):
+        if self._is_as_planned and not self._due and not self._applier.needs_replan(start_s):
             return self._planned.next_state
         return self._standing(start_s)
 
@@ -388,7 +388,7 @@ class Instances:
         else:
             note(events.not_revised(revised, asked.reason, request.asked_s))
             newer, self._again_s = [asked.reason, *newer], self._queues.now_s + AGAIN_S
-            self._applier.forgive()
+            self._applier.reset_failures()
             if self._applier.has_idle:  # perhaps what nobody uses goes now; a plan may find room then
                 self._due.appendleft(Change(self._applier.now_s, self._applier.layout, ()))
                 self._look_ahead()

@@ -258,7 +258,7 @@ class Loop:
     def _replanned(self, happened: Replanned) -> None:
         """The newest forecast is what arrivals are held against, whether or not another plan came of it."""
         if happened.forecast is not None:
-            self._rolling.foresee(happened.forecast)
+            self._rolling.set_forecast(happened.forecast)
         if happened.planned is not None:
             self._view.revised(happened.planned, happened.asked.reason)
             if happened.planned.is_planned:

@@ -45,7 +45,7 @@ class Rolling:
     def begin(self, forecast: Forecast, planned: PlannedWindow, now_s: float) -> None:
         """A window begins, at ``now_s``, with this forecast of it and this plan."""
         self._asked_s, self._news = now_s, []
-        self.foresee(forecast)
+        self.set_forecast(forecast)
         self.follow(planned)
 
     def follow(self, planned: PlannedWindow) -> None:
@@ -58,7 +58,7 @@ class Rolling:
             if not item.is_inference
         }
 
-    def foresee(self, forecast: Forecast) -> None:
+    def set_forecast(self, forecast: Forecast) -> None:
         """This is what is expected since the plan was asked for, up to the window's end."""
         # rates_before counts full seconds, so that what has arrived counts from one.
         self._origin_s = math.floor(self._asked_s + _EPS)

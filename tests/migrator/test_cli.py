@@ -329,7 +329,7 @@ def test_an_interrupted_run_says_where_its_log_is(call, write_config, monkeypatc
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("migrator.views.live.RunView.settled", interrupted)
+    monkeypatch.setattr("migrator.views.progress.RunView.settled", interrupted)
     code, out, err = call("run", write_config())
     assert (code, out) == (130, "")
     assert "warning: the log up to here is in runs/small; " in err

@@ -12,7 +12,7 @@ import pytest
 
 from migrator.log.resumed import ResumedLog
 from migrator.log.runlog import EVENTS_FILE, config_sum, read_log
-from migrator.views.live import RunView
+from migrator.views.progress import RunView
 from tests.migrator.conftest import WriteConfig
 from tests.migrator.execution.resuming import SHORT, same
 from tests.migrator.log import records
@@ -252,7 +252,7 @@ def test_an_interrupt_on_the_way_leaves_a_log_that_can_be_resumed(
     cut(whole)
     before = LOG.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(f"migrator.views.live.RunView.{place}", interrupted)
+        patch.setattr(f"migrator.views.progress.RunView.{place}", interrupted)
         code, _, err = call("run", "--resume", RUN)
     assert code == 130
     assert f"run --resume {RUN} goes on" in err
@@ -268,7 +268,7 @@ def test_a_run_that_was_interrupted_goes_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("migrator.views.live.RunView.settled", interrupted)
+        patch.setattr("migrator.views.progress.RunView.settled", interrupted)
         assert call("run", config, "--out", "again")[0] == 130
     assert "To go on with it: migrator run --resume again" in call("report", "again")[1]
     code, _, err = call("run", "--resume", "again")

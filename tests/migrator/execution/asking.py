@@ -12,16 +12,16 @@ from migrator.execution.seams import Asked
 
 def ask(monkeypatch: pytest.MonkeyPatch, reason: Callable[[float], str | None]) -> None:
     """From now on ``reason`` says at each moment of a run, by its second, why to plan anew; ``None`` for no reason."""
-    own = Instances._strayed
+    own = Instances._why_replan
 
-    def strayed(sharing: Instances) -> Asked | None:
+    def why_replan(sharing: Instances) -> Asked | None:
         assert own.fget is not None
         asked: Asked | None = own.fget(sharing)
         if asked is None and (text := reason(sharing._queues.now_s)) is not None:
             return Asked(text)
         return asked
 
-    monkeypatch.setattr(Instances, "_strayed", property(strayed))
+    monkeypatch.setattr(Instances, "_why_replan", property(why_replan))
 
 
 def once_after(moment_s: float) -> Callable[[float], str | None]:

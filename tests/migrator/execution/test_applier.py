@@ -309,7 +309,7 @@ def test_a_serving_worker_that_fails_is_started_again_a_few_times() -> None:
     stage.workers.stop(started.instance_id)
     stage.applier.failed(live)
     assert stage.workers.running == {}
-    assert stage.applier.has_strayed(0.0)
+    assert stage.applier.needs_replan(0.0)
     assert stage.applier.serving_from_s(60.0) == ()
 
 
@@ -334,9 +334,9 @@ def test_a_worker_that_is_back_serves_and_has_not_strayed() -> None:
     assert live is not None
     stage.workers.stop(started.instance_id)
     stage.applier.failed(live)
-    assert stage.applier.has_strayed(0.0)
+    assert stage.applier.needs_replan(0.0)
     stage.ready(started.instance_id)
-    assert not stage.applier.has_strayed(0.0)
+    assert not stage.applier.needs_replan(0.0)
     assert len(stage.servers("a")) == 3
 
 

@@ -108,7 +108,7 @@ def test_a_dry_run_prints_commands_and_changes_nothing(call, write_config, stand
 
 def test_an_interrupted_run_takes_away_what_is_ours(call, write_config, standin, tmp_path, monkeypatch) -> None:
     theirs = standin.put("1g.10gb", 6)
-    monkeypatch.setattr("migrator.views.live.RunView.settled", interrupt)
+    monkeypatch.setattr("migrator.views.progress.RunView.settled", interrupt)
     code, _, err = call("run", write_config(), "--gpu", "nvml", "--state", tmp_path / "state", "--out", "run")
     assert code == 130
     assert f"run --resume run --state {tmp_path / 'state'} goes on" in err
@@ -119,7 +119,7 @@ def test_an_interrupted_run_takes_away_what_is_ours(call, write_config, standin,
 def test_a_run_whose_folder_is_deleted_ends_and_leaves_nothing_on_the_gpu(
     call, write_config, standin, tmp_path, monkeypatch
 ) -> None:
-    monkeypatch.setattr("migrator.views.live.RunView.settled", lambda *_: shutil.rmtree("run"))
+    monkeypatch.setattr("migrator.views.progress.RunView.settled", lambda *_: shutil.rmtree("run"))
     code, _, err = call("run", write_config(), "--gpu", "nvml", "--state", tmp_path / "state", "--out", "run")
     said = "error: run/events.jsonl: deleted, moved or replaced while the run wrote it"
     assert (code, err.splitlines()[-1]) == (1, said)
@@ -127,7 +127,7 @@ def test_a_run_whose_folder_is_deleted_ends_and_leaves_nothing_on_the_gpu(
 
 
 def test_what_a_second_interrupt_leaves_is_told(call, write_config, standin, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("migrator.views.live.RunView.settled", interrupt)
+    monkeypatch.setattr("migrator.views.progress.RunView.settled", interrupt)
     monkeypatch.setattr("executor.reconcile.Reconciler.apply", interrupt)
     code, _, err = call("run", write_config(), "--gpu", "nvml", "--state", tmp_path / "state", "--out", "run")
     assert code == 130

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from executor.catalogue import gpu_model
 from executor.mig import OwnedLayout
-from migrator.views.live import GridView, RunView
+from migrator.views.progress import GridView, RunView
 from planner.problem import Owner, Task
 from tests.migrator.views.sweeps import sweep
 from workloads.serving.tally import Totals
