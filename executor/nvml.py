@@ -156,6 +156,18 @@ class NvmlGpu(DriverGpu):
         with _driver("Unable to read the GPU's UUID"):
             return str(pynvml.nvmlDeviceGetUUID(self._device))
 
+    def _require_number(self) -> None:
+        """Refuse where another GPU has this one's number by now, as after a reset of both, or one that is gone.
+
+        Raises:
+            NoGpuError: It has.
+            GpuError: The driver does not answer.
+        """
+        with _driver(f"Unable to read the UUID of GPU {self._index:>2}"):
+            uuid = str(pynvml.nvmlDeviceGetUUID(_device(self._index)))
+        if uuid != self._uuid:
+            raise NoGpuError(f"GPU {self._index} is another one now: {uuid} where {self._uuid} was")
+
     @property
     def model(self) -> GpuModel:
         """What the driver says that the GPU can be cut into; read once, when the GPU is opened."""

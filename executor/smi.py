@@ -73,6 +73,16 @@ class SmiGpu(NvmlGpu):
         self._timeout_s = timeout_s
         super().__init__(index)
 
+    def check(self) -> None:
+        """Return as NVML's does, if the GPU still has the number by which the command changes it.
+
+        Raises:
+            GpuError: It does not answer, or another GPU has its number now.
+            MigModeOffError: Its MIG mode is off, so that nothing stands.
+        """
+        super().check()
+        self._require_number()
+
     def _create(self, placement: Placement) -> None:
         self._mig("-cgi", f"{placement.profile.gi_profile_id}:{placement.start}", "-C")
 
@@ -84,6 +94,7 @@ class SmiGpu(NvmlGpu):
         self._mig("-cci", "-gi", str(gi_id))
 
     def _mig(self, *arguments: str, may_be_empty: bool = False) -> None:
+        self._require_number()
         answer = self._run("mig", "-i", str(self._index), *arguments)
         if not (may_be_empty and _NOTHING_THERE.search(answer.text)):
             _check(answer)

@@ -13,16 +13,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from migrator.commands.running import OnGpu, begin
+from migrator.commands.running import OnGpu, begin, warn_of_slow_plans
 from migrator.comparison import Fairness, Score, matches_of, score_of
 from migrator.config import Config, read_config
-from migrator.errors import MigratorError
+from migrator.console import warn_of
+from migrator.errors import ConfigError, MigratorError
 from migrator.execution.loop import View
 from migrator.execution.planning import PlannedWindow, Solving, plan_through, require_plan
-from migrator.inputs import assemble
+from migrator.inputs import assemble, warnings_of
 from migrator.log.changes import changes_in
 from migrator.log.records import WindowFinished
 from migrator.log.report import Report, report_of
@@ -41,7 +43,29 @@ def load_config(path: str | Path, *, set: Mapping[str, object] | None = None) ->
     Raises:
         ConfigError: It is missing or unreadable, or has an unknown key or a value outside its range.
     """
-    return read_config(Path(path), [f"{key}={json.dumps(value)}" for key, value in (set or {}).items()])
+    if not isinstance(set or {}, Mapping):
+        raise ConfigError(f"set is {set!r}; a dictionary is needed, as {{'load': 0.8}}")
+    return read_config(Path(path), [f"{key}={_as_yaml(key, value)}" for key, value in (set or {}).items()])
+
+
+def _as_yaml(key: str, value: object) -> str:
+    """The value as ``--set`` takes it: JSON, but for characters that do not print, which YAML escapes its own way."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=_plain)
+    except (TypeError, ValueError):
+        raise ConfigError(f"--set {key}: {value!r} cannot stand in a config") from None
+    return "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in text)
+
+
+def _plain(value: Any) -> object:
+    """A path as text, and a number of numpy as Python's."""
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    raise TypeError
 
 
 @dataclass(frozen=True)
@@ -118,7 +142,7 @@ class Run:
 def run(
     config: Config,
     *,
-    policy: str = "migrator",
+    policy: str | Path = "migrator",
     out: str | Path | None = None,
     time_limit_s: float | None = None,
 ) -> Run:
@@ -129,20 +153,24 @@ def run(
     goes to standard error here, too.
 
     Raises:
-        MigratorError: The config, the policy or the folder cannot be used, or a window cannot be planned.
+        MigratorError: The config, the folder or an argument cannot be used, or a window cannot be planned.
+        PolicyError: There is no such policy, or the file holds none.
         GpuError: A real GPU is not there, not as the config has it, or does not answer.
     """
+    _require_limit(time_limit_s)
     folder, _, _ = begin(
         config,
         _origin(config),
-        policy_of(policy),
+        policy_of(_name(policy)),
         lambda *_: nullcontext(View()),
         where=OnGpu(),
         out=None if out is None else Path(out),
         time_limit_s=time_limit_s,
     )
     assert folder is not None
-    return Run(folder)
+    found = Run(folder)
+    warn_of_slow_plans(found.log)
+    return found
 
 
 def load_run(folder: str | Path) -> Run:
@@ -207,9 +235,11 @@ def plan(
         MigratorError: The config has no such window, cannot be used, or the window has no plan.
         EngineError: There is no such engine.
     """
-    if not 0 <= window < config.windows:
-        raise MigratorError(f"window is {window}; {_origin(config)} has windows 0 to {config.windows - 1}")
+    if not _is_whole(window) or not 0 <= window < config.windows:
+        raise MigratorError(f"window is {window!r}; {_origin(config)} has windows 0 to {config.windows - 1}")
+    _require_limit(time_limit_s)
     setting, traffic = assemble(config, _origin(config))
+    warn_of(setting.warnings)
     planned = plan_through(setting, traffic, window, Solving(engine=engine, time_limit_s=time_limit_s))[-1]
     require_plan(planned)
     return WindowPlan(planned)
@@ -240,27 +270,52 @@ class Comparison:
 
 
 def compare(
-    config: Config, *, policies: Sequence[str], windows: int | None = None, segments: int = 1, jobs: int = 1
+    config: Config, *, policies: Sequence[str | Path], windows: int | None = None, segments: int = 1, jobs: int = 1
 ) -> Comparison:
     """Simulate the same requests under several policies; ``segments`` are later pieces of the config's traces.
 
     Decisions alone are compared: batches are free, and all have the same forecaster. ``jobs`` processes work at once.
 
     Raises:
-        MigratorError: The config cannot be used or has too short a trace, or a policy has no plan for a first window.
+        MigratorError: The config or an argument cannot be used, a trace is too short, or a policy has no plan for a
+            first window.
         PolicyError: There is no such policy.
     """
-    names = [policy_of(name).name for name in policies]
+    if isinstance(policies, str) or not policies:
+        raise MigratorError(f"policies is {policies!r}; a list of names is needed")
+    for argument, value in (("windows", 1 if windows is None else windows), ("segments", segments), ("jobs", jobs)):
+        if not _is_whole(value) or value < 1:
+            raise MigratorError(f"{argument} is {value!r}; a whole number from 1 on is needed")
+    given = [_name(one) for one in policies]
+    names = [policy_of(name).name for name in given]
     if len(set(names)) < len(names):
-        raise MigratorError(f"policies {', '.join(policies)}: one is given twice")
+        raise MigratorError(f"policies {', '.join(given)}: one is given twice")
+    warn_of(warnings_of(config))
     if windows is not None:
         config = config.model_copy(update={"windows": windows, "load_windows": config.n_load_windows})
-    matches = matches_of(config, _origin(config), list(policies), segments, Fairness.POLICY_ONLY)
+    matches = matches_of(config, _origin(config), given, segments, Fairness.POLICY_ONLY)
     if jobs == 1:  # in this process: a script that asks for no other needs no guard against being imported anew
         return Comparison(tuple(map(score_of, matches)), segments)
     with Processes(min(jobs, len(matches))) as processes:
         scores = dict(processes.each(score_of, matches))
     return Comparison(tuple(scores[place] for place in range(len(matches))), segments)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _require_limit(time_limit_s: object) -> None:
+    if time_limit_s is None:
+        return
+    if not isinstance(time_limit_s, Real) or not 0 <= float(time_limit_s) < math.inf:
+        raise MigratorError(f"time_limit_s is {time_limit_s!r}; a finite number of seconds, 0 or more, is needed")
+
+
+def _name(policy: object) -> str:
+    if not isinstance(policy, str | Path):
+        raise MigratorError(f"policy is {policy!r}; a name, or a .py file, is needed")
+    return str(policy)
 
 
 def _origin(config: Config) -> str:

@@ -69,8 +69,8 @@ class Processes:
                 yield places[done], done.result()
         except BrokenProcessPool:
             raise MigratorError(
-                f"one of {self._n_processes} processes ended before its work was done, perhaps killed for "
-                "want of memory; --jobs 1 needs less"
+                f"one of {self._n_processes} processes ended before its work was done: killed for want of memory "
+                "(one job needs less), or a Python script lacks if __name__ == '__main__'"
             ) from None
 
     def _submitted(self, function: Callable[[Item], Result], items: Sequence[Item]) -> dict[Future[Result], int]:
@@ -87,7 +87,8 @@ def _interrupts_put_off() -> Iterator[None]:
     new process waits for the rest of its instructions.
     """
     put_off: list[int] = []
-    handlers = {one: signal.signal(one, lambda number, _: put_off.append(number)) for one in _INTERRUPTS}
+    hears = threading.current_thread() is threading.main_thread()  # the only one that may set what is done at a signal
+    handlers = {one: signal.signal(one, lambda number, _: put_off.append(number)) for one in _INTERRUPTS if hears}
     signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTS)
     try:
         yield

@@ -113,7 +113,7 @@ def print_run(folder: Path, rival: AnyPolicy | None, setting: Setting, traffic: 
     report = report_of(log_of_run)
     print_report(report, output())
     print_layout_over_time(log_of_run, output())
-    _warn_of_slow_plans(log_of_run)
+    warn_of_slow_plans(log_of_run)
     if rival is not None and report.blind_s:
         warn(f"not held against {rival.name}: {report.blind_s} s of the run are in no figure, unlike a simulation's")
     elif rival is not None:
@@ -319,7 +319,7 @@ def telling_where(folder: Path, where: OnGpu) -> Iterator[None]:
         raise
 
 
-def _warn_of_slow_plans(log: ReadLog) -> None:
+def warn_of_slow_plans(log: ReadLog) -> None:
     """Warn if plans took longer than they were charged; the first plan of a run, or of its rest, is charged nothing."""
     if not log.header.simulated:
         _warn_of_late_plans(log)

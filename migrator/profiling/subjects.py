@@ -115,11 +115,15 @@ def subject(asked: Named, sample: Path | None, data: Path | None, folder: Path) 
 
     Raises:
         WorkloadError: There is no such benchmark, or its data is absent.
-        MigratorError: A model of one's own without a benchmark has no ``sample``.
+        MigratorError: A model of one's own without a benchmark has no ``sample``, or it cannot be read.
     """
     if asked.benchmark is None:
         if sample is None:
             raise MigratorError(f"model {asked.model}: no input; give --sample FILE, or {asked.model}:BENCHMARK")
+        try:
+            sample.read_bytes()
+        except OSError as error:
+            raise MigratorError(f"--sample {sample}: cannot be read: {error.strerror}") from None
         return Subject(asked.model, {}, (), sample.absolute())
     from workloads.learning.datasets import benchmark  # noqa: PLC0415 - of models that learn
     from workloads.learning.models import libraries  # noqa: PLC0415

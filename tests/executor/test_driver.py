@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from operator import methodcaller
 
 import pynvml
@@ -321,6 +322,27 @@ def test_only_the_gpu_that_was_asked_for_is_touched(opened: Opened) -> None:
     gpu.create(at(gpu, "2g.12gb@2"))
     assert [item.profile for item in standin.standing(0)] == ["1g.5gb"]
     assert [item.profile for item in standin.standing(1)] == ["2g.12gb"]
+
+
+def test_a_gpu_that_has_another_number_by_now_is_changed_itself_or_not_at_all(opened: Opened) -> None:
+    standin, gpu = opened(A100_40, A100_40)
+    ours, theirs = standin.put("3g.20gb", 0), standin.put("2g.10gb", 0, gpu=1)
+    assert ours.gi_id == theirs.gi_id
+    standin.lose()
+    with pytest.raises(GpuLostError):
+        gpu.check()
+    standin.find()
+    standin.renumber(0, 1)
+    if gpu.backend == "smi":
+        for change in (gpu.check, partial(gpu.destroy, ours.gi_id), partial(gpu.create, at(gpu, "1g.5gb@6"))):
+            with pytest.raises(GpuError, match="another one now"):
+                change()
+        assert standin.standing(1) == (ours,)
+    else:
+        gpu.check()
+        gpu.destroy(ours.gi_id)
+        assert standin.standing(1) == ()
+    assert standin.standing(0) == (theirs,)
 
 
 def test_without_the_right_to_change_nothing_changes(opened: Opened) -> None:

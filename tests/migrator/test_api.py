@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import pkgutil
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import migrator
@@ -109,3 +112,69 @@ def test_what_is_wrong_is_told_in_the_line_of_the_command_line(write_config: Wri
     (tmp_path / "run" / "events.jsonl").write_text("{}\n")
     with pytest.raises(MigratorError):
         migrator.run(config, out=tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        *(
+            ("compare", {"policies": ["static"], argument: wrong}, f"{argument} is ")
+            for argument in ("windows", "segments", "jobs")
+            for wrong in (0, -3, 1.5, "2", True, *([None] if argument != "windows" else []))
+        ),
+        *(("compare", {"policies": wrong}, "policies is ") for wrong in ([], "static")),
+        *(
+            (call, {"time_limit_s": wrong}, "time_limit_s is ")
+            for call in ("run", "plan")
+            for wrong in (-1, math.nan, math.inf, "x")
+        ),
+        *(("plan", {"window": wrong}, "window is ") for wrong in (1.5, "1", -1)),
+        ("run", {"policy": 3}, "policy is 3"),
+        ("compare", {"policies": [3]}, "policy is 3"),
+    ],
+)
+def test_wrong_arguments_are_told_and_nothing_is_done(
+    write_config: WriteConfig, name: str, arguments: dict[str, object], said: str
+) -> None:
+    config = migrator.load_config(write_config(SHORT))
+    with pytest.raises(MigratorError, match=said):
+        getattr(migrator, name)(config, **arguments)
+
+
+def test_values_of_every_kind_are_set_as_the_command_line_would(write_config: WriteConfig, tmp_path: Path) -> None:
+    path = write_config(SHORT)
+    changed = migrator.load_config(path, set={"windows": np.int64(1), "load": np.float64(0.5)})
+    assert (changed.windows, changed.load) == (1, 0.5)
+    for wrong in ({1}, object(), complex(1)):
+        with pytest.raises(ConfigError, match="--set load"):
+            migrator.load_config(path, set={"load": wrong})
+    with pytest.raises(ConfigError, match="a dictionary is needed"):
+        migrator.load_config(path, set="load=1")  # type: ignore[arg-type]
+    moved = migrator.load_config(path, set={"profiles": tmp_path / "é\u2028😀.csv"})
+    assert moved.profiles == str(tmp_path / "é\u2028😀.csv")
+    with pytest.raises(ConfigError, match=r"😀\.csv"):
+        migrator.plan(moved)
+
+
+def test_doubts_and_slow_plans_are_told_as_by_the_command_line(
+    write_config: WriteConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = migrator.load_config(write_config(SHORT), set={"load": 4, "planner.planning_s": 1e-6, "windows": 2})
+    for do in (lambda: migrator.plan(config), lambda: migrator.compare(config, policies=["static"])):
+        do()
+        assert "load is 4" in capsys.readouterr().err
+    migrator.run(config, out=tmp_path / "run")
+    told = capsys.readouterr().err
+    assert "load is 4" in told
+    assert "longer than the 1e-06 s charged" in told
+
+
+def test_jobs_may_be_asked_for_in_a_thread(write_config: WriteConfig) -> None:
+    config = migrator.load_config(write_config(SHORT))
+    found: list[object] = []
+    thread = threading.Thread(
+        target=lambda: found.append(migrator.compare(config, policies=["static", "whole"], windows=1, jobs=2).rows())
+    )
+    thread.start()
+    thread.join()
+    assert found == [migrator.compare(config, policies=["static", "whole"], windows=1).rows()]

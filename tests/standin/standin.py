@@ -307,6 +307,14 @@ class StandIn:
         with self.locked() as state:
             state.gpus[gpu].lost = 0
 
+    def renumber(self, gpu: int, other: int) -> None:
+        """Two GPUs, with all that stands on them, change their numbers, as after one was lost and found."""
+        with self.locked() as state:
+            size = ctypes.sizeof(_Gpu)
+            first, second = (bytes(memoryview(state.gpus[one]).cast("B")) for one in (gpu, other))
+            ctypes.memmove(ctypes.addressof(state.gpus[gpu]), second, size)
+            ctypes.memmove(ctypes.addressof(state.gpus[other]), first, size)
+
     def turn_mig_mode(self, *, on: bool, gpu: int = 0) -> None:
         """MIG mode is on, or off, at once; nothing outlives the latter, and no event tells of either."""
         with self.locked() as state:
