@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from migrator.commands.running import _warn_of_slow_plans
+from migrator.commands.running import warn_of_slow_plans
 from migrator.log import records as recorded
 from migrator.log.runlog import read_log
 from planner.budget import Budget
@@ -62,7 +62,7 @@ def test_the_plan_at_which_a_run_is_joined_is_charged_nothing_either(capsys: pyt
         return {**records.window_started(window, 30.0), "wall": {"solve_s": solve_s}}
 
     begun = (records.header(30.0, planning_s=2.0, backend="nvml"), took(0, 9.0), took(1, 2.5))
-    _warn_of_slow_plans(records.log_of(*begun, {"kind": "resumed", "window": 3, "void": [2]}, took(3, 8.0)))
+    warn_of_slow_plans(records.log_of(*begun, {"kind": "resumed", "window": 3, "void": [2]}, took(3, 8.0)))
     assert "1 plan took longer than the 2 s charged (planner.planning_s), up to 2.5 s in window 1" in " ".join(
         capsys.readouterr().err.split()
     )
