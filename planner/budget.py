@@ -46,7 +46,7 @@ class EngineOptions:
     """Options that only some engines take; ``None`` leaves a choice to the engine.
 
     Attributes:
-        solver: ``milp`` and ``paper-ilp``: ``highs``, ``cbc`` or ``gurobi``.
+        solver: ``paper-ilp``: ``highs``, ``cbc`` or ``gurobi``.
         configs: ``paper-ilp``: ``paper12``, the paper's twelve configurations, or ``all``.
     """
 

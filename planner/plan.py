@@ -115,8 +115,8 @@ class Certificate:
         bound = Σ_s max over feasible counts n of prices[s] · n
               + Σ_m max over what m alone could do of (its goodput − prices of all that it holds)
 
-    It holds for any prices; good ones make it low. Source: Lagrangian duality, with the hull of feasible counts
-    relaxed.
+    It holds for any prices; good ones make it low. Source: Lagrangian duality, with what
+    fits the GPU relaxed.
 
     Floors of in-time answers: per step, what a tenant alone could do keeps them too, or pays more than it can win. Per
     window, a multiplier λ_m ≥ 0 of requests for each in time is added to its goodput, and λ_m times what its floor asks

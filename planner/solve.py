@@ -51,12 +51,6 @@ def _exact() -> Engine:
     return solve_exact
 
 
-def _milp() -> Engine:
-    from planner.engines.milp.tight import solve_milp  # noqa: PLC0415 (PuLP and HiGHS are heavy)
-
-    return solve_milp
-
-
 def _paper_ilp() -> Engine:
     from planner.engines.milp.paper_ilp import solve_paper_ilp  # noqa: PLC0415 (PuLP and HiGHS are heavy)
 
@@ -101,7 +95,6 @@ def _physical_misfit(problem: Problem, plan: MigPlan) -> str | None:
 
 _ENGINES = (
     _Entry("exact", PAPER, _exact, misfit=_paper_misfit),
-    _Entry("milp", PAPER, _milp, takes=("solver",), misfit=_paper_misfit),
     _Entry("paper-ilp", PAPER, _paper_ilp, takes=("solver", "configs"), misfit=_paper_misfit, takes_gains=False),
     _Entry("greedy", PAPER, _greedy, misfit=_paper_misfit),
     _Entry("static", PAPER, _static),
@@ -182,6 +175,20 @@ def _solved(
         takes_gains=entry.takes_gains,
         must_meet=must_meet_floors,
     )
+
+
+def size_note(problem: Problem, engine: str | None, options: EngineOptions | None) -> str | None:
+    """What to know of the problem's size before the engine begins, in words; ``None`` where it solves any size.
+
+    Raises:
+        EngineError: Unknown engine, one of the other model, or an option that it does not take.
+    """
+    entry = _entry(problem.reconfiguration, engine)
+    if entry.load is not _paper_ilp:
+        return None
+    from planner.engines.milp.paper_ilp import size_note as of_the_program  # noqa: PLC0415 (PuLP and HiGHS are heavy)
+
+    return of_the_program(problem, **(options or EngineOptions()).given)
 
 
 def start_misfit(problem: Problem, plan: MigPlan, engine: str | None = None) -> str | None:

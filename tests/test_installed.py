@@ -171,7 +171,7 @@ def test_the_first_hint_can_be_followed(environment: Path, tmp_path: Path) -> No
 
 AS_JSON = {
     "report": "report run --json",
-    "plan": "plan --problem problem.json --engine milp --json",
+    "plan": "plan --problem problem.json --engine paper-ilp --json",
     "whatif": "whatif small.yaml --vary load=x0.5 --jobs 1 --json",
     "compare": "compare small.yaml --windows 1 --policies equal --jobs 1 --json",
     "verify": "verify plan.json problem.json --json",

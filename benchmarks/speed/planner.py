@@ -4,8 +4,8 @@
 one after the other. Times are seconds from Problem to Plan with the kernels loaded; values and bounds are
 shares of the best known value (``best_known.json``). Every plan is checked by ``planner.verify``.
 
-``--only CASE`` (repeatable), ``--problems N`` and ``--time-limit S`` narrow it; ``--slow`` adds HiGHS on ``milp`` and
-``paper-ilp``; ``--store`` puts better values and bounds into ``best_known.json`` (with a long ``--time-limit``);
+``--only CASE`` (repeatable), ``--problems N`` and ``--time-limit S`` narrow it; ``--slow`` adds HiGHS on ``paper-ilp``;
+``--store`` puts better values and bounds into ``best_known.json`` (with a long ``--time-limit``);
 ``--run`` instead measures what a run with the default budget asks, in processor seconds: what one core takes, whatever
 else the machine does. The default of ``planner.planning_s`` is from it;
 ``--keep-plans`` solves the whole windows that are re-planned midway, and keeps their plans.

@@ -462,11 +462,8 @@ CASES = (
 )
 """The cases of the targets."""
 
-SLOW_CASES = (
-    Case("milp-2", "milp", "paper", 2, Target(), time_limit_s=60, n_most=3),
-    Case("paper-ilp-2", "paper-ilp", "paper", 2, Target(), time_limit_s=60, n_most=3),
-)
-"""General solvers (HiGHS) on the problems of ``paper-2``, for comparison."""
+SLOW_CASES = (Case("paper-ilp-2", "paper-ilp", "paper", 2, Target(), time_limit_s=60, n_most=3),)
+"""HiGHS on the problems of ``paper-2``, for comparison."""
 
 
 def _run_case(n_tenants: int, n_steps: int = 200) -> Case:

@@ -35,7 +35,7 @@ from planner.files.plan_file import plan_to_json, read_plan
 from planner.files.problem_file import problem_text, read_problem
 from planner.plan import MigPlan
 from planner.problem import Problem, Reconfiguration
-from planner.solve import PAPER, PHYSICAL, default_engine, engine_names, solve, start_misfit
+from planner.solve import PAPER, PHYSICAL, default_engine, engine_names, size_note, solve, start_misfit
 from planner.verify import verify
 from workloads.tenants import Tenant
 
@@ -73,7 +73,7 @@ class Shown:
 @with_examples(
     "plan quickstart.yaml --window 1",
     "plan --problem problem.json --explain 40",
-    "plan --problem problem.json --engine milp --solver cbc --json",
+    "plan --problem problem.json --engine paper-ilp --solver cbc --json",
 )
 def plan_command(
     config: Annotated[Path | None, typer.Argument(help="A run's config, to plan one of its windows.")] = None,
@@ -84,7 +84,7 @@ def plan_command(
     problem: Annotated[Path | None, typer.Option(help="A problem file (JSON or YAML) instead of a config.")] = None,
     engine: Annotated[str | None, typer.Option(help=_ENGINES_HELP)] = None,
     solver: Annotated[
-        str | None, typer.Option(help="milp and paper-ilp: highs (the default), cbc or gurobi (needs its package).")
+        str | None, typer.Option(help="paper-ilp: highs (the default), cbc or gurobi (needs its package).")
     ] = None,
     configs: Annotated[
         str | None, typer.Option(help="paper-ilp: paper12, the paper's twelve configurations, or all (the default).")
@@ -217,6 +217,9 @@ def _plan_problem(
         simulated = " (simulated)" if measured.is_simulated else ""
         notes.append(("overhead", f"{values}, measured in {overhead_from}{simulated}"))
     initial = None if warm_start is None else _start(problem, warm_start, solving.engine)
+    size = size_note(problem, solving.engine, solving.options)
+    if size is not None:
+        warn(size)
     with progress().status("solving"):
         budget = Budget(time_limit_s=solving.time_limit_s)
         plan = solve(problem, engine=solving.engine, budget=budget, initial=initial, options=solving.options)

@@ -159,16 +159,11 @@ def _small_paper() -> dict[str, Ask]:
     for seed in range(16):
         make = partial(_alone, short_paper_problem, seed)
         found[f"short {seed} paper-ilp"] = Ask(make, "paper-ilp")
-        found[f"short {seed} milp cbc"] = Ask(make, "milp", options=EngineOptions(solver="cbc"))
         found[f"short {seed} exact, greedy start"] = Ask(partial(_started, short_paper_problem, seed), "exact")
     for seed in range(4):
-        make = partial(_started, paper_problem, seed)
-        found[f"paper {seed} milp, greedy start"] = Ask(make, "milp")
         make = partial(_alone, paper_problem, seed)
         found[f"paper {seed} exact, work 1"] = Ask(make, "exact", Budget(max_nodes=1))
         found[f"paper {seed} exact, gap 0.05"] = Ask(make, "exact", Budget(rel_gap=0.05))
-    two = partial(_alone, partial(random_problem, n_tenants=2, n_steps=12), 0)
-    found["random 2 × 12 milp"] = Ask(two, "milp")
     for engine in ("greedy", "static"):
         found[f"random 2 × 40 {engine}"] = Ask(
             partial(_alone, partial(random_problem, n_tenants=2, n_steps=40), 0), engine
@@ -217,7 +212,7 @@ def _refused() -> dict[str, Ask]:
         "refused: physical on paper": Ask(paper, "physical"),
         "refused: exact on physical": Ask(physical, "exact"),
         "refused: option": Ask(paper, "greedy", options=EngineOptions(solver="highs")),
-        "refused: solver": Ask(paper, "milp", options=EngineOptions(solver="best")),
+        "refused: solver": Ask(paper, "paper-ilp", options=EngineOptions(solver="best")),
         "refused: configs": Ask(paper, "paper-ilp", options=EngineOptions(configs="paper12")),
     }
 
@@ -488,7 +483,7 @@ def _window_entries() -> Entries:
         for window in (0, 1)
         for engine in engine_names("physical")
     }
-    asked = (("exact", "paper"), ("milp", "paper"), ("greedy", "paper"), ("physical", "physical"))
+    asked = (("exact", "paper"), ("greedy", "paper"), ("physical", "physical"))
     return {**windows, **{f"file {model} {engine}": partial(_from_file, engine, model) for engine, model in asked}}
 
 

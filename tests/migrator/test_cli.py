@@ -117,7 +117,7 @@ def test_layouts_table_names_every_placement(call) -> None:
 
 @pytest.mark.parametrize(
     "engine",
-    ["exact", "milp", "milp --solver cbc", "paper-ilp", "paper-ilp --solver cbc --configs paper12", "greedy", "static"],
+    ["exact", "paper-ilp", "paper-ilp --solver cbc --configs paper12", "greedy", "static"],
 )
 def test_a_planned_problem_passes_verify(call, tmp_path: Path, engine: str) -> None:
     problem, plan_file = write_problem(tmp_path), tmp_path / "plan.json"
@@ -130,7 +130,7 @@ def test_a_planned_problem_passes_verify(call, tmp_path: Path, engine: str) -> N
 @pytest.mark.parametrize(
     ("engine", "message"),
     [
-        ("milp --solver cplex", "unknown solver 'cplex'; known: highs, cbc, gurobi"),
+        ("paper-ilp --solver cplex", "unknown solver 'cplex'; known: highs, cbc, gurobi"),
         ("paper-ilp --configs paper14", "unknown configs 'paper14'; known: paper12, all"),
         ("greedy --solver cbc", "engine 'greedy' does not take solver"),
     ],

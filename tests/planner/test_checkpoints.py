@@ -74,12 +74,6 @@ def test_physical_finds_the_best_plan_of_three_tenants(seed: int) -> None:
     check(problem, solve(problem), physical_oracle.best_objective(problem))
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_milp_finds_the_same(seed: int) -> None:
-    problem = staged(short_paper_problem(seed), seed)
-    check(problem, solve(problem, "milp"), paper_oracle.best_objective(problem))
-
-
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("engine", ["greedy", "static"])
 @pytest.mark.parametrize("make", [short_paper_problem, physical_problem])

@@ -36,7 +36,6 @@ WINDOW = [("paper", per, seed) for per in ("window", "mixed") for seed in range(
 WINDOW += [("physical", per, seed) for per in ("window", "mixed") for seed in range(30, 50)]
 FLOORED = STEP + WINDOW
 OTHER = [(engine, *key) for engine in ("greedy", "static") for key in FLOORED[::4]]
-OTHER += [("milp", *key) for key in FLOORED[::4] if key[0] == "paper"]
 OTHER += [("paper-ilp", *key) for key in FLOORED[::16] if key[0] == "paper"]
 
 

@@ -26,13 +26,9 @@ every_engine = pytest.mark.parametrize(("model", "engine"), ENGINES)
 every_proving_engine = pytest.mark.parametrize(("model", "engine"), PROVING)
 
 
-def some_cases(engine: str) -> settings:
-    """How many examples are tried: fewer of the engine that takes a twentieth of a second for one."""
-    return settings(
-        derandomize=True,
-        max_examples=10 if engine == "milp" else 25,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )
+some_cases = settings(
+    derandomize=True, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 
 
 def tolerance(value: float) -> float:
@@ -49,7 +45,7 @@ def at_least(better: MigPlan, plan: MigPlan) -> bool:
 
 @every_engine
 def test_every_plan_passes_verify(model, engine):
-    @some_cases(engine)
+    @some_cases
     @given(cases(model))
     def check(case: Case) -> None:
         plan = solve(case.problem, engine)
@@ -61,7 +57,7 @@ def test_every_plan_passes_verify(model, engine):
 
 @every_engine
 def test_no_plan_of_any_engine_exceeds_a_bound(model, engine):
-    @some_cases(engine)
+    @some_cases
     @given(cases(model))
     def check(case: Case) -> None:
         plan = solve(case.problem, engine)
@@ -73,12 +69,12 @@ def test_no_plan_of_any_engine_exceeds_a_bound(model, engine):
 
 
 def plans_of(case: Case, model: Reconfiguration) -> list[MigPlan]:
-    return [solve(case.problem, name) for of, name in ENGINES if of is model and name != "milp"]
+    return [solve(case.problem, name) for of, name in ENGINES if of is model]
 
 
 @every_proving_engine
 def test_the_objective_is_never_below_greedy_s_and_static_s(model, engine):
-    @some_cases(engine)
+    @some_cases
     @given(cases(model))
     def check(case: Case) -> None:
         plan = solve(case.problem, engine)
@@ -91,7 +87,7 @@ def test_the_objective_is_never_below_greedy_s_and_static_s(model, engine):
 
 @every_proving_engine
 def test_scaling_arrivals_and_capabilities_scales_the_objective(model, engine):
-    @some_cases(engine)
+    @some_cases
     @given(cases(model), st.sampled_from([0.1, 3.0]))
     def check(case: Case, factor: float) -> None:
         plan, scaled = solve(case.problem, engine), solve(case.scaled(factor).problem, engine)
@@ -104,7 +100,7 @@ def test_scaling_arrivals_and_capabilities_scales_the_objective(model, engine):
 
 @every_proving_engine
 def test_the_order_of_the_tenants_changes_nothing(model, engine):
-    @some_cases(engine)
+    @some_cases
     @given(cases(model))
     def check(case: Case) -> None:
         plan, other = solve(case.problem, engine), solve(case.reversed().problem, engine)
@@ -118,7 +114,7 @@ def test_the_order_of_the_tenants_changes_nothing(model, engine):
 def check_never_lowers(model: Reconfiguration, engine: str, more: Callable[[Case, TenantTerms], TenantTerms]) -> None:
     """With every tenant changed by ``more``, what had a plan has one that is worth no less."""
 
-    @some_cases(engine)
+    @some_cases
     @given(cases(model))
     def check(case: Case) -> None:
         assert at_least(solve(case.with_tenants(partial(more, case)).problem, engine), solve(case.problem, engine))

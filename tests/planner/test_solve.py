@@ -64,9 +64,9 @@ def test_an_unknown_engine_is_told_with_those_known() -> None:
 
 
 def test_an_engine_of_the_other_model_is_told() -> None:
-    message = f"'milp' answers paper problems; this one is physical, for {', '.join(engine_names('physical'))}$"
+    message = f"'exact' answers paper problems; this one is physical, for {', '.join(engine_names('physical'))}$"
     with pytest.raises(EngineError, match=message):
-        solve(window(model=Reconfiguration.PHYSICAL), engine="milp")
+        solve(window(model=Reconfiguration.PHYSICAL), engine="exact")
 
 
 @pytest.mark.parametrize("model", Reconfiguration)
@@ -75,8 +75,8 @@ def test_every_model_has_a_default_engine(model: Reconfiguration) -> None:
 
 
 def test_an_option_that_the_engine_does_not_take_is_told() -> None:
-    with pytest.raises(EngineError, match=r"engine 'milp' does not take configs; it takes solver$"):
-        solve(window(), engine="milp", options=EngineOptions(configs="all"))
+    with pytest.raises(EngineError, match=r"engine 'exact' does not take configs; it takes no options$"):
+        solve(window(), engine="exact", options=EngineOptions(configs="all"))
 
 
 def test_an_engine_without_options_refuses_them() -> None:

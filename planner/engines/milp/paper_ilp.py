@@ -3,6 +3,10 @@
 Formulas 1 to 12 stand below, each in one place; ``docs/paper-ilp.md`` says what was corrected and why. The
 program is slow: a binary for every step, task and instance of every configuration, many of them interchangeable.
 
+What is returned never rests on the solver's arithmetic alone: its solution is rounded, checked against the rules, and
+valued anew. Greedy's plan, or the one to start from, is given to the solver as its start, and stands in when it is
+better or the only one. The bound is the solver's, or greedy's where that is lower.
+
 ===================== ==============================================================================
 paper's Table 2       here
 ===================== ==============================================================================
@@ -28,36 +32,57 @@ Source: MIGRator, section 4.1 and Table 2.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from typing import assert_never
 
 import pulp
 
+from executor.compiled import working_s
 from executor.mig import GpuModel, Multiset
 from planner.budget import Budget
 from planner.counts import feasible_multisets, large_enough_profiles, tenant_multisets
-from planner.engines.answer import require_model
-from planner.engines.milp.hull import maximal_multisets
-from planner.engines.milp.program import (
+from planner.engines.answer import relaxed_bound, require_model, without_plan
+from planner.engines.milp.solvers import Solver, SolverAnswer, ask, solver_of
+from planner.engines.milp.variables import (
     Expression,
     MeantVariables,
     meaning_number,
     meaning_positive,
     present_value,
-    solve_formulated,
 )
-from planner.engines.milp.solvers import Solver, solver_of
-from planner.engines.paper.plan import TenantDecision, initial_multisets, running_at
+from planner.engines.paper.greedy import candidates
+from planner.engines.paper.plan import (
+    Decisions,
+    TenantDecision,
+    broken_rule,
+    initial_multisets,
+    running_at,
+    schedule_in,
+    value_of,
+    with_decisions,
+)
+from planner.engines.paper.states import JointStates
+from planner.engines.schedule import Incumbent, WindowFacts, best_of
 from planner.errors import EngineError
-from planner.plan import MigPlan
-from planner.problem import GainTable, Problem, Reconfiguration, Retraining, TenantTerms
+from planner.feasibility import RULE_RETRAINING, infeasibility
+from planner.plan import Infeasibility, MigPlan, Status
+from planner.problem import Problem, Reconfiguration, Retraining, TenantTerms
 
 ENGINE = "paper-ilp"
 
 STEP_REQUESTS = 1e3
 """The most requests of a step after scaling: large beside a solver's absolute tolerances."""
+
+PROOF_TOLERANCE = 1e-6
+"""A solver that says "optimal" at gap 0 means it within this, relatively: its feasibility tolerance.
+
+Where its bound lies at most this far above the recomputed objective, the plan is called optimal.
+"""
+
+PROVABLE = 1000
+"""About as many binaries of who holds what as HiGHS proves a plan for in a minute: 5 steps of two tenants, an A100."""
 
 PAPER12_COMPUTE_SLICES = (1, 2, 3, 4, 7)
 """Sizes of the profiles in the paper's Figure 1."""
@@ -96,23 +121,127 @@ def solve_paper_ilp(
         EngineError: The problem is not ``paper``, has gain tables, checkpoints or ``swap_s``, the configurations do not
             go with it, or the solver is unknown, missing, without a licence for a program of this size, or failed.
     """
+    started_s, budget = working_s(), budget or Budget()
+    _refuse_what_has_no_formula(problem)
+    chosen, solver = configurations(problem, configs), solver_of(solver)
+    reason = infeasibility(problem)
+    if reason is not None:
+        return replace(without_plan(problem, Status.INFEASIBLE, ENGINE, started_s), infeasibility=reason)
+    facts = WindowFacts.of(problem)
+    joint = JointStates(facts)
+    floor = candidates(joint, initial)
+    start = best_of(floor)
+
+    def look_at_the_clock(more_s: float = 0.0) -> None:
+        if start is not None and _is_late(budget, started_s, more_s):
+            raise _TimeUpError
+
+    begun_s = working_s()
+    try:
+        model = paper_model(problem, chosen, look_at_the_clock)
+        if start is not None:
+            model.start_from(start.answer)
+        # To hand the program to a solver takes about as long as to make it.
+        look_at_the_clock(working_s() - begun_s)
+    except _TimeUpError:
+        assert start is not None
+        return with_decisions(problem, start, max(start.value, relaxed_bound(facts)), ENGINE, started_s)
+    left = _left(budget, working_s() - started_s)
+    answer = ask(solver, model.program, left, presolve=presolve, has_start=start is not None)
+    if answer.is_infeasible and not floor:
+        text = "no schedule of the required retrainings fits beside every tenant's min_profile"
+        plan = without_plan(problem, Status.INFEASIBLE, ENGINE, started_s)
+        return replace(plan, infeasibility=Infeasibility(None, RULE_RETRAINING, text))
+    return _best_plan(problem, _Solved(joint, model, answer, tuple(floor)), started_s)
+
+
+def _refuse_what_has_no_formula(problem: Problem) -> None:
     require_model(problem, Reconfiguration.PAPER, ENGINE)
     if problem.gains is not None:
         message = "counts min(arrivals, capability), the paper's formula 10; this problem has gain tables of its own"
         raise EngineError(f"engine {ENGINE!r} {message}")
     for tenant in problem.tenants:
         if tenant.has_swaps:
-            message = f"knows no checkpoints and no swap_s, which tenant {tenant.name} has; milp and exact do"
+            message = f"knows no checkpoints and no swap_s, which tenant {tenant.name} has; exact does"
             raise EngineError(f"engine {ENGINE!r} {message}")
-    chosen = configurations(problem, configs)
 
-    def formulate(problem: Problem, tables: Sequence[GainTable], in_every_step: Callable[[], None]) -> PaperModel:
-        del tables
-        return paper_model(problem, chosen, in_every_step)
 
-    return solve_formulated(
-        problem, ENGINE, formulate, budget or Budget(), initial, solver=solver_of(solver), presolve=presolve
-    )
+class _TimeUpError(Exception):
+    """Time was up before the program was made."""
+
+
+@dataclass(frozen=True)
+class _Solved:
+    joint: JointStates
+    model: PaperModel
+    answer: SolverAnswer
+    floor: tuple[Incumbent[Decisions], ...]
+
+
+def _is_late(budget: Budget, started_s: float, more_s: float) -> bool:
+    """Whether a limit of seconds is met, or will be in ``more_s`` seconds."""
+    return budget.time_limit_s is not None and working_s() - started_s + more_s >= budget.time_limit_s
+
+
+def _left(budget: Budget, spent_s: float) -> Budget:
+    if budget.time_limit_s is None:
+        return budget
+    return replace(budget, time_limit_s=max(0.01, budget.time_limit_s - spent_s))
+
+
+def _best_plan(problem: Problem, solved: _Solved, started_s: float) -> MigPlan:
+    """The better of the solver's plan and the floor, with the lower of both bounds."""
+    answer = solved.answer
+    own = _solver_candidates(problem, solved) if answer.has_solution else []
+    best = best_of([*own, *solved.floor])
+    bound = relaxed_bound(solved.joint.facts)
+    if answer.bound is not None:
+        bound = min(bound, -answer.bound / solved.model.scale + solved.model.constant)
+    work = (("variables", len(solved.model.program.variables())), ("nodes", answer.n_nodes))
+    if best is None:
+        return replace(without_plan(problem, Status.TIMEOUT, ENGINE, started_s, bound), work=work)
+    certified = _certified_bound(best.value, bound, solved)
+    return with_decisions(problem, best, certified, ENGINE, started_s, work)
+
+
+def _certified_bound(value: float, bound: float, solved: _Solved) -> float:
+    """The bound that goes with a plan worth ``value``: never below it, and equal to it where that is proven."""
+    tolerance = PROOF_TOLERANCE * max(abs(bound), 1.0 / solved.model.scale)
+    if bound < value - tolerance:
+        # The solver contradicts a plan that was checked: its bound is worth nothing.
+        return max(value, relaxed_bound(solved.joint.facts))
+    if bound < value or (solved.answer.is_proven and bound <= value + tolerance):
+        return value
+    return bound
+
+
+def _solver_candidates(problem: Problem, solved: _Solved) -> list[Incumbent[Decisions]]:
+    """The solver's decisions; where they are not proven best, also the best path beside their retrainings."""
+    decisions = solved.model.decisions()
+    found: list[Incumbent[Decisions]] = []
+    if broken_rule(problem, decisions) is None:
+        found.append(Incumbent(value_of(problem, solved.joint.facts.gains, decisions), decisions))
+    if not found or not solved.answer.is_proven:
+        path = solved.joint.path(schedule_in(decisions))
+        if path is not None and broken_rule(problem, path) is None:
+            found.append(Incumbent(value_of(problem, solved.joint.facts.gains, path), path))
+    return found
+
+
+def size_note(problem: Problem, *, solver: Solver | str = Solver.HIGHS, configs: Configs | str = Configs.ALL) -> str:
+    """How large the program is beside what HiGHS proves within a minute (``docs/paper-ilp.md``), in words.
+
+    Raises:
+        EngineError: As of :func:`solve_paper_ilp`, before anything is solved.
+    """
+    _refuse_what_has_no_formula(problem)
+    solver_of(solver)
+    n_of = dict(enumerate(map(sum, zip(*configurations(problem, configs), strict=True))))
+    usable = [list(tenant.capability_rps) for tenant in problem.tenants]
+    usable += [list(option.time_s) for tenant in problem.tenants for option in tenant.options]
+    own = sum(n_of[problem.profile_names.index(name)] for names in usable for name in names)
+    size = f"engine {ENGINE!r} has {problem.n_steps * own:,} binaries of who holds which instance here"
+    return f"{size}; a minute proves plans up to about {PROVABLE:,}, and beyond them most often ends with greedy's"
 
 
 def configurations(problem: Problem, configs: Configs | str) -> tuple[Multiset, ...]:
@@ -145,6 +274,16 @@ def _maximal(problem: Problem, names: Sequence[str]) -> tuple[Multiset, ...]:
     masks = dict.fromkeys(mask for _, _, mask in problem.unavailable_spans)
     cuts = (maximal_multisets(feasible_multisets(problem.gpu, names, mask)) for mask in masks)
     return tuple(dict.fromkeys(counts for own in cuts for counts in own))
+
+
+def maximal_multisets(multisets: Iterable[Multiset]) -> tuple[Multiset, ...]:
+    """The multisets that are not contained in another one of them, sorted."""
+    found = sorted(set(multisets))
+    return tuple(m for m in found if not any(m != other and _is_below(m, other) for other in found))
+
+
+def _is_below(lower: Sequence[int], upper: Sequence[int]) -> bool:
+    return all(a <= b for a, b in zip(lower, upper, strict=True))
 
 
 def _configs_of(name: Configs | str) -> Configs:
@@ -198,7 +337,7 @@ class RetrainingTask:
 
 @dataclass
 class PaperModel:
-    """The paper's program of a problem by its symbols; a ``Formulation``.
+    """The paper's program of a problem by its symbols.
 
     Attributes:
         problem: The problem.

@@ -3,7 +3,7 @@
 Each tenant's retraining is moved in its turn to where per-step maxima without change costs are highest, until
 none improves, for every order of the tenants. What inference holds beside them is then the exact best
 (``JointStates.path``). The retrainings of ``static`` compete too, so no plan is worse than that one. This is the
-floor under ``milp``, and the fallback where no solver answers.
+floor under ``paper-ilp``, and the fallback where no solver answers.
 """
 
 from __future__ import annotations

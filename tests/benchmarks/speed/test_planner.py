@@ -67,7 +67,7 @@ def test_plans_that_break_rules_are_told() -> None:
 
 def test_without_a_target_the_time_is_compared() -> None:
     reference = ("fast", [replace(RESULT, seconds=0.5), replace(RESULT, label="random-1", seconds=9.0)])
-    assert row(Case("slow", "milp", "paper", 2, Target()), [RESULT], KNOWN, reference).endswith(
+    assert row(Case("slow", "paper-ilp", "paper", 2, Target()), [RESULT], KNOWN, reference).endswith(
         "| 2 × the time of fast |"
     )
 

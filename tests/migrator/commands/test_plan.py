@@ -170,9 +170,10 @@ def test_an_engine_that_finds_nothing_is_named(call: Call, monkeypatch: pytest.M
 
 
 def test_options_reach_the_engine(call: Call, problem: Path) -> None:
-    arguments = ["--problem", problem, "--engine", "milp", "--solver", "cbc", "--json"]
-    code, out, _ = call("plan", *arguments)
+    arguments = ["--problem", problem, "--engine", "paper-ilp", "--solver", "cbc", "--json"]
+    code, out, err = call("plan", *arguments)
     assert (code, json.loads(out)["status"]) == (0, "optimal")
+    assert "binaries of who holds which instance here; a minute proves plans up to about 1,000" in err
 
 
 def test_a_plan_file_is_a_start(call: Call, tmp_path: Path, physical: Path) -> None:
@@ -215,11 +216,10 @@ BAD = [
     (["--engine", "physical"], "this one is paper"),
     (["--engine", "nosuch"], "unknown engine 'nosuch'"),
     (["--engine", "greedy", "--solver", "cbc"], "does not take solver"),
-    (["--engine", "milp", "--configs", "all"], "does not take configs"),
-    (["--engine", "milp", "--solver", "nosuch"], "nosuch"),
+    (["--engine", "exact", "--configs", "all"], "does not take configs"),
+    (["--engine", "paper-ilp", "--solver", "nosuch"], "nosuch"),
     (["--engine", ""], "unknown engine ''"),
-    (["--engine", "milp", "--solver", ""], "unknown solver ''; known: highs"),
-    (["--engine", "paper-ilp", "--solver", ""], "unknown solver ''"),
+    (["--engine", "paper-ilp", "--solver", ""], "unknown solver ''; known: highs"),
     (["--engine", "paper-ilp", "--configs", ""], "unknown configs ''; known: paper12"),
     (["--engine", "paper-ilp", "--configs", "nosuch"], "nosuch"),
     (["--warm-start", "nosuch.json"], "nosuch.json"),
@@ -271,7 +271,7 @@ def test_a_configs_window_is_solved_by_the_engine_asked_for(call: Call, write_co
 
 
 BAD_WITH_CONFIG = [
-    (["--engine", "milp"], "this one is physical"),
+    (["--engine", "exact"], "this one is physical"),
     (["--explain", "60"], "steps 0 to 59"),
     (["--warm-start", "plan.json"], "--warm-start"),
     (["--overhead-from", "runs/one"], "--overhead-from"),

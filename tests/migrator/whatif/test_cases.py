@@ -150,7 +150,7 @@ def test_an_overheads_factor_is_on_what_the_config_gives_or_what_was_measured() 
         (["window=0"], "physical", None),
         (["engine=physical"], "physical", "physical"),
         (["engine=greedy"], "physical", "greedy"),
-        (["engine=milp"], "paper", "milp"),
+        (["engine=paper-ilp"], "paper", "paper-ilp"),
         (["model=paper"], "paper", None),
         (["model=paper", "engine=greedy"], "paper", "greedy"),
     ],
@@ -167,7 +167,7 @@ BAD = [
     (["window=2"], "--vary window=2: the config has windows 0 to 1"),
     (["load=0.5"], "the config has no load to replace"),
     (["vision.load=0.5"], "a load is that of all tenants"),
-    (["model=physical", "engine=milp"], "engines for physical are"),
+    (["model=physical", "engine=paper-ilp"], "engines for physical are"),
 ]
 
 

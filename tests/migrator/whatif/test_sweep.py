@@ -115,7 +115,7 @@ def test_an_engine_that_cannot_answer_has_failed(monkeypatch: pytest.MonkeyPatch
         raise EngineError("no licence")
 
     monkeypatch.setattr("migrator.whatif.sweep.plan_through", refuse)
-    found = outcome("engine=milp")
+    found = outcome("engine=paper-ilp")
     assert (found.status, found.reason) == ("failed", "no licence")
 
 

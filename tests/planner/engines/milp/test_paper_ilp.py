@@ -16,10 +16,10 @@ from windows import NAMES, tenant, window
 from executor.catalogue import gpu_model
 from executor.mig import Multiset
 from planner.budget import Budget
-from planner.engines.milp import program
+from planner.engines.milp import paper_ilp
 from planner.engines.milp.paper_ilp import Configs, PaperModel, configurations, paper_model, solve_paper_ilp
-from planner.engines.milp.solvers import Solver, ask
-from planner.engines.milp.tight import solve_milp
+from planner.engines.milp.solvers import Solver, SolverAnswer, ask
+from planner.engines.paper.exact import solve_exact
 from planner.engines.paper.greedy import solve_greedy
 from planner.engines.paper.plan import TenantDecision, decisions_of, value_of
 from planner.errors import EngineError
@@ -58,7 +58,7 @@ def oracle(seed: int) -> float:
     ],
 )
 def test_the_solvers_own_plan_is_the_best(solver: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "candidates", no_greedy)
+    monkeypatch.setattr(paper_ilp, "candidates", no_greedy)
     plan = solve_paper_ilp(paper_problem(seed), solver=solver)
     assert (plan.status, plan.objective) == (Status.OPTIMAL, pytest.approx(oracle(seed), rel=1e-6, abs=1e-6))
 
@@ -67,8 +67,53 @@ def test_the_solvers_own_plan_is_the_best(solver: str, seed: int, monkeypatch: p
 def plans_of(seed: int) -> tuple[tuple[Problem, tuple[TenantDecision, ...]], ...]:
     """The best plan and greedy's of a random problem, where there is one."""
     problem = paper_problem(seed)
-    found = (decisions_of(problem, plan) for plan in (solve_milp(problem), solve_greedy(problem)))
+    found = (decisions_of(problem, plan) for plan in (solve_exact(problem), solve_greedy(problem)))
     return tuple((problem, decisions) for decisions in found if decisions is not None)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("budget", [Budget(max_nodes=0), Budget(max_nodes=1), Budget(time_limit_s=0.0)])
+def test_within_a_small_budget_the_plan_is_no_worse_than_greedy_and_the_bound_holds(
+    solver: str, budget: Budget
+) -> None:
+    problem = paper_problem(77)
+    plan, floor, best = solve_paper_ilp(problem, budget, solver=solver), solve_greedy(problem), oracle(77)
+    assert None not in (plan.objective, plan.bound, floor.objective)
+    assert floor.objective <= plan.objective <= best * (1 + 1e-6) <= plan.bound * (1 + 2e-6)  # type: ignore[operator]
+
+
+def test_without_any_plan_in_time_the_status_is_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paper_ilp, "candidates", no_greedy)
+    plan = solve_paper_ilp(paper_problem(77), Budget(max_nodes=0))
+    assert (plan.status, plan.objective, plan.gap) == (Status.TIMEOUT, None, None)
+
+
+def test_a_window_with_no_plan_is_infeasible() -> None:
+    seed = next(seed for seed in range(100) if best_objective(short_paper_problem(seed)) is None)
+    plan = solve_paper_ilp(short_paper_problem(seed))
+    assert (plan.status, plan.objective) == (Status.INFEASIBLE, None)
+
+
+def test_a_bound_below_a_checked_plan_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = SolverAnswer(has_solution=False, is_proven=True, is_infeasible=False, bound=-1.0, n_nodes=0)
+    monkeypatch.setattr(paper_ilp, "ask", lambda *_, **__: answer)
+    floor = solve_greedy(paper_problem(77))
+    plan = solve_paper_ilp(paper_problem(77))
+    assert (plan.status, plan.objective, plan.bound) == (Status.FEASIBLE, floor.objective, floor.bound)
+
+
+def test_a_program_that_takes_too_long_to_make_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(paper_ilp, "_allocation", fail)
+    plan = solve_paper_ilp(paper_problem(77), Budget(time_limit_s=0.0))
+    assert plan.objective == solve_greedy(paper_problem(77)).objective
+
+
+def test_checkpoints_and_swaps_are_refused() -> None:
+    with pytest.raises(EngineError, match="knows no checkpoints and no swap_s, which tenant resnet50 has; exact does"):
+        solve_paper_ilp(window(tenant(swap_s=0.5)))
 
 
 @pytest.mark.parametrize("seed", [1962, 2011, 2652])
@@ -155,7 +200,7 @@ def test_a_start_is_not_lost(solver: str) -> None:
 
 @pytest.mark.parametrize("factor", [1e-5, 1e5])
 def test_loads_may_be_tiny_or_huge(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "candidates", no_greedy)
+    monkeypatch.setattr(paper_ilp, "candidates", no_greedy)
     problem = paper_problem(44)
     scaled = tuple(
         replace(
@@ -190,7 +235,7 @@ def test_the_option_that_pays_most_is_chosen() -> None:
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_bound_holds_also_where_the_plan_is_not_proven_best(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "candidates", no_greedy)
+    monkeypatch.setattr(paper_ilp, "candidates", no_greedy)
     plan = solve_paper_ilp(paper_problem(88), Budget(rel_gap=0.9), solver=solver)
     assert None not in (plan.objective, plan.bound)
     assert plan.objective < oracle(88) * (1 + 1e-6) <= plan.bound * (1 + 2e-6)  # type: ignore[operator]
