@@ -243,11 +243,6 @@ class WindowFacts:
         """The most that levels at the window's end can be worth together."""
         return sum(self.best_salvage(m) for m in range(len(self.gains)))
 
-    @cached_property
-    def is_plain(self) -> bool:
-        """Whether levels change only where retrainings end, and at once."""
-        return not any(self.problem.tenants[m].has_swaps for m in self.actors)
-
     def changes(self, retraining: Retraining) -> tuple[LevelChange, ...]:
         """The steps at which a retraining, started or in progress, changes its tenant's level, ascending."""
         tenant = self.problem.tenants[retraining.tenant]

@@ -1,9 +1,8 @@
 """``paper``: the proven best plan, without a solver.
 
-At most two tenants that retrain: every schedule is valued or bounded from shared prefixes and suffixes
-(``pairs``). Three and more, side by side, in turns:
+Side by side, in turns:
 
-* plans: moves that put two tenants' retrainings anew in the best way beside the others', until none helps;
+* plans: moves of a tenant's retraining beside the others', until none helps;
 * bounds: sweeps of the relaxation of ``statuses``; the schedules that it favours are valued too.
 
 When few combinations of schedules are left between bound and plan, they are valued, best bound first;
@@ -13,30 +12,35 @@ plan's certificate.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import chain, combinations, cycle, islice
-from threading import Event, Thread
+from itertools import chain, combinations, cycle, islice, permutations
+from threading import Event
 
 import numpy as np
 
 from executor.compiled import working_s
 from planner.budget import Budget
 from planner.engines.answer import require_model, without_plan
-from planner.engines.effort import N_THREADS
 from planner.engines.paper.alone import TenantSubproblem
-from planner.engines.paper.greedy import improved_schedules, schedules_to_try
-from planner.engines.paper.pairs import PairSearch
+from planner.engines.paper.greedy import best_beside, improved_schedules, schedules_to_try
 from planner.engines.paper.plan import decisions_of, schedule_in, value_of, with_decisions
 from planner.engines.paper.states import JointStates
 from planner.engines.paper.statuses import StatusRelaxation, from_prices
 from planner.engines.prices import Descent, InstancePrices, Subgradient, certificate
-from planner.engines.schedule import Incumbent, Schedule, WindowFacts, above, earliest_schedule
+from planner.engines.schedule import (
+    Incumbent,
+    Schedule,
+    WindowFacts,
+    above,
+    earliest_schedule,
+    with_retraining,
+)
 from planner.feasibility import RULE_RETRAINING, infeasibility
 from planner.plan import Infeasibility, MigPlan, Status
-from planner.problem import Problem, Reconfiguration
+from planner.problem import Problem, Reconfiguration, Retraining
 
 ENGINE = "exact"
 
@@ -69,15 +73,24 @@ _HOPELESS = 100
 _QUICK, _QUICK_SHARE = 6, 0.2
 """Greedy's schedules that are looked at before anything else, and the share of a limit of seconds that may take."""
 
-_WATCH_S = 0.01
-"""Seconds between looks at the clock while loops run that do not look themselves."""
+_NEAR = 64
+"""Combinations of two tenants' retrainings of the least slack that are valued in a turn."""
+
+_EASY = 10
+"""Sweeps with which two tenants' retrainings are most often proven best."""
+
+_SPREAD = 8
+"""Starts of each way, spread over the window, to which one of the two is moved."""
+
+_SHIFTS = tuple(sign * 2**power for power in range(4, -1, -1) for sign in (-1, 1))
+"""By how many steps a retraining is moved, the widest first."""
 
 _MOST_VALUED = 5_000
 """Schedules enumerated where no budget says otherwise, about ten seconds with four tenants."""
 
 
 def solve_exact(problem: Problem, budget: Budget | None = None, initial: MigPlan | None = None) -> MigPlan:
-    """The best plan of a ``paper`` problem: proven for at most two tenants that retrain, else with its gap.
+    """The best plan of a ``paper`` problem that is found, with its gap: none where it is proven best.
 
     Args:
         problem: A ``paper`` problem.
@@ -94,19 +107,14 @@ def solve_exact(problem: Problem, budget: Budget | None = None, initial: MigPlan
     reason = infeasibility(problem)
     if reason is not None:
         return without_plan(problem, Status.INFEASIBLE, ENGINE, started_s, infeasibility=reason)
-    with ThreadPoolExecutor(N_THREADS) as pool:
-        solve = _Solve(problem, budget or Budget(), initial, pool, started_s)
-        with solve.watched():
-            return solve.run()
+    return _Solve(problem, budget or Budget(), initial, started_s).run()
 
 
 class _Solve:
-    """One solve: the joint states, the prices, and the search that fits the number of tenants."""
+    """One solve: the joint states, the prices, and the search."""
 
-    def __init__(
-        self, problem: Problem, budget: Budget, initial: MigPlan | None, pool: Executor, started_s: float
-    ) -> None:
-        self._problem, self._budget, self._initial, self._pool = problem, budget, initial, pool
+    def __init__(self, problem: Problem, budget: Budget, initial: MigPlan | None, started_s: float) -> None:
+        self._problem, self._budget, self._initial = problem, budget, initial
         self._started_s = started_s
         facts = WindowFacts.of(problem)
         self._joint = JointStates(facts)
@@ -114,30 +122,10 @@ class _Solve:
         self._dual = InstancePrices(problem, self._alone)
         self._prices = Subgradient(self._dual, np.zeros(self._dual.shape), Descent())
 
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Have long loops leave off when time is up; without a limit nobody looks."""
-        is_done = Event()
-
-        def watch() -> None:
-            while not is_done.wait(_WATCH_S):
-                self._joint.stop[0] |= self._is_over()
-
-        watcher = Thread(target=watch, daemon=True)
-        if self._budget.time_limit_s is not None:
-            watcher.start()
-        try:
-            yield
-        finally:
-            is_done.set()
-
     def run(self) -> MigPlan:
         problem, facts, actors = self._problem, self._joint.facts, self._joint.facts.actors
         known = self._known()
-        if len(actors) <= 2 and facts.is_plain:
-            found, work = self._pair(actors, known)
-        else:
-            found, work = self._many(actors, known)
+        found, work = self._searched(actors, known)
         if not np.isfinite(found.value):
             return self._no_plan(is_proven=bool(np.isneginf(found.bound)))
         decisions = self._joint.path(found.answer)
@@ -148,27 +136,20 @@ class _Solve:
         plan = with_decisions(problem, Incumbent(value, decisions), bound, ENGINE, self._started_s, work)
         return replace(plan, certificate=certificate(problem, self._prices.prices))
 
-    def _pair(self, actors: tuple[int, ...], known: Incumbent[Schedule]) -> tuple[Incumbent[Schedule], _Work]:
-        prices = self._pool.submit(self._lower_prices, known.value)
-        search = PairSearch(self._joint, actors, self._pool, known)
-        found = search.run(self._is_over)
-        prices.result()
-        found = replace(found, bound=min(found.bound, max(found.value, self._prices.bound)))
-        return found, (("states", self._joint.n_states), ("schedules", search.n_valued))
-
-    def _many(self, actors: tuple[int, ...], known: Incumbent[Schedule]) -> tuple[Incumbent[Schedule], _Work]:
-        self._lower_prices(known.value, _FIRST_ROUNDS)
+    def _searched(self, actors: tuple[int, ...], known: Incumbent[Schedule]) -> tuple[Incumbent[Schedule], _Work]:
+        self._lower_prices(known.value, _FIRST_ROUNDS if actors else _PRICE_ROUNDS)
+        if not actors:  # then the path that is known is the best
+            return replace(known, bound=known.value), (("states", self._joint.n_states), ("schedules", 1))
         if self._is_over():
             return replace(known, bound=max(known.value, self._prices.bound)), ()
         self._dual(self._prices.prices)
         switched = [alone.switched for alone in self._alone]
         multipliers = from_prices(self._joint, actors, self._prices.prices, switched)
         statuses = StatusRelaxation(self._joint, actors, multipliers)
-        search = ManySearch(
+        search = ScheduleSearch(
             self._joint,
             statuses,
             actors,
-            self._pool,
             known,
             self._is_over,
             self._budget.max_nodes,
@@ -220,14 +201,13 @@ class _Solve:
         return without_plan(self._problem, Status.INFEASIBLE, ENGINE, self._started_s, infeasibility=reason)
 
 
-class ManySearch:
+class ScheduleSearch:
     """The search over all tenants' retrainings.
 
     Args:
         joint: The problem.
         statuses: Its relaxation.
         actors: The tenants that may retrain.
-        pool: For the tables of moves.
         known: A schedule with its value to begin with.
         is_over: Whether time is up.
         is_timed: Whether there is a time limit. If so, sweeps go on until the turn's other work is done, and use at
@@ -243,14 +223,13 @@ class ManySearch:
         joint: JointStates,
         statuses: StatusRelaxation,
         actors: tuple[int, ...],
-        pool: Executor,
         known: Incumbent[Schedule],
         is_over: Callable[[], bool],
         most_valued: int | None,
         *,
         is_timed: bool,
     ) -> None:
-        self._joint, self._statuses, self._actors, self._pool = joint, statuses, actors, pool
+        self._joint, self._statuses, self._actors = joint, statuses, actors
         self._best = known
         self._is_over, self._is_timed = is_over, is_timed
         self._most_valued = _MOST_VALUED if most_valued is None else most_valued
@@ -258,7 +237,9 @@ class ManySearch:
         self._valued: dict[Schedule, float] = {}
         if np.isfinite(known.value):  # else the value is that of no known schedule
             self._valued[known.answer] = known.value
-        self._slack: dict[int, float] = {}
+        self._pairs: deque[tuple[int, ...]] = deque(combinations(actors, 2) if len(actors) > 1 else [actors])
+        self._near: list[Schedule] = []
+        self._moved_from: set[tuple[Schedule, tuple[int, ...]]] = set()
         self._is_awaited, self._is_left = Event(), Event()
         self._has_stalled = False
 
@@ -269,13 +250,15 @@ class ManySearch:
 
     def run(self, starts: Iterable[Schedule]) -> Incumbent[Schedule]:
         """The best schedule found, with a bound on all; begins with ``starts``, made while the bound is lowered."""
-        work = chain(self._begin(starts), self._moves())
+        begun = self._begin(starts)
         with ThreadPoolExecutor(1) as aside:
             while not self._is_finished(self._best.value):
+                if self.n_sweeps:
+                    self._look_around()
                 self._is_awaited.clear()
                 bound, sweeps = self._statuses.bound, aside.submit(self._sweep, self._best.value)
                 try:
-                    is_at_work = next(work, False)
+                    is_at_work = next(begun, False) or self._move()
                 except BaseException:
                     self._is_left.set()
                     raise
@@ -314,34 +297,69 @@ class ManySearch:
                 break
         yield True
 
-    def _moves(self) -> Iterator[bool]:
-        """Improve the best schedule by moving two tenants' retrainings at once, one such move a turn.
+    def _move(self) -> bool:
+        """Value the schedules near the best one; whether there were any."""
+        for schedule in self._near:
+            if self._is_over():
+                break
+            self._value(schedule)
+        return bool(self._near)
 
-        Tables of pairs know levels that change where retrainings end; otherwise nothing is moved.
+    def _look_around(self) -> None:
+        """Choose what the next turn values: two tenants' retrainings anew, beside the others' of the best schedule.
+
+        Each one earlier, later and another way; one anywhere and the other where it then is worth most by per-step
+        maxima; and both as the relaxation favours them. Pairs take turns; where all of a pair's is valued, the next
+        one has its turn.
         """
-        if not self._joint.facts.is_plain:
+        self._near = []
+        if not np.isfinite(self._best.value):
             return
-        while not np.isfinite(self._best.value):
-            yield True
-        for movers in self._endlessly():
-            found = PairSearch(self._joint, movers, self._pool, self._best).run(self._is_over)
-            self._valued[found.answer] = found.value
-            if found.value > above(self._best.value):
-                self._best = replace(found, bound=np.inf)
-            yield True
+        own = {run.tenant: run for run in self._best.answer}
+        for _ in range(len(self._pairs)):
+            movers = self._pairs[0]
+            self._pairs.rotate(-1)
+            settled = {m: own.get(m) for m in self._actors if m not in movers}
+            favoured = (schedule for _, schedule in self._statuses.combinations(np.inf, settled))
+            near = chain(self._moved_alone(movers), self._moved_away(movers), islice(favoured, _NEAR))
+            new = dict.fromkeys(schedule for schedule in near if schedule not in self._valued)
+            if new:
+                self._near = list(new)
+                return
 
-    def _endlessly(self) -> Iterator[tuple[int, ...]]:
-        """Pairs of tenants, those whose retrainings fall shortest first, until none has made a difference."""
-        groups = list(combinations(self._actors, 2))
-        tried: set[tuple[int, ...]] = set()
-        settled = self._best.answer
-        while len(tried) < len(groups):
-            left = [group for group in groups if group not in tried]
-            chosen = max(left, key=lambda group: sum(self._slack.get(m, 0.0) for m in group))
-            yield chosen
-            if self._best.answer != settled:
-                tried, settled = set(), self._best.answer
-            tried.add(chosen)
+    def _beside(self, *movers: int) -> Schedule:
+        """The best schedule without these tenants' retrainings."""
+        return tuple(run for run in self._best.answer if run.tenant not in movers)
+
+    def _moved_alone(self, movers: tuple[int, ...]) -> Iterator[Schedule]:
+        own = {run.tenant: run for run in self._best.answer}
+        for m in movers:
+            yield from (with_retraining(self._beside(m), other) for other in self._moved(m, own.get(m)))
+
+    def _moved_away(self, movers: tuple[int, ...]) -> Iterator[Schedule]:
+        """Once for each best schedule and pair, after some sweeps: it takes longer than to value what is found."""
+        if self.n_sweeps < _EASY or (self._best.answer, movers) in self._moved_from:
+            return
+        self._moved_from.add((self._best.answer, movers))
+        for m, partner in permutations(movers, 2):
+            for way in self._joint.facts.ways(m):
+                n_starts = self._joint.problem.n_steps - way.n_steps + 1
+                for start in range(0, n_starts, max(1, n_starts // _SPREAD)):
+                    others = with_retraining(self._beside(m, partner), way.at(start))
+                    own = best_beside(self._joint, others, partner)
+                    if own is not None or None in self._joint.facts.choices[partner]:
+                        yield with_retraining(others, own)
+
+    def _moved(self, m: int, own: Retraining | None) -> Iterator[Retraining | None]:
+        """None where that is allowed, ``own`` earlier and later, and every way that begins or ends as it does."""
+        if None in self._joint.facts.choices[m]:
+            yield None
+        n_steps = self._joint.problem.n_steps
+        for way in self._joint.facts.ways(m):
+            starts = [0, n_steps - way.n_steps] if own is None else [own.start_step, own.end_step - way.n_steps]
+            if own is not None and way.at(own.start_step) == own:
+                starts = [own.start_step + shift for shift in _SHIFTS]
+            yield from (way.at(start) for start in starts if 0 <= start <= n_steps - way.n_steps)
 
     def _value_favoured(self) -> None:
         """Value the combinations that fall short least."""
@@ -350,7 +368,6 @@ class ManySearch:
             if self._is_over():
                 return
             self._value(schedule)
-        self._slack = self._statuses.slack_of(self._best.answer)
 
     def _value(self, schedule: Schedule) -> None:
         if schedule not in self._valued:

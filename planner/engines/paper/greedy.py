@@ -113,13 +113,13 @@ def _improve(joint: JointStates, schedule: Schedule, order: Sequence[int]) -> Sc
         before = schedule
         for m in order:
             others = tuple(retraining for retraining in schedule if retraining.tenant != m)
-            schedule = with_retraining(others, _best_beside(joint, others, m))
+            schedule = with_retraining(others, best_beside(joint, others, m))
         if schedule == before:
             break
     return schedule
 
 
-def _best_beside(joint: JointStates, others: Schedule, m: int) -> Retraining | None:
+def best_beside(joint: JointStates, others: Schedule, m: int) -> Retraining | None:
     """Where tenant m's retraining is worth most by per-step maxima beside the others; ``None`` if nowhere."""
     before = _prefix_sums(_step_values(joint, others, m, 0, None))
     salvages = joint.problem.tenants[m].salvages
@@ -130,9 +130,10 @@ def _best_beside(joint: JointStates, others: Schedule, m: int) -> Retraining | N
         during = _prefix_sums(np.where(np.isfinite(running), running, 0.0))
         blocked = _prefix_sums((~np.isfinite(running)).astype(np.float64))
         after = _prefix_sums(_step_values(joint, others, m, way.level, None))
-        values = before[:-n_steps] + during[n_steps:] - during[:-n_steps] + after[-1] - after[n_steps:]
+        with np.errstate(invalid="ignore"):  # where the others leave no room, nothing has a value
+            values = before[:-n_steps] + during[n_steps:] - during[:-n_steps] + after[-1] - after[n_steps:]
         values += joint.facts.added(way)
-        values = np.where(blocked[n_steps:] > blocked[:-n_steps], -np.inf, values)
+        values = np.where((blocked[n_steps:] > blocked[:-n_steps]) | np.isnan(values), -np.inf, values)
         start = int(values.argmax())
         if values[start] > best_value:
             best_value, best = values[start], way.at(start)

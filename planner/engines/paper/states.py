@@ -6,7 +6,7 @@ on an A100 with its five standard profiles. Symbols as in ``kernel``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from threading import Lock
@@ -15,7 +15,7 @@ import numpy as np
 
 from executor.mig import Multiset
 from planner.counts import CountSpace, joint_states, tenant_multisets
-from planner.engines.arrays import Bools, Floats, Int64s, Ints
+from planner.engines.arrays import Floats, Int64s, Ints
 from planner.engines.paper.kernel import along
 from planner.engines.paper.plan import Decisions, TenantDecision, initial_multisets
 from planner.engines.schedule import Schedule, WindowFacts, profiles_at
@@ -33,7 +33,6 @@ class JointStates:
         steady: What each tenant earns by level, step and state, ``(M, n_levels, n_steps, K)``; level
             axes shorter than the longest are filled with the level before's.
         loss: How much less where its multiset has changed, likewise; never negative.
-        stop: Set once long loops are to leave off, ``(1,)``; False without a limit of seconds.
     """
 
     def __init__(self, facts: WindowFacts) -> None:
@@ -51,10 +50,8 @@ class JointStates:
         self._numbers: dict[tuple[Multiset, int], int] = {}
         self._lists: list[Ints] = []
         self._packed: tuple[Ints, Int64s] | None = None
-        self._by_levels: dict[tuple[int, ...], Floats] = {}
         self._step_maxima: dict[tuple[Multiset, tuple[int, ...]], Floats] = {}
         self.list_number(())
-        self.stop: Bools = np.zeros(1, dtype=np.bool_)
 
     @property
     def n_states(self) -> int:
@@ -99,18 +96,6 @@ class JointStates:
                 self._packed = (np.concatenate(self._lists), bounds)
             return self._packed
 
-    def gain(self, levels: tuple[int, ...]) -> Floats:
-        """What each state earns at these levels, by step and subset of tenants that change, ``(n_steps, 2^M, K)``."""
-        if levels not in self._by_levels:
-            n_tenants = len(levels)
-            out = np.empty((self.problem.n_steps, 1 << n_tenants, self.n_states))
-            out[:, 0] = sum(self.steady[m, level] for m, level in enumerate(levels))
-            for m, level in enumerate(levels):
-                bit = 1 << m
-                out[:, bit : 2 * bit] = out[:, :bit] - self.loss[m, level][:, None]
-            self._by_levels[levels] = out
-        return self._by_levels[levels]
-
     @cached_property
     def opening(self) -> Floats:
         """What each state earns in step 0, changes from the initial state paid, ``(K,)``."""
@@ -138,17 +123,13 @@ class JointStates:
 
     def value(self, schedule: Schedule) -> float:
         """The most goodput beside these retrainings, and their salvage; −inf if some step has no room."""
-        along_all = self.along_span(schedule, 0, self.problem.n_steps, self._nowhere)
-        return float(along_all.max(initial=-np.inf)) + self.facts.salvage(schedule)
-
-    def along_span(self, schedule: Schedule, first: int, last: int, before: Floats) -> Floats:
-        """V before step ``last`` from ``before``, V before step ``first``, beside these retrainings, ``(K,)``."""
-        return self._along(schedule, first, last, before, np.zeros((0, 0)))
+        last = self._along(schedule, np.zeros((0, 0)))
+        return float(last.max(initial=-np.inf)) + self.facts.salvage(schedule)
 
     def path(self, schedule: Schedule) -> Decisions | None:
         """What the tenants hold in the best path beside these retrainings; ``None`` if some step has no room."""
         table = np.empty((self.problem.n_steps, self.n_states))
-        last = self._along(schedule, 0, self.problem.n_steps, self._nowhere, table)
+        last = self._along(schedule, table)
         if not np.isfinite(last.max(initial=-np.inf)):
             return None
         rows, by_tenant = self._back(schedule, table), {retraining.tenant: retraining for retraining in schedule}
@@ -157,48 +138,32 @@ class JointStates:
             for m, multisets in enumerate(self.multisets)
         )
 
-    @property
-    def _nowhere(self) -> Floats:
-        return np.full(self.n_states, -np.inf)
-
-    def _along(self, schedule: Schedule, first: int, last: int, before: Floats, table: Floats) -> Floats:
-        levels, shares, beside = self._course(schedule, first, last)
+    def _along(self, schedule: Schedule, table: Floats) -> Floats:
+        levels, shares, beside = self._course(schedule)
         lists, bounds = self.lists()
-        return along(
-            self.steady,
-            self.loss,
-            self.group,
-            lists,
-            bounds,
-            levels,
-            shares,
-            beside,
-            first,
-            before,
-            self.opening,
-            table,
-        )
+        return along(self.steady, self.loss, self.group, lists, bounds, levels, shares, beside, self.opening, table)
 
-    def _course(self, schedule: Schedule, first: int, last: int) -> tuple[Ints, Floats, Int64s]:
-        """Levels, shares and state list of every step in [first, last)."""
-        levels = np.zeros((last - first, len(self.multisets)), dtype=np.int32)
+    def _course(self, schedule: Schedule) -> tuple[Ints, Floats, Int64s]:
+        """Levels, shares and state list of every step."""
+        n_steps = self.problem.n_steps
+        levels = np.zeros((n_steps, len(self.multisets)), dtype=np.int32)
         shares = np.ones(levels.shape)
-        beside = np.zeros(last - first, dtype=np.int64)
-        borders = {begin for begin, _, _ in self.problem.unavailable_spans}
+        beside = np.zeros(n_steps, dtype=np.int64)
+        borders = {0, n_steps, *(begin for begin, _, _ in self.problem.unavailable_spans)}
         for run in schedule:
             for step, level in self.facts.changes(run):
-                levels[max(0, step - first) :, run.tenant] = level
+                levels[step:, run.tenant] = level
             if self.problem.tenants[run.tenant].swap_s > 0:
-                shares[:, run.tenant] = self.facts.shares(run)[first:last]
+                shares[:, run.tenant] = self.facts.shares(run)
             borders |= {run.start_step, run.end_step}
-        for begin, end in pairwise(sorted({first, last, *(step for step in borders if first < step < last)})):
+        for begin, end in pairwise(sorted(borders)):
             mask = self.problem.unavailable_in(begin, end)
-            beside[begin - first : end - first] = self.list_number(profiles_at(schedule, begin), mask)
+            beside[begin:end] = self.list_number(profiles_at(schedule, begin), mask)
         return levels, shares, beside
 
     def _back(self, schedule: Schedule, table: Floats) -> list[int]:
         """A path of the highest value, by finding for each state a predecessor that explains its value."""
-        levels, shares, _ = self._course(schedule, 0, self.problem.n_steps)
+        levels, shares, _ = self._course(schedule)
         rows = [int(table[-1].argmax())]
         for step in range(self.problem.n_steps - 1, 0, -1):
             row, total = rows[-1], table[step - 1].copy()
@@ -232,58 +197,6 @@ class JointStates:
             if self.n_states:
                 codes += self._space.codes(np.array(multisets, dtype=np.int64))[self.states[:, m]]
         return codes
-
-
-class Beside:
-    """What joint states earn beside retrainings that are settled: their levels count, their room is taken.
-
-    So is the room of memory slices that are not ours.
-
-    Args:
-        joint: The problem.
-        settled: These retrainings.
-    """
-
-    def __init__(self, joint: JointStates, settled: Schedule) -> None:
-        self._joint = joint
-        self._settled = settled
-        self._gains: dict[tuple[tuple[int, ...], tuple[str, ...]], Floats] = {}
-
-    def gain(self, levels: Mapping[int, int], running: tuple[str, ...]) -> Floats:
-        """``JointStates.gain`` with these levels of the other tenants; −inf where a state does not fit.
-
-        ``running`` are the profiles that their retrainings hold all the time. Where nothing is
-        settled and all slices are ours, fitting beside ``running`` alone is left to the caller.
-        """
-        joint = self._joint
-        own = tuple(levels.get(m, 0) for m in range(len(joint.multisets)))
-        if not self._settled and not joint.problem.unavailable:
-            return joint.gain(own)
-        key = (own, running)
-        if key not in self._gains:
-            self._gains[key] = self._masked(own, running)
-        return self._gains[key]
-
-    def opening(self, running: tuple[str, ...]) -> Floats:
-        """``JointStates.opening``; −inf where a state does not fit."""
-        joint = self._joint
-        out = np.full(joint.n_states, -np.inf)
-        fits = joint.fitting((*running, *profiles_at(self._settled, 0)), joint.problem.unavailable_in(0, 1))
-        out[fits] = joint.opening[fits]
-        return out
-
-    def _masked(self, own: tuple[int, ...], running: tuple[str, ...]) -> Floats:
-        joint, n_steps = self._joint, self._joint.problem.n_steps
-        borders = {n_steps, *(step for run in self._settled for step in (run.start_step, run.end_step))}
-        borders |= {begin for begin, _, _ in joint.problem.unavailable_spans}
-        out = np.full((n_steps, *joint.group.shape), -np.inf)
-        for begin, end in pairwise(sorted(borders)):
-            mask = joint.problem.unavailable_in(begin, end)
-            fits = joint.fitting((*running, *profiles_at(self._settled, begin)), mask)
-            done = {run.tenant: run.level for run in self._settled if run.end_step <= begin}
-            levels = tuple(done.get(m, level) for m, level in enumerate(own))
-            out[begin:end, :, fits] = joint.gain(levels)[begin:end][:, :, fits]
-        return out
 
 
 def _groups(states: Int64s) -> Ints:

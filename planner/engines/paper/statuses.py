@@ -16,9 +16,10 @@ combination of schedules bounds that combination, so with a good plan known few 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations
+from types import MappingProxyType
 
 import numpy as np
 
@@ -70,13 +71,15 @@ class StatusRelaxation:
             n_left *= sum(int(np.isfinite(worth).sum()) for _, worth in self._worths(a)) + int(self._may_idle(a))
         return n_left
 
-    def combinations(self, gap: float) -> Iterator[tuple[float, Schedule]]:
+    def combinations(
+        self, gap: float, settled: Mapping[int, Retraining | None] = MappingProxyType({})
+    ) -> Iterator[tuple[float, Schedule]]:
         """Combinations of schedules whose slacks sum up to at most ``gap``, least first, with that sum.
 
         A combination's value is at most that of paths and schedules now, which ``bound`` is unless
-        rounding has raised it, less its slacks.
+        rounding has raised it, less its slacks. Tenants in ``settled`` have these retrainings, which count no slack.
         """
-        ranked = [self._ranked(a, gap) for a in range(len(self._actors))]
+        ranked = [[(0.0, settled[m])] if m in settled else self._ranked(a, gap) for a, m in enumerate(self._actors)]
         if not all(ranked):
             return
         start = (0,) * len(ranked)
@@ -93,20 +96,6 @@ class StatusRelaxation:
                 if index[a] + 1 < len(ranked[a]):
                     more = total + ranked[a][index[a] + 1][0] - ranked[a][index[a]][0]
                     heapq.heappush(heap, (more, (*index[:a], index[a] + 1, *index[a + 1 :])))
-
-    def slack_of(self, schedule: Schedule) -> dict[int, float]:
-        """How far each actor's retraining falls short of its own best, by tenant; ∞ for one that is left out."""
-        found = {}
-        by_tenant = {retraining.tenant: retraining for retraining in schedule}
-        for a, m in enumerate(self._actors):
-            retraining = by_tenant.get(m)
-            worth = float(self._sweep.schedules.idle[a]) if retraining is None else -np.inf
-            for way, worths in self._worths(a):
-                if retraining is not None and retraining.at(0) == way:
-                    worth = float(worths[retraining.start_step])
-            best = self._best_of(a)
-            found[m] = best - worth if np.isfinite(worth) else np.inf
-        return found
 
     def _improve(self, share: float, floor: float) -> float:
         sweep_forth(self._sweep, share, floor)

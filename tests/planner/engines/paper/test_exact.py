@@ -1,8 +1,7 @@
-"""The search of `exact`: shared prefixes, moves beside settled retrainings, and the relaxation by statuses."""
+"""The search of `exact`: moves beside settled retrainings, and the relaxation by statuses."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice, product
 
 import numpy as np
@@ -12,9 +11,8 @@ from windows import tenant, window
 
 from planner.budget import Budget
 from planner.engines.paper import exact
-from planner.engines.paper.exact import ManySearch, solve_exact
+from planner.engines.paper.exact import ScheduleSearch, solve_exact
 from planner.engines.paper.greedy import solve_greedy
-from planner.engines.paper.pairs import PairSearch
 from planner.engines.paper.plan import value_of
 from planner.engines.paper.states import JointStates
 from planner.engines.paper.statuses import WAITS, StatusRelaxation, StatusVectors, from_prices
@@ -61,32 +59,6 @@ FEW, THREE = with_actors(1, 2)[:60], with_actors(3, 3)[:12]
 
 def test_there_are_problems_with_three_tenants_that_retrain():
     assert len(THREE) >= 8
-
-
-@pytest.mark.parametrize("seed", FEW)
-def test_the_best_of_all_schedules_is_found(seed):
-    joint = joint_of(paper_problem(seed))
-    with ThreadPoolExecutor(1) as pool:
-        found = PairSearch(joint, joint.facts.actors, pool, nothing_known()).run(lambda: False)
-    best = max(joint.value(choices) for choices in schedules_of(joint))
-    assert found.value == pytest.approx(best, rel=1e-12)
-    assert found.bound == found.value
-    assert np.isneginf(best) or joint.value(found.answer) == pytest.approx(best, rel=1e-12)
-
-
-@pytest.mark.parametrize("seed", THREE)
-@pytest.mark.parametrize("movers", [(0,), (1,), (0, 2), (1, 2)])
-def test_a_move_is_the_best_beside_what_is_settled(seed, movers):
-    joint = joint_of(paper_problem(seed))
-    settled = next((c for c in schedules_of(joint) if np.isfinite(joint.value(c))), None)
-    if settled is None:
-        return
-    known = Incumbent(joint.value(settled), settled)
-    with ThreadPoolExecutor(1) as pool:
-        found = PairSearch(joint, movers, pool, known).run(lambda: False)
-    own = {retraining.tenant: retraining for retraining in settled}
-    options = [ways_of(joint, m) if m in movers else [own.get(m)] for m in range(3)]
-    assert found.value == pytest.approx(max(joint.value(scheduled(chosen)) for chosen in product(*options)), rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", SEEDS[:40])
@@ -229,22 +201,21 @@ def test_a_value_beyond_reach_leaves_nothing(seed):
     assert not list(statuses.combinations(0.0))
 
 
-def search_of(joint, pool, known, is_over=lambda: False, *, is_timed=False):
-    return ManySearch(joint, statuses_of(joint)[0], joint.facts.actors, pool, known, is_over, None, is_timed=is_timed)
+def search_of(joint, known, is_over=lambda: False, *, is_timed=False):
+    return ScheduleSearch(joint, statuses_of(joint)[0], joint.facts.actors, known, is_over, None, is_timed=is_timed)
 
 
-@pytest.mark.parametrize("seed", THREE)
+@pytest.mark.parametrize("seed", [*FEW, *THREE])
 @pytest.mark.parametrize("is_timed", [False, True])
 @pytest.mark.parametrize("is_known", [False, True])
-def test_three_tenants_are_proven_even_from_a_poor_start_or_none(seed, is_timed, is_known):
+def test_the_best_of_all_schedules_is_proven_even_from_a_poor_start_or_none(seed, is_timed, is_known):
     joint = joint_of(paper_problem(seed))
     values = [joint.value(choices) for choices in schedules_of(joint)]
     feasible = [(v, c) for v, c in zip(values, schedules_of(joint), strict=True) if np.isfinite(v)]
     if not feasible:
         return
     known = Incumbent(*min(feasible, key=lambda pair: pair[0])) if is_known else nothing_known()
-    with ThreadPoolExecutor(1) as pool:
-        found = search_of(joint, pool, known, is_timed=is_timed).run(())
+    found = search_of(joint, known, is_timed=is_timed).run(())
     assert found.value == pytest.approx(max(values), rel=1e-12)
     assert found.bound == found.value
 
@@ -254,8 +225,7 @@ def test_a_search_that_is_cut_short_leaves_a_valid_bound(n_looks):
     joint = joint_of(wavy(3))
     looks = iter(range(10_000))
     known = nothing_known()
-    with ThreadPoolExecutor(1) as pool:
-        cut = search_of(joint, pool, known, lambda: next(looks) >= n_looks, is_timed=True).run(())
+    cut = search_of(joint, known, lambda: next(looks) >= n_looks, is_timed=True).run(())
     assert cut.value <= solve_exact(joint.problem).objective * (1 + 1e-9) <= cut.bound * (1 + 2e-9)
 
 
@@ -266,8 +236,8 @@ def test_an_interrupt_ends_the_sweeps_too():
         raise KeyboardInterrupt
         yield
 
-    with ThreadPoolExecutor(1) as pool, pytest.raises(KeyboardInterrupt):
-        search_of(joint, pool, nothing_known(), is_timed=True).run(starts())
+    with pytest.raises(KeyboardInterrupt):
+        search_of(joint, nothing_known(), is_timed=True).run(starts())
 
 
 def test_what_goes_wrong_in_a_sweep_is_raised(monkeypatch):
@@ -276,11 +246,10 @@ def test_what_goes_wrong_in_a_sweep_is_raised(monkeypatch):
     def fail(*_):
         raise RuntimeError("no sweep")
 
-    with ThreadPoolExecutor(1) as pool:
-        search = search_of(joint, pool, nothing_known())
-        monkeypatch.setattr(StatusRelaxation, "sweep", fail)
-        with pytest.raises(RuntimeError, match="no sweep"):
-            search.run(())
+    search = search_of(joint, nothing_known())
+    monkeypatch.setattr(StatusRelaxation, "sweep", fail)
+    with pytest.raises(RuntimeError, match="no sweep"):
+        search.run(())
 
 
 def wavy(n_tenants, n_steps=40, **changes):
@@ -317,31 +286,6 @@ def test_a_spent_budget_leaves_a_valid_bound(n_tenants):
     assert verify(problem, hurried).violations == ()
     assert hurried.objective <= proven.objective * (1 + 1e-12)
     assert hurried.bound >= proven.objective * (1 - 1e-12)
-
-
-@pytest.mark.parametrize("make", ["_runs", "_tails", "_stretches"])
-def test_a_loop_that_is_stopped_leaves_no_table_behind(make):
-    joint = JointStates(WindowFacts.of(wavy(2)))
-    joint.stop[0] = True
-    with ThreadPoolExecutor(1) as pool:
-        search = PairSearch(joint, joint.facts.actors, pool, nothing_known())
-        search._check_deadline = lambda: None
-        way = search._ways[0][0]
-        arguments = {
-            "_runs": (way, {}, search._waiting, search._no_opening),
-            "_tails": (0, way, 1),
-            "_stretches": (way.profile, way.profile),
-        }
-        found = getattr(search, make)(*arguments[make])
-    assert np.isneginf(found[0] if make == "_runs" else found).all()
-
-
-def test_a_search_that_is_stopped_proves_nothing():
-    joint = JointStates(WindowFacts.of(wavy(2)))
-    joint.stop[0] = True
-    with ThreadPoolExecutor(1) as pool:
-        found = PairSearch(joint, joint.facts.actors, pool, nothing_known()).run(lambda: False)
-    assert np.isposinf(found.bound)
 
 
 def test_with_a_limit_of_seconds_greedys_schedules_come_first(monkeypatch):
