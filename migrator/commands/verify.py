@@ -23,18 +23,21 @@ from planner.files.problem_file import read_problem
 from planner.verify import verify
 from planner.verify.verification import Verification
 
+STRICT = 1e-5
+"""By how much the proven gap may exceed the claimed one under ``--strict``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Demands:
     """What a valid plan has to be beside valid.
 
     Attributes:
-        trust_bound: Whether the bound that a plan claims counts without a proof.
-        max_gap: The largest gap, a share of the bound: the proven one or, with ``trust_bound``, the claimed one.
+        strict: Whether the certificate has to prove the gap that the plan claims, to within :data:`STRICT`.
+        max_gap: The largest proven gap, a share of the bound.
         may_miss_floors: Whether a plan may miss floors of in-time answers, as those of a run may, which tells it.
     """
 
-    trust_bound: bool = False
+    strict: bool = False
     max_gap: float | None = None
     may_miss_floors: bool = False
 
@@ -43,17 +46,17 @@ class Demands:
         if broken := found.broken_rules if self.may_miss_floors else found.violations:
             n = len(broken)
             return f"the plan breaks {n} rule{'s' if n != 1 else ''}"
-        if not self.trust_bound and found.proven_gap is not None and not found.is_claim_proven:
-            claimed, proven = _percent(found.claimed_gap), _percent(found.proven_gap)
-            return f"the plan claims a gap of {claimed}; its certificate proves {proven}; --trust-bound takes its word"
-        trusts = self.trust_bound and found.claimed_gap is not None
-        word, gap = ("claimed", found.claimed_gap) if trusts else ("proven", found.proven_gap)
-        if self.max_gap is not None and not (gap is not None and gap <= self.max_gap):
-            return f"the {word} gap is {_percent(gap)}; --max-gap allows {_percent(self.max_gap)}"
+        proven, claimed = found.proven_gap, found.claimed_gap
+        if self.strict and proven is None:
+            return "the proven gap is none; --strict asks for one"
+        if self.strict and proven is not None and claimed is not None and proven > claimed + STRICT:
+            return f"the plan claims a gap of {_percent(claimed)}; its certificate proves {_percent(proven)}"
+        if self.max_gap is not None and not (proven is not None and proven <= self.max_gap):
+            return f"the proven gap is {_percent(proven)}; --max-gap allows {_percent(self.max_gap)}"
         return None
 
 
-@with_examples("verify plan.json problem.json --max-gap 0.01", "verify runs/quickstart --trust-bound")
+@with_examples("verify plan.json problem.json --max-gap 0.01", "verify runs/quickstart")
 def verify_command(
     plan: Annotated[
         Path, typer.Argument(metavar="PLAN|RUN", help="A plan, as written by plan --json or --out; or a run's folder.")
@@ -63,14 +66,11 @@ def verify_command(
     ] = None,
     *,
     window: Annotated[int | None, typer.Option(min=0, help="Of a run: only this window's plan.")] = None,
-    trust_bound: Annotated[
-        bool, typer.Option("--trust-bound", help="Take the bound that a plan claims without a proof.")
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail where a plan's certificate does not prove the gap that it claims.")
     ] = False,
     max_gap: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0, metavar="G", help="Fail beyond this proven gap (with --trust-bound: claimed gap); 0.01 is 1 %."
-        ),
+        float | None, typer.Option(min=0.0, metavar="G", help="Fail beyond this proven gap; 0.01 is 1 %.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -84,7 +84,7 @@ def verify_command(
     """
     if (problem is None) is not plan.is_dir():
         raise typer.BadParameter("give a PLAN and the PROBLEM that it answers, or a RUN's folder alone")
-    demands = Demands(trust_bound, max_gap)
+    demands = Demands(strict, max_gap)
     if problem is None:
         _verify_run(plan, window=window, demands=demands, as_json=as_json)
     elif window is not None:

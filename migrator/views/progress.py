@@ -112,9 +112,14 @@ def _promise(planned: PlannedWindow) -> str:
         begin = planned.plan_from_step * planned.problem.step_s
         since = f" from second {begin:g} on" if begin else ""
         share = f"{100 * plan.expected_goodput / most:.2f} % expected goodput{since}, "
-    gap = "unknown" if plan.gap is None else f"{100 * plan.gap:.2f} %"
+    gaps = f"{_within('proven', planned.verification.proven_gap)}, {_within('claimed', plan.gap)}"
     missed = f"; misses {escape('; '.join(plan.missed))}" if plan.missed else ""
-    return f"planned in {plan.solve_s:.1f} s: {share}proven within {gap} of the best{missed}"
+    return f"planned in {plan.solve_s:.1f} s: {share}{gaps}{missed}"
+
+
+def _within(word: str, gap: float | None) -> str:
+    """How far the plan is from the best at most, by its certificate or by its engine's word."""
+    return f"nothing {word}" if gap is None else f"{word} within {100 * gap:.2f} % of the best"
 
 
 class GridView:

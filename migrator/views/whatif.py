@@ -47,8 +47,8 @@ def print_sweep(sweep: Sweep, console: Console, found: Found | None = None) -> N
 
 _STANDS_ON = (
     "holds: a plan was found that promises it. fails: on goodput of all, no plan can; on SLO attainment or one tenant, "
-    "the plan of most goodput, proven best, does not (another one might). not shown: the plan does not, and is not "
-    "proven best."
+    "the plan of most goodput, which claims to be the best, does not (another one might). not shown: the plan does "
+    "not, and does not claim that."
 )
 
 
@@ -82,7 +82,7 @@ def _limit_lines(found: Found, kept: str) -> Iterator[str]:
     else:
         verdict = found.verdicts[found.choices.index(found.breaks)]
         gap = found.outcomes[found.choices.index(found.breaks)].gap
-        within = "" if gap is None else f" (its plan is proven within {100 * gap:.2f} % only)"
+        within = "" if gap is None else f" (its plan claims to be within {100 * gap:.2f} % only)"
         shown = "fails" if verdict is Verdict.FAILS else f"not shown to fail{within}"
         yield f"  the {least} that does not: {_text(found.breaks)}, {shown}"
     if found.fails not in (None, found.breaks):

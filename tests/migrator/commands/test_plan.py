@@ -76,7 +76,7 @@ def test_a_plan_under_a_floor_can_be_verified_as_printed(tmp_path: Path, call: C
     path = floored(tmp_path, PHYSICAL, 0.95)
     plan = tmp_path / "plan.json"
     plan.write_text(call("plan", "--problem", path, "--json")[1], "utf-8")
-    assert call("verify", plan, path, "--trust-bound")[0] == 0
+    assert call("verify", plan, path)[0] == 0
 
 
 def test_an_explanation_says_that_other_layouts_may_miss_a_floor(tmp_path: Path, call: Call) -> None:
@@ -315,7 +315,7 @@ def test_verify_reads_json_with_what_was_assumed(call: Call, tmp_path: Path, phy
     out = call("plan", "--problem", physical, "--json")[1]
     assert [item["what"] for item in json.loads(out)["assumed"]] == ["switch_s"]
     (tmp_path / "plan.json").write_text(out)
-    assert call("verify", tmp_path / "plan.json", physical, "--trust-bound")[0] == 0
+    assert call("verify", tmp_path / "plan.json", physical)[0] == 0
 
 
 @pytest.mark.parametrize(("window", "step"), [(0, 0), (1, 4)])
@@ -330,7 +330,7 @@ def test_the_problem_of_a_configs_window_can_be_written_and_verified(call: Call,
     plan, problem = tmp_path / "plan.json", tmp_path / "problem.json"
     asked = ("--window", 1, "--out", plan, "--problem-out", problem)
     assert call("plan", write_config(), *asked)[0] == 0
-    assert call("verify", plan, problem, "--trust-bound")[0] == 0
+    assert call("verify", plan, problem)[0] == 0
 
 
 def test_a_written_problem_has_the_same_plan(call: Call, tmp_path: Path, write_config) -> None:

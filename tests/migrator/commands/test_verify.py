@@ -61,13 +61,16 @@ OPTIMAL = {"status": "optimal", "bound": 30.0}
 """The plan says that it is the best."""
 
 
-def test_a_claim_beyond_the_certificate_is_refused(checked) -> None:
-    code, _, err = checked(**OPTIMAL, certificate=FREE)
+def test_a_claim_beyond_the_certificate_is_refused_where_that_is_asked(checked) -> None:
+    code, _, err = checked("--strict", **OPTIMAL, certificate=FREE)
     assert (code, "claims a gap of 0 %; its certificate proves 33.33 %" in err) == (2, True)
+    assert checked("--strict", bound=45.0, certificate=FREE)[0] == 0
+    code, _, err = checked("--strict", **OPTIMAL)
+    assert (code, "the proven gap is none; --strict asks for one" in err) == (2, True)
 
 
-def test_trusting_the_bound_takes_the_claim(checked) -> None:
-    code, out, err = checked("--trust-bound", **OPTIMAL, certificate=FREE)
+def test_a_claim_beyond_the_certificate_is_told(checked) -> None:
+    code, out, err = checked(**OPTIMAL, certificate=FREE)
     assert (code, err, "proven gap 33.33 %" in out, "only its engine's word" in out) == (0, "", True, True)
 
 
@@ -86,18 +89,13 @@ def test_the_proven_gap_may_be_limited(checked, largest: float, code: int) -> No
     assert checked("--max-gap", largest, certificate=FREE)[0] == code
 
 
-@pytest.mark.parametrize(("bound", "code"), [(32.0, 0), (33.0, 2)])
-def test_with_trust_the_claimed_gap_is_limited(checked, bound: float, code: int) -> None:
-    assert checked("--trust-bound", "--max-gap", 0.07, bound=bound, certificate=FREE)[0] == code
-
-
 def test_a_limit_needs_a_gap(checked) -> None:
     code, _, err = checked("--max-gap", 0.5, **OPTIMAL)
     assert (code, "the proven gap is none; --max-gap allows 50 %" in err) == (2, True)
 
 
 def test_a_broken_rule_comes_before_all_claims(checked) -> None:
-    code, out, err = checked("--trust-bound", objective=31.0)
+    code, out, err = checked(objective=31.0)
     assert (code, "rule 5" in out, "breaks 1 rule" in err) == (2, True, True)
 
 
@@ -117,7 +115,7 @@ def test_a_run_that_told_which_floor_it_misses_is_no_broken_one(call, write_conf
     code, _, err = call("run", write_config(changes), "--out", "run")
     assert code == 0
     assert "; misses vision: " in err
-    code, out, err = call("verify", "run", "--trust-bound")
+    code, out, err = call("verify", "run")
     assert (code, err) == (0, "")
     assert "window 0 of run keeps all rules, but misses floors, as its run told:" in out
     assert json.loads(call("report", "run", "--json")[1])["windows"][0]["plan"].get("violation") is None

@@ -83,7 +83,7 @@ def test_others_instances_stay_and_are_planned_around(call, write_config, standi
     assert [record.unavailable for record in read_log(Path("run")).of(recorded.WindowStarted)] == 2 * [
         ({"memory_slices": [6], "from_step": 0},)
     ]
-    assert call("verify", "run", "--trust-bound")[0] == 0
+    assert call("verify", "run")[0] == 0
 
 
 def test_adopted_instances_are_used_or_destroyed(call, write_config, standin, tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def test_a_state_some_steps_later_is_the_one_it_was_made_from() -> None:
 
 
 def test_verify_checks_a_run(call: Callable[..., Any], run: Path) -> None:
-    code, out, _ = call("verify", run, "--trust-bound")
+    code, out, _ = call("verify", run)
     assert (code, out.count("is valid: goodput")) == (0, 2)
 
 
@@ -198,7 +198,7 @@ def test_verify_checks_one_window_of_a_run(call: Callable[..., Any], run: Path) 
 
 def test_a_gap_that_is_too_large_fails_a_run(call: Callable[..., Any], tmp_path: Path) -> None:
     busy = {"windows": 1, "tenants.0.arrivals.rate_rps": 900, "tenants.1.arrivals.scale.factor": 20.0}
-    code, _, err = call("verify", run_in(tmp_path / "busy", busy), "--trust-bound", "--max-gap", 0)
+    code, _, err = call("verify", run_in(tmp_path / "busy", busy), "--max-gap", 0)
     assert (code, "--max-gap allows 0 %" in err) == (2, True)
 
 

@@ -327,9 +327,9 @@ def test_the_command_says_how_many_plans_of_rests_were_posed_anew(call: Any, wri
     config = write_config(ROLLING)
     assert call("run", config, "--out", "run")[0] == 0
     n = len(rolled().of(recorded.PlanRevised))
-    code, out, _ = call("verify", "run", "--trust-bound")
+    code, out, _ = call("verify", "run")
     assert (code, f"of {n} plans of windows' rests, {n} posed anew and checked" in out) == (0, True)
-    told = json.loads(call("verify", "run", "--trust-bound", "--json")[1])["replans"]
+    told = json.loads(call("verify", "run", "--json")[1])["replans"]
     assert (told["in_log"], told["posed_anew"], {item["valid"] for item in told["plans"]}) == (n, n, {True})
 
 

@@ -97,7 +97,7 @@ def found(search: str, *verdicts: str, gap: float = 0.2) -> Found:
             ["holds", "not shown", "fails"],
             [
                 "The largest load that keeps goodput>=0.5: 0.1",
-                "  the smallest that does not: 0.2, not shown to fail (its plan is proven within 20.00 % only)",
+                "  the smallest that does not: 0.2, not shown to fail (its plan claims to be within 20.00 % only)",
                 "  the smallest that is shown to fail: 0.3",
                 "  not shown: 0.2; a larger planner.max_schedules may prove more",
             ],

@@ -206,7 +206,7 @@ def test_models_learn_in_the_run_and_every_request_is_accounted_for(site: Site) 
         share = told.estimate.gains.get(finish.option or "full", 1.0)
         expected = told.accuracy_before + share * (told.estimate.accuracy_after - told.accuracy_before)
         assert learned[finish.window, finish.tenant].estimated_pct == pytest.approx(100 * expected)
-    checked = finished(site.start("verify", "run", "--trust-bound"))  # problems are posed anew with what was measured
+    checked = finished(site.start("verify", "run"))  # problems are posed anew with what was measured
     assert checked.count("is valid") == 2
 
 
@@ -312,7 +312,7 @@ def test_a_killed_controller_leaves_nothing_and_its_run_is_resumed(site: Site) -
     assert after[: len(before)] == before
     assert f"window-{site.facts.from_window}" in after
     assert site.facts.unaccounted == 0
-    finished(site.start("verify", "run", "--trust-bound"))  # both parts learned what windows began with
+    finished(site.start("verify", "run"))  # both parts learned what windows began with
 
 
 @pytest.mark.parametrize("loss", ["deleted", "full"])
