@@ -220,6 +220,22 @@ def test_the_best_of_all_schedules_is_proven_even_from_a_poor_start_or_none(seed
     assert found.bound == found.value
 
 
+@pytest.mark.parametrize("seed", THREE)
+def test_every_move_leaves_every_required_retraining_in_place(seed, monkeypatch):
+    monkeypatch.setattr(exact, "_EASY", 0)
+    monkeypatch.setattr(exact, "_MOST_TO_ENUMERATE", 0)
+    joint, looked = joint_of(paper_problem(seed)), []
+    monkeypatch.setattr(
+        JointStates,
+        "value",
+        lambda joint, schedule, value=JointStates.value: looked.append(schedule) or value(joint, schedule),
+    )
+    possible = set(schedules_of(joint))
+    found = search_of(joint, nothing_known()).run(())
+    assert possible.issuperset(looked)
+    assert found.value == pytest.approx(max(map(joint.value, possible)), rel=1e-12)
+
+
 @pytest.mark.parametrize("n_looks", [1, 3, 6, 12])
 def test_a_search_that_is_cut_short_leaves_a_valid_bound(n_looks):
     joint = joint_of(wavy(3))
