@@ -137,6 +137,10 @@ class Certificate:
         prices.setflags(write=False)
         object.__setattr__(self, "prices", prices)
 
+    def left(self, step: int) -> Certificate:
+        """What is left of it for the problem of the steps from ``step`` on: any prices are a certificate."""
+        return Certificate(self.profile_names, self.prices[step:])
+
     def misfit(self, gpu_profile_names: Sequence[str], n_steps: int) -> str | None:
         """Why this is no certificate for a problem on such a GPU with as many steps; ``None`` if it is one."""
         names, shape = self.profile_names, (n_steps, len(self.profile_names))

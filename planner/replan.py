@@ -162,7 +162,8 @@ def _next_epoch_step(problem: Problem, plan: MigPlan, step: int) -> int:
 def remaining_plan(plan: MigPlan, step: int) -> MigPlan:
     """The rest of a ``physical`` plan in steps from ``step`` on: what planning again may start from, not valued.
 
-    A retraining in progress has no option there: it is the initial state's, not a choice.
+    A retraining in progress has no option there: it is the initial state's, not a choice. Its certificate's prices of
+    these steps bound every plan of the rest, too, whatever the rest is.
     """
     return replace(
         plan,
@@ -172,7 +173,7 @@ def remaining_plan(plan: MigPlan, step: int) -> MigPlan:
         n_steps=plan.n_steps - step,
         lifetimes=tuple(_remaining(item, step) for item in plan.lifetimes if item.end_step > step),
         next_epoch_step=max(0, plan.next_epoch_step - step),
-        certificate=None,
+        certificate=None if plan.certificate is None else plan.certificate.left(step),
     )
 
 

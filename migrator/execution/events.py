@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import convert
+from msgspec import convert, structs
 from numpy.typing import NDArray
 
 from executor.journal import Verb
@@ -36,7 +36,7 @@ from planner.attainment import attainments
 from planner.course import Course, courses
 from planner.files.plan_file import WALL_KEYS, plan_to_json
 from planner.files.problem_file import state_to_json, unavailable_to_json
-from planner.plan import MigPlan
+from planner.plan import Certificate, MigPlan
 from planner.policies.policy import AnyPolicy
 from planner.problem import Owner, Problem, TenantTerms
 from workloads.profiles.operating_point import OperatingPoint
@@ -275,8 +275,8 @@ def plan_revised(revised: PlannedWindow, reason: str, asked_s: float) -> records
     return records.PlanRevised(**_of_rest(revised, reason, asked_s))
 
 
-def _of_rest(planned: PlannedWindow, reason: str, asked_s: float) -> dict[str, Any]:
-    """What records of a window's rest have in common."""
+def _of_rest(planned: PlannedWindow, reason: str, asked_s: float, told: Certificate | None = None) -> dict[str, Any]:
+    """What records of a window's rest have in common; ``told`` is what is left of a certificate told before."""
     return {
         "window": planned.window,
         "from_step": planned.plan_from_step,
@@ -284,7 +284,7 @@ def _of_rest(planned: PlannedWindow, reason: str, asked_s: float) -> dict[str, A
         "asked_s": _moment(asked_s),
         "initial": _initial(planned.problem),
         "rest": {tenant.name: rest_of(tenant) for tenant in planned.problem.tenants},
-        "plan": _plan(planned.plan),
+        "plan": _plan(planned.plan, told),
         "violations": _violations(planned),
         "rejected_plan": _rejected(planned),
         "unavailable": _unavailable(planned.problem),
@@ -306,7 +306,8 @@ def rest_of(tenant: TenantTerms) -> records.Rest:
 def plan_changed(replan: Replan, asked: Asked, asked_s: float) -> records.PlanRevised:
     """Another plan of a window's rest is followed from now on, and what it is worth more than the running one."""
     gain = None if replan.gain is None else round(replan.gain, RATE_DIGITS)
-    return records.PlanRevised(**_of_rest(replan.planned, asked.reason, asked_s), cause=asked.cause, gain=gain)
+    common = _of_rest(replan.planned, asked.reason, asked_s, replan.told)
+    return records.PlanRevised(**common, cause=asked.cause, gain=gain)
 
 
 def plan_kept(
@@ -356,9 +357,14 @@ def _seconds_by_profile(seconds: Mapping[str, float]) -> dict[str, float]:
     return {name: round(value, RATE_DIGITS) for name, value in seconds.items()}
 
 
-def _plan(plan: MigPlan) -> records.Plan:
-    """The plan without its wall-clock times."""
-    return convert({key: value for key, value in plan_to_json(plan).items() if key not in WALL_KEYS}, records.Plan)
+def _plan(plan: MigPlan, told: Certificate | None = None) -> records.Plan:
+    """The plan without its wall-clock times, and without prices that are those that were ``told`` before."""
+    found = convert({key: value for key, value in plan_to_json(plan).items() if key not in WALL_KEYS}, records.Plan)
+    own = plan.certificate
+    if found.certificate is None or own is None or told is None or not np.array_equal(own.prices, told.prices):
+        return found
+    kept = {key: value for key, value in found.certificate.items() if key != "prices"}
+    return structs.replace(found, certificate=kept)
 
 
 def _rejected(planned: PlannedWindow) -> records.Plan | None:

@@ -29,7 +29,7 @@ from planner.budget import Budget, EngineOptions
 from planner.build import WarmUps, slacks_s, with_forecast
 from planner.bursts import Scenarios, held_to_floor
 from planner.course import courses
-from planner.plan import Lifetime, MigPlan, Status
+from planner.plan import Certificate, Lifetime, MigPlan, Status
 from planner.policies.policy import Knows, Policy, Window
 from planner.problem import (
     Owner,
@@ -143,12 +143,14 @@ class Replan:
             it cannot be followed, or keeps the rules no more.
         is_better: Whether the answer is worth more than going on: it keeps more floors of in-time answers, or as many
             with more expected goodput.
+        told: What is left of the certificate of the plan in force.
     """
 
     forecast: Forecast
     planned: PlannedWindow
     running: MigPlan | None
     is_better: bool
+    told: Certificate | None = None
 
     @property
     def gain(self) -> float | None:
@@ -192,8 +194,11 @@ def plan_rest(
         work = setting.config.planner.replan_schedules
         budget = Budget(max_nodes=work, time_limit_s=solving.time_limit_s, proves=False)
     plan = _answer(setting, opening, rest, solving, ahead, budget, running)
+    told = None if planned.plan.certificate is None else planned.plan.certificate.left(step)
+    if plan.status.has_plan and plan.certificate is None:
+        plan = replace(plan, certificate=told)  # any prices are one
     answer = _checked(rest, plan, opening.window, planned.plan_from_step + step, ahead)
-    return Replan(forecast, answer, running, _is_better(answer, running))
+    return Replan(forecast, answer, running, _is_better(answer, running), told)
 
 
 def _carried_on(rest: Problem, plan: MigPlan, step: int) -> MigPlan | None:
@@ -208,7 +213,7 @@ def _carried_on(rest: Problem, plan: MigPlan, step: int) -> MigPlan | None:
         for item in left.lifetimes
     )
     left = replace(left, lifetimes=lifetimes)
-    verification = verify(rest, left)
+    verification = verify(rest, replace(left, certificate=None))
     # It claims nothing of its worth yet.
     if verification.objective is None or any(item.rule is not Rule.OBJECTIVE for item in verification.broken_rules):
         return None

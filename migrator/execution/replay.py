@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from msgspec import to_builtins
 
-from migrator.log.records import Kept, OfRest, Plan, PlanKept, WindowStarted
+from migrator.log.records import Json, Kept, OfRest, Plan, PlanKept, WindowStarted
 from migrator.log.runlog import EVENTS_FILE, ReadLog
 from planner.errors import PlanFileError
 from planner.files.plan_file import plan_of
@@ -56,10 +56,12 @@ class Replayed(Policy):
     def of(cls, policy: Policy, log: ReadLog, *, asks: bool = False) -> Self:
         """``policy`` with the plans of ``log``, also those that broke a rule and were not carried out."""
         answers: defaultdict[tuple[int, int], deque[Plan | None]] = defaultdict(deque)
+        told: dict[int, Json | None] = {}
         for entry in log.entries:
             record = entry.record
             if isinstance(record, WindowStarted | OfRest) and record.plan is not None:
-                answer = record.rejected_plan or record.plan
+                answer = (record.rejected_plan or record.plan).with_prices(told.get(record.window))
+                told[record.window] = answer.certificate or told.get(record.window)
                 answers[record.window, answer.n_steps].append(answer)
             elif isinstance(record, PlanKept) and record.why is not Kept.ALONE:  # that needs to be found out again
                 answers[record.window, record.n_steps].append(None)

@@ -95,10 +95,13 @@ class RunCheck:
             yield CheckedPlan(window, None, f"{why}; the layout was kept", False)
         else:
             yield self._verified(window, plan, posed_again)
+        certificate = plan.certificate
         for revised in self._log.of(records.PlanRevised):
             if revised.window == window:
                 rest = posed_again if isinstance(posed_again, str) else self._posed_rest(posed_again, revised)
-                yield replace(self._verified(window, revised.plan, rest), anew_from_step=revised.from_step)
+                told = revised.plan.with_prices(certificate)
+                certificate = told.certificate or certificate
+                yield replace(self._verified(window, told, rest), anew_from_step=revised.from_step)
 
     def _verified(self, window: int, logged: records.Plan, posed_again: Problem | str) -> CheckedPlan:
         """The log's plan held against its problem, or why there is none."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 # Numbers far above any use, with which sums and shares could not be computed, are no numbers of ours.
 Count = Annotated[int, Meta(ge=0, le=10**15)]
@@ -244,9 +244,17 @@ class Plan(Part, frozen=True, kw_only=True):
     lifetimes: list[Json] | None = None
     next_epoch_step: Count | None = None
     certificate: Json | None = None
+    """Without its prices where those are the last ones of a certificate that was told before in the window."""
     missed: tuple[str, ...] = ()
     burst_loss: Number | None = None
     """Only where a layout that stays took the plan's place: the share of the worst requests that it would have lost."""
+
+    def with_prices(self, told: Json | None) -> Plan:
+        """The plan with the prices that its certificate leaves out, from the one ``told`` before it in its window."""
+        own, prices = self.certificate, None if told is None else told.get("prices")
+        if own is None or "prices" in own or not isinstance(prices, list):
+            return self
+        return structs.replace(self, certificate={**own, "prices": prices[-self.n_steps :]})
 
 
 class Queue(Part, frozen=True, kw_only=True):

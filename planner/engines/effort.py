@@ -61,26 +61,24 @@ class Meter:
 
     def is_late(self) -> bool:
         """Whether time is up."""
-        return self.deadline_s is not None and working_s() >= self.deadline_s
+        return self.deadline_s is not None and self.left_s <= 0.0
 
     @contextmanager
     def share(self, share: float) -> Iterator[None]:
-        """Time is up earlier in here, after this share of what is left."""
-        final_s = self.deadline_s
+        """In here there is no more than this share of the time and the work that are left."""
+        limit, final_s = self.limit, self.deadline_s
+        if limit is not None:
+            self.limit = self.spent + int(share * max(0, limit - self.spent))
         if final_s is not None:
-            now_s = working_s()
-            self.deadline_s = now_s + share * max(0.0, final_s - now_s)
+            self.deadline_s = final_s - (1.0 - share) * self.left_s
         yield
-        self.deadline_s = final_s
+        self.limit, self.deadline_s = limit, final_s
 
     @property
     def left_s(self) -> float:
-        """Seconds until the deadline, ∞ without one."""
-        return math.inf if self.deadline_s is None else max(0.0, self.deadline_s - working_s())
+        """Seconds until the deadline, less those that are reserved; ∞ without one."""
+        return math.inf if self.deadline_s is None else max(0.0, self.deadline_s - self._reserved_s - working_s())
 
     def reserve(self, duration_s: float) -> None:
-        """See that at least so long is left after the deadline, for what is done then."""
-        more_s = max(0.0, duration_s - self._reserved_s)
-        self._reserved_s += more_s
-        if self.deadline_s is not None:
-            self.deadline_s -= more_s
+        """Keep at least so long before the deadline for what is done in the end."""
+        self._reserved_s = max(self._reserved_s, duration_s)

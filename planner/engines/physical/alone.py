@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -56,7 +57,6 @@ class TenantSubproblem:
         used: From the last call: instances held by profile, ``(n_steps, n_profiles)``.
         choice: From the last call: its retraining; ``None`` too for one in progress.
         ways: Its retrainings from step 0; that in progress instead where there is one.
-        worths: From the last call: the net value of each way by start, as of ``ways``.
         unchanged: From the last call: the net value without any retraining.
     """
 
@@ -65,7 +65,6 @@ class TenantSubproblem:
     used: Floats = field(init=False)
     choice: Retraining | None = field(init=False, default=None)
     ways: tuple[Retraining, ...] = field(init=False)
-    worths: list[Floats] = field(init=False, default_factory=list)
     unchanged: float = field(init=False, default=-np.inf)
 
     def __post_init__(self) -> None:
@@ -88,6 +87,7 @@ class TenantSubproblem:
         shape = (len(self._earned), facts.n_steps + 1)
         ends = [[way.n_steps for way in self.ways if way.level == level] for level in range(1, shape[0])]
         self._earliest = np.array([facts.n_steps, *(min(own, default=shape[1]) for own in ends)], dtype=np.int64)
+        self._worth = np.full(len(self._starts.way), -np.inf)
         self.used = np.zeros((facts.n_steps, len(problem.profile_names)))
         self._switched = np.zeros(shape)
         self._switched_by: Int64s = np.zeros((*shape, 3), dtype=np.int64)
@@ -128,13 +128,18 @@ class TenantSubproblem:
         total, taken = self.unchanged, None
         way, level, profile, start, end, added = self._starts
         worth = self._switched[level, end] - (paid[end, profile] - paid[start, profile]) + added
-        self.worths = np.split(worth, np.flatnonzero(np.diff(way)) + 1) if len(way) else []
+        self._worth = worth
         best = int(worth.argmax()) if len(way) else _NONE
         if best != _NONE and worth[best] > total:
             total, taken = float(worth[best]), self.ways[way[best]].at(int(start[best]))
         self.choice = None if self._is_running else taken
         self._use(taken)
         return total
+
+    @property
+    def worths(self) -> list[Floats]:
+        """From the last call: the net value of each way by start, as of ``ways``."""
+        return np.split(self._worth, np.flatnonzero(np.diff(self._starts.way)) + 1) if self.ways else []
 
     def _use(self, taken: Retraining | None) -> None:
         facts = self.facts
@@ -146,7 +151,7 @@ class TenantSubproblem:
         by = self._switched_by[level, switch]
         traced(by, level, facts.first_step, facts.epoch_steps, self._courses, self._counts, self.used)
 
-    @property
+    @cached_property
     def _initial_node(self) -> int:
         name = self.facts.problem.tenant_names[self.tenant]
         held = [item.placement.profile.name for item in self.facts.state.held if item.tenant == name]

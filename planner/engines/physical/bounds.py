@@ -84,15 +84,12 @@ class Bounds:
         self._by_levels: dict[tuple[int | None, ...], tuple[Floats, Floats]] = {}
         self._sums: dict[tuple[Schedule, int, tuple[object, ...], frozenset[int]], tuple[Floats, Floats]] = {}
 
-    def tabulate(self, pool: Executor, is_over: Callable[[], bool], is_needed: Callable[[Stage], bool]) -> bool:
-        """Make the tables that :meth:`of_pair` needs, side by side; whether that was done before time was up.
-
-        ``is_needed`` is asked right before each; one that is not is left out.
-        """
-        ordered = sorted(self.stages(self.pairs) - self._tables.keys(), key=lambda stage: (stage.busy, stage.levels))
+    def tabulate(self, stages: Iterable[Stage], pool: Executor, is_over: Callable[[], bool]) -> bool:
+        """Make the stages' tables, side by side; whether that was done before time was up."""
+        ordered = sorted(set(stages) - self._tables.keys(), key=lambda stage: (stage.busy, stage.levels))
 
         def made(stage: Stage) -> bool:
-            return not is_over() and (not is_needed(stage) or self._table(stage) is not None)
+            return not is_over() and self._table(stage) is not None
 
         return all(list(pool.map(made, ordered)))
 

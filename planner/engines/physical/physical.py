@@ -12,7 +12,6 @@ Over schedules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,8 +20,8 @@ from executor.compiled import working_s
 from executor.mig import Placement
 from planner.budget import Budget
 from planner.engines.answer import require_model, without_plan
+from planner.engines.arrays import Floats
 from planner.engines.physical.plan import retrainings_in, tidied, with_held
-from planner.engines.physical.quick import QuickSearch
 from planner.engines.physical.search import Search
 from planner.engines.prices import certificate
 from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts, earliest_schedule, may_start, schedule_of
@@ -31,9 +30,6 @@ from planner.plan import Infeasibility, MigPlan, Status
 from planner.problem import Problem, Reconfiguration, TenantTerms
 
 ENGINE = "physical"
-
-AFFORDED_AT_ONCE, AFFORDED_AFTER = 0.15, 0.5
-"""Shares of a limit of seconds that the program over all placed sets may take before, and after, a plan is known."""
 
 
 def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigPlan | None = None) -> MigPlan:
@@ -58,29 +54,13 @@ def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigP
     known = [] if initial is None else [retrainings_in(problem, initial)]
     seeds = [seed for seed in [earliest_schedule(problem)] if seed is not None and _misfit(problem, seed) is None]
     fitting = [placed for placed in known if _start_misfit(facts, placed) is None]
-    if not _is_quick(search, seeds, fitting):
-        search.run(seeds, fitting)
+    search.run(seeds, fitting, _prices_of(problem, initial))
     if search.best is not None:
         return _with_plan(search, search.best.answer, begin_s)
     if search.is_exhausted:
         return without_plan(problem, Status.INFEASIBLE, ENGINE, begin_s, infeasibility=_no_schedule(facts))
     bound = search.bound if np.isfinite(search.bound) else None
     return without_plan(problem, Status.TIMEOUT, ENGINE, begin_s, bound)
-
-
-def _is_quick(search: Search, seeds: Sequence[Schedule], known: Sequence[PlacedSchedule[Placement]]) -> bool:
-    """Find a plan quickly where the limit of seconds asks for that; whether there is no time for more."""
-    if search.meter.deadline_s is None:
-        return False
-    quick = QuickSearch(search)
-    if quick.can_afford(AFFORDED_AT_ONCE):
-        return False
-    quick.carry_on(known)
-    quick.run([*map(schedule_of, known), *seeds])
-    if search.best is None or quick.can_afford(AFFORDED_AFTER):
-        return False
-    quick.lower_bound()
-    return True
 
 
 def _misfit(problem: Problem, schedule: Schedule) -> str | None:
@@ -112,8 +92,16 @@ def _start_misfit(facts: WindowFacts, placed: PlacedSchedule[Placement]) -> str 
     return found
 
 
+def _prices_of(problem: Problem, plan: MigPlan | None) -> Floats | None:
+    """The prices of an earlier plan's certificate, where they are of this problem's steps and profiles."""
+    found = None if plan is None else plan.certificate
+    if found is None or found.profile_names != problem.profile_names or len(found.prices) != problem.n_steps:
+        return None
+    return found.prices
+
+
 def _with_plan(search: Search, best: PlacedSchedule[Placement], begin_s: float) -> MigPlan:
-    held, prices = tidied(search.facts, search.best_held(), best), search.prices
+    held, prices = tidied(search.facts, search.held, best), search.prices
     work = (("schedules", search.meter.n_counted), ("placed_schedules", search.meter.n_placed))
     plan = with_held(search.facts, held, best, search.bound, ENGINE, begin_s, work)
     if not np.isfinite(prices.bound):

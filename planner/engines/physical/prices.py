@@ -8,16 +8,15 @@ The coarse steps only give prices to begin with: bounds are always taken on the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
 from planner.engines.arrays import Floats
 from planner.engines.physical.alone import TenantSubproblem
+from planner.engines.physical.coarse import blocks, coarse_facts
 from planner.engines.prices import Descent, InstancePrices, Subgradient
 from planner.engines.schedule import Schedule, WindowFacts
-from planner.problem import GainTable, PhysicalState, Problem, Retraining, TenantTerms
-from planner.unavailable import Unavailable, unavailable_within
+from planner.problem import Retraining
 
 COARSE_ROUNDS = ((5, 250), (2, 80))
 """Steps to a coarse one, and rounds on those."""
@@ -59,6 +58,13 @@ class PhysicalPrices:
             self._subgradient = Subgradient(self._dual, self._first_prices(value), DESCENT)
         return self._subgradient.run(value, n_rounds, self._is_over)
 
+    def carry(self, prices: Floats | None) -> float:
+        """The bound with prices that were found before, if there are any; they are not improved."""
+        if prices is not None:
+            self._subgradient = Subgradient(self._dual, prices, DESCENT)
+            self._subgradient.run(0.0, 1, self._is_over)
+        return self.bound
+
     def slacks(self) -> list[dict[Retraining | None, Floats]]:
         """By tenant and way: how far each start falls short of the tenant's best, ``(n_starts,)``.
 
@@ -90,64 +96,10 @@ class PhysicalPrices:
         return fine
 
 
-def coarse_facts(facts: WindowFacts, coarse_steps: int) -> WindowFacts:
-    """About the same problem on steps ``coarse_steps`` times as long; the rest of the window is cut off.
-
-    Durations are rounded up to whole steps; retrainings and the initial state are made to fit in the window.
-    """
-    problem, n_steps = facts.problem, facts.n_steps // coarse_steps
-    slowest_s = max(tenant.overhead_s for tenant in problem.tenants)
-    longest_s = (n_steps - 2) * coarse_steps * problem.step_s - problem.switching_s - slowest_s
-    gains = tuple(
-        GainTable(table.multisets, _blocks(table.steady, n_steps, coarse_steps).sum(axis=2)) for table in facts.gains
-    )
-    coarse = Problem(
-        gpu=problem.gpu,
-        step_s=problem.step_s * coarse_steps,
-        n_steps=n_steps,
-        reconfiguration=problem.reconfiguration,
-        tenants=tuple(_coarse_tenant(problem, tenant, coarse_steps, longest_s) for tenant in problem.tenants),
-        switch_s=problem.switching_s,
-        initial=_coarse_state(facts, n_steps, coarse_steps),
-        gains=gains,
-        unavailable=tuple(
-            replace(item, from_step=item.from_step // coarse_steps, to_step=_coarse_end(item, coarse_steps))
-            for item in unavailable_within(problem.unavailable, 0, n_steps * coarse_steps)
-        ),
-    )
-    return WindowFacts(coarse, gains)
-
-
-def _coarse_end(item: Unavailable, coarse_steps: int) -> int | None:
-    return None if item.to_step is None else -(-item.to_step // coarse_steps)
-
-
-def _coarse_tenant(problem: Problem, tenant: TenantTerms, coarse_steps: int, longest_s: float) -> TenantTerms:
-    most_s = max(longest_s, problem.step_s * coarse_steps)
-    options = tuple(
-        replace(option, time_s={name: min(time_s, most_s) for name, time_s in option.time_s.items()})
-        for option in tenant.options
-    )
-    arrivals = _blocks(tenant.arrivals_rps[None, :, None], problem.n_steps // coarse_steps, coarse_steps).mean(axis=2)
-    return replace(tenant, arrivals_rps=arrivals[0, :, 0], options=options)
-
-
-def _coarse_state(facts: WindowFacts, n_steps: int, coarse_steps: int) -> PhysicalState | None:
-    if facts.is_free:
-        return None
-    state = facts.state
-    first = -(-state.next_epoch_step // coarse_steps)
-    held = tuple(replace(item, serve_step=min(item.serve_step // coarse_steps, first)) for item in state.held)
-    running = tuple(
-        replace(item, end_step=max(1, min(item.end_step // coarse_steps, n_steps))) for item in state.retrainings
-    )
-    return PhysicalState(held, running, first)
-
-
 def _joined(prices: Floats, coarse_steps: int) -> Floats:
     """Prices of steps as prices of coarse steps: sums, ``(n, P) → (n // coarse_steps, P)``."""
     n_steps = len(prices) // coarse_steps
-    return np.asarray(_blocks(prices[None], n_steps, coarse_steps)[0].sum(axis=1))
+    return np.asarray(blocks(prices[None], n_steps, coarse_steps)[0].sum(axis=1))
 
 
 def _spread(coarse: Floats, coarse_steps: int, fine: Floats) -> Floats:
@@ -156,9 +108,3 @@ def _spread(coarse: Floats, coarse_steps: int, fine: Floats) -> Floats:
     parts = np.repeat(coarse / coarse_steps, coarse_steps, axis=0)
     out[: len(parts)] = parts
     return out
-
-
-def _blocks(values: Floats, n_steps: int, coarse_steps: int) -> Floats:
-    """``(k, n, n_columns) → (k, n_steps, coarse_steps, n_columns)``."""
-    n_rows, _, n_columns = values.shape
-    return values[:, : n_steps * coarse_steps].reshape(n_rows, n_steps, coarse_steps, n_columns)

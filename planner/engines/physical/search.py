@@ -1,23 +1,25 @@
-"""``physical``: the search over schedules of retrainings, by local moves and best bound first.
+"""``physical``: the search over schedules of retrainings: on counts, then placed, then bounded, then proven.
 
-Prices of instances (``prices``) bound every plan and every schedule, whatever the number of tenants and steps.
-With at most two tenants that retrain, interval tables (``bounds``) bound schedules too. The schedules left are
-valued best bound first, which proves the best plan.
+* *Counts.* A schedule's best path on counts is cheap, and an upper bound. Local moves, of one retraining at a time and
+  then of two, from several starts, find schedules.
+* *Placing.* The paths of the best ones are put on placements (``placing``), which takes milliseconds.
+* *Prices* of instances (``prices``) bound every plan, whatever the number of tenants and steps, and are its
+  certificate. The schedules that they favour are valued, too. This goes on as long as it helps.
+* *The program over all placed sets* values the best schedules once, where that can be afforded: what placing lost.
+* *Tables* (``bounds``), with at most two tenants that retrain: schedules are valued best bound first until no bound is
+  above the best plan, which proves it best.
 
-Schedules are valued on counts first, which is cheap and an upper bound, then on every placement of their
-retrainings. Where the paths on placements skip epochs, the path on counts is put on placements as well
-(``placing``), and a schedule whose placements stay below its counts is left open. Work is counted, so that the same
-problem gives the same plan. A unit is one schedule valued on counts; on placements a schedule takes as many units
-as there are placed nodes to a counted one.
+Work is counted, so that the same problem gives the same plan. A unit is a schedule valued on counts; what else is done
+takes units in proportion to its time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice, permutations, product
+from itertools import chain, islice, permutations, product
 
 import numpy as np
 
@@ -26,11 +28,12 @@ from executor.mig import Placement
 from planner.budget import Budget
 from planner.engines.arrays import Floats
 from planner.engines.effort import N_THREADS, Meter
-from planner.engines.physical.bounds import MAX_STEPS, BoundedSchedules, Bounds, Stage, Ways
+from planner.engines.physical.bounds import MAX_STEPS, BoundedSchedules, Bounds, Ways
+from planner.engines.physical.coarse import coarse_facts, refined_schedule
 from planner.engines.physical.greedy import greedy_schedule, static_schedule
 from planner.engines.physical.held_sets import Held
 from planner.engines.physical.nodes import CountedNodes, PlacedNodes, counted_nodes, placed_nodes
-from planner.engines.physical.path import HeldSetPath, Path
+from planner.engines.physical.path import HeldSetPath
 from planner.engines.physical.placing import Placer
 from planner.engines.physical.plan import held_along, lifetimes, objective
 from planner.engines.physical.prices import PhysicalPrices
@@ -41,6 +44,8 @@ from planner.engines.schedule import (
     Schedule,
     WindowFacts,
     above,
+    earliest_schedule,
+    may_start,
     on_profiles,
     schedule_of,
     with_retraining,
@@ -49,6 +54,12 @@ from planner.problem import Retraining
 
 MAX_BEST_FIRST = 2
 """Tenants that retrain up to which every schedule is bounded and the search can prove its plan best."""
+
+COARSE_STEPS = 200
+"""Steps of a window on which a hurried search looks for schedules, at most twice as many."""
+
+UNIT_NODES = 800
+"""Counted nodes of a unit's schedule, which four tenants have on an A100; larger ones take as many units more."""
 
 _MOVES = 12
 """Schedules valued for one tenant's turn in the local search, best bound first."""
@@ -59,8 +70,14 @@ _ORDERS = 24
 _STARTS = 4
 """Schedules from which the local search descends, best first."""
 
-_PRICE_ROUNDS, _MORE_PRICE_ROUNDS = 60, 150
-"""Rounds of the prices: with at most two tenants that retrain, where tables prove more; and with more tenants."""
+_FEWEST_ROUNDS, _MOST_ROUNDS = 20, 150
+"""Rounds of the prices in a turn: one a step, within these."""
+
+_MORE_TURNS = 3
+"""Turns after the first at most."""
+
+_WORTHWHILE = 0.1
+"""Share of the gap by which a turn has to lower the bound for another one."""
 
 _FAVOURED = 60
 """How many of the schedules that the prices came across are valued, the last first."""
@@ -68,14 +85,17 @@ _FAVOURED = 60
 _FAVOURED_STARTS = 2
 """How many of those the local search goes on from."""
 
-_WORTHWHILE = 1e-5
-"""Share by which the bound must fall in these rounds for another turn."""
+_TO_PLACE = 30
+"""Schedules that are placed in a turn, best first; one is usually enough."""
 
-_PLACES = 4
-"""Placements of a schedule that are tried before other schedules have their turn."""
+_WAYS = 4
+"""Ways to place a schedule's retrainings that are tried."""
 
-_LOCAL_SHARE = 0.5
-"""Share of the remaining time that the local search may take; the rest is for bounds."""
+_CLOSE = 1e-4
+"""Share by which a placed schedule may fall short of its counts before other ways are tried."""
+
+_TO_REFINE = 8
+"""Schedules that the program over all placed sets values in a turn."""
 
 _MOST_PLACES = 3_000
 """Placements of one schedule that are listed; four tenants that retrain at once have fewer."""
@@ -86,47 +106,55 @@ _CHUNK = 16
 _SHIFTS = (-16, -8, -4, -2, -1, 1, 2, 4, 8, 16)
 """Starts near the present one that are looked at in any case."""
 
-_TO_PLACE = 30
-"""Schedules that the local search places, best first; one is usually enough."""
+_LOCAL_SHARE, _REFINING_SHARE = 0.5, 0.5
+"""Shares of what is left that the local search, and the program over all placed sets, may take."""
+
+_A_ROUND, _A_PLACING = 4, 5
+"""Units that a round of the prices takes, and a schedule's path put on placements."""
+
+_AT_ONCE = 0.15
+"""Share of a limit of seconds that the program over all placed sets may take before there is a plan."""
+
+_SETTING_UP = 400
+"""What that program takes to be set up and to find a floor, a placed set, in steps of a counted node."""
+
+_UNNOTICED_S = 0.03
+"""Seconds that it may take whatever the limit."""
+
+_AT_THE_END = 4
+"""How often as long as valuing it takes, to make the plan of what was found."""
 
 
 @dataclass
 class Search:
-    """One search: the paths, what has been valued, and the best placed schedule so far.
+    """One search: the paths, what has been valued, and the best plan so far.
 
     Attributes:
         facts: The problem.
         budget: What may be spent.
-        held: What the best plan's inference holds, where that is known.
         begin_s: When the solve began, by ``executor.compiled.working_s``.
+        best: The best plan's retrainings, placed, and what the plan is worth.
+        held: What its inference holds.
+        bound: What no plan exceeds.
+        is_exhausted: Whether there is no plan.
+        meter: What has been spent.
     """
 
     facts: WindowFacts
     budget: Budget
     begin_s: float = field(default_factory=working_s)
     best: Incumbent[PlacedSchedule[Placement]] | None = field(default=None, init=False)
-    held: Held | None = field(default=None, init=False)
+    held: Held = field(default=(), init=False)
     bound: float = field(default=np.inf, init=False)
     is_exhausted: bool = field(default=False, init=False)
     meter: Meter = field(init=False)
     _valued: dict[Schedule, float] = field(default_factory=dict, init=False)
-    _n_beside: dict[Placement, int] = field(default_factory=dict, init=False)
+    _put_by: set[Schedule] = field(default_factory=set, init=False)
     _tried: dict[Schedule, set[PlacedSchedule[Placement]]] = field(default_factory=dict, init=False)
-    _share: dict[tuple[int, Placement], float] = field(default_factory=dict, init=False)
-    _traced: tuple[Schedule, Path] | None = field(default=None, init=False)
+    _floors: list[PlacedSchedule[Placement]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self.meter = Meter.of(self.budget, self.facts.n_steps, self.begin_s)
-
-    @cached_property
-    def nodes(self) -> PlacedNodes:
-        """The placed nodes."""
-        return placed_nodes(self.facts)
-
-    @cached_property
-    def placed_paths(self) -> HeldSetPath[Placement]:
-        """The best paths on placements."""
-        return HeldSetPath(self.facts, self.nodes)
 
     @cached_property
     def counts(self) -> CountedNodes:
@@ -139,6 +167,11 @@ class Search:
         return HeldSetPath(self.facts, self.counts)
 
     @cached_property
+    def bounds(self) -> Bounds:
+        """Bounds of schedules from counts."""
+        return Bounds(self.facts, self.counted_paths)
+
+    @cached_property
     def placer(self) -> Placer:
         """Puts paths on counts on placements."""
         return Placer(self.facts, self.counts)
@@ -148,81 +181,310 @@ class Search:
         """The prices of instances."""
         return PhysicalPrices(self.facts, self.meter.is_late)
 
-    def run(self, seeds: Iterable[Schedule] = (), known: Iterable[PlacedSchedule[Placement]] = ()) -> None:
-        """Search from ``seeds``; never ends worse than greedy or the ``known`` placed schedules."""
+    @cached_property
+    def nodes(self) -> PlacedNodes:
+        """All placed sets."""
+        return placed_nodes(self.facts)
+
+    @cached_property
+    def placed_paths(self) -> HeldSetPath[Placement]:
+        """The program over all placed sets."""
+        return HeldSetPath(self.facts, self.nodes)
+
+    def run(
+        self,
+        seeds: Iterable[Schedule] = (),
+        known: Iterable[PlacedSchedule[Placement]] = (),
+        prices: Floats | None = None,
+    ) -> None:
+        """Search from ``seeds`` and the ``known`` placed schedules.
+
+        Unless it has to be done in seconds that leave no room for it, it never ends worse than greedy. Where no work
+        goes into bounds, those are from ``prices`` found before.
+        """
+        is_hurried = not self._affords(_AT_ONCE)
         for placed in known:
-            self._try(placed)
-        floor = None if self._is_over else self._floor()
-        if floor is not None:
-            self._try(floor.answer)
-        bounds = Bounds(self.facts, self.counted_paths)
+            self._put(schedule_of(placed), [placed])
+        if not is_hurried and (self.budget.proves or self.best is None):
+            self._find_floor()
         with self.meter.share(_LOCAL_SHARE):
-            self._local(bounds, tuple(seeds))
-        self.bound = bounds.relaxed()
-        if self._is_over or not self.budget.proves:
-            return
-        is_large = len(self.facts.actors) > MAX_BEST_FIRST or self.facts.n_steps > MAX_STEPS
+            self._explore(tuple(seeds), is_hurried=is_hurried)
+        self.bound = self.bounds.relaxed()
+        if not self.budget.proves:
+            self.bound = min(self.bound, self.prices.carry(prices))
+        elif not self._is_over:
+            self._take_turn()
+        self._refine()
+        if self.budget.proves:
+            self._prove()
+
+    def _prove(self) -> None:
+        """Close the gap by tables, if they can; then lower the prices' own bound as long as it helps."""
         # Proofs by tables take what schedules are worth on counts for bounds.
-        if is_large or self.counted_paths.skips_epochs:
-            self._by_prices(bounds)
-        else:
+        is_small = len(self.facts.actors) <= MAX_BEST_FIRST and self.facts.n_steps <= MAX_STEPS
+        if is_small and not self.counted_paths.skips_epochs and not self._is_over:
             with ThreadPoolExecutor(N_THREADS) as pool:
-                self._by_tables(bounds, pool)
+                self._by_tables(pool)
+        for _ in range(_MORE_TURNS):
+            if self._is_over or self.prices.bound <= self._good_enough or not self._take_turn():
+                return
+            self._refine()
 
-    def _floor(self) -> Incumbent[PlacedSchedule[Placement]] | None:
+    def _find_floor(self) -> None:
         is_over = self.meter.is_late if self.meter.deadline_s is not None else None
-        return static_schedule(self.facts, is_over) or greedy_schedule(self.facts, self.placed_paths)
+        floor = static_schedule(self.facts, is_over) or greedy_schedule(self.facts, self.placed_paths)
+        if floor is not None:
+            self._floors = [floor.answer]
+            self._put(schedule_of(floor.answer), self._floors)
 
-    def _by_prices(self, bounds: Bounds) -> None:
+    # --- on counts
+
+    def _explore(self, seeds: tuple[Schedule, ...], *, is_hurried: bool) -> None:
+        """Look for schedules on counts, and place the best; in long windows on coarser steps, if hurried."""
+        coarse_steps = self.facts.n_steps // COARSE_STEPS if is_hurried else 1
+        if coarse_steps <= 1:
+            self._look_around(seeds)
+            self._place_best()
+            self._shift_best(_SHIFTS)
+            return
+        coarse = Search(coarse_facts(self.facts, coarse_steps), self.budget, self.begin_s)
+        coarse.meter = self.meter
+        first = earliest_schedule(coarse.facts.problem)
+        coarse._look_around(() if first is None else (first,))
+        refined = (refined_schedule(self.facts, schedule, coarse_steps) for schedule in coarse._ranked())
+        for schedule in islice(chain((own for own in refined if own is not None), seeds), _TO_PLACE):
+            if self.best is None or not self.meter.is_late():
+                self._put(schedule)
+        self._shift_best([sign * shift for shift in _halved(coarse_steps // 2) for sign in (-1, 1)])
+
+    def _look_around(self, seeds: tuple[Schedule, ...]) -> None:
+        """Value schedules that are put together by their bounds, and descend from the best of them."""
+        movers, found = self.facts.movers, list(seeds)
+        found += [schedule_of(self.best.answer)] if self.best is not None else []
+        for schedule in found:
+            self._value(schedule)
+        for order in islice(permutations(movers), _ORDERS):
+            for way in self.facts.choices[order[0]] if order else ():
+                if self.meter.is_spent and self._ranked():
+                    return
+                inserted = _inserted(self.facts, self.bounds, (), order, way)
+                found += inserted
+                for schedule in inserted:
+                    self._value(schedule)
+        for schedule in sorted(dict.fromkeys(found), key=lambda schedule: -self._value(schedule))[:_STARTS]:
+            self._descend(schedule)
+
+    def _descend(self, schedule: Schedule) -> None:
+        """Move one tenant's retraining at a time, then two, to the best of a few others until none improves."""
+        turns = [*((tenant,) for tenant in self.facts.movers), *permutations(self.facts.movers, 2)]
+        n_stuck, turn = 0, 0
+        while n_stuck < len(turns) and not self.meter.is_spent:
+            best = max(self._moved(schedule, turns[turn]), key=self._value, default=schedule)
+            if self._value(best) > above(self._value(schedule)):
+                schedule, n_stuck, turn = best, 0, 0
+            else:
+                n_stuck, turn = n_stuck + 1, (turn + 1) % len(turns)
+
+    def _moved(self, schedule: Schedule, tenants: tuple[int, ...]) -> list[Schedule]:
+        """The schedule with the retraining of one tenant elsewhere, or with two put in anew, the first one first."""
+        others = tuple(retraining for retraining in schedule if retraining.tenant not in tenants)
+        if len(tenants) == 1:
+            moves = _promising(self.facts, self.bounds, schedule, tenants[0], self._value(schedule))
+            return [with_retraining(others, retraining) for retraining in moves[:_MOVES]]
+        ways = self.facts.choices[tenants[0]]
+        return [found for way in ways for found in _inserted(self.facts, self.bounds, others, tenants, way)]
+
+    def _ranked(self) -> list[Schedule]:
+        """The schedules that were valued on counts and can be held, best first."""
+        known = [(value, schedule) for schedule, value in self._valued.items() if not np.isneginf(value)]
+        return [schedule for _, schedule in sorted(known, key=lambda pair: -pair[0])]
+
+    def _value(self, schedule: Schedule) -> float:
+        """The most that a plan with these retrainings can be worth, on counts."""
+        if schedule not in self._valued:
+            self._note(schedule, self._counted_value(schedule))
+        return self._valued[schedule]
+
+    def _counted_value(self, schedule: Schedule) -> float:
+        return self.counted_paths.value(on_profiles(schedule))
+
+    def _note(self, schedule: Schedule, value: float) -> None:
+        self.meter.n_counted += 1
+        self.meter.spent += self._a_schedule
+        self._valued[schedule] = value
+
+    @cached_property
+    def _a_schedule(self) -> int:
+        """Units that valuing a schedule on counts takes."""
+        return max(1, len(self.counted_paths) // UNIT_NODES)
+
+    # --- on placements
+
+    def _place_best(self) -> None:
+        """Place the best schedules, until one is as good as the next on counts."""
+        for schedule in self._ranked()[:_TO_PLACE]:
+            if self._value(schedule) <= self._to_beat or self._is_over:
+                return
+            if schedule not in self._put_by:
+                self._put(schedule)
+
+    def _put(self, schedule: Schedule, first: Sequence[PlacedSchedule[Placement]] = ()) -> None:
+        """Put the schedule's best path on counts on placements, its retrainings in the ``first`` ways first."""
+        self._put_by.add(schedule)
+        path = self.counted_paths.path(on_profiles(schedule))
+        if np.isneginf(path.value):
+            return
+        for placed in islice(chain(first, self.placer.ways(path, schedule)), _WAYS):
+            self.meter.spent += _A_PLACING * self._a_schedule
+            held = self.placer.held(path, placed)
+            if held is not None:
+                begin_s = working_s()
+                value = objective(self.facts, lifetimes(self.facts, held, placed))
+                # The plan is put together in the same way at the end.
+                self.meter.reserve(_AT_THE_END * (working_s() - begin_s))
+                self._accept(value, placed, held)
+                if above(value, _CLOSE) >= path.value or self.meter.is_late():
+                    return
+
+    def _accept(self, value: float, placed: PlacedSchedule[Placement], held: Held) -> None:
+        if value > (-np.inf if self.best is None else self.best.value):
+            self.best, self.held = Incumbent(value, placed), held
+
+    def _shift_best(self, shifts: Sequence[int]) -> None:
+        """Move the best plan's retrainings in time, where they are if they can be, while that makes it better."""
+        is_better = True
+        while is_better and self.best is not None:
+            now, is_better = self.best, False
+            for index, shift in product(range(len(now.answer)), shifts):
+                run, place = now.answer[index]
+                if self.meter.is_spent:
+                    return
+                if not may_start(self.facts.problem, run.tenant, run.at(run.start_step + shift)):
+                    continue
+                moved = (*now.answer[:index], (run.at(run.start_step + shift), place), *now.answer[index + 1 :])
+                schedule = tuple(sorted(schedule_of(moved)))
+                if self._value(schedule) > self._to_beat and schedule not in self._put_by:
+                    self._put(schedule, [moved] if self.facts.can_stand(moved) else [])
+                    is_better |= self.best.value > now.value
+
+    # --- with the program over all placed sets
+
+    def _affords(self, share: float) -> bool:
+        """Whether this share of the seconds that are left is enough for the program over all placed sets."""
+        if self.meter.deadline_s is None:
+            return True
+        n_steps = self.facts.n_steps * 2 + (0 if "nodes" in self.__dict__ else _SETTING_UP)
+        needed_s = self._a_node_step_s * n_steps * self.placer.n_sets()
+        return needed_s <= max(share * self.meter.left_s, _UNNOTICED_S)
+
+    @cached_property
+    def _a_node_step_s(self) -> float:
+        """Seconds that the path on counts takes, a node and step."""
+        self.counted_paths.value(())  # what it makes for all schedules does not count
+        begin_s = working_s()
+        self.counted_paths.value(())
+        return (working_s() - begin_s) / (len(self.counted_paths) * self.facts.n_steps)
+
+    def _refine(self) -> None:
+        """Value the best schedules on all placed sets: what placing lost, and plans where it found none."""
+        for schedule in self._ranked():
+            if self.best is not None:
+                break
+            self._try_places(schedule)
+        if self.best is None or not self._affords(_REFINING_SHARE):
+            return
+        with self.meter.share(_REFINING_SHARE):
+            for placed in (self.best.answer, *self._floors):
+                self._try(placed)
+            for schedule in self._ranked()[:_TO_REFINE]:
+                if self._value(schedule) <= self._to_beat or self._is_over:
+                    return
+                self._try_places(schedule, _WAYS)
+
+    def _try_places(self, schedule: Schedule, n_most: int | None = None) -> bool:
+        """Try the schedule's placements until one is as good as the counts or none is left, ``n_most`` in all.
+
+        Returns:
+            Whether the schedule needs no further look, as no plan with it is better than the best. Where epochs are
+            skipped, only a placement as good as the counts shows that.
+        """
+        most = self._value(schedule)
+        if most <= self._to_beat:
+            return True
+        for number, placed in enumerate(self._places(schedule)):
+            if n_most is not None and number >= n_most:
+                return False
+            if above(self._try(placed)) >= most:
+                return True
+            if self._is_over:
+                return False
+        return not self.placed_paths.skips_epochs
+
+    def _places(self, schedule: Schedule) -> Iterator[PlacedSchedule[Placement]]:
+        """Ways to place the schedule's retrainings: those that suit its best path first; the list may be cut short."""
+        path = self.counted_paths.path(on_profiles(schedule))
+        suited = [] if np.isneginf(path.value) else list(self.placer.ways(path, schedule))
+        every = product(*([(run, place) for place in self.facts.placements(run)] for run in schedule))
+        fitting = islice((placed for placed in every if self.facts.can_stand(placed)), _MOST_PLACES)
+        yield from dict.fromkeys(chain(suited, fitting))
+
+    def _try(self, placed: PlacedSchedule[Placement]) -> float:
+        """What the best plan with these placed retrainings is worth; −inf if it was tried before."""
+        tried = self._tried.setdefault(schedule_of(placed), set())
+        if placed in tried:
+            return -np.inf
+        tried.add(placed)
+        self.meter.n_placed += 1
+        self.meter.spent += -(-len(self.placed_paths) // len(self.counted_paths)) * self._a_schedule
+        value = self.placed_paths.value(placed)
+        if value > self._to_beat:
+            self._accept(value, placed, held_along(self.placed_paths.path(placed), self.nodes))
+        return value
+
+    # --- bounds
+
+    def _take_turn(self) -> bool:
         """Lower the bound by prices, value the schedules that they favour, and improve the best of those.
 
-        One turn where work is limited. With a time limit, turns go on while they bring something new.
+        Whether that helped: the bound has come closer to the best plan, or the plan has become better.
         """
-        movers = self.facts.movers
-        while not self._is_over:
-            before = self.prices.bound
-            favoured = dict.fromkeys(reversed(self.lower_prices()))
-            new = [schedule for schedule in favoured if schedule not in self._valued][:_FAVOURED]
-            for schedule in new:
-                if not self.meter.is_spent:
-                    self._value(schedule)
-            ranked = sorted((item for item in new if item in self._valued), key=self._value, reverse=True)
-            for schedule in ranked[:_FAVOURED_STARTS]:
-                self._descend(bounds, schedule, movers)
-            self._place_best()
-            self._shift_best()
-            is_stuck = not new and self.prices.bound > before * (1 - _WORTHWHILE)
-            if self.meter.deadline_s is None or is_stuck or self.bound <= self._good_enough:
-                return
+        before, plan = self.prices.bound, self.best
+        favoured = self.prices.lower(self._aim, min(max(_FEWEST_ROUNDS, self.facts.n_steps), _MOST_ROUNDS))
+        self.meter.spent += len(favoured) * _A_ROUND
+        self.bound = min(self.bound, self.prices.bound)
+        new = [schedule for schedule in dict.fromkeys(reversed(favoured)) if schedule not in self._valued]
+        for schedule in new[:_FAVOURED]:
+            if not self.meter.is_spent:
+                self._value(schedule)
+        ranked = sorted((item for item in new if item in self._valued), key=self._value, reverse=True)
+        for schedule in ranked[:_FAVOURED_STARTS]:
+            self._descend(schedule)
+        self._place_best()
+        self._shift_best(_SHIFTS)
+        is_lower = before - self.prices.bound > _WORTHWHILE * (self.prices.bound - self._aim)
+        return is_lower or self.best is not plan
 
-    def _by_tables(self, bounds: Bounds, pool: Executor) -> None:
+    def _by_tables(self, pool: Executor) -> None:
         """Bound every schedule, and value those whose bound is above the best plan.
 
-        Tables are begun beside the prices; no more are made of ways that these rule out.
+        No tables are made of ways that prices rule out.
         """
-        priced = pool.submit(self._left_by_prices, bounds)
-
-        def is_needed(stage: Stage) -> bool:
-            return not priced.done() or stage in priced.result()[1]
-
-        is_complete = bounds.tabulate(pool, self.meter.is_late, is_needed)
-        left, _ = priced.result()
-        self.bound = min(self.bound, self.prices.bound)
+        left = self._left_by_prices()
+        is_complete = self.bounds.tabulate(self.bounds.stages(left), pool, self.meter.is_late)
         if is_complete and not self.meter.is_spent:
-            self._best_first(list(bounds.of_pair(left)), pool)
+            self._best_first(list(self.bounds.of_pair(left)), pool)
 
-    def _left_by_prices(self, bounds: Bounds) -> tuple[list[Ways], set[Stage]]:
-        """The pairs of ways of which prices leave some schedule above the best plan, and the stages of these."""
-        self.prices.lower(self._aim, _PRICE_ROUNDS)
+    def _left_by_prices(self) -> list[Ways]:
+        """The pairs of ways of which prices leave some schedule above the best plan."""
         slacks, left = self.prices.slacks(), []
-        for pair in bounds.pairs:
+        for pair in self.bounds.pairs:
             bound = self.prices.bound
             for tenant, way in zip(self.facts.actors, pair, strict=False):
                 if tenant not in self.facts.running_tenants:
                     bound -= float(np.min(slacks[tenant][way]))
             if bound > self._to_beat:
                 left.append(pair)
-        return left, bounds.stages(left)
+        return left
 
     def _best_first(self, ways: list[BoundedSchedules], pool: Executor) -> None:
         slacks = self.prices.slacks()
@@ -247,8 +509,11 @@ class Search:
                 schedules.append(ways[way].schedule(int(kept[way][number - first[way]])))
             self._value_all(schedules, pool)
             # Most placements of one schedule are no better than those of the next: the proof can wait.
-            waiting += [schedule for schedule in schedules if not self._place(schedule, _PLACES)]
-            highest = max([highest, *map(self._value, waiting[-len(schedules) :])])
+            for schedule in schedules:
+                if self._value(schedule) > self._to_beat and schedule not in self._put_by:
+                    self._put(schedule)
+            waiting += schedules
+            highest = max(highest, *map(self._value, schedules))
         self._resolve(waiting, float(bounds[order[end]]) if end < len(order) else -np.inf)
 
     def _resolve(self, waiting: list[Schedule], rest: float) -> None:
@@ -261,7 +526,7 @@ class Search:
             self.bound = min(self.bound, max(rest, highest, self._value(schedule)))
             if self.bound <= self._good_enough or self.meter.is_spent:
                 return
-            if not self._place(schedule):
+            if not self._try_places(schedule):
                 highest = max(highest, self._value(schedule))
         if highest == -np.inf:
             self.bound, self.is_exhausted = rest, rest == -np.inf
@@ -279,200 +544,6 @@ class Search:
         for schedule, value in zip(new, pool.map(self._counted_value, new), strict=True):
             self._note(schedule, value)
 
-    def _local(self, bounds: Bounds, seeds: tuple[Schedule, ...]) -> None:
-        movers = self.facts.movers
-        found = list(seeds)
-        for order in islice(permutations(movers), _ORDERS):
-            for way in self.facts.choices[order[0]] if order and not self._is_over else ():
-                found += _inserted(self.facts, bounds, (), order, way)
-        found += [schedule_of(self.best.answer)] if self.best is not None else []
-        starts = sorted(dict.fromkeys(found), key=lambda schedule: -self._value(schedule))
-        for schedule in starts[:_STARTS]:
-            self._descend(bounds, schedule, movers)
-        self._place_best()
-        self._shift_best()
-
-    def explore(self, bounds: Bounds, seeds: tuple[Schedule, ...]) -> None:
-        """Value schedules on counts alone, from ``seeds`` and from moves, until time is up."""
-        movers, found = self.facts.movers, list(seeds)
-        for order in islice(permutations(movers), _ORDERS):
-            for way in self.facts.choices[order[0]] if order else ():
-                if self.meter.is_late() and self.ranked():
-                    return
-                found += _inserted(self.facts, bounds, (), order, way)
-                for schedule in found[-1:]:
-                    self._value(schedule)
-        for schedule in sorted(dict.fromkeys(found), key=lambda schedule: -self._value(schedule))[:_STARTS]:
-            self._descend(bounds, schedule, movers)
-
-    def ranked(self) -> list[Schedule]:
-        """The schedules that were valued on counts and can be held, best first."""
-        known = [(value, schedule) for schedule, value in self._valued.items() if not np.isneginf(value)]
-        return [schedule for _, schedule in sorted(known, key=lambda pair: -pair[0])]
-
-    def is_valued(self, schedule: Schedule) -> bool:
-        """Whether the schedule was valued on counts."""
-        return schedule in self._valued
-
-    def value_on_counts(self, schedule: Schedule) -> float:
-        """The most that a plan with these retrainings can be worth."""
-        return self._value(schedule)
-
-    def accept(self, value: float, placed: PlacedSchedule[Placement], held: Held) -> None:
-        """Take a plan that was found elsewhere if it is better than the best."""
-        if value > (-np.inf if self.best is None else self.best.value):
-            self.best, self.held = Incumbent(value, placed), held
-
-    def lower_prices(self) -> list[Schedule]:
-        """Lower the bound by prices; the schedules that they favour."""
-        favoured = self.prices.lower(self._aim, _MORE_PRICE_ROUNDS)
-        self.bound = min(self.bound, self.prices.bound)
-        return favoured
-
-    def _place_best(self) -> None:
-        """Value the best schedules on placements, until one is as good there."""
-        ranked = sorted(self._valued.items(), key=lambda pair: -pair[1])
-        for rank, (schedule, value) in enumerate(ranked[:_TO_PLACE]):
-            # The best one is placed whatever has been spent: without a placement the search was for nothing.
-            if value <= self._to_beat or (rank > 0 and self._is_over):
-                return
-            # Where there is no plan yet, any placement will do.
-            self._place(schedule, None if self.best is None else _PLACES)
-
-    def _descend(self, bounds: Bounds, schedule: Schedule, movers: tuple[int, ...]) -> None:
-        """Move one tenant's retraining at a time, then two, to the best of a few others until none improves."""
-        turns = [*((tenant,) for tenant in movers), *permutations(movers, 2)]
-        n_stuck, turn = 0, 0
-        while n_stuck < len(turns) and not self.meter.is_spent:
-            best = max(self._moved(bounds, schedule, turns[turn]), key=self._value, default=schedule)
-            if self._value(best) > above(self._value(schedule)):
-                schedule, n_stuck, turn = best, 0, 0
-            else:
-                n_stuck, turn = n_stuck + 1, (turn + 1) % len(turns)
-
-    def _moved(self, bounds: Bounds, schedule: Schedule, tenants: tuple[int, ...]) -> list[Schedule]:
-        """The schedule with the retraining of one tenant elsewhere, or with two put in anew, the first one first."""
-        others = tuple(retraining for retraining in schedule if retraining.tenant not in tenants)
-        if len(tenants) == 1:
-            moves = _promising(self.facts, bounds, schedule, tenants[0], self._value(schedule))
-            return [with_retraining(others, retraining) for retraining in moves[:_MOVES]]
-        ways = self.facts.choices[tenants[0]]
-        return [found for way in ways for found in _inserted(self.facts, bounds, others, tenants, way)]
-
-    def _value(self, schedule: Schedule) -> float:
-        if schedule not in self._valued:
-            self._note(schedule, self._counted_value(schedule))
-        return self._valued[schedule]
-
-    def _counted_value(self, schedule: Schedule) -> float:
-        return self.counted_paths.value(on_profiles(schedule))
-
-    def _note(self, schedule: Schedule, value: float) -> None:
-        self.meter.n_counted += 1
-        self.meter.spent += 1
-        self._valued[schedule] = value
-
-    def _place(self, schedule: Schedule, n_most: int | None = None) -> bool:
-        """Value the schedule on counts, then on placements until one is as good as the counts or none is left.
-
-        At most ``n_most`` placements in all; whether the schedule needs no further look, as no plan with it is better
-        than the best. Where epochs are skipped, only a placement as good as the counts shows that.
-        """
-        most = self._value(schedule)
-        if most <= self._to_beat:
-            return True
-        tried = self._tried.setdefault(schedule, set())
-        for placed in [placed for placed in self._ordered(schedule) if placed not in tried]:
-            if n_most is not None and len(tried) >= n_most:
-                return False
-            tried.add(placed)
-            value = self._try(placed)
-            self._learn(placed, value / most if most > 0 else 1.0)
-            if above(value) >= most:
-                return True
-            if self._is_over:
-                return False
-        return not self.placed_paths.skips_epochs
-
-    def _ordered(self, schedule: Schedule) -> list[PlacedSchedule[Placement]]:
-        """Ways to place the schedule's retrainings, the most promising first, from a list that is cut short."""
-        own = (self._by_promise(((item, place),) for place in self.facts.placements(item)) for item in schedule)
-        single = ([pair for (pair,) in placed] for placed in own)
-        fitting = (placed for placed in product(*single) if self.facts.can_stand(placed))
-        return self._by_promise(islice(fitting, _MOST_PLACES))
-
-    def _by_promise(self, found: Iterable[PlacedSchedule[Placement]]) -> list[PlacedSchedule[Placement]]:
-        return sorted(found, key=self._promise, reverse=True)
-
-    def _promise(self, placed: PlacedSchedule[Placement]) -> tuple[float, int]:
-        """What comes close to the counts elsewhere comes first, then what leaves the others most room."""
-        shares = (self._share.get((retraining.tenant, place), 1.0) for retraining, place in placed)
-        return sum(shares), sum(self._room_beside(place) for _, place in placed)
-
-    def _learn(self, placed: PlacedSchedule[Placement], share: float) -> None:
-        for retraining, place in placed:
-            known = self._share.get((retraining.tenant, place), 0.0)
-            self._share[retraining.tenant, place] = max(known, share)
-
-    def _shift_best(self) -> None:
-        """Move the best plan's retrainings in time where they are, while that makes it better."""
-        is_better = True
-        while is_better and self.best is not None:
-            now, is_better = self.best, False
-            for index, shift in product(range(len(now.answer)), _SHIFTS):
-                retraining, place = now.answer[index]
-                start = retraining.start_step + shift
-                if not 0 <= start <= self.facts.n_steps - retraining.n_steps:
-                    continue
-                if self.meter.is_spent:
-                    return
-                moved = (*now.answer[:index], (retraining.at(start), place), *now.answer[index + 1 :])
-                schedule = schedule_of(moved)
-                if self._value(schedule) <= self._to_beat or not self.facts.can_stand(moved):
-                    continue
-                if moved not in self._tried.setdefault(schedule, set()):
-                    self._tried[schedule].add(moved)
-                    is_better |= self._try(moved) > now.value
-
-    def _room_beside(self, placement: Placement) -> int:
-        if placement not in self._n_beside:
-            self._n_beside[placement] = int(self.nodes.compatible([placement]).sum())
-        return self._n_beside[placement]
-
-    def _try(self, placed: PlacedSchedule[Placement]) -> float:
-        self.meter.n_placed += 1
-        self.meter.spent += -(-len(self.placed_paths) // len(self.counted_paths))
-        begin_s = working_s()
-        if self.meter.deadline_s is None or self.meter.n_placed > 1:
-            value, held = self.placed_paths.value(placed), None
-        else:
-            # The best plan is traced at the end: the first one says how long that takes.
-            path = self.placed_paths.path(placed)
-            value, held = path.value, None if np.isneginf(path.value) else held_along(path, self.nodes)
-            self.meter.reserve(working_s() - begin_s)
-        if self.placed_paths.skips_epochs and not self.counted_paths.skips_epochs:
-            finer = self._by_counts(placed)
-            value, held = (value, held) if finer is None or finer.value <= value else (finer.value, finer.answer)
-        if value > (-np.inf if self.best is None else self.best.value):
-            self.best, self.held = Incumbent(value, placed), held
-        return value
-
-    def _by_counts(self, placed: PlacedSchedule[Placement]) -> Incumbent[Held] | None:
-        """The schedule's best path on counts beside the placed retrainings; ``None`` if it has no place there."""
-        schedule = schedule_of(placed)
-        if self._traced is None or self._traced[0] != schedule:
-            self._traced = schedule, self.counted_paths.path(on_profiles(schedule))
-        path = self._traced[1]
-        held = None if np.isneginf(path.value) else self.placer.held(path, placed)
-        return None if held is None else Incumbent(objective(self.facts, lifetimes(self.facts, held, placed)), held)
-
-    def best_held(self) -> Held:
-        """What the best plan's inference holds from which step on; there has to be one."""
-        assert self.best is not None
-        if self.held is None:
-            self.held = held_along(self.placed_paths.path(self.best.answer), self.nodes)
-        return self.held
-
     @property
     def _is_over(self) -> bool:
         """Whether the budget is spent and there is a plan to return."""
@@ -484,17 +555,20 @@ class Search:
         return 0.0 if self.best is None else self.best.value
 
     @property
-    def to_beat(self) -> float:
-        """What a plan has to be worth to be better than the best."""
-        return self._to_beat
-
-    @property
     def _to_beat(self) -> float:
+        """What a plan has to be worth to be better than the best."""
         return -np.inf if self.best is None else above(self.best.value)
 
     @property
     def _good_enough(self) -> float:
         return -np.inf if self.best is None else above(self.best.value, max(self.budget.rel_gap, TOLERANCE))
+
+
+def _halved(shift: int) -> Iterator[int]:
+    """The shift, half of it, and so on down to 1."""
+    while shift:
+        yield shift
+        shift //= 2
 
 
 def _inserted(

@@ -10,7 +10,8 @@ from problems import paper_problem, physical_problem
 
 from planner.engines.paper import alone as paper_alone
 from planner.engines.physical import alone as physical_alone
-from planner.engines.physical.prices import PhysicalPrices, coarse_facts
+from planner.engines.physical.coarse import coarse_facts
+from planner.engines.physical.prices import PhysicalPrices
 from planner.engines.prices import Descent, InstancePrices, Subgradient, certificate
 from planner.engines.schedule import WindowFacts, on_profiles
 from planner.feasibility import infeasibility

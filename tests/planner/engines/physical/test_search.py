@@ -1,21 +1,24 @@
-"""Plans within a limit of seconds: valid, good, and bounded, however little time there is."""
+"""Plans within a limit of seconds: valid, good, and bounded, however little time there is; and what work is for."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain, repeat
 
+import numpy as np
 import pytest
 from problems import physical_problem
 
 from benchmarks.speed.problems import random_problem
 from planner.budget import Budget
-from planner.engines.physical import quick
+from planner.engines.physical import search as physical_search
+from planner.engines.physical.coarse import refined_schedule
 from planner.engines.physical.physical import solve_physical
 from planner.engines.physical.plan import retrainings_in
-from planner.engines.physical.quick import QuickSearch, refined_schedule
 from planner.engines.physical.search import Search
 from planner.engines.schedule import WindowFacts, earliest_schedule, schedule_of
 from planner.problem import Problem, Retraining
+from planner.replan import remaining_plan, remaining_problem
 from planner.verify import verify
 
 LONG = Budget(time_limit_s=600.0)
@@ -25,16 +28,17 @@ def random_window(seed: int, n_tenants: int = 3, n_steps: int = 60) -> Problem:
     return random_problem(seed, n_tenants=n_tenants, n_steps=n_steps, model="physical")
 
 
-def quick_search(problem: Problem) -> Search:
-    search = Search(WindowFacts.of(problem), LONG)
-    QuickSearch(search).run([seed for seed in [earliest_schedule(problem)] if seed is not None])
-    return search
-
-
 @pytest.fixture
 def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing but the quick search can be afforded."""
-    monkeypatch.setattr(QuickSearch, "can_afford", lambda *_: False)
+    """The program over all placed sets cannot be afforded."""
+    monkeypatch.setattr(Search, "_affords", lambda *_: False)
+
+
+def hurried_search(problem: Problem) -> Search:
+    """What is found on counts and by placing alone."""
+    search = Search(WindowFacts.of(problem), replace(LONG, proves=False))
+    search.run([seed for seed in [earliest_schedule(problem)] if seed is not None])
+    return search
 
 
 @pytest.mark.usefixtures("in_haste")
@@ -57,18 +61,20 @@ def test_without_any_time_there_is_a_valid_plan_all_the_same(n_tenants: int) -> 
     assert (plan.status.has_plan, verify(problem, plan).violations) == (True, ())
 
 
+@pytest.mark.usefixtures("in_haste")
 @pytest.mark.parametrize("seed", range(3))
-def test_a_quick_plan_is_nearly_as_good_as_the_full_searchs(seed: int) -> None:
+def test_a_hurried_plan_is_nearly_as_good_as_the_full_searchs(seed: int) -> None:
     problem = random_window(seed)
-    best = quick_search(problem).best
+    best = hurried_search(problem).best
     assert best is not None
     assert best.value >= 0.99 * solve_physical(problem).objective
 
 
+@pytest.mark.usefixtures("in_haste")
 def test_long_windows_are_planned_on_coarser_steps_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quick, "COARSE_STEPS", 40)
+    monkeypatch.setattr(physical_search, "COARSE_STEPS", 40)
     problem = random_window(1, 2, 160)
-    best = quick_search(problem).best
+    best = hurried_search(problem).best
     assert best is not None
     assert best.value >= 0.98 * solve_physical(problem).objective
 
@@ -77,13 +83,14 @@ def test_nothing_is_hurried_without_a_limit_of_seconds(monkeypatch: pytest.Monke
     def fail(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(QuickSearch, "run", fail)
+    monkeypatch.setattr(physical_search, "coarse_facts", fail)
+    monkeypatch.setattr(physical_search, "COARSE_STEPS", 10)
     assert solve_physical(random_window(0, 2), Budget(max_nodes=20)).status.has_plan
 
 
-def test_time_enough_goes_to_the_full_search_after_the_quick_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_enough_goes_to_all_placed_sets_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     affords = chain([False], repeat(True))
-    monkeypatch.setattr(QuickSearch, "can_afford", lambda *_: next(affords))
+    monkeypatch.setattr(Search, "_affords", lambda *_: next(affords))
     plan = solve_physical(random_window(0, 2), Budget(time_limit_s=2.0))
     assert dict(plan.work)["placed_schedules"] > 0
 
@@ -92,7 +99,7 @@ def test_time_enough_goes_to_the_full_search_after_the_quick_one(monkeypatch: py
 def test_an_earlier_plans_retrainings_are_the_first_to_be_placed(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = random_window(0, 2, 120)
     first = solve_physical(problem)
-    monkeypatch.setattr(QuickSearch, "run", lambda *_: None)
+    monkeypatch.setattr(Search, "_explore", lambda *_, **__: None)
     again = solve_physical(problem, Budget(time_limit_s=0.0), first)
     assert retrainings_in(problem, again) == retrainings_in(problem, first)
 
@@ -113,9 +120,53 @@ def test_a_coarse_schedule_is_moved_to_where_it_ends_in_the_window() -> None:
     assert (found.end_step, found.n_steps) == (120, way.n_steps)
 
 
+@pytest.mark.usefixtures("in_haste")
 def test_a_search_keeps_what_the_best_plan_holds() -> None:
-    search = quick_search(random_window(0, 2))
+    search = hurried_search(random_window(0, 2))
     assert search.best is not None
-    assert search.held is not None
-    assert search.best_held() is search.held
-    assert schedule_of(search.best.answer) in search.ranked()
+    assert search.held
+    assert schedule_of(search.best.answer) in search._ranked()
+
+
+@pytest.mark.parametrize("n_tenants", [2, 3])
+def test_prices_have_their_share_of_any_work(n_tenants: int) -> None:
+    problem = random_window(0, n_tenants, 120)
+    plan = solve_physical(problem, Budget(max_nodes=1_000))
+    found = verify(problem, plan)
+    assert found.violations == ()
+    assert found.proven_gap is not None
+    assert found.proven_gap < 0.03
+
+
+def test_larger_graphs_cost_more_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    spent = []
+    for unit_nodes in (physical_search.UNIT_NODES, 10):
+        monkeypatch.setattr(physical_search, "UNIT_NODES", unit_nodes)
+        search = Search(WindowFacts.of(random_window(0, 2)), Budget(max_nodes=50))
+        search.run()
+        spent.append(search.meter.n_counted)
+    assert spent[1] < spent[0]
+
+
+def test_what_is_left_of_a_certificate_bounds_the_rest_of_a_window() -> None:
+    problem = random_window(1, 2)
+    whole = solve_physical(problem)
+    rest, left = remaining_problem(problem, whole, 20), remaining_plan(whole, 20)
+    again = solve_physical(rest, Budget(max_nodes=50, proves=False), left)
+    assert again.certificate is not None
+    assert left.certificate is not None
+    assert np.array_equal(again.certificate.prices, left.certificate.prices)
+    found = verify(rest, again)
+    assert found.violations == ()
+    assert solve_physical(rest).objective <= found.proven_bound
+    assert again.bound <= found.proven_bound * (1 + 1e-9)
+
+
+def test_prices_of_other_steps_are_not_carried() -> None:
+    problem = random_window(1, 2)
+    whole = solve_physical(problem)
+    rest = remaining_problem(problem, whole, 20)
+    again = solve_physical(
+        rest, Budget(max_nodes=50, proves=False), replace(remaining_plan(whole, 20), certificate=whole.certificate)
+    )
+    assert again.certificate is None
