@@ -57,7 +57,12 @@ class Meter:
     @property
     def is_spent(self) -> bool:
         """Whether to stop."""
-        return (self.limit is not None and self.spent >= self.limit) or self.is_late()
+        return self.left <= 0 or self.is_late()
+
+    @property
+    def left(self) -> float:
+        """Units of work that are left, ∞ without a limit."""
+        return math.inf if self.limit is None else max(0, self.limit - self.spent)
 
     def is_late(self) -> bool:
         """Whether time is up."""
@@ -68,7 +73,7 @@ class Meter:
         """In here there is no more than this share of the time and the work that are left."""
         limit, final_s = self.limit, self.deadline_s
         if limit is not None:
-            self.limit = self.spent + int(share * max(0, limit - self.spent))
+            self.limit = self.spent + int(share * self.left)
         if final_s is not None:
             self.deadline_s = final_s - (1.0 - share) * self.left_s
         yield

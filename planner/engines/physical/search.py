@@ -385,13 +385,23 @@ class Search:
         self.counted_paths.value(())
         return (working_s() - begin_s) / (len(self.counted_paths) * self.facts.n_steps)
 
+    @cached_property
+    def _a_placed_schedule(self) -> int:
+        """Units that valuing a schedule on all placed sets takes."""
+        return -(-self.placer.n_sets() // len(self.counted_paths)) * self._a_schedule
+
     def _refine(self) -> None:
-        """Value the best schedules on all placed sets: what placing lost, and plans where it found none."""
+        """Value the best schedules on all placed sets: what placing lost, and plans where it found none.
+
+        The best one is valued whatever has been spent, but where no work goes into bounds.
+        """
         for schedule in self._ranked():
             if self.best is not None:
                 break
             self._try_places(schedule)
         if self.best is None or not self._affords(_REFINING_SHARE):
+            return
+        if not self.budget.proves and self._a_placed_schedule > self.meter.left:
             return
         with self.meter.share(_REFINING_SHARE):
             for placed in (self.best.answer, *self._floors):
@@ -435,7 +445,7 @@ class Search:
             return -np.inf
         tried.add(placed)
         self.meter.n_placed += 1
-        self.meter.spent += -(-len(self.placed_paths) // len(self.counted_paths)) * self._a_schedule
+        self.meter.spent += self._a_placed_schedule
         value = self.placed_paths.value(placed)
         if value > self._to_beat:
             self._accept(value, placed, held_along(self.placed_paths.path(placed), self.nodes))

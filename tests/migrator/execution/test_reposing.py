@@ -18,6 +18,7 @@ from migrator.execution.simulated import simulated_parts
 from migrator.inputs import assemble
 from migrator.log import records as recorded
 from migrator.log.runlog import ReadLog, RunLog, read_log
+from planner.errors import PlanFileError
 from planner.policies.registry import policy_of
 from planner.problem import HeldInstance, PhysicalState, RunningRetraining
 from planner.verify import Rule
@@ -81,6 +82,37 @@ def test_every_window_of_a_run_is_worth_what_its_log_says(run: Path) -> None:
 def test_windows_are_posed_as_their_policy_and_config_posed_them(tmp_path: Path, changes: Change, policy: str) -> None:
     found = checked(read_log(run_in(tmp_path / "run", changes, policy)), changes)
     assert [item.verification and item.verification.violations for item in found] == [(), ()]
+
+
+REPLANNING: Change = {"planner.replan_every_s": 2, "planner.planning_s": 0}
+
+
+@pytest.fixture(scope="module")
+def replanned(tmp_path_factory: pytest.TempPathFactory) -> ReadLog:
+    """A run with plans of windows' rests."""
+    log = read_log(run_in(tmp_path_factory.mktemp("replanned") / "run", REPLANNING))
+    assert len(log.of(recorded.PlanRevised)) > 1
+    return log
+
+
+def test_every_plan_of_a_run_has_a_proven_gap(replanned: ReadLog) -> None:
+    found = [(item.name, item.verification) for item in checked(replanned, REPLANNING)]
+    assert [(name, one.violations) for name, one in found if one.violations] == []
+    assert [name for name, one in found if one.proven_gap is None] == []
+
+
+def test_a_log_has_the_prices_of_a_window_once(replanned: ReadLog) -> None:
+    of_windows = [record.plan.certificate for record in replanned.of(recorded.WindowStarted)]
+    of_rests = [record.plan.certificate for record in replanned.of(recorded.PlanRevised)]
+    assert ["prices" in own for own in of_windows] == [True] * len(of_windows)
+    assert ["prices" in own for own in of_rests] == [False] * len(of_rests)
+
+
+@pytest.mark.parametrize("certificate", [None, {"profiles": ["1g.5gb"]}, {"profiles": ["1g.5gb"], "prices": "none"}])
+def test_prices_that_were_never_told_are_told(replanned: ReadLog, certificate: Any) -> None:
+    log = altered(replanned, lambda record: record["plan"].update(certificate=certificate))
+    with pytest.raises(PlanFileError, match="certificate"):
+        checked(log, REPLANNING)
 
 
 def test_windows_ahead_are_those_of_the_config(tmp_path: Path) -> None:
