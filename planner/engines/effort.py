@@ -69,13 +69,13 @@ class Meter:
         return self.deadline_s is not None and self.left_s <= 0.0
 
     @contextmanager
-    def share(self, share: float) -> Iterator[None]:
-        """In here there is no more than this share of the time and the work that are left."""
+    def share(self, of_work: float, of_time: float) -> Iterator[None]:
+        """In here there is no more than these shares of the work and of the time that are left."""
         limit, final_s = self.limit, self.deadline_s
         if limit is not None:
-            self.limit = self.spent + int(share * self.left)
+            self.limit = self.spent + int(of_work * self.left)
         if final_s is not None:
-            self.deadline_s = final_s - (1.0 - share) * self.left_s
+            self.deadline_s = final_s - (1.0 - of_time) * self.left_s
         yield
         self.limit, self.deadline_s = limit, final_s
 

@@ -89,7 +89,7 @@ class Placer:
         return int(sum(deal * of_total[tuple(t)] for deal, t in zip(deals, total.tolist(), strict=True)))
 
     def ways(self, path: Path, schedule: Schedule) -> Iterator[PlacedSchedule[Placement]]:
-        """Where the schedule's retrainings can sit beside the path, those that leave it most layouts first."""
+        """Where the schedule's retrainings can sit beside the path, what leaves most layouts first."""
         stretches = self._stretches(path)
         room = [self._layouts_of(stretch) for stretch in stretches]
         for run, place in self._facts.running:
@@ -97,9 +97,13 @@ class Placer:
         # What is large is placed first: it has the fewest places.
         runs = sorted(schedule, key=lambda run: (len(self._facts.placements(run)), run))
         found = islice(self._extended((), runs, stretches, room), _MOST_WAYS)
-        ranked = [(-sum(map(math.log, map(int.bit_count, own))), tuple(sorted(placed))) for placed, own in found]
-        ranked.sort(key=lambda pair: pair[0])
-        return (placed for _, placed in ranked)
+        ranked = [(self._room(placed), sum(map(math.log, map(int.bit_count, own))), placed) for placed, own in found]
+        ranked.sort(key=lambda item: (-item[0], -item[1]))
+        return (tuple(sorted(placed)) for _, _, placed in ranked)
+
+    def _room(self, placed: PlacedSchedule[Placement]) -> int:
+        """How many layouts these retrainings leave alone, each by itself."""
+        return sum(self._beside(place).bit_count() for _, place in placed)
 
     def _extended(
         self,

@@ -73,6 +73,9 @@ _STARTS = 4
 _FEWEST_ROUNDS, _MOST_ROUNDS = 20, 150
 """Rounds of the prices in a turn: one a step, within these."""
 
+_BEFORE_TABLES = 60
+"""Rounds at most in a turn before tables are made, which prove more."""
+
 _MORE_TURNS = 3
 """Turns after the first at most."""
 
@@ -106,10 +109,10 @@ _CHUNK = 16
 _SHIFTS = (-16, -8, -4, -2, -1, 1, 2, 4, 8, 16)
 """Starts near the present one that are looked at in any case."""
 
-_LOCAL_SHARE, _REFINING_SHARE = 0.5, 0.5
-"""Shares of what is left that the local search, and the program over all placed sets, may take."""
+_LOCAL_SHARE, _REFINING_SHARE = (0.8, 0.5), (0.5, 0.5)
+"""Shares of the work and of the time left that the local search, and the program over all placed sets, may take."""
 
-_A_ROUND, _A_PLACING = 4, 5
+_A_ROUND, _A_PLACING = 2, 5
 """Units that a round of the prices takes, and a schedule's path put on placements."""
 
 _AT_ONCE = 0.15
@@ -207,28 +210,32 @@ class Search:
             self._put(schedule_of(placed), [placed])
         if not is_hurried and (self.budget.proves or self.best is None):
             self._find_floor()
-        with self.meter.share(_LOCAL_SHARE):
+        with self.meter.share(*_LOCAL_SHARE):
             self._explore(tuple(seeds), is_hurried=is_hurried)
         self.bound = self.bounds.relaxed()
         if not self.budget.proves:
             self.bound = min(self.bound, self.prices.carry(prices))
         elif not self._is_over:
-            self._take_turn()
+            self._take_turn(_BEFORE_TABLES if self._has_tables else _MOST_ROUNDS)
         self._refine()
         if self.budget.proves:
             self._prove()
 
     def _prove(self) -> None:
         """Close the gap by tables, if they can; then lower the prices' own bound as long as it helps."""
-        # Proofs by tables take what schedules are worth on counts for bounds.
-        is_small = len(self.facts.actors) <= MAX_BEST_FIRST and self.facts.n_steps <= MAX_STEPS
-        if is_small and not self.counted_paths.skips_epochs and not self._is_over:
+        if self._has_tables and not self._is_over:
             with ThreadPoolExecutor(N_THREADS) as pool:
                 self._by_tables(pool)
         for _ in range(_MORE_TURNS):
             if self._is_over or self.prices.bound <= self._good_enough or not self._take_turn():
                 return
             self._refine()
+
+    @property
+    def _has_tables(self) -> bool:
+        """Whether every schedule can be bounded; that takes what schedules are worth on counts for bounds."""
+        is_small = len(self.facts.actors) <= MAX_BEST_FIRST and self.facts.n_steps <= MAX_STEPS
+        return is_small and not self.counted_paths.skips_epochs
 
     def _find_floor(self) -> None:
         is_over = self.meter.is_late if self.meter.deadline_s is not None else None
@@ -322,8 +329,9 @@ class Search:
 
     def _place_best(self) -> None:
         """Place the best schedules, until one is as good as the next on counts."""
-        for schedule in self._ranked()[:_TO_PLACE]:
-            if self._value(schedule) <= self._to_beat or self._is_over:
+        for rank, schedule in enumerate(self._ranked()[:_TO_PLACE]):
+            # The best one is placed whatever has been spent: without a placement the search was for nothing.
+            if self._value(schedule) <= self._to_beat or (rank > 0 and self._is_over):
                 return
             if schedule not in self._put_by:
                 self._put(schedule)
@@ -399,11 +407,11 @@ class Search:
             if self.best is not None:
                 break
             self._try_places(schedule)
-        if self.best is None or not self._affords(_REFINING_SHARE):
+        if self.best is None or not self._affords(_REFINING_SHARE[1]):
             return
         if not self.budget.proves and self._a_placed_schedule > self.meter.left:
             return
-        with self.meter.share(_REFINING_SHARE):
+        with self.meter.share(*_REFINING_SHARE):
             for placed in (self.best.answer, *self._floors):
                 self._try(placed)
             for schedule in self._ranked()[:_TO_REFINE]:
@@ -453,13 +461,13 @@ class Search:
 
     # --- bounds
 
-    def _take_turn(self) -> bool:
+    def _take_turn(self, n_most: int = _MOST_ROUNDS) -> bool:
         """Lower the bound by prices, value the schedules that they favour, and improve the best of those.
 
         Whether that helped: the bound has come closer to the best plan, or the plan has become better.
         """
         before, plan = self.prices.bound, self.best
-        favoured = self.prices.lower(self._aim, min(max(_FEWEST_ROUNDS, self.facts.n_steps), _MOST_ROUNDS))
+        favoured = self.prices.lower(self._aim, min(max(_FEWEST_ROUNDS, self.facts.n_steps), n_most))
         self.meter.spent += len(favoured) * _A_ROUND
         self.bound = min(self.bound, self.prices.bound)
         new = [schedule for schedule in dict.fromkeys(reversed(favoured)) if schedule not in self._valued]
