@@ -35,7 +35,7 @@ from migrator.assignments import assigned
 from migrator.errors import ConfigError
 from migrator.extras import model_text
 from planner.budget import planning_time_s
-from planner.files.strict import Text, as_text, read_document, without_classes
+from planner.files.strict import Text, as_text, read_document
 
 SHIPPED_TRACES = (
     "azure-conv",
@@ -621,7 +621,7 @@ def validate_config(data: Mapping[Any, Any], origin: str) -> Config:
         # Tags of the branches that pydantic tried are no keys of the user's file.
         parts = [part for part in first["loc"] if not (isinstance(part, str) and _is_branch_tag(part))]
         key = ".".join(map(str, parts))
-        message = without_classes(first["msg"]).removeprefix("Value error, ")
+        message = first["msg"].partition(" or instance of ")[0].removeprefix("Value error, ")
         value = first.get("input")
         shown = f" (got {as_text(value)})" if isinstance(value, (str, int, float, bool)) or value is None else ""
         raise ConfigError(f"{origin}: {key + ': ' if key else ''}{message}{shown}") from None

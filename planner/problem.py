@@ -386,6 +386,16 @@ class Problem:
         """The tenants' names in order."""
         return tuple(tenant.name for tenant in self.tenants)
 
+    def tenant(self, name: str) -> TenantTerms:
+        """The tenant of this name.
+
+        Raises:
+            ProblemError: There is none.
+        """
+        if name not in self.tenant_names:
+            raise ProblemError(f"{name!r} is no tenant of the problem; those are {', '.join(self.tenant_names)}")
+        return self.tenants[self.tenant_names.index(name)]
+
     @property
     def physical_initial(self) -> PhysicalState | None:
         """The initial state of a ``physical`` problem, if it has one."""
@@ -534,14 +544,20 @@ def _check_problem(problem: Problem) -> None:
     if problem.n_steps < 1:
         raise ProblemError(f"n_steps is {problem.n_steps}; at least 1 is needed")
     _check_number("step_s", problem.step_s, least=LEAST_STEP_S)
-    if problem.switch_s is not None:
-        _check_number("switch_s", problem.switch_s, least=0.0)
+    _check_number("switch_s", problem.switch_s)
     _check_number_of_tenants(problem)
     names = [tenant.name for tenant in problem.tenants]
     for index, tenant in enumerate(problem.tenants):
         _check_name(f"tenants[{index}].name", tenant.name, names)
         _check_tenant(problem, tenant)
-    _check_initial(problem)
+    match problem.reconfiguration, problem.initial:
+        case Reconfiguration.PAPER, PaperState() as state:
+            _check_paper_state(problem, state)
+        case Reconfiguration.PHYSICAL, PhysicalState() as state:
+            _check_physical_state(problem, state)
+        case model, PaperState() | PhysicalState() as state:
+            kind = Reconfiguration.PAPER if isinstance(state, PaperState) else Reconfiguration.PHYSICAL
+            raise ProblemError(f"initial: the state is a {kind} one; the problem is {model}")
     for index, item in enumerate(problem.unavailable):
         _check_unavailable(problem, f"unavailable[{index}]", item)
 
@@ -560,31 +576,34 @@ def _check_number_of_tenants(problem: Problem) -> None:
         )
 
 
-def _check_number(where: str, value: float, *, least: float, most: float = MOST_NUMBER, above: bool = False) -> None:
-    fine = math.isfinite(value) and (value > least if above else value >= least) and value <= most
-    if not fine:
+def _check_number(
+    where: str, value: float | None, *, least: float = 0.0, most: float = MOST_NUMBER, above: bool = False
+) -> None:
+    """A number between finite limits, the lower one excluded where it has to be ``above``, or none at all."""
+    if value is not None and not ((value > least if above else value >= least) and value <= most):
         bound = f"> {least:g}" if above else f"≥ {least:g}"
         raise ProblemError(f"{where} is {value}; a finite number {bound} and ≤ {most:g} is needed")
 
 
+def _check_step(where: str, step: int, first: int, last: int, what_is_last: str) -> None:
+    if not first <= step <= last:
+        raise ProblemError(f"{where} is {step}; {first} to {what_is_last} ({last}) is allowed")
+
+
 def _check_tenant(problem: Problem, tenant: TenantTerms) -> None:
-    where = f"tenants.{tenant.name}"
+    where, gpu = f"tenants.{tenant.name}", problem.gpu
     if tenant.arrivals_rps.shape != (problem.n_steps,):
         raise ProblemError(f"{where}.arrivals_rps has {tenant.arrivals_rps.size} numbers; n_steps is {problem.n_steps}")
     for step, value in enumerate(tenant.arrivals_rps):
-        _check_number(f"{where}.arrivals_rps[{step}]", float(value), least=0.0)
-    _check_by_profile(problem.gpu, f"{where}.capability_rps", tenant.capability_rps)
-    _check_profile(problem.gpu, f"{where}.min_profile", tenant.min_profile)
-    _check_number(f"{where}.accuracy.before", tenant.accuracy_before, least=0.0, most=1.0)
-    _check_options(problem.gpu, where, tenant.options)
-    _check_number(f"{where}.overhead_s", tenant.overhead_s, least=0.0)
-    _check_number(f"{where}.weight", tenant.weight, least=0.0)
-    if tenant.retraining_start_s is not None:
-        _check_number(f"{where}.retraining_start_s", tenant.retraining_start_s, least=0.0)
-    if tenant.min_slo_attainment is not None:
-        _check_floor(f"{where}.min_slo_attainment", tenant.min_slo_attainment)
+        _check_number(f"{where}.arrivals_rps[{step}]", float(value))
+    _check_by_profile(gpu, f"{where}.capability_rps", tenant.capability_rps)
+    _check_profile(gpu, f"{where}.min_profile", tenant.min_profile)
+    _check_number(f"{where}.accuracy.before", tenant.accuracy_before, most=1.0)
+    _check_options(gpu, where, tenant.options)
+    for key in ("overhead_s", "weight", "retraining_start_s", "swap_s"):
+        _check_number(f"{where}.{key}", getattr(tenant, key))
+    _check_floor(f"{where}.min_slo_attainment", tenant.min_slo_attainment)
     _check_salvage(f"{where}.salvage", tenant)
-    _check_number(f"{where}.swap_s", tenant.swap_s, least=0.0)
     if tenant.swap_s > 0 and tenant.options and tenant.min_slo_attainment is not None:
         raise ProblemError(
             f"{where}.swap_s is {tenant.swap_s} beside min_slo_attainment; with a floor of in-time answers 0 is "
@@ -597,12 +616,14 @@ def _check_salvage(where: str, tenant: TenantTerms) -> None:
     if tenant.salvage and len(tenant.salvage) != len(names):
         raise ProblemError(f"{where} has {len(tenant.salvage)} numbers; one for each of {', '.join(names)} is needed")
     for name, value in zip(names, tenant.salvage, strict=False):
-        _check_number(f"{where}.{name}", value, least=0.0, most=MOST_SALVAGE)
+        _check_number(f"{where}.{name}", value, most=MOST_SALVAGE)
 
 
-def _check_floor(where: str, floor: AttainmentFloor) -> None:
+def _check_floor(where: str, floor: AttainmentFloor | None) -> None:
+    if floor is None:
+        return
     # Forms of the files: a share alone, or with what it holds over.
-    _check_number(where, floor.share, least=0.0, most=1.0, above=True)
+    _check_number(where, floor.share, most=1.0, above=True)
     if not math.isfinite(floor.due) or (floor.due and floor.per is Per.STEP):
         raise ProblemError(f"{where}.due is {floor.due}; a finite number is needed, and 0 with per: step")
 
@@ -615,21 +636,15 @@ def _check_options(gpu: GpuModel, where: str, options: tuple[RetrainingOption, .
         _check_name(f"{own}.name", option.name, names)
         _check_by_profile(gpu, f"{where}.retraining_s" if is_short else f"{own}.time_s", option.time_s)
         accuracy_key = f"{where}.accuracy.after" if is_short else f"{own}.accuracy_after"
-        _check_number(accuracy_key, option.accuracy_after, least=0.0, most=1.0)
-        _check_number(f"{own}.checkpoint_s", option.checkpoint_s, least=0.0)
-        _check_checkpoints(own, option.checkpoints)
-
-
-def _check_checkpoints(where: str, checkpoints: tuple[Checkpoint, ...]) -> None:
-    last = 0.0
-    for index, checkpoint in enumerate(checkpoints):
-        own = f"{where}.checkpoints[{index}]"
-        if not last < checkpoint.fraction < 1:
-            raise ProblemError(
-                f"{own}.fraction is {checkpoint.fraction}; a number above {last:g} and below 1 is needed"
-            )
-        _check_number(f"{own}.accuracy", checkpoint.accuracy, least=0.0, most=1.0)
-        last = checkpoint.fraction
+        _check_number(accuracy_key, option.accuracy_after, most=1.0)
+        _check_number(f"{own}.checkpoint_s", option.checkpoint_s)
+        last = 0.0
+        for number, checkpoint in enumerate(option.checkpoints):
+            key, fraction = f"{own}.checkpoints[{number}]", checkpoint.fraction
+            if not last < fraction < 1:
+                raise ProblemError(f"{key}.fraction is {fraction}; a number above {last:g} and below 1 is needed")
+            _check_number(f"{key}.accuracy", checkpoint.accuracy, most=1.0)
+            last = fraction
 
 
 def _check_name(where: str, name: str, names: Sequence[str]) -> None:
@@ -646,7 +661,7 @@ def _check_by_profile(gpu: GpuModel, where: str, values: Mapping[str, float]) ->
         raise ProblemError(f"{where} is empty; at least one profile is needed")
     for name, value in values.items():
         _check_profile(gpu, where, name)
-        _check_number(f"{where}.{name}", value, least=0.0, above=True)
+        _check_number(f"{where}.{name}", value, above=True)
 
 
 def _check_profile(gpu: GpuModel, where: str, name: str) -> None:
@@ -656,29 +671,13 @@ def _check_profile(gpu: GpuModel, where: str, name: str) -> None:
         raise ProblemError(f"{where}: {error}") from None
 
 
-def _check_initial(problem: Problem) -> None:
-    match problem.initial:
-        case None:
-            return
-        case PaperState() as state:
-            if problem.reconfiguration is not Reconfiguration.PAPER:
-                raise ProblemError("initial: the state is a paper one; the problem is physical")
-            _check_paper_state(problem, state)
-        case PhysicalState() as state:
-            if problem.reconfiguration is not Reconfiguration.PHYSICAL:
-                raise ProblemError("initial: the state is a physical one; the problem is paper")
-            _check_physical_state(problem, state)
-
-
 def _check_paper_state(problem: Problem, state: PaperState) -> None:
     """Tenants and profiles exist, and the profiles fit the GPU together."""
     gpu = problem.gpu
     for tenant, names in state.held.items():
-        _require_tenant(problem, "initial", tenant)
+        _tenant_at("initial", problem, tenant)
         for index, name in enumerate(names):
-            if name not in gpu.profile_names:
-                allowed = ", ".join(gpu.profile_names)
-                raise ProblemError(f"initial.{tenant}[{index}] is {name!r}; {gpu.name} has {allowed}")
+            _check_profile(gpu, f"initial.{tenant}[{index}]", name)
     counts = Counter(name for names in state.held.values() for name in names)
     if tuple(counts.values()) not in gpu.multisets(tuple(counts)):
         shown = ", ".join(f"{count} × {name}" for name, count in counts.items())
@@ -690,60 +689,44 @@ def _check_physical_state(problem: Problem, state: PhysicalState) -> None:
     if state.next_epoch_step < 0:
         raise ProblemError(f"initial.next_epoch_step is {state.next_epoch_step}; ≥ 0 is needed")
     for index, held in enumerate(state.held):
-        _check_held(problem, state, f"initial.held[{index}]", held)
-    for index, running in enumerate(state.retrainings):
-        _check_running(problem, state, f"initial.retrainings[{index}]", running)
+        where = f"initial.held[{index}]"
+        may_serve = _tenant_at(where, problem, held.tenant).capability_rps
+        _check_step(
+            f"{where}: {held.placement}'s serve_step", held.serve_step, 0, state.next_epoch_step, "next_epoch_step"
+        )
+        if held.placement.profile.name not in may_serve:
+            raise ProblemError(f"{where}: {held.placement} cannot serve {held.tenant}; {', '.join(may_serve)} can")
+    running = [item.tenant for item in state.retrainings]
+    for index, item in enumerate(state.retrainings):
+        where, name = f"initial.retrainings[{index}]", item.tenant
+        terms = _tenant_at(where, problem, name)
+        if running.count(name) > 1:
+            raise ProblemError(f"{where}: {name} runs two retrainings; one is allowed")
+        if not terms.options:
+            raise ProblemError(f"{where}: {name} runs one but offers none, so its outcome is unknown")
+        _check_step(f"{where}: {name}'s end_step", item.end_step, 1, problem.n_steps, "n_steps")
     placements = [item.placement for item in state.held] + [item.placement for item in state.retrainings]
     if not problem.gpu.fits(placements):
         shown = ", ".join(map(str, placements))
         raise ProblemError(f"initial.held and initial.retrainings, {shown}, are no layout of {problem.gpu.name}")
 
 
-def _check_held(problem: Problem, state: PhysicalState, where: str, item: HeldInstance) -> None:
-    _require_tenant(problem, where, item.tenant)
-    if not 0 <= item.serve_step <= state.next_epoch_step:
-        raise ProblemError(
-            f"{where}: {item.placement} serves from step {item.serve_step}; 0 to next_epoch_step "
-            f"({state.next_epoch_step}) is allowed"
-        )
-    may_serve = problem.tenants[problem.tenant_names.index(item.tenant)].capability_rps
-    if item.placement.profile.name not in may_serve:
-        raise ProblemError(f"{where}: {item.placement} cannot serve {item.tenant}; {', '.join(may_serve)} can")
-
-
-def _check_running(problem: Problem, state: PhysicalState, where: str, item: RunningRetraining) -> None:
-    _require_tenant(problem, where, item.tenant)
-    if [other.tenant for other in state.retrainings].count(item.tenant) > 1:
-        raise ProblemError(f"{where}: {item.tenant} runs two retrainings; one is allowed")
-    if not problem.tenants[problem.tenant_names.index(item.tenant)].options:
-        raise ProblemError(f"{where}: {item.tenant} runs one but offers none, so its outcome is unknown")
-    if not 0 < item.end_step <= problem.n_steps:
-        raise ProblemError(
-            f"{where}: {item.tenant}'s ends before step {item.end_step}; 1 to n_steps ({problem.n_steps}) is allowed"
-        )
-
-
 def _check_unavailable(problem: Problem, where: str, item: Unavailable) -> None:
     if not item.memory_slices:
         raise ProblemError(f"{where}.memory_slices is empty; at least one memory slice is needed")
     for index, number in enumerate(item.memory_slices):
-        if not 0 <= number < problem.gpu.memory_slices:
-            most = problem.gpu.memory_slices - 1
-            raise ProblemError(
-                f"{where}.memory_slices[{index}] is {number}; {problem.gpu.name} has memory slices 0 to {most}"
-            )
+        own, n_slices = f"{where}.memory_slices[{index}]", problem.gpu.memory_slices
+        if not 0 <= number < n_slices:
+            raise ProblemError(f"{own} is {number}; {problem.gpu.name} has memory slices 0 to {n_slices - 1}")
         if item.memory_slices.count(number) > 1:
-            raise ProblemError(f"{where}.memory_slices[{index}] is {number}, which is given twice")
-    if not 0 <= item.from_step < problem.n_steps:
-        raise ProblemError(
-            f"{where}.from_step is {item.from_step}; 0 to n_steps - 1 ({problem.n_steps - 1}) is allowed"
-        )
-    if item.to_step is not None and not item.from_step < item.to_step <= problem.n_steps:
-        least = item.from_step + 1
-        raise ProblemError(f"{where}.to_step is {item.to_step}; {least} to n_steps ({problem.n_steps}) is allowed")
+            raise ProblemError(f"{own} is {number}, which is given twice")
+    _check_step(f"{where}.from_step", item.from_step, 0, problem.n_steps - 1, "n_steps - 1")
+    if item.to_step is not None:
+        _check_step(f"{where}.to_step", item.to_step, item.from_step + 1, problem.n_steps, "n_steps")
 
 
-def _require_tenant(problem: Problem, where: str, name: str) -> None:
-    names = problem.tenant_names
-    if name not in names:
-        raise ProblemError(f"{where}: {name!r} is no tenant of the problem; those are {', '.join(names)}")
+def _tenant_at(where: str, problem: Problem, name: str) -> TenantTerms:
+    try:
+        return problem.tenant(name)
+    except ProblemError as error:
+        raise ProblemError(f"{where}: {error}") from None

@@ -14,7 +14,7 @@ import numpy as np
 from executor.mig import Multiset
 from planner.counts import multiset_of, profiles_of
 from planner.errors import ProblemError
-from planner.files.strict import Number, StrictModel, Text
+from planner.files.strict import Number, StrictModel
 from planner.gains import gain_tables, make_monotone
 from planner.problem import MOST_NUMBER, FloatArray, GainTable, Problem, Reconfiguration, TenantTerms
 
@@ -25,7 +25,7 @@ ROUNDING = 1e-9
 class GainEntry(StrictModel):
     """``tenants.gains`` of a problem file."""
 
-    multisets: list[list[Text]]
+    multisets: list[list[str]]
     in_time: list[list[Number]]
     in_time_changed: list[list[Number]] | None = None
     arrived: list[Number] | None = None

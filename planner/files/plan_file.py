@@ -8,12 +8,24 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
+from executor.mig import Placement
 from planner.errors import PlanFileError
-from planner.files.strict import Count, Number, StrictModel, Text, placement_of, read_document, validated
+from planner.files.strict import (
+    Number,
+    StrictModel,
+    Text,
+    made_of,
+    read_by,
+    read_document,
+    told_of,
+    validated,
+    without_none,
+)
 from planner.plan import (
     Certificate,
     Infeasibility,
@@ -24,39 +36,38 @@ from planner.plan import (
     Status,
     TenantSchedule,
 )
-from planner.problem import Owner, Problem, Reconfiguration, Task
+from planner.problem import Owner, Problem, Reconfiguration, Task, TenantTerms
 
 GAP_TOLERANCE = 1e-9
 """How far a file's gap may lie from what its own objective and bound make."""
 
 
-class _Reason(StrictModel):
-    tenant: Text | None
-    rule: Text
-    message: Text
+_Tenant = Annotated[TenantTerms, read_by(Problem.tenant)]
+_Profile = Annotated[str, read_by(lambda problem, name: problem.gpu.profile(name).name)]
+_Placement = Annotated[Placement, read_by(lambda problem, text: problem.gpu.placement(text))]
 
 
 class _Retraining(StrictModel):
-    profile: Text
-    start_step: Count
-    end_step: Count
-    option: Text | None = None
+    profile: _Profile
+    start_step: int
+    end_step: int
+    option: str | None = None
 
 
 class _Schedule(StrictModel):
-    name: Text
-    inference: list[tuple[Count, Count, list[Text]]]
+    name: _Tenant
+    inference: list[tuple[int, int, tuple[_Profile, ...]]]
     retraining: _Retraining | None = None
 
 
 class _Lifetime(StrictModel):
-    placement: Text
-    tenant: Text
-    task: Text
-    create_step: Count
-    serve_step: Count
-    end_step: Count
-    option: Text | None = None
+    placement: _Placement
+    tenant: _Tenant
+    task: Task
+    create_step: int
+    serve_step: int
+    end_step: int
+    option: str | None = None
 
 
 class _Certificate(StrictModel):
@@ -70,7 +81,7 @@ WALL_KEYS = ("solve_s", "load_s")
 
 
 class _File(StrictModel):
-    status: Text
+    status: Status
     objective: Number | None
     bound: Number | None
     gap: Number | None = None
@@ -80,20 +91,20 @@ class _File(StrictModel):
     solve_s: Number
     load_s: Number = 0.0
     engine: Text
-    reconfiguration: Text
-    n_steps: Count
+    reconfiguration: Reconfiguration
+    n_steps: int
     tenants: list[_Schedule] | None = None
     lifetimes: list[_Lifetime] | None = None
-    next_epoch_step: Count = 0
-    reason: _Reason | None = None
+    next_epoch_step: int = 0
+    infeasibility: Infeasibility | None = Field(None, alias="reason")
     certificate: _Certificate | None = None
-    missed: list[Text] = Field(default_factory=list)
+    missed: tuple[Text, ...] = ()
     burst_loss: Number | None = None
-    work: dict[str, Count] = Field(default_factory=dict)
+    work: dict[str, int] = Field(default_factory=dict)
     # What ``plan --json`` adds on how the plan was made and why; no part of the plan.
     overhead_from: dict[str, object] | None = None
     assumed: list[dict[str, object]] | None = None
-    plan_from_step: Count | None = None
+    plan_from_step: int | None = None
     in_time: dict[str, object] | None = None
     explain: dict[str, object] | None = None
 
@@ -147,17 +158,15 @@ def _schedule_to_json(schedule: TenantSchedule) -> dict[str, object]:
 
 
 def _lifetime_to_json(lifetime: Lifetime) -> dict[str, object]:
-    document: dict[str, object] = {
-        "placement": str(lifetime.placement),
-        "tenant": lifetime.owner.tenant,
-        "task": lifetime.owner.task.value,
-        "create_step": lifetime.create_step,
-        "serve_step": lifetime.serve_step,
-        "end_step": lifetime.end_step,
-    }
-    if lifetime.option is not None:
-        document["option"] = lifetime.option
-    return document
+    return without_none(
+        placement=str(lifetime.placement),
+        tenant=lifetime.owner.tenant,
+        task=lifetime.owner.task.value,
+        create_step=lifetime.create_step,
+        serve_step=lifetime.serve_step,
+        end_step=lifetime.end_step,
+        option=lifetime.option,
+    )
 
 
 def read_plan(path: Path, problem: Problem) -> MigPlan:
@@ -175,54 +184,34 @@ def plan_of(document: dict[str, object], problem: Problem, origin: str) -> MigPl
     Raises:
         PlanFileError: One line naming ``origin``, the key, its value and what is allowed.
     """
-    content = validated(_File, document, origin, PlanFileError)
-    try:
-        return _plan(content, problem)
-    except PlanFileError as error:
-        raise PlanFileError(f"{origin}: {error}") from None
-
-
-def _plan(content: _File, problem: Problem) -> MigPlan:
-    statuses = [status.value for status in Status]
-    if content.status not in statuses:
-        raise PlanFileError(f"status is {content.status!r}; {', '.join(statuses)} are allowed")
-    if content.reconfiguration != problem.reconfiguration.value:
-        raise PlanFileError(
-            f"reconfiguration is {content.reconfiguration!r}; the problem's is {problem.reconfiguration}"
+    with told_of(origin, PlanFileError):
+        content, model = validated(_File, document, PlanFileError, problem), problem.reconfiguration
+        if content.reconfiguration is not model:
+            raise PlanFileError(f"reconfiguration is {content.reconfiguration.value!r}; the problem's is {model}")
+        needed = "tenants" if model is Reconfiguration.PAPER else "lifetimes"
+        if content.status.has_plan and getattr(content, needed) is None:
+            raise PlanFileError(f"{needed} is missing; a {content.status} {model} plan needs it")
+        plan = made_of(
+            MigPlan,
+            content,
+            schedules=_schedules(content.tenants or [], problem),
+            lifetimes=tuple(map(_lifetime, content.lifetimes or [])),
+            work=tuple(content.work.items()),
+            certificate=_certificate(content, problem),
         )
-    status = Status(content.status)
-    needed = "tenants" if problem.reconfiguration is Reconfiguration.PAPER else "lifetimes"
-    if status.has_plan and getattr(content, needed) is None:
-        raise PlanFileError(f"{needed} is missing; a {status} {problem.reconfiguration} plan needs it")
-    plan = MigPlan(
-        status=status,
-        objective=content.objective,
-        bound=content.bound,
-        solve_s=content.solve_s,
-        load_s=content.load_s,
-        engine=content.engine,
-        reconfiguration=problem.reconfiguration,
-        n_steps=content.n_steps,
-        schedules=_schedules(content.tenants or [], problem),
-        lifetimes=tuple(_lifetime(item, index, problem) for index, item in enumerate(content.lifetimes or [])),
-        next_epoch_step=content.next_epoch_step,
-        infeasibility=None if content.reason is None else Infeasibility(**content.reason.model_dump()),
-        work=tuple(content.work.items()),
-        certificate=_certificate(content, problem),
-        missed=tuple(content.missed),
-        burst_loss=content.burst_loss,
-        salvage=content.salvage,
-    )
-    _check_made("gap", content.gap, plan.gap, "objective and bound")
-    _check_made("goodput_gap", content.goodput_gap, plan.goodput_gap, "objective, bound and salvage")
-    _check_made("expected_goodput", content.expected_goodput, plan.expected_goodput, "objective and salvage")
-    return plan
+        for key, by in _MADE.items():
+            given, made = getattr(content, key), getattr(plan, key)
+            if given is not None and (made is None or abs(given - made) > GAP_TOLERANCE * max(1.0, abs(made))):
+                raise PlanFileError(f"{key} is {given}; {by} make it {made}")
+        return plan
 
 
-def _check_made(key: str, given: float | None, made: float | None, by: str) -> None:
-    """Refuse a figure that others in the file contradict."""
-    if given is not None and (made is None or abs(given - made) > GAP_TOLERANCE * max(1.0, abs(made))):
-        raise PlanFileError(f"{key} is {given}; {by} make it {made}")
+_MADE = {
+    "gap": "objective and bound",
+    "goodput_gap": "objective, bound and salvage",
+    "expected_goodput": "objective and salvage",
+}
+"""Figures that others in the file make, and those others."""
 
 
 def _certificate(content: _File, problem: Problem) -> Certificate | None:
@@ -246,58 +235,25 @@ def _schedules(items: list[_Schedule], problem: Problem) -> tuple[TenantSchedule
     """The schedules in the problem's order."""
     by_name: dict[str, TenantSchedule] = {}
     for index, item in enumerate(items):
-        _check_tenant(item.name, f"tenants[{index}].name", problem)
-        if item.name in by_name:
-            raise PlanFileError(f"tenants[{index}].name is {item.name!r}, which is given twice")
-        by_name[item.name] = _schedule(item, index, problem)
+        if item.name.name in by_name:
+            raise PlanFileError(f"tenants[{index}].name is {item.name.name!r}, which is given twice")
+        by_name[item.name.name] = _schedule(item, f"tenants[{index}].retraining.option")
     return tuple(by_name[name] for name in problem.tenant_names if name in by_name)
 
 
-def _schedule(item: _Schedule, index: int, problem: Problem) -> TenantSchedule:
-    where = f"tenants[{index}]"
-    for _, _, profiles in item.inference:
-        for name in profiles:
-            _check_profile(name, f"{where}.inference", problem)
-    retraining = None
+def _schedule(item: _Schedule, where: str) -> TenantSchedule:
+    """The schedule; its retraining's option, the key ``where``, may be left out where the tenant has only one."""
+    spans, retraining = tuple(InferenceSpan(*span) for span in item.inference), None
     if item.retraining is not None:
-        _check_profile(item.retraining.profile, f"{where}.retraining.profile", problem)
-        option = _option(item.retraining.option, f"{where}.retraining.option", item.name, problem)
-        retraining = RetrainingSpan(
-            item.retraining.profile, item.retraining.start_step, item.retraining.end_step, option
-        )
-    spans = tuple(InferenceSpan(first, last, tuple(profiles)) for first, last, profiles in item.inference)
-    return TenantSchedule(item.name, spans, retraining)
+        option, known = item.retraining.option, [option.name for option in item.name.options]
+        if option is None and len(known) == 1:
+            option = known[0]
+        if option not in known:
+            allowed = ", ".join(known) or "none: the tenant has no retraining"
+            raise PlanFileError(f"{where} is {option!r}; allowed: {allowed}")
+        retraining = made_of(RetrainingSpan, item.retraining, option=option)
+    return TenantSchedule(item.name.name, spans, retraining)
 
 
-def _lifetime(item: _Lifetime, index: int, problem: Problem) -> Lifetime:
-    where = f"lifetimes[{index}]"
-    _check_tenant(item.tenant, f"{where}.tenant", problem)
-    tasks = [task.value for task in Task]
-    if item.task not in tasks:
-        raise PlanFileError(f"{where}.task is {item.task!r}; {' or '.join(tasks)} is needed")
-    owner = Owner(item.tenant, Task(item.task))
-    placement = placement_of(item.placement, problem.gpu, f"{where}.placement", PlanFileError)
-    return Lifetime(placement, owner, item.create_step, item.serve_step, item.end_step, item.option)
-
-
-def _check_tenant(name: str, where: str, problem: Problem) -> None:
-    if name not in problem.tenant_names:
-        raise PlanFileError(f"{where} is {name!r}; the problem's tenants are {', '.join(problem.tenant_names)}")
-
-
-def _check_profile(name: str, where: str, problem: Problem) -> None:
-    if name not in problem.gpu.profile_names:
-        allowed = ", ".join(problem.gpu.profile_names)
-        raise PlanFileError(f"{where} names {name!r}; {problem.gpu.name} has {allowed}")
-
-
-def _option(name: str | None, where: str, tenant_name: str, problem: Problem) -> str:
-    """The option's name; it may be left out where the tenant has only one."""
-    tenant = next(tenant for tenant in problem.tenants if tenant.name == tenant_name)
-    known = [option.name for option in tenant.options]
-    if name is None and len(known) == 1:
-        return known[0]
-    if name is None or name not in known:
-        allowed = ", ".join(known) or "none: the tenant has no retraining"
-        raise PlanFileError(f"{where} is {name!r}; allowed: {allowed}")
-    return name
+def _lifetime(item: _Lifetime) -> Lifetime:
+    return made_of(Lifetime, item, owner=Owner(item.tenant.name, item.task))

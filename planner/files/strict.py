@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from reprlib import Repr
-from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from executor.errors import ExecutorError
 from executor.input_file import read_input
-from executor.mig import GpuModel, Placement
+from executor.refusal import Refusal
 from planner.errors import PlannerError
 
-Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-"""A finite number; neither a boolean nor a number in quotes."""
+Number = Annotated[float, Field(allow_inf_nan=False)]
+"""A finite number."""
 
 
 def _without_nul(text: str) -> str:
@@ -30,11 +30,8 @@ def _without_nul(text: str) -> str:
     return text
 
 
-Text = Annotated[StrictStr, Field(min_length=1), AfterValidator(_without_nul)]
+Text = Annotated[str, Field(min_length=1), AfterValidator(_without_nul)]
 """A string that is not empty and could be a file's name."""
-
-Count = StrictInt
-"""A whole number written without a point."""
 
 try:  # the loader in C, ten times as fast, is not everywhere
     from yaml import CSafeLoader as _SafeLoader
@@ -58,12 +55,45 @@ MOST_DIGITS = 4000
 
 
 class StrictModel(BaseModel):
-    """A mapping whose keys are all known; the base of every file format here."""
+    """A mapping whose keys are all known; the base of every file format here.
 
-    model_config = ConfigDict(extra="forbid")
+    Its values are of the very types that it names, dataclasses among them: neither a boolean nor text is a number, and
+    a number with a point is no ``int``.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
+KindT = TypeVar("KindT")
 ModelT = TypeVar("ModelT", bound=StrictModel)
+
+
+def read_by(find: Callable[[Any, str], object]) -> PlainValidator:
+    """Text in a file stands for what ``find`` makes of it and of the context of :func:`validated`.
+
+    What ``find`` refuses is refused where the text stands.
+    """
+
+    def found(text: object, info: ValidationInfo) -> object:
+        if not isinstance(text, str):
+            raise PydanticCustomError("text", "a valid string")
+        try:
+            return find(info.context, text)
+        except Refusal as error:
+            raise ValueError(str(error)) from None
+
+    return PlainValidator(found)
+
+
+def made_of(kind: type[KindT], content: StrictModel, **others: object) -> KindT:
+    """A dataclass of the values in ``content`` that have the names of its fields, and of ``others`` before them."""
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in content if name in names} | others)
+
+
+def without_none(**values: object) -> dict[str, object]:
+    """The values that are not ``None``."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def read_document(path: Path, error: type[Exception]) -> dict[str, object]:
@@ -102,96 +132,80 @@ def value_in(text: str) -> object:
         raise ValueError(f"is no YAML: {' '.join(str(reason).split())}") from None
 
 
-def validated(
-    model: type[ModelT], document: object, origin: str, error: type[PlannerError], *, below: str = ""
-) -> ModelT:
-    """``document`` as a ``model``.
+@contextmanager
+def told_of(origin: str, error: type[PlannerError]) -> Iterator[None]:
+    """Lets an ``error`` that is raised inside begin with ``origin``: the file, or what stands for it."""
+    try:
+        yield
+    except error as reason:
+        raise error(f"{origin}: {reason}") from None
 
-    Args:
-        model: The format.
-        document: What the file held.
-        origin: The file, for messages.
-        error: The error to raise.
-        below: The key below which the document stood in the file.
+
+def validated(model: type[ModelT], document: object, error: type[PlannerError], context: object = None) -> ModelT:
+    """``document`` as a ``model``; ``context`` is what :func:`read_by` finds things in.
 
     Raises:
         PlannerError: As ``error``, one line on the first key that is wrong.
     """
     try:
-        return model.model_validate(document)
+        # As JSON a list may become a tuple, a mapping a dataclass and text an enumeration's member, yet no number.
+        text = json.dumps(document, ensure_ascii=False).encode()
+        return model.model_validate_json(text, context=context)
+    except UnicodeEncodeError as reason:
+        shown = ascii(reason.object[max(0, reason.start - LONGEST_VALUE) : reason.end])
+        raise error(f"text ends in half a character: {shown}; whole ones are needed") from None
     except ValidationError as reason:
-        raise error(f"{origin}: {_first_line(model, reason, (below,) if below else ())}") from None
+        raise error(_first_line(model, reason)) from None
 
 
-def placement_of(text: str, gpu: GpuModel, where: str, error: type[PlannerError]) -> Placement:
-    """The placement that the key ``where`` of a file gives as ``profile@start``.
-
-    Raises:
-        PlannerError: As ``error``: it is none of the GPU model's.
-    """
-    try:
-        return gpu.placement(text)
-    except ExecutorError as reason:
-        raise error(f"{where} is {text!r}: {reason}") from None
-
-
-def _first_line(model: type[StrictModel], error: ValidationError, below: tuple[str, ...]) -> str:
+def _first_line(model: type[StrictModel], error: ValidationError) -> str:
     details = error.errors(include_url=False)
     # An unknown key comes first: it usually explains the missing one that is reported beside it.
-    first = next((detail for detail in details if detail["type"] == "extra_forbidden"), details[0])
-    location = (*below, *first["loc"])
+    unknown = ("extra_forbidden", "unexpected_keyword_argument")
+    first = next((detail for detail in details if detail["type"] in unknown), details[0])
+    key = _key_path(first["loc"])
     match first["type"]:
-        case "extra_forbidden":
-            return f"unknown key {key_path(location)}{_nearest(model, first['loc'])}"
+        case "extra_forbidden" | "unexpected_keyword_argument":
+            return f"unknown key {key}{_nearest(model, first['loc'])}"
         case "missing":
-            return f"{key_path(location)} is missing"
+            return f"{key} is missing"
+        case "value_error":
+            return f"{key}: {first['ctx']['error']}"
         case _:
-            wanted = re.sub(r"^\w+ should (be |have )?", "", without_classes(first["msg"]))
-            return f"{key_path(location)} is {as_text(first['input'])}; {wanted} is needed"
+            wanted = re.sub(r"^\w+ should (be |have )?", "", first["msg"])
+            return f"{key} is {as_text(first['input'])}; {wanted} is needed"
 
 
-def without_classes(message: str) -> str:
-    """A message of pydantic's, which may offer an instance of our own class beside a mapping."""
-    return message.partition(" or instance of ")[0]
-
-
-def key_path(location: tuple[str | int, ...]) -> str:
+def _key_path(location: tuple[str | int, ...]) -> str:
     """``("tenants", 0, "weight")`` as ``tenants[0].weight``."""
-    parts = [f"[{part}]" if isinstance(part, int) else f".{_cut(part)}" for part in location]
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in location]
     return "".join(parts).removeprefix(".") or "the document"
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
-
-
 def _nearest(model: type[StrictModel], location: tuple[str | int, ...]) -> str:
-    owner = _model_at(model, location[:-1])
-    known = [field.alias or name for name, field in owner.model_fields.items()]
+    owner: Any = model
+    for part in location[:-1]:
+        owner = _mapping_in(get_type_hints(owner).get(str(part))) or owner
+    if is_dataclass(owner):
+        known = [field.name for field in fields(owner)]
+    else:
+        known = [field.alias or name for name, field in owner.model_fields.items()]
     nearest = get_close_matches(str(location[-1])[:LONGEST_VALUE], known, n=1, cutoff=0.5)
     hint = f" (did you mean {nearest[0]}?)" if nearest else ""
     return f"{hint}; known: {', '.join(known)}"
 
 
-def _model_at(model: type[StrictModel], location: tuple[str | int, ...]) -> type[StrictModel]:
-    for part in location:
-        for name, field in model.model_fields.items():
-            if part in (name, field.alias):
-                model = _inner_model(field.annotation) or model
-    return model
-
-
-def _inner_model(annotation: object) -> type[StrictModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, StrictModel):
-        return annotation
-    if get_origin(annotation) in (list, tuple, Union, UnionType):
-        return next((found for found in map(_inner_model, get_args(annotation)) if found), None)
-    return None
+def _mapping_in(kind: object) -> object:
+    """What of a type, or of what it is a list or an alternative of, is a mapping whose keys are known."""
+    if is_dataclass(kind) or (isinstance(kind, type) and issubclass(kind, StrictModel)):
+        return kind
+    return next(filter(None, map(_mapping_in, get_args(kind))), None)
 
 
 def as_text(value: object) -> str:
     """The value as a message shows it, in at most :data:`LONGEST_VALUE` characters, however large it is."""
-    return _cut(_SHORT.repr(value))
+    text = _SHORT.repr(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 
 _SHORT = Repr()
