@@ -27,12 +27,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,8 @@ from planner.errors import ProblemError
 from planner.unavailable import Unavailable
 
 FloatArray = NDArray[np.float64]
+
+FoundT = TypeVar("FoundT")
 
 MAX_PAPER_TENANTS = 6
 """What a step costs doubles with every tenant in ``paper``; ``physical`` is limited by the GPU alone."""
@@ -245,6 +248,11 @@ class TenantTerms:
     def has_swaps(self) -> bool:
         """Whether levels may change otherwise than at once and at a retraining's end."""
         return bool(self.options) and (self.swap_s > 0 or any(option.checkpoints for option in self.options))
+
+    @property
+    def ending_names(self) -> tuple[str, ...]:
+        """What a window may end with, by level: no retraining, ``none``, or an option by name; ``(1 + n_options,)``."""
+        return ("none", *(option.name for option in self.options))
 
     @property
     def salvages(self) -> tuple[float, ...]:
@@ -514,15 +522,10 @@ def with_measured_overhead(problem: Problem, measured_s: Mapping[str, float]) ->
     """
     if problem.reconfiguration is not Reconfiguration.PAPER:
         raise ProblemError(f"a measured overhead is for paper problems; this one is {problem.reconfiguration}")
-    names = problem.tenant_names
-    unknown = sorted(set(measured_s) - set(names))
-    if unknown:
-        raise ProblemError(f"measured overhead: {unknown[0]!r} is no tenant; there are {', '.join(names)}")
-    overheads_s = {tenant.name: tenant.overhead_s for tenant in problem.tenants} | dict(measured_s)
-    tenants = tuple(replace(tenant, overhead_s=overheads_s[tenant.name]) for tenant in problem.tenants)
-    gains = None
-    if problem.gains is not None:
-        gains = tuple(replace(table, changed=None, in_time_changed=None) for table in problem.gains)
+    for name in measured_s:
+        _found(problem.tenant, name, "measured overhead")
+    tenants = tuple(replace(own, overhead_s=measured_s.get(own.name, own.overhead_s)) for own in problem.tenants)
+    gains = problem.gains and tuple(replace(table, changed=None, in_time_changed=None) for table in problem.gains)
     return replace(problem, tenants=tenants, gains=gains)
 
 
@@ -592,12 +595,13 @@ def _check_step(where: str, step: int, first: int, last: int, what_is_last: str)
 
 def _check_tenant(problem: Problem, tenant: TenantTerms) -> None:
     where, gpu = f"tenants.{tenant.name}", problem.gpu
-    if tenant.arrivals_rps.shape != (problem.n_steps,):
-        raise ProblemError(f"{where}.arrivals_rps has {tenant.arrivals_rps.size} numbers; n_steps is {problem.n_steps}")
-    for step, value in enumerate(tenant.arrivals_rps):
-        _check_number(f"{where}.arrivals_rps[{step}]", float(value))
+    arrivals = tenant.arrivals_rps
+    if arrivals.shape != (problem.n_steps,):
+        raise ProblemError(f"{where}.arrivals_rps has {arrivals.size} numbers; n_steps is {problem.n_steps}")
+    for step in np.flatnonzero(~((arrivals >= 0) & (arrivals <= MOST_NUMBER))):
+        _check_number(f"{where}.arrivals_rps[{step}]", float(arrivals[step]))
     _check_by_profile(gpu, f"{where}.capability_rps", tenant.capability_rps)
-    _check_profile(gpu, f"{where}.min_profile", tenant.min_profile)
+    _found(gpu.profile, tenant.min_profile, f"{where}.min_profile")
     _check_number(f"{where}.accuracy.before", tenant.accuracy_before, most=1.0)
     _check_options(gpu, where, tenant.options)
     for key in ("overhead_s", "weight", "retraining_start_s", "swap_s"):
@@ -612,7 +616,7 @@ def _check_tenant(problem: Problem, tenant: TenantTerms) -> None:
 
 
 def _check_salvage(where: str, tenant: TenantTerms) -> None:
-    names = ("none", *(option.name for option in tenant.options))
+    names = tenant.ending_names
     if tenant.salvage and len(tenant.salvage) != len(names):
         raise ProblemError(f"{where} has {len(tenant.salvage)} numbers; one for each of {', '.join(names)} is needed")
     for name, value in zip(names, tenant.salvage, strict=False):
@@ -660,24 +664,17 @@ def _check_by_profile(gpu: GpuModel, where: str, values: Mapping[str, float]) ->
     if not values:
         raise ProblemError(f"{where} is empty; at least one profile is needed")
     for name, value in values.items():
-        _check_profile(gpu, where, name)
+        _found(gpu.profile, name, where)
         _check_number(f"{where}.{name}", value, above=True)
-
-
-def _check_profile(gpu: GpuModel, where: str, name: str) -> None:
-    try:
-        gpu.profile(name)
-    except ExecutorError as error:
-        raise ProblemError(f"{where}: {error}") from None
 
 
 def _check_paper_state(problem: Problem, state: PaperState) -> None:
     """Tenants and profiles exist, and the profiles fit the GPU together."""
     gpu = problem.gpu
     for tenant, names in state.held.items():
-        _tenant_at("initial", problem, tenant)
+        _found(problem.tenant, tenant, "initial")
         for index, name in enumerate(names):
-            _check_profile(gpu, f"initial.{tenant}[{index}]", name)
+            _found(gpu.profile, name, f"initial.{tenant}[{index}]")
     counts = Counter(name for names in state.held.values() for name in names)
     if tuple(counts.values()) not in gpu.multisets(tuple(counts)):
         shown = ", ".join(f"{count} × {name}" for name, count in counts.items())
@@ -690,7 +687,7 @@ def _check_physical_state(problem: Problem, state: PhysicalState) -> None:
         raise ProblemError(f"initial.next_epoch_step is {state.next_epoch_step}; ≥ 0 is needed")
     for index, held in enumerate(state.held):
         where = f"initial.held[{index}]"
-        may_serve = _tenant_at(where, problem, held.tenant).capability_rps
+        may_serve = _found(problem.tenant, held.tenant, where).capability_rps
         _check_step(
             f"{where}: {held.placement}'s serve_step", held.serve_step, 0, state.next_epoch_step, "next_epoch_step"
         )
@@ -699,7 +696,7 @@ def _check_physical_state(problem: Problem, state: PhysicalState) -> None:
     running = [item.tenant for item in state.retrainings]
     for index, item in enumerate(state.retrainings):
         where, name = f"initial.retrainings[{index}]", item.tenant
-        terms = _tenant_at(where, problem, name)
+        terms = _found(problem.tenant, name, where)
         if running.count(name) > 1:
             raise ProblemError(f"{where}: {name} runs two retrainings; one is allowed")
         if not terms.options:
@@ -725,8 +722,9 @@ def _check_unavailable(problem: Problem, where: str, item: Unavailable) -> None:
         _check_step(f"{where}.to_step", item.to_step, item.from_step + 1, problem.n_steps, "n_steps")
 
 
-def _tenant_at(where: str, problem: Problem, name: str) -> TenantTerms:
+def _found(find: Callable[[str], FoundT], name: str, where: str) -> FoundT:
+    """What is found by the name that stands at ``where``."""
     try:
-        return problem.tenant(name)
-    except ProblemError as error:
+        return find(name)
+    except (ExecutorError, ProblemError) as error:
         raise ProblemError(f"{where}: {error}") from None

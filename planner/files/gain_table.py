@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from executor.mig import Multiset
 from planner.counts import multiset_of, profiles_of
 from planner.errors import ProblemError
-from planner.files.strict import Number, StrictModel
+from planner.files.strict import StrictModel, given
 from planner.gains import gain_tables, make_monotone
 from planner.problem import MOST_NUMBER, FloatArray, GainTable, Problem, Reconfiguration, TenantTerms
 
@@ -22,13 +24,16 @@ ROUNDING = 1e-9
 """Share by which a table may miss what it has to keep; of requests below one."""
 
 
+_Requests = Annotated[float, Field(ge=0, le=MOST_NUMBER)]
+
+
 class GainEntry(StrictModel):
     """``tenants.gains`` of a problem file."""
 
     multisets: list[list[str]]
-    in_time: list[list[Number]]
-    in_time_changed: list[list[Number]] | None = None
-    arrived: list[Number] | None = None
+    in_time: list[list[_Requests]]
+    in_time_changed: list[list[Annotated[float, Field(ge=-MOST_NUMBER, le=MOST_NUMBER)]]] | None = None
+    arrived: list[_Requests] | None = None
 
 
 def gains_to_json(problem: Problem, index: int) -> dict[str, object]:
@@ -42,15 +47,12 @@ def gains_to_json(problem: Problem, index: int) -> dict[str, object]:
     lacks_changed = problem.reconfiguration is Reconfiguration.PAPER and table.in_time_changed is None
     if lacks_changed or table.in_time is None or not np.array_equal(table.steady, _worth(tenant) * table.in_time):
         raise ProblemError(f"tenants.{tenant.name}: gains are not weight · accuracy · in_time; no file can hold them")
-    document: dict[str, object] = {
-        "multisets": [list(profiles_of(problem, multiset)) for multiset in table.multisets],
-        "in_time": table.in_time.tolist(),
-    }
-    if table.in_time_changed is not None:
-        document["in_time_changed"] = table.in_time_changed.tolist()
-    if table.arrived is not None:
-        document["arrived"] = table.arrived.tolist()
-    return document
+    return given(
+        multisets=[list(profiles_of(problem, multiset)) for multiset in table.multisets],
+        in_time=table.in_time.tolist(),
+        in_time_changed=None if table.in_time_changed is None else table.in_time_changed.tolist(),
+        arrived=None if table.arrived is None else table.arrived.tolist(),
+    )
 
 
 def gains_of(problem: Problem, entries: Sequence[GainEntry | None]) -> tuple[GainTable, ...] | None:
@@ -59,13 +61,12 @@ def gains_of(problem: Problem, entries: Sequence[GainEntry | None]) -> tuple[Gai
     Raises:
         ProblemError: Only some tenants have one, or one does not fit the problem; names the key.
     """
-    given = [entry for entry in entries if entry is not None]
-    if not given:
+    tabled = [entry for entry in entries if entry is not None]
+    if not tabled:
         return None
-    for index, entry in enumerate(entries):
-        if entry is None:
-            raise ProblemError(f"tenants[{index}].gains is missing; all tenants have one, or none has")
-    tables = tuple(_table(problem, index, entry) for index, entry in enumerate(given))
+    if len(tabled) < len(entries):
+        raise ProblemError(f"tenants[{entries.index(None)}].gains is missing; all tenants have one, or none has")
+    tables = tuple(_table(problem, index, entry) for index, entry in enumerate(tabled))
     gain_tables(replace(problem, gains=tables))  # refuses what no engine could plan with
     return tables
 
@@ -76,14 +77,13 @@ def _table(problem: Problem, index: int, entry: GainEntry) -> GainTable:
         needed = "is missing; a paper problem needs it" if is_paper else "is given; only paper problems have one"
         raise ProblemError(f"{where}.in_time_changed {needed}")
     multisets = _multisets(problem, entry.multisets, f"{where}.multisets")
-    in_time = _array(problem, entry.in_time, multisets, f"{where}.in_time")
-    if (in_time < 0).any():
-        raise ProblemError(f"{where}.in_time holds {in_time.min():g}; numbers ≥ 0 are needed")
+    steps, columns = ("n_steps is", problem.n_steps), ("multisets has", len(multisets))
+    in_time = _array(f"{where}.in_time", entry.in_time, steps, columns)
     if _is_above(make_monotone(multisets, in_time), in_time):
         raise ProblemError(f"{where}.in_time is lower for a multiset than for a part of it")
     changed = None
     if entry.in_time_changed is not None:
-        changed = _array(problem, entry.in_time_changed, multisets, f"{where}.in_time_changed")
+        changed = _array(f"{where}.in_time_changed", entry.in_time_changed, steps, columns)
         if _is_above(changed, in_time):
             raise ProblemError(f"{where}.in_time_changed is above in_time; a change serves no more")
     worth = _worth(problem.tenants[index])
@@ -93,7 +93,7 @@ def _table(problem: Problem, index: int, entry: GainEntry) -> GainTable:
         changed=None if changed is None else worth * changed,
         in_time=in_time,
         in_time_changed=changed,
-        arrived=None if entry.arrived is None else _arrived(problem, entry.arrived, f"{where}.arrived"),
+        arrived=None if entry.arrived is None else _array(f"{where}.arrived", entry.arrived, steps),
     )
 
 
@@ -122,23 +122,11 @@ def _multisets(problem: Problem, rows: Sequence[Sequence[str]], where: str) -> t
     return multisets
 
 
-def _arrived(problem: Problem, values: Sequence[float], where: str) -> FloatArray:
-    if len(values) != problem.n_steps:
-        raise ProblemError(f"{where} has {len(values)} numbers; n_steps is {problem.n_steps}")
-    arrived = np.array(values, dtype=np.float64)
-    if not ((arrived >= 0) & (arrived <= MOST_NUMBER)).all():
-        raise ProblemError(f"{where} holds a number that is not from 0 to {MOST_NUMBER:g}")
-    return arrived
-
-
-def _array(problem: Problem, rows: Sequence[Sequence[float]], multisets: Sequence[Multiset], where: str) -> FloatArray:
-    """The rows as ``(n_steps, n_multisets)``."""
-    if len(rows) != problem.n_steps:
-        raise ProblemError(f"{where} has {len(rows)} rows; n_steps is {problem.n_steps}")
-    for step, row in enumerate(rows):
-        if len(row) != len(multisets):
-            raise ProblemError(f"{where}[{step}] has {len(row)} numbers; multisets has {len(multisets)}")
-    values = np.array(rows, dtype=np.float64)
-    if (np.abs(values) > MOST_NUMBER).any():
-        raise ProblemError(f"{where} holds {np.abs(values).max():g}; at most {MOST_NUMBER:g} is allowed")
-    return values
+def _array(where: str, values: Sequence[Any], *lengths: tuple[str, int]) -> FloatArray:
+    """The numbers as an array of these lengths, each with what is as long."""
+    (name, length), *inner = lengths
+    if len(values) != length:
+        raise ProblemError(f"{where} has {len(values)} entries; {name} {length}")
+    for index, row in enumerate(values if inner else ()):
+        _array(f"{where}[{index}]", row, *inner)
+    return np.array(values, dtype=np.float64)

@@ -15,17 +15,7 @@ from pydantic import Field
 
 from executor.mig import Placement
 from planner.errors import PlanFileError
-from planner.files.strict import (
-    Number,
-    StrictModel,
-    Text,
-    made_of,
-    read_by,
-    read_document,
-    told_of,
-    validated,
-    without_none,
-)
+from planner.files.strict import Number, StrictModel, Text, given, made_of, read_by, read_document, told_of, validated
 from planner.plan import (
     Certificate,
     Infeasibility,
@@ -96,7 +86,7 @@ class _File(StrictModel):
     tenants: list[_Schedule] | None = None
     lifetimes: list[_Lifetime] | None = None
     next_epoch_step: int = 0
-    infeasibility: Infeasibility | None = Field(None, alias="reason")
+    reason: Infeasibility | None = None
     certificate: _Certificate | None = None
     missed: tuple[Text, ...] = ()
     burst_loss: Number | None = None
@@ -142,11 +132,7 @@ def plan_to_json(plan: MigPlan) -> dict[str, object]:
         names, prices = plan.certificate.profile_names, plan.certificate.prices
         multipliers = {"multipliers": dict(plan.certificate.multipliers)} if plan.certificate.multipliers else {}
         document["certificate"] = {"profiles": list(names), "prices": prices.tolist(), **multipliers}
-    if plan.missed:
-        document["missed"] = list(plan.missed)
-    if plan.burst_loss is not None:
-        document["burst_loss"] = plan.burst_loss
-    return document
+    return document | given(missed=list(plan.missed) or None, burst_loss=plan.burst_loss)
 
 
 def _schedule_to_json(schedule: TenantSchedule) -> dict[str, object]:
@@ -158,7 +144,7 @@ def _schedule_to_json(schedule: TenantSchedule) -> dict[str, object]:
 
 
 def _lifetime_to_json(lifetime: Lifetime) -> dict[str, object]:
-    return without_none(
+    return given(
         placement=str(lifetime.placement),
         tenant=lifetime.owner.tenant,
         task=lifetime.owner.task.value,
@@ -195,14 +181,17 @@ def plan_of(document: dict[str, object], problem: Problem, origin: str) -> MigPl
             MigPlan,
             content,
             schedules=_schedules(content.tenants or [], problem),
-            lifetimes=tuple(map(_lifetime, content.lifetimes or [])),
+            lifetimes=tuple(
+                made_of(Lifetime, item, owner=Owner(item.tenant.name, item.task)) for item in content.lifetimes or []
+            ),
+            infeasibility=content.reason,
             work=tuple(content.work.items()),
             certificate=_certificate(content, problem),
         )
         for key, by in _MADE.items():
-            given, made = getattr(content, key), getattr(plan, key)
-            if given is not None and (made is None or abs(given - made) > GAP_TOLERANCE * max(1.0, abs(made))):
-                raise PlanFileError(f"{key} is {given}; {by} make it {made}")
+            stated, made = getattr(content, key), getattr(plan, key)
+            if stated is not None and (made is None or abs(stated - made) > GAP_TOLERANCE * max(1.0, abs(made))):
+                raise PlanFileError(f"{key} is {stated}; {by} make it {made}")
         return plan
 
 
@@ -253,7 +242,3 @@ def _schedule(item: _Schedule, where: str) -> TenantSchedule:
             raise PlanFileError(f"{where} is {option!r}; allowed: {allowed}")
         retraining = made_of(RetrainingSpan, item.retraining, option=option)
     return TenantSchedule(item.name.name, spans, retraining)
-
-
-def _lifetime(item: _Lifetime) -> Lifetime:
-    return made_of(Lifetime, item, owner=Owner(item.tenant.name, item.task))

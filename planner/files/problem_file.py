@@ -7,10 +7,10 @@ gives tables itself, as that of a config's window does.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
@@ -18,7 +18,7 @@ from executor.catalogue import gpu_model
 from executor.mig import GpuModel, Placement
 from planner.errors import ProblemError
 from planner.files.gain_table import GainEntry, gains_of, gains_to_json
-from planner.files.strict import StrictModel, made_of, read_by, read_document, told_of, validated, without_none
+from planner.files.strict import StrictModel, given, made_of, read_by, read_document, told_of, validated
 from planner.problem import (
     SHORT_OPTION,
     AttainmentFloor,
@@ -34,8 +34,7 @@ from planner.problem import (
 )
 from planner.unavailable import Unavailable
 
-NO_OPTION = "none"
-"""What ``salvage`` calls a window that ends without a retraining."""
+SCHEMA = 1
 
 
 class _Accuracy(StrictModel):
@@ -67,7 +66,7 @@ class _Tenant(StrictModel):
 
 
 class _File(StrictModel):
-    schema_: Literal[1] = Field(alias="schema")
+    schema_: int = Field(alias="schema")
     gpu: Annotated[GpuModel, read_by(lambda _, name: gpu_model(name))]
     step_s: float
     n_steps: int
@@ -117,6 +116,8 @@ def problem_of(document: dict[str, object], origin: str) -> Problem:
     """
     with told_of(origin, ProblemError):
         content = validated(_File, document, ProblemError)
+        if content.schema_ != SCHEMA:
+            raise ProblemError(f"schema is {content.schema_}; {SCHEMA} is the only one known")
         state = content.initial
         problem = made_of(
             Problem,
@@ -128,21 +129,19 @@ def problem_of(document: dict[str, object], origin: str) -> Problem:
 
 
 def _tenant(content: _Tenant, index: int) -> TenantTerms:
-    options = _options(content, f"tenants[{index}]")
-    salvage = _salvage(content.salvage, options, f"tenants[{index}].salvage")
-    return made_of(TenantTerms, content, accuracy_before=content.accuracy.before, options=options, salvage=salvage)
-
-
-def _salvage(content: dict[str, float] | None, options: Sequence[RetrainingOption], where: str) -> tuple[float, ...]:
-    """By level, from a number for ``none`` and for each option by name."""
-    if content is None:
-        return ()
-    names = (NO_OPTION, *(option.name for option in options))
+    where, salvage = f"tenants[{index}]", content.salvage
+    options, before = _options(content, where), content.accuracy.before
+    terms = made_of(TenantTerms, content, accuracy_before=before, options=options, salvage=())
+    if salvage is None:
+        return terms
+    names, given_names = terms.ending_names, ", ".join(salvage) or "no keys"
     if len(set(names)) < len(names):
-        raise ProblemError(f"{where}: an option is named {NO_OPTION!r}, which stands for no retraining; rename it")
-    if set(content) != set(names):
-        raise ProblemError(f"{where} has {', '.join(content) or 'no keys'}; exactly {', '.join(names)} are needed")
-    return tuple(content[name] for name in names)
+        raise ProblemError(
+            f"{where}.salvage: an option is named {names[0]!r}, which stands for no retraining; rename it"
+        )
+    if set(salvage) != set(names):
+        raise ProblemError(f"{where}.salvage has {given_names}; exactly {', '.join(names)} are needed")
+    return replace(terms, salvage=tuple(salvage[name] for name in names))
 
 
 def _options(content: _Tenant, where: str) -> tuple[RetrainingOption, ...]:
@@ -199,8 +198,8 @@ def problem_to_json(problem: Problem, *, with_gains: bool = False) -> dict[str, 
     tenants = [_tenant_to_json(tenant) for tenant in problem.tenants]
     if with_gains and problem.gains is not None:
         tenants = [{**tenant, "gains": gains_to_json(problem, index)} for index, tenant in enumerate(tenants)]
-    return without_none(
-        schema=1,
+    return given(
+        schema=SCHEMA,
         gpu=problem.gpu.name,
         step_s=problem.step_s,
         n_steps=problem.n_steps,
@@ -248,12 +247,12 @@ def state_to_json(state: InitialState) -> dict[str, object]:
 
 def unavailable_to_json(item: Unavailable) -> dict[str, object]:
     """As the key ``unavailable`` of a problem file has it."""
-    return without_none(memory_slices=list(item.memory_slices), from_step=item.from_step, to_step=item.to_step)
+    return given(memory_slices=list(item.memory_slices), from_step=item.from_step, to_step=item.to_step)
 
 
 def _tenant_to_json(tenant: TenantTerms) -> dict[str, object]:
-    floor, names = tenant.min_slo_attainment, (NO_OPTION, *(option.name for option in tenant.options))
-    return without_none(
+    floor = tenant.min_slo_attainment
+    return given(
         name=tenant.name,
         arrivals_rps=tenant.arrivals_rps.tolist(),
         capability_rps=dict(tenant.capability_rps),
@@ -264,8 +263,8 @@ def _tenant_to_json(tenant: TenantTerms) -> dict[str, object]:
         retraining_required=tenant.retraining_required,
         retraining_start_s=tenant.retraining_start_s,
         swap_s=tenant.swap_s or None,
-        salvage=dict(zip(names, tenant.salvage, strict=True)) if tenant.salvage else None,
-        min_slo_attainment=floor and without_none(share=floor.share, per=floor.per.value, due=floor.due or None),
+        salvage=dict(zip(tenant.ending_names, tenant.salvage, strict=True)) if tenant.salvage else None,
+        min_slo_attainment=floor and given(share=floor.share, per=floor.per.value, due=floor.due or None),
     )
 
 
@@ -281,7 +280,7 @@ def _retraining_to_json(tenant: TenantTerms) -> dict[str, object]:
 
 
 def _option_to_json(option: RetrainingOption) -> dict[str, object]:
-    return without_none(
+    return given(
         name=option.name,
         time_s=dict(option.time_s),
         accuracy_after=option.accuracy_after,

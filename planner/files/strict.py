@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 from reprlib import Repr
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
@@ -91,7 +93,7 @@ def made_of(kind: type[KindT], content: StrictModel, **others: object) -> KindT:
     return kind(**{name: value for name, value in content if name in names} | others)
 
 
-def without_none(**values: object) -> dict[str, object]:
+def given(**values: object) -> dict[str, object]:
     """The values that are not ``None``."""
     return {name: value for name, value in values.items() if value is not None}
 
@@ -112,24 +114,27 @@ def read_document(path: Path, error: type[Exception]) -> dict[str, object]:
     suffix = path.suffix.lower()
     is_json = suffix == ".json" or (suffix not in {".yaml", ".yml"} and text.lstrip().startswith("{"))
     try:
-        document = _from_json(text) if is_json else _from_yaml(text)
-    except (ValueError, yaml.YAMLError, RecursionError) as reason:
-        raise error(f"{path}: is no {'JSON' if is_json else 'YAML'}: {' '.join(str(reason).split())}") from None
+        document = value_in(text, is_json=is_json)
+    except ValueError as reason:
+        raise error(f"{path}: {reason}") from None
     if not isinstance(document, dict):
         raise error(f"{path}: holds {as_text(document)}; a mapping of keys to values is needed")
     return document
 
 
-def value_in(text: str) -> object:
-    """What a YAML file holds where it says ``text``.
+def value_in(text: str, *, is_json: bool = False) -> object:
+    """What ``text`` says in YAML, or in JSON.
 
     Raises:
-        ValueError: It does not parse.
+        ValueError: It does not parse, gives a key twice, has tags, or is too large or too deep.
     """
     try:
+        if is_json:
+            return _from_json(text)
+        _check_yaml(text)
         return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
     except (LookupError, TypeError, ValueError, yaml.YAMLError, RecursionError) as reason:
-        raise ValueError(f"is no YAML: {' '.join(str(reason).split())}") from None
+        raise ValueError(f"is no {'JSON' if is_json else 'YAML'}: {' '.join(str(reason).split())}") from None
 
 
 @contextmanager
@@ -153,7 +158,7 @@ def validated(model: type[ModelT], document: object, error: type[PlannerError], 
         return model.model_validate_json(text, context=context)
     except UnicodeEncodeError as reason:
         shown = ascii(reason.object[max(0, reason.start - LONGEST_VALUE) : reason.end])
-        raise error(f"text ends in half a character: {shown}; whole ones are needed") from None
+        raise error(f"text with half a character, at the end of {shown}; whole ones are needed") from None
     except ValidationError as reason:
         raise error(_first_line(model, reason)) from None
 
@@ -173,6 +178,7 @@ def _first_line(model: type[StrictModel], error: ValidationError) -> str:
             return f"{key}: {first['ctx']['error']}"
         case _:
             wanted = re.sub(r"^\w+ should (be |have )?", "", first["msg"])
+            wanted = wanted.replace("a valid array", "a list").replace("an object", "a mapping")
             return f"{key} is {as_text(first['input'])}; {wanted} is needed"
 
 
@@ -186,10 +192,8 @@ def _nearest(model: type[StrictModel], location: tuple[str | int, ...]) -> str:
     owner: Any = model
     for part in location[:-1]:
         owner = _mapping_in(get_type_hints(owner).get(str(part))) or owner
-    if is_dataclass(owner):
-        known = [field.name for field in fields(owner)]
-    else:
-        known = [field.alias or name for name, field in owner.model_fields.items()]
+    found = owner.__dataclass_fields__ if is_dataclass(owner) else owner.model_fields
+    known = [getattr(field, "alias", None) or name for name, field in found.items()]
     nearest = get_close_matches(str(location[-1])[:LONGEST_VALUE], known, n=1, cutoff=0.5)
     hint = f" (did you mean {nearest[0]}?)" if nearest else ""
     return f"{hint}; known: {', '.join(known)}"
@@ -216,17 +220,14 @@ _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 2 * LONGEST_VALUE
 
 def _from_json(text: str) -> object:
     document = json.loads(text, object_pairs_hook=_unique_pairs, parse_int=_whole_number)
-    levels = [iter([document])]
-    n_values = 0
-    while levels:
-        for value in levels[-1]:
-            n_values += 1
-            if isinstance(value, dict | list):
-                levels.append(iter(value.values() if isinstance(value, dict) else value))
-                break
-        else:
-            levels.pop()
-        _check_extent(n_values, len(levels))
+    level, n_levels, n_values = [document], 0, 0
+    while level:
+        n_values += len(level)
+        _check_extent(n_values, n_levels)
+        opened = (
+            value.values() if isinstance(value, dict) else value for value in level if type(value) in (dict, list)
+        )
+        level, n_levels = list(chain.from_iterable(opened)), n_levels + 1
     return document
 
 
@@ -237,9 +238,8 @@ def _whole_number(text: str) -> int | float:
 def _unique_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
     document = dict(pairs)
     if len(document) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {as_text(twice)} is given twice")
+        (key, _), *_ = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key {as_text(key)} is given twice")
     return document
 
 
@@ -248,11 +248,6 @@ def _check_extent(n_values: int, n_levels: int) -> None:
         raise ValueError(f"it holds more than {MOST_VALUES} values, the most that are read")
     if n_levels > MOST_LEVELS:
         raise ValueError(f"it is nested more than {MOST_LEVELS} levels deep")
-
-
-def _from_yaml(text: str) -> object:
-    _check_yaml(text)
-    return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
 
 
 @dataclass(slots=True)

@@ -126,7 +126,7 @@ def test_a_tenant_outside_the_format_is_refused(changes: dict[str, object], mess
         ({"tenants": tuple(tenant(str(i)) for i in range(7))}, "7 given; the paper model takes 6 at most"),
         ({"tenants": (tenant("a"), tenant("a"))}, r"tenants\[0\].name is 'a', which is given twice"),
         ({"initial": PaperState({"bert": ()})}, "'bert' is no tenant"),
-        ({"initial": PaperState({"resnet50": ("9g",)})}, r"initial.resnet50\[0\] is '9g'; a100-40gb has 1g.5gb, "),
+        ({"initial": PaperState({"resnet50": ("9g",)})}, r"initial.resnet50\[0\]: a100-40gb has no MIG profile '9g'"),
         ({"initial": PaperState({"resnet50": ("4g.20gb", "4g.20gb")})}, r"^initial holds 2 × 4g.20gb in all, which no"),
         ({"initial": PhysicalState()}, "the state is a physical one"),
     ],
@@ -147,7 +147,7 @@ def test_a_problem_outside_the_format_is_refused(changes: dict[str, object], mes
         ),
         (
             PhysicalState((HeldInstance(GPU.placement("1g.5gb@0"), "resnet50", 2),), (), 1),
-            r"initial.held\[0\]: 1g.5gb@0 serves from step 2",
+            r"initial.held\[0\]: 1g.5gb@0's serve_step is 2; 0 to next_epoch_step \(1\) is allowed",
         ),
         (
             PhysicalState((HeldInstance(GPU.placement("1g.10gb@0"), "resnet50", 0),)),
@@ -162,7 +162,7 @@ def test_a_problem_outside_the_format_is_refused(changes: dict[str, object], mes
         ),
         (
             PhysicalState((), (RunningRetraining(GPU.placement("1g.5gb@1"), "resnet50", 7),)),
-            r"initial.retrainings\[0\]: resnet50's ends before step 7",
+            r"initial.retrainings\[0\]: resnet50's end_step is 7; 1 to n_steps \(6\) is allowed",
         ),
         (
             PhysicalState((), tuple(RunningRetraining(GPU.placement(f"1g.5gb@{s}"), "resnet50", 2) for s in (0, 1))),
@@ -221,7 +221,7 @@ def test_a_physical_problem_takes_no_measured_overhead() -> None:
 
 
 def test_a_measured_overhead_of_no_tenant_is_told_with_those_there_are() -> None:
-    with pytest.raises(ProblemError, match="'c' is no tenant; there are a, b"):
+    with pytest.raises(ProblemError, match="'c' is no tenant of the problem; those are a, b"):
         with_measured_overhead(two_tenants(), {"a": 1.0, "c": 1.0})
 
 

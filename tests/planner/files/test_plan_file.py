@@ -112,13 +112,19 @@ def test_schedules_come_in_the_problems_order() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "part"),
     [
-        ("status", "best", "status is 'best'; optimal, feasible, timeout, infeasible are allowed"),
+        ("status", "best", "status is 'best'; 'optimal', 'feasible', 'timeout' or 'infeasible' is needed"),
         ("reconfiguration", "physical", "reconfiguration is 'physical'; the problem's is paper"),
         ("objective", float("nan"), "objective is nan; a finite number is needed"),
         ("n_steps", "3", "n_steps is '3'; a valid integer is needed"),
         ("tenants", None, "tenants is missing; a"),
         ("gap", 0.5, "gap is 0.5; objective and bound make it"),
         ("objectve", 1.0, "unknown key objectve (did you mean objective?)"),
+        (
+            "reason",
+            {"tenant": None, "rle": "x"},
+            "unknown key reason.rle (did you mean rule?); known: tenant, rule, message",
+        ),
+        ("engine", "\ud800", "text with half a character, at the end of "),
     ],
 )
 def test_a_wrong_value_is_told_in_one_line(key: str, value: object, part: str) -> None:
@@ -129,10 +135,13 @@ def test_a_wrong_value_is_told_in_one_line(key: str, value: object, part: str) -
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        ({"name": "nobody"}, "tenants[0].name is 'nobody'; the problem's tenants are"),
-        ({"inference": [[0, 1, ["9g"]]]}, "tenants[0].inference names '9g'"),
+        ({"name": "nobody"}, "tenants[0].name: 'nobody' is no tenant of the problem; those are"),
+        ({"inference": [[0, 1, ["9g"]]]}, "tenants[0].inference[0][2][0]: a100-40gb has no MIG profile '9g'; it has"),
         ({"inference": [[0, 1.5, []]]}, "tenants[0].inference[0][1] is 1.5"),
-        ({"retraining": {"profile": "9g", "start_step": 0, "end_step": 1}}, "tenants[0].retraining.profile names '9g'"),
+        (
+            {"retraining": {"profile": "9g", "start_step": 0, "end_step": 1}},
+            "retraining.profile: a100-40gb has no MIG profile '9g'",
+        ),
         (
             {"retraining": {"profile": "1g.5gb", "start_step": 0, "end_step": 1, "option": "x"}},
             "tenants[0].retraining.option is 'x'; allowed: ",
@@ -154,9 +163,11 @@ def test_a_tenant_given_twice_is_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        ({"placement": "1g.6gb@9"}, "lifetimes[0].placement is '1g.6gb@9': 1g.6gb cannot start at memory slice 9"),
-        ({"task": "sleep"}, "lifetimes[0].task is 'sleep'; inference or retraining is needed"),
-        ({"tenant": "nobody"}, "lifetimes[0].tenant is 'nobody'"),
+        ({"placement": "1g.6gb@9"}, "lifetimes[0].placement: 1g.6gb cannot start at memory slice 9"),
+        ({"task": "sleep"}, "lifetimes[0].task is 'sleep'; 'inference' or 'retraining' is needed"),
+        ({"tenant": "nobody"}, "lifetimes[0].tenant: 'nobody' is no tenant of the problem"),
+        ({"placement": 3}, "lifetimes[0].placement is 3; a valid string is needed"),
+        ({"ends": 3}, "unknown key lifetimes[0].ends (did you mean end_step?)"),
     ],
 )
 def test_a_wrong_lifetime_is_told(change: dict[str, object], part: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import PlanFileError
-from planner.files.strict import read_document
+from planner.files.strict import read_document, value_in
 
 
 def message_of(path: Path) -> str:
@@ -59,6 +59,25 @@ def test_what_is_no_mapping_is_refused(tmp_path: Path, name: str, content: bytes
     path = tmp_path / name
     path.write_bytes(content)
     assert part in message_of(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [("[" * 9_000, "nested more than 64 levels"), ("{a: 1, a: 2}", "given twice"), ("!!int x", "without a tag")],
+)
+def test_a_value_is_read_as_strictly_as_a_file(text: str, part: str) -> None:
+    with pytest.raises(ValueError, match=part):
+        value_in(text)
+
+
+@pytest.mark.parametrize(("n_levels", "is_read"), [(64, True), (65, False)])
+@pytest.mark.parametrize("name", ["a.json", "a.yaml"])
+def test_both_formats_may_be_as_deep(tmp_path: Path, name: str, n_levels: int, is_read: bool) -> None:
+    (tmp_path / name).write_text('{"a":' * n_levels + "1" + "}" * n_levels)
+    if is_read:
+        assert "a" in read_document(tmp_path / name, PlanFileError)
+    else:
+        assert "nested more than 64 levels" in message_of(tmp_path / name)
 
 
 def test_yaml_merges_are_no_keys_given_twice(tmp_path: Path) -> None:
