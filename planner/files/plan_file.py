@@ -41,7 +41,7 @@ class _Retraining(StrictModel):
     profile: _Profile
     start_step: int
     end_step: int
-    option: str | None = None
+    option: Text | None = None
 
 
 class _Schedule(StrictModel):
@@ -57,7 +57,7 @@ class _Lifetime(StrictModel):
     create_step: int
     serve_step: int
     end_step: int
-    option: str | None = None
+    option: Text | None = None
 
 
 class _Certificate(StrictModel):

@@ -35,6 +35,7 @@ from planner.problem import (
 from planner.unavailable import Unavailable
 
 SCHEMA = 1
+"""The version of the format that this module reads and writes."""
 
 
 class _Accuracy(StrictModel):
