@@ -16,7 +16,7 @@ from pydantic import Field
 from executor.mig import Multiset
 from planner.counts import multiset_of, profiles_of
 from planner.errors import ProblemError
-from planner.files.strict import StrictModel, given
+from planner.files.strict import Number, StrictModel, given
 from planner.gains import gain_tables, make_monotone
 from planner.problem import MOST_NUMBER, FloatArray, GainTable, Problem, Reconfiguration, TenantTerms
 
@@ -24,7 +24,7 @@ ROUNDING = 1e-9
 """Share by which a table may miss what it has to keep; of requests below one."""
 
 
-_Requests = Annotated[float, Field(ge=0, le=MOST_NUMBER)]
+_Requests = Annotated[Number, Field(ge=0, le=MOST_NUMBER)]
 
 
 class GainEntry(StrictModel):
@@ -32,7 +32,7 @@ class GainEntry(StrictModel):
 
     multisets: list[list[str]]
     in_time: list[list[_Requests]]
-    in_time_changed: list[list[Annotated[float, Field(ge=-MOST_NUMBER, le=MOST_NUMBER)]]] | None = None
+    in_time_changed: list[list[Annotated[Number, Field(ge=-MOST_NUMBER, le=MOST_NUMBER)]]] | None = None
     arrived: list[_Requests] | None = None
 
 

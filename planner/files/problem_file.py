@@ -18,7 +18,7 @@ from executor.catalogue import gpu_model
 from executor.mig import GpuModel, Placement
 from planner.errors import ProblemError
 from planner.files.gain_table import GainEntry, gains_of, gains_to_json
-from planner.files.strict import StrictModel, given, made_of, read_by, read_document, told_of, validated
+from planner.files.strict import Number, StrictModel, given, made_of, read_by, read_document, told_of, validated
 from planner.problem import (
     SHORT_OPTION,
     AttainmentFloor,
@@ -40,7 +40,7 @@ SCHEMA = 1
 
 class _Accuracy(StrictModel):
     before: float
-    after: Annotated[float, Field(ge=0, le=1)] | None = None
+    after: Annotated[Number, Field(ge=0, le=1)] | None = None
 
 
 def _share_alone(content: object) -> object:

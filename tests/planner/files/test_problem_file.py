@@ -361,6 +361,7 @@ GAINS: dict[str, Any] = {
             "in_time[0][2] is 10000000000.0; less than or equal to 1000000000 is needed",
         ),
         ({"in_time": [[0, 40, None]] * 3}, "in_time[0][2] is None"),
+        ({"in_time": [[0, 40, float("nan")]] * 3}, "in_time[0][2] is nan; a finite number is needed"),
         ({"in_time_changed": [[0, 41, 70]] * 3}, "in_time_changed is above in_time"),
         ({"in_time_changed": None}, "in_time_changed is missing; a paper problem needs it"),
         ({"arrived": [1, 2]}, "arrived has 2 entries; n_steps is 3"),
