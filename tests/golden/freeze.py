@@ -76,7 +76,7 @@ RESULTS = ROOT / "docs" / "results.json"
 
 Json = dict[str, Any]
 
-PHYSICAL_WORK = 300
+PHYSICAL_WORK = 450
 """Schedules that ``physical`` may value on a benchmark problem: its bounds, its starts and some of its search."""
 
 MIDWAY_WORK = 60
