@@ -17,8 +17,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from executor.compiled import working_s
 from planner.course import Course, courses
-from planner.engines.physical.still import still_plan
+from planner.engines.physical.nodes import placed_nodes
+from planner.engines.physical.path import HeldSetPath
+from planner.engines.physical.plan import held_along, retrainings_in, with_held
+from planner.engines.schedule import WindowFacts
 from planner.plan import MigPlan
 from planner.problem import FloatArray, Problem
 
@@ -58,6 +62,26 @@ def held_to_floor(problem: Problem, plan: MigPlan, running: MigPlan | None, scen
         return plan
     loss = burst_loss(problem, followed, still, scenarios)
     return replace(still, burst_loss=loss) if loss > MOST_LOST else plan
+
+
+def still_plan(problem: Problem, plan: MigPlan) -> MigPlan | None:
+    """The best plan with the same retrainings whose held set changes at most once: as soon as it may.
+
+    Without an initial state it never changes. ``None`` where no layout can stay beside these retrainings. Its bound and
+    certificate are the other's: they hold for every plan of the problem.
+
+    Args:
+        problem: A ``physical`` problem.
+        plan: A plan that keeps its rules.
+    """
+    facts, begin_s = WindowFacts.of(problem), working_s()
+    nodes, placed = placed_nodes(facts), retrainings_in(problem, plan)
+    path = HeldSetPath(facts, nodes).path(placed, is_steady=True)
+    if np.isneginf(path.value):
+        return None
+    bound = np.inf if plan.bound is None else plan.bound
+    still = with_held(facts, held_along(path, nodes), placed, bound, plan.engine, begin_s, plan.work)
+    return replace(still, certificate=plan.certificate, solve_s=plan.solve_s + still.solve_s)
 
 
 def burst_loss(problem: Problem, plan: MigPlan, still: MigPlan, scenarios: Scenarios) -> float:

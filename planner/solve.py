@@ -57,20 +57,26 @@ def _paper_ilp() -> Engine:
     return solve_paper_ilp
 
 
-def _greedy() -> Engine:
-    from planner.engines.paper.greedy import solve_greedy  # noqa: PLC0415 (numpy is heavy)
+def _paper_greedy() -> Engine:
+    from planner.engines.paper.static import solve_greedy  # noqa: PLC0415 (numpy is heavy)
 
     return solve_greedy
 
 
 def _physical_greedy() -> Engine:
-    from planner.engines.physical.greedy import solve_physical_greedy  # noqa: PLC0415 (numba is heavy)
+    from planner.engines.physical.static import solve_greedy  # noqa: PLC0415 (numba is heavy)
 
-    return solve_physical_greedy
+    return solve_greedy
 
 
-def _static() -> Engine:
-    from planner.engines.static import solve_static  # noqa: PLC0415 (numpy is heavy)
+def _paper_static() -> Engine:
+    from planner.engines.paper.static import solve_static  # noqa: PLC0415 (numpy is heavy)
+
+    return solve_static
+
+
+def _physical_static() -> Engine:
+    from planner.engines.physical.static import solve_static  # noqa: PLC0415 (numba is heavy)
 
     return solve_static
 
@@ -96,11 +102,11 @@ def _physical_misfit(problem: Problem, plan: MigPlan) -> str | None:
 _ENGINES = (
     _Entry("exact", PAPER, _exact, misfit=_paper_misfit),
     _Entry("paper-ilp", PAPER, _paper_ilp, takes=("solver", "configs"), misfit=_paper_misfit, takes_gains=False),
-    _Entry("greedy", PAPER, _greedy, misfit=_paper_misfit),
-    _Entry("static", PAPER, _static),
+    _Entry("greedy", PAPER, _paper_greedy, misfit=_paper_misfit),
+    _Entry("static", PAPER, _paper_static),
     _Entry("physical", PHYSICAL, _physical, misfit=_physical_misfit),
     _Entry("greedy", PHYSICAL, _physical_greedy),
-    _Entry("static", PHYSICAL, _static),
+    _Entry("static", PHYSICAL, _physical_static),
 )
 
 

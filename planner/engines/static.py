@@ -1,111 +1,281 @@
-"""Engine ``static``, both models: the best plan whose inference holdings never change.
+"""The best layout that stays all window long, with the retrainings beside it, for both cost models.
 
-A baseline to plan against: one good layout for the whole window, and retrainings beside it. The layout, and
-when, how and where each retraining runs, are the best of the kind (``fixed``). A retraining holds its slices
-only while it runs.
+With the inference layout fixed, what a retraining is worth depends only on how it runs and when it starts, so tenants
+compete only for the room beside the layout. Layouts are tried in the order of their worth if no retraining hindered
+another, until none left can beat the best found:
 
-``paper``: one multiset a tenant all window long, with an initial state charged as a change in
-step 0. ``physical``: one held set; with an initial state that is held until ``next_epoch_step``, where one
-epoch is allowed. What never changes lies on memory slices that are ours in every step in which it is held;
-retrainings beside it may use the others while they are. Where layouts must change for the retrainings, or for others'
-instances, there are plans but none of this kind: the status is ``timeout`` then, with a bound and without a plan.
+* up to two tenants that retrain: exact;
+* more: one after the other in every order, each where it is worth most beside those before it, the
+  last two jointly. Exact where no retraining lowers its tenant's goodput (moving one earlier then
+  never harms), up to ``MAX_TRIALS``.
+
+What stays lies on memory slices that are ours in every step in which it is held. A retraining holds its slices only
+while it runs, and they are ours then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import pairwise, product
+from typing import Generic
 
 import numpy as np
 
 from executor.compiled import working_s
 from planner.budget import Budget
-from planner.engines.answer import relaxed_bound, without_plan
-from planner.engines.fixed import StaticSearch
-from planner.engines.paper.fixed import decisions_of_fixed, paper_layouts
-from planner.engines.paper.plan import value_of, with_decisions
-from planner.engines.physical.fixed import held_choices
-from planner.engines.schedule import Incumbent, Token, WindowFacts
+from planner.engines.answer import relaxed_bound, require_model, without_plan
+from planner.engines.arrays import Bools, Floats, Int64s
+from planner.engines.schedule import Incumbent, PlacedSchedule, Token, WindowFacts, above
 from planner.feasibility import infeasibility
 from planner.plan import MigPlan, Status
-from planner.problem import Problem, Reconfiguration
+from planner.problem import Problem, Reconfiguration, Retraining
 
-ENGINE = "static"
+MAX_TRIALS = 5_000
+"""Partial schedules that are looked at; two retraining tenants take a few dozen."""
+
+StaticLayout = tuple[int, PlacedSchedule[Token]]
+"""A layout by its number, and the retrainings beside it, by tenant."""
 
 
-def solve_static(problem: Problem, budget: Budget | None = None, initial: MigPlan | None = None) -> MigPlan:
-    """The best static plan, with the sum of per-step maxima as the bound of *all* plans.
+@dataclass(frozen=True)
+class QuickEngine:
+    """An engine of bounded work, which needs no budget. Its bound of all plans is the sum of per-step maxima.
+
+    Attributes:
+        model: Whose problems it answers.
+        name: What it is called.
+        find: Makes a plan from the facts, one of an earlier solve, that bound, and when the solve began by
+            ``executor.compiled.working_s``; ``None`` where it finds none.
+    """
+
+    model: Reconfiguration
+    name: str
+    find: Callable[[WindowFacts, MigPlan | None, float, float], MigPlan | None]
+
+    def __call__(self, problem: Problem, budget: Budget | None = None, initial: MigPlan | None = None) -> MigPlan:
+        """The plan found; ``timeout`` with the bound where there may be one, but none was found.
+
+        Raises:
+            EngineError: The problem is of another model.
+        """
+        del budget
+        started_s = working_s()
+        require_model(problem, self.model, self.name)
+        reason = infeasibility(problem)
+        if reason is not None:
+            return without_plan(problem, Status.INFEASIBLE, self.name, started_s, infeasibility=reason)
+        facts = WindowFacts.of(problem)
+        bound = relaxed_bound(facts)
+        found = self.find(facts, initial, bound, started_s)
+        return found or without_plan(problem, Status.TIMEOUT, self.name, started_s, bound)
+
+
+@dataclass(frozen=True)
+class Layouts(Generic[Token]):
+    """Layouts that may be held all window long, what they earn, and the room that they leave.
+
+    Attributes:
+        facts: The problem.
+        gains: By tenant, what it earns by level, step and holding, ``(n_levels, n_steps, n_holdings)``.
+        holdings: What each tenant holds in each layout, ``(n_layouts, n_tenants)``.
+        room: Which room each layout leaves, ``(n_layouts,)``.
+        tokens: By profile, each that a retraining on it might occupy.
+        fits: Whether these tokens can be occupied together in a step beside what leaves each room, ``(n_rooms,)``.
+        shape: What is the same for tokens that differ only in where they lie.
+    """
+
+    facts: WindowFacts
+    gains: tuple[Floats, ...]
+    holdings: Int64s
+    room: Int64s
+    tokens: Mapping[str, Sequence[Token]]
+    fits: Callable[[int, tuple[Token, ...]], Bools]
+    shape: Callable[[Sequence[Token]], object]
+
+
+@dataclass(frozen=True, eq=False)
+class _Way(Generic[Token]):
+    """One way to retrain, or not to: what it is worth by start, ``(n_starts,)``; −inf where it has no room.
+
+    ``placed`` is the retraining from step 0 on with what it occupies; empty for none, which has one start.
+    """
+
+    placed: PlacedSchedule[Token]
+    values: Floats
+
+    @cached_property
+    def best(self) -> float:
+        return float(self.values.max(initial=-np.inf))
+
+    def at(self, start: int) -> PlacedSchedule[Token]:
+        return tuple((run.at(start), token) for run, token in self.placed)
+
+
+class StaticSearch(Generic[Token]):
+    """The search over layouts; ``work`` is how many of them the last run looked at, and schedules beside them."""
+
+    def __init__(self, layouts: Layouts[Token]) -> None:
+        facts, self._layouts, self._fits = layouts.facts, layouts, cache(layouts.fits)
+        changes = {begin for begin, _, _ in facts.problem.unavailable_spans} | {facts.first_step}
+        self._borders = sorted({*changes, *(run.end_step for run, _ in facts.running)} - {facts.n_steps})
+        self._settled: list[Floats] = []
+        self._by_start: dict[Retraining, Floats] = {}
+        for m, (tenant, gains) in enumerate(zip(facts.problem.tenants, layouts.gains, strict=True)):
+            earned = np.concatenate([np.zeros_like(gains[:, :1]), np.cumsum(gains, axis=1)], axis=1)
+            self._settled.append(earned[0, -1] + tenant.salvages[int(m in facts.running_tenants)])
+            for way in facts.ways(m):
+                self._by_start[way] = facts.by_start(way, gains, earned) + tenant.salvages[way.level]
+        self._rooms: dict[int, tuple[list[Token], object]] = {}
+        self._best: Incumbent[StaticLayout[Token]] | None = None
+        self.work = {"layouts": 0, "schedules": 0}
+
+    def run(
+        self, is_over: Callable[[], bool] | None = None, among: Iterable[int] | None = None
+    ) -> Incumbent[StaticLayout[Token]] | None:
+        """The best layout, or of those ``among`` them, with its retrainings; ``None`` if none has room for both.
+
+        Once ``is_over``, it is the best found by then.
+        """
+        self._best, self.work = None, {"layouts": 0, "schedules": 0}
+        numbers = np.arange(len(self.bounds)) if among is None else np.array([*among], dtype=np.int64)
+        movers, seen = self._layouts.facts.movers, set[tuple[object, ...]]()
+        for layout in numbers[np.argsort(-self.bounds[numbers], kind="stable")].tolist():
+            is_hopeless = self.bounds[layout] <= self._to_beat or self.work["schedules"] >= MAX_TRIALS
+            if is_hopeless or (np.isfinite(self._to_beat) and is_over is not None and is_over()):
+                break
+            holdings = self._layouts.holdings[layout].tolist()
+            alike = (self._room(self._layouts.room[layout])[1], *holdings)
+            if alike not in seen:
+                seen.add(alike)
+                self.work["layouts"] += 1
+                others = sum(own[holdings[m]] for m, own in enumerate(self._settled) if m not in movers)
+                self._extend(layout, (), float(others), movers)
+        return self._best
+
+    @cached_property
+    def bounds(self) -> Floats:
+        """What each layout is worth if no retraining hinders another, ``(n_layouts,)``; −inf where one has no room."""
+        layouts, facts = self._layouts, self._layouts.facts
+        is_free = np.all([self._fits(begin, ()) for begin in self._borders], axis=0)
+        total = np.where(is_free[layouts.room], 0.0, -np.inf)
+        for m, settled in enumerate(self._settled):
+            best = np.full((len(is_free), len(settled)), -np.inf)
+            if None in facts.choices[m]:
+                best[:] = settled
+            for way, token in self._placeable(m):
+                patterns, which = np.unique(self._alone[token], axis=0, return_inverse=True)
+                starts = (free_starts(self._by_step(pattern), way.n_steps) for pattern in patterns)
+                most = [self._by_start[way][:, free].max(axis=1, initial=-np.inf) for free in starts]
+                np.maximum(best, np.array(most)[which.reshape(-1)], out=best)
+            total += best[layouts.room, layouts.holdings[:, m]]
+        return total
+
+    @property
+    def _to_beat(self) -> float:
+        return -np.inf if self._best is None else above(self._best.value)
+
+    @cached_property
+    def _alone(self) -> dict[Token, Bools]:
+        """Whether each token has a place by room and stretch between borders, ``(n_rooms, n_stretches)``."""
+        tokens = (token for own in self._layouts.tokens.values() for token in own)
+        return {token: np.column_stack([self._fits(begin, (token,)) for begin in self._borders]) for token in tokens}
+
+    def _by_step(self, by_stretch: Bools) -> Bools:
+        return np.repeat(by_stretch, np.diff([*self._borders, self._layouts.facts.n_steps]))
+
+    def _room(self, room: int) -> tuple[list[Token], object]:
+        """The tokens that ever have a place, and what is the same for rooms that differ only in where they lie."""
+        if room not in self._rooms:
+            free = {token: own[room].tobytes() for token, own in self._alone.items() if own[room].any()}
+            self._rooms[room] = [*free], (self._layouts.shape([*free]), *free.values())
+        return self._rooms[room]
+
+    def _extend(self, layout: int, placed: PlacedSchedule[Token], value: float, waiting: tuple[int, ...]) -> None:
+        """Put the waiting tenants' retrainings beside those that have their place, in every order worth trying."""
+        self.work["schedules"] += 1
+        ways = self._ways(layout, placed, waiting)
+        most = value + sum(max((way.best for way in own), default=-np.inf) for own in ways)
+        if self.work["schedules"] > MAX_TRIALS or most <= self._to_beat:
+            return
+        if len(waiting) > 2:
+            for m, own in zip(waiting, ways, strict=True):
+                rest = tuple(other for other in waiting if other != m)
+                for way in sorted(own, key=lambda way: -way.best):
+                    self._extend(layout, (*placed, *way.at(int(way.values.argmax()))), value + way.best, rest)
+            return
+        nothing: list[_Way[Token]] = [_Way((), np.zeros(1))]
+        first, second = (*ways, nothing, nothing)[:2]
+        for one, other in sorted(product(first, second), key=lambda pair: -(pair[0].best + pair[1].best)):
+            if value + one.best + other.best <= self._to_beat:
+                return
+            tokens = tuple(token for _, token in (*one.placed, *other.placed))
+            together = self._open(layout, placed, tokens if len(tokens) == 2 else ())
+            best, start, later = best_starts(one.values, other.values, together)
+            if value + best > self._to_beat:
+                chosen = sorted((*placed, *one.at(start), *other.at(later)), key=lambda pair: pair[0])
+                self._best = Incumbent(value + best, (layout, tuple(chosen)))
+
+    def _ways(self, layout: int, placed: PlacedSchedule[Token], waiting: tuple[int, ...]) -> list[list[_Way[Token]]]:
+        """By waiting tenant, every way that has a start beside the placed retrainings."""
+        is_open = {token: self._open(layout, placed, (token,)) for token in self._room(self._layouts.room[layout])[0]}
+        ways = []
+        for m in waiting:
+            holding, own = self._layouts.holdings[layout, m], list[_Way[Token]]()
+            if None in self._layouts.facts.choices[m]:
+                own.append(_Way((), self._settled[m][holding, None]))
+            for way, token in self._placeable(m):
+                if token in is_open:
+                    starts = free_starts(is_open[token], way.n_steps)
+                    own.append(_Way(((way, token),), np.where(starts, self._by_start[way][holding], -np.inf)))
+            ways.append([way for way in own if way.best > -np.inf])
+        return ways
+
+    def _placeable(self, m: int) -> list[tuple[Retraining, Token]]:
+        """A tenant's retrainings, started at step 0, with each token that they might occupy."""
+        return [(way, token) for way in self._layouts.facts.ways(m) for token in self._layouts.tokens[way.profile]]
+
+    def _open(self, layout: int, placed: PlacedSchedule[Token], tokens: tuple[Token, ...]) -> Bools:
+        """Whether the tokens can be occupied in each step beside the placed retrainings, ``(n_steps,)``."""
+        n_steps, room = self._layouts.facts.n_steps, self._layouts.room[layout]
+        ends = (step for run, _ in placed for step in (run.start_step, run.end_step) if step < n_steps)
+        is_open = np.empty(n_steps, dtype=np.bool_)
+        for begin, end in pairwise([*sorted({*self._borders, *ends}), n_steps]):
+            beside = (token for run, token in placed if run.start_step <= begin < run.end_step)
+            border = self._borders[bisect_right(self._borders, begin) - 1]
+            is_open[begin:end] = self._fits(border, (*beside, *tokens))[room]
+        return is_open
+
+
+def free_starts(is_open: Bools, n_steps: int) -> Bools:
+    """From which steps on ``n_steps`` steps are open, ``(n − n_steps + 1,)``."""
+    closed = np.concatenate([[0], np.cumsum(~is_open)])
+    return np.asarray(closed[n_steps:] == closed[: len(closed) - n_steps], dtype=np.bool_)
+
+
+def best_starts(first: Floats, second: Floats, together: Bools) -> tuple[float, int, int]:
+    """The best sum of what two retrainings are worth, and their starts, the earliest of equals; −inf if there are none.
 
     Args:
-        problem: A problem of either model.
-        budget: Not needed: the work is bounded.
-        initial: Not needed.
+        first: What one is worth by start, −inf where it has no room; as many as its length leaves of the window.
+        second: The other's.
+        together: Whether both may run in a step, ``(n_steps,)``.
     """
-    del budget, initial
-    started_s = working_s()
-    reason = infeasibility(problem)
-    if reason is not None:
-        return without_plan(problem, Status.INFEASIBLE, ENGINE, started_s, infeasibility=reason)
-    solved = _paper if problem.reconfiguration is Reconfiguration.PAPER else _physical
-    return solved(WindowFacts.of(problem), started_s)
-
-
-def _paper(facts: WindowFacts, started_s: float) -> MigPlan:
-    layouts = paper_layouts(facts)
-    search = StaticSearch(layouts)
-    found, bound = search.run(), relaxed_bound(facts)
-    if found is None:
-        return without_plan(facts.problem, Status.TIMEOUT, ENGINE, started_s, bound)
-    decisions = decisions_of_fixed(layouts, found.answer)
-    value = value_of(facts.problem, facts.gains, decisions)
-    best = Incumbent(value, decisions)
-    return with_decisions(facts.problem, best, max(value, bound), ENGINE, started_s, _work(search))
-
-
-def solve_static_among(problem: Problem, held_sets: Sequence[int]) -> MigPlan:
-    """The best static plan of a ``physical`` problem that holds one of these sets, numbered as by ``HeldSets``."""
-    started_s = working_s()
-    reason = infeasibility(problem)
-    if reason is not None:
-        return without_plan(problem, Status.INFEASIBLE, ENGINE, started_s, infeasibility=reason)
-    return _physical(WindowFacts.of(problem), started_s, held_sets)
-
-
-def best_held_set(problems: Sequence[Problem]) -> int | None:
-    """The held set, by its number, that is worth most to these ``physical`` problems together; ``None`` if none fits.
-
-    The problems are of the same tenants on the same GPU; the value of each is that of its best retrainings beside
-    the set. Exact as far as ``fixed`` is: sets are valued in the order of what they would be worth if no
-    retraining hindered another.
-    """
-    searches, rows, bounds = [], [], []
-    for problem in problems:
-        choices = held_choices(WindowFacts.of(problem))
-        searches.append(StaticSearch(choices.layouts))
-        rows.append(choices.row)
-        bounds.append(np.append(searches[-1].bounds(), -np.inf)[choices.row])
-    total = np.sum(bounds, axis=0)
-    best, best_value = None, -np.inf
-    for number in np.argsort(-total, kind="stable"):
-        if total[number] <= best_value:
-            break
-        found = [search.only(int(row[number])) for search, row in zip(searches, rows, strict=True)]
-        value = sum(-np.inf if one is None else one.value for one in found)
-        if value > best_value:
-            best, best_value = int(number), value
-    return best
-
-
-def _physical(facts: WindowFacts, started_s: float, among: Sequence[int] | None = None) -> MigPlan:
-    from planner.engines.physical.plan import with_held  # noqa: PLC0415 (brings in numba, which paper does without)
-
-    choices = held_choices(facts, among)
-    search = StaticSearch(choices.layouts)
-    found, bound = search.run(), relaxed_bound(facts)
-    if found is None:
-        return without_plan(facts.problem, Status.TIMEOUT, ENGINE, started_s, bound)
-    held = choices.held(found.answer[0])
-    return with_held(facts, held, choices.placed(found.answer), bound, ENGINE, started_s, _work(search))
-
-
-def _work(search: StaticSearch[Token]) -> tuple[tuple[str, int], ...]:
-    return (("layouts", search.n_valued), ("schedules", search.n_trials))
+    closed, n_other = np.flatnonzero(~together), len(together) + 1 - len(second)
+    if not len(closed):
+        a, b = int(first.argmax()), int(second.argmax())
+        return float(first[a] + second[b]), a, b
+    # The second ends before the first closed step of the first, begins after the last one, or needs no closed step.
+    starts = np.arange(len(first))
+    low, high = np.searchsorted(closed, starts), np.searchsorted(closed, starts + len(together) + 1 - len(first))
+    latest = np.where(low < high, closed[np.minimum(low, len(closed) - 1)] - n_other + 1, len(second))
+    earliest = np.where(low < high, closed[high - 1] + 1, 0)
+    before = np.concatenate([[-np.inf], np.maximum.accumulate(second)])[np.clip(latest, 0, len(second))]
+    after = np.concatenate([np.maximum.accumulate(second[::-1])[::-1], [-np.inf]])[np.minimum(earliest, len(second))]
+    anyway = second[free_starts(together, n_other)].max(initial=-np.inf)
+    sums = first + np.maximum(np.maximum(before, after), anyway)
+    a = int(sums.argmax())
+    is_open = np.isin(np.arange(len(together)), closed[low[a] : high[a]], invert=True)
+    return float(sums[a]), a, int(np.where(free_starts(is_open, n_other), second, -np.inf).argmax())

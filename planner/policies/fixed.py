@@ -11,8 +11,8 @@ import numpy as np
 from executor.mig import Multiset
 from planner.counts import unit_multiset
 from planner.engines.physical.held_sets import HeldSets
+from planner.engines.physical.static import best_held_set, solve_static_among
 from planner.engines.schedule import WindowFacts
-from planner.engines.static import best_held_set, solve_static_among
 from planner.errors import EngineError
 from planner.plan import MigPlan
 from planner.policies.policy import Knows, Policy, Window

@@ -35,12 +35,11 @@ import numpy as np
 
 from executor.compiled import working_s
 from planner.engines.answer import relaxed_bound
-from planner.engines.fixed import StaticSearch
-from planner.engines.physical.fixed import held_choices
 from planner.engines.physical.held_sets import Entries, HeldSets
 from planner.engines.physical.plan import held_in, next_epoch_step, retrainings_in, with_held
+from planner.engines.physical.static import held_layouts, solve_static_among
 from planner.engines.schedule import WindowFacts
-from planner.engines.static import solve_static_among
+from planner.engines.static import StaticSearch
 from planner.plan import MigPlan
 from planner.policies.policy import Batching, Knows, Policy, Traits, Window
 from planner.problem import FloatArray, Problem, TenantTerms
@@ -221,15 +220,12 @@ def _first_plan(problem: Problem, ranked: Iterable[int]) -> MigPlan:
 
     The room that a set leaves decides, and there are few different ones. Each is tried once before a plan is made.
     """
-    choices = held_choices(WindowFacts.of(problem))
-    search, has_room = StaticSearch(choices.layouts), dict[int, bool]()
+    layouts = held_layouts(WindowFacts.of(problem))
+    search, has_room = StaticSearch(layouts), dict[int, bool]()
     for number in ranked:
-        row = int(choices.row[number])
-        if row < 0:
-            continue
-        room = int(choices.layouts.room[row])
+        room = int(layouts.room[number])
         if room not in has_room:
-            has_room[room] = search.only(row) is not None
+            has_room[room] = search.run(among=[number]) is not None
         plan = solve_static_among(problem, [number]) if has_room[room] else None
         if plan is not None and plan.status.has_plan:
             return plan

@@ -9,9 +9,8 @@ import pytest
 from problems import physical_problem
 
 from executor.catalogue import gpu_model
-from planner.bursts import MOST_LOST, Scenarios, burst_loss, held_to_floor
+from planner.bursts import MOST_LOST, Scenarios, burst_loss, held_to_floor, still_plan
 from planner.engines.physical.plan import retrainings_in
-from planner.engines.physical.still import still_plan
 from planner.engines.schedule import WindowFacts
 from planner.plan import MigPlan
 from planner.problem import Problem, Reconfiguration, TenantTerms

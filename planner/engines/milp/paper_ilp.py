@@ -52,7 +52,6 @@ from planner.engines.milp.variables import (
     meaning_positive,
     present_value,
 )
-from planner.engines.paper.greedy import candidates
 from planner.engines.paper.plan import (
     Decisions,
     TenantDecision,
@@ -64,6 +63,7 @@ from planner.engines.paper.plan import (
     with_decisions,
 )
 from planner.engines.paper.states import JointStates
+from planner.engines.paper.static import candidates
 from planner.engines.schedule import Incumbent, WindowFacts, best_of
 from planner.errors import EngineError
 from planner.feasibility import RULE_RETRAINING, infeasibility

@@ -25,9 +25,9 @@ from executor.compiled import working_s
 from planner.budget import Budget
 from planner.engines.answer import require_model, without_plan
 from planner.engines.paper.alone import TenantSubproblem
-from planner.engines.paper.greedy import best_beside, improved_schedules, schedules_to_try
 from planner.engines.paper.plan import decisions_of, schedule_in, value_of, with_decisions
 from planner.engines.paper.states import JointStates
+from planner.engines.paper.static import best_beside, improved_schedules, schedules_to_try
 from planner.engines.paper.statuses import StatusRelaxation, from_prices
 from planner.engines.prices import Descent, InstancePrices, Subgradient, certificate
 from planner.engines.schedule import (

@@ -30,13 +30,13 @@ from planner.engines.arrays import Floats
 from planner.engines.effort import N_THREADS, Meter
 from planner.engines.physical.bounds import MAX_STEPS, BoundedSchedules, Bounds, Ways
 from planner.engines.physical.coarse import coarse_facts, refined_schedule
-from planner.engines.physical.greedy import greedy_schedule, static_schedule
 from planner.engines.physical.held_sets import Held
 from planner.engines.physical.nodes import CountedNodes, PlacedNodes, counted_nodes, placed_nodes
 from planner.engines.physical.path import HeldSetPath
 from planner.engines.physical.placing import Placer
 from planner.engines.physical.plan import held_along, lifetimes, objective
 from planner.engines.physical.prices import PhysicalPrices
+from planner.engines.physical.static import greedy_schedule, static_schedule
 from planner.engines.schedule import (
     TOLERANCE,
     Incumbent,

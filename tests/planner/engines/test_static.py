@@ -1,9 +1,13 @@
-"""Static: the best plan of its kind, told by trying all of them; valid, and under every bound."""
+"""Static: the best plan of its kind, told by trying all of them; valid, and under every bound.
+
+And the best starts of two retrainings, told by trying every pair.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,7 +16,7 @@ from static_oracle import best_static
 from windows import tenant, window
 
 from executor.catalogue import gpu_model
-from planner.engines.static import solve_static
+from planner.engines.static import best_starts, free_starts
 from planner.plan import MigPlan, RetrainingSpan, Status
 from planner.problem import (
     HeldInstance,
@@ -33,7 +37,7 @@ CASES = [(paper_problem, seed) for seed in range(40)] + [(physical_problem, seed
 @cache
 def plan_of(case) -> MigPlan:
     make, seed = case
-    return solve_static(make(seed))
+    return solve(make(seed), "static")
 
 
 @cache
@@ -75,27 +79,27 @@ def held_lengths(plan: MigPlan) -> set[int]:
 
 
 def test_what_inference_holds_never_changes() -> None:
-    plan = solve_static(window(tenant(), tenant("b", overhead_s=0.0)))
+    plan = solve(window(tenant(), tenant("b", overhead_s=0.0)), "static")
     assert held_lengths(plan) == {6}
 
 
 def test_a_retraining_holds_its_slices_only_while_it_runs() -> None:
     # Nothing arrives until step 2, so the retraining costs nothing there, and a 4g is free for it all along.
     problem = window(tenant(arrivals_rps=[0, 0, 400, 400, 400, 400]))
-    assert solve_static(problem).schedules[0].retraining == RetrainingSpan("2g.10gb", 0, 2, "full")
+    assert solve(problem, "static").schedules[0].retraining == RetrainingSpan("2g.10gb", 0, 2, "full")
 
 
 def test_retrainings_take_turns_where_there_is_room_for_one() -> None:
     terms = [tenant(name, retraining_s={"4g.20gb": 2.0}) for name in "abc"]
-    plan = solve_static(window(*terms))
+    plan = solve(window(*terms), "static")
     assert sorted(s.retraining.start_step for s in plan.schedules if s.retraining) == [0, 2, 4]
 
 
 def test_the_first_change_from_an_initial_state_is_paid_for() -> None:
     terms = tenant(retraining_s={}, overhead_s=1.0, capability_rps={"7g.40gb": 100.0})
     kept, other = (window(terms, initial=PaperState({"resnet50": names})) for names in (("7g.40gb",), ()))
-    assert solve_static(kept).objective == solve_static(window(terms)).objective
-    assert solve_static(other).objective == pytest.approx(5 * 100 * 0.5)
+    assert solve(kept, "static").objective == solve(window(terms), "static").objective
+    assert solve(other, "static").objective == pytest.approx(5 * 100 * 0.5)
 
 
 def must_move() -> Problem:
@@ -113,13 +117,13 @@ def must_move() -> Problem:
 
 def test_without_any_static_plan_the_status_is_timeout_with_a_bound() -> None:
     assert solve(must_move()).status.has_plan
-    plan = solve_static(must_move())
+    plan = solve(must_move(), "static")
     assert (plan.status, plan.objective, plan.lifetimes) == (Status.TIMEOUT, None, ())
     assert plan.bound is not None
 
 
 def test_infeasible_problems_are_told_as_such() -> None:
-    plan = solve_static(window(tenant(retraining_s={"2g.10gb": 60.0})))
+    plan = solve(window(tenant(retraining_s={"2g.10gb": 60.0})), "static")
     assert plan.status is Status.INFEASIBLE
     assert plan.infeasibility is not None
 
@@ -127,11 +131,43 @@ def test_infeasible_problems_are_told_as_such() -> None:
 def test_three_retrainings_are_as_good_as_can_be_when_all_pay() -> None:
     terms = [tenant(name, retraining_s={"1g.5gb": 2.0, "2g.10gb": 1.0}, arrivals_rps=[60.0] * 3) for name in "abc"]
     problem = window(*terms)
-    assert solve_static(problem).objective == pytest.approx(best_static(problem) or np.nan)
+    assert solve(problem, "static").objective == pytest.approx(best_static(problem) or np.nan)
 
 
 @pytest.mark.parametrize("model", list(Reconfiguration))
 def test_the_same_problem_gives_the_same_plan(model: Reconfiguration) -> None:
     problem = window(tenant(), tenant("b"), model=model, switch_s=0.0)
-    plans = [replace(solve_static(problem), solve_s=0.0) for _ in range(2)]
+    plans = [replace(solve(problem, "static"), solve_s=0.0) for _ in range(2)]
     assert plans[0] == plans[1]
+
+
+def every_pair(first: np.ndarray, second: np.ndarray, together: np.ndarray) -> float:
+    best, ends = -np.inf, [len(together) + 1 - len(values) for values in (first, second)]
+    for a, b in product(range(len(first)), range(len(second))):
+        if all(together[step] for step in range(max(a, b), min(a + ends[0], b + ends[1]))):
+            best = max(best, first[a] + second[b])
+    return best
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_no_pair_of_starts_is_better(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n_steps = int(rng.integers(1, 12))
+    first, second = (rng.uniform(-9, 9, n_steps - n + 1) for n in rng.integers(1, n_steps + 1, size=2))
+    for values in (first, second):
+        values[rng.random(len(values)) < 0.2] = -np.inf
+    together = rng.random(n_steps) < rng.choice([0.0, 0.5, 0.8, 1.0])
+    value, a, b = best_starts(first, second, together)
+    assert value == every_pair(first, second, together)
+    if np.isfinite(value):
+        both = [steps for steps in range(n_steps) if a <= steps < a + n_steps + 1 - len(first)]
+        assert all(together[step] for step in both if b <= step < b + n_steps + 1 - len(second))
+        assert first[a] + second[b] == value
+
+
+def test_equal_values_start_as_early_as_they_can() -> None:
+    assert best_starts(np.zeros(4), np.zeros(4), np.zeros(5, dtype=np.bool_)) == (0.0, 0, 2)
+
+
+def test_starts_are_free_where_every_step_is_open() -> None:
+    assert free_starts(np.array([True, True, False, True, True, True]), 2).tolist() == [True, False, False, True, True]

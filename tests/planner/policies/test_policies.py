@@ -11,7 +11,7 @@ from windows import tenant, window
 
 from planner.attainment import attainments
 from planner.budget import Budget
-from planner.engines.static import best_held_set, solve_static_among
+from planner.engines.physical.static import best_held_set, solve_static_among
 from planner.errors import PolicyError
 from planner.plan import MigPlan
 from planner.policies.policy import Batching, Knows, Policy, Traits, Window

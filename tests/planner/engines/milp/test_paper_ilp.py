@@ -20,8 +20,8 @@ from planner.engines.milp import paper_ilp
 from planner.engines.milp.paper_ilp import Configs, PaperModel, configurations, paper_model, solve_paper_ilp
 from planner.engines.milp.solvers import Solver, SolverAnswer, ask
 from planner.engines.paper.exact import solve_exact
-from planner.engines.paper.greedy import solve_greedy
 from planner.engines.paper.plan import TenantDecision, decisions_of, value_of
+from planner.engines.paper.static import solve_greedy
 from planner.errors import EngineError
 from planner.gains import gain_tables
 from planner.plan import MigPlan, RetrainingSpan, Status

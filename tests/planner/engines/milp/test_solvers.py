@@ -21,8 +21,8 @@ from planner.budget import Budget
 from planner.engines.milp.paper_ilp import PaperModel, configurations, paper_model, solve_paper_ilp
 from planner.engines.milp.solvers import Solver, SolverAnswer, ask, solver_of
 from planner.engines.paper.exact import solve_exact
-from planner.engines.paper.greedy import solve_greedy
 from planner.engines.paper.plan import TenantDecision, decisions_of, value_of
+from planner.engines.paper.static import solve_greedy
 from planner.errors import EngineError
 from planner.gains import gain_tables
 from planner.plan import Status

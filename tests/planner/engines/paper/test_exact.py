@@ -12,9 +12,9 @@ from windows import tenant, window
 from planner.budget import Budget
 from planner.engines.paper import exact
 from planner.engines.paper.exact import ScheduleSearch, solve_exact
-from planner.engines.paper.greedy import solve_greedy
 from planner.engines.paper.plan import value_of
 from planner.engines.paper.states import JointStates
+from planner.engines.paper.static import solve_greedy
 from planner.engines.paper.statuses import WAITS, StatusRelaxation, StatusVectors, from_prices
 from planner.engines.schedule import Incumbent, WindowFacts
 from planner.errors import EngineError

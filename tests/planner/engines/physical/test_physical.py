@@ -15,10 +15,10 @@ from executor.catalogue import gpu_model
 from planner.budget import Budget
 from planner.engines.physical import path
 from planner.engines.physical import search as physical_search
-from planner.engines.physical.greedy import greedy_schedule
 from planner.engines.physical.physical import solve_physical
 from planner.engines.physical.plan import objective
 from planner.engines.physical.search import Search
+from planner.engines.physical.static import greedy_schedule
 from planner.engines.schedule import WindowFacts
 from planner.errors import EngineError
 from planner.feasibility import RULE_MIN_PROFILE

@@ -9,8 +9,8 @@ from paper_oracle import best_objective
 from problems import paper_problem
 from windows import tenant, window
 
-from planner.engines.paper.greedy import solve_greedy
 from planner.engines.paper.plan import broken_rule, decisions_of
+from planner.engines.paper.static import solve_greedy
 from planner.errors import EngineError
 from planner.plan import MigPlan, RetrainingSpan, Status
 from planner.problem import PaperState, Problem, Reconfiguration

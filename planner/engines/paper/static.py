@@ -1,0 +1,187 @@
+"""``paper``: engines ``static``, the best plan whose holdings never change, and ``greedy``, a fast one whose do.
+
+``static``: one multiset a tenant all window long, with an initial state charged as a change in step 0, and the
+retrainings that are best beside them. Where layouts must change for the retrainings, or for others' instances, there
+are plans but none of this kind: the status is ``timeout`` then, with a bound and without a plan.
+
+``greedy``: each tenant's retraining is moved in its turn to where per-step maxima without change costs are highest,
+until none improves, for every order of the tenants. What inference holds beside them is then the exact best
+(``JointStates.path``). The retrainings of ``static`` compete too, so no plan is worse than that one. This is the
+floor under ``paper-ilp``, and the fallback where no solver answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise, permutations, product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.counts import CountSpace, feasible_multisets, joint_states, multiset_of, tenant_multisets
+from planner.engines.arrays import Bools, Floats
+from planner.engines.paper.plan import (
+    Decisions,
+    TenantDecision,
+    decisions_of,
+    initial_multisets,
+    value_of,
+    with_decisions,
+)
+from planner.engines.schedule import (
+    Incumbent,
+    Schedule,
+    WindowFacts,
+    best_of,
+    earliest_schedule,
+    profiles_at,
+    schedule_of,
+    with_retraining,
+)
+from planner.engines.static import Layouts, QuickEngine, StaticSearch
+from planner.plan import MigPlan
+from planner.problem import Reconfiguration, Retraining
+
+if TYPE_CHECKING:
+    from planner.engines.paper.states import JointStates
+
+MAX_ORDERS = 24
+"""Orders in which retrainings are placed: all of them for four tenants. The first place matters most."""
+
+MAX_SWEEPS = 5
+"""Rounds over the tenants; three are rarely needed."""
+
+
+def _static(facts: WindowFacts, initial: MigPlan | None, bound: float, started_s: float) -> MigPlan | None:
+    del initial
+    problem, layouts = facts.problem, joint_layouts(facts)
+    search = StaticSearch(layouts)
+    found = search.run()
+    if found is None:
+        return None
+    layout, placed = found.answer
+    runs = {run.tenant: run for run, _ in placed}
+    held = [tenant_multisets(problem, t)[layouts.holdings[layout, m]] for m, t in enumerate(problem.tenants)]
+    decisions = tuple(TenantDecision((own,) * problem.n_steps, runs.get(m)) for m, own in enumerate(held))
+    best = Incumbent(value_of(problem, facts.gains, decisions), decisions)
+    return with_decisions(problem, best, max(best.value, bound), "static", started_s, (*search.work.items(),))
+
+
+def _greedy(facts: WindowFacts, initial: MigPlan | None, bound: float, started_s: float) -> MigPlan | None:
+    from planner.engines.paper.states import JointStates  # noqa: PLC0415 (brings in numba, which static does without)
+
+    joint = JointStates(facts)
+    best = best_of(candidates(joint, initial))
+    work = (("states", joint.n_states),)
+    return None if best is None else with_decisions(facts.problem, best, bound, "greedy", started_s, work)
+
+
+solve_static = QuickEngine(Reconfiguration.PAPER, "static", _static)
+"""The best static plan."""
+
+solve_greedy = QuickEngine(Reconfiguration.PAPER, "greedy", _greedy)
+"""A plan no worse than that of ``static``; the earlier one where that is the better."""
+
+
+def joint_layouts(facts: WindowFacts) -> Layouts[str]:
+    """The joint states in their order; a retraining occupies a profile wherever counts leave it."""
+    problem, states = facts.problem, joint_states(facts.problem)
+    space, codes, gains = CountSpace(problem.gpu, problem.profile_names), np.zeros(len(states), dtype=np.int64), []
+    feasible = frozenset(feasible_multisets(problem.gpu, problem.profile_names))
+    for m, (table, initial) in enumerate(zip(facts.gains, initial_multisets(problem), strict=True)):
+        multisets = tenant_multisets(problem, problem.tenants[m])
+        own = table.steady[:, :, [table.column[multiset] for multiset in multisets]]
+        for number, multiset in enumerate(multisets):
+            if initial is not None and multiset != initial:
+                assert table.changed is not None
+                own[:, 0, number] = table.changed[:, 0, table.column[multiset]]
+        gains.append(own)
+        codes += space.codes(np.array(multisets, dtype=np.int64).reshape(-1, len(problem.profile_names)))[states[:, m]]
+    rooms, room = np.unique(codes, return_inverse=True)
+
+    def fits(step: int, profiles: tuple[str, ...]) -> Bools:
+        beside = multiset_of(problem, profiles)
+        if beside not in feasible:  # ``space`` cannot judge what does not even fit alone
+            return np.zeros(len(rooms), dtype=np.bool_)
+        code = space.codes(np.array([beside], dtype=np.int64))
+        return space.fits(rooms + code, problem.unavailable_in(step, step + 1))
+
+    tokens = {name: (name,) for name in problem.profile_names}
+    return Layouts(facts, tuple(gains), states, room.reshape(-1), tokens, fits, shape=tuple)
+
+
+def candidates(joint: JointStates, initial: MigPlan | None) -> list[Incumbent[Decisions]]:
+    """The plans that greedy knows, each with its value recomputed from its decisions."""
+    schedules = schedules_to_try(joint)
+    known = [
+        joint.path(max(schedules, key=joint.value)) if schedules else None,
+        None if initial is None else decisions_of(joint.problem, initial),
+    ]
+    return [
+        Incumbent(value_of(joint.problem, joint.facts.gains, decisions), decisions)
+        for decisions in known
+        if decisions is not None
+    ]
+
+
+def schedules_to_try(joint: JointStates) -> list[Schedule]:
+    """Schedules of all required retrainings that look good; some may leave a step without room."""
+    static = StaticSearch(joint_layouts(joint.facts)).run()
+    return [*dict.fromkeys([*improved_schedules(joint), *([schedule_of(static.answer[1])] if static else [])])]
+
+
+def improved_schedules(joint: JointStates) -> Iterator[Schedule]:
+    """Schedules of all required retrainings that were moved in their turn until none improved, order by order."""
+    tenants = joint.problem.tenants
+    movers = [m for m, tenant in enumerate(tenants) if tenant.options]
+    required = {m for m, tenant in enumerate(tenants) if tenant.must_retrain}
+    starts: list[Schedule] = [(), earliest_schedule(joint.problem) or ()]
+    orders = islice(permutations(movers), MAX_ORDERS)
+    found = (_improve(joint, start, order) for start, order in product(starts, orders))
+    return (schedule for schedule in found if required <= {run.tenant for run in schedule})
+
+
+def _improve(joint: JointStates, schedule: Schedule, order: Sequence[int]) -> Schedule:
+    """The schedule with each tenant's retraining in its turn where it is worth most beside the others'."""
+    for _ in range(MAX_SWEEPS):
+        before = schedule
+        for m in order:
+            others = tuple(retraining for retraining in schedule if retraining.tenant != m)
+            schedule = with_retraining(others, best_beside(joint, others, m))
+        if schedule == before:
+            break
+    return schedule
+
+
+def best_beside(joint: JointStates, others: Schedule, m: int) -> Retraining | None:
+    """Where tenant m's retraining is worth most by per-step maxima beside the others; ``None`` if nowhere."""
+    sums = _sums(joint, others, m, 0)
+    best_value, best = -np.inf, None
+    if None in joint.facts.choices[m] and not sums[1, -1]:
+        best_value = sums[0, -1] + joint.problem.tenants[m].salvages[0]
+    for way in joint.facts.ways(m):
+        n, during, after = way.n_steps, _sums(joint, others, m, 0, way.profile), _sums(joint, others, m, way.level)
+        worth, n_void = sums[:, :-n] + during[:, n:] - during[:, :-n] + after[:, -1:] - after[:, n:]
+        values = np.where(n_void > 0, -np.inf, worth + joint.facts.added(way))
+        start = int(values.argmax())
+        if values[start] > best_value:
+            best_value, best = values[start], way.at(start)
+    return best
+
+
+def _sums(joint: JointStates, others: Schedule, m: int, level: int, *running: str) -> Floats:
+    """Per-step maxima before each step, with tenant m at ``level`` and what it retrains on beside the others.
+
+    The second row counts the steps in which nothing fits, left out of the first, ``(2, n_steps + 1)``.
+    """
+    n_steps, levels = joint.problem.n_steps, [0] * len(joint.multisets)
+    borders = sorted({0, n_steps, *(step for run in others for step in (run.start_step, run.end_step))})
+    sums = np.zeros((2, n_steps + 1))
+    for begin, end in pairwise(borders):
+        for run in others:
+            levels[run.tenant] = run.level if run.end_step <= begin else 0
+        levels[m] = level
+        maxima = joint.step_maxima((*profiles_at(others, begin), *running), tuple(levels))[begin:end]
+        is_void = np.isneginf(maxima)
+        sums[:, begin + 1 : end + 1] = np.where(is_void, 0.0, maxima), is_void
+    return sums.cumsum(axis=1)
