@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import pairwise, product
-from typing import Generic
+from typing import Generic, NamedTuple
 
 import numpy as np
 
@@ -96,21 +96,18 @@ class Layouts(Generic[Token]):
     shape: Callable[[Sequence[Token]], object]
 
 
-@dataclass(frozen=True, eq=False)
-class _Way(Generic[Token]):
-    """One way to retrain, or not to: what it is worth by start, ``(n_starts,)``; −inf where it has no room.
+class _Way(NamedTuple, Generic[Token]):
+    """One way to retrain, or not to: what it is worth by start, ``(n_starts,)``, −inf where it has no room; the most.
 
     ``placed`` is the retraining from step 0 on with what it occupies; empty for none, which has one start.
     """
 
-    placed: PlacedSchedule[Token]
     values: Floats
-
-    @cached_property
-    def best(self) -> float:
-        return float(self.values.max(initial=-np.inf))
+    best: float
+    placed: PlacedSchedule[Token] = ()
 
     def at(self, start: int) -> PlacedSchedule[Token]:
+        """The retraining started there."""
         return tuple((run.at(start), token) for run, token in self.placed)
 
 
@@ -121,13 +118,12 @@ class StaticSearch(Generic[Token]):
         facts, self._layouts, self._fits = layouts.facts, layouts, cache(layouts.fits)
         changes = {begin for begin, _, _ in facts.problem.unavailable_spans} | {facts.first_step}
         self._borders = sorted({*changes, *(run.end_step for run, _ in facts.running)} - {facts.n_steps})
-        self._settled: list[Floats] = []
-        self._by_start: dict[Retraining, Floats] = {}
+        self._settled, self._options = list[Floats](), list[list[tuple[Retraining, Token, Floats]]]()
         for m, (tenant, gains) in enumerate(zip(facts.problem.tenants, layouts.gains, strict=True)):
             earned = np.concatenate([np.zeros_like(gains[:, :1]), np.cumsum(gains, axis=1)], axis=1)
             self._settled.append(earned[0, -1] + tenant.salvages[int(m in facts.running_tenants)])
-            for way in facts.ways(m):
-                self._by_start[way] = facts.by_start(way, gains, earned) + tenant.salvages[way.level]
+            own = [(way, facts.by_start(way, gains, earned) + tenant.salvages[way.level]) for way in facts.ways(m)]
+            self._options.append([(way, token, by) for way, by in own for token in layouts.tokens[way.profile]])
         self._rooms: dict[int, tuple[list[Token], object]] = {}
         self._best: Incumbent[StaticLayout[Token]] | None = None
         self.work = {"layouts": 0, "schedules": 0}
@@ -165,10 +161,10 @@ class StaticSearch(Generic[Token]):
             best = np.full((len(is_free), len(settled)), -np.inf)
             if None in facts.choices[m]:
                 best[:] = settled
-            for way, token in self._placeable(m):
+            for way, token, by_start in self._options[m]:
                 patterns, which = np.unique(self._alone[token], axis=0, return_inverse=True)
-                starts = (free_starts(self._by_step(pattern), way.n_steps) for pattern in patterns)
-                most = [self._by_start[way][:, free].max(axis=1, initial=-np.inf) for free in starts]
+                by_step = (np.repeat(pattern, np.diff([*self._borders, facts.n_steps])) for pattern in patterns)
+                most = [by_start[:, free_starts(own, way.n_steps)].max(axis=1, initial=-np.inf) for own in by_step]
                 np.maximum(best, np.array(most)[which.reshape(-1)], out=best)
             total += best[layouts.room, layouts.holdings[:, m]]
         return total
@@ -182,9 +178,6 @@ class StaticSearch(Generic[Token]):
         """Whether each token has a place by room and stretch between borders, ``(n_rooms, n_stretches)``."""
         tokens = (token for own in self._layouts.tokens.values() for token in own)
         return {token: np.column_stack([self._fits(begin, (token,)) for begin in self._borders]) for token in tokens}
-
-    def _by_step(self, by_stretch: Bools) -> Bools:
-        return np.repeat(by_stretch, np.diff([*self._borders, self._layouts.facts.n_steps]))
 
     def _room(self, room: int) -> tuple[list[Token], object]:
         """The tokens that ever have a place, and what is the same for rooms that differ only in where they lie."""
@@ -206,7 +199,7 @@ class StaticSearch(Generic[Token]):
                 for way in sorted(own, key=lambda way: -way.best):
                     self._extend(layout, (*placed, *way.at(int(way.values.argmax()))), value + way.best, rest)
             return
-        nothing: list[_Way[Token]] = [_Way((), np.zeros(1))]
+        nothing: list[_Way[Token]] = [_Way(np.zeros(1), 0.0)]
         first, second = (*ways, nothing, nothing)[:2]
         for one, other in sorted(product(first, second), key=lambda pair: -(pair[0].best + pair[1].best)):
             if value + one.best + other.best <= self._to_beat:
@@ -221,21 +214,17 @@ class StaticSearch(Generic[Token]):
     def _ways(self, layout: int, placed: PlacedSchedule[Token], waiting: tuple[int, ...]) -> list[list[_Way[Token]]]:
         """By waiting tenant, every way that has a start beside the placed retrainings."""
         is_open = {token: self._open(layout, placed, (token,)) for token in self._room(self._layouts.room[layout])[0]}
-        ways = []
+        found = []
         for m in waiting:
             holding, own = self._layouts.holdings[layout, m], list[_Way[Token]]()
             if None in self._layouts.facts.choices[m]:
-                own.append(_Way((), self._settled[m][holding, None]))
-            for way, token in self._placeable(m):
+                own.append(_Way(self._settled[m][holding, None], self._settled[m][holding]))
+            for way, token, by_start in self._options[m]:
                 if token in is_open:
-                    starts = free_starts(is_open[token], way.n_steps)
-                    own.append(_Way(((way, token),), np.where(starts, self._by_start[way][holding], -np.inf)))
-            ways.append([way for way in own if way.best > -np.inf])
-        return ways
-
-    def _placeable(self, m: int) -> list[tuple[Retraining, Token]]:
-        """A tenant's retrainings, started at step 0, with each token that they might occupy."""
-        return [(way, token) for way in self._layouts.facts.ways(m) for token in self._layouts.tokens[way.profile]]
+                    values = np.where(free_starts(is_open[token], way.n_steps), by_start[holding], -np.inf)
+                    own.append(_Way(values, values.max(), ((way, token),)))
+            found.append([way for way in own if way.best > -np.inf])
+        return found
 
     def _open(self, layout: int, placed: PlacedSchedule[Token], tokens: tuple[Token, ...]) -> Bools:
         """Whether the tokens can be occupied in each step beside the placed retrainings, ``(n_steps,)``."""

@@ -112,16 +112,10 @@ def joint_layouts(facts: WindowFacts) -> Layouts[str]:
 
 def candidates(joint: JointStates, initial: MigPlan | None) -> list[Incumbent[Decisions]]:
     """The plans that greedy knows, each with its value recomputed from its decisions."""
-    schedules = schedules_to_try(joint)
-    known = [
-        joint.path(max(schedules, key=joint.value)) if schedules else None,
-        None if initial is None else decisions_of(joint.problem, initial),
-    ]
-    return [
-        Incumbent(value_of(joint.problem, joint.facts.gains, decisions), decisions)
-        for decisions in known
-        if decisions is not None
-    ]
+    schedules, facts = schedules_to_try(joint), joint.facts
+    found = [] if initial is None else [decisions_of(facts.problem, initial)]
+    found[:0] = [joint.path(max(schedules, key=joint.value))] if schedules else []
+    return [Incumbent(value_of(facts.problem, facts.gains, own), own) for own in found if own is not None]
 
 
 def schedules_to_try(joint: JointStates) -> list[Schedule]:
@@ -174,14 +168,13 @@ def _sums(joint: JointStates, others: Schedule, m: int, level: int, *running: st
 
     The second row counts the steps in which nothing fits, left out of the first, ``(2, n_steps + 1)``.
     """
-    n_steps, levels = joint.problem.n_steps, [0] * len(joint.multisets)
+    n_steps = joint.problem.n_steps
     borders = sorted({0, n_steps, *(step for run in others for step in (run.start_step, run.end_step))})
     sums = np.zeros((2, n_steps + 1))
     for begin, end in pairwise(borders):
-        for run in others:
-            levels[run.tenant] = run.level if run.end_step <= begin else 0
-        levels[m] = level
-        maxima = joint.step_maxima((*profiles_at(others, begin), *running), tuple(levels))[begin:end]
+        levels = {run.tenant: run.level for run in others if run.end_step <= begin} | {m: level}
+        by_tenant = tuple(levels.get(tenant, 0) for tenant in range(len(joint.multisets)))
+        maxima = joint.step_maxima((*profiles_at(others, begin), *running), by_tenant)[begin:end]
         is_void = np.isneginf(maxima)
         sums[:, begin + 1 : end + 1] = np.where(is_void, 0.0, maxima), is_void
     return sums.cumsum(axis=1)

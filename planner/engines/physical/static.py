@@ -99,6 +99,8 @@ def held_layouts(facts: WindowFacts) -> Layouts[Placement]:
     held_sets, opening = HeldSets.of(problem), [placement for placement, _ in initial or ()]
     columns = held_sets.columns(facts.gains)
     kept = columns if initial is None else held_sets.columns(facts.gains, initial)
+    if first == problem.n_steps:  # then each of them stands for the initial one
+        columns = kept = np.zeros_like(columns)
     pairs = [np.unique(kept[:, m] << 32 | columns[:, m], return_inverse=True) for m in range(columns.shape[1])]
 
     def fits(step: int, places: tuple[Placement, ...]) -> Bools:
