@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.counts import CountSpace, feasible_multisets, joint_states, multiset_of, tenant_multisets
+from planner.counts import CountSpace, feasible_multisets, joint_states, multiset_of, states_left, tenant_multisets
 from planner.engines.arrays import Bools, Floats
 from planner.engines.paper.plan import (
     Decisions,
@@ -84,8 +84,9 @@ solve_greedy = QuickEngine(Reconfiguration.PAPER, "greedy", _greedy)
 
 
 def joint_layouts(facts: WindowFacts) -> Layouts[str]:
-    """The joint states in their order; a retraining occupies a profile wherever counts leave it."""
+    """The joint states on slices that stay ours; a retraining occupies a profile wherever counts leave it."""
     problem, states = facts.problem, joint_states(facts.problem)
+    states = states[states_left(problem, states, problem.unavailable_in(0, problem.n_steps))]
     space, codes, gains = CountSpace(problem.gpu, problem.profile_names), np.zeros(len(states), dtype=np.int64), []
     feasible = frozenset(feasible_multisets(problem.gpu, problem.profile_names))
     for m, (table, initial) in enumerate(zip(facts.gains, initial_multisets(problem), strict=True)):

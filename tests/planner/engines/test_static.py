@@ -29,6 +29,7 @@ from planner.problem import (
     TenantTerms,
 )
 from planner.solve import solve
+from planner.unavailable import Unavailable
 from planner.verify import verify
 
 CASES = [(paper_problem, seed) for seed in range(40)] + [(physical_problem, seed) for seed in range(40)]
@@ -120,6 +121,22 @@ def test_without_any_static_plan_the_status_is_timeout_with_a_bound() -> None:
     plan = solve(must_move(), "static")
     assert (plan.status, plan.objective, plan.lifetimes) == (Status.TIMEOUT, None, ())
     assert plan.bound is not None
+
+
+@pytest.mark.parametrize("model", list(Reconfiguration))
+def test_no_layout_stays_where_every_slice_is_not_ours_at_times(model: Reconfiguration) -> None:
+    turns = (Unavailable((0, 1, 2, 3), 0, 3), Unavailable((4, 5, 6, 7), 3, 6))
+    problem = replace(window(tenant(retraining_s={}), model=model, switch_s=0.0), unavailable=turns)
+    assert solve(problem, "static").status is Status.TIMEOUT
+    assert solve(problem, "greedy").status.has_plan
+
+
+def test_where_the_held_set_may_not_change_the_initial_one_stays() -> None:
+    held = HeldInstance(gpu_model("a100-40gb").placement("2g.10gb@2"), "resnet50", 0)
+    problem = window(tenant(), model=Reconfiguration.PHYSICAL, switch_s=0.0, initial=PhysicalState((held,), (), 6))
+    plan = solve(problem, "static")
+    assert plan.objective == pytest.approx(best_static(problem) or np.nan)
+    assert {str(item.placement) for item in plan.lifetimes if item.is_inference} == {"2g.10gb@2"}
 
 
 def test_infeasible_problems_are_told_as_such() -> None:
