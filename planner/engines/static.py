@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import pairwise, product
 from typing import Generic, NamedTuple
@@ -73,29 +73,6 @@ class QuickEngine:
         return found or without_plan(problem, Status.TIMEOUT, self.name, started_s, bound)
 
 
-@dataclass(frozen=True)
-class Layouts(Generic[Token]):
-    """Layouts that may be held all window long, what they earn, and the room that they leave.
-
-    Attributes:
-        facts: The problem.
-        gains: By tenant, what it earns by level, step and holding, ``(n_levels, n_steps, n_holdings)``.
-        holdings: What each tenant holds in each layout, ``(n_layouts, n_tenants)``.
-        room: Which room each layout leaves, ``(n_layouts,)``.
-        tokens: By profile, each that a retraining on it might occupy.
-        fits: Whether these tokens can be occupied together in a step beside what leaves each room, ``(n_rooms,)``.
-        shape: What is the same for tokens that differ only in where they lie.
-    """
-
-    facts: WindowFacts
-    gains: tuple[Floats, ...]
-    holdings: Int64s
-    room: Int64s
-    tokens: Mapping[str, Sequence[Token]]
-    fits: Callable[[int, tuple[Token, ...]], Bools]
-    shape: Callable[[Sequence[Token]], object]
-
-
 class _Way(NamedTuple, Generic[Token]):
     """One way to retrain, or not to: what it is worth by start, ``(n_starts,)``, −inf where it has no room; the most.
 
@@ -111,22 +88,43 @@ class _Way(NamedTuple, Generic[Token]):
         return tuple((run.at(start), token) for run, token in self.placed)
 
 
+@dataclass(eq=False)
 class StaticSearch(Generic[Token]):
-    """The search over layouts; ``work`` is how many of them the last run looked at, and schedules beside them."""
+    """The search over layouts that may be held all window long, by what they earn and the room that they leave.
 
-    def __init__(self, layouts: Layouts[Token]) -> None:
-        facts, self._layouts, self._fits = layouts.facts, layouts, cache(layouts.fits)
+    Attributes:
+        facts: The problem.
+        gains: By tenant, what it earns by level, step and holding, ``(n_levels, n_steps, n_holdings)``.
+        holdings: What each tenant holds in each layout, ``(n_layouts, n_tenants)``.
+        room: Which room each layout leaves, ``(n_layouts,)``.
+        tokens: By profile, each that a retraining on it might occupy.
+        fits: Whether these tokens can be occupied together in a step beside what leaves each room, ``(n_rooms,)``.
+        shape: What is the same for tokens that differ only in where they lie.
+        work: How many layouts the last run looked at, and schedules beside them.
+    """
+
+    facts: WindowFacts
+    gains: tuple[Floats, ...]
+    holdings: Int64s
+    room: Int64s
+    tokens: Mapping[str, Sequence[Token]]
+    fits: Callable[[int, tuple[Token, ...]], Bools]
+    shape: Callable[[Sequence[Token]], object]
+    work: dict[str, int] = field(default_factory=dict, init=False)
+    _best: Incumbent[StaticLayout[Token]] | None = field(default=None, init=False)
+    _settled: list[Floats] = field(default_factory=list, init=False)
+    _options: list[list[tuple[Retraining, Token, Floats]]] = field(default_factory=list, init=False)
+    _rooms: dict[int, tuple[list[Token], object]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        facts, self.fits = self.facts, cache(self.fits)
         changes = {begin for begin, _, _ in facts.problem.unavailable_spans} | {facts.first_step}
         self._borders = sorted({*changes, *(run.end_step for run, _ in facts.running)} - {facts.n_steps})
-        self._settled, self._options = list[Floats](), list[list[tuple[Retraining, Token, Floats]]]()
-        for m, (tenant, gains) in enumerate(zip(facts.problem.tenants, layouts.gains, strict=True)):
+        for m, (tenant, gains) in enumerate(zip(facts.problem.tenants, self.gains, strict=True)):
             earned = np.concatenate([np.zeros_like(gains[:, :1]), np.cumsum(gains, axis=1)], axis=1)
             self._settled.append(earned[0, -1] + tenant.salvages[int(m in facts.running_tenants)])
             own = [(way, facts.by_start(way, gains, earned) + tenant.salvages[way.level]) for way in facts.ways(m)]
-            self._options.append([(way, token, by) for way, by in own for token in layouts.tokens[way.profile]])
-        self._rooms: dict[int, tuple[list[Token], object]] = {}
-        self._best: Incumbent[StaticLayout[Token]] | None = None
-        self.work = {"layouts": 0, "schedules": 0}
+            self._options.append([(way, token, by) for way, by in own for token in self.tokens[way.profile]])
 
     def run(
         self, is_over: Callable[[], bool] | None = None, among: Iterable[int] | None = None
@@ -137,13 +135,13 @@ class StaticSearch(Generic[Token]):
         """
         self._best, self.work = None, {"layouts": 0, "schedules": 0}
         numbers = np.arange(len(self.bounds)) if among is None else np.array([*among], dtype=np.int64)
-        movers, seen = self._layouts.facts.movers, set[tuple[object, ...]]()
+        movers, seen = self.facts.movers, set[tuple[object, ...]]()
         for layout in numbers[np.argsort(-self.bounds[numbers], kind="stable")].tolist():
             is_hopeless = self.bounds[layout] <= self._to_beat or self.work["schedules"] >= MAX_TRIALS
             if is_hopeless or (np.isfinite(self._to_beat) and is_over is not None and is_over()):
                 break
-            holdings = self._layouts.holdings[layout].tolist()
-            alike = (self._room(self._layouts.room[layout])[1], *holdings)
+            holdings = self.holdings[layout].tolist()
+            alike = (self._room(self.room[layout])[1], *holdings)
             if alike not in seen:
                 seen.add(alike)
                 self.work["layouts"] += 1
@@ -154,9 +152,9 @@ class StaticSearch(Generic[Token]):
     @cached_property
     def bounds(self) -> Floats:
         """What each layout is worth if no retraining hinders another, ``(n_layouts,)``; −inf where one has no room."""
-        layouts, facts = self._layouts, self._layouts.facts
-        is_free = np.all([self._fits(begin, ()) for begin in self._borders], axis=0)
-        total = np.where(is_free[layouts.room], 0.0, -np.inf)
+        facts = self.facts
+        is_free = np.all([self.fits(begin, ()) for begin in self._borders], axis=0)
+        total = np.where(is_free[self.room], 0.0, -np.inf)
         for m, settled in enumerate(self._settled):
             best = np.full((len(is_free), len(settled)), -np.inf)
             if None in facts.choices[m]:
@@ -166,7 +164,7 @@ class StaticSearch(Generic[Token]):
                 by_step = (np.repeat(pattern, np.diff([*self._borders, facts.n_steps])) for pattern in patterns)
                 most = [by_start[:, free_starts(own, way.n_steps)].max(axis=1, initial=-np.inf) for own in by_step]
                 np.maximum(best, np.reshape(most, (-1, len(settled)))[which.reshape(-1)], out=best)
-            total += best[layouts.room, layouts.holdings[:, m]]
+            total += best[self.room, self.holdings[:, m]]
         return total
 
     @property
@@ -175,15 +173,15 @@ class StaticSearch(Generic[Token]):
 
     @cached_property
     def _alone(self) -> dict[Token, Bools]:
-        """Whether each token has a place by room and stretch between borders, ``(n_rooms, n_stretches)``."""
-        tokens = (token for own in self._layouts.tokens.values() for token in own)
-        return {token: np.column_stack([self._fits(begin, (token,)) for begin in self._borders]) for token in tokens}
+        """Whether each token has a place in each room and stretch between borders, ``(n_rooms, n_stretches)``."""
+        tokens = dict.fromkeys(token for own in self._options for _, token, _ in own)
+        return {token: np.column_stack([self.fits(begin, (token,)) for begin in self._borders]) for token in tokens}
 
     def _room(self, room: int) -> tuple[list[Token], object]:
         """The tokens that ever have a place, and what is the same for rooms that differ only in where they lie."""
         if room not in self._rooms:
             free = {token: own[room].tobytes() for token, own in self._alone.items() if own[room].any()}
-            self._rooms[room] = [*free], (self._layouts.shape([*free]), *free.values())
+            self._rooms[room] = [*free], (self.shape([*free]), *free.values())
         return self._rooms[room]
 
     def _extend(self, layout: int, placed: PlacedSchedule[Token], value: float, waiting: tuple[int, ...]) -> None:
@@ -213,11 +211,11 @@ class StaticSearch(Generic[Token]):
 
     def _ways(self, layout: int, placed: PlacedSchedule[Token], waiting: tuple[int, ...]) -> list[list[_Way[Token]]]:
         """By waiting tenant, every way that has a start beside the placed retrainings."""
-        is_open = {token: self._open(layout, placed, (token,)) for token in self._room(self._layouts.room[layout])[0]}
+        is_open = {token: self._open(layout, placed, (token,)) for token in self._room(self.room[layout])[0]}
         found = []
         for m in waiting:
-            holding, own = self._layouts.holdings[layout, m], list[_Way[Token]]()
-            if None in self._layouts.facts.choices[m]:
+            holding, own = self.holdings[layout, m], list[_Way[Token]]()
+            if None in self.facts.choices[m]:
                 own.append(_Way(self._settled[m][holding, None], self._settled[m][holding]))
             for way, token, by_start in self._options[m]:
                 if token in is_open:
@@ -228,13 +226,13 @@ class StaticSearch(Generic[Token]):
 
     def _open(self, layout: int, placed: PlacedSchedule[Token], tokens: tuple[Token, ...]) -> Bools:
         """Whether the tokens can be occupied in each step beside the placed retrainings, ``(n_steps,)``."""
-        n_steps, room = self._layouts.facts.n_steps, self._layouts.room[layout]
+        n_steps, room = self.facts.n_steps, self.room[layout]
         ends = (step for run, _ in placed for step in (run.start_step, run.end_step) if step < n_steps)
         is_open = np.empty(n_steps, dtype=np.bool_)
         for begin, end in pairwise([*sorted({*self._borders, *ends}), n_steps]):
             beside = (token for run, token in placed if run.start_step <= begin < run.end_step)
             border = self._borders[bisect_right(self._borders, begin) - 1]
-            is_open[begin:end] = self._fits(border, (*beside, *tokens))[room]
+            is_open[begin:end] = self.fits(border, (*beside, *tokens))[room]
         return is_open
 
 

@@ -37,9 +37,8 @@ from executor.compiled import working_s
 from planner.engines.answer import relaxed_bound
 from planner.engines.physical.held_sets import Entries, HeldSets
 from planner.engines.physical.plan import held_in, next_epoch_step, retrainings_in, with_held
-from planner.engines.physical.static import held_layouts, solve_static_among
+from planner.engines.physical.static import search_of, solve_static_among
 from planner.engines.schedule import WindowFacts
-from planner.engines.static import StaticSearch
 from planner.plan import MigPlan
 from planner.policies.policy import Batching, Knows, Policy, Traits, Window
 from planner.problem import FloatArray, Problem, TenantTerms
@@ -220,10 +219,9 @@ def _first_plan(problem: Problem, ranked: Iterable[int]) -> MigPlan:
 
     The room that a set leaves decides, and there are few different ones. Each is tried once before a plan is made.
     """
-    layouts = held_layouts(WindowFacts.of(problem))
-    search, has_room = StaticSearch(layouts), dict[int, bool]()
+    search, has_room = search_of(WindowFacts.of(problem)), dict[int, bool]()
     for number in ranked:
-        room = int(layouts.room[number])
+        room = int(search.room[number])
         if room not in has_room:
             has_room[room] = search.run(among=[number]) is not None
         plan = solve_static_among(problem, [number]) if has_room[room] else None

@@ -12,7 +12,7 @@ floor under ``paper-ilp``, and the fallback where no solver answers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice, pairwise, permutations, product
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,7 @@ from planner.engines.schedule import (
     schedule_of,
     with_retraining,
 )
-from planner.engines.static import Layouts, QuickEngine, StaticSearch
+from planner.engines.static import QuickEngine, StaticSearch
 from planner.plan import MigPlan
 from planner.problem import Reconfiguration, Retraining
 
@@ -54,14 +54,13 @@ MAX_SWEEPS = 5
 
 def _static(facts: WindowFacts, initial: MigPlan | None, bound: float, started_s: float) -> MigPlan | None:
     del initial
-    problem, layouts = facts.problem, joint_layouts(facts)
-    search = StaticSearch(layouts)
+    problem, search = facts.problem, search_of(facts)
     found = search.run()
     if found is None:
         return None
     layout, placed = found.answer
     runs = {run.tenant: run for run, _ in placed}
-    held = [tenant_multisets(problem, t)[layouts.holdings[layout, m]] for m, t in enumerate(problem.tenants)]
+    held = [tenant_multisets(problem, t)[search.holdings[layout, m]] for m, t in enumerate(problem.tenants)]
     decisions = tuple(TenantDecision((own,) * problem.n_steps, runs.get(m)) for m, own in enumerate(held))
     best = Incumbent(value_of(problem, facts.gains, decisions), decisions)
     return with_decisions(problem, best, max(best.value, bound), "static", started_s, (*search.work.items(),))
@@ -83,8 +82,8 @@ solve_greedy = QuickEngine(Reconfiguration.PAPER, "greedy", _greedy)
 """A plan no worse than that of ``static``; the earlier one where that is the better."""
 
 
-def joint_layouts(facts: WindowFacts) -> Layouts[str]:
-    """The joint states on slices that stay ours; a retraining occupies a profile wherever counts leave it."""
+def search_of(facts: WindowFacts) -> StaticSearch[str]:
+    """The search over joint states on slices that stay ours; a retraining occupies a profile where counts leave it."""
     problem, states = facts.problem, joint_states(facts.problem)
     states = states[states_left(problem, states, problem.unavailable_in(0, problem.n_steps))]
     space, codes, gains = CountSpace(problem.gpu, problem.profile_names), np.zeros(len(states), dtype=np.int64), []
@@ -108,7 +107,7 @@ def joint_layouts(facts: WindowFacts) -> Layouts[str]:
         return space.fits(rooms + code, problem.unavailable_in(step, step + 1))
 
     tokens = {name: (name,) for name in problem.profile_names}
-    return Layouts(facts, tuple(gains), states, room.reshape(-1), tokens, fits, shape=tuple)
+    return StaticSearch(facts, tuple(gains), states, room.reshape(-1), tokens, fits, shape=tuple)
 
 
 def candidates(joint: JointStates, initial: MigPlan | None) -> list[Incumbent[Decisions]]:
@@ -121,7 +120,7 @@ def candidates(joint: JointStates, initial: MigPlan | None) -> list[Incumbent[De
 
 def schedules_to_try(joint: JointStates) -> list[Schedule]:
     """Schedules of all required retrainings that look good; some may leave a step without room."""
-    static = StaticSearch(joint_layouts(joint.facts)).run()
+    static = search_of(joint.facts).run()
     return [*dict.fromkeys([*improved_schedules(joint), *([schedule_of(static.answer[1])] if static else [])])]
 
 
@@ -131,21 +130,17 @@ def improved_schedules(joint: JointStates) -> Iterator[Schedule]:
     movers = [m for m, tenant in enumerate(tenants) if tenant.options]
     required = {m for m, tenant in enumerate(tenants) if tenant.must_retrain}
     starts: list[Schedule] = [(), earliest_schedule(joint.problem) or ()]
-    orders = islice(permutations(movers), MAX_ORDERS)
-    found = (_improve(joint, start, order) for start, order in product(starts, orders))
-    return (schedule for schedule in found if required <= {run.tenant for run in schedule})
-
-
-def _improve(joint: JointStates, schedule: Schedule, order: Sequence[int]) -> Schedule:
-    """The schedule with each tenant's retraining in its turn where it is worth most beside the others'."""
-    for _ in range(MAX_SWEEPS):
-        before = schedule
-        for m in order:
-            others = tuple(retraining for retraining in schedule if retraining.tenant != m)
-            schedule = with_retraining(others, best_beside(joint, others, m))
-        if schedule == before:
-            break
-    return schedule
+    for start, order in product(starts, islice(permutations(movers), MAX_ORDERS)):
+        schedule = start
+        for _ in range(MAX_SWEEPS):
+            before = schedule
+            for m in order:
+                others = tuple(retraining for retraining in schedule if retraining.tenant != m)
+                schedule = with_retraining(others, best_beside(joint, others, m))
+            if schedule == before:
+                break
+        if required <= {retraining.tenant for retraining in schedule}:
+            yield schedule
 
 
 def best_beside(joint: JointStates, others: Schedule, m: int) -> Retraining | None:

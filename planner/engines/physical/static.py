@@ -27,7 +27,7 @@ from planner.engines.physical.nodes import placed_nodes
 from planner.engines.physical.path import HeldSetPath
 from planner.engines.physical.plan import held_along, with_held
 from planner.engines.schedule import Incumbent, PlacedSchedule, WindowFacts, best_of
-from planner.engines.static import Layouts, QuickEngine, StaticSearch
+from planner.engines.static import QuickEngine, StaticSearch
 from planner.plan import MigPlan
 from planner.problem import Problem, Reconfiguration, Retraining
 
@@ -36,7 +36,7 @@ def _static(
     facts: WindowFacts, initial: MigPlan | None, bound: float, started_s: float, among: Iterable[int] | None = None
 ) -> MigPlan | None:
     del initial
-    search = StaticSearch(held_layouts(facts))
+    search = search_of(facts)
     found = search.run(among=among)
     if found is None:
         return None
@@ -80,7 +80,7 @@ def best_held_set(problems: Sequence[Problem]) -> int | None:
     the set. Exact as far as ``StaticSearch`` is: sets are valued in the order of what they would be worth if no
     retraining hindered another.
     """
-    searches = [StaticSearch(held_layouts(WindowFacts.of(problem))) for problem in problems]
+    searches = [search_of(WindowFacts.of(problem)) for problem in problems]
     total = np.sum([search.bounds for search in searches], axis=0)
     best, best_value = None, -np.inf
     for number in np.argsort(-total, kind="stable").tolist():
@@ -93,8 +93,8 @@ def best_held_set(problems: Sequence[Problem]) -> int | None:
     return best
 
 
-def held_layouts(facts: WindowFacts) -> Layouts[Placement]:
-    """The held sets in their order, each held from the first step that allows it; rooms are layouts of their table."""
+def search_of(facts: WindowFacts) -> StaticSearch[Placement]:
+    """The search over held sets by their number, each held from the first step that allows it."""
     problem, initial, first = facts.problem, facts.initial_held, facts.first_step
     held_sets, opening = HeldSets.of(problem), [placement for placement, _ in initial or ()]
     columns = held_sets.columns(facts.gains)
@@ -111,7 +111,7 @@ def held_layouts(facts: WindowFacts) -> Layouts[Placement]:
         is_ours = all(not place.memory_mask & mask for place in (*opening, *busy))
         return np.full(len(held_sets.layouts), is_ours and problem.gpu.fits([*opening, *busy]))
 
-    return Layouts(
+    return StaticSearch(
         facts=facts,
         gains=tuple(_gains(facts, m, codes >> 32, codes & 0xFFFFFFFF) for m, (codes, _) in enumerate(pairs)),
         holdings=np.column_stack([inverse.reshape(-1) for _, inverse in pairs]),
@@ -148,7 +148,7 @@ def static_schedule(
 
     Once ``is_over``, it is the best plan found by then.
     """
-    found = StaticSearch(held_layouts(facts)).run(is_over)
+    found = search_of(facts).run(is_over)
     return None if found is None else Incumbent(found.value, found.answer[1])
 
 
