@@ -32,7 +32,7 @@ from planner.course import courses
 from planner.engines.effort import DEFAULT_WORK
 from planner.feasibility import RULE_FLOOR, floor_out_of_reach, infeasibility
 from planner.gains import gain_tables
-from planner.plan import Certificate, Infeasibility, MigPlan, Status, salvage_of, status_of
+from planner.plan import Certificate, Infeasibility, MigPlan, Status, StatusCertificate, salvage_of, status_of
 from planner.problem import (
     FLOOR_TOLERANCE,
     AttainmentFloor,
@@ -267,7 +267,7 @@ class _Search:
         """Whether some plan keeps all floors, or there is none."""
         return self._is_met or self._end is not None
 
-    def _certificate(self) -> Certificate | None:
+    def _certificate(self) -> Certificate | StatusCertificate | None:
         """That of the lowest bound, with its multipliers."""
         if self._bounded is None or self._bounded[0].certificate is None:
             return None

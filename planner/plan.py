@@ -7,8 +7,9 @@ Steps are half-open: ``[from_step, to_step)``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,8 +105,43 @@ class Infeasibility:
         return f"{f'tenant {self.tenant}: ' if self.tenant else ''}{self.message} ({self.rule})"
 
 
+class _Prices:
+    """What both kinds of certificates have: a table of prices, and multipliers of floors per window."""
+
+    prices: NDArray[np.float64]
+    multipliers: tuple[tuple[str, float], ...]
+
+    def __post_init__(self) -> None:
+        prices = np.array(self.prices, dtype=np.float64)
+        prices.setflags(write=False)
+        object.__setattr__(self, "prices", prices)
+
+    def left(self, step: int) -> Self:
+        """What is left of it for the problem of the steps from ``step`` on: any prices are a certificate."""
+        return replace(self, prices=self.prices[step:], multipliers=())  # type: ignore[type-var] # both kinds are dataclasses
+
+    def _misfit(self, problem: Problem, shape: tuple[int, int]) -> str | None:
+        """Why its numbers are no such certificate's; ``None`` if they are."""
+        if self.prices.shape != shape:
+            return f"the certificate's prices have shape {self.prices.shape}; {shape} is needed"
+        if not (np.abs(self.prices) <= LARGEST_PRICE).all():
+            return f"the certificate's prices are not all finite and from {-LARGEST_PRICE:g} to {LARGEST_PRICE:g}"
+        floors = {tenant.name: tenant.min_slo_attainment for tenant in problem.tenants}
+        for name, value in self.multipliers:
+            floor = floors.get(name)
+            if floor is None or floor.per is not Per.WINDOW:
+                return f"the certificate has a multiplier for {name}, which is no tenant with a floor per window"
+            if [other for other, _ in self.multipliers].count(name) > 1:
+                return f"the certificate has two multipliers for {name}; one is allowed"
+            if not 0 <= value <= LARGEST_PRICE:
+                return (
+                    f"the certificate's multiplier of {name} is {value}; a number from 0 to {LARGEST_PRICE:g} is needed"
+                )
+        return None
+
+
 @dataclass(frozen=True, eq=False)
-class Certificate:
+class Certificate(_Prices):
     """Dual values from which anyone can recompute a bound on every plan of a problem.
 
     They are prices of instances. Pay for all that a plan holds, and be paid for the dearest set that
@@ -132,41 +168,85 @@ class Certificate:
     prices: NDArray[np.float64]
     multipliers: tuple[tuple[str, float], ...] = ()
 
-    def __post_init__(self) -> None:
-        prices = np.array(self.prices, dtype=np.float64)
-        prices.setflags(write=False)
-        object.__setattr__(self, "prices", prices)
+    def misfit(self, problem: Problem, n_steps: int) -> str | None:
+        """Why this is no certificate for the problem with so many steps; ``None`` if it is one."""
+        names, known = self.profile_names, problem.gpu.profile_names
+        if not set(names) <= set(known) or len(set(names)) < len(names):
+            return f"the certificate prices {', '.join(names)}; different ones of {', '.join(known)} are allowed"
+        return self._misfit(problem, (n_steps, len(names)))
 
-    def left(self, step: int) -> Certificate:
-        """What is left of it for the problem of the steps from ``step`` on: any prices are a certificate."""
-        return Certificate(self.profile_names, self.prices[step:])
 
-    def misfit(self, gpu_profile_names: Sequence[str], n_steps: int) -> str | None:
-        """Why this is no certificate for a problem on such a GPU with as many steps; ``None`` if it is one."""
-        names, shape = self.profile_names, (n_steps, len(self.profile_names))
-        if not set(names) <= set(gpu_profile_names) or len(set(names)) < len(names):
-            allowed = ", ".join(gpu_profile_names)
-            return f"the certificate prices {', '.join(names)}; different ones of {allowed} are allowed"
-        if self.prices.shape != shape:
-            return f"the certificate's prices have shape {self.prices.shape}; {shape} is needed"
-        if not (np.abs(self.prices) <= LARGEST_PRICE).all():
-            return f"the certificate's prices are not all finite and from {-LARGEST_PRICE:g} to {LARGEST_PRICE:g}"
-        return None
+class TenantStatus(NamedTuple):
+    """How far a tenant's retraining is: it ``runs`` on a profile or is ``done`` with an option, else it waits.
 
-    def multiplier_misfit(self, tenants: Sequence[TenantTerms]) -> str | None:
-        """Why its multipliers do not go with these tenants' floors; ``None`` if they do."""
-        floors = {tenant.name: tenant.min_slo_attainment for tenant in tenants}
-        for name, value in self.multipliers:
-            floor = floors.get(name)
-            if floor is None or floor.per is not Per.WINDOW:
-                return f"the certificate has a multiplier for {name}, which is no tenant with a floor per window"
-            if [other for other, _ in self.multipliers].count(name) > 1:
-                return f"the certificate has two multipliers for {name}; one is allowed"
-            if not 0 <= value <= LARGEST_PRICE:
-                return (
-                    f"the certificate's multiplier of {name} is {value}; a number from 0 to {LARGEST_PRICE:g} is needed"
-                )
-        return None
+    Attributes:
+        tenant: Its name.
+        kind: One of the two.
+        of: Name of the profile or of the option.
+    """
+
+    tenant: str
+    kind: str
+    of: str
+
+    def __str__(self) -> str:
+        return " ".join(self)
+
+
+def statuses_of(tenant: TenantTerms) -> tuple[TenantStatus, ...]:
+    """All that a tenant's retraining can be in but waiting; none where it has no retraining."""
+    profiles = dict.fromkeys(name for option in tenant.options for name in option.time_s)
+    runs = (TenantStatus(tenant.name, "runs", name) for name in profiles)
+    done = (TenantStatus(tenant.name, "done", option.name) for option in tenant.options)
+    return *runs, *done
+
+
+@dataclass(frozen=True, eq=False)
+class StatusCertificate(_Prices):
+    """The same for plans of ``paper``, from prices of statuses; most often it leaves no gap.
+
+    Two views of a plan have to agree on every tenant's status in every step: a path of all tenants together over the
+    steps, which knows what fits the GPU and what changes cost but not how long a retraining takes; and each tenant's
+    schedule, a way to retrain with its start, which knows durations alone. The path pays for each status, and the
+    schedule is paid for it::
+
+        bound = max over paths of Σ_s (what is earned in s − Σ_m prices[s, status of m in the path])
+              + Σ_m max over schedules of m of (Σ_s prices[s, status of m in the schedule]
+                                                + salvage + the most that checkpoints add)
+
+    In a path whoever waits may begin to run in any step on any profile that has a way, and whoever runs for a step or
+    longer may be done with any option that this profile has a way for. It earns what the old model does until then. All
+    that is held, retrainings too, fits the GPU in each step.
+
+    Any plan is one of the paths and, for each tenant, one of the schedules. With them the prices cancel out, so the
+    bound holds for any numbers; good ones make it low. Source: Lagrangian duality, with the agreement relaxed; what
+    lowers it is sequential reweighted message passing (Kolmogorov, 2006), in ``planner.engines.paper.sweeps``.
+
+    Floors of in-time answers are as in :class:`Certificate`.
+
+    Attributes:
+        statuses: The columns of ``prices``; other statuses, and waiting, cost nothing.
+        prices: Requests per step in a status, ``(n_steps, n_statuses)``, read-only.
+        multipliers: (tenant, λ) of tenants with a floor per window, in the problem's order; 0 for others.
+    """
+
+    statuses: tuple[TenantStatus, ...]
+    prices: NDArray[np.float64]
+    multipliers: tuple[tuple[str, float], ...] = ()
+
+    def misfit(self, problem: Problem, n_steps: int) -> str | None:
+        """Why this is no certificate for the problem with so many steps; ``None`` if it is one."""
+        if problem.reconfiguration is not Reconfiguration.PAPER:
+            return f"the certificate prices statuses; that of a {problem.reconfiguration} plan prices profiles"
+        known = dict.fromkeys(status for tenant in problem.tenants for status in statuses_of(tenant))
+        for status in self.statuses:
+            if status not in known or self.statuses.count(status) > 1:
+                allowed = ", ".join(map(str, known)) or "none: no tenant has a retraining"
+                return f"the certificate prices {status}; different ones of these are allowed: {allowed}"
+        return self._misfit(problem, (n_steps, len(self.statuses)))
+
+
+AnyCertificate: TypeAlias = Certificate | StatusCertificate
 
 
 @dataclass(frozen=True)
@@ -209,7 +289,7 @@ class MigPlan:
     next_epoch_step: int = 0
     infeasibility: Infeasibility | None = None
     work: tuple[tuple[str, int], ...] = ()
-    certificate: Certificate | None = field(default=None, compare=False)
+    certificate: Certificate | StatusCertificate | None = field(default=None, compare=False)
     missed: tuple[str, ...] = ()
     burst_loss: float | None = None
     load_s: float = field(default=0.0, compare=False)

@@ -36,7 +36,7 @@ from planner.attainment import attainments
 from planner.course import Course, courses
 from planner.files.plan_file import WALL_KEYS, plan_to_json
 from planner.files.problem_file import state_to_json, unavailable_to_json
-from planner.plan import Certificate, MigPlan
+from planner.plan import AnyCertificate, MigPlan
 from planner.policies.policy import AnyPolicy
 from planner.problem import Owner, Problem, TenantTerms
 from workloads.profiles.operating_point import OperatingPoint
@@ -275,7 +275,7 @@ def plan_revised(revised: PlannedWindow, reason: str, asked_s: float) -> records
     return records.PlanRevised(**_of_rest(revised, reason, asked_s))
 
 
-def _of_rest(planned: PlannedWindow, reason: str, asked_s: float, told: Certificate | None = None) -> dict[str, Any]:
+def _of_rest(planned: PlannedWindow, reason: str, asked_s: float, told: AnyCertificate | None = None) -> dict[str, Any]:
     """What records of a window's rest have in common; ``told`` is what is left of a certificate told before."""
     return {
         "window": planned.window,
@@ -357,7 +357,7 @@ def _seconds_by_profile(seconds: Mapping[str, float]) -> dict[str, float]:
     return {name: round(value, RATE_DIGITS) for name, value in seconds.items()}
 
 
-def _plan(plan: MigPlan, told: Certificate | None = None) -> records.Plan:
+def _plan(plan: MigPlan, told: AnyCertificate | None = None) -> records.Plan:
     """The plan without its wall-clock times, and without prices that are those that were ``told`` before."""
     found = convert({key: value for key, value in plan_to_json(plan).items() if key not in WALL_KEYS}, records.Plan)
     own = plan.certificate

@@ -29,7 +29,7 @@ from planner.budget import Budget, EngineOptions
 from planner.build import WarmUps, slacks_s, with_forecast
 from planner.bursts import Scenarios, held_to_floor
 from planner.course import courses
-from planner.plan import Certificate, Lifetime, MigPlan, Status
+from planner.plan import AnyCertificate, Lifetime, MigPlan, Status
 from planner.policies.policy import Knows, Policy, Window
 from planner.problem import (
     Owner,
@@ -150,7 +150,7 @@ class Replan:
     planned: PlannedWindow
     running: MigPlan | None
     is_better: bool
-    told: Certificate | None = None
+    told: AnyCertificate | None = None
 
     @property
     def gain(self) -> float | None:

@@ -152,7 +152,12 @@ class Subgradient:
         return schedules
 
 
+def rounded(prices: Floats) -> Floats:
+    """Prices with a few digits, as a certificate has them."""
+    kept = np.where(np.abs(prices) < _LEAST_PRICE, 0.0, prices)
+    return np.array([float(f"{x:.{_DIGITS}g}") for x in kept.flat]).reshape(kept.shape)
+
+
 def certificate(problem: Problem, prices: Floats) -> Certificate:
     """The prices, rounded to a few digits, as a plan carries them."""
-    kept = np.where(np.abs(prices) < _LEAST_PRICE, 0.0, prices)
-    return Certificate(problem.profile_names, np.array([[float(f"{x:.{_DIGITS}g}") for x in row] for row in kept]))
+    return Certificate(problem.profile_names, rounded(prices))

@@ -24,7 +24,9 @@ from planner.plan import (
     MigPlan,
     RetrainingSpan,
     Status,
+    StatusCertificate,
     TenantSchedule,
+    TenantStatus,
 )
 from planner.problem import Owner, Problem, Reconfiguration, Task, TenantTerms
 
@@ -61,7 +63,8 @@ class _Lifetime(StrictModel):
 
 
 class _Certificate(StrictModel):
-    profiles: list[Text]
+    profiles: list[Text] | None = None
+    statuses: list[tuple[Text, Text, Text]] | None = None
     prices: list[list[Number]]
     multipliers: dict[str, Number] = Field(default_factory=dict)
 
@@ -129,10 +132,18 @@ def plan_to_json(plan: MigPlan) -> dict[str, object]:
         document["lifetimes"] = [_lifetime_to_json(lifetime) for lifetime in plan.lifetimes]
         document["next_epoch_step"] = plan.next_epoch_step
     if plan.certificate is not None:
-        names, prices = plan.certificate.profile_names, plan.certificate.prices
-        multipliers = {"multipliers": dict(plan.certificate.multipliers)} if plan.certificate.multipliers else {}
-        document["certificate"] = {"profiles": list(names), "prices": prices.tolist(), **multipliers}
+        document["certificate"] = _certificate_to_json(plan.certificate)
     return document | given(missed=list(plan.missed) or None, burst_loss=plan.burst_loss)
+
+
+def _certificate_to_json(certificate: Certificate | StatusCertificate) -> dict[str, object]:
+    multipliers = {"multipliers": dict(certificate.multipliers)} if certificate.multipliers else {}
+    columns: dict[str, object] = (
+        {"profiles": list(certificate.profile_names)}
+        if isinstance(certificate, Certificate)
+        else {"statuses": [list(status) for status in certificate.statuses]}
+    )
+    return {**columns, "prices": certificate.prices.tolist(), **multipliers}
 
 
 def _schedule_to_json(schedule: TenantSchedule) -> dict[str, object]:
@@ -203,18 +214,26 @@ _MADE = {
 """Figures that others in the file make, and those others."""
 
 
-def _certificate(content: _File, problem: Problem) -> Certificate | None:
-    """The certificate, if there is one: a row for each of the plan's steps, a column for each profile."""
+def _certificate(content: _File, problem: Problem) -> Certificate | StatusCertificate | None:
+    """The certificate, if there is one: a row for each of the plan's steps, a column for each profile or status."""
     item = content.certificate
     if item is None:
         return None
+    if (item.profiles is None) == (item.statuses is None):
+        raise PlanFileError("certificate needs profiles or statuses, what its prices are of, and not both")
+    key, columns = ("statuses", item.statuses) if item.profiles is None else ("profiles", item.profiles)
+    n_columns = len(columns or ())
     for step, row in enumerate(item.prices):
-        if len(row) != len(item.profiles):
-            raise PlanFileError(f"certificate.prices[{step}] has {len(row)} numbers; profiles has {len(item.profiles)}")
-    prices = np.array(item.prices).reshape(len(item.prices), len(item.profiles))
-    certificate = Certificate(tuple(item.profiles), prices, tuple(item.multipliers.items()))
-    message = certificate.misfit(problem.gpu.profile_names, content.n_steps)
-    message = message or certificate.multiplier_misfit(problem.tenants)
+        if len(row) != n_columns:
+            raise PlanFileError(f"certificate.prices[{step}] has {len(row)} numbers; {key} has {n_columns}")
+    prices = np.array(item.prices).reshape(len(item.prices), n_columns)
+    multipliers = tuple(item.multipliers.items())
+    certificate: Certificate | StatusCertificate = (
+        StatusCertificate(tuple(TenantStatus(*status) for status in item.statuses or ()), prices, multipliers)
+        if item.profiles is None
+        else Certificate(tuple(item.profiles), prices, multipliers)
+    )
+    message = certificate.misfit(problem, content.n_steps)
     if message is not None:
         raise PlanFileError(message)
     return certificate

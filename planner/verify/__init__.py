@@ -34,8 +34,7 @@ def verify(problem: Problem, plan: MigPlan) -> Verification:
     found = [*violations(problem, plan, lifetimes), *floor_violations(problem, lifetimes)]
     salvage = salvage_of(problem, lifetimes)
     found += _wrong_claims(plan, objective, salvage)
-    misfit = certificate.misfit(problem.gpu.profile_names, problem.n_steps) if certificate else None
-    misfit = misfit or (certificate.multiplier_misfit(problem.tenants) if certificate else None)
+    misfit = certificate.misfit(problem, problem.n_steps) if certificate else None
     found += [Violation(Rule.CERTIFICATE, misfit)] if misfit else []
     bound = certified_bound(problem, certificate) if certificate and not misfit else math.nan
     proven = bound if math.isfinite(bound) else None

@@ -1,5 +1,7 @@
 """The bound that a plan's prices prove: each tenant, alone on the GPU, does its best and pays for all that it holds.
 
+That is of prices of instances; those of statuses have a bound of their own, in ``planner.verify.statuses``.
+
 Both models are one longest path over what inference holds, a multiset k. In a step without a change all of k serves.
 A change from k' to k takes ``apart`` steps, and the next comes no sooner: in the first ``warm_up`` of them what
 k' and k have in common serves, then all of k (``paper``: 1 and 0 steps, earning what a changed step does). A
@@ -10,32 +12,36 @@ what fits. Given gain tables are taken to be monotone, as :class:`~planner.probl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
-
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.plan import Certificate
+from planner.plan import Certificate, StatusCertificate
 from planner.problem import FloatArray, Problem, Reconfiguration, TenantTerms
 from planner.verify.floors import with_floor
-from planner.verify.holdings import counts_at_start, gains_of, initial_state, level_steps
+from planner.verify.holdings import (
+    counts_at_start,
+    gains_of,
+    initial_state,
+    more_by_checkpoints,
+    most_goodput,
+    rounding,
+)
 
 
-def certified_bound(problem: Problem, certificate: Certificate) -> float:
+def certified_bound(problem: Problem, certificate: Certificate | StatusCertificate) -> float:
     """No plan earns more requests; −inf where a tenant alone has no plan, NaN where a given gain table has gaps."""
+    if isinstance(certificate, StatusCertificate):
+        from planner.verify.statuses import status_bound  # noqa: PLC0415 (heavy: it has a compiled loop)
+
+        return status_bound(problem, certificate)
     given = dict(zip(certificate.profile_names, certificate.prices.T, strict=True))
     prices = np.stack([given.get(name, np.zeros(problem.n_steps)) for name in problem.profile_names], axis=1)
     fitting = np.array(problem.gpu.multisets(problem.profile_names))
     found = [_best_alone(problem, m, prices, fitting, certificate) for m in range(len(problem.tenants))]
     alone = sum(best for best, _ in found)
-    # More than rounding takes from sums along a path.
-    tables = [values for table in problem.gains or () for values in (table.steady, table.changed) if values is not None]
-    most_goodput = problem.most_goodput + sum(float(np.abs(values).max(axis=(0, 2)).sum()) for values in tables)
-    size = most_goodput + len(problem.tenants) * (np.abs(prices) @ fitting.T).max(axis=1).sum()
+    size = most_goodput(problem) + len(problem.tenants) * (np.abs(prices) @ fitting.T).max(axis=1).sum()
     size += sum(size_of for _, size_of in found)
-    rounding = np.finfo(np.float64).eps * problem.n_steps**2 * size
-    return float(_dearest(problem, prices, fitting) + alone + rounding)
+    return float(_dearest(problem, prices, fitting) + alone + rounding(problem, size))
 
 
 def _dearest(problem: Problem, prices: FloatArray, fitting: NDArray[np.int64]) -> float:
@@ -57,7 +63,7 @@ def _best_alone(
     index = {tuple(multiset): k for k, multiset in enumerate(counts.tolist())}
     gains = gains_of(problem, m, list(index))
     settled, changed, asked, size = with_floor(problem, m, list(index), certificate, gains)
-    costs = _retraining_costs(problem, tenant, prices, (settled, changed))
+    costs = _retraining_costs(problem, tenant, prices, (settled, changed), counts)
     settled, changed = settled[: 1 + len(tenant.options)], changed[: 1 + len(tenant.options)]
     # Until the first epoch what is held at the start stays, and serves as far as it is ready; without such a
     # start any multiset may be the first. One that may not serve the tenant counts as empty: it has to change.
@@ -123,7 +129,11 @@ def _sums(values: FloatArray) -> FloatArray:
 
 
 def _retraining_costs(
-    problem: Problem, tenant: TenantTerms, prices: FloatArray, gains: tuple[FloatArray, FloatArray]
+    problem: Problem,
+    tenant: TenantTerms,
+    prices: FloatArray,
+    gains: tuple[FloatArray, FloatArray],
+    counts: NDArray[np.int64],
 ) -> FloatArray:
     """The least price of a retraining by option and end step, less what it adds; inf where it cannot end.
 
@@ -136,41 +146,14 @@ def _retraining_costs(
     running = [run for run in initial_state(problem).retrainings if run.tenant == tenant.name]
     for run in running:
         name = run.placement.profile.name
-        more = _more_by_checkpoints(problem, tenant, 0, name, gains, [run.end_step], is_running=True)
+        more = more_by_checkpoints(problem, tenant, 0, name, gains, counts, [run.end_step], is_running=True)
         costs[0, run.end_step] = paid[name][run.end_step] - more[0]
     for number, option in enumerate(() if running else tenant.options):
         for name in option.time_s:
             steps = problem.occupied_steps(tenant, option, name)
             ends = range(steps, n_steps + 1)
-            more = _more_by_checkpoints(problem, tenant, number, name, gains, ends)
+            more = more_by_checkpoints(problem, tenant, number, name, gains, counts, ends)
             price = paid[name][steps:] - paid[name][:-steps] if ends else more
             costs[number, steps:] = np.minimum(costs[number, steps:], price - more)
     less: FloatArray = costs - np.array([salvage - none for salvage in tenant.salvage[1:]] or 0.0).reshape(-1, 1)
     return less
-
-
-def _more_by_checkpoints(
-    problem: Problem,
-    tenant: TenantTerms,
-    number: int,
-    profile_name: str,
-    gains: tuple[FloatArray, FloatArray],
-    ends: Sequence[int],
-    *,
-    is_running: bool = False,
-) -> FloatArray:
-    """What a retraining's checkpoints add at most to the old level before its end and its own after it, by end."""
-    found, option = np.zeros(len(ends)), tenant.options[number]
-    if not option.checkpoints:
-        return found
-    ahead: dict[tuple[int, int], FloatArray] = {}
-    for index, end in enumerate(ends):
-        steps = [(0, 0), *level_steps(problem, tenant, option, profile_name, end, is_running=is_running).items()]
-        for (first, level), (last, _) in pairwise([*steps, (problem.n_steps, 0)]):
-            for base, begin, until in ((0, first, min(last, end)), (1 + number, max(first, end), last)):
-                if begin < until:
-                    if (level, base) not in ahead:
-                        most = [(own[level] - own[base]).max(axis=1) for own in gains]
-                        ahead[level, base] = np.insert(np.cumsum(np.maximum(np.max(most, axis=0), 0.0)), 0, 0.0)
-                    found[index] += ahead[level, base][until] - ahead[level, base][begin]
-    return found

@@ -170,6 +170,62 @@ def level_steps(
     return {step: found[step] for step in sorted(found) if step >= 0}
 
 
+def more_by_checkpoints(
+    problem: Problem,
+    tenant: TenantTerms,
+    number: int,
+    profile_name: str,
+    gains: tuple[FloatArray, FloatArray],
+    counts: NDArray[np.int64],
+    ends: Sequence[int],
+    *,
+    is_running: bool = False,
+) -> FloatArray:
+    """What a retraining's checkpoints add at most to the old level before its end and its own after it, by end.
+
+    In each step with what gains most by them: until its end of what fits beside it.
+
+    Args:
+        problem: The problem.
+        tenant: Whose.
+        number: Of its options.
+        profile_name: What it runs on.
+        gains: What the tenant earns, settled and just changed, ``(n_levels, n_steps, n_multisets)`` each.
+        counts: What may serve it, ``(n_multisets, n_profiles)``.
+        ends: The steps before which it may end.
+        is_running: Whether it was running when the window opened.
+    """
+    found, option = np.zeros(len(ends)), tenant.options[number]
+    if not option.checkpoints:
+        return found
+    fitting = set(problem.gpu.multisets(problem.profile_names))
+    beside = (counts + np.array(counts_of(problem, [profile_name]))).tolist()
+    fits = {0: np.array([tuple(held) in fitting for held in beside]), 1 + number: np.ones(len(counts), dtype=np.bool_)}
+    ahead: dict[tuple[int, int], FloatArray] = {}
+    for index, end in enumerate(ends):
+        steps = [(0, 0), *level_steps(problem, tenant, option, profile_name, end, is_running=is_running).items()]
+        for (first, level), (last, _) in pairwise([*steps, (problem.n_steps, 0)]):
+            for base, begin, until in ((0, first, min(last, end)), (1 + number, max(first, end), last)):
+                if begin < until:
+                    if (level, base) not in ahead:
+                        kinds = [(own[level] - own[base])[:, fits[base]] for own in gains]
+                        most = np.max([kind.max(axis=1, initial=0.0) for kind in kinds], axis=0)
+                        ahead[level, base] = np.insert(np.cumsum(most), 0, 0.0)
+                    found[index] += ahead[level, base][until] - ahead[level, base][begin]
+    return found
+
+
+def most_goodput(problem: Problem) -> float:
+    """More than goodput can be, also by given gain tables."""
+    tables = [values for table in problem.gains or () for values in (table.steady, table.changed) if values is not None]
+    return problem.most_goodput + sum(float(np.abs(values).max(axis=(0, 2)).sum()) for values in tables)
+
+
+def rounding(problem: Problem, size: float) -> float:
+    """More than rounding takes from sums along a path whose terms make up ``size`` at most."""
+    return float(np.finfo(np.float64).eps * problem.n_steps**2 * size)
+
+
 def _levels_and_shares(
     problem: Problem, tenant: TenantTerms, runs: Iterable[Lifetime]
 ) -> tuple[NDArray[np.int64], FloatArray]:

@@ -3,11 +3,12 @@
 Side by side, in turns:
 
 * plans: moves of a tenant's retraining beside the others', until none helps;
-* bounds: sweeps of the relaxation of ``statuses``; the schedules that it favours are valued too.
+* bounds: sweeps of the relaxation of ``statuses``, from what prices of instances (``prices``) imply; the schedules
+  that it favours are valued too.
 
-When few combinations of schedules are left between bound and plan, they are valued, best bound first;
-that proves the plan best, or finds a better one. Otherwise a gap remains. Prices of instances (``prices``) are the
-plan's certificate.
+The multipliers that the sweeps end with are the plan's certificate. When few combinations of schedules are left
+between bound and plan, they are valued, best bound first; that finds a better plan, or shows that this is the best one.
+Otherwise a gap remains.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from planner.engines.paper.plan import decisions_of, schedule_in, value_of, with
 from planner.engines.paper.states import JointStates
 from planner.engines.paper.static import best_beside, improved_schedules, schedules_to_try
 from planner.engines.paper.statuses import StatusRelaxation, from_prices
-from planner.engines.prices import Descent, InstancePrices, Subgradient, certificate
+from planner.engines.prices import Descent, InstancePrices, Subgradient
 from planner.engines.schedule import (
     Incumbent,
     Schedule,
@@ -39,24 +40,22 @@ from planner.engines.schedule import (
     with_retraining,
 )
 from planner.feasibility import RULE_RETRAINING, infeasibility
-from planner.plan import Infeasibility, MigPlan, Status
+from planner.plan import Infeasibility, MigPlan, Status, StatusCertificate
 from planner.problem import Problem, Reconfiguration, Retraining
 
 ENGINE = "exact"
 
-_Work = tuple[tuple[str, int], ...]
+_PRICE_ROUNDS = 300
+"""Rounds of the prices before the first sweep; from then on sweeps lower the bound faster than rounds do."""
 
-_PRICE_ROUNDS = 600
-"""Rounds of the prices of instances; they take a tenth of a second for two tenants over 200 steps."""
-
-_FIRST_ROUNDS = 300
-"""Rounds before the first sweep of statuses; from then on sweeps lower the bound faster than rounds do."""
-
-_SHARES = (0.02, 0.05, 0.1, 0.25)
+_SHARES = (0.02, 0.1, 0.5)
 """Shares of successive sweeps, in turn. Small ones spread what they move over the steps, large ones move more."""
 
 _MOST_SWEEPS = 160
 """Sweeps without a time limit, about five seconds. With one they go on as long as they lower the bound."""
+
+_PROVEN, _MOST_TO_PROVE = 5e-6, 40
+"""Share of a plan's value that its certificate may leave, and sweeps at most that are spent on it alone."""
 
 _STALLED = 1e-3
 """Share of the gap by which a turn's sweeps must lower the bound to go on."""
@@ -111,64 +110,59 @@ def solve_exact(problem: Problem, budget: Budget | None = None, initial: MigPlan
 
 
 class _Solve:
-    """One solve: the joint states, the prices, and the search."""
+    """One solve: the joint states, the relaxation, and the search."""
 
     def __init__(self, problem: Problem, budget: Budget, initial: MigPlan | None, started_s: float) -> None:
         self._problem, self._budget, self._initial = problem, budget, initial
         self._started_s = started_s
-        facts = WindowFacts.of(problem)
-        self._joint = JointStates(facts)
-        self._alone = [TenantSubproblem.of(facts, m) for m in range(len(facts.gains))]
-        self._dual = InstancePrices(problem, self._alone)
-        self._prices = Subgradient(self._dual, np.zeros(self._dual.shape), Descent())
+        self._joint = JointStates(WindowFacts.of(problem))
 
     def run(self) -> MigPlan:
         problem, facts, actors = self._problem, self._joint.facts, self._joint.facts.actors
-        known = self._known()
-        found, work = self._searched(actors, known)
+        known, work = self._known(), self._work(1)
+        statuses = self._statuses(known.value) if actors else None
+        if statuses is None:  # then the path that is known is the best, and the checker finds it by itself
+            certificate = StatusCertificate((), np.zeros((problem.n_steps, 0)))
+            found = replace(known, bound=known.value)
+        else:
+            search = self._search(statuses, known)
+            found = search.run(schedules_to_try(self._joint))
+            work = (*self._work(search.n_valued), ("sweeps", search.n_sweeps))
+            certificate = statuses.certificate()
         if not np.isfinite(found.value):
-            return self._no_plan(is_proven=bool(np.isneginf(found.bound)))
+            return self._no_plan(found.bound)
         decisions = self._joint.path(found.answer)
         assert decisions is not None
         value = value_of(problem, facts.gains, decisions)
         # Up to here values were summed in another order.
         bound = value if found.bound <= found.value else max(value, found.bound)
         plan = with_decisions(problem, Incumbent(value, decisions), bound, ENGINE, self._started_s, work)
-        return replace(plan, certificate=certificate(problem, self._prices.prices))
+        return replace(plan, certificate=certificate)
 
-    def _searched(self, actors: tuple[int, ...], known: Incumbent[Schedule]) -> tuple[Incumbent[Schedule], _Work]:
-        self._lower_prices(known.value, _FIRST_ROUNDS if actors else _PRICE_ROUNDS)
-        if not actors:  # then the path that is known is the best
-            return replace(known, bound=known.value), (("states", self._joint.n_states), ("schedules", 1))
-        if self._is_over():
-            return replace(known, bound=max(known.value, self._prices.bound)), ()
-        self._dual(self._prices.prices)
-        switched = [alone.switched for alone in self._alone]
-        multipliers = from_prices(self._joint, actors, self._prices.prices, switched)
-        statuses = StatusRelaxation(self._joint, actors, multipliers)
-        search = ScheduleSearch(
+    def _work(self, n_valued: int) -> tuple[tuple[str, int], ...]:
+        return ("states", self._joint.n_states), ("schedules", n_valued)
+
+    def _search(self, statuses: StatusRelaxation, known: Incumbent[Schedule]) -> ScheduleSearch:
+        return ScheduleSearch(
             self._joint,
             statuses,
-            actors,
+            self._joint.facts.actors,
             known,
             self._is_over,
             self._budget.max_nodes,
             is_timed=self._budget.time_limit_s is not None,
         )
-        found = search.run(self._starts(known.value))
-        found = replace(found, bound=min(found.bound, max(found.value, self._prices.bound)))
-        work = (("states", self._joint.n_states), ("schedules", search.n_valued), ("sweeps", search.n_sweeps))
-        return found, work
 
-    def _starts(self, lower: float) -> Iterator[Schedule]:
-        """Schedules that look good; then the rest of the prices."""
-        yield from schedules_to_try(self._joint)
-        self._lower_prices(lower, _PRICE_ROUNDS - _FIRST_ROUNDS)
-
-    def _lower_prices(self, lower: float, n_rounds: int = _PRICE_ROUNDS) -> None:
+    def _statuses(self, lower: float) -> StatusRelaxation:
+        """The relaxation, from multipliers that prices of instances imply; ``lower`` is the best plan's value."""
+        alone = [TenantSubproblem.of(self._joint.facts, m) for m in range(len(self._joint.facts.gains))]
+        dual = InstancePrices(self._problem, alone)
+        descent = Subgradient(dual, np.zeros(dual.shape), Descent())
         # Without a plan to aim at, half of the first bound will do.
-        aim = lower if np.isfinite(lower) else 0.0
-        self._prices.run(aim, n_rounds, self._is_over)
+        descent.run(lower if np.isfinite(lower) else 0.0, _PRICE_ROUNDS, self._is_over)
+        dual(descent.prices)
+        actors, switched = self._joint.facts.actors, [own.switched for own in alone]
+        return StatusRelaxation(self._joint, actors, from_prices(self._joint, actors, descent.prices, switched))
 
     def _known(self) -> Incumbent[Schedule]:
         """The best of the schedules that need no search: the earlier plan's, and the earliest.
@@ -193,9 +187,9 @@ class _Solve:
         limit_s = self._budget.time_limit_s
         return limit_s is not None and working_s() - self._started_s >= share * limit_s
 
-    def _no_plan(self, *, is_proven: bool) -> MigPlan:
-        if not is_proven:
-            return without_plan(self._problem, Status.TIMEOUT, ENGINE, self._started_s, self._prices.bound)
+    def _no_plan(self, bound: float) -> MigPlan:
+        if not np.isneginf(bound):
+            return without_plan(self._problem, Status.TIMEOUT, ENGINE, self._started_s, bound)
         text = "no schedule of the required retrainings fits beside every tenant's min_profile"
         reason = Infeasibility(None, RULE_RETRAINING, text)
         return without_plan(self._problem, Status.INFEASIBLE, ENGINE, self._started_s, infeasibility=reason)
@@ -268,14 +262,14 @@ class ScheduleSearch:
                 self._has_stalled = not is_at_work and bound - self._statuses.bound < least
                 self._value_favoured()
         # Far more than can be valued cannot be proven either.
-        is_hopeless = self._statuses.n_left > _HOPELESS * self._most_valued
+        is_hopeless = self._statuses.n_left(self._best.value) > _HOPELESS * self._most_valued
         return self._unfinished() if is_hopeless or self._is_over() else self._enumerated()
 
     def _sweep(self, value: float) -> None:
         """Sweep with each of the shares; if timed, on until the other work of the turn is done."""
         for n_sweeps, share in enumerate(cycle(_SHARES), 1):
             known = self._best.value if self._is_timed else value
-            self._statuses.sweep(share, known)
+            self._statuses.sweep(share)
             self.n_sweeps += 1
             is_enough = n_sweeps >= len(_SHARES) and (self._is_awaited.is_set() or not self._is_timed)
             if is_enough or self._is_left.is_set() or self._is_finished(known):
@@ -286,7 +280,11 @@ class ScheduleSearch:
 
     def _is_finished(self, value: float) -> bool:
         """Whether sweeps are at their end, ``value`` being known."""
-        is_settled = self._statuses.bound <= above(value) or self._statuses.n_left <= _MOST_TO_ENUMERATE
+        # The rest could be enumerated; but what sweeps close needs no trust.
+        is_proven = self._statuses.bound <= above(value, _PROVEN) or self.n_sweeps >= _MOST_TO_PROVE
+        is_settled = self._statuses.bound <= above(value) or (
+            is_proven and self._statuses.n_left(value) <= _MOST_TO_ENUMERATE
+        )
         is_enough = self._has_stalled or (self.n_sweeps >= _MOST_SWEEPS and not self._is_timed)
         return is_settled or is_enough or self._is_over()
 

@@ -6,8 +6,8 @@ whose duration is right. The path pays a multiplier for every (step, tenant, sta
 where both agree nothing is lost. Layouts, change costs and room are exact in the path and only durations are
 relaxed, so the gap to the best plan is small, and most often there is none.
 
-Sweeps (``sweeps``) improve the multipliers. None of them raises the bound, and they leave out what cannot be part
-of a better plan.
+Sweeps (``sweeps``) improve the multipliers, and none of them raises the bound. It holds for any multipliers, so that
+those of the last sweep are the plan's certificate.
 
 Every schedule of a tenant falls short of its best one by a *slack*. The bound less the slacks of a
 combination of schedules bounds that combination, so with a good plan known few are left to value.
@@ -26,11 +26,10 @@ import numpy as np
 from planner.engines.arrays import Bools, Floats, Int64s, Ints
 from planner.engines.paper.states import JointStates
 from planner.engines.paper.sweeps import Blocks, Schedules, Sweep, sweep_back, sweep_forth
+from planner.engines.prices import rounded
 from planner.engines.schedule import Schedule
+from planner.plan import StatusCertificate, TenantStatus
 from planner.problem import Retraining
-
-_ROUNDING = 1e-9
-"""What is left out is below the known plan's value by more than this share of it."""
 
 Status = tuple[str, str | int]
 """``waits``, ``runs`` on a profile, or ``done`` at a level."""
@@ -47,29 +46,44 @@ class StatusRelaxation:
         multipliers: To begin with, see ``from_prices``; ``None`` for none.
 
     Attributes:
-        bound: Of every plan better than the best one that a sweep was given; −inf where there can be none.
+        bound: Of every plan; −inf where there can be none.
     """
 
     def __init__(self, joint: JointStates, actors: Sequence[int], multipliers: Floats | None = None) -> None:
         self._joint, self._actors = joint, tuple(actors)
-        vectors = StatusVectors(joint, actors)
+        self._vectors = StatusVectors(joint, actors)
         self._ways = [way for m in self._actors for way in joint.facts.ways(m)]
-        self._sweep = self._prepared(vectors, multipliers)
-        self.bound = self._improve(0.0, -np.inf)
+        self._sweep = self._prepared(self._vectors, multipliers)
+        self.bound = self._improve(0.0)
 
-    def sweep(self, share: float, value: float) -> float:
-        """The bound after a sweep forth and back that moves this share of what differs; ``value`` is a plan's."""
-        floor = value - _ROUNDING * abs(value) if np.isfinite(value) else -np.inf
-        self.bound = min(self.bound, self._improve(share, floor))
+    def sweep(self, share: float) -> float:
+        """The bound after a sweep forth and back that moves this share of what differs."""
+        self.bound = min(self.bound, self._improve(share))
         return self.bound
 
-    @property
-    def n_left(self) -> int:
-        """How many combinations of schedules are not left out."""
-        n_left = 1
+    def n_left(self, value: float) -> int:
+        """No more combinations of schedules than this may be worth more than ``value``."""
+        n_left, gap = 1, self.bound - value
         for a in range(len(self._actors)):
-            n_left *= sum(int(np.isfinite(worth).sum()) for _, worth in self._worths(a)) + int(self._may_idle(a))
+            worth = self._all_worths(a)
+            n_left *= int((np.isfinite(worth) & (worth >= worth.max() - gap)).sum())
         return n_left
+
+    def certificate(self) -> StatusCertificate:
+        """The multipliers as a plan carries them."""
+        found: dict[TenantStatus, Floats] = {}
+        for a, m in enumerate(self._actors):
+            tenant, ways = self._joint.problem.tenants[m], self._joint.facts.ways(m)
+            own: dict[Status, str] = {("runs", way.profile): way.profile for way in ways}
+            own |= {("done", way.level): tenant.options[way.level - 1].name for way in ways}
+            # Only differences count, so that waiting can cost nothing.
+            paid = self._sweep.multipliers[:, a] - self._sweep.multipliers[:, a, -1:]
+            for status, name in own.items():
+                column = self._vectors.column(status)
+                if column in self._vectors.columns[a] and paid[:, column].any():
+                    found[TenantStatus(tenant.name, status[0], name)] = rounded(paid[:, column])
+        prices = np.array(list(found.values())).reshape(len(found), self._joint.problem.n_steps)
+        return StatusCertificate(tuple(found), prices.T)
 
     def combinations(
         self, gap: float, settled: Mapping[int, Retraining | None] = MappingProxyType({})
@@ -97,9 +111,9 @@ class StatusRelaxation:
                     more = total + ranked[a][index[a] + 1][0] - ranked[a][index[a]][0]
                     heapq.heappush(heap, (more, (*index[:a], index[a] + 1, *index[a + 1 :])))
 
-    def _improve(self, share: float, floor: float) -> float:
-        sweep_forth(self._sweep, share, floor)
-        path = sweep_back(self._sweep, share, floor)
+    def _improve(self, share: float) -> float:
+        sweep_forth(self._sweep, share)
+        path = sweep_back(self._sweep, share)
         others = (own.salvages[0] for m, own in enumerate(self._joint.problem.tenants) if m not in self._actors)
         return path + sum(self._best_of(a) for a in range(len(self._actors))) + sum(others)
 
@@ -109,9 +123,6 @@ class StatusRelaxation:
         for number in range(schedules.bounds[a], schedules.bounds[a + 1]):
             yield self._ways[number], schedules.worth[number]
 
-    def _may_idle(self, a: int) -> bool:
-        return bool(np.isfinite(self._sweep.schedules.idle[a]))
-
     def _ranked(self, a: int, gap: float) -> list[tuple[float, Retraining | None]]:
         best = self._best_of(a)
         if not np.isfinite(best):
@@ -119,14 +130,18 @@ class StatusRelaxation:
         found: list[tuple[float, Retraining | None]] = []
         for way, worth in self._worths(a):
             found += [(best - float(worth[i]), way.at(int(i))) for i in np.flatnonzero(np.isfinite(worth))]
-        if self._may_idle(a):
+        if np.isfinite(self._sweep.schedules.idle[a]):
             found.append((best - float(self._sweep.schedules.idle[a]), None))
         return sorted((item for item in found if item[0] <= gap), key=lambda item: item[0])
 
+    def _all_worths(self, a: int) -> Floats:
+        """What all of an actor's schedules are paid; −inf where one is not possible."""
+        schedules = self._sweep.schedules
+        return np.append(schedules.worth[schedules.bounds[a] : schedules.bounds[a + 1]], schedules.idle[a])
+
     def _best_of(self, a: int) -> float:
         """What an actor's best schedule is paid."""
-        ways = (float(worth.max()) for _, worth in self._worths(a))
-        return max(float(self._sweep.schedules.idle[a]), *ways)
+        return float(self._all_worths(a).max())
 
     def _add(self, schedules: Schedules, a: int, none: float) -> None:
         """An actor's schedules earn what they add beside the path: salvage, and the most by checkpoints."""
@@ -149,14 +164,13 @@ class StatusRelaxation:
             done=np.array([vectors.column(("done", way.level)) for way in self._ways], dtype=np.int64),
             bounds=np.cumsum([0, *(len(self._joint.facts.ways(m)) for m in self._actors)], dtype=np.int64),
             worth=np.full((len(self._ways), problem.n_steps), -np.inf),
-            left=np.array([(0, problem.n_steps - way.n_steps + 1) for way in self._ways], dtype=np.int64),
             idle=np.array([0.0 if None in self._joint.facts.choices[m] else -np.inf for m in self._actors]),
         )
         for a, m in enumerate(self._actors):
             _pay_all(schedules, a, paid[:, a])
             self._add(schedules, a, problem.tenants[m].salvages[0])
         no_path = np.empty_like(blocks.earned), np.zeros_like(blocks.earned)
-        return Sweep(blocks, columns, vectors.n_statuses, schedules, prices, *no_path)
+        return Sweep(blocks, columns, vectors.n_statuses, schedules, paid, prices, *no_path)
 
 
 def from_prices(joint: JointStates, actors: Sequence[int], prices: Floats, switched: Sequence[Floats]) -> Floats:

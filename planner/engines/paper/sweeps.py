@@ -20,8 +20,8 @@ Other symbols as in ``kernel``.
 *Sweeps.* For every step and actor, the best path and the best schedule are known for each status that the actor
 may have there. Where they differ, a share of the difference is moved from one to the other; neither's
 best can rise by more than the other's falls, so no sweep raises the bound. On the way forth, the paths up to a step
-are new and those after it are from the last way back. On the way back it is the other way round. Vectors of a step,
-and schedules, are left out once they cannot be part of a better plan than the known one.
+are new and those after it are from the last way back. On the way back it is the other way round. A status that no path
+has in a step is taken from the schedules, and one that no schedule has from the paths.
 
 *Steps.* The vectors of a block are worked on side by side, a row at a time, which the compiler turns into vector
 instructions. Let best[c][g] be the best value when exactly the tenants of subset c change, by group g of states
@@ -98,9 +98,8 @@ class Schedules(NamedTuple):
         running: The status while it runs.
         done: The status from its end on.
         bounds: The ways of actor a are ``bounds[a]`` … ``bounds[a + 1]``.
-        worth: By way and start; −inf where it is left out, ``(n_ways, n_steps)``.
-        left: Starts that are left of each way lie within ``left[way, 0]`` … ``left[way, 1]``, ``(n_ways, 2)``.
-        idle: What not retraining is paid; −inf where it is left out, ``(A,)``.
+        worth: By way and start; −inf where none is possible, ``(n_ways, n_steps)``.
+        idle: What not retraining is paid; −inf where it is not possible, ``(A,)``.
     """
 
     duration: Int64s
@@ -108,20 +107,20 @@ class Schedules(NamedTuple):
     done: Int64s
     bounds: Int64s
     worth: Floats
-    left: Int64s
     idle: Floats
 
 
 class Sweep(NamedTuple):
-    """What a sweep works on; it changes what schedules are paid, and the last three.
+    """What a sweep works on; it changes what schedules are paid, and the last four.
 
     Attributes:
         blocks: What paths go along.
         columns: ``(A, Σ)``.
         n_statuses: X.
         schedules: Of all actors.
-        prices: What a path pays for a vector, which is what schedules are paid for its statuses; ∞ where it is
-            left out, ``(n_steps, Σ)``.
+        multipliers: What schedules are paid for each status that some path and some schedule have, ``(n_steps, A, X)``.
+        prices: What a path pays for a vector, the sum of its statuses'; ∞ where no schedule has one of them,
+            ``(n_steps, Σ)``.
         forth: Best of the steps up to each, by entry, ``(n_steps, n_entries)``.
         back: Best of the steps after each, likewise.
     """
@@ -130,6 +129,7 @@ class Sweep(NamedTuple):
     columns: Int64s
     n_statuses: int
     schedules: Schedules
+    multipliers: Floats
     prices: Floats
     forth: Floats
     back: Floats
@@ -324,8 +324,8 @@ def _schedule_tops(schedules: Schedules, a: int, s: int, out: Floats) -> None:
     out[:] = -np.inf
     out[waiting] = schedules.idle[a]
     for way in range(schedules.bounds[a], schedules.bounds[a + 1]):
-        worth, (first, ended, begun, last) = schedules.worth[way], _parts(schedules, way, s)
-        for start in range(first, ended):
+        worth, (ended, begun, last) = schedules.worth[way], _parts(schedules, way, s)
+        for start in range(ended):
             out[schedules.done[way]] = max(out[schedules.done[way]], worth[start])
         for start in range(ended, begun):
             out[schedules.running[way]] = max(out[schedules.running[way]], worth[start])
@@ -334,11 +334,11 @@ def _schedule_tops(schedules: Schedules, a: int, s: int, out: Floats) -> None:
 
 
 @compiled
-def _parts(schedules: Schedules, way: int, s: int) -> tuple[int, int, int, int]:
+def _parts(schedules: Schedules, way: int, s: int) -> tuple[int, int, int]:
     """Borders between the starts of a way that have ended by step s, run in it, and are to come."""
-    first, last = schedules.left[way]
-    ended = min(max(first, s - schedules.duration[way] + 1), last)
-    return first, ended, min(max(ended, s + 1), last), last
+    last = schedules.worth.shape[1] - schedules.duration[way] + 1
+    ended = min(max(0, s - schedules.duration[way] + 1), last)
+    return ended, min(s + 1, last), last
 
 
 @compiled
@@ -346,8 +346,8 @@ def _pay_schedules(schedules: Schedules, a: int, s: int, more: Floats) -> None:
     """Pay the schedules of an actor more for their status in step s, ``(X,)``."""
     schedules.idle[a] += more[-1]
     for way in range(schedules.bounds[a], schedules.bounds[a + 1]):
-        worth, (first, ended, begun, last) = schedules.worth[way], _parts(schedules, way, s)
-        worth[first:ended] += more[schedules.done[way]]
+        worth, (ended, begun, last) = schedules.worth[way], _parts(schedules, way, s)
+        worth[:ended] += more[schedules.done[way]]
         worth[ended:begun] += more[schedules.running[way]]
         worth[begun:last] += more[-1]
 
@@ -378,6 +378,7 @@ def _agree(sweep: Sweep, s: int, share: float, tops: Floats, more: Floats) -> No
                 charged[x] = np.inf
             else:
                 charged[x] = granted[x] = share * (by_path[x] - by_schedule[x])
+                sweep.multipliers[s, a, x] += granted[x]
         _pay_schedules(sweep.schedules, a, s, granted)
         for i in range(n_vectors):
             if tops[i] > -np.inf:
@@ -386,54 +387,18 @@ def _agree(sweep: Sweep, s: int, share: float, tops: Floats, more: Floats) -> No
 
 
 @compiled
-def _leave_out(sweep: Sweep, s: int, floor: float, tops: Floats, more: Floats) -> None:
-    """Leave out what is below ``floor`` at best: vectors in step s, by an infinite price, and schedules."""
-    schedules, columns = sweep.schedules, sweep.columns
-    n_actors, n_vectors = columns.shape
-    by_schedule = np.empty((n_actors, sweep.n_statuses))
-    total = tops.max()
-    for a in range(n_actors):
-        _schedule_tops(schedules, a, s, by_schedule[a])
-        total += by_schedule[a].max()
-    for i in range(n_vectors):
-        bound = tops[i]
-        for a in range(n_actors):
-            bound += by_schedule[a, columns[a, i]]
-        if bound < floor:
-            more[i] = np.inf
-    for a in range(n_actors):
-        least = floor - (total - by_schedule[a].max())
-        if schedules.idle[a] < least:
-            schedules.idle[a] = -np.inf
-        for way in range(schedules.bounds[a], schedules.bounds[a + 1]):
-            _leave_out_starts(schedules.worth[way], schedules.left[way], least)
-
-
-@compiled
-def _leave_out_starts(worth: Floats, left: Int64s, least: float) -> None:
-    for start in range(left[0], left[1]):
-        if worth[start] < least:
-            worth[start] = -np.inf
-    while left[0] < left[1] and worth[left[0]] == -np.inf:
-        left[0] += 1
-    while left[0] < left[1] and worth[left[1] - 1] == -np.inf:
-        left[1] -= 1
-
-
-@compiled
-def _visit(sweep: Sweep, s: int, share: float, floor: float, tops: Floats, more: Floats) -> None:
+def _visit(sweep: Sweep, s: int, share: float, tops: Floats, more: Floats) -> None:
     blocks = sweep.blocks
     _vector_tops(blocks, sweep.forth[s], sweep.back[s], tops)
     if tops.max() == -np.inf:
         return
     _agree(sweep, s, share, tops, more)
-    _leave_out(sweep, s, floor, tops, more)
     sweep.prices[s] += more
     _pay(blocks, more, sweep.forth[s])
 
 
 @compiled
-def sweep_forth(sweep: Sweep, share: float, floor: float) -> None:
+def sweep_forth(sweep: Sweep, share: float) -> None:
     """From the first step to the last."""
     blocks, prices, forth = sweep.blocks, sweep.prices, sweep.forth
     scratch = _scratch_of(blocks)
@@ -444,11 +409,11 @@ def sweep_forth(sweep: Sweep, share: float, floor: float) -> None:
             _pay(blocks, prices[0], forth[0])
         else:
             _step(blocks, s, prices[s - 1 :], forth[s - 1], scratch, forth[s])
-        _visit(sweep, s, share, floor, tops, more)
+        _visit(sweep, s, share, tops, more)
 
 
 @compiled
-def sweep_back(sweep: Sweep, share: float, floor: float) -> float:
+def sweep_back(sweep: Sweep, share: float) -> float:
     """From the last step to the first, after ``sweep_forth``; what the best path earns net of prices then."""
     blocks, prices, back = sweep.blocks, sweep.prices, sweep.back
     scratch = _scratch_of(blocks)
@@ -457,5 +422,5 @@ def sweep_back(sweep: Sweep, share: float, floor: float) -> float:
     for s in range(len(prices) - 1, -1, -1):
         if s + 1 < len(prices):
             _step_back(blocks, s + 1, prices[s:], back[s + 1], scratch, back[s])
-        _visit(sweep, s, share, floor, tops, more)
+        _visit(sweep, s, share, tops, more)
     return float((sweep.forth[0] + back[0]).max())

@@ -26,7 +26,7 @@ from planner.engines.physical.search import Search
 from planner.engines.prices import certificate
 from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts, earliest_schedule, may_start, schedule_of
 from planner.feasibility import RULE_MIN_PROFILE, RULE_RETRAINING, infeasibility
-from planner.plan import Infeasibility, MigPlan, Status
+from planner.plan import Certificate, Infeasibility, MigPlan, Status
 from planner.problem import Problem, Reconfiguration, TenantTerms
 
 ENGINE = "physical"
@@ -95,9 +95,9 @@ def _start_misfit(facts: WindowFacts, placed: PlacedSchedule[Placement]) -> str 
 def _prices_of(problem: Problem, plan: MigPlan | None) -> Floats | None:
     """The prices of an earlier plan's certificate, where they are of this problem's steps and profiles."""
     found = None if plan is None else plan.certificate
-    if found is None or found.profile_names != problem.profile_names or len(found.prices) != problem.n_steps:
+    if not isinstance(found, Certificate) or found.profile_names != problem.profile_names:
         return None
-    return found.prices
+    return found.prices if len(found.prices) == problem.n_steps else None
 
 
 def _with_plan(search: Search, best: PlacedSchedule[Placement], begin_s: float) -> MigPlan:
