@@ -12,6 +12,8 @@ what fits. Given gain tables are taken to be monotone, as :class:`~planner.probl
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,12 +30,15 @@ from planner.verify.holdings import (
 )
 
 
-def certified_bound(problem: Problem, certificate: Certificate | StatusCertificate) -> float:
-    """No plan earns more requests; −inf where a tenant alone has no plan, NaN where a given gain table has gaps."""
+def certified_bound(problem: Problem, certificate: Certificate | StatusCertificate, known: float = -math.inf) -> float:
+    """No plan earns more requests; −inf where a tenant alone has no plan, NaN where a given gain table has gaps.
+
+    ``known``, what some plan is worth, helps prices of statuses to prove more.
+    """
     if isinstance(certificate, StatusCertificate):
         from planner.verify.statuses import status_bound  # noqa: PLC0415 (heavy: it has a compiled loop)
 
-        return status_bound(problem, certificate)
+        return status_bound(problem, certificate, known)
     given = dict(zip(certificate.profile_names, certificate.prices.T, strict=True))
     prices = np.stack([given.get(name, np.zeros(problem.n_steps)) for name in problem.profile_names], axis=1)
     fitting = np.array(problem.gpu.multisets(problem.profile_names))

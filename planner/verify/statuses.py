@@ -14,8 +14,8 @@ row          the states that fit beside what runs in a vector and leave free wha
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import product
+from collections.abc import Iterable, Sequence
+from itertools import chain, product
 from typing import NamedTuple
 
 import numpy as np
@@ -39,24 +39,41 @@ IntArray = NDArray[np.int64]
 
 Vector = tuple[TenantStatus, ...]
 
+MOST_COMBINATIONS = 400
+"""Combinations of schedules that are looked at one by one, each in a millisecond or two."""
 
-def status_bound(problem: Problem, certificate: StatusCertificate) -> float:
-    """No plan earns more requests; −inf where there is none, NaN where a given gain table has gaps."""
+
+def status_bound(problem: Problem, certificate: StatusCertificate, known: float) -> float:
+    """No plan earns more requests; −inf where there is none, NaN where a given gain table has gaps.
+
+    Where few enough combinations of schedules may be worth more than ``known``, each of them is looked at. Then what no
+    plan exceeds is the best of them, or ``known``; it may be any number, and a plan's own worth is a good one.
+    """
     tenants = [_Tenant.of(problem, m, certificate) for m in range(len(problem.tenants))]
     if any(np.isnan(gains).any() for own in tenants for gains in (own.settled, own.changed)):
         return math.nan
-    states = _joint_states(problem, tenants)
-    rows = _Rows(problem, tenants, states)
     prices = dict(zip(certificate.statuses, certificate.prices.T, strict=True))
-    # In a step in which no schedule has a status, being in it costs a path all there is.
-    costs = {status: np.full(problem.n_steps, np.inf) for own in tenants for status in own.statuses}
-    schedules = [_best_schedule(problem, own, rows, prices, costs) for own in tenants]
-    if not len(states) or -math.inf in schedules:
+    paths = _Paths(problem, tenants)
+    choices = [_choices(problem, own, prices, paths) for own in tenants]
+    if not all(choices):
         return -math.inf
+    best = [max(choice.worth for choice in own) for own in choices]
+    asked = sum(own.asked for own in tenants)
     size = most_goodput(problem) + sum(own.size for own in tenants)
-    size += float(np.abs(certificate.prices).sum()) + sum(map(abs, schedules))
-    path = _best_path(problem, tenants, states, rows, costs)
-    return path + sum(schedules) - sum(own.asked for own in tenants) + rounding(problem, size)
+    size += float(np.abs(certificate.prices).sum()) + sum(map(abs, best))
+    spare = rounding(problem, size)
+    # In a step in which no schedule has a status, being in it costs a path all there is.
+    bound = paths.best(_costs(problem, chain.from_iterable(choices), prices)) + sum(best) - asked + spare
+    if not known < bound < math.inf:
+        return bound
+    left = _combinations(choices, best, bound - known)
+    if left is None:
+        return bound
+    found = [
+        paths.best(_costs(problem, combination, {})) + sum(choice.added for choice in combination) - asked + spare
+        for combination in left
+    ]
+    return min(bound, max(known, *found))
 
 
 class _Tenant(NamedTuple):
@@ -124,36 +141,68 @@ class _Tenant(NamedTuple):
         return tuple(dict.fromkeys((self.waits, *runs, *done)))
 
 
-def _best_schedule(
-    problem: Problem,
-    own: _Tenant,
-    rows: _Rows,
-    prices: dict[TenantStatus, FloatArray],
-    costs: dict[TenantStatus, FloatArray],
-) -> float:
-    """The most that a schedule of a tenant is paid, with salvage and what checkpoints add; −inf where it has none.
+class _Choice(NamedTuple):
+    """A tenant's schedule: waits, then from ``start`` on runs, then from ``end`` on done.
 
-    ``costs`` become the prices in the steps in which some schedule has the status.
+    Attributes:
+        statuses: The three; the first alone where it does not retrain.
+        start: A step; that of the window's end where it does not retrain.
+        end: Likewise.
+        added: Its salvage, and the most that checkpoints add.
+        worth: The same and what it is paid.
     """
+
+    statuses: tuple[TenantStatus, ...]
+    start: int
+    end: int
+    added: float
+    worth: float
+
+
+def _choices(problem: Problem, own: _Tenant, prices: dict[TenantStatus, FloatArray], paths: _Paths) -> list[_Choice]:
+    """All schedules of a tenant for which there is room in each step."""
     n_steps, gains = problem.n_steps, (own.settled, own.changed)
     salvage = own.terms.salvage or (0.0,) * (1 + len(own.terms.options))
-    given = {status: prices.get(status, np.zeros(n_steps)) for status in own.statuses}
-    paid = {status: _before_each(values) for status, values in given.items()}
-    best, last_wait = (-math.inf, 0) if own.terms.must_retrain else (salvage[0], n_steps)
+    found = [] if own.terms.must_retrain else [_Choice((own.waits,), n_steps, n_steps, salvage[0], salvage[0])]
     for (name, number), steps in own.ways.items():
-        lacking = _before_each(np.where(rows.has_room(name), 0.0, 1.0))
+        lacking = _before_each(np.where(paths.has_room(name), 0.0, 1.0))
         starts = np.flatnonzero(lacking[steps:] == lacking[:-steps])
-        if not len(starts):
-            continue
         ends, runs, done = starts + steps, own.runs(name), own.done(number)
-        worth = paid[runs][ends] - paid[runs][starts] + paid[done][n_steps] - paid[done][ends] + salvage[1 + number]
-        worth += more_by_checkpoints(problem, own.terms, number, name, gains, own.multisets, ends.tolist())
-        best, last_wait = max(best, float(worth.max())), max(last_wait, int(starts[-1]))
-        for start in starts.tolist():
-            costs[runs][start : start + steps] = given[runs][start : start + steps]
-        costs[done][ends[0] :] = given[done][ends[0] :]
-    costs[own.waits][:last_wait] = 0.0
-    return best
+        more = more_by_checkpoints(problem, own.terms, number, name, gains, own.multisets, ends.tolist())
+        added = more + salvage[1 + number]
+        running, after = (_before_each(prices.get(status, np.zeros(n_steps))) for status in (runs, done))
+        worth = added + running[ends] - running[starts] + after[n_steps] - after[ends]
+        columns = (values.tolist() for values in (starts, ends, added, worth))
+        found += [_Choice((own.waits, runs, done), *row) for row in zip(*columns, strict=True)]
+    return found
+
+
+def _combinations(
+    choices: Sequence[Sequence[_Choice]], best: Sequence[float], gap: float
+) -> list[tuple[_Choice, ...]] | None:
+    """Those that are worth less than the best of all by less than ``gap``; ``None`` if there are too many."""
+    found: list[tuple[float, tuple[_Choice, ...]]] = [(0.0, ())]
+    for own, most in zip(choices, best, strict=True):
+        near = [(most - choice.worth, choice) for choice in own if most - choice.worth < gap]
+        if len(found) * len(near) > MOST_COMBINATIONS**2:
+            return None
+        longer = ((lack + slack, (*some, choice)) for lack, some in found for slack, choice in near)
+        found = [(lack, some) for lack, some in longer if lack < gap]
+    return None if len(found) > MOST_COMBINATIONS else [some for _, some in found]
+
+
+def _costs(
+    problem: Problem, choices: Iterable[_Choice], prices: dict[TenantStatus, FloatArray]
+) -> dict[TenantStatus, FloatArray]:
+    """The price of each status in the steps in which one of the schedules has it; ∞ in others, ``(n_steps,)`` each."""
+    free = np.zeros(problem.n_steps)
+    found: dict[TenantStatus, FloatArray] = {}
+    for choice in choices:
+        spans = ((0, choice.start), (choice.start, choice.end), (choice.end, problem.n_steps))
+        for status, (begin, end) in zip(choice.statuses, spans, strict=False):
+            costs = found.setdefault(status, np.full(problem.n_steps, np.inf))
+            costs[begin:end] = prices.get(status, free)[begin:end]
+    return found
 
 
 def _before_each(values: FloatArray) -> FloatArray:
@@ -180,86 +229,87 @@ def _sum(one: Multiset, other: Multiset) -> Multiset:
     return tuple(map(int.__add__, one, other))
 
 
-def _best_path(
-    problem: Problem,
-    tenants: Sequence[_Tenant],
-    states: IntArray,
-    rows: _Rows,
-    costs: dict[TenantStatus, FloatArray],
-) -> float:
-    """The most that a path earns less what it pays; −inf where none leads through the window."""
-    vectors = _vectors(tenants, rows)
-    number = {vector: v for v, vector in enumerate(vectors)}
-    n_levels = 1 + max(len(own.terms.options) for own in tenants)
-    gains = np.zeros((2, len(tenants), n_levels, problem.n_steps, len(states)))
-    for m, own in enumerate(tenants):
-        for kind, values in enumerate((own.settled, own.changed)):
-            # Levels beyond the options are those of checkpoints.
-            known = values[: 1 + len(own.terms.options)]
-            gains[kind, m, : len(known)] = known[..., states[:, m]]
-    spans = problem.unavailable_spans
-    row_of = np.array([[rows.number(_running(vector), mask) for vector in vectors] for _, _, mask in spans])
-    lists, bounds = rows.packed()
-    return _longest_path(
-        gains[0],
-        gains[1],
-        np.sum([own.opening[states[:, m]] for m, own in enumerate(tenants)], axis=0),
-        _agreeing(states),
-        np.array([_levels(tenants, vector) for vector in vectors], dtype=np.int64),
-        np.array(_ends(tenants, number), dtype=np.int64).reshape(-1, 2),
-        np.array(_starts(tenants, number), dtype=np.int64).reshape(-1, 2),
-        np.array([sum(costs[status] for status in vector) for vector in vectors]).T.copy(),
-        lists,
-        bounds,
-        np.repeat(row_of, [end - begin for begin, end, _ in spans], axis=0),
-    )
+class _Paths:
+    """All paths of a problem."""
 
-
-class _Rows:
-    """Rows, each made where it is first asked for."""
-
-    def __init__(self, problem: Problem, tenants: Sequence[_Tenant], states: IntArray) -> None:
+    def __init__(self, problem: Problem, tenants: Sequence[_Tenant]) -> None:
         self._problem = problem
-        self._totals = sum(tenant.multisets[states[:, m]] for m, tenant in enumerate(tenants))
+        states = _joint_states(problem, tenants)
+        self._totals = np.sum([own.multisets[states[:, m]] for m, own in enumerate(tenants)], axis=0)
         self._fitting: dict[int, set[Multiset]] = {}
-        self._number: dict[tuple[Multiset, int], int] = {}
-        self._found: list[IntArray] = []
+        self._row: dict[tuple[Multiset, int], int] = {}
+        self._rows: list[IntArray] = []
+        self._vectors = self._all_vectors(tenants)
+        number = {vector: v for v, vector in enumerate(self._vectors)}
+        n_levels = 1 + max(len(own.terms.options) for own in tenants)
+        self._gains = np.zeros((2, len(tenants), n_levels, problem.n_steps, len(states)))
+        for m, own in enumerate(tenants):
+            for kind, values in enumerate((own.settled, own.changed)):
+                # Levels beyond the options are those of checkpoints.
+                known = values[: 1 + len(own.terms.options)]
+                self._gains[kind, m, : len(known)] = known[..., states[:, m]]
+        self._opening = np.sum([own.opening[states[:, m]] for m, own in enumerate(tenants)], axis=0)
+        self._agreeing = _agreeing(states)
+        self._levels = np.array([_levels(tenants, vector) for vector in self._vectors], dtype=np.int64)
+        self._ends, self._starts = _ends(tenants, number), _starts(tenants, number)
 
-    def number(self, running: Sequence[str], mask: int = 0) -> int:
-        """That beside retrainings on these profiles, where these memory slices, one bit each, are not ours."""
+    def best(self, costs: dict[TenantStatus, FloatArray]) -> float:
+        """The most that one earns less what its statuses cost, ``(n_steps,)`` each; −inf where none leads through."""
+        # All wait before the window; a status that costs nothing known cannot be had.
+        known = [v for v, vector in enumerate(self._vectors) if v == 0 or costs.keys() >= set(vector)]
+        if not known:
+            return -math.inf
+        barred, spans = np.full(self._problem.n_steps, np.inf), self._problem.unavailable_spans
+        paid = np.array([sum(costs.get(status, barred) for status in self._vectors[v]) for v in known]).T
+        rows = np.array([[self._row_of(_running(self._vectors[v]), mask) for v in known] for _, _, mask in spans])
+        place = {v: number for number, v in enumerate(known)}
+        ends, starts = (
+            [(place[source], place[to]) for source, to in pairs if source in place and to in place]
+            for pairs in (self._ends, self._starts)
+        )
+        return _longest_path(
+            self._gains[0],
+            self._gains[1],
+            self._opening,
+            self._agreeing,
+            self._levels[known],
+            np.array(ends, dtype=np.int64).reshape(-1, 2),
+            np.array(starts, dtype=np.int64).reshape(-1, 2),
+            np.ascontiguousarray(paid),
+            np.concatenate(self._rows),
+            np.cumsum([0, *map(len, self._rows)]),
+            np.repeat(rows, [end - begin for begin, end, _ in spans], axis=0),
+        )
+
+    def has_room(self, profile_name: str) -> NDArray[np.bool_]:
+        """Whether something fits beside a retraining, by step, ``(n_steps,)``."""
+        out = np.empty(self._problem.n_steps, dtype=np.bool_)
+        for begin, end, mask in self._problem.unavailable_spans:
+            out[begin:end] = not self._is_empty([profile_name], mask)
+        return out
+
+    def _row_of(self, running: Sequence[str], mask: int = 0) -> int:
+        """The number of the row beside retrainings on these profiles, where the mask's memory slices are not ours."""
         counts = counts_of(self._problem, running)
-        if (counts, mask) not in self._number:
+        if (counts, mask) not in self._row:
             if mask not in self._fitting:
                 self._fitting[mask] = set(self._problem.gpu.multisets(self._problem.profile_names, mask))
             fits = [tuple(total) in self._fitting[mask] for total in (self._totals + np.array(counts)).tolist()]
-            self._number[counts, mask] = len(self._found)
-            self._found.append(np.flatnonzero(fits))
-        return self._number[counts, mask]
+            self._row[counts, mask] = len(self._rows)
+            self._rows.append(np.flatnonzero(fits))
+        return self._row[counts, mask]
 
-    def is_empty(self, running: Sequence[str], mask: int = 0) -> bool:
-        """Whether nothing fits there."""
-        number = self.number(running, mask)
-        return not len(self._found[number])
+    def _is_empty(self, running: Sequence[str], mask: int = 0) -> bool:
+        row = self._row_of(running, mask)
+        return not len(self._rows[row])
 
-    def has_room(self, profile_name: str) -> NDArray[np.bool_]:
-        """Whether something fits beside one retraining, by step, ``(n_steps,)``."""
-        out = np.empty(self._problem.n_steps, dtype=np.bool_)
-        for begin, end, mask in self._problem.unavailable_spans:
-            out[begin:end] = not self.is_empty([profile_name], mask)
-        return out
-
-    def packed(self) -> tuple[IntArray, IntArray]:
-        """All rows, one after the other, and where each begins and ends, ``(n_rows + 1,)``."""
-        return np.concatenate(self._found), np.cumsum([0, *map(len, self._found)])
-
-
-def _vectors(tenants: Sequence[_Tenant], rows: _Rows) -> list[Vector]:
-    """Every v, those of the same levels together; first that in which all wait."""
-    found: list[Vector] = [()]
-    for own in tenants:
-        longer = ((*vector, status) for vector, status in product(found, own.statuses))
-        found = [vector for vector in longer if not rows.is_empty(_running(vector))]
-    return sorted(found, key=lambda vector: _levels(tenants, vector))
+    def _all_vectors(self, tenants: Sequence[_Tenant]) -> list[Vector]:
+        """Every v, those of the same levels together; first that in which all wait."""
+        found: list[Vector] = [()]
+        for own in tenants:
+            longer = ((*vector, status) for vector, status in product(found, own.statuses))
+            found = [vector for vector in longer if not self._is_empty(_running(vector))]
+        return sorted(found, key=lambda vector: _levels(tenants, vector))
 
 
 def _running(vector: Vector) -> list[str]:
@@ -377,10 +427,14 @@ def _longest_path(
             for source, to in ends:
                 for k in lists[bounds[before[source]] : bounds[before[source] + 1]]:
                     values[to, k] = max(values[to, k], values[source, k])
+            known = -1
             for v in range(len(levels)):
-                if v == 0 or (levels[v] != levels[v - 1]).any():
-                    _gains_at(settled, changed, levels[v], s, gains)
                 own = lists[bounds[before[v]] : bounds[before[v] + 1]]
+                if values[v].max() == -np.inf:
+                    continue
+                if known < 0 or (levels[v] != levels[known]).any():
+                    _gains_at(settled, changed, levels[v], s, gains)
+                    known = v
                 _changed_to(values[v], own, lists[bounds[now[v]] : bounds[now[v] + 1]], agreeing, gains, best)
         for source, to in starts:
             for k in lists[bounds[now[to]] : bounds[now[to] + 1]]:

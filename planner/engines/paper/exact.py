@@ -54,17 +54,14 @@ _SHARES = (0.02, 0.1, 0.5)
 _MOST_SWEEPS = 160
 """Sweeps without a time limit, about five seconds. With one they go on as long as they lower the bound."""
 
-_PROVEN, _MOST_TO_PROVE = 5e-6, 40
-"""Share of a plan's value that its certificate may leave, and sweeps at most that are spent on it alone."""
-
 _STALLED = 1e-3
 """Share of the gap by which a turn's sweeps must lower the bound to go on."""
 
 _FAVOURED = 8
 """Combinations of the least slack that are valued after a turn."""
 
-_MOST_TO_ENUMERATE = 200
-"""So few combinations are valued at once: more sweeps would take longer."""
+_MOST_TO_ENUMERATE = 100
+"""So few combinations are valued at once, as a check of the plan does, too: more sweeps would take longer."""
 
 _HOPELESS = 100
 """No enumeration is begun with more than this many times the schedules that may be valued."""
@@ -280,13 +277,14 @@ class ScheduleSearch:
 
     def _is_finished(self, value: float) -> bool:
         """Whether sweeps are at their end, ``value`` being known."""
-        # The rest could be enumerated; but what sweeps close needs no trust.
-        is_proven = self._statuses.bound <= above(value, _PROVEN) or self.n_sweeps >= _MOST_TO_PROVE
-        is_settled = self._statuses.bound <= above(value) or (
-            is_proven and self._statuses.n_left(value) <= _MOST_TO_ENUMERATE
-        )
+        is_settled = self._statuses.bound <= above(value) or self._is_nearly_settled(value)
         is_enough = self._has_stalled or (self.n_sweeps >= _MOST_SWEEPS and not self._is_timed)
         return is_settled or is_enough or self._is_over()
+
+    def _is_nearly_settled(self, value: float) -> bool:
+        """Whether few enough combinations may be worth more than ``value``."""
+        left = self._statuses.combinations(self._statuses.bound - value)
+        return len(list(islice(left, _MOST_TO_ENUMERATE + 1))) <= _MOST_TO_ENUMERATE
 
     def _begin(self, starts: Iterable[Schedule]) -> Iterator[bool]:
         for schedule in starts:

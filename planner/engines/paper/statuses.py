@@ -124,15 +124,16 @@ class StatusRelaxation:
             yield self._ways[number], schedules.worth[number]
 
     def _ranked(self, a: int, gap: float) -> list[tuple[float, Retraining | None]]:
-        best = self._best_of(a)
+        best, idle = self._best_of(a), float(self._sweep.schedules.idle[a])
         if not np.isfinite(best):
             return []
         found: list[tuple[float, Retraining | None]] = []
         for way, worth in self._worths(a):
-            found += [(best - float(worth[i]), way.at(int(i))) for i in np.flatnonzero(np.isfinite(worth))]
-        if np.isfinite(self._sweep.schedules.idle[a]):
-            found.append((best - float(self._sweep.schedules.idle[a]), None))
-        return sorted((item for item in found if item[0] <= gap), key=lambda item: item[0])
+            starts = np.flatnonzero(np.isfinite(worth) & (best - worth <= gap))
+            found += [(best - float(worth[i]), way.at(int(i))) for i in starts]
+        if np.isfinite(idle) and best - idle <= gap:
+            found.append((best - idle, None))
+        return sorted(found, key=lambda item: item[0])
 
     def _all_worths(self, a: int) -> Floats:
         """What all of an actor's schedules are paid; −inf where one is not possible."""
