@@ -36,7 +36,7 @@ def verify(problem: Problem, plan: MigPlan) -> Verification:
     found += _wrong_claims(plan, objective, salvage)
     misfit = certificate.misfit(problem, problem.n_steps) if certificate else None
     found += [Violation(Rule.CERTIFICATE, misfit)] if misfit else []
-    known = -math.inf if objective is None else objective
+    known = math.inf if objective is None else objective
     bound = certified_bound(problem, certificate, known) if certificate and not misfit else math.nan
     proven = bound if math.isfinite(bound) else None
     return Verification(tuple(found), plan.objective, plan.bound, objective, proven, salvage)

@@ -30,10 +30,10 @@ from planner.verify.holdings import (
 )
 
 
-def certified_bound(problem: Problem, certificate: Certificate | StatusCertificate, known: float = -math.inf) -> float:
+def certified_bound(problem: Problem, certificate: Certificate | StatusCertificate, known: float = math.inf) -> float:
     """No plan earns more requests; −inf where a tenant alone has no plan, NaN where a given gain table has gaps.
 
-    ``known``, what some plan is worth, helps prices of statuses to prove more.
+    Prices of statuses prove more where they are told what some plan is worth: ``known``.
     """
     if isinstance(certificate, StatusCertificate):
         from planner.verify.statuses import status_bound  # noqa: PLC0415 (heavy: it has a compiled loop)

@@ -39,7 +39,7 @@ IntArray = NDArray[np.int64]
 
 Vector = tuple[TenantStatus, ...]
 
-MOST_COMBINATIONS = 400
+MOST_COMBINATIONS = 250
 """Combinations of schedules that are looked at one by one, each in a millisecond or two."""
 
 
@@ -49,11 +49,15 @@ def status_bound(problem: Problem, certificate: StatusCertificate, known: float)
     Where few enough combinations of schedules may be worth more than ``known``, each of them is looked at. Then what no
     plan exceeds is the best of them, or ``known``; it may be any number, and a plan's own worth is a good one.
     """
-    tenants = [_Tenant.of(problem, m, certificate) for m in range(len(problem.tenants))]
+    held = [_multisets(problem, tenant) for tenant in problem.tenants]
+    states = _joint_states(problem, held)
+    if not len(states):
+        return -math.inf
+    tenants = [_Tenant.of(problem, m, own, certificate) for m, own in enumerate(held)]
     if any(np.isnan(gains).any() for own in tenants for gains in (own.settled, own.changed)):
         return math.nan
     prices = dict(zip(certificate.statuses, certificate.prices.T, strict=True))
-    paths = _Paths(problem, tenants)
+    paths = _Paths(problem, tenants, states)
     choices = [_choices(problem, own, prices, paths) for own in tenants]
     if not all(choices):
         return -math.inf
@@ -81,7 +85,7 @@ class _Tenant(NamedTuple):
 
     Attributes:
         terms: The problem's.
-        multisets: What may serve it, something as large as ``min_profile`` among it, ``(n_multisets, n_profiles)``.
+        multisets: What may serve it, ``(n_multisets, n_profiles)``.
         settled: What it earns by them under its floor, ``(n_levels, n_steps, n_multisets)``.
         changed: Likewise, where it has just changed to them.
         opening: Likewise, in step 0 after the initial state, ``(n_multisets,)``.
@@ -100,14 +104,9 @@ class _Tenant(NamedTuple):
     ways: dict[tuple[str, int], int]
 
     @classmethod
-    def of(cls, problem: Problem, m: int, certificate: StatusCertificate) -> _Tenant:
-        """Tenant m's."""
-        tenant, least = problem.tenants[m], problem.gpu.profile(problem.tenants[m].min_profile)
-        may_serve = [name in tenant.capability_rps for name in problem.profile_names]
-        is_large = [profile.is_at_least(least) for profile in problem.profiles]
-        found = np.array(problem.gpu.multisets(problem.profile_names))
-        found = found[found[:, is_large].any(axis=1) & ~found[:, ~np.array(may_serve)].any(axis=1)]
-        multisets = [tuple(counts) for counts in found.tolist()]
+    def of(cls, problem: Problem, m: int, held: IntArray, certificate: StatusCertificate) -> _Tenant:
+        """Tenant m's, which holds one of these multisets."""
+        tenant, multisets = problem.tenants[m], [tuple(counts) for counts in held.tolist()]
         gains = gains_of(problem, m, multisets)
         settled, changed, asked, size = with_floor(problem, m, multisets, certificate, gains)
         start = counts_at_start(problem, tenant, 0)
@@ -119,7 +118,7 @@ class _Tenant(NamedTuple):
             if (steps := problem.occupied_steps(tenant, option, name)) <= problem.n_steps
         }
         opening = np.where(is_kept, settled[0, 0], changed[0, 0])
-        return cls(tenant, found, settled, changed, opening, asked, size, ways)
+        return cls(tenant, held, settled, changed, opening, asked, size, ways)
 
     @property
     def waits(self) -> TenantStatus:
@@ -210,19 +209,28 @@ def _before_each(values: FloatArray) -> FloatArray:
     return np.insert(np.cumsum(values), 0, 0.0)
 
 
-def _joint_states(problem: Problem, tenants: Sequence[_Tenant]) -> IntArray:
+def _multisets(problem: Problem, tenant: TenantTerms) -> IntArray:
+    """What may serve a tenant, something as large as ``min_profile`` among it, ``(n_multisets, n_profiles)``."""
+    least = problem.gpu.profile(tenant.min_profile)
+    is_foreign = [name not in tenant.capability_rps for name in problem.profile_names]
+    is_large = [profile.is_at_least(least) for profile in problem.profiles]
+    found = np.array(problem.gpu.multisets(problem.profile_names))
+    return found[found[:, is_large].any(axis=1) & ~found[:, is_foreign].any(axis=1)]
+
+
+def _joint_states(problem: Problem, held: Sequence[IntArray]) -> IntArray:
     """Every k, by the number of each tenant's multiset, ``(K, M)``."""
     fitting = set(problem.gpu.multisets(problem.profile_names))
     found: dict[tuple[int, ...], Multiset] = {(): (0,) * len(problem.profile_names)}
-    for tenant in tenants:
-        own = [tuple(counts) for counts in tenant.multisets.tolist()]
+    for multisets in held:
+        own = [tuple(counts) for counts in multisets.tolist()]
         longer = (
             ((*state, number), _sum(total, counts))
             for state, total in found.items()
             for number, counts in enumerate(own)
         )
         found = {state: total for state, total in longer if total in fitting}
-    return np.array(list(found), dtype=np.int64).reshape(-1, len(tenants))
+    return np.array(list(found), dtype=np.int64).reshape(-1, len(held))
 
 
 def _sum(one: Multiset, other: Multiset) -> Multiset:
@@ -232,9 +240,8 @@ def _sum(one: Multiset, other: Multiset) -> Multiset:
 class _Paths:
     """All paths of a problem."""
 
-    def __init__(self, problem: Problem, tenants: Sequence[_Tenant]) -> None:
+    def __init__(self, problem: Problem, tenants: Sequence[_Tenant], states: IntArray) -> None:
         self._problem = problem
-        states = _joint_states(problem, tenants)
         self._totals = np.sum([own.multisets[states[:, m]] for m, own in enumerate(tenants)], axis=0)
         self._fitting: dict[int, set[Multiset]] = {}
         self._row: dict[tuple[Multiset, int], int] = {}
@@ -254,11 +261,12 @@ class _Paths:
         self._ends, self._starts = _ends(tenants, number), _starts(tenants, number)
 
     def best(self, costs: dict[TenantStatus, FloatArray]) -> float:
-        """The most that one earns less what its statuses cost, ``(n_steps,)`` each; −inf where none leads through."""
-        # All wait before the window; a status that costs nothing known cannot be had.
+        """The most that one earns less what its statuses cost; −inf where none leads through.
+
+        ``costs`` are ``(n_steps,)`` each; other statuses cannot be had.
+        """
+        # All wait before the window.
         known = [v for v, vector in enumerate(self._vectors) if v == 0 or costs.keys() >= set(vector)]
-        if not known:
-            return -math.inf
         barred, spans = np.full(self._problem.n_steps, np.inf), self._problem.unavailable_spans
         paid = np.array([sum(costs.get(status, barred) for status in self._vectors[v]) for v in known]).T
         rows = np.array([[self._row_of(_running(self._vectors[v]), mask) for v in known] for _, _, mask in spans])
@@ -374,11 +382,8 @@ def _changed_to(
 
     ``best`` is scratch, ``(C, K)``.
     """
+    best[:] = -np.inf
     for c in range(len(agreeing)):
-        for k in before:
-            best[c, agreeing[c, k]] = -np.inf
-        for k in after:
-            best[c, agreeing[c, k]] = -np.inf
         for k in before:
             best[c, agreeing[c, k]] = max(best[c, agreeing[c, k]], values[k])
     values[:] = -np.inf

@@ -60,7 +60,7 @@ _STALLED = 1e-3
 _FAVOURED = 8
 """Combinations of the least slack that are valued after a turn."""
 
-_MOST_TO_ENUMERATE = 100
+_MOST_TO_ENUMERATE = 200
 """So few combinations are valued at once, as a check of the plan does, too: more sweeps would take longer."""
 
 _HOPELESS = 100

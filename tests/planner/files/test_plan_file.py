@@ -12,7 +12,7 @@ from plans import paper_case, physical_case
 
 from planner.errors import PlanFileError
 from planner.files.plan_file import plan_of, plan_to_json, read_plan
-from planner.plan import Certificate, Infeasibility, MigPlan, Status
+from planner.plan import Certificate, Infeasibility, MigPlan, Status, StatusCertificate, statuses_of
 from planner.problem import AttainmentFloor, Problem
 
 CASES = [pytest.param(*case()[:2], id=case.__name__) for case in (paper_case, physical_case)]
@@ -183,8 +183,20 @@ def test_a_certificate_survives_writing_and_reading(tmp_path: Path) -> None:
     written = replace(plan, certificate=Certificate(("3g.20gb", "1g.5gb"), prices))
     path.write_text(json.dumps(plan_to_json(written)))
     certificate = read_plan(path, problem).certificate
-    assert certificate is not None
+    assert isinstance(certificate, Certificate)
     assert certificate.profile_names == ("3g.20gb", "1g.5gb")
+    assert np.array_equal(certificate.prices, prices)
+
+
+def test_prices_of_statuses_survive_writing_and_reading(tmp_path: Path) -> None:
+    problem, plan = paper_case()
+    tenant = next(tenant for tenant in problem.tenants if tenant.options)
+    statuses, path = statuses_of(tenant), tmp_path / "plan.json"
+    prices = np.random.default_rng(0).normal(size=(4, len(statuses)))
+    path.write_text(json.dumps(plan_to_json(replace(plan, certificate=StatusCertificate(statuses, prices)))))
+    certificate = read_plan(path, problem).certificate
+    assert isinstance(certificate, StatusCertificate)
+    assert certificate.statuses == statuses
     assert np.array_equal(certificate.prices, prices)
 
 
@@ -205,6 +217,11 @@ def test_a_certificate_may_price_nothing() -> None:
     ("certificate", "part"),
     [
         ({"profiles": ["1g.5gb"]}, "certificate.prices is missing"),
+        ({"prices": [[]] * 4}, "certificate needs profiles or statuses"),
+        ({"profiles": [], "statuses": [], "prices": [[]] * 4}, "certificate needs profiles or statuses"),
+        ({"statuses": [["a", "runs"]], "prices": [[0.0]] * 4}, "certificate.statuses[0][2] is missing"),
+        ({"statuses": [["a", "runs", "9g"]], "prices": [[0.0]] * 4}, "prices a runs 9g; different ones of these"),
+        ({"statuses": [["a", "runs", "1g.5gb"]], "prices": [[]] * 4}, "prices[0] has 0 numbers; statuses has 1"),
         ({"profiles": ["1g.5gb"], "prices": [[0.0], [1.0], [float("inf")], [0.0]]}, "certificate.prices[2][0] is inf"),
         (
             {"profiles": ["1g.5gb"], "prices": [[0.0], [1.0, 2.0]]},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise, product
@@ -13,11 +13,19 @@ import paper_oracle
 import physical_oracle
 import pytest
 from plans import continued_case, paper_case, physical_case
-from problems import paper_problem, physical_problem
+from problems import (
+    paper_problem,
+    physical_problem,
+    short_paper_problem,
+    with_checkpoints,
+    with_floors,
+    with_salvage,
+    with_unavailable,
+)
 
 from executor.catalogue import gpu_model
 from planner.gains import gain_tables
-from planner.plan import Certificate, Lifetime, MigPlan, Status
+from planner.plan import Certificate, Lifetime, MigPlan, Status, StatusCertificate, TenantStatus, statuses_of
 from planner.problem import (
     GainTable,
     HeldInstance,
@@ -92,6 +100,118 @@ def test_a_lone_tenant_without_retraining_needs_no_prices_in_paper():
         best = paper_oracle.best_objective(problem)
         if best is not None:
             assert certified_bound(problem, random_prices(problem, seed, 0.0, 0)) == pytest.approx(best, rel=1e-9)
+
+
+# ---- prices of statuses ----
+
+
+def random_status_prices(problem: Problem, seed: int, scale: float) -> StatusCertificate:
+    """Normal prices of some of all statuses."""
+    rng = np.random.default_rng([seed, 9])
+    statuses = [status for tenant in problem.tenants for status in statuses_of(tenant) if rng.random() < 0.9]
+    return StatusCertificate(tuple(statuses), scale * rng.normal(size=(problem.n_steps, len(statuses))))
+
+
+CHANGES: tuple[Callable[[Problem, int], Problem], ...] = (
+    lambda problem, _: problem,
+    with_unavailable,
+    lambda problem, seed: with_salvage(with_checkpoints(problem, seed), seed),
+    lambda problem, seed: with_floors(problem, seed, "step"),
+    lambda problem, seed: with_floors(problem, seed, "mixed"),
+)
+
+
+@pytest.mark.parametrize("change", range(len(CHANGES)))
+def test_no_plan_exceeds_the_bound_at_any_prices_of_statuses(change):
+    for seed in range(24):
+        problem = CHANGES[change](short_paper_problem(seed), seed)
+        best = paper_oracle.best_objective(problem)
+        for scale, known in product((0.0, 3.0, 300.0), (inf, best or 0.0, 0.5 * (best or 0.0), -inf)):
+            bound = certified_bound(problem, random_status_prices(problem, seed, scale), known)
+            assert best is None or bound >= best
+
+
+def test_a_multiplier_of_a_floor_bounds_no_lower_than_the_best_plan():
+    for seed in range(24):
+        problem = with_floors(short_paper_problem(seed), seed, "window")
+        best = paper_oracle.best_objective(problem)
+        floored = [(tenant.name, 0.4) for tenant in problem.tenants if tenant.min_slo_attainment is not None]
+        certificate = replace(random_status_prices(problem, seed, 3.0), multipliers=tuple(floored))
+        assert best is None or certified_bound(problem, certificate, best) >= best
+
+
+@pytest.mark.parametrize("scale", [0.0, 5.0, 300.0])
+def test_where_few_schedules_are_left_the_best_of_them_is_the_bound(scale):
+    for seed in range(24):
+        problem = short_paper_problem(seed)
+        best = paper_oracle.best_objective(problem)
+        if best is not None:
+            bound = certified_bound(problem, random_status_prices(problem, seed, scale), best)
+            assert bound == pytest.approx(best, rel=1e-9, abs=1e-9)
+
+
+def test_without_retraining_the_path_alone_is_the_proof():
+    for seed in range(16):
+        problem = paper_problem(seed)
+        problem = replace(problem, tenants=tuple(replace(tenant, options=()) for tenant in problem.tenants))
+        best = paper_oracle.best_objective(problem)
+        if best is not None:
+            bound = certified_bound(problem, StatusCertificate((), np.zeros((problem.n_steps, 0))))
+            assert bound == pytest.approx(best, rel=1e-9, abs=1e-9)
+
+
+def test_columns_of_statuses_are_found_by_name():
+    problem, _ = paper_case()
+    first = random_status_prices(problem, 3, 4.0)
+    named = StatusCertificate(first.statuses[::-1], first.prices[:, ::-1])
+    assert certified_bound(problem, named) == pytest.approx(certified_bound(problem, first), rel=1e-12)
+
+
+def test_a_table_with_gaps_proves_nothing():
+    problem, plan = paper_case()
+    tables = [GainTable(((0, 0, 0),), np.zeros((n_levels, 4, 1)), np.zeros((n_levels, 4, 1))) for n_levels in (2, 1)]
+    problem = replace(problem, gains=tuple(tables))
+    assert verify(problem, replace(plan, certificate=random_status_prices(problem, 1, 1.0))).proven_bound is None
+
+
+A_RUNS = TenantStatus("a", "runs", "1g.5gb")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "prices", "part"),
+    [
+        (
+            (A_RUNS, A_RUNS),
+            np.zeros((4, 2)),
+            "prices a runs 1g.5gb; different ones of these are allowed: a runs 1g.5gb",
+        ),
+        ((TenantStatus("z", "runs", "1g.5gb"),), np.zeros((4, 1)), "prices z runs 1g.5gb; different"),
+        ((TenantStatus("a", "runs", "9g"),), np.zeros((4, 1)), "prices a runs 9g; different"),
+        ((TenantStatus("a", "done", "other"),), np.zeros((4, 1)), "prices a done other; different"),
+        ((A_RUNS,), np.zeros((3, 1)), "shape (3, 1); (4, 1) is needed"),
+        ((A_RUNS,), np.full((4, 1), nan), "not all finite"),
+        ((A_RUNS,), np.full((4, 1), 1e101), "not all finite and from -1e+100 to 1e+100"),
+    ],
+)
+def test_prices_of_statuses_that_do_not_fit_are_a_violation(statuses, prices, part):
+    problem, plan = paper_case()
+    found = verify(problem, replace(plan, certificate=StatusCertificate(statuses, prices)))
+    assert [item.rule for item in found.violations] == [Rule.CERTIFICATE]
+    assert part in found.violations[0].message
+    assert found.proven_bound is None
+
+
+def test_huge_prices_of_statuses_leave_a_valid_bound():
+    problem, plan = paper_case()
+    statuses = statuses_of(problem.tenants[0])
+    huge = 1e100 * np.random.default_rng(1).choice([-1.0, 1.0], size=(4, len(statuses)))
+    assert certified_bound(problem, StatusCertificate(statuses, huge), plan.objective) >= plan.objective
+
+
+def test_prices_of_statuses_are_for_paper_alone():
+    problem, plan = physical_case()
+    found = verify(problem, replace(plan, certificate=StatusCertificate((), np.zeros((problem.n_steps, 0)))))
+    assert "that of a physical plan prices profiles" in found.violations[0].message
 
 
 # ---- the bound of its definition, by trying everything that one tenant could do alone ----

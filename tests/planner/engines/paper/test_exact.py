@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice, product
 
 import numpy as np
@@ -20,8 +21,10 @@ from planner.engines.schedule import Incumbent, WindowFacts
 from planner.errors import EngineError
 from planner.feasibility import infeasibility
 from planner.plan import Status
-from planner.problem import Problem, Reconfiguration, RetrainingOption
+from planner.problem import AttainmentFloor, Per, Problem, Reconfiguration, RetrainingOption
+from planner.solve import solve
 from planner.verify import verify
+from planner.verify.certificate import certified_bound
 
 SEEDS = [seed for seed in range(400) if infeasibility(paper_problem(seed)) is None]
 
@@ -148,7 +151,7 @@ def test_the_bound_is_that_of_the_best_path_and_the_best_schedules(seed):
     joint = joint_of(paper_problem(seed))
     statuses, multipliers = statuses_of(joint, seed, 3.0)
     schedules = sum(best_paid(joint, a, multipliers) for a in range(len(joint.facts.actors)))
-    bound = statuses.sweep(0.0, -np.inf)
+    bound = statuses.sweep(0.0)
     assert max(joint.value(choices) for choices in schedules_of(joint)) - 1e-9 <= bound
     assert bound <= best_path(joint, multipliers) + schedules + 1e-9
 
@@ -160,7 +163,7 @@ def test_no_schedule_exceeds_the_bound_less_its_slacks(seed, scale):
     statuses, _ = statuses_of(joint, seed, scale)
     best = max(joint.value(choices) for choices in islice(schedules_of(joint), 3000))
     for share in (0.02, 0.25, 0.5, 0.1):
-        before, bound = statuses.bound, statuses.sweep(share, -np.inf)
+        before, bound = statuses.bound, statuses.sweep(share)
         assert best - 1e-9 * max(1.0, abs(best)) <= bound <= before
         for slack, choices in islice(statuses.combinations(np.inf), 40):
             assert joint.value(choices) <= bound - slack + 1e-9 * max(1.0, abs(bound))
@@ -170,35 +173,52 @@ def test_no_schedule_exceeds_the_bound_less_its_slacks(seed, scale):
 def test_combinations_come_least_slack_first_and_none_with_room_is_missing(seed):
     joint = joint_of(paper_problem(seed))
     statuses, _ = statuses_of(joint, seed)
-    statuses.sweep(0.1, -np.inf)
+    statuses.sweep(0.1)
     slacks, choices = zip(*statuses.combinations(np.inf), strict=True)
     assert list(slacks) == sorted(slacks)
     assert {some for some in schedules_of(joint) if np.isfinite(joint.value(some))} <= set(choices)
-    assert len(choices) == statuses.n_left
+    assert len(choices) == statuses.n_left(-np.inf)
 
 
 @pytest.mark.parametrize("seed", THREE)
-def test_sweeps_leave_out_nothing_that_is_better_than_the_plan(seed):
+def test_no_combination_that_may_be_worth_more_is_left_out_of_the_count(seed):
     joint = joint_of(paper_problem(seed))
-    value, best = max(((joint.value(choices), choices) for choices in schedules_of(joint)), key=lambda pair: pair[0])
-    if np.isneginf(value):
-        return
     statuses, _ = statuses_of(joint, seed)
-    n_before = statuses.n_left
-    for number, share in enumerate((0.02, 0.05, 0.1, 0.25) * 4):
-        known = value - 1e-6 - (15 - number) * 0.01 * abs(value)
-        assert statuses.sweep(share, known) >= value - 1e-9 * max(1.0, abs(value))
-    assert best in [choices for _, choices in statuses.combinations(np.inf)]
-    assert statuses.n_left <= n_before
+    value = max(joint.value(choices) for choices in schedules_of(joint))
+    for share in (0.02, 0.05, 0.1, 0.25) * 2:
+        gap = statuses.sweep(share) - value
+        assert len(list(statuses.combinations(gap))) <= statuses.n_left(value)
+    assert statuses.n_left(-np.inf) == len(list(statuses.combinations(np.inf)))
 
 
-@pytest.mark.parametrize("seed", THREE[:6])
-def test_a_value_beyond_reach_leaves_nothing(seed):
-    joint = joint_of(paper_problem(seed))
-    best = max(joint.value(choices) for choices in schedules_of(joint))
-    statuses, _ = statuses_of(joint)
-    assert statuses.sweep(0.1, 3 * abs(best) + 1) == -np.inf
-    assert not list(statuses.combinations(0.0))
+# ---- what sweeps end with is a certificate ----
+
+
+@pytest.mark.parametrize("n_tenants", [1, 2, 3])
+@pytest.mark.parametrize("n_sweeps", [0, 1, 6])
+def test_the_check_finds_the_same_bound(n_tenants, n_sweeps):
+    joint = joint_of(wavy(n_tenants))
+    statuses, _ = statuses_of(joint, n_tenants)
+    for _ in range(n_sweeps):
+        statuses.sweep(0.1)
+    bound = certified_bound(joint.problem, statuses.certificate())
+    assert bound == pytest.approx(statuses.bound, rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("n_tenants", [0, 1, 2, 3])
+def test_what_is_proven_is_what_is_claimed(n_tenants):
+    problem = wavy(n_tenants) if n_tenants else wavy(2, options=())
+    found = verify(problem, solve_exact(problem))
+    assert (found.violations, found.claimed_gap) == ((), 0.0)
+    assert found.proven_gap <= 1e-5
+
+
+def test_floors_leave_certificates_what_they_are():
+    problem = wavy(2)
+    floored = tuple(replace(own, min_slo_attainment=AttainmentFloor(0.5, Per.STEP)) for own in problem.tenants)
+    problem = replace(problem, tenants=floored)
+    found = verify(problem, solve(problem, engine="exact"))
+    assert found.proven_gap <= 1e-5
 
 
 def search_of(joint, known, is_over=lambda: False, *, is_timed=False):
