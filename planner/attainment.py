@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.counts import BoolArray
 from planner.course import column_of, courses
 from planner.gains import gain_tables
 from planner.plan import MigPlan
@@ -79,6 +78,15 @@ def required(floor: AttainmentFloor, table: GainTable) -> float:
     """Requests that a floor per window asks for; ``table`` is one of :func:`~planner.gains.gain_tables`."""
     assert table.arrived is not None
     return floor.share * float(table.arrived.sum()) + floor.due
+
+
+def out_of_reach(floor: AttainmentFloor, share: float | None, *, is_reached: bool) -> str:
+    """That no plan keeps a floor per window, and the share that some plan has, or that none exceeds, if any arrive."""
+    due = f" with {floor.due:+.6g} requests due from before" if floor.due else ""
+    return (
+        f"no plan answers {_percent(floor.share)} of its requests in time over the window{due}; "
+        f"its best reachable share is {'' if is_reached else 'at most '}{_percent(share)}"
+    )
 
 
 def slack(requests: float) -> float:
@@ -145,9 +153,9 @@ def _attainment(problem: Problem, tenant: TenantTerms, table: GainTable, served:
     return Attainment(tenant.name, floor, total, arrived, float(lacking.sum()), tuple(missed.tolist()), worst, share)
 
 
-def barred(problem: Problem, tenant: TenantTerms, table: GainTable) -> tuple[BoolArray, BoolArray]:
-    """Where a multiset is below a floor per step, settled and just changed, ``(n_steps, n_multisets)`` each."""
+def lacking(problem: Problem, tenant: TenantTerms, table: GainTable) -> tuple[FloatArray, FloatArray]:
+    """Requests that a multiset lacks of a floor per step, settled and just changed, ``(n_steps, n_multisets)`` each."""
     least = least_by_step(problem, tenant, table)[:, None]
     assert table.in_time is not None
     changed = table.in_time if table.in_time_changed is None else table.in_time_changed
-    return table.in_time < least, changed < least
+    return np.maximum(least - table.in_time, 0.0), np.maximum(least - changed, 0.0)

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from executor.mig import Multiset
-from planner.attainment import least_by_step, required, served_at_start, slack
+from planner.attainment import least_by_step, out_of_reach, required, served_at_start, slack
 from planner.counts import (
     IntArray,
     feasible_multisets,
@@ -388,9 +388,7 @@ def _window_out_of_reach(
     asked, total = required(floor, table), float(arrived.sum())
     if float(most.sum()) >= asked - slack(asked):
         return None
-    share = f"its best reachable share is at most {_percent(float(most.sum()), total)}"
-    due = f" with {floor.due:+.6g} requests due from before" if floor.due else ""
-    text = f"no plan answers {100 * floor.share:.6g} % of its requests in time over the window{due}; {share}"
+    text = out_of_reach(floor, float(most.sum()) / total if total > 0 else None, is_reached=False)
     return Infeasibility(tenant.name, RULE_FLOOR, text)
 
 

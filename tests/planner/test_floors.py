@@ -14,6 +14,8 @@ from problems import physical_problem, short_paper_problem, with_floors
 from executor.catalogue import gpu_model
 from planner.attainment import attainments
 from planner.budget import Budget
+from planner.engines.physical.physical import solve_physical
+from planner.floors import solve_with_floors
 from planner.gains import carry_over_gains, gain_tables
 from planner.plan import MigPlan, Status
 from planner.problem import (
@@ -189,6 +191,53 @@ def test_floors_that_exclude_each_other_are_proven_to():
     assert plan.status is Status.INFEASIBLE
 
 
+def test_a_floor_that_others_exclude_is_told_with_the_nearest_plan():
+    plan = solve(two_tenants(AttainmentFloor(0.8), AttainmentFloor(0.8)))
+    expected = "no plan keeps its floor beside the other floors and rules; the nearest: "
+    assert expected in str(plan.infeasibility)
+    assert "60 % in time of 80 % asked for" in str(plan.infeasibility)
+
+
+def test_requests_that_are_due_and_none_that_arrive_are_out_of_reach():
+    problem = two_tenants(None, AttainmentFloor(0.4, due=10.0))
+    silent = replace(problem.tenants[1], arrivals_rps=np.zeros(problem.n_steps))
+    plan = solve(replace(problem, tenants=(problem.tenants[0], silent)))
+    assert "speech: none in time of 40 % asked for, with +10 requests due from before" in str(plan.infeasibility)
+
+
+def budgets_of(problem: Problem, budget: Budget, *, must_meet: bool = True) -> list[Budget]:
+    """What each solve of ``physical`` under the problem's floors might spend, in order."""
+    given: list[Budget] = []
+
+    def engine(posed: Problem, own: Budget, initial: MigPlan | None) -> MigPlan:
+        given.append(own)
+        return solve_physical(posed, own, initial)
+
+    solve_with_floors(problem, engine, budget, name="physical", must_meet=must_meet)
+    return given
+
+
+@pytest.mark.parametrize("floor", [0.4, 0.95])
+@pytest.mark.parametrize("must_meet", [True, False])
+def test_only_the_last_solve_proves(floor, must_meet):
+    proves = [
+        own.proves for own in budgets_of(two_tenants(None, AttainmentFloor(floor)), Budget(), must_meet=must_meet)
+    ]
+    assert proves == [False] * (len(proves) - 1) + [True]
+
+
+def test_a_budget_without_proofs_gets_none():
+    given = budgets_of(two_tenants(None, AttainmentFloor(0.4)), Budget(proves=False))
+    assert len(given) > 1
+    assert not any(own.proves for own in given)
+
+
+def test_all_solves_together_stay_within_the_work_and_the_proof_has_a_quarter():
+    works = [own.max_nodes for own in budgets_of(two_tenants(None, AttainmentFloor(0.4)), Budget(max_nodes=4000))]
+    assert sum(works) <= 4000
+    assert works[-1] >= 1000
+
+
 @pytest.mark.parametrize("per", Per)
 def test_a_plan_that_need_not_keep_its_floors_lacks_as_little_as_possible(per):
     problem = two_tenants(None, AttainmentFloor(0.95, per))
@@ -218,6 +267,15 @@ def test_a_plan_that_misses_a_floor_says_so():
 def test_a_plan_that_misses_a_floor_is_never_called_optimal():
     plan = solve(two_tenants(None, AttainmentFloor(0.95, Per.STEP)), must_meet_floors=False)
     assert (plan.status, plan.bound) == (Status.FEASIBLE, None)
+
+
+def test_a_plan_that_misses_a_floor_per_window_is_bounded_as_all_plans_are():
+    problem = two_tenants(None, AttainmentFloor(0.95))
+    plan, free = solve(problem, must_meet_floors=False), solve(without_floors(problem))
+    assert plan.bound == pytest.approx(free.bound)
+    found = verify(problem, plan)
+    assert [item.rule for item in found.violations] == [Rule.FLOOR]
+    assert found.proven_bound >= free.objective - near(free.objective)
 
 
 @pytest.mark.parametrize("floor", [AttainmentFloor(0.5, Per.STEP), AttainmentFloor(0.5)])
