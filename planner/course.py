@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import assert_never
 
 import numpy as np
 
 from planner.counts import BoolArray, IntArray, multiset_of
 from planner.gains import gain_tables
 from planner.levels import LevelChange, level_changes, levels_of, lowered, running_changes, shares_of, swap_shares
-from planner.plan import Lifetime, MigPlan, TenantSchedule
+from planner.plan import Lifetime, MigPlan
 from planner.problem import FloatArray, GainTable, Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.verify.holdings import lifetimes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +74,22 @@ class Course:
         most = self.tenant.weight * float(self.tenant.arrivals_rps.sum()) * step_s
         return float(self.goodput.sum()) / most if most > 0 else None
 
+    def earned(self, gains: FloatArray, steps: slice) -> FloatArray:
+        """What each column of a gain table earns at the plan's levels: ``(n_levels, n_steps, n) → (n_of_steps, n)``."""
+        at = np.arange(len(self.level))[steps]
+        return lowered(gains[self.level[at], at], self.swap_share[at, None])
+
 
 def courses(problem: Problem, plan: MigPlan) -> tuple[Course, ...]:
     """One course a tenant, in the problem's order; their goodput adds up to the plan's objective.
 
     The plan must be one that answers ``problem`` and keeps its rules.
     """
-    tables = gain_tables(problem)
-    return tuple(_course(problem, plan, m, table) for m, table in enumerate(tables))
+    lifetimes, tables = tuple(lifetimes_of(problem, plan)), gain_tables(problem)
+    return tuple(
+        _course(problem, tenant, table, [item for item in lifetimes if item.owner.tenant == tenant.name])
+        for tenant, table in zip(problem.tenants, tables, strict=True)
+    )
 
 
 def column_of(problem: Problem, table: GainTable, counts: IntArray) -> IntArray:
@@ -92,21 +100,25 @@ def column_of(problem: Problem, table: GainTable, counts: IntArray) -> IntArray:
     return np.array(columns, dtype=np.int64)[inverse.reshape(-1)]
 
 
-def _course(problem: Problem, plan: MigPlan, m: int, table: GainTable) -> Course:
-    tenant = problem.tenants[m]
-    match problem.reconfiguration:
-        case Reconfiguration.PAPER:
-            held, retraining = _paper(problem, tenant, plan.schedules[m])
-            serving = held
-        case Reconfiguration.PHYSICAL:
-            own = [item for item in plan.lifetimes if item.owner.tenant == tenant.name]
-            held, serving, retraining = _physical(problem, tenant, own)
-        case _:
-            assert_never(problem.reconfiguration)
-    has_changed = _changes(problem, tenant, held)
+def _course(problem: Problem, tenant: TenantTerms, table: GainTable, own: Sequence[Lifetime]) -> Course:
+    held = np.zeros((problem.n_steps, len(problem.profile_names)), dtype=np.int64)
+    serving, retraining = np.zeros_like(held), None
+    for item in own:
+        if item.is_inference:
+            profile = problem.profile_names.index(item.placement.profile.name)
+            held[item.create_step : item.end_step, profile] += 1
+            serving[item.serve_step : item.end_step, profile] += 1
+        else:
+            retraining = _retraining(problem, tenant, item)
     changes = () if retraining is None else _level_changes(problem, tenant, retraining)
     level = levels_of(changes, problem.n_steps)
     swap_share = shares_of(changes, swap_shares(problem, tenant), problem.n_steps)
+    has_changed, steps = _changes(problem, tenant, held), np.arange(problem.n_steps)
+    column = column_of(problem, table, serving)
+
+    def of_step(settled: FloatArray, changed: FloatArray | None, *at: IntArray) -> FloatArray:
+        return settled[at] if changed is None else np.where(has_changed, changed[at], settled[at])
+
     return Course(
         tenant=tenant,
         retraining=retraining,
@@ -116,39 +128,17 @@ def _course(problem: Problem, plan: MigPlan, m: int, table: GainTable) -> Course
         level=level,
         swap_share=swap_share,
         capability_rps=_capability(problem, tenant, serving, has_changed),
-        goodput=lowered(_goodput(problem, table, serving, has_changed, level), swap_share),
-        in_time=_in_time(problem, table, serving, has_changed),
+        goodput=lowered(of_step(table.steady, table.changed, level, steps, column), swap_share),
+        in_time=None if table.in_time is None else of_step(table.in_time, table.in_time_changed, steps, column),
     )
 
 
-def _paper(problem: Problem, tenant: TenantTerms, schedule: TenantSchedule) -> tuple[IntArray, RetrainingCourse | None]:
-    held = np.zeros((problem.n_steps, len(problem.profile_names)), dtype=np.int64)
-    for span in schedule.inference:
-        held[span.from_step : span.to_step] = multiset_of(problem, span.profiles)
-    run = schedule.retraining
-    if run is None:
-        return held, None
-    option = next(option for option in tenant.options if option.name == run.option)
-    return held, RetrainingCourse(option, run.profile, run.start_step, run.start_step, run.end_step, run.profile)
-
-
-def _physical(
-    problem: Problem, tenant: TenantTerms, own: Sequence[Lifetime]
-) -> tuple[IntArray, IntArray, RetrainingCourse | None]:
-    held = np.zeros((problem.n_steps, len(problem.profile_names)), dtype=np.int64)
-    serving, retraining = np.zeros_like(held), None
-    for item in own:
-        if item.is_inference:
-            profile = problem.profile_names.index(item.placement.profile.name)
-            held[item.create_step : item.end_step, profile] += 1
-            serving[item.serve_step : item.end_step, profile] += 1
-        else:
-            # Without an option's name it was in progress when the window opened: always the first option.
-            option = next((o for o in tenant.options if o.name == item.option), tenant.options[0])
-            steps = (item.create_step, item.serve_step, item.end_step)
-            name = item.placement.profile.name
-            retraining = RetrainingCourse(option, str(item.placement), *steps, name, item.option is None)
-    return held, serving, retraining
+def _retraining(problem: Problem, tenant: TenantTerms, item: Lifetime) -> RetrainingCourse:
+    # Without an option's name it was in progress when the window opened: always the first option.
+    option = next((option for option in tenant.options if option.name == item.option), tenant.options[0])
+    profile, steps = item.placement.profile.name, (item.create_step, item.serve_step, item.end_step)
+    where = profile if problem.reconfiguration is Reconfiguration.PAPER else str(item.placement)
+    return RetrainingCourse(option, where, *steps, profile, item.option is None)
 
 
 def _level_changes(problem: Problem, tenant: TenantTerms, run: RetrainingCourse) -> tuple[LevelChange, ...]:
@@ -171,19 +161,3 @@ def _capability(problem: Problem, tenant: TenantTerms, serving: IntArray, has_ch
     lost = tenant.overhead_s / problem.step_s / np.maximum(1, serving.sum(axis=1))
     capability: FloatArray = serving @ rates
     return np.where(has_changed, np.maximum(0.0, 1.0 - lost), 1.0) * capability
-
-
-def _goodput(
-    problem: Problem, table: GainTable, serving: IntArray, has_changed: BoolArray, level: IntArray
-) -> FloatArray:
-    at = (level, np.arange(problem.n_steps), column_of(problem, table, serving))
-    steady = table.steady[at]
-    return steady if table.changed is None else np.where(has_changed, table.changed[at], steady)
-
-
-def _in_time(problem: Problem, table: GainTable, serving: IntArray, has_changed: BoolArray) -> FloatArray | None:
-    if table.in_time is None:
-        return None
-    at = (np.arange(problem.n_steps), column_of(problem, table, serving))
-    settled = table.in_time[at]
-    return settled if table.in_time_changed is None else np.where(has_changed, table.in_time_changed[at], settled)

@@ -30,7 +30,7 @@ from migrator.views.plan import Floor, print_explanation, print_plan
 from migrator.views.traffic import print_traffic
 from planner.attainment import attainments
 from planner.budget import Budget, EngineOptions
-from planner.explain.explain import explain
+from planner.explain import explain
 from planner.files.plan_file import plan_to_json, read_plan
 from planner.files.problem_file import problem_text, read_problem
 from planner.plan import MigPlan

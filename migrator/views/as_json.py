@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # a command needs one kind of these values, and should not wa
     from migrator.whatif.search import Found
     from migrator.whatif.sweep import Outcome, Sweep, TenantOutcome
     from planner.attainment import Attainment
-    from planner.explain.explain import Choice, Explanation
+    from planner.explain import Choice, Explanation
     from planner.verify import Verification
     from workloads.serving.tally import Totals
 

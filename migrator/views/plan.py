@@ -32,7 +32,7 @@ from migrator.views.strips import (
 )
 from planner.attainment import Attainment, attainments
 from planner.course import Course, RetrainingCourse, courses
-from planner.explain.explain import HELD, Explanation
+from planner.explain import HELD, Explanation
 from planner.plan import InferenceSpan, Lifetime, MigPlan
 from planner.problem import FloatArray, Owner, Problem, Reconfiguration, Task
 from planner.verify import TOLERANCE, Verification

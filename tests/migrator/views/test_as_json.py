@@ -6,7 +6,7 @@ import json
 from plans import physical_case
 
 from migrator.views.as_json import explanation_to_json, sweep_to_csv, sweep_to_json
-from planner.explain.explain import explain
+from planner.explain import explain
 from tests.migrator.views.sweeps import REASON, sweep
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from windows import tenant, window
 
 from migrator.views.plan import Floor, chart_of, print_explanation, print_plan
-from planner.explain.explain import Explanation, explain
+from planner.explain import Explanation, explain
 from planner.plan import Certificate, MigPlan, Status
 from planner.problem import Problem, Reconfiguration
 from planner.solve import solve

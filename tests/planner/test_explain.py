@@ -15,7 +15,7 @@ from planner.course import courses
 from planner.engines.physical.plan import with_held
 from planner.engines.schedule import WindowFacts
 from planner.errors import ProblemError
-from planner.explain.explain import AFTER, BEFORE, HELD, explain
+from planner.explain import AFTER, BEFORE, HELD, explain
 from planner.plan import InferenceSpan, Lifetime, MigPlan, RetrainingSpan, Status, TenantSchedule
 from planner.problem import PaperState, Problem, Reconfiguration, Retraining
 from planner.solve import solve

@@ -1,1 +1,0 @@
-"""Why a plan's layout in a step is what it is."""
