@@ -1,23 +1,29 @@
-"""``physical``: sets of (placement, tenant) that inference can hold, as arrays over all of them at once.
+"""What inference can hold, all of it at once as arrays: sets of (placement, tenant), or of (profile, tenant).
 
 A *held set* gives every tenant an instance as large as its ``min_profile`` (rule 4). There are 3,782 for two
-tenants on an A100 with five profiles.
+tenants on an A100 with five profiles. *Counted* ones have their placements forgotten: 146 of them, the joint
+states. They are held sets of a GPU whose layouts are the multisets that fit it, with every instance ``ANYWHERE``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import chain, repeat
 
 import numpy as np
 
 from executor.mig import GpuModel, Layout, Placement, Profile
-from planner.counts import COUNT_BITS, large_enough_profiles
+from planner.counts import COUNT_BITS, feasible_multisets, large_enough_profiles
 from planner.engines.arrays import Bools, Int64s
 from planner.problem import GainTable, Problem
+from planner.verify.holdings import ANYWHERE
 
-Entries = frozenset[tuple[Placement, int]]
+Entry = tuple[Placement, int]
+"""What is held, and the tenant's index."""
+
+Entries = frozenset[Entry]
 """A set of (placement, tenant index)."""
 
 Held = Sequence[tuple[int, Entries]]
@@ -33,17 +39,31 @@ class LayoutTable:
 
     Attributes:
         layouts: The layouts, the empty one first.
-        index: Where a layout stands in ``layouts``.
-        without: By layout and entry, the index of the layout without that entry.
-        memory: Occupied memory slices as a bit mask, ``(n_layouts,)``.
-        compute: Occupied compute slices, ``(n_layouts,)``.
     """
 
     layouts: tuple[Layout, ...]
-    index: Mapping[Layout, int]
-    without: tuple[tuple[int, ...], ...]
-    memory: Int64s
-    compute: Int64s
+
+    @cached_property
+    def index(self) -> Mapping[Layout, int]:
+        """Where a layout stands in ``layouts``."""
+        return {layout: number for number, layout in enumerate(self.layouts)}
+
+    @cached_property
+    def without(self) -> tuple[tuple[int, ...], ...]:
+        """By layout and entry, the index of the layout without that entry."""
+        held = (layout.placements for layout in self.layouts)
+        return tuple(tuple(self.index[Layout(own[:i] + own[i + 1 :])] for i in range(len(own))) for own in held)
+
+    @cached_property
+    def memory(self) -> Int64s:
+        """Occupied memory slices as a bit mask, ``(n_layouts,)``."""
+        return np.array([layout.memory_mask for layout in self.layouts], dtype=np.int64)
+
+    @cached_property
+    def _compute(self) -> Int64s:
+        """Occupied compute slices, ``(n_layouts,)``."""
+        compute = [sum(placement.profile.compute_slices for placement in layout) for layout in self.layouts]
+        return np.array(compute, dtype=np.int64)
 
     def counts(self, profile_names: Sequence[str]) -> Int64s:
         """How often each layout holds each profile, ``(n_layouts, n_profiles)``."""
@@ -70,12 +90,30 @@ class LayoutTable:
         for placement in busy:
             memory |= placement.memory_mask
         compute = sum(placement.profile.compute_slices for placement in busy)
-        fits = ((self.memory & memory) == 0) & (self.compute + compute <= gpu.compute_slices)
+        fits = ((self.memory & memory) == 0) & (self._compute + compute <= gpu.compute_slices)
         profiles: set[Profile] = {placement.profile for placement in busy}
         for profile in profiles:
             n_busy = sum(placement.profile == profile for placement in busy)
             fits &= self.counts([profile.name])[:, 0] + n_busy <= profile.max_instances
         return np.asarray(fits, dtype=np.bool_)
+
+
+@dataclass(frozen=True)
+class CountTable(LayoutTable):
+    """All multisets of some profiles that fit a GPU, as layouts of instances ``ANYWHERE``.
+
+    Attributes:
+        counted: The profiles of all that may be held beside them, in catalogue order.
+    """
+
+    counted: tuple[str, ...]
+
+    def fits_beside(self, gpu: GpuModel, busy: Sequence[Placement], unavailable: int = 0) -> Bools:
+        """Whether each multiset still fits with the profiles of the ``busy`` placements added, ``(n_layouts,)``."""
+        feasible = set(feasible_multisets(gpu, self.counted, unavailable))
+        taken = Layout(tuple(busy)).multiset(self.counted)
+        totals = self.counts(self.counted) + np.array(taken, dtype=np.int64)
+        return np.array([tuple(total) in feasible for total in totals.tolist()], dtype=np.bool_)
 
 
 def layout_table(gpu: GpuModel, profile_names: tuple[str, ...]) -> LayoutTable:
@@ -92,16 +130,19 @@ def _layout_table(
     gpu: GpuModel,
     profile_names: tuple[str, ...],
     geometry: Geometry,  # noqa: ARG001 (profiles compare without it: part of the key)
+    counted: tuple[str, ...] = (),
 ) -> LayoutTable:
-    layouts = gpu.layouts(profile_names)
-    index = {layout: number for number, layout in enumerate(layouts)}
-    without = tuple(
-        tuple(index[Layout(layout.placements[:entry] + layout.placements[entry + 1 :])] for entry in range(len(layout)))
-        for layout in layouts
-    )
-    memory = [layout.memory_mask for layout in layouts]
-    compute = [sum(placement.profile.compute_slices for placement in layout) for layout in layouts]
-    return LayoutTable(layouts, index, without, np.array(memory, dtype=np.int64), np.array(compute, dtype=np.int64))
+    if not counted:
+        return LayoutTable(gpu.layouts(profile_names))
+    multisets = feasible_multisets(gpu, profile_names)
+    places = [anywhere(gpu, name) for name in profile_names]
+    held = (chain.from_iterable(map(repeat, places, multiset)) for multiset in multisets)
+    return CountTable(tuple(Layout(tuple(sorted(own, key=lambda place: place.sort_key))) for own in held), counted)
+
+
+def anywhere(gpu: GpuModel, profile_name: str) -> Placement:
+    """An instance of which only its profile counts."""
+    return Placement(gpu.profile(profile_name), ANYWHERE)
 
 
 @dataclass(frozen=True)
@@ -114,6 +155,7 @@ class Holding:
         geometry: Their names, starts and numbers of instances; profiles compare without the latter two.
         serves: By tenant, the profiles that serve it.
         enough: By tenant, those as large as its ``min_profile``.
+        counted: The profiles of all that may be held beside them where placements are forgotten; else none.
     """
 
     gpu: GpuModel
@@ -121,21 +163,23 @@ class Holding:
     geometry: Geometry
     serves: tuple[frozenset[str], ...]
     enough: tuple[frozenset[str], ...]
+    counted: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, problem: Problem) -> Holding:
-        """The problem's."""
+    def of(cls, problem: Problem, *, is_counted: bool = False) -> Holding:
+        """The problem's, with placements or on counts alone."""
         serves = tuple(frozenset(tenant.capability_rps) for tenant in problem.tenants)
         enough = tuple(
             frozenset(profile.name for profile in large_enough_profiles(problem, tenant)) for tenant in problem.tenants
         )
         names = tuple(name for name in problem.profile_names if any(name in own for own in serves))
-        return cls(problem.gpu, names, _geometry(problem.gpu, names), serves, enough)
+        counted = problem.profile_names if is_counted else ()
+        return cls(problem.gpu, names, _geometry(problem.gpu, names), serves, enough, counted)
 
     @property
     def table(self) -> LayoutTable:
         """The layouts of the serving profiles."""
-        return _layout_table(self.gpu, self.profile_names, self.geometry)
+        return _layout_table(self.gpu, self.profile_names, self.geometry, self.counted)
 
 
 @dataclass(frozen=True)
@@ -155,9 +199,9 @@ class HeldSets:
     owners: Int64s
 
     @classmethod
-    def of(cls, problem: Problem) -> HeldSets:
+    def of(cls, problem: Problem, *, is_counted: bool = False) -> HeldSets:
         """All held sets: those that keep rules 1, 2 and 4 when nothing else is on the GPU."""
-        holding = Holding.of(problem)
+        holding = Holding.of(problem, is_counted=is_counted)
         return cls(problem, holding.table, *held_rows(holding))
 
     def __len__(self) -> int:
@@ -173,7 +217,7 @@ class HeldSets:
         placements = self.layouts[self.layout[index]].placements
         return frozenset(zip(placements, map(int, self.owners[index]), strict=False))
 
-    def index(self, entries: Entries) -> int | None:
+    def index(self, entries: Iterable[Entry]) -> int | None:
         """The number of a set; ``None`` if it is none of them."""
         try:
             layout, owners = self.row(entries)
@@ -182,13 +226,13 @@ class HeldSets:
         found = np.flatnonzero((self.layout == layout) & np.all(self.owners == owners, axis=1))
         return int(found[0]) if len(found) else None
 
-    def row(self, entries: Entries) -> tuple[int, Int64s]:
+    def row(self, entries: Iterable[Entry]) -> tuple[int, Int64s]:
         """A set's layout and owners, as they stand in the arrays.
 
         Raises:
             KeyError: Its placements are no layout of the serving profiles.
         """
-        ordered = sorted(entries, key=lambda entry: entry[0].sort_key)
+        ordered = sorted(entries, key=lambda entry: (entry[0].sort_key, entry[1]))
         layout = self.table.index[Layout(tuple(placement for placement, _ in ordered))]
         n_beyond = self.owners.shape[1] - len(ordered)
         return layout, np.array([tenant for _, tenant in ordered] + [-1] * n_beyond, dtype=np.int64)
@@ -228,7 +272,7 @@ class HeldSets:
         return np.asarray(by_layout[self.layout], dtype=np.int64)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def held_rows(holding: Holding) -> tuple[Int64s, Int64s]:
     """Layout and owners of each held set; kept for the next problem, as one that plans anew has the same."""
     table = holding.table
@@ -247,16 +291,21 @@ def held_rows(holding: Holding) -> tuple[Int64s, Int64s]:
 
 
 def _owners(holding: Holding, names: Sequence[str]) -> Int64s:
-    """Every way to give instances of these profiles to tenants that keeps rules 2 and 4, ``(n, len(names))``."""
+    """Every way to give instances of these profiles to tenants that keeps rules 2 and 4, ``(n, len(names))``.
+
+    Where placements are forgotten, instances of one profile go to their tenants in ascending order.
+    """
     n_tenants = len(holding.serves)
     owners = np.zeros((1, 0), dtype=np.int64)
     served = np.zeros((1, n_tenants), dtype=np.bool_)
-    for n_left, name in zip(range(len(names) - 1, -1, -1), names, strict=True):
+    for entry, name in enumerate(names):
         may_hold = [m for m in range(n_tenants) if name in holding.serves[m]]
         owners = np.column_stack([np.repeat(owners, len(may_hold), axis=0), np.tile(may_hold, len(owners))])
         served = np.repeat(served, len(may_hold), axis=0)
         serves = np.array([name in holding.enough[m] for m in may_hold], dtype=np.bool_)
         served[np.arange(len(owners)), owners[:, -1]] |= np.tile(serves, len(owners) // len(may_hold))
-        is_kept = (~served).sum(axis=1) <= n_left
+        is_kept = (~served).sum(axis=1) < len(names) - entry
+        if holding.counted and name in names[:entry]:
+            is_kept &= owners[:, -2] <= owners[:, -1]
         owners, served = owners[is_kept], served[is_kept]
     return owners
