@@ -148,13 +148,9 @@ def joint_states(problem: Problem, beside: Multiset | None = None) -> IntArray:
     return states
 
 
-def states_left(problem: Problem, states: IntArray, unavailable: int, beside: Multiset | None = None) -> BoolArray:
-    """Which of the :func:`joint_states` fit when these memory slices, one bit each, are left free, ``(n_states,)``.
-
-    Retrainings may hold ``beside`` besides; nothing by default.
-    """
+def states_left(problem: Problem, states: IntArray, unavailable: int) -> BoolArray:
+    """Which of the :func:`joint_states` fit when these memory slices, one bit each, are left free, ``(n_states,)``."""
     space = CountSpace(problem.gpu, problem.profile_names)
     own = [np.array(tenant_multisets(problem, tenant), dtype=np.int64) for tenant in problem.tenants]
     counts = sum(multisets[states[:, m]] for m, multisets in enumerate(own))
-    busy = np.array([beside or (0,) * len(problem.profile_names)], dtype=np.int64)
-    return space.fits(space.codes(np.asarray(counts)) + space.codes(busy), unavailable)
+    return space.fits(space.codes(np.asarray(counts)), unavailable)

@@ -16,15 +16,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from executor.mig import Placement
-from planner.counts import BoolArray, IntArray, joint_states, multiset_of, profiles_of, states_left, tenant_multisets
+from planner.counts import BoolArray, IntArray, multiset_of, profiles_of
 from planner.course import Course, courses
-from planner.engines.physical.held_sets import HeldSets
+from planner.engines.physical.held_sets import Entry, HeldSets, anywhere
 from planner.errors import ProblemError
 from planner.gains import gain_tables
 from planner.plan import MigPlan
-from planner.problem import FloatArray, GainTable, PaperState, PhysicalState, Problem, Reconfiguration, TenantTerms
-from planner.verify.holdings import ANYWHERE, lifetimes_of
+from planner.problem import FloatArray, PaperState, PhysicalState, Problem, Reconfiguration
+from planner.verify.holdings import lifetimes_of
 
 HELD, BEFORE, AFTER = "held", "before", "after"
 """Roles of a layout: held by the plan over the stretch, just before it, just after it."""
@@ -122,25 +121,23 @@ def explain(problem: Problem, plan: MigPlan, step: int, n_alternatives: int = N_
         raise ProblemError(f"nothing to explain: the status is {plan.status}")
     if not 0 <= step < problem.n_steps:
         raise ProblemError(f"step is {step}; the window has steps 0 to {problem.n_steps - 1}")
-    tables, own = gain_tables(problem), courses(problem, plan)
-    stretch = _stretch(problem, plan, step)
-    found = _candidates(problem, tables, own, stretch, step)
-    listed = _listed(found, n_alternatives)
-    choices = {row: found.choice(row) for row in (found.roles[HELD], *listed)}
+    own, stretch = courses(problem, plan), _stretch(problem, plan, step)
+    layouts = _Layouts(problem, own, stretch, step)
+    held, others = layouts.choice(layouts.roles[HELD]), tuple(map(layouts.choice, layouts.listed(n_alternatives)))
     return Explanation(
         step=step,
         from_step=stretch.from_step,
         to_step=stretch.to_step,
         tenants=tuple(_tenant_step(course, step) for course in own),
-        held=choices[found.roles[HELD]],
-        alternatives=tuple(choices[row] for row in listed),
-        n_compared=len(np.unique(found.columns, axis=0)),
-        reason=_reason(problem, plan, stretch, found, choices),
+        held=held,
+        alternatives=others,
+        n_compared=len(np.unique(layouts.columns, axis=0)),
+        reason=_reason(problem, plan, stretch, layouts, held, others),
     )
 
 
-Holding = tuple[tuple[Placement, int], ...]
-"""(placement, tenant index) of all that inference holds, sorted; in ``paper`` each sits ``ANYWHERE``."""
+Holding = tuple[Entry, ...]
+"""All that inference holds, sorted; in ``paper`` of instances ``anywhere``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,174 +208,101 @@ def _opening(problem: Problem) -> Holding:
     if isinstance(state, PhysicalState):
         return _sorted((item.placement, names.index(item.tenant)) for item in state.held)
     held = state.held if isinstance(state, PaperState) else {}
-    return _sorted((_anywhere(problem, profile), names.index(name)) for name in held for profile in held[name])
+    return _sorted((anywhere(problem.gpu, profile), names.index(name)) for name in held for profile in held[name])
 
 
-def _anywhere(problem: Problem, profile_name: str) -> Placement:
-    return Placement(problem.gpu.profile(profile_name), ANYWHERE)
-
-
-def _sorted(entries: Iterable[tuple[Placement, int]]) -> Holding:
+def _sorted(entries: Iterable[Entry]) -> Holding:
     return tuple(sorted(entries, key=lambda entry: (*entry[0].sort_key, entry[1])))
 
 
-class _Counted:
-    """``paper``: the joint states, without placements."""
-
-    def __init__(self, problem: Problem, tables: Sequence[GainTable]) -> None:
-        self._problem, self._tables, self._states = problem, tables, joint_states(problem)
-        own = [[table.column[k] for k in tenant_multisets(problem, t)] for t, table in self._by_tenant()]
-        self.columns = np.stack([np.array(c, dtype=np.int64)[s] for c, s in zip(own, self._states.T, strict=True)], 1)
-
-    def fits(self, busy: Sequence[str], unavailable: int) -> BoolArray:
-        """Which fit beside retrainings on these profiles, off these memory slices, ``(n,)``."""
-        return states_left(self._problem, self._states, unavailable, multiset_of(self._problem, busy))
-
-    def row(self, holding: Holding) -> int | None:
-        """The number of what this holds; ``None`` if it is none of them."""
-        found = np.flatnonzero((self._columns_of(holding) == self.columns).all(axis=1))
-        return int(found[0]) if len(found) else None
-
-    def kept(self, holding: Holding) -> IntArray:
-        """Each tenant's column by what it keeps of this: all, or −1 where it changes, ``(n, n_tenants)``."""
-        return np.where(self.columns == self._columns_of(holding), self.columns, -1)
-
-    def holds(self, row: int) -> tuple[tuple[str, ...], ...]:
-        """By tenant, the profiles that inference holds."""
-        own = zip(self._tables, self.columns[row], strict=True)
-        return tuple(profiles_of(self._problem, table.multisets[column]) for table, column in own)
-
-    def _by_tenant(self) -> Iterable[tuple[TenantTerms, GainTable]]:
-        return zip(self._problem.tenants, self._tables, strict=True)
-
-    def _columns_of(self, holding: Holding) -> IntArray:
-        own = [[place.profile.name for place, tenant in holding if tenant == m] for m in range(len(self._tables))]
-        keys = (multiset_of(self._problem, names) for names in own)
-        return np.array([table.column.get(key, -1) for table, key in zip(self._tables, keys, strict=True)])
-
-
-class _Placed:
-    """``physical``: the held sets."""
-
-    def __init__(self, problem: Problem, tables: Sequence[GainTable]) -> None:
-        self._problem, self._tables, self._sets = problem, tables, HeldSets.of(problem)
-        self.columns = self._sets.columns(tables)
-
-    def fits(self, busy: Sequence[str], unavailable: int) -> BoolArray:
-        """Which fit beside retrainings at these placements, off these memory slices, ``(n,)``."""
-        gpu = self._problem.gpu
-        return self._sets.table.fits_beside(gpu, [*map(gpu.placement, busy)], unavailable)[self._sets.layout]
-
-    def row(self, holding: Holding) -> int | None:
-        """The number of what this holds; ``None`` if it is none of them."""
-        return self._sets.index(frozenset(holding))
-
-    def kept(self, holding: Holding) -> IntArray:
-        """Each tenant's column by what it keeps of this, ``(n, n_tenants)``."""
-        return self._sets.columns(self._tables, frozenset(holding))
-
-    def holds(self, row: int) -> tuple[tuple[str, ...], ...]:
-        """By tenant, the placements that inference holds."""
-        held = _sorted(self._sets.entries(row))
-        return tuple(tuple(str(place) for place, tenant in held if tenant == m) for m in range(len(self._tables)))
-
-
-@dataclass(frozen=True, eq=False)
-class _Candidates:
-    """Layouts in the place of the one held; all figures are goodput in requests.
+class _Layouts:
+    """All that fits beside the retrainings, and others' instances, of every step of a stretch.
 
     Attributes:
-        listing: All layouts of the problem.
-        rows: The numbers there of those that fit, ``(n,)``.
         columns: Each tenant's column of its gain table once everything serves, ``(n, n_tenants)``.
-        roles: Which is held, before and after; the latter two are missing where there is none or it does not fit.
-        step: What each earns in the step asked about, ``(n,)``.
-        stretch: What each earns over the steps compared, ``(n,)``.
-        switching: What changing to it and from it takes away, ``(n,)``.
+        roles: Row by role; ``before`` and ``after`` are missing where there is none or it does not fit.
+        step, stretch, switching: Goodput as that of a :class:`Choice`, ``(n,)`` each.
     """
 
-    listing: _Counted | _Placed
-    rows: IntArray
-    columns: IntArray
-    roles: dict[str, int]
-    step: FloatArray
-    stretch: FloatArray
-    switching: FloatArray
+    def __init__(self, problem: Problem, own: Sequence[Course], stretch: _Stretch, step: int) -> None:
+        self._problem, self._own, self._tables = problem, own, gain_tables(problem)
+        self._is_paper = problem.reconfiguration is Reconfiguration.PAPER
+        self._sets = HeldSets.of(problem, is_counted=self._is_paper)
+        all_columns = self._sets.columns(self._tables)
+        around = {HELD: stretch.held, BEFORE: stretch.before, AFTER: stretch.after}
+        numbers = {role: self._sets.index(holding) for role, holding in around.items() if holding is not None}
+        self._rows = np.flatnonzero(self._fits(stretch))
+        if self._is_paper:  # in the order of the joint states
+            self._rows = self._rows[np.lexsort(all_columns[self._rows].T[::-1])]
+        if stretch.fixed_because:
+            self._rows = np.array([numbers[HELD]], dtype=np.int64)
+        position = {int(number): row for row, number in enumerate(self._rows)}
+        self.roles = {role: position[number] for role, number in numbers.items() if number in position}
+        self.columns = all_columns[self._rows]
+        self.step, self.stretch, self.switching = np.zeros((3, len(self._rows)))
+        for table, course, column in zip(self._tables, own, self.columns.T, strict=True):
+            earned = course.earned(table.steady, slice(stretch.from_step, stretch.to_step))
+            self.step += earned[step - stretch.from_step][column]
+            self.stretch += earned.sum(axis=0)[column]
+        if stretch.before is not None:
+            self.switching += self._lost(stretch.from_step, self.columns, stretch.before)
+        if stretch.after is not None:
+            self.switching += self._lost(stretch.to_step, all_columns[numbers[AFTER]][None, :], stretch.after)
+        self.net = self.stretch - self.switching
 
-    @property
-    def net(self) -> FloatArray:
-        return self.stretch - self.switching
+    def _fits(self, stretch: _Stretch) -> BoolArray:
+        gpu, problem = self._problem.gpu, self._problem
+        runs = [course.retraining for course in self._own if course.retraining is not None]
+        beside = {
+            (tuple(run.where for run in runs if run.from_step <= s < run.to_step), problem.unavailable_in(s, s + 1))
+            for s in range(stretch.from_step, stretch.to_step)
+        }
+        fits = np.ones(len(self._sets.layouts), dtype=np.bool_)
+        for busy, unavailable in beside:
+            places = [anywhere(gpu, where) if self._is_paper else gpu.placement(where) for where in busy]
+            fits &= self._sets.table.fits_beside(gpu, places, unavailable)
+        return fits[self._sets.layout]
+
+    def _lost(self, step: int, columns: IntArray, other: Holding) -> FloatArray:
+        """What a change in ``step`` between each layout and another takes away; ``columns`` serve after it, ``(n,)``.
+
+        In ``paper`` a tenant of which anything changes pays for a step. In ``physical`` it is served by what both have
+        of it until the rest has warmed up.
+        """
+        lost, kept = np.zeros(len(self._rows)), self._sets.columns(self._tables, frozenset(other))[self._rows]
+        for m, (table, course) in enumerate(zip(self._tables, self._own, strict=True)):
+            if self._is_paper:
+                assert table.changed is not None
+                names = [place.profile.name for place, tenant in other if tenant == m]
+                changed = self.columns[:, m] != table.column.get(multiset_of(self._problem, names), -1)
+                gains = (course.earned(gains, slice(step, step + 1))[0] for gains in (table.steady, table.changed))
+                lost += changed * np.subtract(*gains)[columns[:, m]]
+            else:
+                so_far = np.cumsum(np.pad(course.earned(table.steady, slice(None)), ((1, 0), (0, 0))), axis=0)
+                until = min(step + self._problem.warm_up_steps(course.tenant), self._problem.n_steps)
+                settled = so_far[until] - so_far[step]
+                lost += settled[columns[:, m]] - settled[kept[:, m]]
+        return lost
 
     def choice(self, row: int) -> Choice:
-        return Choice(
-            roles=tuple(role for role, at in self.roles.items() if at == row),
-            holds=self.listing.holds(int(self.rows[row])),
-            step_goodput=float(self.step[row]),
-            stretch_goodput=float(self.stretch[row]),
-            switching=float(self.switching[row]),
-        )
+        """The layout in that row."""
+        number, tenants = int(self._rows[row]), range(len(self._tables))
+        held = _sorted(self._sets.entries(number))
+        holds = [tuple(str(place) for place, tenant in held if tenant == m) for m in tenants]
+        if self._is_paper:
+            own = [table.multisets[column] for table, column in zip(self._tables, self.columns[row], strict=True)]
+            holds = [profiles_of(self._problem, multiset) for multiset in own]
+        roles = tuple(role for role, at in self.roles.items() if at == row)
+        return Choice(roles, tuple(holds), *(float(f[row]) for f in (self.step, self.stretch, self.switching)))
 
-
-def _candidates(
-    problem: Problem, tables: Sequence[GainTable], own: Sequence[Course], stretch: _Stretch, step: int
-) -> _Candidates:
-    """What fits beside the retrainings, and others' instances, of every step compared, valued in the plan's courses."""
-    listing = (_Counted if problem.reconfiguration is Reconfiguration.PAPER else _Placed)(problem, tables)
-    around = {HELD: stretch.held, BEFORE: stretch.before, AFTER: stretch.after}
-    numbers = {role: listing.row(holding) for role, holding in around.items() if holding is not None}
-    runs = [course.retraining for course in own if course.retraining is not None]
-    steps = range(stretch.from_step, stretch.to_step)
-    beside = {
-        (tuple(run.where for run in runs if run.from_step <= s < run.to_step), problem.unavailable_in(s, s + 1))
-        for s in steps
-    }
-    rows = np.flatnonzero(np.all([listing.fits(*which) for which in beside], axis=0))
-    if stretch.fixed_because:
-        rows = np.array([numbers[HELD]], dtype=np.int64)
-    columns = listing.columns[rows]
-    in_step, over_stretch, switching = np.zeros((3, len(rows)))
-    for m, (table, course) in enumerate(zip(tables, own, strict=True)):
-        earned = course.earned(table.steady, slice(stretch.from_step, stretch.to_step))
-        in_step += earned[step - stretch.from_step][columns[:, m]]
-        over_stretch += earned.sum(axis=0)[columns[:, m]]
-        if stretch.before is not None:
-            kept = listing.kept(stretch.before)[rows, m]
-            switching += _lost(problem, table, course, stretch.from_step, columns[:, m], kept)
-        if stretch.after is not None:
-            kept = listing.kept(stretch.after)[rows, m]
-            switching += _lost(problem, table, course, stretch.to_step, listing.columns[numbers[AFTER], m], kept)
-    position = {int(number): row for row, number in enumerate(rows)}
-    roles = {role: position[number] for role, number in numbers.items() if number in position}
-    return _Candidates(listing, rows, columns, roles, in_step, over_stretch, switching)
-
-
-def _lost(
-    problem: Problem, table: GainTable, course: Course, step: int, columns: IntArray, kept: IntArray
-) -> FloatArray:
-    """What a change in ``step`` to what earns as ``columns`` takes away, if so much is kept on the way, ``(n,)``."""
-    if problem.reconfiguration is Reconfiguration.PAPER:
-        assert table.changed is not None
-        settled, changed = (course.earned(gains, slice(step, step + 1))[0] for gains in (table.steady, table.changed))
-        return np.asarray(np.where(kept == columns, 0.0, (settled - changed)[columns]), dtype=np.float64)
-    so_far = np.cumsum(np.pad(course.earned(table.steady, slice(None)), ((1, 0), (0, 0))), axis=0)
-    settled = so_far[min(step + problem.warm_up_steps(course.tenant), problem.n_steps)] - so_far[step]
-    return np.asarray(settled[columns] - settled[kept], dtype=np.float64)
-
-
-def _listed(found: _Candidates, n_alternatives: int) -> list[int]:
-    """Rows by descending ``net``: the best of each joint multiset, and what is held before and after."""
-    listed: list[int] = []
-    net, held = found.net, found.roles[HELD]
-    seen = {tuple(found.columns[held])}
-    for row in map(int, np.argsort(-net, kind="stable")):
-        if len(listed) == n_alternatives:
-            break
-        key = tuple(found.columns[row])
-        if key not in seen:
-            seen.add(key)
-            listed.append(row)
-    named = {row for row in found.roles.values() if row != held}
-    return sorted({*listed, *named}, key=lambda row: (-net[row], row))
+    def listed(self, n_alternatives: int) -> list[int]:
+        """Rows by descending ``net``: the best of each joint multiset, and what is held before and after."""
+        held, order = self.roles[HELD], np.argsort(-self.net, kind="stable")
+        is_other = (self.columns[order] != self.columns[held]).any(axis=1)
+        _, first = np.unique(self.columns[order][is_other], axis=0, return_index=True)
+        best = order[is_other][np.sort(first)][:n_alternatives]
+        named = {row for row in self.roles.values() if row != held}
+        return sorted({*map(int, best), *named}, key=lambda row: (-self.net[row], row))
 
 
 def _tenant_step(course: Course, step: int) -> TenantStep:
@@ -394,46 +318,42 @@ def _tenant_step(course: Course, step: int) -> TenantStep:
     )
 
 
-def _reason(problem: Problem, plan: MigPlan, stretch: _Stretch, found: _Candidates, choices: dict[int, Choice]) -> str:
+def _reason(
+    problem: Problem, plan: MigPlan, stretch: _Stretch, layouts: _Layouts, held: Choice, others: Sequence[Choice]
+) -> str:
     if stretch.fixed_because:
         return f"The plan has no choice here: {stretch.fixed_because}."
-    is_last = stretch.to_step == problem.n_steps
-    held, until = choices[found.roles[HELD]], "until the window ends" if is_last else f"until step {stretch.to_step}"
-    others = [choice for row, choice in choices.items() if row != found.roles[HELD]]
-    slack = TOLERANCE * max(1.0, abs(plan.objective or 0.0))
-    best = max(others, key=lambda choice: choice.net, default=None)
-    if best is None:
+    if not others:
         return "The plan has no choice here: nothing else fits."
-    if best.net > held.net + slack:
-        better = best.net - held.net
+    is_last = stretch.to_step == problem.n_steps
+    until = "until the window ends" if is_last else f"until step {stretch.to_step}"
+    slack = TOLERANCE * max(1.0, abs(plan.objective or 0.0))
+    better = max(choice.net for choice in others) - held.net
+    if better > slack:
         return f"Another layout would be {better:.2f} requests better {until}: the plan is not the best there is."
-    if stretch.before is not None and stretch.before != stretch.held:
-        return _why_it_changes(problem, found, choices, until)
-    richest = int(found.stretch.argmax())
-    more = float(found.stretch[richest]) - held.stretch_goodput
+    if stretch.before not in (None, stretch.held):
+        before = next((choice for choice in others if BEFORE in choice.roles), None)
+        return f"The plan changes here{_why_it_changes(problem, held, before, until)}"
+    richest = int(layouts.stretch.argmax())
+    more = float(layouts.stretch[richest]) - held.stretch_goodput
     if more <= slack:
         return f"The plan stays: no layout that fits earns more {until}."
-    cost = float(found.switching[richest]) - held.switching
+    cost = float(layouts.switching[richest]) - held.switching
     return (
         f"The plan stays: the layout that earns most {until} would bring {more:.2f} requests more, but changing to it "
         f"{'' if is_last else 'and on from it '}takes away {cost:.2f}."
     )
 
 
-def _what_is_beside(problem: Problem) -> str:
-    return "the retrainings and the memory slices that are not ours" if problem.unavailable else "the retrainings"
-
-
-def _why_it_changes(problem: Problem, found: _Candidates, choices: dict[int, Choice], until: str) -> str:
-    held, row = choices[found.roles[HELD]], found.roles.get(BEFORE)
-    if row is None:
-        return f"The plan changes here: what was held before does not fit beside {_what_is_beside(problem)}."
-    less = held.stretch_goodput - choices[row].stretch_goodput
-    cost = held.switching - choices[row].switching
+def _why_it_changes(problem: Problem, held: Choice, before: Choice | None, until: str) -> str:
+    if before is None:
+        others = " and the memory slices that are not ours" if problem.unavailable else ""
+        return f": what was held before does not fit beside the retrainings{others}."
+    less, cost = held.stretch_goodput - before.stretch_goodput, held.switching - before.switching
     if less <= 0:
         return (
-            f"The plan changes here for what follows: what was held before would earn {-less:.2f} requests more "
+            f" for what follows: what was held before would earn {-less:.2f} requests more "
             f"{until}, but the change to what is held then would take away {-cost:.2f} more."
         )
     price = f"changing takes away {cost:.2f}" if cost > 0 else f"the change then would take away {-cost:.2f} more"
-    return f"The plan changes here: what was held before would earn {less:.2f} requests less {until}; {price}."
+    return f": what was held before would earn {less:.2f} requests less {until}; {price}."
