@@ -8,8 +8,8 @@ reason that is given is true, but the engine may still refuse what passes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -56,24 +56,25 @@ def infeasibility(problem: Problem) -> Infeasibility | None:
     checks = (
         _no_large_profile,
         _frozen_where_not_ours,
-        _retraining_where_not_ours,
         _frozen_set_too_small,
         _minimum_does_not_fit,
         _no_place_beside_running,
         _retraining_too_long,
+        _retraining_beside_minimum,
+        _retrainings_together,
     )
-    for check in checks:
-        reason = check(problem)
-        if reason is not None:
-            return reason
-    return _retraining_beside_minimum(problem) or _retrainings_together(problem)
+    return next((reason for check in checks for reason in check(problem)), None)
 
 
 def required_tenants(problem: Problem) -> tuple[TenantTerms, ...]:
     """The tenants for which a retraining has to start in this window, in order."""
-    state = problem.initial
-    running = {item.tenant for item in state.retrainings} if isinstance(state, PhysicalState) else set()
+    running = {item.tenant for item in _opening(problem).retrainings}
     return tuple(tenant for tenant in problem.tenants if tenant.must_retrain and tenant.name not in running)
+
+
+def _opening(problem: Problem) -> PhysicalState:
+    """What a ``physical`` window starts from; nothing where that is free, and in ``paper``."""
+    return problem.physical_initial or PhysicalState()
 
 
 def earliest_retrainings(problem: Problem, max_trials: int = MAX_TRIALS) -> tuple[Retraining, ...] | None:
@@ -86,8 +87,7 @@ def earliest_retrainings(problem: Problem, max_trials: int = MAX_TRIALS) -> tupl
     Raises:
         SearchLimitError: ``max_trials`` placements were tried without an answer.
     """
-    search = _Search(problem, max_trials)
-    return search.run(required_tenants(problem))
+    return _Search(problem, max_trials).extended((), required_tenants(problem))
 
 
 class _Search:
@@ -97,16 +97,11 @@ class _Search:
         self._problem = problem
         self._n_left = max_trials
         self._room = {mask: _room_beside_minimum(problem, mask) for _, _, mask in problem.unavailable_spans}
-        state = problem.initial
-        running = state.retrainings if isinstance(state, PhysicalState) else ()
+        running = _opening(problem).retrainings
         self._fixed = [(0, item.end_step, unit_multiset(problem, item.placement.profile.name)) for item in running]
 
-    def run(self, waiting: Sequence[TenantTerms]) -> tuple[Retraining, ...] | None:
-        return self._extend((), tuple(waiting))
-
-    def _extend(
-        self, placed: tuple[Retraining, ...], waiting: tuple[TenantTerms, ...]
-    ) -> tuple[Retraining, ...] | None:
+    def extended(self, placed: tuple[Retraining, ...], waiting: Sequence[TenantTerms]) -> tuple[Retraining, ...] | None:
+        """The placed retrainings with those of the tenants that wait; ``None`` if there is no way."""
         if not waiting:
             return placed
         for tenant in waiting:
@@ -120,34 +115,28 @@ class _Search:
                 if start is None:
                     continue
                 item = Retraining(index, 1 + tenant.options.index(option), profile, start, start + n_steps)
-                found = self._extend((*placed, item), others)
+                found = self.extended((*placed, item), others)
                 if found is not None:
                     return found
         return None
 
     def _earliest(self, placed: Iterable[Retraining], profile: str, n_steps: int) -> int | None:
-        spans = [(item.start_step, item.end_step, unit_multiset(self._problem, item.profile)) for item in placed]
-        spans += self._fixed
+        own, spans = unit_multiset(self._problem, profile), list(self._fixed)
+        spans += [(item.start_step, item.end_step, unit_multiset(self._problem, item.profile)) for item in placed]
+        begins = {begin for begin, _, _ in self._problem.unavailable_spans}
         # A start earlier by one step meets something that has ended by then: a retraining, or others' instances.
-        starts = sorted({*(begin for begin, _, _ in self._problem.unavailable_spans), *(end for _, end, _ in spans)})
-        own = unit_multiset(self._problem, profile)
-        return next(
-            (
-                start
-                for start in starts
-                if start + n_steps <= self._problem.n_steps and self._fits(spans, start, start + n_steps, own)
-            ),
-            None,
-        )
+        edges = sorted(begins | {end for _, end, _ in spans})
+        starts = (start for start in edges if start + n_steps <= self._problem.n_steps)
+        moments = begins | {begin for begin, _, _ in spans}
 
-    def _fits(self, spans: Sequence[tuple[int, int, Multiset]], start: int, end: int, own: Multiset) -> bool:
-        edges = [*(span[:2] for span in spans), *(span[:2] for span in self._problem.unavailable_spans)]
-        borders = sorted({start, end, *(step for span in edges for step in span if start < step < end)})
-        for step, _ in pairwise(borders):
+        def fits(step: int) -> bool:
             beside = [multiset for first, last, multiset in spans if first <= step < last]
-            if _total([own, *beside]) not in self._room[self._problem.unavailable_in(step, step + 1)]:
-                return False
-        return True
+            return _total([own, *beside]) in self._room[self._problem.unavailable_in(step, step + 1)]
+
+        def all_fit(start: int) -> bool:
+            return all(fits(step) for step in {start, *(m for m in moments if start < m < start + n_steps)})
+
+        return next(filter(all_fit, starts), None)
 
 
 def shortest_options(problem: Problem, tenant: TenantTerms) -> tuple[tuple[RetrainingOption, str, int], ...]:
@@ -183,125 +172,92 @@ def _room_beside_minimum(problem: Problem, unavailable: int) -> frozenset[Multis
     return frozenset(m for m in feasible if any(_total((m, minimum)) in known for minimum in minima))
 
 
-def _no_large_profile(problem: Problem) -> Infeasibility | None:
+def _no_large_profile(problem: Problem) -> Iterator[Infeasibility]:
     for tenant in problem.tenants:
         if not large_enough_profiles(problem, tenant):
             known = ", ".join(tenant.capability_rps)
             text = f"no profile of its capability_rps ({known}) is as large as its min_profile {tenant.min_profile}"
-            return Infeasibility(tenant.name, RULE_MIN_PROFILE, text)
-    return None
+            yield Infeasibility(tenant.name, RULE_MIN_PROFILE, text)
 
 
-def _frozen_where_not_ours(problem: Problem) -> Infeasibility | None:
-    """``physical``: what inference holds when the window opens cannot be dropped before its slices are others'."""
-    state = problem.initial
-    if not isinstance(state, PhysicalState):
-        return None
-    for item in state.held:
+def _frozen_where_not_ours(problem: Problem) -> Iterator[Infeasibility]:
+    """``physical``: what cannot leave its slices before they are others'.
+
+    That is what inference holds when the window opens until the first epoch, and a retraining in progress to its end.
+    """
+    state = _opening(problem)
+    texts = (
+        "it holds {} when the window opens, but {} from step {} on, and the held set cannot change before step {}",
+        "its retraining in progress holds {0} until step {3}, but {1} from step {2} on",
+    )
+    held = [(item.tenant, item.placement, state.next_epoch_step, texts[0]) for item in state.held]
+    runs = [(item.tenant, item.placement, item.end_step, texts[1]) for item in state.retrainings]
+    for tenant, placement, end, text in (*held, *runs):
         for begin, _, mask in problem.unavailable_spans:
-            lost = item.placement.memory_mask & mask
-            if lost and begin < state.next_epoch_step:
-                text = (
-                    f"it holds {item.placement} when the window opens, but {_not_ours(lost)} from step {begin} on, "
-                    f"and the held set cannot change before step {state.next_epoch_step}"
-                )
-                return Infeasibility(item.tenant, RULE_LAYOUT, text)
-    return None
-
-
-def _retraining_where_not_ours(problem: Problem) -> Infeasibility | None:
-    """``physical``: a retraining in progress is never moved, and sits where slices are others' before its end."""
-    state = problem.initial
-    for item in state.retrainings if isinstance(state, PhysicalState) else ():
-        for begin, _, mask in problem.unavailable_spans:
-            lost = item.placement.memory_mask & mask
-            if lost and begin < item.end_step:
-                text = (
-                    f"its retraining in progress holds {item.placement} until step {item.end_step}, "
-                    f"but {_not_ours(lost)} from step {begin} on"
-                )
-                return Infeasibility(item.tenant, RULE_LAYOUT, text)
-    return None
+            lost = placement.memory_mask & mask
+            if lost and begin < end:
+                yield Infeasibility(tenant, RULE_LAYOUT, text.format(placement, _not_ours(lost), begin, end))
 
 
 def _not_ours(mask: int) -> str:
     return f"{slices_text(mask)} {'are' if mask.bit_count() > 1 else 'is'} not ours"
 
 
-def _frozen_set_too_small(problem: Problem) -> Infeasibility | None:
+def _frozen_set_too_small(problem: Problem) -> Iterator[Infeasibility]:
     """``physical``: the window begins with a held set that breaks rule 4 and cannot change at step 0."""
-    state = problem.initial
-    if not isinstance(state, PhysicalState) or state.next_epoch_step == 0:
-        return None
-    for tenant in problem.tenants:
-        enough = {profile.name for profile in large_enough_profiles(problem, tenant)}
-        if not any(item.tenant == tenant.name and item.placement.profile.name in enough for item in state.held):
+    state = _opening(problem)
+    for tenant in problem.tenants if state.next_epoch_step else ():
+        enough = large_enough_profiles(problem, tenant)
+        if not any(item.tenant == tenant.name and item.placement.profile in enough for item in state.held):
             text = (
                 f"it holds nothing as large as its min_profile {tenant.min_profile} when the window opens, "
                 f"and the held set cannot change before step {state.next_epoch_step}"
             )
-            return Infeasibility(tenant.name, RULE_MIN_PROFILE, text)
-    return None
+            yield Infeasibility(tenant.name, RULE_MIN_PROFILE, text)
 
 
-def _minimum_does_not_fit(problem: Problem) -> Infeasibility | None:
+def _minimum_does_not_fit(problem: Problem) -> Iterator[Infeasibility]:
     for begin, _, mask in problem.unavailable_spans:
-        for n_tenants, tenant in enumerate(problem.tenants, start=1):
-            if not _minimum_sums(problem, problem.tenants[:n_tenants], mask):
-                others = ", ".join(other.name for other in problem.tenants[: n_tenants - 1])
+        for number, tenant in enumerate(problem.tenants):
+            if not _minimum_sums(problem, problem.tenants[: number + 1], mask):
+                others = ", ".join(other.name for other in problem.tenants[:number])
                 text = (
                     f"no layout of {problem.gpu.name} gives it an instance as large as its min_profile "
                     f"{tenant.min_profile}{f' beside those of {others}' if others else ''}"
                     f"{f', as {_not_ours(mask)} in step {begin}' if mask else ''}"
                 )
-                return Infeasibility(tenant.name, RULE_MIN_PROFILE, text)
-    return None
+                yield Infeasibility(tenant.name, RULE_MIN_PROFILE, text)
 
 
-def _no_place_beside_running(problem: Problem) -> Infeasibility | None:
+def _no_place_beside_running(problem: Problem) -> Iterator[Infeasibility]:
     """``physical``: retrainings in progress sit where some tenant's smallest instance would have to be at step 0."""
-    state = problem.initial
-    if not isinstance(state, PhysicalState) or state.next_epoch_step > 0:
-        return None
-    running = tuple(item.placement for item in state.retrainings)
-    layouts = {running}
+    if problem.physical_initial is None or problem.physical_initial.next_epoch_step > 0:
+        return
+    running = tuple(item.placement for item in problem.physical_initial.retrainings)
+    layouts = {frozenset(running)}
     for tenant in problem.tenants:
         enough = [profile.name for profile in large_enough_profiles(problem, tenant)]
         own = [place for place in problem.gpu.placements(enough) if problem.is_ours(place, 0, 1)]
-        layouts = {
-            tuple(sorted((*layout, place), key=lambda item: item.sort_key))
-            for layout in layouts
-            for place in own
-            if problem.gpu.fits((*layout, place))
-        }
+        layouts = {held | {place} for held in layouts for place in own if problem.gpu.fits((*held, place))}
         if not layouts:
             text = (
                 f"no placement of an instance as large as its min_profile {tenant.min_profile} is left at step 0 "
                 f"beside those of the tenants before it and the retrainings in progress "
                 f"({', '.join(map(str, running)) or 'none'}){_and_others(problem)}"
             )
-            return Infeasibility(tenant.name, RULE_MIN_PROFILE, text)
-    return None
+            yield Infeasibility(tenant.name, RULE_MIN_PROFILE, text)
 
 
-def _retraining_too_long(problem: Problem) -> Infeasibility | None:
+def _retraining_too_long(problem: Problem) -> Iterator[Infeasibility]:
     for tenant in required_tenants(problem):
         if not shortest_options(problem, tenant):
-            occupied = {
-                profile: problem.occupied_steps(tenant, option, profile)
-                for option in tenant.options
-                for profile in option.time_s
-            }
+            ways = [(option, profile) for option in tenant.options for profile in option.time_s]
+            occupied = {profile: problem.occupied_steps(tenant, option, profile) for option, profile in ways}
             text = (
-                f"its retraining takes {_steps_by_profile(occupied)} steps{_start_up(problem)}, "
-                f"more than the window's {problem.n_steps}"
+                f"its retraining takes {', '.join(f'{n_steps} on {profile}' for profile, n_steps in occupied.items())} "
+                f"steps{_start_up(problem)}, more than the window's {problem.n_steps}"
             )
-            return Infeasibility(tenant.name, RULE_RETRAINING, text)
-    return None
-
-
-def _steps_by_profile(occupied: Mapping[str, int]) -> str:
-    return ", ".join(f"{n_steps} on {profile}" for profile, n_steps in occupied.items())
+            yield Infeasibility(tenant.name, RULE_RETRAINING, text)
 
 
 def _start_up(problem: Problem) -> str:
@@ -312,7 +268,7 @@ def _and_others(problem: Problem) -> str:
     return " and the memory slices that are not ours" if problem.unavailable else ""
 
 
-def _retraining_beside_minimum(problem: Problem) -> Infeasibility | None:
+def _retraining_beside_minimum(problem: Problem) -> Iterator[Infeasibility]:
     room = {counts for _, _, mask in problem.unavailable_spans for counts in _room_beside_minimum(problem, mask)}
     for tenant in required_tenants(problem):
         profiles = [profile for _, profile, _ in shortest_options(problem, tenant)]
@@ -321,26 +277,24 @@ def _retraining_beside_minimum(problem: Problem) -> Infeasibility | None:
                 f"its retraining would end in the window on {', '.join(profiles)}, but no layout of "
                 f"{problem.gpu.name} holds that beside every tenant's min_profile{_and_others(problem)}"
             )
-            return Infeasibility(tenant.name, RULE_RETRAINING, text)
-    return None
+            yield Infeasibility(tenant.name, RULE_RETRAINING, text)
 
 
-def _retrainings_together(problem: Problem) -> Infeasibility | None:
+def _retrainings_together(problem: Problem) -> Iterator[Infeasibility]:
     """The required retrainings in order; the first that cannot be scheduled beside those before it is to blame."""
     required = required_tenants(problem)
-    for n_tenants, tenant in enumerate(required, start=1):
+    for number, tenant in enumerate(required):
         try:
-            if _Search(problem, MAX_TRIALS).run(required[:n_tenants]) is not None:
+            if _Search(problem, MAX_TRIALS).extended((), required[: number + 1]) is not None:
                 continue
         except SearchLimitError:
-            return None
-        others = ", ".join(other.name for other in required[: n_tenants - 1]) or "those already running"
+            return
+        others = ", ".join(other.name for other in required[:number]) or "those already running"
         text = (
             f"its retraining cannot end inside the window's {problem.n_steps} steps{_start_up(problem)} beside "
             f"that of {others} and every tenant's min_profile{_and_others(problem)}"
         )
-        return Infeasibility(tenant.name, RULE_RETRAINING, text)
-    return None
+        yield Infeasibility(tenant.name, RULE_RETRAINING, text)
 
 
 _CHUNK = 1024
@@ -356,17 +310,12 @@ def floor_out_of_reach(problem: Problem) -> Infeasibility | None:
     tables, states = gain_tables(problem), joint_states(problem)
     if not len(states):
         return None
-    for m, (tenant, table) in enumerate(zip(problem.tenants, tables, strict=True)):
-        floor = tenant.min_slo_attainment
-        if floor is not None and floor.per is Per.WINDOW:
-            reason = _window_out_of_reach(problem, tenant, table, np.unique(states[:, m]))
-            if reason is not None:
-                return reason
-    for begin in range(0, problem.n_steps, _CHUNK):
-        reason = _step_out_of_reach(problem, tables, states, slice(begin, begin + _CHUNK))
-        if reason is not None:
-            return reason
-    return None
+    steps = range(0, problem.n_steps, _CHUNK)
+    found = chain(
+        _window_out_of_reach(problem, tables, states),
+        *(_step_out_of_reach(problem, tables, states, slice(begin, begin + _CHUNK)) for begin in steps),
+    )
+    return next(found, None)
 
 
 def _in_time(problem: Problem, tenant: TenantTerms, table: GainTable) -> FloatArray:
@@ -375,26 +324,25 @@ def _in_time(problem: Problem, tenant: TenantTerms, table: GainTable) -> FloatAr
     return table.in_time[:, [table.column[multiset] for multiset in tenant_multisets(problem, tenant)]]
 
 
-def _window_out_of_reach(
-    problem: Problem, tenant: TenantTerms, table: GainTable, holdings: IntArray
-) -> Infeasibility | None:
-    floor, arrived = tenant.min_slo_attainment, table.arrived
-    assert floor is not None
-    assert arrived is not None
-    most = _in_time(problem, tenant, table)[:, holdings].max(axis=1)
-    before = served_at_start(problem, tenant, table)
-    if before is not None:
-        most[: len(before)] = before
-    asked, total = required(floor, table), float(arrived.sum())
-    if float(most.sum()) >= asked - slack(asked):
-        return None
-    text = out_of_reach(floor, float(most.sum()) / total if total > 0 else None, is_reached=False)
-    return Infeasibility(tenant.name, RULE_FLOOR, text)
+def _window_out_of_reach(problem: Problem, tables: Sequence[GainTable], states: IntArray) -> Iterator[Infeasibility]:
+    for m, (tenant, table) in enumerate(zip(problem.tenants, tables, strict=True)):
+        floor, arrived = tenant.min_slo_attainment, table.arrived
+        if floor is None or floor.per is not Per.WINDOW:
+            continue
+        assert arrived is not None
+        most = _in_time(problem, tenant, table)[:, np.unique(states[:, m])].max(axis=1)
+        before = served_at_start(problem, tenant, table)
+        if before is not None:
+            most[: len(before)] = before
+        asked, total, reached = required(floor, table), float(arrived.sum()), float(most.sum())
+        if reached < asked - slack(asked):
+            text = out_of_reach(floor, reached / total if total > 0 else None, is_reached=False)
+            yield Infeasibility(tenant.name, RULE_FLOOR, text)
 
 
 def _step_out_of_reach(
     problem: Problem, tables: Sequence[GainTable], states: IntArray, steps: slice
-) -> Infeasibility | None:
+) -> Iterator[Infeasibility]:
     allowed = np.ones((len(range(problem.n_steps)[steps]), len(states)), dtype=np.bool_)
     before: list[str] = []
     for m, (tenant, table) in enumerate(zip(problem.tenants, tables, strict=True)):
@@ -416,10 +364,9 @@ def _step_out_of_reach(
                 f"no layout of {problem.gpu.name} answers {100 * floor.share:.6g} % of its requests in time in step "
                 f"{step}{beside}; its best reachable share is {_percent(float(reached[short[0]]), table.arrived[step])}"
             )
-            return Infeasibility(tenant.name, RULE_FLOOR, text)
+            yield Infeasibility(tenant.name, RULE_FLOOR, text)
         allowed &= served >= least[steps, None]
         before.append(tenant.name)
-    return None
 
 
 def _percent(part: float, whole: float) -> str:
