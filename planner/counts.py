@@ -20,7 +20,15 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 COUNT_BITS = 4
-"""Bits for one profile's count where a multiset is packed into a number; no GPU holds 16 instances."""
+"""Bits for one profile's count in a multiset's code: no two layouts hold 16 instances together."""
+
+Geometry = tuple[tuple[tuple[int, ...], int], ...]
+"""Of some profiles of a GPU: starts and the most instances there can be."""
+
+
+def geometry(gpu: GpuModel, profile_names: Sequence[str]) -> Geometry:
+    """What decides which of these profiles fit; profiles compare by size alone, so it is part of the key of caches."""
+    return tuple((profile.starts, profile.max_instances) for profile in map(gpu.profile, profile_names))
 
 
 def feasible_multisets(gpu: GpuModel, profile_names: Sequence[str], unavailable: int = 0) -> tuple[Multiset, ...]:
@@ -28,31 +36,23 @@ def feasible_multisets(gpu: GpuModel, profile_names: Sequence[str], unavailable:
 
     Layouts touch none of the memory slices in ``unavailable``, one bit each.
     """
-    profiles = [gpu.profile(name) for name in profile_names]
-    # Profiles compare by size alone; what decides the geometry is part of the cache's key here.
-    geometry = tuple((p.starts, p.max_instances) for p in profiles)
-    return _feasible_multisets(gpu, tuple(profile_names), geometry, unavailable)
+    return _feasible_multisets(gpu, tuple(profile_names), geometry(gpu, profile_names), unavailable)
 
 
 @lru_cache(maxsize=256)
 def _feasible_multisets(
     gpu: GpuModel,
     profile_names: tuple[str, ...],
-    geometry: tuple[tuple[tuple[int, ...], int], ...],  # noqa: ARG001 (part of the cache's key)
+    geometry: Geometry,  # noqa: ARG001 (part of the cache's key)
     unavailable: int,
 ) -> tuple[Multiset, ...]:
     return gpu.multisets(profile_names, unavailable)
 
 
-def serving_profiles(problem: Problem, tenant: TenantTerms) -> tuple[Profile, ...]:
-    """The profiles that may serve the tenant's inference, in catalogue order (rule 2)."""
-    return tuple(profile for profile in problem.profiles if profile.name in tenant.capability_rps)
-
-
 def large_enough_profiles(problem: Problem, tenant: TenantTerms) -> tuple[Profile, ...]:
-    """The serving profiles of which one must be held at every step (rule 4)."""
-    least = problem.gpu.profile(tenant.min_profile)
-    return tuple(profile for profile in serving_profiles(problem, tenant) if profile.is_at_least(least))
+    """The profiles that may serve the tenant (rule 2) of which one must be held at every step (rule 4)."""
+    least, serving = problem.gpu.profile(tenant.min_profile), tenant.capability_rps
+    return tuple(profile for profile in problem.profiles if profile.name in serving and profile.is_at_least(least))
 
 
 def serving_multisets(problem: Problem, tenant: TenantTerms) -> tuple[Multiset, ...]:
@@ -95,24 +95,19 @@ def profiles_of(problem: Problem, multiset: Multiset) -> tuple[str, ...]:
     return tuple(name for name, count in zip(problem.profile_names, multiset, strict=True) for _ in range(count))
 
 
-class CountSpace:
-    """Sums of multisets and whether they fit, on whole arrays: a multiset is coded as one integer.
+def codes_of(multisets: IntArray) -> IntArray:
+    """Each multiset as one integer, ``(n, n_profiles) → (n,)``; the code of a sum of two is the sum of their codes."""
+    return np.asarray(multisets @ (1 << COUNT_BITS * np.arange(multisets.shape[-1])), dtype=np.int64)
 
-    Every count gets as many bits as twice its largest feasible value needs, so that the code of a
-    feasible multiset plus that of another feasible one never carries over.
-    """
+
+class CountSpace:
+    """Sums of multisets, coded as integers, and whether they fit, on whole arrays."""
+
+    codes = staticmethod(codes_of)
 
     def __init__(self, gpu: GpuModel, profile_names: Sequence[str]) -> None:
         self._gpu, self._profile_names = gpu, tuple(profile_names)
-        feasible = np.array(feasible_multisets(gpu, profile_names), dtype=np.int64)
-        n_bits = [int(2 * most).bit_length() for most in feasible.max(axis=0)]
-        shifts = np.cumsum([0, *n_bits[:-1]])
-        self._factors: IntArray = np.left_shift(np.int64(1), shifts.astype(np.int64))
         self._feasible_codes: dict[int, IntArray] = {}
-
-    def codes(self, multisets: IntArray) -> IntArray:
-        """The codes of multisets: ``(n, n_profiles) → (n,)``; the code of a sum is the sum of the codes."""
-        return np.asarray(multisets @ self._factors, dtype=np.int64)
 
     def fits(self, codes: IntArray, unavailable: int = 0) -> BoolArray:
         """Whether each coded multiset fits the GPU; each is the sum of at most two that fit the whole of it.
@@ -121,27 +116,22 @@ class CountSpace:
         """
         if unavailable not in self._feasible_codes:
             feasible = feasible_multisets(self._gpu, self._profile_names, unavailable)
-            self._feasible_codes[unavailable] = np.sort(self.codes(np.array(feasible, dtype=np.int64)))
+            self._feasible_codes[unavailable] = np.sort(codes_of(np.array(feasible, dtype=np.int64)))
         return np.isin(codes, self._feasible_codes[unavailable])
 
 
-def joint_states(problem: Problem, beside: Multiset | None = None) -> IntArray:
+def joint_states(problem: Problem) -> IntArray:
     """All ways to give every tenant a multiset such that they fit together.
-
-    Args:
-        problem: The problem.
-        beside: What else is held (running retrainings); nothing by default.
 
     Shapes:
         → ``(n_states, n_tenants)``, indices into each tenant's :func:`tenant_multisets`; in
         lexicographic order. 146 states for two tenants on an A100 with its five standard profiles.
     """
     space = CountSpace(problem.gpu, problem.profile_names)
-    totals = space.codes(np.array([beside or (0,) * len(problem.profile_names)], dtype=np.int64))
-    states = np.zeros((1, 0), dtype=np.int64)
+    totals, states = np.zeros(1, dtype=np.int64), np.zeros((1, 0), dtype=np.int64)
     for tenant in problem.tenants:
         own = np.array(tenant_multisets(problem, tenant), dtype=np.int64).reshape(-1, len(problem.profile_names))
-        sums = totals[:, None] + space.codes(own)[None, :]
+        sums = totals[:, None] + codes_of(own)
         row, column = np.nonzero(space.fits(sums))
         states = np.column_stack([states[row], column])
         totals = sums[row, column]
@@ -150,7 +140,6 @@ def joint_states(problem: Problem, beside: Multiset | None = None) -> IntArray:
 
 def states_left(problem: Problem, states: IntArray, unavailable: int) -> BoolArray:
     """Which of the :func:`joint_states` fit when these memory slices, one bit each, are left free, ``(n_states,)``."""
-    space = CountSpace(problem.gpu, problem.profile_names)
     own = [np.array(tenant_multisets(problem, tenant), dtype=np.int64) for tenant in problem.tenants]
-    counts = sum(multisets[states[:, m]] for m, multisets in enumerate(own))
-    return space.fits(space.codes(np.asarray(counts)), unavailable)
+    codes = sum(codes_of(multisets)[states[:, m]] for m, multisets in enumerate(own))
+    return CountSpace(problem.gpu, problem.profile_names).fits(np.asarray(codes), unavailable)

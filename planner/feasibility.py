@@ -16,7 +16,9 @@ import numpy as np
 from executor.mig import Multiset
 from planner.attainment import least_by_step, out_of_reach, required, served_at_start, slack
 from planner.counts import (
+    CountSpace,
     IntArray,
+    codes_of,
     feasible_multisets,
     joint_states,
     large_enough_profiles,
@@ -96,7 +98,8 @@ class _Search:
     def __init__(self, problem: Problem, max_trials: int) -> None:
         self._problem = problem
         self._n_left = max_trials
-        self._room = {mask: _room_beside_minimum(problem, mask) for _, _, mask in problem.unavailable_spans}
+        masks = {mask for _, _, mask in problem.unavailable_spans}
+        self._room = {mask: _room(problem, problem.tenants, mask) for mask in masks}
         running = _opening(problem).retrainings
         self._fixed = [(0, item.end_step, unit_multiset(problem, item.placement.profile.name)) for item in running]
 
@@ -131,7 +134,8 @@ class _Search:
 
         def fits(step: int) -> bool:
             beside = [multiset for first, last, multiset in spans if first <= step < last]
-            return _total([own, *beside]) in self._room[self._problem.unavailable_in(step, step + 1)]
+            total = tuple(map(sum, zip(own, *beside, strict=True)))
+            return total in self._room[self._problem.unavailable_in(step, step + 1)]
 
         def all_fit(start: int) -> bool:
             return all(fits(step) for step in {start, *(m for m in moments if start < m < start + n_steps)})
@@ -150,26 +154,16 @@ def shortest_options(problem: Problem, tenant: TenantTerms) -> tuple[tuple[Retra
     return tuple(sorted(best.values(), key=lambda entry: (entry[2], problem.profile_names.index(entry[1]))))
 
 
-def _total(multisets: Iterable[Multiset]) -> Multiset:
-    return tuple(map(sum, zip(*multisets, strict=True)))
-
-
-def _minimum_sums(problem: Problem, tenants: Iterable[TenantTerms], unavailable: int) -> set[Multiset]:
-    """All feasible sums of one large enough instance for each of the tenants beside memory slices that are not ours."""
-    feasible = set(feasible_multisets(problem.gpu, problem.profile_names, unavailable))
-    sums: set[Multiset] = {(0,) * len(problem.profile_names)}
+def _room(problem: Problem, tenants: Sequence[TenantTerms], unavailable: int) -> frozenset[Multiset]:
+    """The multisets that fit beside a large enough instance for each of the tenants, where memory slices are ours."""
+    space, codes = CountSpace(problem.gpu, problem.profile_names), np.zeros(1, dtype=np.int64)
     for tenant in tenants:
-        units = [unit_multiset(problem, profile.name) for profile in large_enough_profiles(problem, tenant)]
-        sums = {total for held in sums for unit in units if (total := _total((held, unit))) in feasible}
-    return sums
-
-
-def _room_beside_minimum(problem: Problem, unavailable: int) -> frozenset[Multiset]:
-    """The multisets that retrainings can hold while everyone's inference holds its minimum, where slices are ours."""
+        enough = [problem.profiles.index(profile) for profile in large_enough_profiles(problem, tenant)]
+        codes = np.unique(codes[:, None] + codes_of(np.eye(len(problem.profiles), dtype=np.int64)[enough]))
+        codes = codes[space.fits(codes, unavailable)]
     feasible = feasible_multisets(problem.gpu, problem.profile_names, unavailable)
-    known = set(feasible)
-    minima = _minimum_sums(problem, problem.tenants, unavailable)
-    return frozenset(m for m in feasible if any(_total((m, minimum)) in known for minimum in minima))
+    is_left = space.fits(codes_of(np.array(feasible))[:, None] + codes, unavailable).any(axis=1)
+    return frozenset(feasible[number] for number in np.flatnonzero(is_left))
 
 
 def _no_large_profile(problem: Problem) -> Iterator[Infeasibility]:
@@ -219,7 +213,7 @@ def _frozen_set_too_small(problem: Problem) -> Iterator[Infeasibility]:
 def _minimum_does_not_fit(problem: Problem) -> Iterator[Infeasibility]:
     for begin, _, mask in problem.unavailable_spans:
         for number, tenant in enumerate(problem.tenants):
-            if not _minimum_sums(problem, problem.tenants[: number + 1], mask):
+            if not _room(problem, problem.tenants[: number + 1], mask):
                 others = ", ".join(other.name for other in problem.tenants[:number])
                 text = (
                     f"no layout of {problem.gpu.name} gives it an instance as large as its min_profile "
@@ -269,7 +263,8 @@ def _and_others(problem: Problem) -> str:
 
 
 def _retraining_beside_minimum(problem: Problem) -> Iterator[Infeasibility]:
-    room = {counts for _, _, mask in problem.unavailable_spans for counts in _room_beside_minimum(problem, mask)}
+    masks = {mask for _, _, mask in problem.unavailable_spans}
+    room = {counts for mask in masks for counts in _room(problem, problem.tenants, mask)}
     for tenant in required_tenants(problem):
         profiles = [profile for _, profile, _ in shortest_options(problem, tenant)]
         if not any(unit_multiset(problem, profile) in room for profile in profiles):

@@ -15,7 +15,7 @@ from itertools import chain, repeat
 import numpy as np
 
 from executor.mig import GpuModel, Layout, Placement, Profile
-from planner.counts import COUNT_BITS, feasible_multisets, large_enough_profiles
+from planner.counts import COUNT_BITS, Geometry, codes_of, feasible_multisets, geometry, large_enough_profiles
 from planner.engines.arrays import Bools, Int64s
 from planner.problem import GainTable, Problem
 from planner.verify.holdings import ANYWHERE
@@ -28,9 +28,6 @@ Entries = frozenset[Entry]
 
 Held = Sequence[tuple[int, Entries]]
 """(step, what is held from there on): the window's start, then every epoch."""
-
-Geometry = tuple[tuple[str, tuple[int, ...], int], ...]
-"""Of some profiles of a GPU: name, starts and the most instances there can be."""
 
 
 @dataclass(frozen=True)
@@ -118,11 +115,7 @@ class CountTable(LayoutTable):
 
 def layout_table(gpu: GpuModel, profile_names: tuple[str, ...]) -> LayoutTable:
     """The table of all layouts of ``profile_names``; kept for the next problem on the same GPU."""
-    return _layout_table(gpu, profile_names, _geometry(gpu, profile_names))
-
-
-def _geometry(gpu: GpuModel, profile_names: tuple[str, ...]) -> Geometry:
-    return tuple((name, gpu.profile(name).starts, gpu.profile(name).max_instances) for name in profile_names)
+    return _layout_table(gpu, profile_names, geometry(gpu, profile_names))
 
 
 @lru_cache(maxsize=16)
@@ -174,7 +167,7 @@ class Holding:
         )
         names = tuple(name for name in problem.profile_names if any(name in own for own in serves))
         counted = problem.profile_names if is_counted else ()
-        return cls(problem.gpu, names, _geometry(problem.gpu, names), serves, enough, counted)
+        return cls(problem.gpu, names, geometry(problem.gpu, names), serves, enough, counted)
 
     @property
     def table(self) -> LayoutTable:
@@ -249,14 +242,10 @@ class HeldSets:
         units = self._by_entry(lambda placement: 1 << (COUNT_BITS * names.index(placement.profile.name)))
         out = np.empty((len(self), len(tables)), dtype=np.int64)
         for m, table in enumerate(tables):
-            keys = np.where((self.owners == m) & counted, units, 0).sum(axis=1)
-            distinct, inverse = np.unique(keys, return_inverse=True)
-            columns = [table.column[self._multiset(int(key))] for key in distinct]
-            out[:, m] = np.array(columns, dtype=np.int64)[inverse.reshape(-1)]
+            codes = codes_of(np.array(table.multisets, dtype=np.int64))
+            order, held = np.argsort(codes), np.where((self.owners == m) & counted, units, 0).sum(axis=1)
+            out[:, m] = order[np.searchsorted(codes[order], held)]
         return out
-
-    def _multiset(self, key: int) -> tuple[int, ...]:
-        return tuple(key >> (COUNT_BITS * p) & ((1 << COUNT_BITS) - 1) for p in range(len(self.problem.profile_names)))
 
     def _is_in(self, entries: Entries) -> Bools:
         """Whether each owned placement is one of ``entries``, ``(n, most)``."""
