@@ -269,7 +269,8 @@ class _Layouts:
         In ``paper`` a tenant of which anything changes pays for a step. In ``physical`` it is served by what both have
         of it until the rest has warmed up.
         """
-        lost, kept = np.zeros(len(self._rows)), self._sets.columns(self._tables, frozenset(other))[self._rows]
+        lost = np.zeros(len(self._rows))
+        kept = self.columns if self._is_paper else self._sets.columns(self._tables, frozenset(other))[self._rows]
         for m, (table, course) in enumerate(zip(self._tables, self._own, strict=True)):
             if self._is_paper:
                 assert table.changed is not None

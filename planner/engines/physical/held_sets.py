@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from itertools import chain, repeat
 
 import numpy as np
@@ -30,7 +30,7 @@ Held = Sequence[tuple[int, Entries]]
 """(step, what is held from there on): the window's start, then every epoch."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LayoutTable:
     """All layouts of some profiles of a GPU, by number of placements.
 
@@ -95,7 +95,7 @@ class LayoutTable:
         return np.asarray(fits, dtype=np.bool_)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CountTable(LayoutTable):
     """All multisets of some profiles that fit a GPU, as layouts of instances ``ANYWHERE``.
 
@@ -113,23 +113,25 @@ class CountTable(LayoutTable):
         return np.array([tuple(total) in feasible for total in totals.tolist()], dtype=np.bool_)
 
 
-def layout_table(gpu: GpuModel, profile_names: tuple[str, ...]) -> LayoutTable:
-    """The table of all layouts of ``profile_names``; kept for the next problem on the same GPU."""
-    return _layout_table(gpu, profile_names, geometry(gpu, profile_names))
+def layout_table(gpu: GpuModel, profile_names: tuple[str, ...], counted: tuple[str, ...] = ()) -> LayoutTable:
+    """The table of all layouts of ``profile_names``; kept for the next problem on the same GPU.
+
+    With ``counted`` profiles, their placements are forgotten and these are all that may be held beside them.
+    """
+    return _layout_table(gpu, profile_names, counted, geometry(gpu, profile_names))
 
 
 @lru_cache(maxsize=16)
 def _layout_table(
     gpu: GpuModel,
     profile_names: tuple[str, ...],
-    geometry: Geometry,  # noqa: ARG001 (profiles compare without it: part of the key)
-    counted: tuple[str, ...] = (),
+    counted: tuple[str, ...],
+    geometry: Geometry,  # noqa: ARG001 (part of the cache's key)
 ) -> LayoutTable:
     if not counted:
         return LayoutTable(gpu.layouts(profile_names))
-    multisets = feasible_multisets(gpu, profile_names)
     places = [anywhere(gpu, name) for name in profile_names]
-    held = (chain.from_iterable(map(repeat, places, multiset)) for multiset in multisets)
+    held = (chain.from_iterable(map(repeat, places, counts)) for counts in feasible_multisets(gpu, profile_names))
     return CountTable(tuple(Layout(tuple(sorted(own, key=lambda place: place.sort_key))) for own in held), counted)
 
 
@@ -143,36 +145,23 @@ class Holding:
     """All that decides which sets can be held while nothing else is on the GPU; problems that share it share those.
 
     Attributes:
-        gpu: The GPU.
-        profile_names: Of the profiles that serve some tenant.
-        geometry: Their names, starts and numbers of instances; profiles compare without the latter two.
+        table: The layouts of the profiles that serve some tenant; the same for the same profiles.
         serves: By tenant, the profiles that serve it.
         enough: By tenant, those as large as its ``min_profile``.
-        counted: The profiles of all that may be held beside them where placements are forgotten; else none.
     """
 
-    gpu: GpuModel
-    profile_names: tuple[str, ...]
-    geometry: Geometry
+    table: LayoutTable
     serves: tuple[frozenset[str], ...]
     enough: tuple[frozenset[str], ...]
-    counted: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, problem: Problem, *, is_counted: bool = False) -> Holding:
         """The problem's, with placements or on counts alone."""
         serves = tuple(frozenset(tenant.capability_rps) for tenant in problem.tenants)
-        enough = tuple(
-            frozenset(profile.name for profile in large_enough_profiles(problem, tenant)) for tenant in problem.tenants
-        )
+        large = (large_enough_profiles(problem, tenant) for tenant in problem.tenants)
+        enough = tuple(frozenset(profile.name for profile in own) for own in large)
         names = tuple(name for name in problem.profile_names if any(name in own for own in serves))
-        counted = problem.profile_names if is_counted else ()
-        return cls(problem.gpu, names, geometry(problem.gpu, names), serves, enough, counted)
-
-    @property
-    def table(self) -> LayoutTable:
-        """The layouts of the serving profiles."""
-        return _layout_table(self.gpu, self.profile_names, self.geometry, self.counted)
+        return cls(layout_table(problem.gpu, names, problem.profile_names if is_counted else ()), serves, enough)
 
 
 @dataclass(frozen=True)
@@ -267,13 +256,10 @@ def held_rows(holding: Holding) -> tuple[Int64s, Int64s]:
     table = holding.table
     most = len(table.layouts[-1])
     numbers, owners = [np.zeros(0, dtype=np.int64)], [np.zeros((0, most), dtype=np.int64)]
-    by_names: dict[tuple[str, ...], Int64s] = {}
+    owners_of = cache(partial(_owners, holding))
     for number, layout in enumerate(table.layouts):
         if len(layout) >= len(holding.serves):
-            names = tuple(placement.profile.name for placement in layout.placements)
-            own = by_names.get(names)
-            if own is None:
-                own = by_names[names] = _owners(holding, names)
+            own = owners_of(tuple(placement.profile.name for placement in layout))
             numbers.append(np.full(len(own), number, dtype=np.int64))
             owners.append(np.pad(own, ((0, 0), (0, most - len(layout))), constant_values=-1))
     return np.concatenate(numbers), np.concatenate(owners)
@@ -294,7 +280,7 @@ def _owners(holding: Holding, names: Sequence[str]) -> Int64s:
         serves = np.array([name in holding.enough[m] for m in may_hold], dtype=np.bool_)
         served[np.arange(len(owners)), owners[:, -1]] |= np.tile(serves, len(owners) // len(may_hold))
         is_kept = (~served).sum(axis=1) < len(names) - entry
-        if holding.counted and name in names[:entry]:
+        if isinstance(holding.table, CountTable) and name in names[:entry]:
             is_kept &= owners[:, -2] <= owners[:, -1]
         owners, served = owners[is_kept], served[is_kept]
     return owners

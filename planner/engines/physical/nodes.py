@@ -25,7 +25,7 @@ import numpy as np
 
 from executor.mig import Placement
 from planner.engines.arrays import Bools, Int64s, Ints
-from planner.engines.physical.held_sets import HeldSets, Holding, anywhere, held_rows
+from planner.engines.physical.held_sets import CountTable, HeldSets, Holding, anywhere, held_rows
 from planner.engines.schedule import Token, WindowFacts
 
 
@@ -150,10 +150,7 @@ def _with_subsets(holding: Holding, other: tuple[int, ...] | None) -> tuple[Int6
         kept[first_number[other[0]] + _codes(np.array([other[1:]], dtype=np.int64), n_tenants)] = True
     most, found = owners.shape[1], []
     for number in reversed(range(len(table.layouts))):
-        codes, n_entries = (
-            np.flatnonzero(kept[first_number[number] : first_number[number + 1]]),
-            len(table.without[number]),
-        )
+        codes, n_entries = np.flatnonzero(kept[slice(*first_number[number : number + 2])]), len(table.layouts[number])
         parts = np.full((len(codes), most), -1, dtype=np.int64)
         for entry, without in enumerate(table.without[number]):
             parts[:, entry] = first_number[without] + _drop_digit(codes, entry, n_entries, n_tenants)
@@ -162,7 +159,7 @@ def _with_subsets(holding: Holding, other: tuple[int, ...] | None) -> tuple[Int6
     layouts, owners, removal = map(np.concatenate, zip(*reversed(found), strict=True))
     new_index = np.cumsum(kept, dtype=np.int32) - 1
     removal = np.where(removal >= 0, new_index[removal], np.int32(-1))
-    return layouts, owners, _distinct(removal) if holding.counted else removal, is_held[kept]
+    return layouts, owners, _distinct(removal) if isinstance(table, CountTable) else removal, is_held[kept]
 
 
 def _distinct(removal: Ints) -> Ints:

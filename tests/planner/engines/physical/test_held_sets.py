@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from problems import physical_problem
+from problems import paper_problem, physical_problem, with_unavailable
 from windows import tenant, window
 
-from planner.engines.physical.held_sets import HeldSets
+from planner.counts import feasible_multisets, joint_states, multiset_of, profiles_of, tenant_multisets
+from planner.engines.physical.held_sets import HeldSets, anywhere
 from planner.engines.physical.nodes import placed_nodes
 from planner.engines.schedule import WindowFacts
 from planner.gains import gain_tables
@@ -43,6 +44,40 @@ def test_problems_that_differ_in_what_may_be_held_do_not_share_their_sets() -> N
     assert sizes[1] < sizes[0] == sizes[2]
     held = {place.profile.name for n in range(sizes[1]) for place, m in HeldSets.of(other).entries(n) if m == 0}
     assert held == {name}
+
+
+@pytest.mark.parametrize("problem", [two_tenants(), *(paper_problem(seed) for seed in range(8))])
+def test_counted_ones_are_the_joint_states(problem: Problem) -> None:
+    tables, states = gain_tables(problem), joint_states(problem)
+    own = [[t.column[k] for k in tenant_multisets(problem, m)] for t, m in zip(tables, problem.tenants, strict=True)]
+    wanted = [tuple(own[m][column] for m, column in enumerate(state)) for state in states]
+    found = HeldSets.of(problem, is_counted=True).columns(tables)
+    assert sorted(map(tuple, found.tolist())) == wanted
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_counted_ones_fit_beside_profiles_wherever_their_counts_do(seed: int) -> None:
+    problem = with_unavailable(paper_problem(seed), seed)
+    names, (_, _, mask) = problem.profile_names, problem.unavailable_spans[-1]
+    sets = HeldSets.of(problem, is_counted=True)
+    for busy in ((), names[:1], (names[0], names[-1])):
+        fits = sets.table.fits_beside(problem.gpu, [anywhere(problem.gpu, name) for name in busy], mask)
+        held = [[place.profile.name for place in layout] + list(busy) for layout in sets.layouts]
+        feasible = set(feasible_multisets(problem.gpu, names, mask))
+        assert fits.tolist() == [multiset_of(problem, own) in feasible for own in held]
+
+
+def test_a_counted_one_is_found_by_what_it_holds() -> None:
+    problem = two_tenants()
+    sets, small, large = HeldSets.of(problem, is_counted=True), "1g.5gb", "2g.10gb"
+    held = [(anywhere(problem.gpu, name), m) for name, m in ((large, 1), (small, 1), (small, 0), (small, 0))]
+    number = sets.index(held)
+    assert number is not None
+    tables = gain_tables(problem)
+    columns = sets.columns(tables)[number]
+    found = [profiles_of(problem, table.multisets[column]) for table, column in zip(tables, columns, strict=True)]
+    assert found == [(small, small), (small, large)]
+    assert sets.index(held[1:]) is None  # b has nothing as large as its min_profile
 
 
 def test_columns_count_each_tenants_profiles() -> None:
