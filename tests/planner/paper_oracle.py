@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from stages import is_staged, stage, training_steps
+from stages import floor_per_step, floor_per_window, in_time, is_kept, is_staged, not_ours, stage, training_steps
 
 from executor.mig import GpuModel
 from planner.problem import Problem, TenantTerms
@@ -42,16 +42,25 @@ WAITING = Progress("waiting")
 _LAYOUTS: dict[tuple[str, Names, frozenset[int]], frozenset[Names]] = {}
 
 
-def best_objective(problem: Problem) -> float | None:
-    """Goodput and salvage in requests of the best plan that keeps all floors; ``None`` if there is no plan."""
+def best_objective(problem: Problem, *, is_static: bool = False) -> float | None:
+    """Goodput and salvage in requests of the best plan that keeps all floors; ``None`` if there is no plan.
+
+    With ``is_static`` only plans count whose inference holds the same in all steps, on slices that are ours in all.
+    """
     fitting = fitting_multisets(problem.gpu, problem.profile_names)
-    left = [
-        fitting_multisets(problem.gpu, problem.profile_names, _not_ours(problem, s)) for s in range(problem.n_steps)
-    ]
+    left = [fitting_multisets(problem.gpu, problem.profile_names, not_ours(problem, s)) for s in range(problem.n_steps)]
     own = [_own_multisets(problem, tenant, fitting) for tenant in problem.tenants]
     held = [joint for joint in product(*own) if tuple(sorted(sum(joint, ()))) in fitting]
-    if not held:
-        return None
+    if is_static:
+        others = frozenset().union(*(not_ours(problem, s) for s in range(problem.n_steps)))
+        always = fitting_multisets(problem.gpu, problem.profile_names, others)
+        found = (_best_of(problem, [joint], left) for joint in held if tuple(sorted(sum(joint, ()))) in always)
+        return max((value for value in found if value is not None), default=None)
+    return _best_of(problem, held, left) if held else None
+
+
+def _best_of(problem: Problem, held: list[tuple[Names, ...]], left: list[frozenset[Names]]) -> float | None:
+    """The best value of all ways through these joint states."""
     start = (WAITING,) * len(problem.tenants)
     if _per_window(problem):
         return _best_with_shares(problem, held, left, start)
@@ -65,9 +74,10 @@ def best_objective(problem: Problem) -> float | None:
     return None if math.isinf(value) else float(value)
 
 
-def _per_window(problem: Problem) -> list[int]:
-    floors = [tenant.min_slo_attainment for tenant in problem.tenants]
-    return [m for m, floor in enumerate(floors) if floor is not None and floor.per == "window"]
+def _per_window(problem: Problem) -> dict[int, float]:
+    """What is asked for over the window, by the tenants with such a floor."""
+    asked = ((m, floor_per_window(problem, m)) for m in range(len(problem.tenants)))
+    return {m: requests for m, requests in asked if requests is not None}
 
 
 def _best_with_shares(
@@ -84,24 +94,19 @@ def _best_with_shares(
                 busy = [one.profile for one in during if one.state == "running"]
                 levels = _stages(problem, during, s)
                 gains = _gains(problem, held, s, levels)[max(before, 0)]
-                in_time = [_in_time(problem, held, s, m)[max(before, 0)] for m in floored]
+                owned = [_in_time(problem, held, s, m)[max(before, 0)] for m in floored]
                 ended = tuple(_one_step_on(one) for one in during)
                 for now, joint in enumerate(held):
                     if np.isfinite(gains[now]) and tuple(sorted([*sum(joint, ()), *busy])) in left[s]:
-                        more = front + np.array([gains[now], *(served[now] for served in in_time)])
+                        more = front + np.array([gains[now], *(served[now] for served in owned)])
                         after.setdefault((ended, now), []).append(more)
         fronts = {key: _undominated(np.concatenate(found)) for key, found in after.items()}
-    asked = []
-    for m in floored:
-        floor = problem.tenants[m].min_slo_attainment
-        assert floor is not None
-        asked.append(floor.share * problem.tenants[m].arrivals_rps.sum() * problem.step_s + floor.due)
     values = [
         label[0] + _salvage(problem, progress)
         for (progress, _), front in fronts.items()
         if _may_end(problem, progress)
         for label in front
-        if all(got >= need - 1e-9 * max(1.0, need) for got, need in zip(label[1:], asked, strict=True))
+        if all(map(is_kept, label[1:], floored.values()))
     ]
     return max(values, default=None)
 
@@ -112,19 +117,9 @@ def _undominated(labels: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array(kept)
 
 
-def _not_ours(problem: Problem, s: int) -> frozenset[int]:
-    """The memory slices that others hold in step s."""
-    return frozenset(
-        number
-        for item in problem.unavailable
-        for number in item.memory_slices
-        if item.from_step <= s < (problem.n_steps if item.to_step is None else item.to_step)
-    )
-
-
-def fitting_multisets(gpu: GpuModel, names: Names, not_ours: frozenset[int] = frozenset()) -> frozenset[Names]:
+def fitting_multisets(gpu: GpuModel, names: Names, others: frozenset[int] = frozenset()) -> frozenset[Names]:
     """Every sorted tuple of profile names that some choice of starts puts on the GPU's free slices without overlap."""
-    key = (gpu.name, names, not_ours)
+    key = (gpu.name, names, others)
     if key not in _LAYOUTS:
         rows = [p for p in gpu.profiles if p.name in names]
         places = [(p, set(range(start, start + p.memory_slices))) for p in rows for start in p.starts]
@@ -138,7 +133,7 @@ def fitting_multisets(gpu: GpuModel, names: Names, not_ours: frozenset[int] = fr
                 too_many = chosen.count(profile.name) >= profile.max_instances
                 if (
                     taken & claimed
-                    or claimed & not_ours
+                    or claimed & others
                     or too_many
                     or compute + profile.compute_slices > gpu.compute_slices
                 ):
@@ -208,14 +203,12 @@ def _gains(problem: Problem, held: list[tuple[Names, ...]], s: int, levels: tupl
     for m, tenant in enumerate(problem.tenants):
         now = [joint[m] for joint in held]
         before = [None if problem.paper_initial is None else _initial(problem, tenant)] if s == 0 else now
-        steady = np.array([_goodput(problem, tenant, s, names, levels[m], 0) for names in now])
-        changed = np.array([_goodput(problem, tenant, s, names, levels[m], 1) for names in now])
+        steady = np.array([_goodput(problem, m, s, names, levels[m], changed=False) for names in now])
+        changed = np.array([_goodput(problem, m, s, names, levels[m], changed=True) for names in now])
         same = np.array([[was is None or was == names for names in now] for was in before])
         total += np.where(same, steady[None, :], changed[None, :])
-        floor = tenant.min_slo_attainment
-        if floor is not None and floor.per == "step":
-            asked = floor.share * tenant.arrivals_rps[s] * problem.step_s
-            total = np.where(_in_time(problem, held, s, m) >= asked - 1e-9, total, -math.inf)
+        if (asked := floor_per_step(problem, m, s)) is not None:
+            total = np.where(_in_time(problem, held, s, m) >= asked, total, -math.inf)
     return total
 
 
@@ -223,7 +216,7 @@ def _in_time(problem: Problem, held: list[tuple[Names, ...]], s: int, m: int) ->
     """Requests of tenant m in time, as in :func:`_gains`."""
     tenant, now = problem.tenants[m], [joint[m] for joint in held]
     before = [None if problem.paper_initial is None else _initial(problem, tenant)] if s == 0 else now
-    served = [[_served(problem, tenant, s, names, changed) for names in now] for changed in (0, 1)]
+    served = [[in_time(problem, m, s, names, changed=changed) for names in now] for changed in (False, True)]
     same = np.array([[was is None or was == names for names in now] for was in before])
     return np.where(same, np.array(served[0])[None, :], np.array(served[1])[None, :])
 
@@ -233,18 +226,11 @@ def _initial(problem: Problem, tenant: TenantTerms) -> Names:
     return tuple(sorted(problem.paper_initial.held.get(tenant.name, ())))
 
 
-def _goodput(problem: Problem, tenant: TenantTerms, s: int, names: Names, level: Stage, changed: int) -> float:
+def _goodput(problem: Problem, m: int, s: int, names: Names, level: Stage, *, changed: bool) -> float:
     """Rule 5 in requests: what is served, times accuracy and weight; of a debt swaps take nothing."""
     accuracy, share = level
-    gain = float(tenant.weight * accuracy * _served(problem, tenant, s, names, changed))
+    gain = problem.tenants[m].weight * accuracy * in_time(problem, m, s, names, changed=changed)
     return gain * share if gain > 0 else gain
-
-
-def _served(problem: Problem, tenant: TenantTerms, s: int, names: Names, changed: int) -> float:
-    """C − R·(Ψ/step/N)·C, at most what arrives."""
-    arrivals = tenant.arrivals_rps[s] * problem.step_s
-    capacity = problem.step_s * sum(tenant.capability_rps[name] for name in names)
-    return float(min(arrivals, capacity - changed * (tenant.overhead_s / problem.step_s / len(names)) * capacity))
 
 
 def _ways_to_go_on(problem: Problem, tenant: TenantTerms, progress: Progress, s: int) -> list[Progress]:

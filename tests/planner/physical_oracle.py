@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple
 
-from stages import is_staged, stage, training_steps
+from stages import floor_per_step, floor_per_window, in_time, is_kept, is_staged, not_ours, stage, training_steps
 
 from executor.mig import GpuModel, Placement
 from planner.problem import Problem, TenantTerms
@@ -52,23 +52,21 @@ Label = tuple[float, ...]
 """Goodput so far, then the requests in time of each tenant with a floor per window."""
 
 
-def best_objective(problem: Problem) -> float | None:
-    """Goodput and salvage in requests of the best plan that keeps all floors; ``None`` if there is no plan."""
-    held_sets = HeldSets(problem)
-    floors = [(m, tenant, tenant.min_slo_attainment) for m, tenant in enumerate(problem.tenants)]
-    asked = [
-        (m, floor.share * sum(tenant.arrivals_rps) * problem.step_s + floor.due)
-        for m, tenant, floor in floors
-        if floor is not None and floor.per == "window"
-    ]
-    best: dict[State, set[Label]] = {_before(problem): {(0.0,) * (1 + len(asked))}}
+def best_objective(problem: Problem, *, is_static: bool = False) -> float | None:
+    """Goodput and salvage in requests of the best plan that keeps all floors; ``None`` if there is no plan.
+
+    With ``is_static`` only plans count whose held set changes nowhere but at the first epoch that there may be.
+    """
+    held_sets, tenants = HeldSets(problem), range(len(problem.tenants))
+    floors = {m: asked for m in tenants if (asked := floor_per_window(problem, m)) is not None}
+    best: dict[State, set[Label]] = {_before(problem): {(0.0,) * (1 + len(floors))}}
     for s in range(problem.n_steps):
+        may_change = not is_static or s == _first_epoch(problem)
         after: dict[State, set[Label]] = {}
         for state, labels in best.items():
-            for state_now, gain in _ways_to_go_on(problem, held_sets, state, s):
-                served = [_in_time(problem, m, state_now.held, state_now.warming, s) for m in range(len(floors))]
-                if all(_keeps_step(problem, m, served[m], s) for m in range(len(floors))):
-                    gains = (gain, *(served[m] for m, _ in asked))
+            for state_now, gain in _ways_to_go_on(problem, held_sets, state, s, may_change=may_change):
+                if all(_keeps_step(problem, m, state_now, s) for m in tenants):
+                    gains = (gain, *(_in_time(problem, m, state_now.held, state_now.warming, s) for m in floors))
                     more = {tuple(map(sum, zip(label, gains, strict=True))) for label in labels}
                     after[state_now] = after.get(state_now, set()) | more
         best = {state: _undominated(labels) for state, labels in after.items()}
@@ -77,9 +75,13 @@ def best_objective(problem: Problem) -> float | None:
         for state, labels in best.items()
         if _may_end(problem, state)
         for label in labels
-        if all(got >= need - 1e-9 * max(1.0, need) for got, (_, need) in zip(label[1:], asked, strict=True))
+        if all(map(is_kept, label[1:], floors.values()))
     ]
     return max(finals, default=None)
+
+
+def _first_epoch(problem: Problem) -> int:
+    return 0 if problem.physical_initial is None else problem.physical_initial.next_epoch_step
 
 
 def _undominated(labels: set[Label]) -> set[Label]:
@@ -89,28 +91,25 @@ def _undominated(labels: set[Label]) -> set[Label]:
     return {label for label in labels if not any(beats(other, label) for other in labels)}
 
 
-def _keeps_step(problem: Problem, m: int, served: float, s: int) -> bool:
+def _keeps_step(problem: Problem, m: int, now: State, s: int) -> bool:
     """Whether tenant m's floor per step, if it has one and binds, is kept in step s."""
-    tenant = problem.tenants[m]
-    floor, state = tenant.min_slo_attainment, problem.physical_initial
-    if floor is None or floor.per != "step":
+    tenant, state = problem.tenants[m], problem.physical_initial
+    asked = floor_per_step(problem, m, s)
+    if asked is None:
         return True
-    asked = floor.share * float(tenant.arrivals_rps[s]) * problem.step_s - 1e-9
     if state is not None and s < state.next_epoch_step + _warm_up(problem, tenant):
         # Nothing new can serve yet: what was held does not bind where even all of it is too little.
         held = frozenset((_place(item.placement), m) for item in state.held if item.tenant == tenant.name)
         warming = frozenset((_place(item.placement), item.serve_step) for item in state.held)
         if _in_time(problem, m, held, warming, s) < asked:
             return True
-    return served >= asked
+    return _in_time(problem, m, now.held, now.warming, s) >= asked
 
 
 def _in_time(problem: Problem, m: int, held: Held, warm: frozenset[tuple[Place, int]], s: int) -> float:
     """Requests of tenant m that are served in time in step s."""
-    tenant, warming = problem.tenants[m], {place for place, serve in warm if serve > s}
-    serving = [place[0] for place, owner in held if owner == m and place not in warming]
-    capacity = problem.step_s * sum(tenant.capability_rps[name] for name in serving)
-    return min(float(tenant.arrivals_rps[s]) * problem.step_s, capacity)
+    warming = {place for place, serve in warm if serve > s}
+    return in_time(problem, m, s, [place[0] for place, owner in held if owner == m and place not in warming])
 
 
 def _steps(problem: Problem, duration_s: float) -> int:
@@ -182,26 +181,16 @@ class HeldSets:
             self._beside[busy] = {held for held in self._all if _fits(self._gpu, [*busy, *_places(held)])}
         return self._beside[busy]
 
-    def off(self, not_ours: frozenset[int]) -> set[Held]:
+    def off(self, others: frozenset[int]) -> set[Held]:
         """Those that touch none of these memory slices."""
-        if not_ours not in self._off:
-            self._off[not_ours] = {held for held in self._all if not _touches(self._gpu, _places(held), not_ours)}
-        return self._off[not_ours]
+        if others not in self._off:
+            self._off[others] = {held for held in self._all if not _touches(self._gpu, _places(held), others)}
+        return self._off[others]
 
 
-def _not_ours(problem: Problem, s: int) -> frozenset[int]:
-    """The memory slices that others hold in step s."""
-    return frozenset(
-        number
-        for item in problem.unavailable
-        for number in item.memory_slices
-        if item.from_step <= s < (problem.n_steps if item.to_step is None else item.to_step)
-    )
-
-
-def _touches(gpu: GpuModel, places: list[Place], not_ours: frozenset[int]) -> bool:
+def _touches(gpu: GpuModel, places: list[Place], others: frozenset[int]) -> bool:
     claimed = {s for name, start in places for s in range(start, start + gpu.profile(name).memory_slices)}
-    return bool(claimed & not_ours)
+    return bool(claimed & others)
 
 
 def _places(held: Held) -> list[Place]:
@@ -222,14 +211,16 @@ def _fits(gpu: GpuModel, places: list[Place]) -> bool:
     return len(claimed) == len(set(claimed)) and few_enough and compute_slices <= gpu.compute_slices
 
 
-def _ways_to_go_on(problem: Problem, held_sets: HeldSets, state: State, s: int) -> Iterator[tuple[State, float]]:
+def _ways_to_go_on(
+    problem: Problem, held_sets: HeldSets, state: State, s: int, *, may_change: bool
+) -> Iterator[tuple[State, float]]:
     """Every state at step s that may follow, with the goodput of step s."""
-    is_free = (s == 0 and problem.physical_initial is None) or s >= state.next_epoch_step
+    is_free = may_change and ((s == 0 and problem.physical_initial is None) or s >= state.next_epoch_step)
     for progress in product(*(_retraining_ways(problem, m, one, s) for m, one in enumerate(state.progress))):
-        busy, not_ours = [one.place for one in progress if one.place is not None], _not_ours(problem, s)
-        if _touches(problem.gpu, busy, not_ours):
+        busy, others = [one.place for one in progress if one.place is not None], not_ours(problem, s)
+        if _touches(problem.gpu, busy, others):
             continue
-        fitting = held_sets.beside(tuple(busy)) & held_sets.off(not_ours)
+        fitting = held_sets.beside(tuple(busy)) & held_sets.off(others)
         for held in fitting if is_free else fitting & {state.held}:
             now = _entered(problem, held_sets.warm_ups, state, held, progress, s)
             yield now, held_sets.goodput(now, s)

@@ -13,6 +13,7 @@ import numpy as np
 
 from executor.catalogue import gpu_model
 from executor.mig import GpuModel, Placement, Variant
+from planner.gains import carry_over_gains
 from planner.problem import (
     AttainmentFloor,
     Checkpoint,
@@ -26,6 +27,8 @@ from planner.problem import (
     RunningRetraining,
     TenantTerms,
 )
+from planner.replan import remaining_problem
+from planner.solve import solve
 from planner.unavailable import Unavailable
 
 GPU_NAMES = ("a30-24gb", "a100-40gb", "a100-80gb", "h100-80gb")
@@ -51,6 +54,46 @@ def short_paper_problem(seed: int) -> Problem:
     tenants = tuple(_tenant(rng, gpu, index, n_tenants, step_s, n_steps) for index in range(n_tenants))
     initial = _paper_state(rng, gpu, tenants) if rng.random() < 1 / 2 else None
     return Problem(gpu, step_s, n_steps, Reconfiguration.PAPER, tenants, initial=initial)
+
+
+def any_paper_problem(seed: int) -> Problem:
+    """One to three tenants, two of five on any GPU, the others on an A30, with each feature in some."""
+    rng = np.random.default_rng([seed, 8])
+    problem = paper_problem(seed) if rng.random() < 0.4 else short_paper_problem(seed)
+    if rng.random() < 0.3:
+        problem = with_checkpoints(problem, seed)
+    return _with_more(rng, problem, seed)
+
+
+def any_physical_problem(seed: int) -> Problem:
+    """One to three tenants and three to eight steps, some the rest of a plan, with each feature in some of them."""
+    rng = np.random.default_rng([seed, 7])
+    n_tenants = int(rng.choice([1, 2, 3], p=[0.1, 0.75, 0.15]))
+    problem = physical_problem(1000 + seed, int(rng.integers(3, 4 if n_tenants == 3 else 8 - n_tenants)), n_tenants)
+    if rng.random() < 0.3:
+        problem = with_checkpoints(problem, seed)
+    elif rng.random() < 0.4 and (plan := solve(problem)).status.has_plan:
+        problem = remaining_problem(problem, plan, 1)
+    return _with_more(rng, problem, seed)
+
+
+def _with_more(rng: np.random.Generator, problem: Problem, seed: int) -> Problem:
+    """The problem with salvage, slices of others, floors and gain tables, each or none of them."""
+    if rng.random() < 0.3:
+        problem = with_salvage(problem, seed)
+    if rng.random() < 0.4:
+        problem = with_unavailable(problem, seed)
+    if rng.random() < 0.25 and not any(tenant.swap_s for tenant in problem.tenants):
+        problem = with_floors(problem, seed, str(rng.choice(["step", "window"])))
+    return with_gain_tables(problem, seed) if rng.random() < 0.2 else problem
+
+
+def with_gain_tables(problem: Problem, seed: int) -> Problem:
+    """The same problem with gain tables of two sample paths, on which what waits is served later."""
+    rng = np.random.default_rng([seed, 9])
+    paths = [t.arrivals_rps * rng.uniform(0.5, 1.5, (2, problem.n_steps)) for t in problem.tenants]
+    slack_s = [dict.fromkeys(problem.gpu.profile_names, float(rng.choice([0.05, 0.3]))) for _ in problem.tenants]
+    return replace(problem, gains=carry_over_gains(problem, paths, slack_s))
 
 
 def with_unavailable(problem: Problem, seed: int) -> Problem:

@@ -1,0 +1,198 @@
+"""Every engine against the plain oracles, on problems that have all features at once, each of them a test.
+
+The problems are the same for a seed every time; the last tests check that they are the awkward ones that we want.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import paper_oracle
+import physical_oracle
+import pytest
+from claims import Claims
+from engine_table import ENGINES, Engine
+from problems import any_paper_problem, any_physical_problem, case_name, physical_problem
+
+from planner.course import courses
+from planner.feasibility import infeasibility
+from planner.gains import gain_tables
+from planner.plan import MigPlan, Status
+from planner.problem import Per, Problem
+from planner.solve import solve
+from planner.verify import verify
+
+Case = tuple[Callable[[int], Problem], int]
+
+SEEDS: dict[Callable[[int], Problem], range] = {any_paper_problem: range(400), any_physical_problem: range(200)}
+SLOW = {any_paper_problem: {3, 16, 54}, any_physical_problem: {7, 9, 15, 29, 30}}
+"""Those that take the oracle a second or more."""
+QUICK = {any_paper_problem: range(140), any_physical_problem: range(80)}
+
+EVERY = [
+    pytest.param((make, seed), marks=() if seed in set(QUICK[make]) - SLOW[make] else pytest.mark.long)
+    for make, seeds in SEEDS.items()
+    for seed in seeds
+]
+
+UNPROVEN = {(any_physical_problem, 66)}
+"""There is no plan, and `physical` cannot say so."""
+
+
+def has_floor(problem: Problem, per: Per) -> bool:
+    floors = (tenant.min_slo_attainment for tenant in problem.tenants)
+    return any(floor is not None and floor.per is per for floor in floors)
+
+
+@pytest.mark.parametrize("case", EVERY, ids=case_name)
+def test_engines_find_what_the_oracle_finds(case: Case) -> None:
+    make, seed = case
+    problem = make(seed)
+    oracle = physical_oracle if make is any_physical_problem else paper_oracle
+    best, best_static = oracle.best_objective(problem), oracle.best_objective(problem, is_static=True)
+    with Claims(case_name(case)) as claim:
+        for engine in ENGINES:
+            if engine.answers(problem):
+                plan = engine.plan(problem)
+                check_answer(claim, engine, problem, plan, best, is_proven=case not in UNPROVEN)
+                if not engine.changes and best is not None:
+                    claim(plan.objective == near(best_static), f"{engine}: {plan.objective}; {best_static} can stay")
+                if plan.status.has_plan:
+                    check_plan(claim, engine, problem, plan)
+        told, is_whole = infeasibility(problem), make is any_paper_problem and not problem.has_floors
+        claim(best is None or told is None, f"refused though a plan is worth {best}: {told}")
+        claim(best is not None or told is not None or not is_whole, "not refused though there is no plan")
+
+
+def near(value: float | None, relative: float = 1e-9) -> object:
+    return None if value is None else pytest.approx(value, rel=relative, abs=relative)
+
+
+def check_answer(
+    claim: Claims, engine: Engine, problem: Problem, plan: MigPlan, best: float | None, *, is_proven: bool
+) -> None:
+    """Status, value and bounds beside the best plan's worth, which is ``None`` where there is no plan."""
+    is_exact = is_proven and engine.proves_best(problem)
+    told = f"{engine}: {plan.status} with {plan.objective}, bound {plan.bound}; the best plan is worth {best}"
+    if best is None:
+        claim(plan.status is Status.INFEASIBLE or not (is_exact or plan.status.has_plan), told)
+        return
+    slack = engine.tolerance * max(1.0, abs(best))
+    claim(plan.status is not Status.INFEASIBLE, told)
+    if is_exact:
+        claim(plan.status is Status.OPTIMAL, told)
+    if plan.status is Status.OPTIMAL:
+        claim(plan.objective == near(best, engine.tolerance), told)
+    if engine.name == "greedy":
+        # Greedy promises this of no problem in general; on small ones it should not give up.
+        claim(plan.status.has_plan, told)
+    claim(plan.bound is not None and plan.bound >= best - slack, told)
+    if plan.status.has_plan:
+        found = verify(problem, plan)
+        claim(found.objective <= best + slack, f"{told}; this one {found.objective}")
+        claim(found.proven_bound is None or found.proven_bound >= best - slack, f"{told}; proven {found.proven_bound}")
+
+
+def check_plan(claim: Claims, engine: Engine, problem: Problem, plan: MigPlan) -> None:
+    """Rules, and what gain tables and courses say of it."""
+    found = verify(problem, plan)
+    claim(found.violations == (), f"{engine}: {[str(violation) for violation in found.violations]}")
+    tabled = verify(replace(problem, gains=gain_tables(problem)), plan).objective
+    claim(tabled == near(found.objective), f"{engine}: worth {tabled} by gain tables, {found.objective} without")
+    goodput = sum(float(course.goodput.sum()) for course in courses(problem, plan))
+    claim(goodput + plan.salvage == near(plan.objective), f"{engine}: {goodput} and {plan.salvage} are no objective")
+
+
+def missing(problem: Problem) -> list[int]:
+    """The memory slices that are not ours, stretch by stretch."""
+    return [mask for *_, mask in problem.unavailable_spans]
+
+
+def options_of(problem: Problem) -> list[int]:
+    return [len(tenant.options) for tenant in problem.tenants]
+
+
+COVERED: dict[str, Callable[[Problem], object]] = {
+    "one tenant": lambda p: len(p.tenants) == 1,
+    "two tenants": lambda p: len(p.tenants) == 2,
+    "three tenants": lambda p: len(p.tenants) == 3,
+    "tenants with other profiles": lambda p: len({frozenset(t.capability_rps) for t in p.tenants}) > 1,
+    "retraining where it cannot serve": lambda p: any(
+        set(option.time_s) - set(tenant.capability_rps) for tenant in p.tenants for option in tenant.options
+    ),
+    "nothing to retrain": lambda p: not any(options_of(p)),
+    "two ways to retrain": lambda p: 2 in options_of(p),
+    "a required retraining": lambda p: any(t.must_retrain for t in p.tenants),
+    "an optional retraining": lambda p: any(t.options and not t.retraining_required for t in p.tenants),
+    "a retraining that does not pay": lambda p: any(
+        t.must_retrain and max(t.accuracies[1:]) < t.accuracy_before for t in p.tenants
+    ),
+    "a retraining as long as the window": lambda p: any(
+        p.training_steps(option, name) == p.n_steps for t in p.tenants for option in t.options for name in option.time_s
+    ),
+    "a smallest profile above 1g": lambda p: any(p.gpu.profile(t.min_profile).compute_slices > 1 for t in p.tenants),
+    "no arrivals": lambda p: any(not t.arrivals_rps.any() for t in p.tenants),
+    "debt of a change": lambda p: any(t.overhead_s > p.step_s for t in p.tenants),
+    "weights": lambda p: any(t.weight not in (0.0, 1.0) for t in p.tenants),
+    "checkpoints": lambda p: any(option.checkpoints for t in p.tenants for option in t.options),
+    "swaps": lambda p: any(t.swap_s for t in p.tenants),
+    "salvage": lambda p: any(t.salvage for t in p.tenants),
+    "a floor per step": lambda p: has_floor(p, Per.STEP),
+    "a floor per window": lambda p: has_floor(p, Per.WINDOW),
+    "gain tables": lambda p: p.gains is not None,
+    "slices missing throughout": lambda p: len(missing(p)) == 1 and missing(p)[0],
+    "slices that come to be missing": lambda p: missing(p)[-1] & ~missing(p)[0],
+    "slices that become ours": lambda p: missing(p)[0] & ~missing(p)[-1],
+    "no initial state": lambda p: p.initial is None,
+    "an initial state": lambda p: p.initial is not None,
+}
+COVERED_BY = {
+    any_paper_problem: {
+        **COVERED,
+        "a step that no time is a multiple of": lambda p: p.step_s == 0.3 and 2.1 in times_of(p),
+        "an a30": lambda p: p.gpu.name == "a30-24gb",
+        "an a100": lambda p: p.gpu.name.startswith("a100"),
+        "an h100 with the double-memory 1g": lambda p: any("1g.20gb" in t.capability_rps for t in p.tenants),
+    },
+    any_physical_problem: {
+        **COVERED,
+        "a retraining in progress": lambda p: bool(p.initial and p.initial.retrainings),
+        "an epoch that has to wait": lambda p: p.initial is not None and p.initial.next_epoch_step > 1,
+        "a longer warm-up": lambda p: p.epoch_steps > 1,
+        "what has to be dropped at once": lambda p: (
+            p.initial is not None and any(item.placement.memory_mask & missing(p)[0] for item in p.initial.held)
+        ),
+    },
+}
+
+
+def times_of(problem: Problem) -> set[float]:
+    return {seconds for tenant in problem.tenants for option in tenant.options for seconds in option.time_s.values()}
+
+
+@pytest.mark.parametrize("make", SEEDS)
+def test_the_problems_with_a_plan_cover_what_there_is(make: Callable[[int], Problem]) -> None:
+    problems = list(map(make, QUICK[make]))
+    found = [problem for problem in problems if solve(problem, "greedy").status.has_plan]
+    assert {feature for feature, holds in COVERED_BY[make].items() if sum(map(bool, map(holds, found))) < 2} == set()
+    assert 10 <= len(problems) - len(found) <= len(problems) / 2
+
+
+CROWDED = ((204, 3), (256, 3), (479, 5))
+"""The GPU is full with a retraining in progress on slice 0, while another one has to run."""
+
+
+@pytest.mark.parametrize(("seed", "n_steps"), [*CROWDED, *((seed, 6 + seed % 2 * 6) for seed in range(100, 140))])
+def test_plans_of_longer_windows_keep_the_rules_and_each_others_bounds(seed: int, n_steps: int) -> None:
+    problem = physical_problem(seed, n_steps)
+    plans = {engine: engine.plan(problem) for engine in ENGINES if engine.answers(problem)}
+    best = max((plan.objective for plan in plans.values() if plan.status.has_plan), default=None)
+    with Claims(f"seed {seed}") as claim:
+        for engine, plan in plans.items():
+            if plan.status.has_plan:
+                check_plan(claim, engine, problem, plan)
+            if best is not None:
+                lowest = min(plan.bound, verify(problem, plan).proven_bound or plan.bound)
+                claim(lowest >= best - 1e-9 * abs(best), f"{engine}: bound {lowest}; a plan is worth {best}")
+                claim(not engine.proves or plan.objective >= best - 1e-9 * abs(best), f"{engine}: {plan.objective}")
