@@ -6,12 +6,13 @@ STAMP := $(VENV)/.installed
 LIVE := $(VENV)/.live
 NEWEST := $(VENV)/newest/.installed
 
-.PHONY: help demo demo-live test test-live test-crash check format bench bench-planner bench-forecast bench-online reproduce clean
+.PHONY: help demo demo-live test test-long test-live test-crash check format bench bench-planner bench-forecast bench-online reproduce clean
 
 help:
 	@echo "make demo    set up, then run two tenants on a simulated A100 and say what was won over the best fixed layout"
 	@echo "make demo-live    set up torch as well (6 GB), then serve and retrain real models on shares of this CPU: five minutes"
 	@echo "make test    set up, then run the tests"
+	@echo "make test-long    more seeds of what make test has, with its problems that take the oracles long"
 	@echo "make test-live    set up torch and Avalanche as well (6 GB), then run the tests that need them"
 	@echo "make test-crash       kill runs 200 times at random moments, take them up again: a minute"
 	@echo "make check   ruff, formatting, mypy, import contracts"
@@ -51,6 +52,9 @@ $(NEWEST): pyproject.toml | $(STAMP)
 
 test: $(STAMP) $(NEWEST)
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+test-long: $(STAMP)
+	$(BIN)/python -m pytest -n auto --dist worksteal -m long
 
 # The registry's ordinary builds: those of torch and torchvision for the CPU alone do not go together.
 $(LIVE): $(STAMP)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -304,3 +305,19 @@ def case_name(case: tuple[Callable[[int], Problem], int]) -> str:
     """The id of a case ``(maker, seed)``, the same in every process, unlike the address in the maker's own text."""
     make, seed = case
     return f"{make.__name__}-{seed}"
+
+
+FEATURES: dict[str, Callable[[Problem, int], Problem]] = {
+    "checkpoints": with_checkpoints,
+    "salvage": with_salvage,
+    "slices of others": with_unavailable,
+    "floors per step": partial(with_floors, per="step"),
+    "floors per window": partial(with_floors, per="window"),
+    "gain tables": with_gain_tables,
+}
+
+
+def featured(problem: Problem, seed: int) -> tuple[str, Problem]:
+    """The problem with one of the features, in turn by seed, and that feature's name."""
+    name = list(FEATURES)[seed % len(FEATURES)]
+    return name, FEATURES[name](problem, seed)

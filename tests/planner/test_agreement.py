@@ -51,15 +51,19 @@ def test_engines_find_what_the_oracle_finds(case: Case) -> None:
     problem = make(seed)
     oracle = physical_oracle if make is any_physical_problem else paper_oracle
     best, best_static = oracle.best_objective(problem), oracle.best_objective(problem, is_static=True)
+    worth: dict[str, float | None] = {}
     with Claims(case_name(case)) as claim:
         for engine in ENGINES:
             if engine.answers(problem):
                 plan = engine.plan(problem)
+                worth[engine.name] = plan.objective
                 check_answer(claim, engine, problem, plan, best, is_proven=case not in UNPROVEN)
                 if not engine.changes and best is not None:
                     claim(plan.objective == near(best_static), f"{engine}: {plan.objective}; {best_static} can stay")
                 if plan.status.has_plan:
                     check_plan(claim, engine, problem, plan)
+        if worth["static"] is not None and not problem.has_floors:
+            claim(worth["greedy"] >= worth["static"] - 1e-9 * abs(worth["static"]), f"worth {worth}")
         told, is_whole = infeasibility(problem), make is any_paper_problem and not problem.has_floors
         claim(best is None or told is None, f"refused though a plan is worth {best}: {told}")
         claim(best is not None or told is not None or not is_whole, "not refused though there is no plan")

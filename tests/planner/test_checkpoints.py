@@ -1,35 +1,24 @@
-"""Weights served as they come: every engine against brute force, certificates, checks, files and re-planning.
-
-The oracles try every option, profile and start, and not to retrain, over all held sets, step by step: three hundred
-problems of both models, and more of the same with ``N_MORE``.
-"""
+"""Weights served as they come: checkpoints, swaps, checks, files and re-planning."""
 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
-from math import inf
 
 import numpy as np
-import paper_oracle
-import physical_oracle
 import pytest
-from problems import paper_problem, physical_problem, short_paper_problem, with_checkpoints, with_floors, with_salvage
+from problems import physical_problem, short_paper_problem, with_checkpoints, with_salvage
 
 from planner.course import courses
 from planner.errors import EngineError, ProblemError
 from planner.files.problem_file import problem_of, problem_to_json
 from planner.levels import level_changes
-from planner.plan import MigPlan, Status
 from planner.problem import Checkpoint, Problem, RetrainingOption
 from planner.replan import remaining_plan, remaining_problem
 from planner.solve import solve
 from planner.verify import Rule, verify
 
 RELATIVE = 1e-9
-
-N_MORE = int(os.environ.get("MORE_CHECKPOINT_PROBLEMS", "0"))
 
 
 def staged(problem: Problem, seed: int) -> Problem:
@@ -38,60 +27,6 @@ def staged(problem: Problem, seed: int) -> Problem:
 
 def same(a: float | None, b: float | None) -> bool:
     return a == b or (a is not None and b is not None and abs(a - b) <= RELATIVE * max(1.0, abs(a)))
-
-
-def check(problem: Problem, plan: MigPlan, best: float | None) -> None:
-    """The plan is the best there is, and neither its bound nor its certificate's is below that."""
-    assert same(plan.objective, best)
-    assert plan.status in (Status.OPTIMAL, Status.FEASIBLE, Status.INFEASIBLE)
-    if best is not None:
-        found = verify(problem, plan)
-        assert found.is_valid, found.violations
-        assert min(plan.bound or inf, found.proven_bound or inf) >= best - RELATIVE * max(1.0, abs(best))
-
-
-@pytest.mark.parametrize("seed", range(212 + N_MORE))
-def test_exact_finds_the_best_plan_of_short_problems(seed: int) -> None:
-    problem = staged(short_paper_problem(seed), seed)
-    check(problem, solve(problem), paper_oracle.best_objective(problem))
-
-
-@pytest.mark.parametrize("seed", range(20 + N_MORE // 4))
-def test_exact_finds_the_best_plan_on_seven_slices(seed: int) -> None:
-    problem = staged(paper_problem(seed), seed)
-    check(problem, solve(problem), paper_oracle.best_objective(problem))
-
-
-@pytest.mark.parametrize("seed", range(50 + N_MORE))
-def test_physical_finds_the_best_plan(seed: int) -> None:
-    problem = staged(physical_problem(seed), seed)
-    check(problem, solve(problem), physical_oracle.best_objective(problem))
-
-
-@pytest.mark.parametrize("seed", range(20 + N_MORE // 10))
-def test_physical_finds_the_best_plan_of_three_tenants(seed: int) -> None:
-    problem = staged(physical_problem(seed, n_steps=3, n_tenants=3), seed)
-    check(problem, solve(problem), physical_oracle.best_objective(problem))
-
-
-@pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("engine", ["greedy", "static"])
-@pytest.mark.parametrize("make", [short_paper_problem, physical_problem])
-def test_floors_are_valid_and_no_better(seed: int, engine: str, make: object) -> None:
-    assert callable(make)
-    problem = staged(make(seed), seed)
-    plan, best = solve(problem, engine), solve(problem)
-    if plan.objective is not None and best.objective is not None:
-        assert verify(problem, plan).is_valid
-        assert plan.objective <= best.objective * (1 + RELATIVE) <= (plan.bound or inf) * (1 + 2 * RELATIVE)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_floors_of_in_time_answers_go_with_checkpoints(seed: int) -> None:
-    posed = with_checkpoints(short_paper_problem(seed), seed)
-    problem = replace(posed, tenants=tuple(replace(tenant, swap_s=0.0) for tenant in posed.tenants))
-    problem = with_floors(problem, seed, "step")
-    assert same(solve(problem).objective, paper_oracle.best_objective(problem))
 
 
 def example(**changes: object) -> Problem:

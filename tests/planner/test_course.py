@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from claims import Claims
 from plans import continued_case, paper_case, physical_case
-from problems import case_name, paper_problem, physical_problem
+from problems import physical_problem
 
 from planner.budget import Budget
 from planner.course import courses
 from planner.solve import solve
-
-CASES = [(paper_problem, seed) for seed in range(20)] + [(physical_problem, seed) for seed in range(20)]
-
-
-@pytest.mark.parametrize("case", CASES, ids=case_name)
-def test_goodput_adds_up_to_the_objective(case) -> None:
-    problem = case[0](case[1])
-    plan = solve(problem, "greedy")
-    if plan.objective is not None:
-        total = sum(float(course.goodput.sum()) for course in courses(problem, plan))
-        assert total == pytest.approx(plan.objective, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("case", [paper_case, physical_case, continued_case])
@@ -57,14 +47,15 @@ def test_a_retraining_in_progress_is_the_first_option() -> None:
     assert a.level.tolist() == [0, 0, 0, 0, 1, 1]
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_no_tenant_is_worth_more_than_all_its_requests(seed: int) -> None:
-    problem = physical_problem(seed)
-    plan = solve(problem, "physical", Budget(max_nodes=20))
-    for course in courses(problem, plan) if plan.status.has_plan else ():
-        terms = course.tenant
-        most = max(terms.accuracies) * terms.weight * terms.arrivals_rps * problem.step_s
-        assert (course.goodput <= most + 1e-9).all()
+def test_no_tenant_is_worth_more_than_all_its_requests() -> None:
+    with Claims("step by step") as claim:
+        for seed in range(12):
+            problem = physical_problem(seed)
+            plan = solve(problem, "physical", Budget(max_nodes=20))
+            for course in courses(problem, plan) if plan.status.has_plan else ():
+                terms = course.tenant
+                most = max(terms.accuracies) * terms.weight * terms.arrivals_rps * problem.step_s
+                claim((course.goodput <= most + 1e-9).all(), f"seed {seed}: {course.goodput} above {most}")
 
 
 def test_share_is_of_arrivals_and_none_without_any() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from paper_oracle import best_objective
-from problems import paper_problem, with_unavailable
 from windows import tenant, window
 
 from executor.catalogue import gpu_model
@@ -35,12 +33,6 @@ def told(problem: Problem) -> Infeasibility:
 
 def test_a_plain_window_is_feasible() -> None:
     assert infeasibility(window()) is None
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_a_paper_problem_is_refused_exactly_when_the_oracle_finds_no_plan(seed: int) -> None:
-    problem = paper_problem(seed)
-    assert (infeasibility(problem) is None) == (best_objective(problem) is not None)
 
 
 def test_a_tenant_without_a_large_enough_profile_is_named() -> None:
@@ -127,12 +119,6 @@ def test_a_minimum_without_a_placement_beside_a_running_retraining_is_told_with_
 # --- slices that are not ours
 
 HALF = Unavailable((4, 5, 6, 7), 2, 4)
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_beside_what_is_not_ours_a_paper_problem_is_refused_exactly_when_the_oracle_finds_no_plan(seed: int) -> None:
-    problem = with_unavailable(paper_problem(seed), seed)
-    assert (infeasibility(problem) is None) == (best_objective(problem) is not None)
 
 
 def test_a_minimum_that_others_leave_no_room_is_told_with_tenant_and_step() -> None:

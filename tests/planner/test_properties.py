@@ -4,38 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import pytest
+from claims import Claims
+from engine_table import ENGINES, Engine
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import PROFILES, Case, cases
 
 from planner.plan import MigPlan, Status
-from planner.problem import Reconfiguration, RetrainingOption, TenantTerms
-from planner.solve import engine_names, solve
+from planner.problem import Problem, Reconfiguration, TenantTerms
 from planner.verify import verify
 
-SLOW = {"paper-ilp"}
-"""Takes minutes for some of these problems; its own tests compare it with the others."""
 
-ENGINES = [(model, name) for model in Reconfiguration for name in engine_names(model) if name not in SLOW]
-PROVING = [(model, name) for model, name in ENGINES if name not in {"greedy", "static"}]
-
-every_engine = pytest.mark.parametrize(("model", "engine"), ENGINES)
-every_proving_engine = pytest.mark.parametrize(("model", "engine"), PROVING)
+def served_on_more(problem: Problem, tenant: TenantTerms) -> TenantTerms:
+    spare = [name for name in PROFILES[problem.gpu.name] if name not in tenant.capability_rps]
+    return replace(tenant, capability_rps={**tenant.capability_rps, **dict.fromkeys(spare[:1], 70.0)})
 
 
-some_cases = settings(
-    derandomize=True, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+def retrained_on_more(problem: Problem, tenant: TenantTerms) -> TenantTerms:
+    options = []
+    for option in tenant.options:
+        spare = [name for name in PROFILES[problem.gpu.name] if name not in option.time_s]
+        options.append(replace(option, time_s={**option.time_s, **dict.fromkeys(spare[:1], problem.step_s)}))
+    return replace(tenant, options=tuple(options))
+
+
+ROOM: dict[str, Callable[[Problem, TenantTerms], TenantTerms]] = {
+    "another profile to serve on": served_on_more,
+    "another profile to retrain on": retrained_on_more,
+    # Also where a change costs more than a step, and where a retraining does not pay: it can start later then.
+    "no overhead": lambda _, tenant: replace(tenant, overhead_s=0.0),
+    "half the overhead": lambda _, tenant: replace(tenant, overhead_s=0.5 * tenant.overhead_s),
+    "a retraining that may be skipped": lambda _, tenant: replace(tenant, retraining_required=False),
+}
+"""What never lowers the objective, as a change of every tenant."""
 
 
 def tolerance(value: float) -> float:
     return 1e-6 * max(1.0, abs(value))
 
 
-def at_least(better: MigPlan, plan: MigPlan) -> bool:
+def is_as_good(better: MigPlan, plan: MigPlan) -> bool:
     """Whether a problem with more room is answered as well: by its bound, and by its plan if that is proven."""
     if not plan.status.has_plan:
         return True
@@ -43,113 +53,43 @@ def at_least(better: MigPlan, plan: MigPlan) -> bool:
     return better.bound >= least and (better.status is not Status.OPTIMAL or better.objective >= least)
 
 
-@every_engine
-def test_every_plan_passes_verify(model, engine):
-    @some_cases
-    @given(cases(model))
-    def check(case: Case) -> None:
-        plan = solve(case.problem, engine)
+def is_same(plan: MigPlan, other: MigPlan, factor: float = 1.0) -> bool:
+    """Whether ``other`` is a plan where ``plan`` is one, and worth ``factor`` as much if both are proven."""
+    if plan.status is other.status is Status.OPTIMAL:
+        return other.objective == pytest.approx(factor * plan.objective, rel=1e-6, abs=1e-6)
+    return other.status.has_plan == plan.status.has_plan
+
+
+def check_plans(claim: Claims, problem: Problem, plans: dict[Engine, MigPlan]) -> None:
+    """Rules, and bounds and values beside those of the other engines."""
+    best = max((plan.objective for plan in plans.values() if plan.status.has_plan), default=None)
+    for engine, plan in plans.items():
         if plan.status.has_plan:
-            assert verify(case.problem, plan).violations == ()
-
-    check()
-
-
-@every_engine
-def test_no_plan_of_any_engine_exceeds_a_bound(model, engine):
-    @some_cases
-    @given(cases(model))
-    def check(case: Case) -> None:
-        plan = solve(case.problem, engine)
-        best = max((other.objective for other in plans_of(case, model) if other.status.has_plan), default=None)
+            claim(verify(problem, plan).violations == (), f"{engine}: {verify(problem, plan).violations}")
         if best is not None and plan.bound is not None:
-            assert plan.bound >= best - tolerance(best)
-
-    check()
-
-
-def plans_of(case: Case, model: Reconfiguration) -> list[MigPlan]:
-    return [solve(case.problem, name) for of, name in ENGINES if of is model]
+            claim(plan.bound >= best - tolerance(best), f"{engine}: bound {plan.bound}; a plan is worth {best}")
+        if best is not None and engine.proves:
+            claim(plan.objective >= best - tolerance(best), f"{engine}: {plan.objective}; a plan is worth {best}")
 
 
-@every_proving_engine
-def test_the_objective_is_never_below_greedy_s_and_static_s(model, engine):
-    @some_cases
-    @given(cases(model))
-    def check(case: Case) -> None:
-        plan = solve(case.problem, engine)
-        for floor in (solve(case.problem, "greedy"), solve(case.problem, "static")):
-            if floor.status.has_plan:
-                assert plan.objective >= floor.objective - tolerance(floor.objective)
+@pytest.mark.parametrize("model", Reconfiguration)
+def test_what_holds_of_plans_and_of_the_best_one_when_a_problem_changes(model: Reconfiguration) -> None:
+    engines = [engine for engine in ENGINES if engine.model is model and engine.solver is None]
 
-    check()
-
-
-@every_proving_engine
-def test_scaling_arrivals_and_capabilities_scales_the_objective(model, engine):
-    @some_cases
+    @settings(
+        derandomize=True, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    )
     @given(cases(model), st.sampled_from([0.1, 3.0]))
     def check(case: Case, factor: float) -> None:
-        plan, scaled = solve(case.problem, engine), solve(case.scaled(factor).problem, engine)
-        assert scaled.status.has_plan == plan.status.has_plan
-        if plan.status is scaled.status is Status.OPTIMAL:
-            assert scaled.objective == pytest.approx(factor * plan.objective, rel=1e-6, abs=1e-6)
+        plans = {engine: engine.plan(case.problem) for engine in engines}
+        with Claims(model) as claim:
+            check_plans(claim, case.problem, plans)
+            for engine, plan in plans.items():
+                if engine.proves:
+                    claim(is_same(plan, engine.plan(case.scaled(factor).problem), factor), f"{engine}: times {factor}")
+                    claim(is_same(plan, engine.plan(case.reversed().problem)), f"{engine}: tenants in the other order")
+                    for name, more in ROOM.items():
+                        roomier = case.with_tenants(lambda tenant, more=more: more(case.bare, tenant)).problem
+                        claim(is_as_good(engine.plan(roomier), plan), f"{engine}: worse with {name}")
 
     check()
-
-
-@every_proving_engine
-def test_the_order_of_the_tenants_changes_nothing(model, engine):
-    @some_cases
-    @given(cases(model))
-    def check(case: Case) -> None:
-        plan, other = solve(case.problem, engine), solve(case.reversed().problem, engine)
-        assert other.status.has_plan == plan.status.has_plan
-        if plan.status is other.status is Status.OPTIMAL:
-            assert other.objective == pytest.approx(plan.objective, rel=1e-6, abs=1e-6)
-
-    check()
-
-
-def check_never_lowers(model: Reconfiguration, engine: str, more: Callable[[Case, TenantTerms], TenantTerms]) -> None:
-    """With every tenant changed by ``more``, what had a plan has one that is worth no less."""
-
-    @some_cases
-    @given(cases(model))
-    def check(case: Case) -> None:
-        assert at_least(solve(case.with_tenants(partial(more, case)).problem, engine), solve(case.problem, engine))
-
-    check()
-
-
-@every_proving_engine
-def test_another_profile_to_serve_on_never_lowers_the_objective(model, engine):
-    def more(case: Case, tenant: TenantTerms) -> TenantTerms:
-        spare = [name for name in PROFILES[case.bare.gpu.name] if name not in tenant.capability_rps]
-        return replace(tenant, capability_rps={**tenant.capability_rps, **dict.fromkeys(spare[:1], 70.0)})
-
-    check_never_lowers(model, engine, more)
-
-
-@every_proving_engine
-def test_another_profile_to_retrain_on_never_lowers_the_objective(model, engine):
-    def longer(case: Case, option: RetrainingOption) -> RetrainingOption:
-        spare = [name for name in PROFILES[case.bare.gpu.name] if name not in option.time_s]
-        return replace(option, time_s={**option.time_s, **dict.fromkeys(spare[:1], case.bare.step_s)})
-
-    def more(case: Case, tenant: TenantTerms) -> TenantTerms:
-        return replace(tenant, options=tuple(longer(case, option) for option in tenant.options))
-
-    check_never_lowers(model, engine, more)
-
-
-@every_proving_engine
-@pytest.mark.parametrize("share", [0.0, 0.5])
-def test_a_cheaper_overhead_never_lowers_the_objective(model, engine, share):
-    # Also where a change costs more than a step, and where a retraining does not pay: it can start later then.
-    check_never_lowers(model, engine, lambda _, tenant: replace(tenant, overhead_s=share * tenant.overhead_s))
-
-
-@every_proving_engine
-def test_a_retraining_that_may_be_skipped_never_lowers_the_objective(model, engine):
-    check_never_lowers(model, engine, lambda _, tenant: replace(tenant, retraining_required=False))

@@ -5,22 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from claims import Claims
 from problems import physical_problem, with_unavailable
 
-from planner.engines.physical.physical import solve_physical
 from planner.gains import gain_tables
 from planner.plan import MigPlan, Status
 from planner.problem import Problem
 from planner.replan import remaining_plan, remaining_problem, state_at, without_hopeless_retrainings
+from planner.solve import solve
 from planner.verify import verify
 
 SEEDS = range(80)
+EVERY = [pytest.param(seed, marks=pytest.mark.long if seed % 2 else ()) for seed in SEEDS]
 
 
-def planned(seed: int) -> tuple[Problem, MigPlan] | None:
-    problem = physical_problem(seed, 6)
-    plan = solve_physical(problem)
-    return (problem, plan) if plan.status is Status.OPTIMAL else None
+def planned(problem: Problem) -> MigPlan | None:
+    plan = solve(problem)
+    return plan if plan.status is Status.OPTIMAL else None
 
 
 def goodput_before(problem: Problem, plan: MigPlan, step: int) -> float:
@@ -30,63 +31,45 @@ def goodput_before(problem: Problem, plan: MigPlan, step: int) -> float:
     return verify(problem, plan).objective - rest
 
 
-@pytest.mark.parametrize("step", [1, 3, 5])
-@pytest.mark.parametrize("seed", SEEDS)
-def test_planning_again_from_a_best_plan_finds_as_much(seed, step):
-    if (found := planned(seed)) is None:
-        return
-    problem, plan = found
+@pytest.mark.parametrize("seed", EVERY)
+def test_planning_again_from_a_best_plan_finds_as_much(seed):
+    plain = physical_problem(seed, 6)
+    with Claims(f"seed {seed}") as claim:
+        if (plan := planned(plain)) is not None:
+            claim(without_hopeless_retrainings(plain) is plain, "a retraining that can be had is no longer asked for")
+            check_tables(claim, plain, plan, 3)
+        for problem, steps in ((plain, (1, 3, 5)), (with_unavailable(plain, seed), (2,))):
+            if (plan := planned(problem)) is not None:
+                for step in steps:
+                    check_rest(claim, problem, plan, step)
+
+
+def check_rest(claim, problem, plan, step):
+    """A new plan of the rest earns what the old one would; others' slices are shifted with the window."""
     rest = remaining_problem(problem, plan, step)
-    again = solve_physical(rest, initial=remaining_plan(plan, step))
-    assert verify(rest, again).violations == ()
+    again = solve(rest, initial=remaining_plan(plan, step))
+    claim(verify(rest, again).violations == (), f"step {step}: {verify(rest, again).violations}")
     total = goodput_before(problem, plan, step) + again.objective
-    assert total == pytest.approx(plan.objective, rel=1e-9, abs=1e-9)
+    claim(total == pytest.approx(plan.objective, rel=1e-9, abs=1e-9), f"step {step}: {total}, not {plan.objective}")
+    missing = [rest.unavailable_in(later, later + 1) for later in range(rest.n_steps)]
+    expected = [problem.unavailable_in(later, later + 1) for later in range(step, problem.n_steps)]
+    claim(missing == expected, f"step {step}: slices {missing} are not ours, not {expected}")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_gain_tables_are_cut_as_arrivals_are(seed):
-    if (found := planned(seed)) is None:
-        return
-    problem, plan = found
+def check_tables(claim, problem, plan, step):
+    """Gain tables are cut as arrivals are; a problem that is left may name fewer profiles than the whole one."""
     with_tables = replace(problem, gains=gain_tables(problem))
-    simple, tabled = remaining_problem(problem, plan, 3), remaining_problem(with_tables, plan, 3)
-    for own, cut in zip(gain_tables(simple), tabled.gains, strict=True):
-        # A problem that is left may name fewer profiles than the whole one.
-        assert own.steady.max() == pytest.approx(cut.steady.max())
+    simple, tabled = (remaining_problem(one, plan, step) for one in (problem, with_tables))
+    most = [[table.steady.max() for table in tables] for tables in (gain_tables(simple), tabled.gains)]
+    claim(most[0] == pytest.approx(most[1]), f"gain tables have {most[1]} at most, not {most[0]}")
 
 
 def test_the_seeds_have_warming_instances_and_retrainings_in_progress():
-    found = [state_at(*case, 3) for case in map(planned, SEEDS) if case is not None]
+    problems = [physical_problem(seed, 6) for seed in SEEDS[::2]]
+    found = [state_at(problem, plan, 3) for problem in problems if (plan := planned(problem)) is not None]
     assert any(item.serve_step > 0 for state in found for item in state.held)
     assert sum(bool(state.retrainings) for state in found) > 5
     assert any(state.next_epoch_step > 0 for state in found)
-
-
-@pytest.mark.parametrize("seed", SEEDS[::4])
-def test_slices_that_are_not_ours_are_shifted_with_the_window(seed):
-    problem = with_unavailable(physical_problem(seed, 6), seed)
-    plan = solve_physical(problem)
-    if plan.status is Status.OPTIMAL:
-        rest = remaining_problem(problem, plan, 2)
-        steps = [rest.unavailable_in(step, step + 1) for step in range(rest.n_steps)]
-        assert steps == [problem.unavailable_in(step, step + 1) for step in range(2, 6)]
-
-
-@pytest.mark.parametrize("seed", SEEDS[::4])
-def test_planning_again_beside_what_is_not_ours_finds_as_much(seed):
-    problem = with_unavailable(physical_problem(seed, 6), seed)
-    plan = solve_physical(problem)
-    if plan.status is Status.OPTIMAL:
-        again = solve_physical(remaining_problem(problem, plan, 2), initial=remaining_plan(plan, 2))
-        total = goodput_before(problem, plan, 2) + again.objective
-        assert total == pytest.approx(plan.objective, rel=1e-9, abs=1e-9)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_problem_that_has_a_plan_still_asks_for_every_retraining(seed):
-    problem = physical_problem(seed, 6)
-    if solve_physical(problem).status.has_plan:
-        assert without_hopeless_retrainings(problem) is problem
 
 
 def hopeless(seed: int) -> Problem:
@@ -105,10 +88,10 @@ def hopeless(seed: int) -> Problem:
 
 def test_retrainings_that_cannot_be_had_any_more_are_not_asked_for() -> None:
     problems = [problem for problem in map(hopeless, SEEDS) if any(t.must_retrain for t in problem.tenants)]
-    can_serve = [p for p in problems if solve_physical(_asking_for_none(p)).status.has_plan]
+    can_serve = [p for p in problems if solve(_asking_for_none(p)).status.has_plan]
     assert len(can_serve) > 10
     for problem in can_serve:
-        assert not solve_physical(problem).status.has_plan
+        assert not solve(problem).status.has_plan
         assert not any(tenant.must_retrain for tenant in without_hopeless_retrainings(problem).tenants)
 
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
-import numpy as np
 import physical_oracle
 import pytest
-from problems import physical_problem, with_checkpoints, with_floors, with_salvage, with_unavailable
+from problems import any_physical_problem
 from windows import tenant, window
 
 from planner.engines.physical import path
 from planner.engines.physical.nodes import counted_nodes
-from planner.engines.physical.physical import solve_physical
 from planner.engines.schedule import WindowFacts
 from planner.plan import MigPlan, Status
-from planner.problem import Per, Problem, Reconfiguration
-from planner.replan import remaining_problem
+from planner.problem import Problem, Reconfiguration
 from planner.solve import solve
 from planner.unavailable import Unavailable
 from planner.verify import verify
@@ -28,37 +24,13 @@ LISTED = tuple(seed for seed in range(50) if seed not in {1, 7, 9, 14, 15, 29, 3
 RARE = (79, 80, 91, 95, 104, 109, 117, 200)
 """With a floor, with three tenants that may retrain, or with none."""
 
-MISLED = (68, 76, 249, 375, 399, 407, 415, 427, 447, 455, 469, 497, 505, 554, 602, 606, 764, 1092, 1108)
+MISLED = (76, 249, 375, 399, 407, 415, 447, 455, 469, 497, 505, 554, 602, 606, 1092, 1108)
 """Here the best path with epochs skipped is worth less than the best plan, whatever is tried besides."""
 
-SEEDS = (*LISTED, *RARE, *MISLED)
+SEEDS = (*(pytest.param(seed, marks=pytest.mark.long if seed % 3 else ()) for seed in LISTED), *RARE, *MISLED)
 
 LIMITS = {"placements": 1.0, "counts, too": 0.4, "all but borders": 0.0}
 """What skips epochs, and the limit as a share of the counted nodes × steps."""
-
-
-@cache
-def problem_of(seed: int) -> Problem:
-    """One to three tenants and three to eight steps, with each feature in some of the problems."""
-    rng = np.random.default_rng([seed, 7])
-    n_tenants = int(rng.choice([1, 2, 3], p=[0.1, 0.75, 0.15]))
-    problem = physical_problem(1000 + seed, int(rng.integers(3, 4 if n_tenants == 3 else 8 - n_tenants)), n_tenants)
-    if rng.random() < 0.3:
-        problem = with_checkpoints(problem, seed)
-    elif rng.random() < 0.4 and (plan := solve_physical(problem)).status.has_plan:
-        problem = remaining_problem(problem, plan, 1)
-    if rng.random() < 0.3:
-        problem = with_salvage(problem, seed)
-    if rng.random() < 0.25:
-        problem = with_unavailable(problem, seed)
-    if rng.random() < 0.25 and not any(tenant.swap_s for tenant in problem.tenants):
-        problem = with_floors(problem, seed, str(rng.choice(["step", "window"])))
-    return problem
-
-
-@cache
-def oracle(seed: int) -> float | None:
-    return physical_oracle.best_objective(problem_of(seed))
 
 
 def wrong_claims(problem: Problem, plan: MigPlan, best: float | None) -> list[str]:
@@ -84,11 +56,12 @@ def wrong_claims(problem: Problem, plan: MigPlan, best: float | None) -> list[st
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_is_proven_where_epochs_are_skipped(seed, monkeypatch):
-    problem, wrong = problem_of(seed), []
+    problem, wrong = any_physical_problem(seed), []
+    best = physical_oracle.best_objective(problem)
     n_counted = len(counted_nodes(WindowFacts.of(problem)).graph) * problem.n_steps
     for skipped, share in LIMITS.items():
         monkeypatch.setattr(path, "MAX_NODE_EPOCHS", max(1, int(share * n_counted)))
-        wrong += [f"{skipped}: {claim}" for claim in wrong_claims(problem, solve(problem), oracle(seed))]
+        wrong += [f"{skipped}: {claim}" for claim in wrong_claims(problem, solve(problem), best)]
     assert wrong == []
 
 
@@ -114,34 +87,3 @@ def test_a_problem_whose_only_plans_are_skipped_is_not_called_infeasible(share, 
     assert best is not None
     assert plan.status is not Status.INFEASIBLE
     assert wrong_claims(problem, plan, best) == []
-
-
-def has_floor(problem: Problem, per: Per) -> bool:
-    floors = (tenant.min_slo_attainment for tenant in problem.tenants)
-    return any(floor is not None and floor.per is per for floor in floors)
-
-
-def in_progress(problem: Problem) -> bool:
-    return problem.physical_initial is not None and bool(problem.physical_initial.retrainings)
-
-
-COVERED = {
-    "nothing to retrain": lambda p: not any(tenant.options for tenant in p.tenants),
-    "a required retraining": lambda p: any(tenant.must_retrain for tenant in p.tenants),
-    "an optional retraining": lambda p: any(t.options and not t.retraining_required for t in p.tenants),
-    "two ways to retrain": lambda p: any(len(tenant.options) > 1 for tenant in p.tenants),
-    "checkpoints": lambda p: any(option.checkpoints for tenant in p.tenants for option in tenant.options),
-    "salvage": lambda p: any(tenant.salvage for tenant in p.tenants),
-    "a floor per step": lambda p: has_floor(p, Per.STEP),
-    "a floor per window": lambda p: has_floor(p, Per.WINDOW),
-    "slices that are not ours": lambda p: bool(p.unavailable),
-    "no initial state": lambda p: p.initial is None,
-    "an initial state": lambda p: p.initial is not None,
-    "a retraining in progress": in_progress,
-    "more than two that may retrain": lambda p: sum(bool(tenant.options) for tenant in p.tenants) > 2,
-}
-
-
-def test_the_problems_with_a_plan_cover_what_there_is():
-    found = [problem for problem in map(problem_of, SEEDS) if solve(problem).status.has_plan]
-    assert {feature for feature, holds in COVERED.items() if sum(map(holds, found)) < 2} == set()

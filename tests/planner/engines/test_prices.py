@@ -6,7 +6,8 @@ import numpy as np
 import paper_oracle
 import physical_oracle
 import pytest
-from problems import paper_problem, physical_problem
+from claims import Claims
+from problems import case_name, paper_problem, physical_problem
 
 from planner.engines.paper import alone as paper_alone
 from planner.engines.physical import alone as physical_alone
@@ -18,6 +19,10 @@ from planner.feasibility import infeasibility
 
 PAPER_SEEDS = [seed for seed in range(60) if infeasibility(paper_problem(seed)) is None][:30]
 PHYSICAL_SEEDS = [seed for seed in range(60) if infeasibility(physical_problem(seed, 4)) is None][:25]
+
+
+def four_steps(seed):
+    return physical_problem(seed, 4)
 
 
 def paper_dual(problem):
@@ -42,30 +47,35 @@ def is_at_least(bound, best):
     return best is None or bound >= best - 1e-9 * max(1.0, abs(best))
 
 
-@pytest.mark.parametrize("seed", PAPER_SEEDS)
-def test_no_paper_plan_exceeds_the_bound_of_any_prices(seed):
-    problem = paper_problem(seed)
-    dual, best = paper_dual(problem), paper_oracle.best_objective(problem)
-    assert all(is_at_least(dual(prices)[0], best) for prices in some_prices(seed, dual.shape))
+PROBLEMS = [*((paper_problem, seed) for seed in PAPER_SEEDS), *((four_steps, seed) for seed in PHYSICAL_SEEDS)]
 
 
-@pytest.mark.parametrize("seed", PHYSICAL_SEEDS)
-def test_no_physical_plan_exceeds_the_bound_of_any_prices(seed):
-    problem = physical_problem(seed, 4)
-    dual, best = physical_dual(problem), physical_oracle.best_objective(problem)
-    assert all(is_at_least(dual(prices)[0], best) for prices in some_prices(seed, dual.shape))
-
-
-@pytest.mark.parametrize("make", ["paper", "physical"])
-@pytest.mark.parametrize("seed", range(8))
-def test_the_bound_is_convex_with_the_slopes_that_it_gives(seed, make):
-    problem = paper_problem(PAPER_SEEDS[seed]) if make == "paper" else physical_problem(PHYSICAL_SEEDS[seed], 4)
-    dual = paper_dual(problem) if make == "paper" else physical_dual(problem)
+@pytest.mark.parametrize("case", PROBLEMS, ids=case_name)
+def test_any_prices_bound_every_plan_with_slopes_that_are_slopes(case):
+    make, seed = case
+    problem, is_paper = make(seed), make is paper_problem
+    dual = (paper_dual if is_paper else physical_dual)(problem)
+    best = (paper_oracle if is_paper else physical_oracle).best_objective(problem)
     points = list(some_prices(seed, dual.shape))
-    for one in points:
-        bound, slope = dual(one)
-        for other in points:
-            assert dual(other)[0] >= bound + float((slope * (other - one)).sum()) - 1e-6
+    bounds = [dual(prices) for prices in points]
+    with Claims(case_name(case)) as claim:
+        for one, (bound, slope) in zip(points, bounds, strict=True):
+            claim(is_at_least(bound, best), f"bound {bound}; the best plan is worth {best}")
+            for other, (further, _) in zip(points, bounds, strict=True):
+                least = bound + float((slope * (other - one)).sum()) - 1e-6
+                claim(further >= least, f"bound {further} below {least}, on the slope of another one")
+        if best is not None and seed in PAPER_SEEDS[:10] and is_paper:
+            check_descent(claim, dual, best)
+
+
+def check_descent(claim, dual, best):
+    """It keeps the lowest bound it met, which is no lower than the best plan's worth."""
+    subgradient = Subgradient(dual, np.zeros(dual.shape), Descent())
+    before = dual(np.zeros(dual.shape))[0]
+    subgradient.run(best, 60, lambda: False)
+    claim(subgradient.bound == dual(subgradient.prices)[0], "the bound is not that of its prices")
+    claim(is_at_least(subgradient.bound, best), f"a descent to {subgradient.bound}; the best plan is worth {best}")
+    claim(subgradient.bound <= before, f"a descent from {before} to {subgradient.bound}")
 
 
 def test_one_tenant_alone_without_prices_is_its_best_plan():
@@ -75,18 +85,6 @@ def test_one_tenant_alone_without_prices_is_its_best_plan():
         # Two instances at once may not fit beside a retraining: prices of 0 do not see that.
         assert dual(np.zeros(dual.shape))[0] >= best - 1e-9
     assert found
-
-
-@pytest.mark.parametrize("seed", PAPER_SEEDS[:10])
-def test_a_descent_keeps_the_lowest_bound_it_met(seed):
-    dual, best = paper_dual(paper_problem(seed)), paper_oracle.best_objective(paper_problem(seed))
-    subgradient = Subgradient(dual, np.zeros(dual.shape), Descent())
-    if best is None:
-        return
-    before = dual(np.zeros(dual.shape))[0]
-    subgradient.run(best, 60, lambda: False)
-    assert subgradient.bound == dual(subgradient.prices)[0]
-    assert best - 1e-9 * max(1.0, abs(best)) <= subgradient.bound <= before
 
 
 def test_a_descent_stops_when_told():
@@ -124,23 +122,19 @@ def test_a_schedule_is_worth_at_most_the_bound_less_its_slacks(seed):
 
 
 @pytest.mark.parametrize("seed", PHYSICAL_SEEDS[:10])
-def test_coarse_steps_keep_the_window_and_the_arrivals(seed):
+def test_coarse_steps_keep_window_and_arrivals_and_bound_the_fine_problem(seed, monkeypatch):
+    monkeypatch.setattr("planner.engines.physical.prices._LEAST_STEPS", 2)
     facts = WindowFacts.of(physical_problem(seed, 6))
     coarse = coarse_facts(facts, 3)
-    assert coarse.n_steps == 2
-    for fine, summed in zip(facts.gains, coarse.gains, strict=True):
-        assert summed.steady.sum() == pytest.approx(fine.steady.sum())
-
-
-@pytest.mark.parametrize("seed", PHYSICAL_SEEDS[:10])
-def test_prices_that_begin_on_coarse_steps_bound_the_fine_problem(seed, monkeypatch):
-    monkeypatch.setattr("planner.engines.physical.prices._LEAST_STEPS", 2)
-    problem = physical_problem(seed, 5)
-    if infeasibility(problem) is None:
-        best = physical_oracle.best_objective(problem)
-        prices = PhysicalPrices(WindowFacts.of(problem), lambda: False)
-        prices.lower(best or 0.0, 5)
-        assert is_at_least(prices.bound, best)
+    problem = four_steps(seed)
+    best = physical_oracle.best_objective(problem)
+    prices = PhysicalPrices(WindowFacts.of(problem), lambda: False)
+    prices.lower(best or 0.0, 5)
+    with Claims(f"seed {seed}") as claim:
+        claim(coarse.n_steps == 2, f"{coarse.n_steps} coarse steps")
+        for fine, summed in zip(facts.gains, coarse.gains, strict=True):
+            claim(summed.steady.sum() == pytest.approx(fine.steady.sum()), "gains are lost")
+        claim(is_at_least(prices.bound, best), f"bound {prices.bound}; the best plan is worth {best}")
 
 
 def test_a_certificate_has_a_few_digits_of_every_price():

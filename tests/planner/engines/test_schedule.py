@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from claims import Claims
 from problems import paper_problem, physical_problem, with_checkpoints
 from windows import tenant, window
 
@@ -19,8 +20,13 @@ def some_schedule(facts: WindowFacts, seed: int) -> Schedule:
     return tuple(way.at(int(rng.integers(facts.n_steps - way.n_steps + 1))) for way in ways if way is not None)
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_retrainings_can_stand_where_every_step_holds_a_layout(seed: int) -> None:
+def test_retrainings_can_stand_where_every_step_holds_a_layout() -> None:
+    with Claims("retrainings beside each other") as claim:
+        for seed in range(60):
+            check_standing(claim, seed)
+
+
+def check_standing(claim: Claims, seed: int) -> None:
     facts = WindowFacts.of(physical_problem(seed, n_tenants=1 + seed % 4))
     schedule = some_schedule(facts, seed)
 
@@ -33,7 +39,7 @@ def test_retrainings_can_stand_where_every_step_holds_a_layout(seed: int) -> Non
 
     ways = list(product(*map(facts.placements, schedule)))
     stand = [facts.can_stand(tuple(zip(schedule, places, strict=True))) for places in ways]
-    assert stand == list(map(fits, ways))
+    claim(stand == list(map(fits, ways)), f"seed {seed}: {stand}, which is not what layouts hold")
 
 
 def test_what_must_retrain_has_no_choice_of_not_retraining() -> None:
@@ -59,18 +65,24 @@ def test_a_retraining_may_start_as_long_as_it_ends_in_time() -> None:
     assert starts == list(range(problem.n_steps - 1))
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_the_earliest_schedule_is_one_of_the_tenants_choices(seed: int) -> None:
-    problem = paper_problem(seed)
-    schedule = earliest_schedule(problem)
-    if schedule is not None:
-        assert list(schedule) == sorted(schedule)
-        assert all(may_start(problem, retraining.tenant, retraining) for retraining in schedule)
+def test_the_earliest_schedule_is_one_of_the_tenants_choices() -> None:
+    with Claims("earliest schedules") as claim:
+        for seed in range(20):
+            problem = paper_problem(seed)
+            schedule = earliest_schedule(problem) or ()
+            claim(list(schedule) == sorted(schedule), f"seed {seed}: {schedule} is not in order")
+            is_theirs = all(may_start(problem, retraining.tenant, retraining) for retraining in schedule)
+            claim(is_theirs, f"seed {seed}: {schedule} has what may not start")
 
 
-@pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("swap_s", [0.0, 1.5])
-def test_all_starts_at_once_earn_what_each_earns_by_itself(seed: int, swap_s: float) -> None:
+def test_all_starts_at_once_earn_what_each_earns_by_itself(swap_s: float) -> None:
+    with Claims(f"starts with swaps of {swap_s} s") as claim:
+        for seed in range(20):
+            check_starts(claim, seed, swap_s)
+
+
+def check_starts(claim: Claims, seed: int, swap_s: float) -> None:
     problem = with_checkpoints(physical_problem(seed), seed)
     facts = WindowFacts.of(replace(problem, tenants=tuple(replace(terms, swap_s=swap_s) for terms in problem.tenants)))
     for m, table in enumerate(facts.gains):
@@ -79,4 +91,5 @@ def test_all_starts_at_once_earn_what_each_earns_by_itself(seed: int, swap_s: fl
         for way in facts.ways(m):
             found = facts.by_start(way, gains, earned)
             single = [facts.along(way.at(start), gains).sum(axis=0) for start in range(found.shape[1])]
-            assert found == pytest.approx(np.array(single).T, rel=1e-12, abs=1e-9)
+            is_same = found == pytest.approx(np.array(single).T, rel=1e-12, abs=1e-9)
+            claim(is_same, f"seed {seed}: tenant {m} earns {found} on {way.profile}, {single} start by start")
