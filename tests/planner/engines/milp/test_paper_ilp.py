@@ -8,6 +8,7 @@ from operator import le
 
 import pulp
 import pytest
+from claims import Claims
 from paper_oracle import best_objective
 from problems import paper_problem, short_paper_problem
 from solvers import SOLVERS, WITHOUT_GUROBI
@@ -63,7 +64,6 @@ def test_the_solvers_own_plan_is_the_best(solver: str, seed: int, monkeypatch: p
     assert (plan.status, plan.objective) == (Status.OPTIMAL, pytest.approx(oracle(seed), rel=1e-6, abs=1e-6))
 
 
-@cache
 def plans_of(seed: int) -> tuple[tuple[Problem, tuple[TenantDecision, ...]], ...]:
     """The best plan and greedy's of a random problem, where there is one."""
     problem = paper_problem(seed)
@@ -128,21 +128,16 @@ def model_of(problem: Problem) -> PaperModel:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_every_plan_keeps_every_formula_at_its_worth(seed: int) -> None:
-    for problem, decisions in plans_of(seed):
-        model = model_of(problem)
-        model.start_from(decisions)
-        assert model.program.valid(1e-6)
-        worth = -pulp.value(model.program.objective) / model.scale
-        assert worth == pytest.approx(value_of(problem, gain_tables(problem), decisions), rel=1e-9, abs=1e-9)
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_a_plan_that_is_given_is_the_one_that_is_read(seed: int) -> None:
-    for problem, decisions in plans_of(seed):
-        model = model_of(problem)
-        model.start_from(decisions)
-        assert model.decisions() == decisions
+def test_every_plan_keeps_every_formula_at_its_worth_and_is_the_one_that_is_read(seed: int) -> None:
+    with Claims(f"seed {seed}") as claim:
+        for problem, decisions in plans_of(seed):
+            model = model_of(problem)
+            model.start_from(decisions)
+            claim(model.program.valid(1e-6), f"{decisions} break a formula")
+            worth = -pulp.value(model.program.objective) / model.scale
+            value = value_of(problem, gain_tables(problem), decisions)
+            claim(worth == pytest.approx(value, rel=1e-9, abs=1e-9), f"{decisions}: {value}; {worth} in the program")
+            claim(model.decisions() == decisions, f"{decisions} are read as {model.decisions()}")
 
 
 A_1G, A_2G = (1, 0, 0, 0, 0), (0, 1, 0, 0, 0)
