@@ -1,4 +1,4 @@
-"""Static: what never changes, what it costs, and that there may be no such plan; and the best starts of two retrainings.
+"""Static: what never changes, what it costs, that there may be no such plan; and best starts of two retrainings.
 
 That no plan of its kind is better is told with all engines, in ``test_agreement``.
 """
