@@ -289,7 +289,7 @@ class MigPlan:
     next_epoch_step: int = 0
     infeasibility: Infeasibility | None = None
     work: tuple[tuple[str, int], ...] = ()
-    certificate: Certificate | StatusCertificate | None = field(default=None, compare=False)
+    certificate: AnyCertificate | None = field(default=None, compare=False)
     missed: tuple[str, ...] = ()
     burst_loss: float | None = None
     load_s: float = field(default=0.0, compare=False)

@@ -276,8 +276,6 @@ class GainTable:
         in_time_changed: The same for ``changed``: never above ``in_time``, and negative where a change takes longer
             than its step, as goodput is.
         arrived: A, the mean arrivals that ``in_time`` is a part of, ``(n_steps,)``; ``None`` stands for the tenant's.
-        barred: Where the multiset is below a floor per step, settled and just changed, ``(n_steps, n_multisets)``
-            each; there ``steady`` and ``changed`` lack more than a plan can make up for (``planner.floors``).
     """
 
     multisets: tuple[Multiset, ...]
@@ -286,7 +284,6 @@ class GainTable:
     in_time: FloatArray | None = None
     in_time_changed: FloatArray | None = None
     arrived: FloatArray | None = None
-    barred: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None
     column: Mapping[Multiset, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

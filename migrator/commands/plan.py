@@ -30,9 +30,11 @@ from migrator.views.plan import Floor, print_explanation, print_plan
 from migrator.views.traffic import print_traffic
 from planner.attainment import attainments
 from planner.budget import Budget, EngineOptions
+from planner.errors import PlanFileError
 from planner.explain import explain
-from planner.files.plan_file import plan_to_json, read_plan
+from planner.files.plan_file import plan_of, plan_to_json
 from planner.files.problem_file import problem_text, read_problem
+from planner.files.strict import read_document
 from planner.plan import MigPlan
 from planner.problem import Problem, Reconfiguration
 from planner.solve import PAPER, PHYSICAL, default_engine, engine_names, size_note, solve, start_misfit
@@ -253,8 +255,9 @@ def _assumed_notes(assumed: Sequence[Assumed]) -> list[tuple[str, str]]:
 
 
 def _start(problem: Problem, path: Path, engine: str | None) -> MigPlan:
-    """The plan to start from, with a warning if the engine will not use it."""
-    plan = read_plan(path, problem)
+    """The plan to start from, with a warning if the engine will not use it; its certificate is of its own problem."""
+    document = read_document(path, PlanFileError)
+    plan = plan_of({key: value for key, value in document.items() if key != "certificate"}, problem, str(path))
     reason = start_misfit(problem, plan, engine)
     if reason is not None:
         warn(f"--warm-start {path} is not used: {reason}")

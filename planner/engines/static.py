@@ -163,7 +163,7 @@ class StaticSearch(Generic[Token]):
                 patterns, which = np.unique(self._alone[token], axis=0, return_inverse=True)
                 by_step = (np.repeat(pattern, np.diff([*self._borders, facts.n_steps])) for pattern in patterns)
                 most = [by_start[:, free_starts(own, way.n_steps)].max(axis=1, initial=-np.inf) for own in by_step]
-                np.maximum(best, np.reshape(most, (-1, len(settled)))[which.reshape(-1)], out=best)
+                np.maximum(best, np.reshape(most, (len(patterns), len(settled)))[which.reshape(-1)], out=best)
             total += best[self.room, self.holdings[:, m]]
         return total
 

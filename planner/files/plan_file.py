@@ -17,6 +17,7 @@ from executor.mig import Placement
 from planner.errors import PlanFileError
 from planner.files.strict import Number, StrictModel, Text, given, made_of, read_by, read_document, told_of, validated
 from planner.plan import (
+    AnyCertificate,
     Certificate,
     Infeasibility,
     InferenceSpan,
@@ -136,7 +137,7 @@ def plan_to_json(plan: MigPlan) -> dict[str, object]:
     return document | given(missed=list(plan.missed) or None, burst_loss=plan.burst_loss)
 
 
-def _certificate_to_json(certificate: Certificate | StatusCertificate) -> dict[str, object]:
+def _certificate_to_json(certificate: AnyCertificate) -> dict[str, object]:
     multipliers = {"multipliers": dict(certificate.multipliers)} if certificate.multipliers else {}
     columns: dict[str, object] = (
         {"profiles": list(certificate.profile_names)}
@@ -214,7 +215,7 @@ _MADE = {
 """Figures that others in the file make, and those others."""
 
 
-def _certificate(content: _File, problem: Problem) -> Certificate | StatusCertificate | None:
+def _certificate(content: _File, problem: Problem) -> AnyCertificate | None:
     """The certificate, if there is one: a row for each of the plan's steps, a column for each profile or status."""
     item = content.certificate
     if item is None:
@@ -228,7 +229,7 @@ def _certificate(content: _File, problem: Problem) -> Certificate | StatusCertif
             raise PlanFileError(f"certificate.prices[{step}] has {len(row)} numbers; {key} has {n_columns}")
     prices = np.array(item.prices).reshape(len(item.prices), n_columns)
     multipliers = tuple(item.multipliers.items())
-    certificate: Certificate | StatusCertificate = (
+    certificate: AnyCertificate = (
         StatusCertificate(tuple(TenantStatus(*status) for status in item.statuses or ()), prices, multipliers)
         if item.profiles is None
         else Certificate(tuple(item.profiles), prices, multipliers)

@@ -17,7 +17,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.plan import Certificate, StatusCertificate
+from planner.plan import AnyCertificate, Certificate, StatusCertificate
 from planner.problem import FloatArray, Problem, Reconfiguration, TenantTerms
 from planner.verify.floors import with_floor
 from planner.verify.holdings import (
@@ -30,7 +30,7 @@ from planner.verify.holdings import (
 )
 
 
-def certified_bound(problem: Problem, certificate: Certificate | StatusCertificate, known: float = math.inf) -> float:
+def certified_bound(problem: Problem, certificate: AnyCertificate, known: float = math.inf) -> float:
     """No plan earns more requests; −inf where a tenant alone has no plan, NaN where a given gain table has gaps.
 
     Prices of statuses prove more where they are told what some plan is worth: ``known``.

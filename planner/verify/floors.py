@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from executor.mig import Multiset
-from planner.plan import Certificate, Lifetime, StatusCertificate
+from planner.plan import AnyCertificate, Lifetime
 from planner.problem import FLOOR_TOLERANCE, FloatArray, Owner, Per, Problem, Reconfiguration, Task
 from planner.verify.holdings import counts_at_start, initial_state, served_of
 from planner.verify.verification import Rule, Violation
@@ -114,7 +114,7 @@ def with_floor(
     problem: Problem,
     m: int,
     multisets: Sequence[Multiset],
-    certificate: Certificate | StatusCertificate,
+    certificate: AnyCertificate,
     gains: tuple[FloatArray, FloatArray],
 ) -> tuple[FloatArray, FloatArray, float, float]:
     """Gains under tenant m's floor, what its multiplier takes off the bound, and how large the numbers get.

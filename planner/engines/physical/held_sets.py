@@ -14,7 +14,7 @@ from itertools import chain, repeat
 
 import numpy as np
 
-from executor.mig import GpuModel, Layout, Placement, Profile
+from executor.mig import GpuModel, Layout, Multiset, Placement, Profile
 from planner.counts import COUNT_BITS, Geometry, codes_of, feasible_multisets, geometry, large_enough_profiles
 from planner.engines.arrays import Bools, Int64s
 from planner.problem import GainTable, Problem
@@ -131,7 +131,14 @@ def _layout_table(
     if not counted:
         return LayoutTable(gpu.layouts(profile_names))
     places = [anywhere(gpu, name) for name in profile_names]
-    held = (chain.from_iterable(map(repeat, places, counts)) for counts in feasible_multisets(gpu, profile_names))
+    slices = np.array([(1, place.profile.memory_slices, place.profile.compute_slices) for place in places])
+
+    def frugality(counts: Multiset) -> list[int]:
+        """Of plans of one value an engine takes the first: what takes least goes before what takes more."""
+        return list((np.array(counts) @ slices).tolist())
+
+    ordered = sorted(feasible_multisets(gpu, profile_names), key=frugality)
+    held = (chain.from_iterable(map(repeat, places, counts)) for counts in ordered)
     return CountTable(tuple(Layout(tuple(sorted(own, key=lambda place: place.sort_key))) for own in held), counted)
 
 

@@ -19,7 +19,7 @@ from planner.engines.arrays import Floats, Int64s
 from planner.engines.physical.held_sets import Entries, Held
 from planner.engines.physical.nodes import PlacedNodes
 from planner.engines.physical.path import Path
-from planner.engines.schedule import TOLERANCE, PlacedSchedule, WindowFacts
+from planner.engines.schedule import TOLERANCE, PlacedSchedule, WindowFacts, above
 from planner.levels import LevelChange, level_changes, levels_of, lowered, running_changes, shares_of, swap_shares
 from planner.plan import Lifetime, MigPlan, salvage_of
 from planner.problem import Owner, Problem, Retraining, Task, TenantTerms
@@ -55,7 +55,7 @@ def with_held(
     return with_plan(
         facts.problem,
         value,
-        max(value, bound),
+        value if bound <= above(value) else bound,  # values are sums in different orders
         engine,
         started_s,
         lifetimes=found,

@@ -84,7 +84,13 @@ def test_windows_are_posed_as_their_policy_and_config_posed_them(tmp_path: Path,
     assert [item.verification and item.verification.violations for item in found] == [(), ()]
 
 
-REPLANNING: Change = {"planner.replan_every_s": 2, "planner.planning_s": 0}
+REPLANNING: Change = {
+    "planner.replan_every_s": 10,
+    "planner.max_schedules": 800,
+    "tenants.0.arrivals.rate_rps": 900,
+    "tenants.1.arrivals.scale.factor": 20.0,
+    "tenants.0.retraining.samples": 12000,
+}
 
 
 @pytest.fixture(scope="module")
