@@ -32,7 +32,7 @@ def test_a_small_part_simulated_anew_gives_the_same_goodput() -> None:
     columns = [DOCUMENT["columns"].index(name) for name in ("policy", "workload", "segment", "arrivals")]
     assert [[row[at] for at in columns] for row in anew] == [[row[at] for at in columns] for row in known]
     # Plans of the same worth may be others than when the page was made.
-    goodput, arrivals = (DOCUMENT["columns"].index(name) for name in ("correct", "arrivals"))
+    goodput, arrivals = (DOCUMENT["columns"].index(name) for name in ("goodput", "arrivals"))
     lost = [100 * (one[goodput] - other[goodput]) / one[arrivals] for one, other in zip(known, anew, strict=True)]
     assert max(lost) <= 0.3
 
