@@ -13,6 +13,7 @@ from executor.catalogue import gpu_model
 from migrator.config import config_yaml, validate_config
 from migrator.execution.loop import Loop
 from migrator.execution.posing import later, shifted
+from migrator.execution.replay import Replayed
 from migrator.execution.reposing import CheckedPlan, RunCheck, seen_in
 from migrator.execution.simulated import simulated_parts
 from migrator.inputs import assemble
@@ -112,6 +113,13 @@ def test_a_log_has_the_prices_of_a_window_once(replanned: ReadLog) -> None:
     of_rests = [record.plan.certificate for record in replanned.of(recorded.PlanRevised)]
     assert ["prices" in own for own in of_windows] == [True] * len(of_windows)
     assert ["prices" in own for own in of_rests] == [False] * len(of_rests)
+
+
+def test_prices_told_once_are_there_again_when_the_run_is_taken_up(replanned: ReadLog) -> None:
+    told = Replayed.of(policy_of("migrator"), replanned).answers
+    plans = [plan for answers in told.values() for plan in answers if plan is not None]
+    assert len(plans) == len(replanned.of(recorded.WindowStarted)) + len(replanned.of(recorded.PlanRevised))
+    assert [len(plan.certificate["prices"]) for plan in plans] == [plan.n_steps for plan in plans]
 
 
 @pytest.mark.parametrize("certificate", [None, {"profiles": ["1g.5gb"]}, {"profiles": ["1g.5gb"], "prices": "none"}])
