@@ -16,7 +16,6 @@ from migrator.config import Config, read_config
 from migrator.console import output, print_json, progress, warn, warn_of
 from migrator.errors import InfeasibleError, MigratorError
 from migrator.execution.planning import PlannedWindow, Seen, Solving, none_found, plan_through, require_plan
-from migrator.execution.reposing import seen_in
 from migrator.inputs import assemble
 from migrator.log.overhead import with_overhead_of_run
 from migrator.log.records import Assumed, WindowStarted
@@ -236,6 +235,8 @@ def _seen_by(config_path: Path, config: Config, tenants: Sequence[Tenant]) -> Ma
     Raises:
         LogError: The run's log is damaged.
     """
+    from migrator.execution.reposing import seen_in  # noqa: PLC0415 (a plan of a problem file needs no log)
+
     if config_path.name != CONFIG_FILE or not (config_path.parent / EVENTS_FILE).is_file():
         return {}
     begun = read_log(config_path.parent).of(WindowStarted)
