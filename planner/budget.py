@@ -9,15 +9,15 @@ import math
 from dataclasses import dataclass, fields
 
 _SECONDS = (1.0, 6.0, 11.0, 15.0, 16.0, 18.0, 20.0)
-"""What planning a window of 200 steps takes for one, two … tenants; ``planning_time_s`` says of what."""
+"""What planning a window of 200 steps takes at most for one, two … tenants; ``planning_time_s`` says of what."""
 
 
 def planning_time_s(n_tenants: int, n_steps: int) -> float:
-    """Seconds that planning a window takes with the default budget of a run: whole ones, at least 1.
+    """Seconds that planning a window takes at most with the default budget of a run: whole ones, at least 1.
 
-    The longest solve of ``python -m benchmarks.speed.planner --run`` on one core, rounded up with room for gain tables
-    and the check of the plan; ``docs/planner.md`` has the figures. In proportion to the steps. Seven tenants are
-    extrapolated.
+    No solve of ``python -m benchmarks.speed.planner --run`` takes longer on one core, with gain tables and the check of
+    the plan; from three tenants on they take about half of it. ``docs/planner.md`` has the figures. In proportion to the
+    steps. Seven tenants are extrapolated.
     """
     at_200_steps = _SECONDS[min(n_tenants, len(_SECONDS)) - 1]
     return float(max(1, math.ceil(at_200_steps * n_steps / 200 - 1e-9)))
@@ -29,7 +29,8 @@ class Budget:
 
     Attributes:
         time_limit_s: Wall seconds; ``None`` for no limit. Not used by ``run``: it is not reproducible.
-        max_nodes: Branch-and-bound nodes, or schedules evaluated, by engine; ``None`` for no limit.
+        max_nodes: Branch-and-bound nodes, schedules evaluated, or for ``physical`` units of work
+            (``planner.engines.physical.search``); ``None`` for no limit.
         rel_gap: Relative gap at which a plan is good enough; 0 asks for a proof.
         proves: Whether work goes into bounds once the local search is over; only ``physical`` does without, for plans
             that are soon made anew.

@@ -77,7 +77,10 @@ RESULTS = ROOT / "docs" / "results.json"
 Json = dict[str, Any]
 
 PHYSICAL_WORK = 450
-"""Schedules that ``physical`` may value on a benchmark problem: its bounds, its starts and some of its search."""
+"""Units of work that ``physical`` has on a benchmark problem: its starts, some prices and some of its search.
+
+As much processor time as 300 took while a unit counted neither placing nor rounds of prices.
+"""
 
 MIDWAY_WORK = 60
 

@@ -37,8 +37,8 @@ def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigP
 
     Args:
         problem: A ``physical`` problem.
-        budget: ``max_nodes`` counts schedules valued on counts, see ``search``; a plan is
-            looked for until there is one even if that takes more. Half a minute's work by default.
+        budget: ``max_nodes`` counts units of work, see ``search``; a plan is looked for until there is
+            one even if that takes more. Half a minute's work by default.
         initial: A plan of an earlier solve; when and where it retrains is tried first.
 
     Raises:
