@@ -16,8 +16,8 @@ def planning_time_s(n_tenants: int, n_steps: int) -> float:
     """Seconds that planning a window takes at most with the default budget of a run: whole ones, at least 1.
 
     No solve of ``python -m benchmarks.speed.planner --run`` takes longer on one core, with gain tables and the check of
-    the plan; from three tenants on they take about half of it. ``docs/planner.md`` has the figures. In proportion to
-    the steps. Seven tenants are extrapolated.
+    the plan; from three tenants on they take half to two thirds of it. ``docs/planner.md`` has the figures. In
+    proportion to the steps. Seven tenants are extrapolated.
     """
     at_200_steps = _SECONDS[min(n_tenants, len(_SECONDS)) - 1]
     return float(max(1, math.ceil(at_200_steps * n_steps / 200 - 1e-9)))

@@ -44,8 +44,9 @@ class _Accuracy(StrictModel):
 
 
 def _share_alone(content: object) -> object:
-    is_number = isinstance(content, int | float) and not isinstance(content, bool)
-    return AttainmentFloor(float(content)) if is_number else content  # type: ignore[arg-type]
+    if isinstance(content, int | float) and not isinstance(content, bool):
+        return AttainmentFloor(float(content))
+    return content
 
 
 class _Tenant(StrictModel):

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from reprlib import Repr
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, ValidationInfo
@@ -21,6 +21,9 @@ from pydantic_core import PydanticCustomError
 from executor.input_file import read_input
 from executor.refusal import Refusal
 from planner.errors import PlannerError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 """A finite number."""
@@ -66,7 +69,7 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-KindT = TypeVar("KindT")
+KindT = TypeVar("KindT", bound="DataclassInstance")
 ModelT = TypeVar("ModelT", bound=StrictModel)
 
 
@@ -89,7 +92,7 @@ def read_by(find: Callable[[Any, str], object]) -> PlainValidator:
 
 def made_of(kind: type[KindT], content: StrictModel, **others: object) -> KindT:
     """A dataclass of the values in ``content`` that have the names of its fields, and of ``others`` before them."""
-    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    names = {field.name for field in fields(kind)}
     return kind(**{name: value for name, value in content if name in names} | others)
 
 

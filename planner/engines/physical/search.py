@@ -215,7 +215,7 @@ class Search:
         self.bound = self.bounds.relaxed()
         if not self.budget.proves:
             self.bound = min(self.bound, self.prices.carry(prices))
-        elif not self._is_over:
+        elif not self.meter.is_late():  # whatever work has been spent: a plan without a bound says little
             self._take_turn(_BEFORE_TABLES if self._has_tables else _MOST_ROUNDS)
         self._refine()
         if self.budget.proves:

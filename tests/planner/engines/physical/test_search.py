@@ -128,14 +128,15 @@ def test_a_search_keeps_what_the_best_plan_holds() -> None:
     assert schedule_of(search.best.answer) in search._ranked()
 
 
+@pytest.mark.parametrize("max_nodes", [0, 8, 20, 100, 1_000])
 @pytest.mark.parametrize("n_tenants", [2, 3])
-def test_prices_have_their_share_of_any_work(n_tenants: int) -> None:
+def test_prices_have_their_share_of_any_work(n_tenants: int, max_nodes: int) -> None:
     problem = random_window(0, n_tenants, 120)
-    plan = solve_physical(problem, Budget(max_nodes=1_000))
+    plan = solve_physical(problem, Budget(max_nodes=max_nodes))
     found = verify(problem, plan)
     assert found.violations == ()
     assert found.proven_gap is not None
-    assert found.proven_gap < 0.03
+    assert found.proven_gap < (0.03 if max_nodes == 1_000 else 0.2)
 
 
 def test_larger_graphs_cost_more_units(monkeypatch: pytest.MonkeyPatch) -> None:
