@@ -9,33 +9,10 @@ import numpy as np
 
 from planner.counts import BoolArray, IntArray, multiset_of
 from planner.gains import gain_tables
-from planner.levels import LevelChange, level_changes, levels_of, lowered, running_changes, shares_of, swap_shares
+from planner.levels import changes_by, levels_of, lowered, shares_of, swap_shares
 from planner.plan import Lifetime, MigPlan
-from planner.problem import FloatArray, GainTable, Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.problem import FloatArray, GainTable, Problem, Reconfiguration, TenantTerms
 from planner.verify.holdings import lifetimes_of
-
-
-@dataclass(frozen=True, slots=True)
-class RetrainingCourse:
-    """One retraining of a plan.
-
-    Attributes:
-        option: What runs.
-        where: Its profile (``paper``) or placement (``physical``).
-        from_step: First step in which it holds that.
-        train_step: First step in which it trains; later than ``from_step`` where a start-up comes first.
-        to_step: First step with the new accuracy.
-        profile: The profile of ``where``.
-        is_continued: Whether it was in progress when the window opened.
-    """
-
-    option: RetrainingOption
-    where: str
-    from_step: int
-    train_step: int
-    to_step: int
-    profile: str
-    is_continued: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +36,7 @@ class Course:
     """
 
     tenant: TenantTerms
-    retraining: RetrainingCourse | None
+    retraining: Lifetime | None
     held: IntArray
     serving: IntArray
     has_changed: BoolArray
@@ -109,8 +86,8 @@ def _course(problem: Problem, tenant: TenantTerms, table: GainTable, own: Sequen
             held[item.create_step : item.end_step, profile] += 1
             serving[item.serve_step : item.end_step, profile] += 1
         else:
-            retraining = _retraining(problem, tenant, item)
-    changes = () if retraining is None else _level_changes(problem, tenant, retraining)
+            retraining = item
+    changes = () if retraining is None else changes_by(problem, tenant, retraining)
     level = levels_of(changes, problem.n_steps)
     swap_share = shares_of(changes, swap_shares(problem, tenant), problem.n_steps)
     has_changed, steps = _changes(problem, tenant, held), np.arange(problem.n_steps)
@@ -131,21 +108,6 @@ def _course(problem: Problem, tenant: TenantTerms, table: GainTable, own: Sequen
         goodput=lowered(of_step(table.steady, table.changed, level, steps, column), swap_share),
         in_time=None if table.in_time is None else of_step(table.in_time, table.in_time_changed, steps, column),
     )
-
-
-def _retraining(problem: Problem, tenant: TenantTerms, item: Lifetime) -> RetrainingCourse:
-    # Without an option's name it was in progress when the window opened: always the first option.
-    option = next((option for option in tenant.options if option.name == item.option), tenant.options[0])
-    profile, steps = item.placement.profile.name, (item.create_step, item.serve_step, item.end_step)
-    where = profile if problem.reconfiguration is Reconfiguration.PAPER else str(item.placement)
-    return RetrainingCourse(option, where, *steps, profile, item.option is None)
-
-
-def _level_changes(problem: Problem, tenant: TenantTerms, run: RetrainingCourse) -> tuple[LevelChange, ...]:
-    if run.is_continued:
-        return running_changes(problem, tenant, run.profile, run.to_step)
-    own = level_changes(problem, tenant, 1 + tenant.options.index(run.option), run.profile)
-    return tuple((run.from_step + step, level) for step, level in own)
 
 
 def _changes(problem: Problem, tenant: TenantTerms, held: IntArray) -> BoolArray:

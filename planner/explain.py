@@ -251,16 +251,13 @@ class _Layouts:
         self.net = self.stretch - self.switching
 
     def _fits(self, stretch: _Stretch) -> BoolArray:
-        gpu, problem = self._problem.gpu, self._problem
+        problem, steps = self._problem, range(stretch.from_step, stretch.to_step)
         runs = [course.retraining for course in self._own if course.retraining is not None]
-        beside = {
-            (tuple(run.where for run in runs if run.from_step <= s < run.to_step), problem.unavailable_in(s, s + 1))
-            for s in range(stretch.from_step, stretch.to_step)
-        }
+        busy = (tuple(run.placement for run in runs if run.create_step <= s < run.end_step) for s in steps)
+        beside = {(held, problem.unavailable_in(s, s + 1)) for s, held in zip(steps, busy, strict=True)}
         fits = np.ones(len(self._sets.layouts), dtype=np.bool_)
-        for busy, unavailable in beside:
-            places = [anywhere(gpu, where) if self._is_paper else gpu.placement(where) for where in busy]
-            fits &= self._sets.table.fits_beside(gpu, places, unavailable)
+        for held, unavailable in beside:
+            fits &= self._sets.table.fits_beside(problem.gpu, held, unavailable)
         return fits[self._sets.layout]
 
     def _lost(self, step: int, columns: IntArray, other: Holding) -> FloatArray:
@@ -308,7 +305,7 @@ class _Layouts:
 
 def _tenant_step(course: Course, step: int) -> TenantStep:
     run = course.retraining
-    is_running = run is not None and run.from_step <= step < run.to_step
+    is_running = run is not None and run.create_step <= step < run.end_step
     return TenantStep(
         name=course.tenant.name,
         retraining=run.where if run is not None and is_running else None,

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from planner.plan import Lifetime
 from planner.problem import STEP_TOLERANCE, FloatArray, Problem, Reconfiguration, TenantTerms
 
 LevelChange = tuple[int, int]
@@ -51,6 +52,14 @@ def running_changes(problem: Problem, tenant: TenantTerms, profile: str, end_ste
     if option.checkpoints and not kept and option.accuracy_after <= tenant.accuracy_before:
         return ()
     return tuple(change for change in changes if change[0] >= 0)
+
+
+def changes_by(problem: Problem, tenant: TenantTerms, run: Lifetime) -> tuple[LevelChange, ...]:
+    """The same of a plan's retraining, in steps of the window."""
+    if run.option is None:
+        return running_changes(problem, tenant, run.placement.profile.name, run.end_step)
+    own = level_changes(problem, tenant, tenant.level_of(run.option), run.placement.profile.name)
+    return tuple((run.create_step + step, level) for step, level in own)
 
 
 def swap_shares(problem: Problem, tenant: TenantTerms) -> tuple[float, ...]:

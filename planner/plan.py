@@ -20,6 +20,9 @@ from planner.problem import Owner, Per, Problem, Reconfiguration, Task, TenantTe
 OPTIMAL_GAP = 1e-9
 """A plan whose relative gap is at most this counts as optimal."""
 
+ANYWHERE = -1
+"""The start of an instance in ``paper``, where it may sit elsewhere in every step."""
+
 LARGEST_PRICE = 1e100
 """Prices of a certificate beyond this are refused: sums of them could overflow."""
 
@@ -77,7 +80,8 @@ class Lifetime:
         serve_step: Serves, or trains, from here on; at or after ``create_step``.
         end_step: First step in which it is gone; ``n_steps`` if it outlives the window. An instance
             whose ``serve_step`` ≥ n_steps is still warming when the window ends.
-        option: Which retraining option runs in it, for a retraining that starts in the window.
+        option: Which retraining option runs in it, for a retraining that starts in the window; ``None`` for one that
+            was in progress when the window opened.
     """
 
     placement: Placement
@@ -91,6 +95,11 @@ class Lifetime:
     def is_inference(self) -> bool:
         """Whether the instance serves requests."""
         return self.owner.task is Task.INFERENCE
+
+    @property
+    def where(self) -> str:
+        """The placement; in ``paper``, where that may change, the profile."""
+        return self.placement.profile.name if self.placement.start == ANYWHERE else str(self.placement)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,19 +328,12 @@ class MigPlan:
 
 
 def salvage_of(problem: Problem, schedules: Sequence[TenantSchedule], lifetimes: Sequence[Lifetime]) -> float:
-    """What the levels at the end of a plan of these schedules or lifetimes are worth beyond the window, in requests.
-
-    A retraining without an option's name was in progress when the window opened: always the first option.
-    """
-    by_tenant = {item.name: item.retraining.option for item in schedules if item.retraining is not None}
-    by_tenant |= {item.owner.tenant: item.option or "" for item in lifetimes if not item.is_inference}
-    total = 0.0
-    for tenant in problem.tenants:
-        level, names = 0, [option.name for option in tenant.options]
-        if tenant.name in by_tenant:
-            level = 1 + names.index(by_tenant[tenant.name] or names[0])
-        total += tenant.salvages[level]
-    return total
+    """What the levels at the end of a plan of these schedules or lifetimes are worth beyond the window, in requests."""
+    options: dict[str, str | None]
+    options = {item.name: item.retraining.option for item in schedules if item.retraining is not None}
+    options |= {item.owner.tenant: item.option for item in lifetimes if not item.is_inference}
+    levels = {name: problem.tenant(name).level_of(option) for name, option in options.items()}
+    return sum(tenant.salvages[levels.get(tenant.name, 0)] for tenant in problem.tenants)
 
 
 def status_of(objective: float, bound: float) -> Status:

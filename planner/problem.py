@@ -244,6 +244,10 @@ class TenantTerms:
                     kept.append((number, checkpoint))
         return tuple(kept)
 
+    def level_of(self, option: str | None) -> int:
+        """The level by the option of that name; without a name by the first, which is in progress as a window opens."""
+        return 1 if option is None else 1 + [own.name for own in self.options].index(option)
+
     @property
     def has_swaps(self) -> bool:
         """Whether levels may change otherwise than at once and at a retraining's end."""

@@ -68,15 +68,14 @@ def without_hopeless_retrainings(problem: Problem) -> Problem:
 
 def _levels_left(tenant: TenantTerms, plan: MigPlan, step: int) -> list[int]:
     """The tenant's options from ``step`` on by their old levels, after the level by retrainings that have ended."""
-    names = [option.name for option in tenant.options]
     own = [item for item in plan.lifetimes if item.owner.tenant == tenant.name and not item.is_inference]
     begun = [item for item in own if item.create_step < step]
     if not begun:
-        return list(range(len(names) + 1))
-    level = 1 + (names.index(begun[0].option) if begun[0].option is not None else 0)
+        return list(range(len(tenant.options) + 1))
+    level = tenant.level_of(begun[0].option)
     if begun[0].end_step <= step:
         return [level]
-    return [0, level, *(other for other in range(1, len(names) + 1) if other != level)]
+    return [0, level, *(other for other in range(1, len(tenant.options) + 1) if other != level)]
 
 
 def _tenant_at(tenant: TenantTerms, course: Course, levels: list[int], step: int) -> tuple[TenantTerms, list[int]]:
@@ -85,7 +84,7 @@ def _tenant_at(tenant: TenantTerms, course: Course, levels: list[int], step: int
     While it trains, it has the level of the step before: a checkpoint that comes with ``step`` is still to come.
     """
     run = course.retraining
-    is_training = run is not None and run.from_step < step < run.to_step
+    is_training = run is not None and run.create_step < step < run.end_step
     now = int(course.level[step - 1 if is_training else step])
     left = replace(
         tenant,

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from executor.compiled import loading_s
 from executor.names import spelled_as
@@ -30,84 +31,52 @@ PAPER, PHYSICAL = "paper", "physical"
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An engine by name and model.
+    """An engine by name and model; functions of ``planner.engines`` by module and name, which :func:`_loaded` imports.
 
-    ``takes`` names the fields of ``EngineOptions`` that mean something to it; ``misfit`` says why it cannot start
-    from a plan, and is ``None`` for an engine that starts from none. ``takes_gains`` says whether it solves problems
-    with gain tables of their own, into which floors of in-time answers are put.
+    Attributes:
+        name: What people call it.
+        model: The problems that it answers.
+        solve: The :data:`Engine`.
+        misfit: Says why it cannot start from a plan; ``None`` for an engine that starts from none.
+        takes: The fields of ``EngineOptions`` that mean something to it.
+        takes_gains: Whether it solves problems with gain tables of their own, into which floors of in-time answers
+            are put.
+        size_note: Says what to know of a problem's size; ``None`` where it solves any.
     """
 
     name: str
     model: str
-    load: Callable[[], Engine]
+    solve: str
+    misfit: str | None = None
     takes: tuple[str, ...] = ()
-    misfit: Callable[[Problem, MigPlan], str | None] | None = None
     takes_gains: bool = True
-
-
-def _exact() -> Engine:
-    from planner.engines.paper.exact import solve_exact  # noqa: PLC0415 (numba is heavy)
-
-    return solve_exact
-
-
-def _paper_ilp() -> Engine:
-    from planner.engines.milp.paper_ilp import solve_paper_ilp  # noqa: PLC0415 (PuLP and HiGHS are heavy)
-
-    return solve_paper_ilp
-
-
-def _paper_greedy() -> Engine:
-    from planner.engines.paper.static import solve_greedy  # noqa: PLC0415 (numpy is heavy)
-
-    return solve_greedy
-
-
-def _physical_greedy() -> Engine:
-    from planner.engines.physical.static import solve_greedy  # noqa: PLC0415 (numba is heavy)
-
-    return solve_greedy
-
-
-def _paper_static() -> Engine:
-    from planner.engines.paper.static import solve_static  # noqa: PLC0415 (numpy is heavy)
-
-    return solve_static
-
-
-def _physical_static() -> Engine:
-    from planner.engines.physical.static import solve_static  # noqa: PLC0415 (numba is heavy)
-
-    return solve_static
-
-
-def _physical() -> Engine:
-    from planner.engines.physical.physical import solve_physical  # noqa: PLC0415 (numba is heavy)
-
-    return solve_physical
-
-
-def _paper_misfit(problem: Problem, plan: MigPlan) -> str | None:
-    from planner.engines.paper.plan import misfit  # noqa: PLC0415 (numpy is heavy)
-
-    return misfit(problem, plan)
-
-
-def _physical_misfit(problem: Problem, plan: MigPlan) -> str | None:
-    from planner.engines.physical.physical import misfit  # noqa: PLC0415 (numba is heavy)
-
-    return misfit(problem, plan)
+    size_note: str | None = None
 
 
 _ENGINES = (
-    _Entry("exact", PAPER, _exact, misfit=_paper_misfit),
-    _Entry("paper-ilp", PAPER, _paper_ilp, takes=("solver", "configs"), misfit=_paper_misfit, takes_gains=False),
-    _Entry("greedy", PAPER, _paper_greedy, misfit=_paper_misfit),
-    _Entry("static", PAPER, _paper_static),
-    _Entry("physical", PHYSICAL, _physical, misfit=_physical_misfit),
-    _Entry("greedy", PHYSICAL, _physical_greedy),
-    _Entry("static", PHYSICAL, _physical_static),
+    _Entry("exact", PAPER, "paper.exact.solve_exact", "paper.plan.misfit"),
+    _Entry(
+        "paper-ilp",
+        PAPER,
+        "milp.paper_ilp.solve_paper_ilp",
+        "paper.plan.misfit",
+        takes=("solver", "configs"),
+        takes_gains=False,
+        size_note="milp.paper_ilp.size_note",
+    ),
+    _Entry("greedy", PAPER, "paper.static.solve_greedy", "paper.plan.misfit"),
+    _Entry("static", PAPER, "paper.static.solve_static"),
+    _Entry("physical", PHYSICAL, "physical.physical.solve_physical", "physical.physical.misfit"),
+    _Entry("greedy", PHYSICAL, "physical.static.solve_greedy"),
+    _Entry("static", PHYSICAL, "physical.static.solve_static"),
 )
+
+
+def _loaded(path: str) -> Callable[..., Any]:
+    """The function of ``planner.engines`` by that path; its module, and what is heavy in that, are imported now."""
+    module, _, name = path.rpartition(".")
+    found: Callable[..., Any] = getattr(import_module(f"planner.engines.{module}"), name)
+    return found
 
 
 def engine_names(model: str | None = None) -> tuple[str, ...]:
@@ -152,35 +121,16 @@ def solve(
     if foreign:
         takes = ", ".join(entry.takes) or "no options"
         raise EngineError(f"engine {entry.name!r} does not take {', '.join(foreign)}; it takes {takes}")
-    begun_s, begun_loading_s = time.perf_counter(), loading_s()
-    engine_of = partial(entry.load(), **chosen.given)
+    budget, begun_s, begun_loading_s = budget or Budget(), time.perf_counter(), loading_s()
+    engine_of: Engine = partial(_loaded(entry.solve), **chosen.given)
     imported_s = time.perf_counter() - begun_s
-    plan = _solved(problem, entry, engine_of, budget or Budget(), initial, must_meet_floors)
+    if problem.has_floors:
+        from planner.floors import solve_with_floors  # noqa: PLC0415 (numpy is heavy)
+
+        told = partial(solve_with_floors, name=entry.name, takes_gains=entry.takes_gains, must_meet=must_meet_floors)
+        engine_of = partial(told, engine=engine_of)
+    plan = engine_of(problem, budget=budget, initial=initial)
     return replace(plan, load_s=imported_s + loading_s() - begun_loading_s)
-
-
-def _solved(
-    problem: Problem,
-    entry: _Entry,
-    engine_of: Engine,
-    budget: Budget,
-    initial: MigPlan | None,
-    must_meet_floors: bool,
-) -> MigPlan:
-    """What the engine answers, under the problem's floors of in-time answers if there are any."""
-    if not problem.has_floors:
-        return engine_of(problem, budget, initial)
-    from planner.floors import solve_with_floors  # noqa: PLC0415 (numpy is heavy)
-
-    return solve_with_floors(
-        problem,
-        engine_of,
-        budget,
-        initial,
-        name=entry.name,
-        takes_gains=entry.takes_gains,
-        must_meet=must_meet_floors,
-    )
 
 
 def size_note(problem: Problem, engine: str | None, options: EngineOptions | None) -> str | None:
@@ -190,11 +140,10 @@ def size_note(problem: Problem, engine: str | None, options: EngineOptions | Non
         EngineError: Unknown engine, one of the other model, or an option that it does not take.
     """
     entry = _entry(problem.reconfiguration, engine)
-    if entry.load is not _paper_ilp:
+    if entry.size_note is None:
         return None
-    from planner.engines.milp.paper_ilp import size_note as of_the_program  # noqa: PLC0415 (PuLP and HiGHS are heavy)
-
-    return of_the_program(problem, **(options or EngineOptions()).given)
+    note: str = _loaded(entry.size_note)(problem, **(options or EngineOptions()).given)
+    return note
 
 
 def start_misfit(problem: Problem, plan: MigPlan, engine: str | None = None) -> str | None:
@@ -208,7 +157,8 @@ def start_misfit(problem: Problem, plan: MigPlan, engine: str | None = None) -> 
         return f"engine {entry.name!r} starts from no plan"
     if not plan.status.has_plan:
         return f"its status is {plan.status}: there is no plan in it"
-    return entry.misfit(problem, plan)
+    why: str | None = _loaded(entry.misfit)(problem, plan)
+    return why
 
 
 def _entry(model: str, engine: str | None) -> _Entry:

@@ -31,7 +31,7 @@ from migrator.views.strips import (
     tenant_letters,
 )
 from planner.attainment import Attainment, attainments
-from planner.course import Course, RetrainingCourse, courses
+from planner.course import Course, courses
 from planner.explain import HELD, Explanation
 from planner.plan import InferenceSpan, Lifetime, MigPlan
 from planner.problem import FloatArray, Owner, Problem, Reconfiguration, Task
@@ -195,11 +195,12 @@ def _print_tenant(problem: Problem, course: Course, console: Console, scale: Tim
     print_line(console, "capability", _capability_line(arrivals, capability, top))
 
 
-def _retraining(course: Course, run: RetrainingCourse) -> str:
-    before, after = course.tenant.accuracy_before, run.option.accuracy_after
-    name = f"{run.option.name} on " if len(course.tenant.options) > 1 else ""
-    trains = f", trains from {run.train_step}" if run.train_step > run.from_step else ""
-    return f"{name}{run.where}, steps {run.from_step}–{run.to_step}{trains}, accuracy {before:.3f} → {after:.3f}"
+def _retraining(course: Course, run: Lifetime) -> str:
+    option = course.tenant.options[course.tenant.level_of(run.option) - 1]
+    before, after = course.tenant.accuracy_before, option.accuracy_after
+    name = f"{option.name} on " if len(course.tenant.options) > 1 else ""
+    trains = f", trains from {run.serve_step}" if run.serve_step > run.create_step else ""
+    return f"{name}{run.where}, steps {run.create_step}–{run.end_step}{trains}, accuracy {before:.3f} → {after:.3f}"
 
 
 def _capability_line(arrivals: FloatArray, capability: FloatArray, top: float) -> Text:

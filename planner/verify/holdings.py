@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from executor.mig import Multiset, Placement
 from planner.errors import ProblemError
-from planner.plan import Lifetime, MigPlan
+from planner.plan import ANYWHERE, Lifetime, MigPlan
 from planner.problem import (
     Checkpoint,
     FloatArray,
@@ -25,7 +25,6 @@ from planner.problem import (
     TenantTerms,
 )
 
-ANYWHERE = -1  # The start of an instance in `paper`, where it may sit elsewhere in every step.
 EVERY_STEP = slice(None)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from executor.mig import GpuModel, Placement
-from planner.plan import Lifetime, MigPlan, TenantSchedule
+from planner.plan import ANYWHERE, Lifetime, MigPlan, TenantSchedule
 from planner.problem import Owner, Problem, Reconfiguration, Task, TenantTerms
-from planner.verify.holdings import ANYWHERE, continues, initial_state, stretches
+from planner.verify.holdings import continues, initial_state, stretches
 from planner.verify.verification import Rule, Violation
 
 

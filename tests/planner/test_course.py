@@ -36,14 +36,14 @@ def test_physical_capability_is_that_of_what_serves() -> None:
 def test_a_retraining_is_told_with_its_start_up() -> None:
     run = courses(*physical_case())[0].retraining
     assert run is not None
-    assert (run.where, run.from_step, run.train_step, run.to_step) == ("1g.6gb@3", 0, 1, 3)
+    assert (run.where, run.create_step, run.serve_step, run.end_step) == ("1g.6gb@3", 0, 1, 3)
     assert courses(*physical_case())[0].level.tolist() == [0, 0, 0, 1, 1, 1]
 
 
 def test_a_retraining_in_progress_is_the_first_option() -> None:
     a = courses(*continued_case())[0]
     assert a.retraining is not None
-    assert a.retraining.option.name == "full"
+    assert a.retraining.option is None
     assert a.level.tolist() == [0, 0, 0, 0, 1, 1]
 
 

@@ -17,8 +17,8 @@ import numpy as np
 from executor.mig import GpuModel, Layout, Multiset, Placement, Profile
 from planner.counts import COUNT_BITS, Geometry, codes_of, feasible_multisets, geometry, large_enough_profiles
 from planner.engines.arrays import Bools, Int64s
+from planner.plan import ANYWHERE
 from planner.problem import GainTable, Problem
-from planner.verify.holdings import ANYWHERE
 
 Entry = tuple[Placement, int]
 """What is held, and the tenant's index."""

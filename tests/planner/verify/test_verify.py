@@ -13,11 +13,10 @@ from plans import broken_rules, continued_case, paper_case, physical_case, with_
 from executor.catalogue import gpu_model
 from executor.mig import Placement, Variant
 from planner.errors import ProblemError
-from planner.plan import InferenceSpan, MigPlan, RetrainingSpan, Status, TenantSchedule
+from planner.plan import ANYWHERE, InferenceSpan, MigPlan, RetrainingSpan, Status, TenantSchedule
 from planner.problem import GainTable, PaperState, Problem, Reconfiguration, TenantTerms
 from planner.unavailable import Unavailable
 from planner.verify import Rule, Verification, verify
-from planner.verify.holdings import ANYWHERE
 from planner.verify.rules import _fits
 
 CASES = (paper_case, physical_case, continued_case)
