@@ -23,6 +23,7 @@ from planner.engines.physical.nodes import placed_nodes
 from planner.engines.physical.path import HeldSetPath
 from planner.engines.physical.plan import held_along, retrainings_in, with_held
 from planner.engines.schedule import WindowFacts
+from planner.gains import carried_over, rooms
 from planner.plan import MigPlan
 from planner.problem import FloatArray, Problem
 
@@ -109,14 +110,8 @@ def _worth(problem: Problem, plan: MigPlan, scenarios: Scenarios) -> FloatArray:
 
 def _goodput(problem: Problem, course: Course, requests: FloatArray, slack_s: Mapping[str, float]) -> FloatArray:
     """A tenant's over the scenarios' steps: ``(n_scenarios, n_steps) → (n_scenarios,)``."""
-    rates = np.array([course.tenant.capability_rps.get(name, 0.0) for name in problem.profile_names])
-    slacks = np.array([max(0.0, slack_s.get(name, 0.0)) for name in problem.profile_names])
-    capacity = problem.step_s * (course.serving @ rates)
-    room = course.serving @ (rates * slacks)
-    worth = course.tenant.weight * np.array(course.tenant.accuracies)[course.level]
-    waiting, total = np.zeros(len(requests)), np.zeros(len(requests))
-    for step, arrived in enumerate(requests.T):
-        left = np.maximum(waiting + arrived - capacity[step], 0.0)
-        waiting = np.minimum(left, room[step])
-        total += worth[step] * (arrived - (left - waiting))
-    return total
+    tenant, n_steps = course.tenant, requests.shape[1]
+    serving, worth = course.serving[:n_steps], tenant.weight * np.array(tenant.accuracies)[course.level[:n_steps]]
+    capacity = problem.step_s * (serving @ problem.rates_rps(tenant))
+    served = carried_over(requests.T, capacity, serving @ rooms(problem, tenant, slack_s))
+    return sum((own * in_time for own, in_time in zip(worth, served, strict=True)), start=np.zeros(len(requests)))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import replace
 
 from executor.mig import Placement
+from planner.engines.answer import with_plan
 from planner.errors import ProblemError
-from planner.plan import Lifetime, MigPlan, salvage_of, status_of
-from planner.problem import Owner, Problem, Reconfiguration, Task, TenantTerms
+from planner.plan import Lifetime, MigPlan, next_epoch_step
+from planner.problem import Owner, Problem, Task, TenantTerms
 from planner.verify.holdings import initial_state, objective_of
 
 
@@ -57,25 +59,13 @@ def plan_of(problem: Problem, lifetimes: Iterable[Lifetime], maker: str) -> MigP
     items = tuple(sorted(lifetimes, key=lambda item: (item.create_step, item.placement.sort_key)))
     objective = objective_of(problem, items) or 0.0
     bound = max(objective, problem.most_goodput + sum(max(tenant.salvages) for tenant in problem.tenants))
-    return MigPlan(
-        status=status_of(objective, bound),
-        objective=objective,
-        bound=bound,
-        solve_s=0.0,
-        engine=maker,
-        reconfiguration=Reconfiguration.PHYSICAL,
-        n_steps=problem.n_steps,
+    plan = with_plan(
+        problem,
+        objective,
+        bound,
+        maker,
+        0.0,
         lifetimes=items,
-        next_epoch_step=_next_epoch_step(problem, [item for item in items if item.is_inference]),
-        salvage=salvage_of(problem, (), items),
+        next_epoch_step=next_epoch_step(problem, items, problem.n_steps),
     )
-
-
-def _next_epoch_step(problem: Problem, inference: Sequence[Lifetime]) -> int:
-    """First step at which a following window may change the held set, counted from this window's start."""
-    state = initial_state(problem)
-    epochs = {step for item in inference for step in (item.create_step, item.end_step) if 0 < step < problem.n_steps}
-    at_start = {(item.placement, item.owner.tenant) for item in inference if item.create_step == 0}
-    if problem.initial is not None and at_start != {(item.placement, item.tenant) for item in state.held}:
-        epochs.add(0)
-    return max([state.next_epoch_step, *(step + problem.epoch_steps for step in epochs)])
+    return replace(plan, solve_s=0.0)

@@ -119,7 +119,6 @@ def _changes(problem: Problem, tenant: TenantTerms, held: IntArray) -> BoolArray
 
 
 def _capability(problem: Problem, tenant: TenantTerms, serving: IntArray, has_changed: BoolArray) -> FloatArray:
-    rates = np.array([tenant.capability_rps.get(name, 0.0) for name in problem.profile_names])
     lost = tenant.overhead_s / problem.step_s / np.maximum(1, serving.sum(axis=1))
-    capability: FloatArray = serving @ rates
+    capability: FloatArray = serving @ problem.rates_rps(tenant)
     return np.where(has_changed, np.maximum(0.0, 1.0 - lost), 1.0) * capability

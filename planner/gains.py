@@ -20,7 +20,7 @@ could earn twice for one request: a larger multiset serves it at once, a smaller
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -57,9 +57,7 @@ def expected_gains(problem: Problem, paths_rps: Sequence[FloatArray]) -> tuple[G
     Raises:
         ProblemError: A path array has another shape.
     """
-    return tuple(
-        _table(problem, tenant, _requests(problem, tenant, paths)) for tenant, paths in _with_paths(problem, paths_rps)
-    )
+    return tuple(_table(problem, *own) for own in _requests(problem, paths_rps))
 
 
 def carry_over_gains(
@@ -85,19 +83,10 @@ def carry_over_gains(
     Raises:
         ProblemError: A path array has another shape, or a profile has no slack.
     """
-    tables = []
-    for (tenant, paths), slack in zip(_with_paths(problem, paths_rps), slack_s, strict=True):
-        lacking = sorted(set(tenant.capability_rps) - set(slack))
-        if lacking:
-            raise ProblemError(f"tenants.{tenant.name}: slack_s lacks {', '.join(lacking)}, which capability_rps has")
-        requests = _requests(problem, tenant, paths)
-        served, worst = _served_with_carry(problem, tenant, requests, slack, has_worst=risk > 0)
-        table = _table(problem, tenant, requests, served)
-        if worst is not None:
-            weighed = table.steady + risk * _worth(tenant) * (worst - served)
-            table = replace(table, steady=weighed)
-        tables.append(table)
-    return tuple(tables)
+    return tuple(
+        _carried(problem, tenant, requests, slack, risk)
+        for (tenant, requests), slack in zip(_requests(problem, paths_rps), slack_s, strict=True)
+    )
 
 
 def make_monotone(multisets: Sequence[Multiset], values: FloatArray) -> FloatArray:
@@ -111,94 +100,98 @@ def make_monotone(multisets: Sequence[Multiset], values: FloatArray) -> FloatArr
     return np.stack([values[..., below[:, k]].max(axis=-1) for k in range(len(multisets))], axis=-1)
 
 
-def _with_paths(problem: Problem, paths_rps: Sequence[FloatArray]) -> list[tuple[TenantTerms, FloatArray]]:
+def carried_over(arrived: FloatArray, capacity: FloatArray, room: FloatArray) -> Iterator[FloatArray]:
+    """What is served of each step's arrivals, in it or later, where so many can be served in a step and so many wait.
+
+    Shapes:
+        ``(n_steps, …)`` each, of shapes that broadcast.
+    """
+    waiting: FloatArray | float = 0.0
+    for came, most, most_waiting in zip(arrived, capacity, room, strict=True):
+        left = np.maximum(waiting + came - most, 0.0)
+        waiting = np.minimum(left, most_waiting)
+        yield came - (left - waiting)
+
+
+def rooms(problem: Problem, tenant: TenantTerms, slack_s: Mapping[str, float]) -> FloatArray:
+    """Requests that can wait for an instance and still be answered in time, by ``profile_names``, ``(n_profiles,)``."""
+    slack: FloatArray = np.array([max(0.0, slack_s.get(name, 0.0)) for name in problem.profile_names])
+    return problem.rates_rps(tenant) * slack
+
+
+def worth_of(tenant: TenantTerms) -> FloatArray:
+    """Goodput of a request in time, by level: ``(n_levels, 1, 1)``."""
+    worth: FloatArray = tenant.weight * np.array(tenant.accuracies)[:, None, None]
+    return worth
+
+
+def _requests(problem: Problem, paths_rps: Sequence[FloatArray]) -> Iterator[tuple[TenantTerms, FloatArray]]:
+    """Each tenant with its requests by path and step."""
     if len(paths_rps) != len(problem.tenants):
         raise ProblemError(f"paths_rps: {len(paths_rps)} arrays given for {len(problem.tenants)} tenants")
-    return list(zip(problem.tenants, paths_rps, strict=True))
-
-
-def _requests(problem: Problem, tenant: TenantTerms, paths_rps: FloatArray) -> FloatArray:
-    if paths_rps.ndim != 2 or paths_rps.shape[1] != problem.n_steps or not paths_rps.size:
-        raise ProblemError(
-            f"tenants.{tenant.name}: paths_rps has shape {paths_rps.shape}; (n_paths, {problem.n_steps}) is needed"
-        )
-    return paths_rps * problem.step_s
-
-
-def _capacities(problem: Problem, tenant: TenantTerms) -> tuple[FloatArray, FloatArray]:
-    """(C, C lessened by the overhead of a change), each ``(n_multisets,)``; the empty multiset has 0 of both."""
-    counts = np.array(serving_multisets(problem, tenant), dtype=np.float64)
-    rates = np.array([tenant.capability_rps.get(name, 0.0) for name in problem.profile_names])
-    capacity = problem.step_s * (counts @ rates)
-    n_instances = np.maximum(counts.sum(axis=1), 1.0)
-    return capacity, capacity - tenant.overhead_s / problem.step_s / n_instances * capacity
-
-
-def _mean_served(problem: Problem, tenant: TenantTerms, requests: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean of min(a, C) over paths, steady and changed, each ``(n_steps, n_multisets)``."""
-    steady, changed = _capacities(problem, tenant)
-    arrivals = requests[:, :, None]
-    return np.minimum(arrivals, steady).mean(axis=0), np.minimum(arrivals, changed).mean(axis=0)
+    for tenant, paths in zip(problem.tenants, paths_rps, strict=True):
+        if paths.ndim != 2 or paths.shape[1] != problem.n_steps or not paths.size:
+            raise ProblemError(
+                f"tenants.{tenant.name}: paths_rps has shape {paths.shape}; (n_paths, {problem.n_steps}) is needed"
+            )
+        yield tenant, paths * problem.step_s
 
 
 WORST_FIFTH = 0.2
 """Of the paths: those that CVaR is the mean of."""
 
 
-def _served_with_carry(
-    problem: Problem, tenant: TenantTerms, requests: FloatArray, slack_s: Mapping[str, float], *, has_worst: bool
-) -> tuple[FloatArray, FloatArray | None]:
-    """What is served of each step's arrivals, in it or later: mean over paths, and if asked for over the worst fifth.
-
-    Each is ``(n_steps, n_multisets)``.
-    """
-    n_worst = max(1, math.ceil(WORST_FIFTH * len(requests) - 1e-9))
-    multisets = serving_multisets(problem, tenant)
-    capacity, _ = _capacities(problem, tenant)
-    room_by_profile = [
-        tenant.capability_rps[name] * max(0.0, slack_s[name]) if name in tenant.capability_rps else 0.0
-        for name in problem.profile_names
-    ]
-    room = np.array(multisets, dtype=np.float64) @ np.array(room_by_profile)
-    waiting = np.zeros((len(requests), len(multisets)))
-    served_mean = np.empty((problem.n_steps, len(multisets)))
-    served_least = np.empty_like(served_mean)
-    for step in range(problem.n_steps):
-        arrivals = requests[:, step, None]
-        left = np.maximum(waiting + arrivals - capacity, 0.0)
-        waiting = np.minimum(left, room)
-        served = arrivals - (left - waiting)
-        served_mean[step] = served.mean(axis=0)
-        if has_worst:
-            served_least[step] = np.sort(served, axis=0)[:n_worst].mean(axis=0)
-    return make_monotone(multisets, served_mean), make_monotone(multisets, served_least) if has_worst else None
-
-
-def _table(
-    problem: Problem, tenant: TenantTerms, requests: FloatArray, steady_served: FloatArray | None = None
+def _carried(
+    problem: Problem, tenant: TenantTerms, requests: FloatArray, slack_s: Mapping[str, float], risk: float
 ) -> GainTable:
+    """The table of a tenant whose queues carry over."""
+    lacking = sorted(set(tenant.capability_rps) - set(slack_s))
+    if lacking:
+        raise ProblemError(f"tenants.{tenant.name}: slack_s lacks {', '.join(lacking)}, which capability_rps has")
+    multisets = serving_multisets(problem, tenant)
+    counts = np.array(multisets, dtype=np.float64)
+    capacity, room = (
+        np.broadcast_to(counts @ own, (problem.n_steps, len(counts)))
+        for own in (problem.rates_rps(tenant) * problem.step_s, rooms(problem, tenant, slack_s))
+    )
+    by_step = list(carried_over(requests.T[:, :, None], capacity, room))
+    served = make_monotone(multisets, np.array([own.mean(axis=0) for own in by_step]))
+    table = _table(problem, tenant, requests, served)
+    if risk > 0:
+        n_worst = max(1, math.ceil(WORST_FIFTH * len(requests) - 1e-9))
+        least = make_monotone(multisets, np.array([np.sort(own, axis=0)[:n_worst].mean(axis=0) for own in by_step]))
+        table = replace(table, steady=table.steady + risk * worth_of(tenant) * (least - served))
+    return table
+
+
+def _table(problem: Problem, tenant: TenantTerms, requests: FloatArray, served: FloatArray | None = None) -> GainTable:
     """The table of a tenant from its requests, ``(n_paths, n_steps)``; served times weight and accuracy by level.
 
-    ``steady_served`` is what is served in a step without a change where that is not min(a, C), ``(n_steps,
+    ``served`` is what is served in a step without a change where that is not the mean of min(a, C), ``(n_steps,
     n_multisets)``.
     """
-    worth = _worth(tenant)
-    steady, changed = _mean_served(problem, tenant, requests)
-    served = steady if steady_served is None else steady_served
-    is_paper = problem.reconfiguration is Reconfiguration.PAPER
-    return GainTable(
-        multisets=serving_multisets(problem, tenant),
-        steady=worth * served,
-        changed=worth * changed if is_paper else None,
-        in_time=served,
-        in_time_changed=changed if is_paper else None,
-        arrived=requests.mean(axis=0),
-    )
+    counts = np.array(serving_multisets(problem, tenant), dtype=np.float64)
+    capacity, arrived = problem.step_s * (counts @ problem.rates_rps(tenant)), requests[:, :, None]
+    if served is None:
+        served = np.minimum(arrived, capacity).mean(axis=0)
+    changed = None
+    if problem.reconfiguration is Reconfiguration.PAPER:
+        lost = tenant.overhead_s / problem.step_s / np.maximum(counts.sum(axis=1), 1.0) * capacity
+        changed = np.minimum(arrived, capacity - lost).mean(axis=0)
+    return table_of(tenant, serving_multisets(problem, tenant), served, changed, requests.mean(axis=0))
 
 
-def _worth(tenant: TenantTerms) -> FloatArray:
-    """Of an answer in time by level, ``(n_levels, 1, 1)``."""
-    return tenant.weight * np.array(tenant.accuracies)[:, None, None]
+def table_of(
+    tenant: TenantTerms,
+    multisets: tuple[Multiset, ...],
+    in_time: FloatArray,
+    in_time_changed: FloatArray | None,
+    arrived: FloatArray | None,
+) -> GainTable:
+    """The table in which goodput is weight and accuracy times what is served in time."""
+    worth = worth_of(tenant)
+    changed = None if in_time_changed is None else worth * in_time_changed
+    return GainTable(multisets, worth * in_time, changed, in_time, in_time_changed, arrived)
 
 
 def _checked(problem: Problem, tenant: TenantTerms, table: GainTable) -> GainTable:
@@ -220,7 +213,7 @@ def _checked(problem: Problem, tenant: TenantTerms, table: GainTable) -> GainTab
     arrived = tenant.arrivals_rps * problem.step_s if table.arrived is None else table.arrived
     if problem.reconfiguration is Reconfiguration.PHYSICAL:
         return replace(table, arrived=arrived)
-    simple = _table(problem, tenant, _requests(problem, tenant, tenant.arrivals_rps[None, :]))
+    simple = _table(problem, tenant, tenant.arrivals_rps[None, :] * problem.step_s)
     columns = [simple.column[multiset] for multiset in table.multisets]
     assert simple.changed is not None
     assert simple.in_time_changed is not None

@@ -405,6 +405,10 @@ class Problem:
             raise ProblemError(f"{name!r} is no tenant of the problem; those are {', '.join(self.tenant_names)}")
         return self.tenants[self.tenant_names.index(name)]
 
+    def rates_rps(self, tenant: TenantTerms) -> FloatArray:
+        """Requests a second that one instance of each of ``profile_names`` serves for the tenant, ``(n_profiles,)``."""
+        return np.array([tenant.capability_rps.get(name, 0.0) for name in self.profile_names])
+
     @property
     def physical_initial(self) -> PhysicalState | None:
         """The initial state of a ``physical`` problem, if it has one."""

@@ -9,7 +9,7 @@ import numpy as np
 from planner.course import Course, courses
 from planner.feasibility import RULE_RETRAINING, infeasibility
 from planner.gains import gain_tables
-from planner.plan import Lifetime, MigPlan, Status
+from planner.plan import Lifetime, MigPlan, Status, next_epoch_step
 from planner.problem import (
     AttainmentFloor,
     GainTable,
@@ -142,20 +142,8 @@ def state_at(problem: Problem, plan: MigPlan, step: int) -> PhysicalState:
             for item in alive
             if not item.is_inference and item.end_step > step
         ),
-        next_epoch_step=max(0, _next_epoch_step(problem, plan, step) - step),
+        next_epoch_step=max(0, next_epoch_step(problem, plan.lifetimes, step) - step),
     )
-
-
-def _next_epoch_step(problem: Problem, plan: MigPlan, step: int) -> int:
-    """First step at which the held set may change again after the epochs before ``step``."""
-    state = problem.physical_initial
-    inference = [item for item in plan.lifetimes if item.is_inference]
-    epochs = {edge for item in inference for edge in (item.create_step, item.end_step) if 0 < edge < step}
-    if state is not None:
-        held = {(item.placement, item.owner.tenant) for item in inference if item.create_step == 0 < item.end_step}
-        epochs |= {0} if held != {(item.placement, item.tenant) for item in state.held} else set()
-    earliest = 0 if state is None else state.next_epoch_step
-    return max([earliest, *(epoch + problem.epoch_steps for epoch in epochs)])
 
 
 def remaining_plan(plan: MigPlan, step: int) -> MigPlan:

@@ -17,8 +17,8 @@ from executor.mig import Multiset
 from planner.counts import multiset_of, profiles_of
 from planner.errors import ProblemError
 from planner.files.strict import Number, StrictModel, given
-from planner.gains import gain_tables, make_monotone
-from planner.problem import MOST_NUMBER, FloatArray, GainTable, Problem, Reconfiguration, TenantTerms
+from planner.gains import gain_tables, make_monotone, table_of, worth_of
+from planner.problem import MOST_NUMBER, FloatArray, GainTable, Problem, Reconfiguration
 
 ROUNDING = 1e-9
 """Share by which a table may miss what it has to keep; of requests below one."""
@@ -45,7 +45,7 @@ def gains_to_json(problem: Problem, index: int) -> dict[str, object]:
     assert problem.gains is not None
     tenant, table = problem.tenants[index], problem.gains[index]
     lacks_changed = problem.reconfiguration is Reconfiguration.PAPER and table.in_time_changed is None
-    if lacks_changed or table.in_time is None or not np.array_equal(table.steady, _worth(tenant) * table.in_time):
+    if lacks_changed or table.in_time is None or not np.array_equal(table.steady, worth_of(tenant) * table.in_time):
         raise ProblemError(f"tenants.{tenant.name}: gains are not weight · accuracy · in_time; no file can hold them")
     return given(
         multisets=[list(profiles_of(problem, multiset)) for multiset in table.multisets],
@@ -86,25 +86,13 @@ def _table(problem: Problem, index: int, entry: GainEntry) -> GainTable:
         changed = _array(f"{where}.in_time_changed", entry.in_time_changed, steps, columns)
         if _is_above(changed, in_time):
             raise ProblemError(f"{where}.in_time_changed is above in_time; a change serves no more")
-    worth = _worth(problem.tenants[index])
-    return GainTable(
-        multisets=multisets,
-        steady=worth * in_time,
-        changed=None if changed is None else worth * changed,
-        in_time=in_time,
-        in_time_changed=changed,
-        arrived=None if entry.arrived is None else _array(f"{where}.arrived", entry.arrived, steps),
-    )
+    arrived = None if entry.arrived is None else _array(f"{where}.arrived", entry.arrived, steps)
+    return table_of(problem.tenants[index], multisets, in_time, changed, arrived)
 
 
 def _is_above(values: FloatArray, limits: FloatArray) -> bool:
     """Whether a value is above its limit by more than rounding, which sums in another order leave in what we write."""
     return bool((values > limits + ROUNDING * np.maximum(1.0, np.abs(limits))).any())
-
-
-def _worth(tenant: TenantTerms) -> FloatArray:
-    """Goodput of a request in time, by level: ``(n_levels, 1, 1)``."""
-    return tenant.weight * np.array(tenant.accuracies)[:, None, None]
 
 
 def _multisets(problem: Problem, rows: Sequence[Sequence[str]], where: str) -> tuple[Multiset, ...]:
