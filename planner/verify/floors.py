@@ -8,8 +8,8 @@ import numpy as np
 
 from executor.mig import Multiset
 from planner.plan import AnyCertificate, Lifetime
-from planner.problem import FLOOR_TOLERANCE, FloatArray, Owner, Per, Problem, Reconfiguration, Task
-from planner.verify.holdings import counts_at_start, initial_state, served_of
+from planner.problem import FLOOR_TOLERANCE, FloatArray, Per, Problem, Reconfiguration
+from planner.verify.holdings import counts_at_start, initial_state, served_of, serving
 from planner.verify.verification import Rule, Violation
 
 TOLERANCE = 1e-9
@@ -73,22 +73,10 @@ def _in_time(problem: Problem, m: int, multisets: Sequence[Multiset]) -> tuple[F
 
 def _served(problem: Problem, m: int, lifetimes: Sequence[Lifetime]) -> FloatArray:
     """T of what is held, step by step."""
-    tenant, n_steps = problem.tenants[m], problem.n_steps
-    held = np.zeros((n_steps, len(problem.profile_names)), dtype=np.int64)
-    serving = np.zeros_like(held)
-    for item in lifetimes:
-        name = item.placement.profile.name
-        if item.owner == Owner(tenant.name, Task.INFERENCE) and name in problem.profile_names:
-            profile = problem.profile_names.index(name)
-            held[item.create_step : item.end_step, profile] += 1
-            serving[item.serve_step : item.end_step, profile] += 1
-    start = counts_at_start(problem, tenant, 0) if problem.paper_initial else None
-    before = np.vstack([held[0] if start is None else start, held[:-1]])
-    is_changed = (held != before).any(axis=1) & (problem.reconfiguration is Reconfiguration.PAPER)
-    multisets, kind = np.unique(serving, axis=0, return_inverse=True)
-    settled, just_changed = _in_time(problem, m, [tuple(row) for row in multisets.tolist()])
-    at = (np.arange(n_steps), kind.reshape(-1))
-    return np.where(is_changed, just_changed[at], settled[at])
+    multisets, kind, has_changed = serving(problem, m, lifetimes)
+    settled, just_changed = _in_time(problem, m, multisets)
+    at = (np.arange(problem.n_steps), kind)
+    return np.where(has_changed, just_changed[at], settled[at])
 
 
 def _least(problem: Problem, m: int) -> FloatArray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
@@ -24,8 +23,6 @@ from planner.problem import (
     Task,
     TenantTerms,
 )
-
-EVERY_STEP = slice(None)
 
 
 def lifetimes_of(problem: Problem, plan: MigPlan) -> Iterator[Lifetime]:
@@ -68,13 +65,11 @@ def counts_at_start(problem: Problem, tenant: TenantTerms, step: int) -> Multise
     return None if problem.initial is None else counts_of(problem, names)
 
 
-def gains_of(
-    problem: Problem, m: int, multisets: Sequence[Multiset], steps: slice = EVERY_STEP
-) -> tuple[FloatArray, FloatArray]:
+def gains_of(problem: Problem, m: int, multisets: Sequence[Multiset]) -> tuple[FloatArray, FloatArray]:
     """Goodput of tenant m in a step by what serves it: settled, and just changed (in ``physical`` the same).
 
     Weight · accuracy · min(a, C) in requests, or what the problem's table says: ``(n_levels, n_steps, n_multisets)``
-    each, of the steps asked for, NaN where there is none.
+    each, NaN where there is none.
     """
     tenant, is_paper = problem.tenants[m], problem.reconfiguration is Reconfiguration.PAPER
     if problem.gains is not None:
@@ -84,41 +79,47 @@ def gains_of(
             raise ProblemError(f"gains of {tenant.name}: a paper problem needs the table `changed`")
         columns = [table.column.get(multiset, -1) for multiset in multisets]
         lacking = np.where(np.array(columns) < 0, math.nan, 0.0)
-        return table.steady[:, steps][..., columns] + lacking, changed[:, steps][..., columns] + lacking
+        return table.steady[..., columns] + lacking, changed[..., columns] + lacking
     worth = tenant.weight * np.array(tenant.accuracies)[:, None, None]
-    settled, just_changed = served_of(problem, m, multisets, steps)
+    settled, just_changed = served_of(problem, m, multisets)
     return worth * settled, worth * just_changed
 
 
-def served_of(
-    problem: Problem, m: int, multisets: Sequence[Multiset], steps: slice = EVERY_STEP
-) -> tuple[FloatArray, FloatArray]:
-    """min(a, C) of tenant m in requests, settled and just changed: ``(n_steps, n_multisets)`` each, of ``steps``."""
+def served_of(problem: Problem, m: int, multisets: Sequence[Multiset]) -> tuple[FloatArray, FloatArray]:
+    """min(a, C) of tenant m in requests, settled and just changed: ``(n_steps, n_multisets)`` each."""
     tenant, step_s, is_paper = problem.tenants[m], problem.step_s, problem.reconfiguration is Reconfiguration.PAPER
     counts, rates = np.array(multisets), [tenant.capability_rps.get(name, math.nan) for name in problem.profile_names]
     capacity = step_s * np.where(counts, counts * rates, 0.0).sum(axis=1)
     # The N instances change one after the other, and each is away for Ψ seconds: Ψ/step/N of the capacity.
     lost = is_paper * tenant.overhead_s / step_s / np.maximum(counts.sum(axis=1), 1) * capacity
-    arrivals = step_s * tenant.arrivals_rps[steps, None]
+    arrivals = step_s * tenant.arrivals_rps[:, None]
     return np.minimum(arrivals, capacity), np.minimum(arrivals, capacity - lost)
 
 
-def stretches(n_steps: int, lifetimes: Sequence[Lifetime]) -> Iterator[tuple[int, int, list[Lifetime]]]:
-    """The window cut where anything begins, serves or ends: first step, end step, what is held throughout."""
-    edges = {0, n_steps} | {s for item in lifetimes for s in (item.create_step, item.serve_step, item.end_step)}
-    by_start = deque(sorted(enumerate(lifetimes), key=lambda entry: entry[1].create_step))
-    held: dict[int, Lifetime] = {}
-    for start, end in pairwise(sorted(edge for edge in edges if 0 <= edge <= n_steps)):
-        while by_start and by_start[0][1].create_step <= start:
-            number, item = by_start.popleft()
-            held[number] = item
-        held = {number: item for number, item in held.items() if item.end_step > start}
-        yield start, end, [held[number] for number in sorted(held)]
+def serving(
+    problem: Problem, m: int, lifetimes: Sequence[Lifetime]
+) -> tuple[list[Multiset], NDArray[np.int64], NDArray[np.bool_]]:
+    """What serves tenant m: the multisets, which of them does in each step, and where what it holds has just changed.
+
+    What is given by step has shape ``(n_steps,)``.
+    """
+    tenant, names = problem.tenants[m], problem.profile_names
+    held = np.zeros((problem.n_steps, len(names)), dtype=np.int64)
+    serves = np.zeros_like(held)
+    for item in lifetimes:
+        name = item.placement.profile.name
+        if item.owner == Owner(tenant.name, Task.INFERENCE) and name in names:
+            held[item.create_step : item.end_step, names.index(name)] += 1
+            serves[item.serve_step : item.end_step, names.index(name)] += 1
+    start = counts_at_start(problem, tenant, 0)
+    before = np.vstack([held[0] if start is None else start, held[:-1]])
+    multisets, kind = np.unique(serves, axis=0, return_inverse=True)
+    return [tuple(row) for row in multisets.tolist()], kind.reshape(-1), (held != before).any(axis=1)
 
 
 def objective_of(problem: Problem, lifetimes: Sequence[Lifetime]) -> float | None:
     """Rule 5: the sum of all tenants' goodput and salvage in requests; ``None`` when some of it is undefined."""
-    terms = [term for m in range(len(problem.tenants)) for term in _terms(problem, m, lifetimes)]
+    terms = [term for m in range(len(problem.tenants)) for term in _goodput(problem, m, lifetimes).tolist()]
     terms.append(salvage_of(problem, lifetimes))
     return None if math.isnan(total := math.fsum(terms)) else total
 
@@ -246,19 +247,11 @@ def _levels_and_shares(
     return levels, left
 
 
-def _terms(problem: Problem, m: int, lifetimes: Sequence[Lifetime]) -> Iterator[float]:
-    """Goodput of tenant m in each step."""
-    tenant = problem.tenants[m]
-    own = [item for item in lifetimes if item.owner.tenant == tenant.name]
-    levels, left = _levels_and_shares(problem, tenant, [item for item in own if not item.is_inference])
-    before = counts_at_start(problem, tenant, 0)
-    for start, end, alive in stretches(problem.n_steps, own):
-        inference = [item for item in alive if item.is_inference]
-        held = counts_of(problem, (item.placement.profile.name for item in inference))
-        served = counts_of(problem, (i.placement.profile.name for i in inference if i.serve_step <= start))
-        at = (levels[start:end], np.arange(end - start), 0)
-        found = (gains[at] for gains in gains_of(problem, m, [served], slice(start, end)))
-        settled, changed = (np.where(gains > 0, left[start:end] * gains, gains) for gains in found)
-        has_changed = held != (before or held)
-        yield from [*changed[:1], *settled[1:]] if has_changed else settled
-        before = held
+def _goodput(problem: Problem, m: int, lifetimes: Sequence[Lifetime]) -> FloatArray:
+    """Of tenant m in each step, ``(n_steps,)``."""
+    runs = [item for item in lifetimes if item.owner == Owner(problem.tenants[m].name, Task.RETRAINING)]
+    levels, left = _levels_and_shares(problem, problem.tenants[m], runs)
+    multisets, kind, has_changed = serving(problem, m, lifetimes)
+    settled, changed = (gains[levels, np.arange(problem.n_steps), kind] for gains in gains_of(problem, m, multisets))
+    gains = np.where(has_changed, changed, settled)
+    return np.where(gains > 0, left * gains, gains)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from executor.mig import GpuModel, Placement
 from planner.plan import ANYWHERE, Lifetime, MigPlan, TenantSchedule
 from planner.problem import Owner, Problem, Reconfiguration, Task, TenantTerms
-from planner.verify.holdings import continues, initial_state, stretches
+from planner.verify.holdings import continues, initial_state
 from planner.verify.verification import Rule, Violation
 
 
@@ -60,17 +60,18 @@ def _held_at_start(problem: Problem) -> dict[tuple[Placement, str], int]:
 
 def violations(problem: Problem, plan: MigPlan, lifetimes: Sequence[Lifetime]) -> Iterator[Violation]:
     """Every breach by a readable plan; one that lasts several steps counts once, at the first."""
+    edges = {0, *(s for item in lifetimes for s in (item.create_step, item.end_step))}
+    edges |= {s for item in problem.unavailable for s in (item.from_step, item.to_step or 0)}
+    waiting = sorted(lifetimes, key=lambda item: item.create_step, reverse=True)
+    alive: list[Lifetime] = []
     before: set[tuple[Rule, str | None]] = set()
-    for start, end, alive in stretches(problem.n_steps, lifetimes):
-        barred: frozenset[int] | None = None
-        for s in range(start, end):
-            barred_now = _not_ours(problem, s)
-            if barred_now == barred:
-                continue  # nothing has changed since the step before
-            barred = barred_now
-            broken = list(_step_violations(problem, alive, s))
-            yield from (one for one in broken if (one.rule, one.tenant) not in before)
-            before = {(one.rule, one.tenant) for one in broken}
+    for s in sorted(s for s in edges if 0 <= s < problem.n_steps):
+        while waiting and waiting[-1].create_step <= s:
+            alive.append(waiting.pop())
+        alive = [item for item in alive if item.end_step > s]
+        broken = list(_step_violations(problem, alive, s))
+        yield from (one for one in broken if (one.rule, one.tenant) not in before)
+        before = {(one.rule, one.tenant) for one in broken}
     for tenant in problem.tenants:
         yield from _retraining_violations(problem, tenant, lifetimes)
     if problem.reconfiguration is Reconfiguration.PHYSICAL:
