@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from planner.counts import BoolArray, IntArray, multiset_of
+from planner.counts import BoolArray, IntArray, codes_of, multiset_of
 from planner.gains import gain_tables
-from planner.levels import changes_by, levels_of, lowered, shares_of, swap_shares
+from planner.levels import LevelChange, changes_by, levels_of, lowered, shares_of, swap_shares
 from planner.plan import Lifetime, MigPlan
 from planner.problem import FloatArray, GainTable, Problem, Reconfiguration, TenantTerms
 from planner.verify.holdings import lifetimes_of
@@ -17,44 +18,100 @@ from planner.verify.holdings import lifetimes_of
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """One tenant's window under a plan.
+    """One tenant's window under a plan; what is by step has shape ``(n_steps,)``.
 
     Attributes:
+        problem: The problem.
         tenant: The tenant.
-        retraining: Its retraining; ``None`` if it has none in the window.
-        held: Instances that inference holds, ``(n_steps, n_profiles)``, by ``Problem.profile_names``.
-        serving: Those of them that serve, ``(n_steps, n_profiles)``; fewer while some warm up.
-        has_changed: ``paper``: whether the step pays for a change of what is held, ``(n_steps,)``.
-        level: That of ``TenantTerms.accuracies``: 0 until a checkpoint is served or the retraining has ended,
-            ``(n_steps,)``.
-        swap_share: What taking new weights over leaves of each step's gains, ``(n_steps,)``.
-        capability_rps: Requests a second that what serves can answer in time, ``(n_steps,)``; in a step
-            that pays for a change, what that leaves, at least 0.
-        goodput: Expected goodput in requests, weight included, ``(n_steps,)``.
-        in_time: Requests that are expected to be answered in time, ``(n_steps,)``; ``None`` where the problem's
-            gain tables do not say.
+        table: Its gain table.
+        lifetimes: All that it holds.
     """
 
+    problem: Problem
     tenant: TenantTerms
-    retraining: Lifetime | None
-    held: IntArray
-    serving: IntArray
-    has_changed: BoolArray
-    level: IntArray
-    swap_share: FloatArray
-    capability_rps: FloatArray
-    goodput: FloatArray
-    in_time: FloatArray | None = None
+    table: GainTable
+    lifetimes: Sequence[Lifetime]
 
-    def share(self, step_s: float) -> float | None:
+    @property
+    def retraining(self) -> Lifetime | None:
+        """Its retraining; ``None`` if it has none in the window."""
+        return next((item for item in self.lifetimes if not item.is_inference), None)
+
+    @cached_property
+    def held(self) -> IntArray:
+        """Instances that inference holds, ``(n_steps, n_profiles)``, by ``Problem.profile_names``."""
+        return self._counts((item, item.create_step) for item in self.lifetimes)
+
+    @cached_property
+    def serving(self) -> IntArray:
+        """Those of them that serve, ``(n_steps, n_profiles)``; fewer while some warm up."""
+        return self._counts((item, item.serve_step) for item in self.lifetimes)
+
+    @cached_property
+    def has_changed(self) -> BoolArray:
+        """``paper``: whether the step pays for a change of what is held."""
+        if self.problem.reconfiguration is not Reconfiguration.PAPER:
+            return np.zeros(self.problem.n_steps, dtype=np.bool_)
+        state, before = self.problem.paper_initial, self.held[0]
+        if state is not None:
+            before = np.array(multiset_of(self.problem, state.held.get(self.tenant.name, ())))
+        return np.asarray((np.diff(self.held, axis=0, prepend=before[None, :]) != 0).any(axis=1), dtype=np.bool_)
+
+    @cached_property
+    def level(self) -> IntArray:
+        """That of ``TenantTerms.accuracies``: 0 until a checkpoint is served or the retraining has ended."""
+        return levels_of(self._level_changes, self.problem.n_steps)
+
+    @cached_property
+    def swap_share(self) -> FloatArray:
+        """What taking new weights over leaves of each step's gains."""
+        return shares_of(self._level_changes, swap_shares(self.problem, self.tenant), self.problem.n_steps)
+
+    @cached_property
+    def capability_rps(self) -> FloatArray:
+        """Requests a second that what serves can answer in time; what a change leaves of it, at least 0."""
+        lost = self.tenant.overhead_s / self.problem.step_s / np.maximum(1, self.serving.sum(axis=1))
+        capability: FloatArray = self.serving @ self.problem.rates_rps(self.tenant)
+        return np.where(self.has_changed, np.maximum(0.0, 1.0 - lost), 1.0) * capability
+
+    @cached_property
+    def goodput(self) -> FloatArray:
+        """Expected goodput in requests, weight included."""
+        return lowered(self._of_step(self.table.steady, self.table.changed, self.level), self.swap_share)
+
+    @cached_property
+    def in_time(self) -> FloatArray | None:
+        """Requests that are expected to be answered in time; ``None`` where the problem's gain tables do not say."""
+        table = self.table
+        return None if table.in_time is None else self._of_step(table.in_time, table.in_time_changed)
+
+    @property
+    def share(self) -> float | None:
         """Expected goodput over what it would be if every answer were in time and right; ``None`` without arrivals."""
-        most = self.tenant.weight * float(self.tenant.arrivals_rps.sum()) * step_s
+        most = self.tenant.weight * float(self.tenant.arrivals_rps.sum()) * self.problem.step_s
         return float(self.goodput.sum()) / most if most > 0 else None
 
     def earned(self, gains: FloatArray, steps: slice) -> FloatArray:
         """What each column of a gain table earns at the plan's levels: ``(n_levels, n_steps, n) → (n_of_steps, n)``."""
         at = np.arange(len(self.level))[steps]
         return lowered(gains[self.level[at], at], self.swap_share[at, None])
+
+    @property
+    def _level_changes(self) -> tuple[LevelChange, ...]:
+        return () if self.retraining is None else changes_by(self.problem, self.tenant, self.retraining)
+
+    def _counts(self, since: Iterable[tuple[Lifetime, int]]) -> IntArray:
+        counts = np.zeros((self.problem.n_steps, len(self.problem.profile_names)), dtype=np.int64)
+        for item, step in since:
+            if item.is_inference:
+                counts[step : item.end_step, self.problem.profile_names.index(item.placement.profile.name)] += 1
+        return counts
+
+    def _of_step(self, settled: FloatArray, changed: FloatArray | None, *levels: IntArray) -> FloatArray:
+        """What stands in a gain table for what serves in each step."""
+        at = (*levels, np.arange(self.problem.n_steps), column_of(self.problem, self.table, self.serving))
+        values: FloatArray = settled[at]
+        return values if changed is None else np.where(self.has_changed, changed[at], values)
 
 
 def courses(problem: Problem, plan: MigPlan) -> tuple[Course, ...]:
@@ -64,61 +121,14 @@ def courses(problem: Problem, plan: MigPlan) -> tuple[Course, ...]:
     """
     lifetimes, tables = tuple(lifetimes_of(problem, plan)), gain_tables(problem)
     return tuple(
-        _course(problem, tenant, table, [item for item in lifetimes if item.owner.tenant == tenant.name])
+        Course(problem, tenant, table, [item for item in lifetimes if item.owner.tenant == tenant.name])
         for tenant, table in zip(problem.tenants, tables, strict=True)
     )
 
 
 def column_of(problem: Problem, table: GainTable, counts: IntArray) -> IntArray:
     """The table's column of each row of counts over ``problem.profile_names``: ``(n, n_profiles) → (n,)``."""
-    width = len(problem.profile_names)
-    distinct, inverse = np.unique(counts.reshape(-1, width), axis=0, return_inverse=True)
-    columns = [table.column[tuple(map(int, row))] for row in distinct]
+    rows = counts.reshape(-1, len(problem.profile_names))
+    _, first, inverse = np.unique(codes_of(rows), return_index=True, return_inverse=True)
+    columns = [table.column[tuple(row)] for row in rows[first].tolist()]
     return np.array(columns, dtype=np.int64)[inverse.reshape(-1)]
-
-
-def _course(problem: Problem, tenant: TenantTerms, table: GainTable, own: Sequence[Lifetime]) -> Course:
-    held = np.zeros((problem.n_steps, len(problem.profile_names)), dtype=np.int64)
-    serving, retraining = np.zeros_like(held), None
-    for item in own:
-        if item.is_inference:
-            profile = problem.profile_names.index(item.placement.profile.name)
-            held[item.create_step : item.end_step, profile] += 1
-            serving[item.serve_step : item.end_step, profile] += 1
-        else:
-            retraining = item
-    changes = () if retraining is None else changes_by(problem, tenant, retraining)
-    level = levels_of(changes, problem.n_steps)
-    swap_share = shares_of(changes, swap_shares(problem, tenant), problem.n_steps)
-    has_changed, steps = _changes(problem, tenant, held), np.arange(problem.n_steps)
-    column = column_of(problem, table, serving)
-
-    def of_step(settled: FloatArray, changed: FloatArray | None, *at: IntArray) -> FloatArray:
-        return settled[at] if changed is None else np.where(has_changed, changed[at], settled[at])
-
-    return Course(
-        tenant=tenant,
-        retraining=retraining,
-        held=held,
-        serving=serving,
-        has_changed=has_changed,
-        level=level,
-        swap_share=swap_share,
-        capability_rps=_capability(problem, tenant, serving, has_changed),
-        goodput=lowered(of_step(table.steady, table.changed, level, steps, column), swap_share),
-        in_time=None if table.in_time is None else of_step(table.in_time, table.in_time_changed, steps, column),
-    )
-
-
-def _changes(problem: Problem, tenant: TenantTerms, held: IntArray) -> BoolArray:
-    if problem.reconfiguration is not Reconfiguration.PAPER:
-        return np.zeros(problem.n_steps, dtype=np.bool_)
-    state = problem.paper_initial
-    before = held[0] if state is None else np.array(multiset_of(problem, state.held.get(tenant.name, ())))
-    return np.asarray(np.any(np.diff(held, axis=0, prepend=before[None, :]) != 0, axis=1), dtype=np.bool_)
-
-
-def _capability(problem: Problem, tenant: TenantTerms, serving: IntArray, has_changed: BoolArray) -> FloatArray:
-    lost = tenant.overhead_s / problem.step_s / np.maximum(1, serving.sum(axis=1))
-    capability: FloatArray = serving @ problem.rates_rps(tenant)
-    return np.where(has_changed, np.maximum(0.0, 1.0 - lost), 1.0) * capability

@@ -8,7 +8,6 @@ import numpy as np
 
 from planner.course import Course, courses
 from planner.feasibility import RULE_RETRAINING, infeasibility
-from planner.gains import gain_tables
 from planner.plan import Lifetime, MigPlan, Status, next_epoch_step
 from planner.problem import (
     AttainmentFloor,
@@ -33,16 +32,12 @@ def remaining_problem(problem: Problem, plan: MigPlan, step: int) -> Problem:
     levels: where a retraining has ended, its own is all that is left. A retraining in progress has served checkpoints
     so far, and the best of them is the accuracy before; what a swap that began before ``step`` still takes is left out.
     """
-    own = zip(problem.tenants, courses(problem, plan), strict=True)
-    found = [_tenant_at(tenant, course, _levels_left(tenant, plan, step), step) for tenant, course in own]
-    floors = _floors_left(problem, plan, step) if problem.has_floors else (None,) * len(found)
+    found = [_tenant_at(course, _levels_left(course.tenant, plan, step), step) for course in courses(problem, plan)]
     gains = problem.gains
     return replace(
         problem,
         n_steps=problem.n_steps - step,
-        tenants=tuple(
-            replace(tenant, min_slo_attainment=floor) for (tenant, _), floor in zip(found, floors, strict=True)
-        ),
+        tenants=tuple(tenant for tenant, _ in found),
         # The rest of the window keeps the warm-ups that its beginning was planned with.
         switch_s=problem.switching_s,
         initial=state_at(problem, plan, step),
@@ -78,12 +73,12 @@ def _levels_left(tenant: TenantTerms, plan: MigPlan, step: int) -> list[int]:
     return [0, level, *(other for other in range(1, len(tenant.options) + 1) if other != level)]
 
 
-def _tenant_at(tenant: TenantTerms, course: Course, levels: list[int], step: int) -> tuple[TenantTerms, list[int]]:
+def _tenant_at(course: Course, levels: list[int], step: int) -> tuple[TenantTerms, list[int]]:
     """The tenant as it goes on from ``step``, and the old number of each of its levels, those of checkpoints too.
 
     While it trains, it has the level of the step before: a checkpoint that comes with ``step`` is still to come.
     """
-    run = course.retraining
+    tenant, run = course.tenant, course.retraining
     is_training = run is not None and run.create_step < step < run.end_step
     now = int(course.level[step - 1 if is_training else step])
     left = replace(
@@ -92,6 +87,7 @@ def _tenant_at(tenant: TenantTerms, course: Course, levels: list[int], step: int
         accuracy_before=tenant.accuracies[now],
         options=tuple(tenant.options[level - 1] for level in levels[1:]),
         salvage=tuple(tenant.salvage[level] for level in levels) if tenant.salvage else (),
+        min_slo_attainment=_floor_left(course, step),
     )
     old = [now, *levels[1:]]
     for new, level in enumerate(levels[1:], start=1):
@@ -100,18 +96,15 @@ def _tenant_at(tenant: TenantTerms, course: Course, levels: list[int], step: int
     return left, old
 
 
-def _floors_left(problem: Problem, plan: MigPlan, step: int) -> tuple[AttainmentFloor | None, ...]:
-    """Each tenant's floor from ``step`` on; one per window with what it owes by then on top."""
-    found: list[AttainmentFloor | None] = []
-    for tenant, table, course in zip(problem.tenants, gain_tables(problem), courses(problem, plan), strict=True):
-        floor = tenant.min_slo_attainment
-        if floor is not None and floor.per is Per.WINDOW:
-            assert table.arrived is not None
-            assert course.in_time is not None
-            owed = floor.share * float(table.arrived[:step].sum()) - float(course.in_time[:step].sum())
-            floor = replace(floor, due=floor.due + owed)
-        found.append(floor)
-    return tuple(found)
+def _floor_left(course: Course, step: int) -> AttainmentFloor | None:
+    """The tenant's floor from ``step`` on; one per window with what it owes by then on top."""
+    floor, arrived, in_time = course.tenant.min_slo_attainment, course.table.arrived, course.in_time
+    if floor is None or floor.per is Per.STEP:
+        return floor
+    assert arrived is not None
+    assert in_time is not None
+    owed = floor.share * float(arrived[:step].sum()) - float(in_time[:step].sum())
+    return replace(floor, due=floor.due + owed)
 
 
 def _left(table: GainTable, levels: list[int], step: int) -> GainTable:

@@ -180,11 +180,11 @@ def _print_over_time(problem: Problem, plan: MigPlan, console: Console) -> None:
     not_ours = f", {NOT_OURS} not ours" if problem.unavailable else ""
     print_chart(console, lines, chart.row_names, scale, "step", more=not_ours)
     for course, letter, colour in zip(courses(problem, plan), letters, COLOURS, strict=False):
-        _print_tenant(problem, course, console, scale, f"[bold {colour}]{letter} {escape(course.tenant.name)}[/]")
+        _print_tenant(course, console, scale, f"[bold {colour}]{letter} {escape(course.tenant.name)}[/]")
 
 
-def _print_tenant(problem: Problem, course: Course, console: Console, scale: TimeScale, title: str) -> None:
-    tenant, share = course.tenant, course.share(problem.step_s)
+def _print_tenant(course: Course, console: Console, scale: TimeScale, title: str) -> None:
+    tenant, share = course.tenant, course.share
     arrivals, capability = (scale.means(values) for values in (tenant.arrivals_rps, course.capability_rps))
     top = float(max(arrivals.max(), capability.max()))
     earned = f"{course.goodput.sum():.2f} requests{'' if share is None else f', {100 * share:.2f} % of arrivals'}"

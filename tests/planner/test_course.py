@@ -60,7 +60,7 @@ def test_no_tenant_is_worth_more_than_all_its_requests() -> None:
 
 def test_share_is_of_arrivals_and_none_without_any() -> None:
     problem, plan = paper_case()
-    assert courses(problem, plan)[1].share(problem.step_s) == pytest.approx(0.6)
+    assert courses(problem, plan)[1].share == pytest.approx(0.6)
     course = courses(problem, plan)[1]
     object.__setattr__(course.tenant, "arrivals_rps", np.zeros(4))
-    assert course.share(1.0) is None
+    assert course.share is None
