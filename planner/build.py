@@ -122,22 +122,13 @@ def window_problem(
         ProblemError: The parts do not make a problem.
     """
     warm_ups = warm_ups or documented_warm_ups(gpu, tenants)
+    own = zip(tenants, terms, forecast.mean_rps.T, warm_ups.start_s, warm_ups.training_start_s, strict=True)
     problem = Problem(
         gpu=gpu,
         step_s=step_s,
         n_steps=forecast.mean_rps.shape[0],
         reconfiguration=reconfiguration,
-        tenants=tuple(
-            _tenant_terms(
-                tenant,
-                window,
-                forecast.mean_rps[:, index],
-                warm_ups.start_s[index],
-                warm_ups.training_start_s[index],
-                reconfiguration,
-            )
-            for index, (tenant, window) in enumerate(zip(tenants, terms, strict=True))
-        ),
+        tenants=tuple(_tenant_terms(reconfiguration, *one) for one in own),
         switch_s=warm_ups.switch_s,
         initial=initial,
         unavailable=tuple(unavailable),
@@ -147,9 +138,8 @@ def window_problem(
 
 def with_forecast(problem: Problem, tenants: Sequence[Tenant], forecast: Forecast, risk: float = 0.0) -> Problem:
     """The problem with the arrivals and gain tables of another forecast of its steps, ``(n_steps, n_tenants)``."""
-    expected = tuple(
-        replace(terms, arrivals_rps=forecast.mean_rps[:, index]) for index, terms in enumerate(problem.tenants)
-    )
+    pairs = zip(problem.tenants, forecast.mean_rps.T, strict=True)
+    expected = tuple(replace(terms, arrivals_rps=rates) for terms, rates in pairs)
     return _with_gains(replace(problem, tenants=expected, gains=None), tenants, forecast, risk)
 
 
@@ -167,34 +157,30 @@ def slacks_s(tenants: Sequence[Tenant]) -> tuple[Mapping[str, float], ...]:
 
 
 def _tenant_terms(
+    reconfiguration: Reconfiguration,
     tenant: Tenant,
     window: WindowTerms,
     arrivals_rps: FloatArray,
     start_s: float,
     training_start_s: float,
-    reconfiguration: Reconfiguration,
 ) -> TenantTerms:
-    options: tuple[RetrainingOption, ...] = ()
-    if window.retrains:
-        included_s = training_start_s if reconfiguration is Reconfiguration.PAPER else 0.0
-        options = tuple(
-            RetrainingOption(
-                option.name,
-                {name: seconds + included_s for name, seconds in option.time_s.items()},
-                reached(window.accuracy_before, window.accuracy_after, option.gain),
-                tuple(
-                    Checkpoint(part, reached(window.accuracy_before, window.accuracy_after, option.gain * gain))
-                    for part, gain in tenant.checkpoints
-                ),
-                tenant.checkpoint_s,
-            )
-            for option in tenant.options
+    before, after = window.accuracy_before, window.accuracy_after
+    included_s = training_start_s if reconfiguration is Reconfiguration.PAPER else 0.0
+    options = tuple(
+        RetrainingOption(
+            option.name,
+            {name: seconds + included_s for name, seconds in option.time_s.items()},
+            reached(before, after, option.gain),
+            tuple(Checkpoint(part, reached(before, after, option.gain * gain)) for part, gain in tenant.checkpoints),
+            tenant.checkpoint_s,
         )
+        for option in (tenant.options if window.retrains else ())
+    )
     return TenantTerms(
         name=tenant.name,
         arrivals_rps=arrivals_rps,
         capability_rps={name: point.rate_rps for name, point in tenant.operating_points.items()},
-        accuracy_before=window.accuracy_before,
+        accuracy_before=before,
         overhead_s=start_s,
         min_profile=tenant.min_profile,
         options=options,

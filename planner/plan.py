@@ -311,20 +311,23 @@ class MigPlan:
 
     @property
     def goodput_gap(self) -> float | None:
-        """(bound − objective) over the bound without this plan's salvage, never negative; ``None`` without a plan.
+        """The gap over the bound without this plan's salvage; ``None`` without a plan.
 
         What a plan may be short of its bound, in shares of goodput alone: salvage, the same in both, hides none of it.
         """
-        if self.objective is None or self.bound is None:
-            return None
-        return max(0.0, self.bound - self.objective) / max(abs(self.bound - self.salvage), 1e-9)
+        return gap_between(self.bound, self.objective, self.salvage)
 
     @property
     def gap(self) -> float | None:
-        """(bound − objective) / max(|bound|, 1e-9), never negative; ``None`` without a plan."""
-        if self.objective is None or self.bound is None:
-            return None
-        return max(0.0, self.bound - self.objective) / max(abs(self.bound), 1e-9)
+        """That between bound and objective; ``None`` without a plan."""
+        return gap_between(self.bound, self.objective)
+
+
+def gap_between(bound: float | None, objective: float | None, salvage: float = 0.0) -> float | None:
+    """(bound − objective) / max(|bound − salvage|, 1e-9), never negative; ``None`` where one of both is missing."""
+    if objective is None or bound is None:
+        return None
+    return max(0.0, bound - objective) / max(abs(bound - salvage), 1e-9)
 
 
 def salvage_of(problem: Problem, schedules: Sequence[TenantSchedule], lifetimes: Sequence[Lifetime]) -> float:
@@ -350,5 +353,5 @@ def next_epoch_step(problem: Problem, lifetimes: Sequence[Lifetime], before_step
 
 def status_of(objective: float, bound: float) -> Status:
     """``optimal`` or ``feasible`` by the gap between a plan's objective and its bound."""
-    gap = (bound - objective) / max(abs(bound), 1e-9)
-    return Status.OPTIMAL if gap <= OPTIMAL_GAP else Status.FEASIBLE
+    gap = gap_between(bound, objective)
+    return Status.OPTIMAL if gap is not None and gap <= OPTIMAL_GAP else Status.FEASIBLE

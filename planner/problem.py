@@ -30,8 +30,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
+from operator import or_
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -431,21 +432,16 @@ class Problem:
         edges = sorted({0, self.n_steps, *(item.from_step for item in self.unavailable), *ends})
         spans: list[tuple[int, int, int]] = []
         for begin, end in pairwise(edges):
-            mask = 0
-            for item, item_end in zip(self.unavailable, ends, strict=True):
-                mask |= item.memory_mask if item.from_step <= begin < item_end else 0
-            if spans and spans[-1][2] == mask:
-                spans[-1] = (spans[-1][0], end, mask)
-            else:
-                spans.append((begin, end, mask))
+            taken = zip(self.unavailable, ends, strict=True)
+            mask = reduce(or_, (item.memory_mask for item, last in taken if item.from_step <= begin < last), 0)
+            since = spans.pop()[0] if spans and spans[-1][2] == mask else begin
+            spans.append((since, end, mask))
         return tuple(spans)
 
     def unavailable_in(self, from_step: int, to_step: int) -> int:
         """The memory slices, one bit each, that are not ours in some step of ``[from_step, to_step)``."""
-        mask = 0
-        for begin, end, own in self.unavailable_spans:
-            mask |= own if begin < to_step and from_step < end else 0
-        return mask
+        spans = self.unavailable_spans
+        return reduce(or_, (mask for begin, end, mask in spans if begin < to_step and from_step < end), 0)
 
     def is_ours(self, placement: Placement, from_step: int, to_step: int) -> bool:
         """Whether all its memory slices are ours throughout ``[from_step, to_step)``."""

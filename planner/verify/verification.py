@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from planner.plan import gap_between
+
 
 class Rule(StrEnum):
     """What a violation is about: a rule of the design's section 4, or the plan's own consistency."""
@@ -73,12 +75,12 @@ class Verification:
     @property
     def claimed_gap(self) -> float | None:
         """(bound − recomputed objective) / max(|bound|, 1e-9), never negative; ``None`` where one is missing."""
-        return _gap(self.claimed_bound, self.objective)
+        return gap_between(self.claimed_bound, self.objective)
 
     @property
     def proven_gap(self) -> float | None:
         """The same to the proven bound, which takes nothing that the plan says on trust."""
-        return _gap(self.proven_bound, self.objective)
+        return gap_between(self.proven_bound, self.objective)
 
     @property
     def is_claim_proven(self) -> bool:
@@ -87,7 +89,3 @@ class Verification:
             return True
         slack = TOLERANCE * max(1.0, abs(self.claimed_bound))
         return self.proven_bound is not None and self.claimed_bound >= self.proven_bound - slack
-
-
-def _gap(bound: float | None, objective: float | None) -> float | None:
-    return None if bound is None or objective is None else max(0.0, bound - objective) / max(abs(bound), 1e-9)
