@@ -20,10 +20,8 @@ from planner.counts import BoolArray, IntArray, multiset_of, profiles_of
 from planner.course import Course, courses
 from planner.engines.physical.held_sets import Entry, HeldSets, anywhere
 from planner.errors import ProblemError
-from planner.gains import gain_tables
 from planner.plan import MigPlan
 from planner.problem import FloatArray, PaperState, PhysicalState, Problem, Reconfiguration
-from planner.verify.holdings import lifetimes_of
 
 HELD, BEFORE, AFTER = "held", "before", "after"
 """Roles of a layout: held by the plan over the stretch, just before it, just after it."""
@@ -121,7 +119,8 @@ def explain(problem: Problem, plan: MigPlan, step: int, n_alternatives: int = N_
         raise ProblemError(f"nothing to explain: the status is {plan.status}")
     if not 0 <= step < problem.n_steps:
         raise ProblemError(f"step is {step}; the window has steps 0 to {problem.n_steps - 1}")
-    own, stretch = courses(problem, plan), _stretch(problem, plan, step)
+    own = courses(problem, plan)
+    stretch = _stretch(problem, own, step)
     layouts = _Layouts(problem, own, stretch, step)
     held, others = layouts.choice(layouts.roles[HELD]), tuple(map(layouts.choice, layouts.listed(n_alternatives)))
     return Explanation(
@@ -161,12 +160,12 @@ class _Stretch:
     fixed_because: str = ""
 
 
-def _stretch(problem: Problem, plan: MigPlan, step: int) -> _Stretch:
+def _stretch(problem: Problem, own: Sequence[Course], step: int) -> _Stretch:
     """From the step, where it may be an epoch (in ``paper`` any may), else from where its stretch begins."""
     state, is_paper = problem.initial, problem.reconfiguration is Reconfiguration.PAPER
     apart = 1 if is_paper else problem.epoch_steps
     first = state.next_epoch_step if isinstance(state, PhysicalState) else 0
-    changes = _changes(problem, plan)
+    changes = _changes(problem, own)
     number = max(n for n, (since, _) in enumerate(changes) if since <= step)
     before: Holding | None
     held = changes[number][1]
@@ -189,14 +188,13 @@ def _stretch(problem: Problem, plan: MigPlan, step: int) -> _Stretch:
     return _Stretch(step, end, held, held, after, why)
 
 
-def _changes(problem: Problem, plan: MigPlan) -> list[tuple[int, Holding]]:
+def _changes(problem: Problem, own: Sequence[Course]) -> list[tuple[int, Holding]]:
     """(step, what inference holds from there on); begins with the initial state's where there is one."""
-    names, inference = problem.tenant_names, [item for item in lifetimes_of(problem, plan) if item.is_inference]
-    edges = {edge for item in inference for edge in (item.create_step, item.end_step) if edge < problem.n_steps}
+    inference = [(item, m) for m, course in enumerate(own) for item in course.lifetimes if item.is_inference]
+    edges = {edge for item, _ in inference for edge in (item.create_step, item.end_step) if edge < problem.n_steps}
     changes = [] if problem.initial is None else [(0, _opening(problem))]
     for step in sorted({0, *edges}):
-        alive = (item for item in inference if item.create_step <= step < item.end_step)
-        held = _sorted((item.placement, names.index(item.owner.tenant)) for item in alive)
+        held = _sorted((item.placement, m) for item, m in inference if item.create_step <= step < item.end_step)
         if not changes or held != changes[-1][1]:
             changes.append((step, held))
     return changes
@@ -225,7 +223,7 @@ class _Layouts:
     """
 
     def __init__(self, problem: Problem, own: Sequence[Course], stretch: _Stretch, step: int) -> None:
-        self._problem, self._own, self._tables = problem, own, gain_tables(problem)
+        self._problem, self._own, self._tables = problem, own, [course.table for course in own]
         self._is_paper = problem.reconfiguration is Reconfiguration.PAPER
         self._sets = HeldSets.of(problem, is_counted=self._is_paper)
         all_columns = self._sets.columns(self._tables)
@@ -240,8 +238,8 @@ class _Layouts:
         self.roles = {role: position[number] for role, number in numbers.items() if number in position}
         self.columns = all_columns[self._rows]
         self.step, self.stretch, self.switching = np.zeros((3, len(self._rows)))
-        for table, course, column in zip(self._tables, own, self.columns.T, strict=True):
-            earned = course.earned(table.steady, slice(stretch.from_step, stretch.to_step))
+        for course, column in zip(own, self.columns.T, strict=True):
+            earned = course.earned(course.table.steady, slice(stretch.from_step, stretch.to_step))
             self.step += earned[step - stretch.from_step][column]
             self.stretch += earned.sum(axis=0)[column]
         if stretch.before is not None:
@@ -268,7 +266,8 @@ class _Layouts:
         """
         lost = np.zeros(len(self._rows))
         kept = self.columns if self._is_paper else self._sets.columns(self._tables, frozenset(other))[self._rows]
-        for m, (table, course) in enumerate(zip(self._tables, self._own, strict=True)):
+        for m, course in enumerate(self._own):
+            table = course.table
             if self._is_paper:
                 assert table.changed is not None
                 names = [place.profile.name for place, tenant in other if tenant == m]

@@ -111,40 +111,34 @@ def plan_to_json(plan: MigPlan) -> dict[str, object]:
     where a floor of in-time answers is, ``burst_loss`` where a layout that stays was chosen. Where salvage is part of
     the objective, both parts stand apart, too.
     """
-    apart = {"expected_goodput": plan.expected_goodput, "salvage": plan.salvage, "goodput_gap": plan.goodput_gap}
+    is_paper, certificate = plan.reconfiguration is Reconfiguration.PAPER, plan.certificate
+    figures = ("objective", "bound", "gap", *(_APART if plan.salvage else ()), "solve_s", "load_s", "engine")
     document: dict[str, object] = {
         "status": plan.status.value,
-        "objective": plan.objective,
-        "bound": plan.bound,
-        "gap": plan.gap,
-        **(apart if plan.salvage else {}),
-        "solve_s": plan.solve_s,
-        "load_s": plan.load_s,
-        "engine": plan.engine,
+        **{key: getattr(plan, key) for key in figures},
         "reconfiguration": plan.reconfiguration.value,
         "n_steps": plan.n_steps,
         "work": dict(plan.work),
     }
     if plan.infeasibility is not None:
         document["reason"] = asdict(plan.infeasibility)
-    if plan.status.has_plan and plan.reconfiguration is Reconfiguration.PAPER:
+    if plan.status.has_plan and is_paper:
         document["tenants"] = [_schedule_to_json(schedule) for schedule in plan.schedules]
-    if plan.status.has_plan and plan.reconfiguration is Reconfiguration.PHYSICAL:
+    if plan.status.has_plan and not is_paper:
         document["lifetimes"] = [_lifetime_to_json(lifetime) for lifetime in plan.lifetimes]
         document["next_epoch_step"] = plan.next_epoch_step
-    if plan.certificate is not None:
-        document["certificate"] = _certificate_to_json(plan.certificate)
+    if certificate is not None:
+        document["certificate"] = given(
+            profiles=list(certificate.profile_names) if isinstance(certificate, Certificate) else None,
+            statuses=list(map(list, certificate.statuses)) if isinstance(certificate, StatusCertificate) else None,
+            prices=certificate.prices.tolist(),
+            multipliers=dict(certificate.multipliers) or None,
+        )
     return document | given(missed=list(plan.missed) or None, burst_loss=plan.burst_loss)
 
 
-def _certificate_to_json(certificate: AnyCertificate) -> dict[str, object]:
-    multipliers = {"multipliers": dict(certificate.multipliers)} if certificate.multipliers else {}
-    columns: dict[str, object] = (
-        {"profiles": list(certificate.profile_names)}
-        if isinstance(certificate, Certificate)
-        else {"statuses": [list(status) for status in certificate.statuses]}
-    )
-    return {**columns, "prices": certificate.prices.tolist(), **multipliers}
+_APART = ("expected_goodput", "salvage", "goodput_gap")
+"""Figures of plans whose objective is salvage in part."""
 
 
 def _schedule_to_json(schedule: TenantSchedule) -> dict[str, object]:
@@ -156,15 +150,9 @@ def _schedule_to_json(schedule: TenantSchedule) -> dict[str, object]:
 
 
 def _lifetime_to_json(lifetime: Lifetime) -> dict[str, object]:
-    return given(
-        placement=str(lifetime.placement),
-        tenant=lifetime.owner.tenant,
-        task=lifetime.owner.task.value,
-        create_step=lifetime.create_step,
-        serve_step=lifetime.serve_step,
-        end_step=lifetime.end_step,
-        option=lifetime.option,
-    )
+    own, steps = lifetime.owner, ("create_step", "serve_step", "end_step", "option")
+    placed = {"placement": str(lifetime.placement), "tenant": own.tenant, "task": own.task.value}
+    return placed | given(**{key: getattr(lifetime, key) for key in steps})
 
 
 def read_plan(path: Path, problem: Problem) -> MigPlan:
@@ -227,13 +215,12 @@ def _certificate(content: _File, problem: Problem) -> AnyCertificate | None:
     for step, row in enumerate(item.prices):
         if len(row) != n_columns:
             raise PlanFileError(f"certificate.prices[{step}] has {len(row)} numbers; {key} has {n_columns}")
-    prices = np.array(item.prices).reshape(len(item.prices), n_columns)
-    multipliers = tuple(item.multipliers.items())
-    certificate: AnyCertificate = (
-        StatusCertificate(tuple(TenantStatus(*status) for status in item.statuses or ()), prices, multipliers)
-        if item.profiles is None
-        else Certificate(tuple(item.profiles), prices, multipliers)
-    )
+    numbers = np.array(item.prices).reshape(len(item.prices), n_columns), tuple(item.multipliers.items())
+    certificate: AnyCertificate
+    if item.profiles is None:
+        certificate = StatusCertificate(tuple(TenantStatus(*status) for status in item.statuses or ()), *numbers)
+    else:
+        certificate = Certificate(tuple(item.profiles), *numbers)
     message = certificate.misfit(problem, content.n_steps)
     if message is not None:
         raise PlanFileError(message)

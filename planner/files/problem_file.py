@@ -259,15 +259,14 @@ def _tenant_to_json(tenant: TenantTerms) -> dict[str, object]:
         arrivals_rps=tenant.arrivals_rps.tolist(),
         capability_rps=dict(tenant.capability_rps),
         **_retraining_to_json(tenant),
-        overhead_s=tenant.overhead_s,
-        min_profile=tenant.min_profile,
-        weight=tenant.weight,
-        retraining_required=tenant.retraining_required,
-        retraining_start_s=tenant.retraining_start_s,
+        **{key: getattr(tenant, key) for key in _AS_THEY_ARE},
         swap_s=tenant.swap_s or None,
         salvage=dict(zip(tenant.ending_names, tenant.salvage, strict=True)) if tenant.salvage else None,
         min_slo_attainment=floor and given(share=floor.share, per=floor.per.value, due=floor.due or None),
     )
+
+
+_AS_THEY_ARE = ("overhead_s", "min_profile", "weight", "retraining_required", "retraining_start_s")
 
 
 def _retraining_to_json(tenant: TenantTerms) -> dict[str, object]:
