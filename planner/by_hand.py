@@ -10,7 +10,7 @@ from planner.engines.answer import with_plan
 from planner.errors import ProblemError
 from planner.plan import Lifetime, MigPlan, next_epoch_step
 from planner.problem import Owner, Problem, Task, TenantTerms
-from planner.verify.holdings import initial_state, objective_of
+from planner.verify.holdings import objective_of
 
 
 def inference(
@@ -23,7 +23,7 @@ def inference(
     """
     serve_step = create_step + problem.warm_up_steps(tenant)
     if create_step == 0:
-        held = {(item.placement, item.tenant): item.serve_step for item in initial_state(problem).held}
+        held = {(item.placement, item.tenant): item.serve_step for item in problem.opening.held}
         serve_step = held.get((placement, tenant.name), serve_step) if problem.initial else 0
     owner = Owner(tenant.name, Task.INFERENCE)
     return Lifetime(placement, owner, create_step, serve_step, problem.n_steps if end_step is None else end_step)

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from planner.plan import Lifetime
-from planner.problem import STEP_TOLERANCE, FloatArray, Problem, Reconfiguration, TenantTerms
+from planner.problem import STEP_TOLERANCE, FloatArray, Problem, TenantTerms
 
 LevelChange = tuple[int, int]
 """A step, and the level that holds from it on."""
@@ -27,10 +27,7 @@ LevelChange = tuple[int, int]
 def level_changes(problem: Problem, tenant: TenantTerms, level: int, profile: str) -> tuple[LevelChange, ...]:
     """The changes of a retraining that leads to ``level`` on ``profile``, in steps from its start, ascending."""
     option, kept = tenant.options[level - 1], tenant.kept_checkpoints(level)
-    n_training = problem.training_steps(option, profile)
-    n_warming = 0
-    if problem.reconfiguration is not Reconfiguration.PAPER:
-        n_warming = problem.retraining_warm_up_steps(tenant)
+    n_warming, n_training = problem.retraining_warm_up_steps(tenant), problem.training_steps(option, profile)
     found: dict[int, int] = {}
     for own, checkpoint in kept:
         found[n_warming + max(1, math.ceil(checkpoint.fraction * n_training - STEP_TOLERANCE))] = own

@@ -341,14 +341,12 @@ def salvage_of(problem: Problem, schedules: Sequence[TenantSchedule], lifetimes:
 
 def next_epoch_step(problem: Problem, lifetimes: Sequence[Lifetime], before_step: int) -> int:
     """First step at which the held set may change again after the epochs before a step of a ``physical`` plan."""
-    state = problem.physical_initial
     held = [item for item in lifetimes if item.is_inference and item.create_step < item.end_step]
     epochs = {step for item in held for step in (item.create_step, item.end_step) if 0 < step < before_step}
-    if state is not None:
-        at_start = {(item.placement, item.owner.tenant) for item in held if item.create_step == 0}
-        epochs |= {0} if at_start != {(item.placement, item.tenant) for item in state.held} else set()
-    earliest = 0 if state is None else state.next_epoch_step
-    return max([earliest, *(epoch + problem.epoch_steps for epoch in epochs)])
+    at_start = {(item.placement, item.owner.tenant) for item in held if item.create_step == 0}
+    if problem.initial is not None and at_start != {(item.placement, item.tenant) for item in problem.opening.held}:
+        epochs.add(0)
+    return max([problem.opening.next_epoch_step, *(epoch + problem.epoch_steps for epoch in epochs)])
 
 
 def status_of(objective: float, bound: float) -> Status:

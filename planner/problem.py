@@ -416,6 +416,11 @@ class Problem:
         return self.initial if isinstance(self.initial, PhysicalState) else None
 
     @property
+    def opening(self) -> PhysicalState:
+        """What a ``physical`` window starts from; nothing where that is free."""
+        return self.physical_initial or PhysicalState()
+
+    @property
     def paper_initial(self) -> PaperState | None:
         """The initial state of a ``paper`` problem, if it has one."""
         return self.initial if isinstance(self.initial, PaperState) else None
@@ -458,7 +463,9 @@ class Problem:
         return steps_of(self.switching_s + tenant.overhead_s, self.step_s)
 
     def retraining_warm_up_steps(self, tenant: TenantTerms) -> int:
-        """Ω_r[m] of the ``physical`` model: steps from claiming the placement until training runs."""
+        """Ω_r[m]: steps from claiming the placement until training runs; 0 in ``paper``, where RT includes them."""
+        if self.reconfiguration is Reconfiguration.PAPER:
+            return 0
         start_s = tenant.retraining_start_s
         return steps_of(self.switching_s + (tenant.overhead_s if start_s is None else start_s), self.step_s)
 
@@ -479,10 +486,7 @@ class Problem:
 
     def occupied_steps(self, tenant: TenantTerms, option: RetrainingOption, profile_name: str) -> int:
         """Steps that a retraining holds its instance: d in ``paper``, Ω_r + d in ``physical``."""
-        training = self.training_steps(option, profile_name)
-        if self.reconfiguration is Reconfiguration.PAPER:
-            return training
-        return self.retraining_warm_up_steps(tenant) + training
+        return self.retraining_warm_up_steps(tenant) + self.training_steps(option, profile_name)
 
 
 DRAIN_S = 0.25

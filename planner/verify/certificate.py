@@ -23,7 +23,6 @@ from planner.verify.floors import with_floor
 from planner.verify.holdings import (
     counts_at_start,
     gains_of,
-    initial_state,
     more_by_checkpoints,
     most_goodput,
     rounding,
@@ -62,7 +61,7 @@ def _best_alone(
     problem: Problem, m: int, prices: FloatArray, fitting: NDArray[np.int64], certificate: Certificate
 ) -> tuple[float, float]:
     """The most that tenant m can earn less what it pays, under its floor; and the size of what a floor adds."""
-    tenant, n_steps, state = problem.tenants[m], problem.n_steps, initial_state(problem)
+    tenant, n_steps, state = problem.tenants[m], problem.n_steps, problem.opening
     foreign = [name not in tenant.capability_rps for name in problem.profile_names]
     counts = fitting[~fitting[:, foreign].any(axis=1)]
     index = {tuple(multiset): k for k, multiset in enumerate(counts.tolist())}
@@ -148,7 +147,7 @@ def _retraining_costs(
     n_steps, none = problem.n_steps, tenant.salvage[0] if tenant.salvage else 0.0
     costs = np.full((len(tenant.options), n_steps + 1), np.inf)
     paid = dict(zip(problem.profile_names, _sums(prices).T, strict=True))
-    running = [run for run in initial_state(problem).retrainings if run.tenant == tenant.name]
+    running = [run for run in problem.opening.retrainings if run.tenant == tenant.name]
     for run in running:
         name = run.placement.profile.name
         more = more_by_checkpoints(problem, tenant, 0, name, gains, counts, [run.end_step], is_running=True)

@@ -9,7 +9,7 @@ import numpy as np
 from executor.mig import Multiset
 from planner.plan import AnyCertificate, Lifetime
 from planner.problem import FLOOR_TOLERANCE, FloatArray, Per, Problem, Reconfiguration
-from planner.verify.holdings import counts_at_start, initial_state, served_of, serving
+from planner.verify.holdings import counts_at_start, served_of, serving
 from planner.verify.verification import Rule, Violation
 
 TOLERANCE = 1e-9
@@ -84,7 +84,7 @@ def _least(problem: Problem, m: int) -> FloatArray:
 
     That is before anything new can serve, unless what was held when the window opened would do.
     """
-    tenant, state = problem.tenants[m], initial_state(problem)
+    tenant, state = problem.tenants[m], problem.opening
     floor = tenant.min_slo_attainment
     assert floor is not None
     least = floor.share * _arrived(problem, m) - FLOOR_TOLERANCE

@@ -16,7 +16,6 @@ from planner.problem import (
     Checkpoint,
     FloatArray,
     Owner,
-    PhysicalState,
     Problem,
     Reconfiguration,
     RetrainingOption,
@@ -39,14 +38,9 @@ def lifetimes_of(problem: Problem, plan: MigPlan) -> Iterator[Lifetime]:
             yield Lifetime(placement, Owner(schedule.name, task), start, start, end, option)
 
 
-def initial_state(problem: Problem) -> PhysicalState:
-    """What a ``physical`` window starts from; nothing where that is free."""
-    return problem.physical_initial or PhysicalState()
-
-
 def continues(problem: Problem, item: Lifetime) -> bool:
     """Whether the lifetime is what is left of a retraining that was running when the window opened."""
-    runs = initial_state(problem).retrainings
+    runs = problem.opening.retrainings
     left = [(run.placement, Owner(run.tenant, Task.RETRAINING), 0, run.end_step) for run in runs]
     return (item.placement, item.owner, item.create_step, item.end_step) in left and item.serve_step <= item.end_step
 
@@ -59,7 +53,7 @@ def counts_of(problem: Problem, profile_names: Iterable[str]) -> Multiset:
 
 def counts_at_start(problem: Problem, tenant: TenantTerms, step: int) -> Multiset | None:
     """What inference holds when the window opens, as far as it serves in ``step``; ``None`` where that is free."""
-    held = [item for item in initial_state(problem).held if item.tenant == tenant.name and item.serve_step <= step]
+    held = [item for item in problem.opening.held if item.tenant == tenant.name and item.serve_step <= step]
     names = () if problem.paper_initial is None else problem.paper_initial.held.get(tenant.name, ())
     names += tuple(item.placement.profile.name for item in held)
     return None if problem.initial is None else counts_of(problem, names)

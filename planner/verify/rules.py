@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from executor.mig import GpuModel, Placement
 from planner.plan import ANYWHERE, Lifetime, MigPlan, TenantSchedule
 from planner.problem import Owner, Problem, Reconfiguration, Task, TenantTerms
-from planner.verify.holdings import continues, initial_state
+from planner.verify.holdings import continues
 from planner.verify.verification import Rule, Violation
 
 
@@ -55,7 +55,7 @@ def _unreadable_lifetime(problem: Problem, item: Lifetime) -> Iterator[Violation
 
 
 def _held_at_start(problem: Problem) -> dict[tuple[Placement, str], int]:
-    return {(item.placement, item.tenant): item.serve_step for item in initial_state(problem).held}
+    return {(item.placement, item.tenant): item.serve_step for item in problem.opening.held}
 
 
 def violations(problem: Problem, plan: MigPlan, lifetimes: Sequence[Lifetime]) -> Iterator[Violation]:
@@ -123,7 +123,7 @@ def _fits(
 
 def _retraining_violations(problem: Problem, tenant: TenantTerms, held: Sequence[Lifetime]) -> Iterator[Violation]:
     """Rule 3: a running retraining goes on to its end; otherwise the required one runs exactly once."""
-    running = [run for run in initial_state(problem).retrainings if run.tenant == tenant.name]
+    running = [run for run in problem.opening.retrainings if run.tenant == tenant.name]
     runs = [item for item in held if item.owner == Owner(tenant.name, Task.RETRAINING)]
     started = [run for run in runs if not continues(problem, run)]
     n_runs = len(started) + len(running)
@@ -167,7 +167,7 @@ def _epoch_violations(problem: Problem, plan: MigPlan, inference: Sequence[Lifet
     epochs = {s for item in inference for s in (item.create_step, item.end_step) if 0 < s < problem.n_steps}
     held = {(item.placement, item.owner.tenant) for item in inference if item.create_step == 0}
     epochs |= {0} if problem.initial is not None and held != _held_at_start(problem).keys() else set()
-    allowed_from = initial_state(problem).next_epoch_step
+    allowed_from = problem.opening.next_epoch_step
     for epoch in sorted(epochs):
         if epoch < allowed_from:
             yield Violation(Rule.EPOCHS, f"the held set changes; it may from step {allowed_from} on", None, epoch)
