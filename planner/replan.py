@@ -32,7 +32,7 @@ def remaining_problem(problem: Problem, plan: MigPlan, step: int) -> Problem:
     levels: where a retraining has ended, its own is all that is left. A retraining in progress has served checkpoints
     so far, and the best of them is the accuracy before; what a swap that began before ``step`` still takes is left out.
     """
-    found = [_tenant_at(course, _levels_left(course.tenant, plan, step), step) for course in courses(problem, plan)]
+    found = [_tenant_at(course, _levels_left(course, step), step) for course in courses(problem, plan)]
     gains = problem.gains
     return replace(
         problem,
@@ -61,16 +61,15 @@ def without_hopeless_retrainings(problem: Problem) -> Problem:
     return problem
 
 
-def _levels_left(tenant: TenantTerms, plan: MigPlan, step: int) -> list[int]:
-    """The tenant's options from ``step`` on by their old levels, after the level by retrainings that have ended."""
-    own = [item for item in plan.lifetimes if item.owner.tenant == tenant.name and not item.is_inference]
-    begun = [item for item in own if item.create_step < step]
-    if not begun:
-        return list(range(len(tenant.options) + 1))
-    level = tenant.level_of(begun[0].option)
-    if begun[0].end_step <= step:
+def _levels_left(course: Course, step: int) -> list[int]:
+    """The tenant's options from ``step`` on by their old levels, after the level by a retraining that has ended."""
+    run, levels = course.retraining, range(1, len(course.tenant.options) + 1)
+    if run is None or run.create_step >= step:
+        return [0, *levels]
+    level = course.tenant.level_of(run.option)
+    if run.end_step <= step:
         return [level]
-    return [0, level, *(other for other in range(1, len(tenant.options) + 1) if other != level)]
+    return [0, level, *(other for other in levels if other != level)]
 
 
 def _tenant_at(course: Course, levels: list[int], step: int) -> tuple[TenantTerms, list[int]]:
@@ -123,18 +122,11 @@ def state_at(problem: Problem, plan: MigPlan, step: int) -> PhysicalState:
     serve, the retrainings in progress, and the first step at which the held set may change again.
     ``step`` is from 1 to n_steps.
     """
-    alive = [item for item in plan.lifetimes if item.create_step < step <= item.end_step]
+    left = [_remaining(item, step) for item in plan.lifetimes if item.create_step < step <= item.end_step]
+    runs = [item for item in left if not item.is_inference and item.end_step > 0]
     return PhysicalState(
-        held=tuple(
-            HeldInstance(item.placement, item.owner.tenant, max(0, item.serve_step - step))
-            for item in alive
-            if item.is_inference
-        ),
-        retrainings=tuple(
-            RunningRetraining(item.placement, item.owner.tenant, item.end_step - step)
-            for item in alive
-            if not item.is_inference and item.end_step > step
-        ),
+        tuple(HeldInstance(item.placement, item.owner.tenant, item.serve_step) for item in left if item.is_inference),
+        tuple(RunningRetraining(item.placement, item.owner.tenant, item.end_step) for item in runs),
         next_epoch_step=max(0, next_epoch_step(problem, plan.lifetimes, step) - step),
     )
 
