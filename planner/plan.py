@@ -327,7 +327,7 @@ def gap_between(bound: float | None, objective: float | None, salvage: float = 0
     """(bound − objective) / max(|bound − salvage|, 1e-9), never negative; ``None`` where one of both is missing."""
     if objective is None or bound is None:
         return None
-    return max(0.0, bound - objective) / max(abs(bound - salvage), 1e-9)
+    return max(bound - objective, 0.0) / max(abs(bound - salvage), 1e-9)  # in this order NaN stays NaN
 
 
 def salvage_of(problem: Problem, schedules: Sequence[TenantSchedule], lifetimes: Sequence[Lifetime]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from windows import tenant, window
@@ -53,6 +54,16 @@ def test_an_epoch_tells_the_next_window_when_it_may_change() -> None:
     plan = plan_of(problem, lifetimes, "hand")
     assert plan.next_epoch_step == N_STEPS - 3 + problem.epoch_steps
     assert verify(problem, plan).violations == ()
+
+
+def test_what_is_dropped_as_the_window_opens_is_an_epoch_whether_it_is_listed_or_not() -> None:
+    problem = problem_of()
+    kept, dropped = (problem.gpu.placement(text) for text in ("3g.20gb@4", "2g.10gb@0"))
+    problem = replace(problem, initial=PhysicalState((HeldInstance(kept, "a", 0), HeldInstance(dropped, "b", 0))))
+    stays = inference(problem, problem.tenants[0], kept)
+    listed = inference(problem, problem.tenants[1], dropped, end_step=0)
+    found = {plan_of(problem, lifetimes, "hand").next_epoch_step for lifetimes in ([stays], [stays, listed])}
+    assert found == {problem.epoch_steps}
 
 
 def test_what_stands_serves_when_it_was_promised() -> None:

@@ -40,6 +40,14 @@ def test_a_retraining_is_told_with_its_start_up() -> None:
     assert courses(*physical_case())[0].level.tolist() == [0, 0, 0, 1, 1, 1]
 
 
+def test_a_retraining_of_paper_is_on_a_profile_that_may_sit_anywhere() -> None:
+    problem, plan = paper_case()
+    runs = [course.retraining for course in courses(problem, plan)]
+    asked = [schedule.retraining for schedule in plan.schedules]
+    assert [run and run.where for run in runs] == [run and run.profile for run in asked]
+    assert any(runs)
+
+
 def test_a_retraining_in_progress_is_the_first_option() -> None:
     a = courses(*continued_case())[0]
     assert a.retraining is not None

@@ -66,6 +66,8 @@ def test_arrays_of_a_problem_are_read_only_copies() -> None:
 def test_a_weight_or_accuracy_by_level_follows_the_options() -> None:
     options = (RetrainingOption("short", {"1g.5gb": 1.0}, 0.6), RetrainingOption("long", {"1g.5gb": 3.0}, 0.9))
     assert tenant(options=options).accuracies == (0.5, 0.6, 0.9)
+    names = [option.name for option in options]
+    assert [tenant(options=options).level_of(name) for name in (None, *names)] == [1, 1, 2]
 
 
 def test_a_tenant_without_options_need_not_retrain() -> None:
