@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from executor.catalogue import gpu_model
 from executor.mig import GpuModel, Placement
@@ -92,8 +92,8 @@ _Placed = tuple[Annotated[Placement, read_by(GpuModel.placement)], str, int]
 
 
 class _Placements(StrictModel):
-    held: tuple[_Placed, ...] = ()
-    retrainings: tuple[_Placed, ...] = ()
+    held: tuple[Annotated[_Placed, AfterValidator(lambda item: HeldInstance(*item))], ...] = ()
+    retrainings: tuple[Annotated[_Placed, AfterValidator(lambda item: RunningRetraining(*item))], ...] = ()
     next_epoch_step: int = 0
 
 
@@ -171,12 +171,7 @@ def state_of_json(content: dict[str, object], model: Reconfiguration, gpu: GpuMo
 def _state(content: dict[str, object], model: Reconfiguration, gpu: GpuModel) -> InitialState:
     if model is Reconfiguration.PAPER:
         return PaperState(validated(_PaperInitial, {"initial": content}, ProblemError).initial)
-    state = validated(_PhysicalInitial, {"initial": content}, ProblemError, gpu).initial
-    return PhysicalState(
-        held=tuple(HeldInstance(*item) for item in state.held),
-        retrainings=tuple(RunningRetraining(*item) for item in state.retrainings),
-        next_epoch_step=state.next_epoch_step,
-    )
+    return made_of(PhysicalState, validated(_PhysicalInitial, {"initial": content}, ProblemError, gpu).initial)
 
 
 def unavailable_of_json(content: Iterable[Mapping[str, object]], origin: str) -> tuple[Unavailable, ...]:
