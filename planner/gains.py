@@ -150,10 +150,9 @@ def _carried(
         raise ProblemError(f"tenants.{tenant.name}: slack_s lacks {', '.join(lacking)}, which capability_rps has")
     multisets = serving_multisets(problem, tenant)
     counts = np.array(multisets, dtype=np.float64)
-    capacity, room = (
-        np.broadcast_to(counts @ own, (problem.n_steps, len(counts)))
-        for own in (problem.rates_rps(tenant) * problem.step_s, rooms(problem, tenant, slack_s))
-    )
+    shape = (problem.n_steps, len(counts))
+    capacity = np.broadcast_to(problem.step_s * (counts @ problem.rates_rps(tenant)), shape)
+    room = np.broadcast_to(counts @ rooms(problem, tenant, slack_s), shape)
     by_step = list(carried_over(requests.T[:, :, None], capacity, room))
     served = make_monotone(multisets, np.array([own.mean(axis=0) for own in by_step]))
     table = _table(problem, tenant, requests, served)
