@@ -378,12 +378,10 @@ class Problem:
         """Profiles that any task of any tenant may use or already holds, in catalogue order."""
         used = {name for tenant in self.tenants for name in tenant.capability_rps}
         used |= {n for tenant in self.tenants for option in tenant.options for n in option.time_s}
-        match self.initial:
-            case PhysicalState(held=held, retrainings=retrainings):
-                used |= {item.placement.profile.name for item in held}
-                used |= {item.placement.profile.name for item in retrainings}
-            case PaperState(held=by_tenant):
-                used |= {name for names in by_tenant.values() for name in names}
+        used |= {item.placement.profile.name for item in self.opening.held}
+        used |= {item.placement.profile.name for item in self.opening.retrainings}
+        if self.paper_initial is not None:
+            used |= {name for names in self.paper_initial.held.values() for name in names}
         return tuple(name for name in self.gpu.profile_names if name in used)
 
     @cached_property
