@@ -22,8 +22,9 @@ from migrator.comparison import Fairness, Score, matches_of, score_of
 from migrator.config import Config, read_config
 from migrator.console import warn_of
 from migrator.errors import ConfigError, MigratorError
+from migrator.execution.ahead import plan_through
 from migrator.execution.loop import View
-from migrator.execution.planning import PlannedWindow, Solving, plan_through, require_plan
+from migrator.execution.planning import PlannedWindow, Solving, require_plan
 from migrator.inputs import assemble, warnings_of
 from migrator.log.changes import changes_in
 from migrator.log.records import WindowFinished

@@ -121,6 +121,9 @@ def _of_planning(setting: Setting) -> Iterator[Assumed]:
         n = len(config.tenants)
         source = f"benchmark, {n} tenant{'s' if n > 1 else ''} × {config.n_steps} steps (docs/planner.md)"
         yield Assumed(None, "planning_s", config.planning_s, "s", source)
+    if (config.is_live or config.estimates.delay_s) and config.windows > 1 and config.ahead_steps:
+        source = "before a window, retrainings are taken to bring what was last estimated, and models to lose as usual"
+        yield Assumed(None, "planned ahead", config.ahead_steps * config.step_s, "s", source)
 
 
 def _driver_times(gpu: GpuModel) -> str:

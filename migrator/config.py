@@ -325,6 +325,7 @@ class PlannerConfig(Section):
     max_schedules: Count = 4000
     switch_s: NonNegative | None = None
     planning_s: NonNegative | None = None
+    replanning_s: NonNegative | None = None
     replan_every_s: Positive | Literal["never"] | None = None
     replan_schedules: Count = 100
     burst_floor: bool = False
@@ -551,9 +552,10 @@ class Config(Section):
 
     @property
     def replanning_s(self) -> float:
-        """Seconds that planning the rest of a window takes: as given, or its part of the work at a window's start."""
-        if self.planner.planning_s is not None:
-            return self.planner.planning_s
+        """Seconds that planning the rest of a window takes: as given, or its part of the work of a window's plan."""
+        given = self.planner.planning_s if self.planner.replanning_s is None else self.planner.replanning_s
+        if given is not None:
+            return given
         share = min(1.0, self.planner.replan_schedules / PlannerConfig().max_schedules)
         return float(max(1, math.ceil(share * self.planning_s - 1e-9)))
 
@@ -572,8 +574,13 @@ class Config(Section):
 
     @property
     def planning_steps(self) -> int:
-        """Steps from a window's start until its plan is there: estimates are waited for, then planning begins."""
+        """Steps from a window's start until its plan is there, where that is begun then: estimates are waited for."""
         return math.ceil((self.planning_s + self.estimates.delay_s) / self.step_s - 1e-9)
+
+    @property
+    def ahead_steps(self) -> int:
+        """Steps before a window's start at which its plan is begun; 0 where planning takes no time."""
+        return math.ceil(self.planning_s / self.step_s - 1e-9)
 
 
 def read_config(path: Path, assignments: Sequence[str] = (), /, **overrides: object) -> Config:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 from executor.mig import GpuModel, Variant
 from forecaster.forecast import Forecast
@@ -66,6 +67,13 @@ class WarmUps:
     switch_s: float
     start_s: tuple[float, ...]
     training_start_s: tuple[float, ...]
+
+    @classmethod
+    def of(cls, problem: Problem) -> Self:
+        """Those of a problem."""
+        starts_s = [(one.overhead_s, one.retraining_start_s) for one in problem.tenants]
+        training_start_s = tuple(own if training is None else training for own, training in starts_s)
+        return cls(problem.switching_s, tuple(own for own, _ in starts_s), training_start_s)
 
 
 def documented_warm_ups(gpu: GpuModel, tenants: Sequence[Tenant], n_instances: int = TYPICAL_INSTANCES) -> WarmUps:

@@ -14,7 +14,8 @@ from benchmarks.paper.matches import CACHE, ROOT, digest_of, product_files
 from benchmarks.paper.pre_initialisation import by_load
 from migrator.comparison import over_each_segment
 from migrator.config import read_config
-from migrator.execution.planning import Solving, plan_through
+from migrator.execution.ahead import plan_through
+from migrator.execution.planning import Solving
 from migrator.inputs import assemble
 from migrator.outputs import write_output
 from planner.plan import MigPlan

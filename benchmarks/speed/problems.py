@@ -20,7 +20,8 @@ import numpy as np
 from executor.catalogue import gpu_model
 from executor.mig import GpuModel, Profile, Variant
 from migrator.config import DecisionConfig, OptionConfig, RetrainingConfig, read_config
-from migrator.execution.planning import Solving, plan_through
+from migrator.execution.ahead import plan_through
+from migrator.execution.planning import Solving
 from migrator.inputs import assemble
 from planner.budget import planning_time_s
 from planner.files.plan_file import plan_of

@@ -15,7 +15,8 @@ from migrator.commands.options import Assignments, Json, with_examples
 from migrator.config import Config, read_config
 from migrator.console import output, print_json, progress, warn, warn_of
 from migrator.errors import InfeasibleError, MigratorError
-from migrator.execution.planning import PlannedWindow, Seen, Solving, none_found, plan_through, require_plan
+from migrator.execution.ahead import Seen, plan_through
+from migrator.execution.planning import PlannedWindow, Solving, none_found, require_plan
 from migrator.inputs import assemble
 from migrator.log.overhead import with_overhead_of_run
 from migrator.log.records import Assumed, WindowStarted

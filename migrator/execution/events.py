@@ -20,6 +20,7 @@ from migrator import __version__
 from migrator.assumed import assumed_in
 from migrator.config import EstimatesConfig, FloorConfig, SimulationConfig
 from migrator.estimates import Estimate, estimate_of
+from migrator.execution.ahead import begun_s
 from migrator.execution.changes import ChangeOutcome, Made, Started, Stopped
 from migrator.execution.foresight import Opening
 from migrator.execution.planning import PlannedWindow, Replan
@@ -33,6 +34,7 @@ from migrator.log.trouble import Blind
 from migrator.setting import Setting
 from migrator.traffic import Origin
 from planner.attainment import attainments
+from planner.build import WarmUps
 from planner.course import Course, courses
 from planner.files.plan_file import WALL_KEYS, plan_to_json
 from planner.files.problem_file import state_to_json, unavailable_to_json
@@ -173,6 +175,21 @@ def window_started(
         },
         outlook={} if problem is None else _outlook(setting, opening),
         in_time=_in_time(planned) if planned is not None and planned.problem.has_floors else None,
+        asked_s=_moment(begun_s(setting, opening.window)) if opening.ahead_steps else None,
+    )
+
+
+def measured(setting: Setting, opening: Opening, at_s: float) -> records.Measured:
+    """What the window's models give, and what retraining them would bring, now that it is known."""
+    return records.Measured(
+        window=opening.window,
+        at_s=_moment(at_s),
+        tenants={
+            tenant.name: records.MeasuredModel(
+                accuracy_before=accuracy, estimate=_estimated(setting, tenant, opening, index)
+            )
+            for index, (tenant, accuracy) in enumerate(zip(setting.tenants, opening.accuracies, strict=True))
+        },
     )
 
 
@@ -185,8 +202,8 @@ def _forecast(setting: Setting, opening: Opening, forecast: Forecast) -> records
         tenants={
             tenant.name: records.TenantForecast(
                 accuracy_before=opening.accuracies[index],
-                # Where retrainings are estimated as the run goes, what they bring is not known before.
-                accuracy_after=None if opening.estimates is not None else tenant.accuracy_in(opening.window).after,
+                # In a live run retrainings are estimated as it goes: what they bring is not known before.
+                accuracy_after=None if setting.config.is_live else tenant.accuracy_in(opening.window).after,
                 estimate=_estimated(setting, tenant, opening, index),
                 mean_rps=_rates(forecast.mean_rps[:, index]),
                 low_rps=_rates(forecast.quantiles_rps[low, :, index]),
@@ -209,13 +226,11 @@ def _unavailable(problem: Problem) -> tuple[records.Json, ...]:
 
 def _warm_up(problem: Problem) -> records.WarmUp:
     """What the plan reckons a change to take until what it starts serves, or trains."""
+    found = WarmUps.of(problem)
     return records.WarmUp(
-        switch_s=problem.switching_s,
-        start_s={tenant.name: tenant.overhead_s for tenant in problem.tenants},
-        training_start_s={
-            tenant.name: tenant.overhead_s if tenant.retraining_start_s is None else tenant.retraining_start_s
-            for tenant in problem.tenants
-        },
+        switch_s=found.switch_s,
+        start_s=dict(zip(problem.tenant_names, found.start_s, strict=True)),
+        training_start_s=dict(zip(problem.tenant_names, found.training_start_s, strict=True)),
     )
 
 

@@ -25,17 +25,19 @@ from planner.plan import MigPlan
 
 @dataclass(frozen=True, eq=False)
 class Opening:
-    """What is seen when a window begins: nothing of what will come.
+    """What is seen when a window begins, or some steps before: nothing of what will come.
 
     Attributes:
         window: Its number.
-        past_rps: Arrival rates of the steps before it, oldest first, ``(n_history_steps, n_tenants)``.
-        accuracies: What the models in service give, by tenant.
+        past_rps: Arrival rates of the steps before that, oldest first, ``(n_history_steps, n_tenants)``.
+        accuracies: What the models in service give, by tenant; expected, where they are not measured yet.
         plans: What was in force in the windows before, oldest first.
         estimates: What is estimated of the retrainings, by tenant; ``None`` where the config says it.
         warm_ups: What changes take, as the run has seen so far; ``None`` for documented times.
         last_trained: By tenant, with which window's data its model was retrained last; ``None``: each with the last.
         outlooks: What is expected of the models after the window, by tenant; ``None``: as if nothing was seen yet.
+        ahead_steps: Steps before the window's start at which it was seen; its plan is there as the window begins.
+        is_measured: Whether ``accuracies`` and ``estimates`` are the window's own.
     """
 
     window: int
@@ -46,11 +48,18 @@ class Opening:
     warm_ups: WarmUps | None = None
     last_trained: tuple[int, ...] | None = None
     outlooks: tuple[Outlook, ...] | None = None
+    ahead_steps: int = 0
+    is_measured: bool = True
 
     @property
     def trained_last(self) -> tuple[int, ...]:
         """By tenant, with which window's data its model was retrained last."""
         return self.last_trained or (self.window - 1,) * len(self.accuracies)
+
+    def measured(self, accuracies: Sequence[float], estimates: Sequence[Estimate] | None) -> Opening:
+        """The opening with what is measured in place of what was expected."""
+        found = None if estimates is None else tuple(estimates)
+        return replace(self, accuracies=tuple(accuracies), estimates=found, is_measured=True)
 
 
 def observe(
@@ -60,12 +69,14 @@ def observe(
     accuracies: Sequence[float],
     plans: Sequence[MigPlan] = (),
     estimates: Sequence[Estimate] | None = None,
+    ahead_steps: int = 0,
 ) -> Opening:
-    """The opening of a window, from the traffic before it alone."""
-    start_s = window * setting.config.window_s
-    past_rps = traffic.rates_before(start_s, setting.config.step_s, setting.config.n_history_steps)
+    """The opening of a window, from the traffic alone that comes before it, or ``ahead_steps`` before that."""
+    seen_s = window * setting.config.window_s - ahead_steps * setting.config.step_s
+    past_rps = traffic.rates_before(seen_s, setting.config.step_s, setting.config.n_history_steps)
     found = None if estimates is None else tuple(estimates)
-    return Opening(window, past_rps, tuple(accuracies), tuple(plans), found)
+    opening = Opening(window, past_rps, tuple(accuracies), tuple(plans), found, ahead_steps=ahead_steps)
+    return replace(opening, is_measured=not ahead_steps)
 
 
 FORECAST_LIMIT_S = 2.0
@@ -119,7 +130,16 @@ class Foresight:
         self._last: tuple[int, int, Forecast] | None = None
 
     def forecast(self, opening: Opening, from_step: int = 0) -> Forecast:
-        """What planning knows of the window's arrivals from a step on, which ``opening.past_rps`` ends with."""
+        """What planning knows of the window's arrivals from a step on, which ``opening.past_rps`` ends with.
+
+        Of a window that is seen before it begins, that is the whole of it.
+        """
+        if opening.ahead_steps:
+            return forecast_from(self._forecast_from(opening, -opening.ahead_steps), opening.ahead_steps)
+        return self._forecast_from(opening, from_step)
+
+    def _forecast_from(self, opening: Opening, from_step: int) -> Forecast:
+        """As :meth:`forecast`; ``from_step`` is below 0 where it begins before the window."""
         config, n_steps = self._setting.config, self._setting.config.n_steps - from_step
         if self._hindsight is None:
             return self._forecast(opening, from_step)
@@ -173,7 +193,7 @@ class Foresight:
     def _rng(self, window: int, from_step: int) -> np.random.Generator:
         """Seeded by window and step, so that sample paths do not depend on what was planned before."""
         stream = [self._setting.config.seed, _FORECAST_STREAM, window]
-        return np.random.default_rng([*stream, from_step] if from_step else stream)
+        return np.random.default_rng([*stream, from_step % 2**32] if from_step else stream)  # seeds are not negative
 
 
 def _followed_by(rates_rps: FloatArray, beyond: Forecast) -> Forecast:

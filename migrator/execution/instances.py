@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from executor.mig import OwnedLayout, memory_slices_in
 from forecaster.forecast import Forecast
@@ -33,7 +33,7 @@ from migrator.execution.planning import (
     with_ends,
     without_retrainings,
 )
-from migrator.execution.posing import state_of
+from migrator.execution.posing import posed, state_of
 from migrator.execution.requests import Queues
 from migrator.execution.seams import (
     Asked,
@@ -44,6 +44,7 @@ from migrator.execution.seams import (
     Happening,
     Lost,
     Note,
+    PlannedAhead,
     Ready,
     Replanned,
     Replanning,
@@ -53,13 +54,15 @@ from migrator.execution.starts import Starts
 from migrator.log.records import Kept
 from migrator.log.trouble import Blind
 from migrator.setting import Setting
-from planner.build import largest_warm_up_s
+from planner.build import WarmUps, largest_warm_up_s
 from planner.errors import PlannerError
 from planner.problem import Owner, PhysicalState, Task, steps_of
 from planner.replan import state_at
 from planner.unavailable import Unavailable
 from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests
 from workloads.tenants import Tenant
+
+AnswerT = TypeVar("AnswerT")
 
 LATE_S = 0.5
 """Seconds by which a change may begin late, on a clock that runs by itself, without having been held up."""
@@ -185,6 +188,32 @@ class Instances:
             require_plan(planned)
         return planned
 
+    def plan_ahead(self, opening: Opening, forecast: Forecast) -> PlannedAhead | None:
+        """Begin to plan the next window, from what the plan in force promises for its start."""
+        running, unavailable = self._planned, self._unavailable
+        if running is None or self._reasons or self._is_out_of_force or not self._is_as_planned:
+            return None
+        opening, state = replace(opening, warm_ups=self._starts.warm_ups), running.next_state
+
+        def answer() -> PlannedWindow | PlannerError:
+            try:
+                return plan_window(self._setting, opening, forecast, state, self._solving, unavailable)
+            except PlannerError as error:
+                return error
+
+        pending = self._submitted(answer)
+
+        def as_promised() -> PlannedWindow | None:
+            start_s = opening.window * self._setting.config.window_s
+            if self._planned is not running or self._unavailable != unavailable or not self._is_promised_at(start_s):
+                return None
+            planned = pending.result()
+            if isinstance(planned, PlannerError):
+                raise planned
+            return planned
+
+        return as_promised
+
     def begin(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None, note: Note) -> None:  # noqa: ARG002
         """Take up the window's plan; its first layout stands before second 0."""
         assert planned is not None
@@ -253,6 +282,7 @@ class Instances:
         is no other plan, the old one stays in force and another is asked for later.
         """
         assert self._planned is not None
+        self._take_in(seen)
         planned, config = self._planned, self._setting.config
         # The clock may be ahead, while the driver worked. The changes of the step that begins now have been made.
         now_s = max(self._queues.now_s, self._applier.now_s)
@@ -312,9 +342,11 @@ class Instances:
         if self._planned is None:
             return None
         start_s = window * self._setting.config.window_s
-        if self._is_as_planned and not self._due and not self._applier.needs_replan(start_s):
-            return self._planned.next_state
-        return self._standing(start_s)
+        return self._planned.next_state if self._is_promised_at(start_s) else self._standing(start_s)
+
+    def _is_promised_at(self, start_s: float) -> bool:
+        """Whether what stands as the next window begins is what the plan in force promises for then."""
+        return self._is_as_planned and not self._due and not self._applier.needs_replan(start_s)
 
     def _standing(self, start_s: float) -> PhysicalState:
         """What serves, or starts to; what would not go stays a while, unless a tenant has nothing to serve with."""
@@ -334,13 +366,29 @@ class Instances:
             mask |= placement.memory_mask
         return (Unavailable(memory_slices_in(mask)),) if mask else ()
 
-    def _submitted(self, answer: Callable[[], Replan | PlannerError]) -> Future[Replan | PlannerError]:
+    def _submitted(self, answer: Callable[[], AnswerT]) -> Future[AnswerT]:
         """The answer, at once where time stands still meanwhile."""
         if self._solves is not None:
             return self._solves.submit(answer)
-        done: Future[Replan | PlannerError] = Future()
+        done: Future[AnswerT] = Future()
         done.set_result(answer())
         return done
+
+    def _take_in(self, seen: Opening) -> None:
+        """Pose the window's problem with what is measured by now, if its plan was made before.
+
+        Where its rest had to be planned anew in between, that plan's problem stays as it is.
+        """
+        assert self._opening is not None
+        assert self._planned is not None
+        if self._opening.is_measured or not seen.is_measured:
+            return
+        own = self._opening.measured(seen.accuracies, seen.estimates)
+        planned, self._opening = self._planned, own
+        if not planned.plan_from_step and planned.problem.n_steps == self._setting.config.n_steps:
+            was, own = planned.problem, replace(own, warm_ups=WarmUps.of(planned.problem))
+            problem = posed(self._setting, own, was.physical_initial, planned.forecast, unavailable=was.unavailable)
+            self._planned = replace(planned, problem=problem)
 
     def _can_replan(self, asked: Asked, from_s: float) -> bool:
         """Whether another plan, which counts from then on, can be asked for now.

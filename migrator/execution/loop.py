@@ -17,6 +17,7 @@ from executor.gpu import LOOK_EVERY_S
 from executor.mig import Layout, OwnedLayout
 from forecaster.forecast import Forecast
 from migrator.execution import events
+from migrator.execution.ahead import begun_s, expected_opening
 from migrator.execution.foresight import FORECAST_LIMIT_S, Foresight, Opening, observe
 from migrator.execution.models import last_trained
 from migrator.execution.outlook import outlooks
@@ -24,7 +25,7 @@ from migrator.execution.parts import Parts
 from migrator.execution.planning import PlannedWindow
 from migrator.execution.requests import Ledger
 from migrator.execution.rolling import Rolling
-from migrator.execution.seams import Asked, Failed, Happened, Lost, Replanned, Replanning, Trained
+from migrator.execution.seams import Asked, Failed, Happened, Lost, PlannedAhead, Replanned, Replanning, Trained
 from migrator.execution.watch import NoAnswerError
 from migrator.log.records import Interrupted, Outlook, Record, Resumed, RunFinished, Wall
 from migrator.log.runlog import RunLog
@@ -35,6 +36,8 @@ from planner.policies.policy import AnyPolicy, Policy
 from planner.problem import Owner
 from workloads.serving.requests import Requests
 from workloads.serving.tally import Totals
+
+_EPS = 1e-9
 
 PIECE_S = 5.0
 """Seconds of the run after which a view hears how far it is."""
@@ -92,6 +95,10 @@ class Loop:
         self._plans: list[MigPlan] = []
         self._served_s = parts.first_window * setting.config.window_s
         self._log: RunLog | None = None
+        self._opening: Opening | None = None
+        self._running: PlannedWindow | None = None
+        self._found: tuple[float, ...] | None = None
+        self._ahead: tuple[Opening, Forecast, PlannedAhead] | None = None
         self._first = self._planned(parts.first_window)
 
     @property
@@ -151,18 +158,23 @@ class Loop:
         for window in range(first_window, n_windows):
             opening, forecast, planned = self._first if window == first_window else self._planned(window)
             self._apply(opening, forecast, planned)
-            self._serve_until((window + 1) * window_s, opening)
+            self._serve_until((window + 1) * window_s, window)
         longest_s = max(tenant.slo_s for tenant in self._setting.tenants)
-        self._serve_until(n_windows * window_s + longest_s, None)  # by then every deadline is over
+        self._serve_until(n_windows * window_s + longest_s)  # by then every deadline is over
         # Service jitter may make the last answers late; those of real requests may not have been heard yet.
         queues = self._parts.queues
         while answers_s := [state.busy_until[server] for state in queues.states for server in state.batches]:
-            self._serve_until(max(answers_s), None)
+            self._serve_until(max(answers_s))
         while not self._ledger.knows(n_windows * round(window_s)):  # what stood is still being looked at
-            self._serve_until(self._served_s + LOOK_EVERY_S, None)
+            self._serve_until(self._served_s + LOOK_EVERY_S)
 
     def _planned(self, window: int) -> tuple[Opening, Forecast, PlannedWindow | None]:
-        """What is seen as the window begins, what is expected of it, and what is to be done in it."""
+        """What is seen as the window begins, or was before, what is expected of it, and what is to be done in it."""
+        if (ahead := self._taken_ahead()) is not None:
+            self._found = self._models.opened(window)
+            self._view.planned(ahead[2])
+            self._plans.append(ahead[2].plan)
+            return ahead
         self._view.planning(window)
         accuracies = self._models.open(window)
         opening = observe(self._setting, self._traffic, window, accuracies, self._plans, self._models.estimates)
@@ -173,6 +185,56 @@ class Loop:
             self._view.planned(planned)
             self._plans.append(planned.plan)
         return opening, forecast, planned
+
+    def _plan_ahead(self, window: int) -> None:
+        """Begin to plan the window, from what is expected of it, if plans are made ahead and it is time."""
+        opening, running = self._opening, self._running
+        if opening is None or running is None or self._served_s < self._ahead_s(window) - _EPS:
+            return
+        self._running = None
+        opening = expected_opening(
+            self._setting,
+            self._traffic,
+            opening,
+            running,
+            self._models.timelines,
+            self._trained,
+            self._ledger.in_time_shares(window - 1),
+            self._plans,
+        )
+        forecast = self._foresight.forecast(opening)
+        taken = self._sharing.plan_ahead(opening, forecast)
+        if taken is not None:
+            self._view.planning(window)
+            self._ahead = opening, forecast, taken
+
+    def _ahead_s(self, window: int) -> float:
+        """When the window's plan is to be begun; never where the run has no such window, or it takes no time."""
+        config = self._setting.config
+        return begun_s(self._setting, window) if window < config.windows and config.ahead_steps else inf
+
+    def _taken_ahead(self) -> tuple[Opening, Forecast, PlannedWindow] | None:
+        """The plan that was begun before the window, if the window begins with what it counts on."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None or ahead[0].last_trained != self._last_trained:
+            return None
+        opening, forecast, taken = ahead
+        planned = taken()
+        return None if planned is None else (opening, forecast, planned)
+
+    def _measure(self) -> None:
+        """Take in what the window's models give, once that is measured: ``estimates.delay_s`` later."""
+        opening, config = self._opening, self._setting.config
+        if opening is None or opening.is_measured:
+            return
+        if self._found is None:
+            self._found = self._models.opened(opening.window)
+        due_s = opening.window * config.window_s + (0.0 if config.is_live else config.estimates.delay_s)
+        if self._found is None or self._served_s < due_s - _EPS:
+            return
+        self._opening = opening.measured(self._found, self._models.estimates)
+        self._note(events.measured(self._setting, self._opening, self._served_s))
+        self._rolling.measured()
 
     @property
     def _last_trained(self) -> tuple[int, ...]:
@@ -197,23 +259,44 @@ class Loop:
         self._sharing.begin(opening, forecast, planned, self._note)
         if planned is not None:
             self._rolling.begin(forecast, planned, opening.window * self._setting.config.window_s)
+        self._opening, self._running = opening, planned
+        self._measure()
 
-    def _serve_until(self, end_s: float, opening: Opening | None) -> None:
-        """Serve up to ``end_s``, from one moment at which something happens or is due to the next, and report."""
+    def _serve_until(self, end_s: float, window: int | None = None) -> None:
+        """Serve up to ``end_s``, from one moment at which something happens or is due to the next, and report.
+
+        ``window`` is the one that ends then; ``None`` where all have ended.
+        """
+        if window is None:
+            self._opening = None
         while self._served_s < end_s:
-            asks_s = inf if opening is None else self._rolling.next_s(self._served_s)
-            until_s = self._sharing.wait(min(end_s, self._served_s + PIECE_S, asks_s))
+            due_s = min(self._next_s(), self._served_s + PIECE_S, end_s)
+            until_s = self._sharing.wait(due_s)
             requests = self._traffic.requests(until_s)
             self._served_s, outcomes = self._sharing.serve(requests, self._models.timelines, until_s)
             self._ledger.add(requests, outcomes, self._sharing.known_s)
+            self._measure()
             for happened in self._sharing.act(self._served_s, self._note):
-                self._happened(happened, opening)
-            if opening is not None:
-                self._replan(opening, self._rolling.asks(self._served_s))
+                self._happened(happened)
+            if window is not None:
+                if self._served_s < end_s:
+                    self._plan_ahead(window + 1)
+                self._replan(self._rolling.asks(self._served_s))
                 self._tell_failed_forecasts()
             self._count(requests, self._sharing.known_s)
 
-    def _happened(self, happened: Happened, opening: Opening | None) -> None:
+    def _next_s(self) -> float:
+        """When to look next, should nothing happen before: to plan anew, to plan ahead, or for what was measured."""
+        if self._opening is None:
+            return inf
+        window = self._opening.window
+        ahead_s = inf if self._running is None else self._ahead_s(window + 1)
+        measured_s = inf
+        if not self._opening.is_measured and self._found is not None:
+            measured_s = window * self._setting.config.window_s + self._setting.config.estimates.delay_s
+        return min(self._rolling.next_s(self._served_s), ahead_s, measured_s)
+
+    def _happened(self, happened: Happened) -> None:
         """Let a retrained model answer; count answers that died with their server as dropped, and no blind seconds."""
         match happened:
             case Trained():
@@ -232,7 +315,7 @@ class Loop:
             case Failed():
                 self._rolling.failed(happened)
             case Asked():
-                self._replan(opening, happened)
+                self._replan(happened)
             case Replanning():
                 self._rolling.begun(self._served_s)
             case Replanned():
@@ -247,13 +330,24 @@ class Loop:
         if self._sharing.known_s < inf:
             self._ledger.blind(from_s, to_s)
 
-    def _replan(self, opening: Opening | None, asked: Asked | None) -> None:
-        """Begin to plan the rest of the window anew, from what has arrived by now, if that is asked for."""
-        if opening is None or asked is None:
+    def _replan(self, asked: Asked | None) -> None:
+        """Begin to plan the rest of the window anew, from what has arrived by now, if that is asked for.
+
+        A plan that there may be is not asked for before the window's models are measured, nor while the next window is
+        being planned or about to be.
+        """
+        opening = self._opening
+        if opening is None or asked is None or (not asked.must and self._rests(opening)):
             return
         seen = self._seen(opening)
         for happened in self._sharing.replan(seen, partial(self._foresight.forecast, seen), asked, self._note):
-            self._happened(happened, opening)
+            self._happened(happened)
+
+    def _rests(self, opening: Opening) -> bool:
+        """Whether no other plan is asked for that there may be."""
+        config = self._setting.config
+        there_s = self._served_s + config.step_s + config.replanning_s
+        return not opening.is_measured or there_s > self._ahead_s(opening.window + 1)
 
     def _replanned(self, happened: Replanned) -> None:
         """The newest forecast is what arrivals are held against, whether or not another plan came of it."""
@@ -263,12 +357,14 @@ class Loop:
             self._view.revised(happened.planned, happened.asked.reason)
             if happened.planned.is_planned:
                 self._rolling.follow(happened.planned)
+                if self._running is not None:
+                    self._running = happened.planned
 
     def _seen(self, opening: Opening) -> Opening:
         """The opening with what has arrived by now."""
         config = self._setting.config
         past_rps = self._traffic.rates_before(self._served_s, config.step_s, config.n_history_steps)
-        return replace(opening, past_rps=past_rps)
+        return replace(opening, past_rps=past_rps, ahead_steps=0)
 
     def _tell_failed_forecasts(self) -> None:
         """Log where the forecaster gave nothing that could be used."""

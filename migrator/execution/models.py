@@ -27,7 +27,11 @@ class Models(Protocol):
         ...
 
     def open(self, window: int) -> tuple[float, ...]:
-        """What the models in service give from the window's start on, by tenant."""
+        """What the models in service give from the window's start on, by tenant, once that is known."""
+        ...
+
+    def opened(self, window: int) -> tuple[float, ...] | None:
+        """As :meth:`open`; ``None`` where it is still being measured, to be asked again."""
         ...
 
     def trained(
@@ -85,6 +89,10 @@ class TabledModels:
             own[window * self._window_s] = accuracy
         self._opened[window] = found
         return found
+
+    def opened(self, window: int) -> tuple[float, ...]:
+        """The same: it is known at once."""
+        return self.open(window)
 
     def trained(
         self, tenant: str, window: int, at_s: float, option: str = FULL, checkpoint: float | None = None

@@ -1,4 +1,4 @@
-"""Plans a run's windows one after the other: what is seen, forecast, problem, plan, independent check, next state.
+"""Plans a window, or what is left of one: what is seen, forecast, problem, plan, independent check, next state.
 
 ``migrator run`` and ``migrator plan CONFIG --window K`` go through here alike, so the plan that a user inspects is
 the plan that a run executes.
@@ -9,26 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import numpy as np
 
 from forecaster.forecast import Forecast
 from forecaster.registry import HINDSIGHT
-from migrator.config import Config
 from migrator.errors import InfeasibleError
-from migrator.execution.foresight import Foresight, Opening, forecast_from, observe
-from migrator.execution.models import TabledModels
-from migrator.execution.outlook import outlooks
-from migrator.execution.posing import posed, state_after
-from migrator.log.records import Outlook
+from migrator.execution.foresight import Opening, forecast_from
+from migrator.execution.posing import plan_from_step_of, posed, state_after
 from migrator.setting import Setting
-from migrator.traffic import Traffic
 from planner.attainment import attainments
 from planner.budget import Budget, EngineOptions
-from planner.build import WarmUps, slacks_s, with_forecast
+from planner.build import slacks_s, with_forecast
 from planner.bursts import Scenarios, held_to_floor
-from planner.course import courses
 from planner.plan import AnyCertificate, Lifetime, MigPlan, Status
 from planner.policies.policy import Knows, Policy, Window
 from planner.problem import (
@@ -42,7 +35,6 @@ from planner.replan import remaining_plan, remaining_problem, without_hopeless_r
 from planner.solve import solve
 from planner.unavailable import Unavailable
 from planner.verify import TOLERANCE, Rule, Verification, verify
-from workloads.training import FULL
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +112,14 @@ def plan_window(
 ) -> PlannedWindow:
     """The plan of one window that begins in ``state``; ``solving`` is as a run does it if ``None``.
 
-    ``unavailable`` is as :func:`posed` has it.
+    With an ``opening`` from before the window, ``state`` is what is promised for its start. ``unavailable`` is as
+    :func:`posed` has it.
 
     Raises:
         PlannerError: The parts do not make a problem, or the solver failed.
     """
     how = solving or Solving(must_meet_floors=False)
-    plan_from_step = 0 if state is None else setting.config.planning_steps
+    plan_from_step = plan_from_step_of(setting, opening, state)
     problem = posed(setting, opening, state, forecast, how.reconfiguration, unavailable)
     ahead = forecast_from(forecast, plan_from_step)
     return _checked(problem, _answer(setting, opening, problem, how, ahead), opening.window, plan_from_step, forecast)
@@ -362,71 +355,6 @@ def _checked(problem: Problem, plan: MigPlan, window: int, from_step: int, forec
     if rejected is not None and problem.initial is None:
         plan = replace(plan, lifetimes=_fixed_layout(problem))
     return PlannedWindow(window, from_step, forecast, problem, plan, verification, rejected)
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What a run had seen as a window began, of warm-ups and of how its models fare; ``None`` where it is not told."""
-
-    warm_ups: WarmUps | None = None
-    outlooks: tuple[Outlook, ...] | None = None
-
-
-def plan_through(
-    setting: Setting,
-    traffic: Traffic,
-    last_window: int,
-    solving: Solving | None = None,
-    seen: Mapping[int, Seen] = MappingProxyType({}),
-) -> list[PlannedWindow]:
-    """The plans of windows 0 … ``last_window``, each from the state that the one before promises.
-
-    ``solving`` is how the last one is solved; those before it are planned as a run does it. ``seen``, by window, is
-    what a run had seen by then; by default changes take what a typical one does, and plans keep what they promise.
-    """
-    config = setting.config
-    foresight, models = Foresight(setting, traffic), TabledModels(setting.tenants, config.window_s)
-    state: PhysicalState | None = None
-    last_trained = dict.fromkeys((tenant.name for tenant in setting.tenants), -1)
-    trained, shares = set[tuple[str, int]](), (1.0,) * len(setting.tenants)
-    planned: list[PlannedWindow] = []
-    for window in range(last_window + 1):
-        opening = observe(setting, traffic, window, models.open(window))
-        told = seen.get(window, Seen())
-        ahead = told.outlooks or outlooks(setting.tenants, config, window, models.timelines, trained, shares)
-        opening = replace(
-            opening, warm_ups=told.warm_ups, last_trained=tuple(last_trained.values()), outlooks=tuple(ahead)
-        )
-        how = solving if window == last_window else None
-        planned.append(plan_window(setting, opening, foresight.forecast(opening), state, how))
-        state = planned[-1].next_state
-        _train(models, planned[-1], config)
-        last_trained |= dict.fromkeys(planned[-1].retrained, window)
-        trained |= {(name, window) for name in planned[-1].retrained}
-        shares = _promised_shares(planned[-1])
-    return planned
-
-
-def _train(models: TabledModels, planned: PlannedWindow, config: Config) -> None:
-    """Let the models learn what the plan promises, when it does."""
-    start_s, end_s = planned.window * config.window_s, (planned.window + 1) * config.window_s
-    for item in planned.plan.lifetimes:
-        if item.owner.task is Task.RETRAINING:
-            at_s = start_s + (planned.plan_from_step + item.end_step) * config.step_s
-            at_s = min(at_s, math.nextafter(end_s, start_s))  # one that ends with the window is of this one
-            models.trained(item.owner.tenant, planned.window, at_s, item.option or FULL)
-
-
-def _promised_shares(planned: PlannedWindow) -> tuple[float, ...]:
-    """By tenant, the share of the requests that the plan promises to answer in time; 1 where it says nothing."""
-    if not planned.is_planned:
-        return (1.0,) * len(planned.problem.tenants)
-    found = []
-    for course in courses(planned.problem, planned.plan):
-        n_requests = float(course.tenant.arrivals_rps.sum()) * planned.problem.step_s
-        n_in_time = n_requests if course.in_time is None else float(course.in_time.sum())
-        found.append(min(1.0, n_in_time / n_requests) if n_requests > 0 else 1.0)
-    return tuple(found)
 
 
 def require_plan(planned: PlannedWindow) -> None:

@@ -50,7 +50,7 @@ def posed(
     Raises:
         ProblemError: The parts do not make a problem.
     """
-    plan_from_step = 0 if state is None else setting.config.planning_steps
+    plan_from_step = plan_from_step_of(setting, opening, state)
     estimates = estimates_in(setting, opening.window) if opening.estimates is None else opening.estimates
     n_steps = forecast.mean_rps.shape[0] - plan_from_step
     problem = window_problem(
@@ -66,6 +66,11 @@ def posed(
         risk=setting.config.planner.risk,
     )
     return without_hopeless_retrainings(problem) if problem.unavailable else problem
+
+
+def plan_from_step_of(setting: Setting, opening: Opening, state: PhysicalState | None) -> int:
+    """The step of its window from which on a plan is: 0 where nothing stands yet, or the plan was begun before."""
+    return 0 if state is None or opening.ahead_steps else setting.config.planning_steps
 
 
 def _initial(state: PhysicalState, reconfiguration: Reconfiguration) -> InitialState:

@@ -10,7 +10,7 @@ log says was left by then.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,11 +20,11 @@ from forecaster.forecast import FloatArray
 from migrator.config import Config
 from migrator.estimates import Estimate
 from migrator.execution import events
+from migrator.execution.ahead import Seen, begun_s, fallen
 from migrator.execution.foresight import Foresight, Opening, forecast_from, observe
 from migrator.execution.models import TabledModels, last_trained
 from migrator.execution.outlook import outlooks, unseen, windows_ahead
-from migrator.execution.planning import Seen
-from migrator.execution.posing import later, posed
+from migrator.execution.posing import estimates_in, later, plan_from_step_of, posed
 from migrator.log import records
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog
 from migrator.setting import Setting
@@ -96,12 +96,15 @@ class RunCheck:
         else:
             yield self._verified(window, plan, posed_again)
         certificate = plan.certificate
-        for revised in self._log.of(records.PlanRevised):
-            if revised.window == window:
-                rest = posed_again if isinstance(posed_again, str) else self._posed_rest(posed_again, revised)
-                told = revised.plan.with_prices(certificate)
-                certificate = told.certificate or certificate
-                yield replace(self._verified(window, told, rest), anew_from_step=revised.from_step)
+        revisions = [revised for revised in self._log.of(records.PlanRevised) if revised.window == window]
+        measured = next((one for one in self._log.of(records.Measured) if one.window == window), None)
+        if measured is not None and all(revised.asked_s >= measured.at_s for revised in revisions):
+            posed_again = self._posed(started, measured)
+        for revised in revisions:
+            rest = posed_again if isinstance(posed_again, str) else self._posed_rest(posed_again, revised)
+            told = revised.plan.with_prices(certificate)
+            certificate = told.certificate or certificate
+            yield replace(self._verified(window, told, rest), anew_from_step=revised.from_step)
 
     def _verified(self, window: int, logged: records.Plan, posed_again: Problem | str) -> CheckedPlan:
         """The log's plan held against its problem, or why there is none."""
@@ -144,29 +147,21 @@ class RunCheck:
         )
         return with_forecast(rest, setting.known_tenants, forecast, setting.config.planner.risk)
 
-    def _posed(self, started: records.WindowStarted) -> Problem | str:
-        """The problem that the window posed, or why it cannot be told."""
-        if self._misfit is not None:
-            return self._misfit
+    def _posed(self, started: records.WindowStarted, measured: records.Measured | None = None) -> Problem | str:
+        """The problem that the window posed, or why it cannot be told; with what was ``measured`` since."""
+        objection = self._misfit or self._objections.get(started.window)
+        if objection is not None:
+            return objection
         told, names = started.forecast.tenants, {tenant.name for tenant in self._setting.tenants}
         warm_ups = warm_ups_in(started, self._setting.tenants)
         if warm_ups is None or not names <= started.model_age.keys():
             return "the log does not say what the window began with"
         window, from_step = started.window, started.plan_from_step
-        if window in self._objections:
-            return self._objections[window]
-        state = self._state(started)
-        if from_step != (0 if state is None else self._setting.config.planning_steps):
+        if started.asked_s not in (None, round(begun_s(self._setting, window), events.TIME_DIGITS)):
+            return f"its plan was begun at second {started.asked_s}, which {CONFIG_FILE} does not say"
+        state, opening = self._state(started), self._opening(started, warm_ups, measured)
+        if from_step != plan_from_step_of(self._setting, opening, state):
             return f"it was planned from step {from_step} on, which {CONFIG_FILE} does not say"
-        accuracies = [told[tenant.name].accuracy_before for tenant in self._setting.tenants]
-        estimated = [_estimated(tenant, told[tenant.name]) for tenant in self._setting.tenants]
-        known = None if self._log.header.simulated else estimated  # in a live run they were measured
-        opening = replace(
-            observe(self._setting, self._traffic, window, accuracies, (), known),
-            warm_ups=warm_ups,
-            last_trained=tuple(window - started.model_age[tenant.name] for tenant in self._setting.tenants),
-            outlooks=outlooks_in(started, self._setting.config, self._setting.tenants),
-        )
         forecast = self._foresight.forecast(opening)
         for index, tenant in enumerate(self._setting.tenants):
             mean_rps = np.round(forecast.mean_rps[:, index], events.RATE_DIGITS).tolist()
@@ -175,6 +170,25 @@ class RunCheck:
         taken = unavailable_of_json(started.unavailable, self._origin(window))
         taken = unavailable_later(taken, from_step)
         return posed(self._setting, opening, state, forecast, unavailable=taken)
+
+    def _opening(self, started: records.WindowStarted, warm_ups: WarmUps, measured: records.Measured | None) -> Opening:
+        """What the window's plan was told of it, or what was measured since."""
+        window, is_ahead = started.window, started.asked_s is not None
+        of_models: Mapping[str, records.TenantForecast | records.MeasuredModel]
+        of_models = started.forecast.tenants if measured is None else measured.tenants
+        accuracies = [of_models[tenant.name].accuracy_before for tenant in self._setting.tenants]
+        estimates: Sequence[Estimate] | None = None
+        if not self._log.header.simulated:  # they were measured
+            estimates = [_estimated(tenant, of_models[tenant.name]) for tenant in self._setting.tenants]
+        elif is_ahead and measured is None:
+            estimates = estimates_in(self._setting, window - 1)
+        ahead_steps = self._setting.config.ahead_steps if is_ahead else 0
+        return replace(
+            observe(self._setting, self._traffic, window, accuracies, (), estimates, ahead_steps),
+            warm_ups=warm_ups,
+            last_trained=tuple(window - started.model_age[tenant.name] for tenant in self._setting.tenants),
+            outlooks=outlooks_in(started, self._setting.config, self._setting.tenants),
+        )
 
     def _origin(self, window: int) -> str:
         return f"{self._log.folder / EVENTS_FILE}: window {window}"
@@ -196,6 +210,8 @@ def _objections(log: ReadLog, setting: Setting) -> dict[int, str]:
         match entry.record:
             case records.WindowStarted() as started:
                 window, objection = started.window, retold.began(started)
+            case records.Measured() as measured:
+                window, objection = measured.window, retold.measured(measured)
             case records.Finished() as ended:
                 window, objection = int(ended.finish_s // setting.config.window_s), retold.learned(ended)
             case records.Resumed():
@@ -218,32 +234,61 @@ class _Retold:
         self._setting, self._is_live = setting, not log.header.simulated
         self._names = [tenant.name for tenant in setting.tenants]
         self._models = TabledModels(setting.tenants, setting.config.window_s)
-        self._n_opened = 0
+        self._n_opened, self._opened = 0, tuple[float, ...]()
         self._measured: list[dict[float, float]] = [{} for _ in self._names]
         self._trained: set[tuple[str, int]] = set()
 
     def began(self, started: records.WindowStarted) -> str | None:
         """What of a window's beginning does not follow; ``None`` if all does, as far as it is told."""
-        window = started.window
+        window, told = started.window, started.forecast.tenants
         for left_out in range(self._n_opened, window):  # by a run that was joined again
             self._models.open(left_out)
-        accuracies = self._models.open(window)
-        self._n_opened = window + 1
-        for index, (name, accuracy) in enumerate(zip(self._names, accuracies, strict=True)):
-            known = started.forecast.tenants[name].accuracy_before
-            self._measured[index][started.start_s] = known
-            if not self._is_live and not _are_same(known, accuracy):
-                return _does_not_follow(name, "begins with an accuracy of", known, accuracy)
+        is_ahead, objection = started.asked_s is not None, None
+        before = self._timelines if is_ahead else []
+        self._opened, self._n_opened = self._models.open(window), window + 1
+        if not is_ahead:
+            objection = self._begins(started.start_s, {name: told[name].accuracy_before for name in self._names})
+            before = self._timelines
+        for index, name in enumerate(self._names):
             age = window - last_trained(name, self._trained)
             if started.model_age.get(name, age) != age:
-                return _does_not_follow(name, "has an age of", started.model_age[name], age)
-            if (view := started.outlook.get(name)) is not None:
-                expected = self._outlook(window, index, view.in_time)
-                for key in expected.__struct_fields__:
-                    told, made = getattr(view, key), getattr(expected, key)
-                    if not _are_same(told, made):
-                        return _does_not_follow(name, f"has in its outlook {key}", told, made)
+                return objection or _does_not_follow(name, "has an age of", started.model_age[name], age)
+            view = started.outlook.get(name)
+            expected = self._outlook(window, index, before[index], 1.0 if view is None else view.in_time)
+            for key in () if view is None else expected.__struct_fields__:
+                if not _are_same(getattr(view, key), getattr(expected, key)):
+                    what = f"has in its outlook {key}"
+                    return objection or _does_not_follow(name, what, getattr(view, key), getattr(expected, key))
+            if is_ahead and objection is None:
+                objection = self._expected(started, index, before[index], expected.drift)
+        return objection
+
+    def measured(self, measured: records.Measured) -> str | None:
+        """What of a window's beginning does not follow, of a window whose plan was made before."""
+        if not set(self._names) <= measured.tenants.keys():
+            return "the log does not say what the models of all tenants were measured to be"
+        start_s = measured.window * self._setting.config.window_s
+        return self._begins(start_s, {name: measured.tenants[name].accuracy_before for name in self._names})
+
+    def _begins(self, start_s: float, known: Mapping[str, float]) -> str | None:
+        """The window that was opened last begins with these accuracies."""
+        for index, (name, accuracy) in enumerate(zip(self._names, self._opened, strict=True)):
+            self._measured[index][start_s] = known[name]
+            if not self._is_live and not _are_same(known[name], accuracy):
+                return _does_not_follow(name, "begins with an accuracy of", known[name], accuracy)
         return None
+
+    def _expected(
+        self, started: records.WindowStarted, index: int, timeline: AccuracyTimeline, drift: float
+    ) -> str | None:
+        """What a plan made ahead takes a model for, where nothing was learned between then and the window's start."""
+        assert started.asked_s is not None
+        name, tenant = self._names[index], self._setting.tenants[index]
+        if any(started.asked_s < at_s for at_s in timeline.from_s):
+            return None
+        loses = drift if tenant.retrains_in(started.window - 1) else 1.0
+        told, made = started.forecast.tenants[name].accuracy_before, fallen(timeline.at(started.asked_s), loses)
+        return None if _are_same(told, made) else _does_not_follow(name, "is expected to begin with", told, made)
 
     def learned(self, ended: records.Finished) -> str | None:
         """Take in that a retraining ended, or came to a checkpoint; says it if that cannot give what is told."""
@@ -264,12 +309,16 @@ class _Retold:
         """A live run that is joined again has measured nothing yet."""
         self._measured = [{} for _ in self._names]
 
-    def _outlook(self, window: int, index: int, in_time: float) -> records.Outlook:
+    @property
+    def _timelines(self) -> list[AccuracyTimeline]:
+        """Each tenant's accuracy so far."""
+        if not self._is_live:
+            return self._models.timelines
+        ordered = (sorted(own.items()) for own in self._measured)
+        return [AccuracyTimeline(tuple(at for at, _ in own), tuple(value for _, value in own)) for own in ordered]
+
+    def _outlook(self, window: int, index: int, timeline: AccuracyTimeline, in_time: float) -> records.Outlook:
         """What was to be expected of a tenant's model; which requests were resolved by then, no log tells."""
-        timeline = self._models.timelines[index]
-        if self._is_live:
-            own = sorted(self._measured[index].items())
-            timeline = AccuracyTimeline(tuple(at for at, _ in own), tuple(value for _, value in own))
         tenant, config = self._setting.tenants[index], self._setting.config
         return outlooks([tenant], config, window, [timeline], self._trained, [in_time])[0]
 
@@ -327,7 +376,7 @@ def seen_in(started: records.WindowStarted, config: Config, tenants: Sequence[Te
     return Seen(warm_ups_in(started, tenants), told)
 
 
-def _estimated(tenant: Tenant, told: records.TenantForecast) -> Estimate:
+def _estimated(tenant: Tenant, told: records.TenantForecast | records.MeasuredModel) -> Estimate:
     """What a live run's plan assumed of a retraining; without one in the window, there is nothing to assume."""
     own = told.estimate
     after, seconds = told.accuracy_before, tenant.retraining_time_s

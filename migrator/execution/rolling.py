@@ -79,6 +79,10 @@ class Rolling:
         """A worker has failed: that asks for a plan."""
         self._news.append(Asked(f"the worker in {failed.instance_id} failed: {failed.reason}", Cause.FAILED))
 
+    def measured(self) -> None:
+        """What the plan in force could only expect is known: that asks for a plan."""
+        self._news.append(Asked("the models that the window begins with were measured", Cause.MEASURED))
+
     def next_s(self, now_s: float) -> float:
         """When to ask next, should nothing happen before: as the next step begins, if at all."""
         if self._every_s is None:

@@ -169,6 +169,10 @@ Happened = Trained | Lost | Failed | Asked | Replanning | Replanned | Blind
 """What the loop hears of."""
 
 
+PlannedAhead = Callable[[], PlannedWindow | None]
+"""To be called as the window begins: its plan, waited for if it is late; ``None`` if its start is not as promised."""
+
+
 class Note(Protocol):
     """Writes a record to the log, at the run's clock; gives the record's number."""
 
@@ -205,6 +209,13 @@ class Sharing(Protocol):
 
     def plan(self, opening: Opening, forecast: Forecast) -> PlannedWindow | None:
         """What is to be done in the window; ``None`` where it is decided from moment to moment."""
+        ...
+
+    def plan_ahead(self, opening: Opening, forecast: Forecast) -> PlannedAhead | None:
+        """Begin to plan a window that has not begun, from what is promised for its start; ``None`` if that cannot be.
+
+        Whoever asked for it asks for no plan that there may be until then.
+        """
         ...
 
     def begin(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None, note: Note) -> None:

@@ -153,6 +153,9 @@ class Shares:
     def plan(self, opening: Opening, forecast: Forecast) -> None:
         """Nothing yet: shares are decided from moment to moment."""
 
+    def plan_ahead(self, opening: Opening, forecast: Forecast) -> None:
+        """Never: there is no plan."""
+
     def begin(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None, note: Note) -> None:  # noqa: ARG002
         """Set the window's retrainings, and decide.
 

@@ -107,6 +107,9 @@ class Turns:
     def plan(self, opening: Opening, forecast: Forecast) -> None:
         """Nothing yet: whose turn it is shows as requests come."""
 
+    def plan_ahead(self, opening: Opening, forecast: Forecast) -> None:
+        """Never: there is no plan."""
+
     def begin(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None, note: Note) -> None:  # noqa: ARG002
         """Set batch limits and retrainings for the window."""
         config, slowdown = self._setting.config, self._policy.slowdown

@@ -384,6 +384,24 @@ class WindowStarted(InWindow, frozen=True, kw_only=True, tag="window_started"):
     """By tenant; only where plans count what models are worth beyond the window."""
     in_time: dict[str, InTime] | None = None
     """By tenant, where there are floors."""
+    asked_s: Number | None = None
+    """When its plan was begun, where that was before the window: the plan knows what was known then, and takes what
+    stands as the window begins, accuracies and what retrainings bring for what was expected."""
+
+
+class MeasuredModel(Part, frozen=True, kw_only=True):
+    """What is known of a tenant's model."""
+
+    accuracy_before: Number
+    estimate: Estimate | None = None
+    """As in the forecast."""
+
+
+class Measured(InWindow, frozen=True, kw_only=True, tag="measured"):
+    """What was expected as the window's plan was made ahead is measured by now."""
+
+    at_s: Number
+    tenants: dict[str, MeasuredModel]
 
 
 class Rest(Part, frozen=True, kw_only=True):
@@ -415,6 +433,10 @@ class Cause(StrEnum):
 
     FAILED = "failure"
     """A worker failed."""
+
+    MEASURED = "measured"
+    """The accuracies that the window begins with were measured, and what retrainings would bring; the plan in force was
+    made before."""
 
 
 class Kept(StrEnum):
@@ -455,7 +477,7 @@ class PlanRevised(OfRest, frozen=True, kw_only=True, tag="plan_revised"):
     """
 
     cause: Cause | None = None
-    """In the second case: ``pace``, ``band``, ``retraining`` or ``failure``."""
+    """In the second case: ``pace``, ``band``, ``retraining``, ``failure`` or ``measured``."""
     gain: Number | None = None
     """In the second case: requests of expected goodput more than going on, unless the running plan would have broken a
     rule."""
@@ -739,6 +761,7 @@ AnyRecord = (
     RunStarted
     | Resumed
     | WindowStarted
+    | Measured
     | ForecastFailed
     | PlanRevised
     | PlanKept

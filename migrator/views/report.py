@@ -65,6 +65,7 @@ _CAUSES = {
     Cause.PACE: "at this pace",
     Cause.BAND: "as arrivals left what was expected",
     Cause.TRAINED: "as a retraining ended early or late",
+    Cause.MEASURED: "as a window's models were measured, planned ahead",
     Cause.FAILED: "as a worker failed",
 }
 """Why the rest of a window was planned anew."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from migrator.assumed import assumed_in
 from migrator.errors import ConfigSloError
-from migrator.execution.planning import none_found, plan_through
+from migrator.execution.ahead import plan_through
+from migrator.execution.planning import none_found
 from migrator.inputs import assemble
 from migrator.log.records import Assumed
 from migrator.whatif.cases import Case

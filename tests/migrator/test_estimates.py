@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from executor.catalogue import gpu_model
 from migrator.config import EstimatesConfig, validate_config
 from migrator.estimates import Estimate, as_carried_out, as_estimated, estimate_of, service_factors
-from migrator.execution.planning import plan_through
+from migrator.execution.ahead import plan_through
 from migrator.execution.posing import estimates_in
 from migrator.inputs import assemble
 from migrator.setting import Setting

@@ -21,10 +21,10 @@ from migrator.console import warn
 from migrator.errors import ConfigError, LiveError
 from migrator.estimates import Estimate
 from migrator.execution.events import RATE_DIGITS
-from migrator.execution.live.site import Site
+from migrator.execution.live.site import Asking, Site
 from workloads.learning.course import Option
 from workloads.learning.curve import Correction
-from workloads.learning.profiler import Measured, Prepared, Refused
+from workloads.learning.profiler import Found, Measured, Prepared, Refused
 from workloads.learning.retraining import Job
 from workloads.live.generator import Stream
 from workloads.serving.requests import AccuracyTimeline, Requests
@@ -117,6 +117,7 @@ class LiveModels:
         self._config, self._site, self._requests, self._environment = config, site, requests, environment
         self.measured: dict[str, Measured | str] = {}
         self._estimates: tuple[Estimate, ...] | None = None
+        self._measuring: tuple[int, Asking] | None = None
         entries = [entry for entry in config.tenants if entry.learning is not None]
         found = site.ask(
             "workloads.learning.profiler:prepare",
@@ -167,31 +168,16 @@ class LiveModels:
         Raises:
             LiveError: A process that the run cannot do without is gone.
         """
-        learners = list(self._learners.values())
-        asked = [
-            {
-                "job": as_text(self.job(one.tenant.name, window, self._weights(one.tenant.name))),
-                "options": {name: _amount(way) for name, way in options_of(one.config).items()},
-                "window": window,
-                "budget_s": max(LEAST_ESTIMATING_S, self._config.estimates.delay_s - LOADING_S),
-                "correction": asdict(one.correction),
-            }
-            for one in learners
-        ]
-        limit_s = max(LEAST_WAIT_S, self._config.window_s)
-        found = self._site.ask("workloads.learning.profiler:estimate", asked, limit_s, self._environment)
-        self.measured = {
-            name: one if isinstance(one, Measured) else str(one)
-            for name, one in zip(self._learners, found, strict=True)
-        }
-        for name, measured in self.measured.items():
-            if isinstance(measured, str):
-                warn(f"window {window}: nothing was measured of {name}, so the config's accuracies hold: {measured}")
-        self._estimates = tuple(self._estimate(one, window) for one in learners)
-        before = tuple(self._before(one, window) for one in learners)
-        for one, accuracy in zip(learners, before, strict=True):
-            one.accuracies[window * self._config.window_s] = accuracy
-        return before
+        return self._taken_in(window, self._site.answers(self._asking(window)))
+
+    def opened(self, window: int) -> tuple[float, ...] | None:
+        """The same; ``None`` while it is being measured, to be asked again.
+
+        Raises:
+            LiveError: A process that the run cannot do without is gone.
+        """
+        found = self._site.answered(self._asking(window))
+        return None if found is None else self._taken_in(window, found)
 
     def trained(
         self,
@@ -264,6 +250,43 @@ class LiveModels:
         ]
 
     # --- inside
+
+    def _asking(self, window: int) -> Asking:
+        """The profilers that measure for the window; those of a window before are stopped."""
+        if self._measuring is not None:
+            begun, asking = self._measuring
+            if begun == window:
+                return asking
+            self._site.end_asking(asking)
+        asked = [
+            {
+                "job": as_text(self.job(one.tenant.name, window, self._weights(one.tenant.name))),
+                "options": {name: _amount(way) for name, way in options_of(one.config).items()},
+                "window": window,
+                "budget_s": max(LEAST_ESTIMATING_S, self._config.estimates.delay_s - LOADING_S),
+                "correction": asdict(one.correction),
+            }
+            for one in self._learners.values()
+        ]
+        limit_s = max(LEAST_WAIT_S, self._config.window_s)
+        asking = self._site.begin_asking("workloads.learning.profiler:estimate", asked, limit_s, self._environment)
+        self._measuring = window, asking
+        return asking
+
+    def _taken_in(self, window: int, found: Sequence[Found | str]) -> tuple[float, ...]:
+        self._measuring, learners = None, list(self._learners.values())
+        self.measured = {
+            name: one if isinstance(one, Measured) else str(one)
+            for name, one in zip(self._learners, found, strict=True)
+        }
+        for name, measured in self.measured.items():
+            if isinstance(measured, str):
+                warn(f"window {window}: nothing was measured of {name}, so the config's accuracies hold: {measured}")
+        self._estimates = tuple(self._estimate(one, window) for one in learners)
+        before = tuple(self._before(one, window) for one in learners)
+        for one, accuracy in zip(learners, before, strict=True):
+            one.accuracies[window * self._config.window_s] = accuracy
+        return before
 
     def _weights(self, tenant: str) -> Path:
         return self._site.folder / "weights" / tenant

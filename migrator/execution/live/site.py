@@ -94,6 +94,33 @@ class LiveClock(WallClock):
         os.close(self._waker)
 
 
+class Asking:
+    """Profilers that are at work.
+
+    Attributes:
+        outs: By profiler, where it writes.
+        limit_s: What they may take,
+        until_s: and by the machine's monotonic clock, until when.
+        found: By profiler that has ended, what it wrote, or why it did not.
+    """
+
+    def __init__(self, outs: Mapping[str, Path], limit_s: float) -> None:
+        self.outs, self.limit_s, self.until_s = outs, limit_s, monotonic() + limit_s
+        self.found: dict[str, Found | str] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether one has not ended."""
+        return len(self.found) < len(self.outs)
+
+    def hears(self, event: object) -> bool:
+        """Take in the end of one of these; whether it was one."""
+        if not isinstance(event, Exited) or event.worker not in self.outs:
+            return False
+        self.found[event.worker] = _written(self.outs[event.worker]) if event.code == 0 else event.reason
+        return True
+
+
 class Site:
     """Where a live run takes place: a folder for what its processes write, and the processes.
 
@@ -124,6 +151,7 @@ class Site:
         self._door_setup: str | None = None
         self._is_finishing = self._has_finished = False
         self._n_asked = 0
+        self._asking: list[Asking] = []
         self.zygote = Zygote(dict.fromkeys([*IMPORTS, *imports]))
         self._poller.register(self.zygote.fileno(), zmq.POLLIN)
 
@@ -156,29 +184,49 @@ class Site:
             LiveError: The warm process, the dispatcher, the generator or the front door is gone.
             ZygoteError: The warm process is gone as a profiler is asked for.
         """
+        return self.answers(self.begin_asking(function, asked, limit_s, environment))
+
+    def begin_asking(
+        self, function: str, asked: Sequence[Mapping[str, Any]], limit_s: float, environment: Mapping[str, str]
+    ) -> Asking:
+        """Start a profiler each, all at once, as :meth:`ask` does; nothing is waited for.
+
+        Raises:
+            ZygoteError: The warm process is gone as a profiler is asked for.
+        """
         outs: dict[str, Path] = {}
         for arguments in asked:
             self._n_asked += 1
             out = self.folder / f"profiler-{self._n_asked}.json"
             given = {**arguments, "out": str(out)}
             outs[self.zygote.start(function, given, name=out.stem, environment=environment, log=self.log)] = out
-        found: dict[str, Found | str] = {}
-        until_s, was_woken = monotonic() + limit_s, False
-        while len(found) < len(outs) and monotonic() < until_s:
-            for event in self._fresh(min(1.0, until_s - monotonic())):
-                if isinstance(event, Exited) and event.worker in outs:
-                    found[event.worker] = _written(outs[event.worker]) if event.code == 0 else event.reason
-                else:
-                    self._later.append(event)
+        asking = Asking(outs, limit_s)
+        self._asking.append(asking)
+        return asking
+
+    def answers(self, asking: Asking) -> list[Found | str]:
+        """What the profilers write, or why they do not, as :meth:`ask` gives it."""
+        was_woken = False
+        while (found := self.answered(asking)) is None:
+            self._later += self._fresh(min(1.0, max(0.0, asking.until_s - monotonic())))
             was_woken |= self._clock is not None and self._clock.heed()
         if was_woken and self._clock is not None:
             self._clock.wake()  # who waits next is to know
-        for name in outs.keys() - found.keys():
+        return found
+
+    def answered(self, asking: Asking) -> list[Found | str] | None:
+        """The same as far as it has been received; ``None`` while profilers may take longer."""
+        return None if asking.is_open and monotonic() < asking.until_s else self.end_asking(asking)
+
+    def end_asking(self, asking: Asking) -> list[Found | str]:
+        """Wait no longer; profilers that are not done are stopped."""
+        self._asking.remove(asking)
+        for name in asking.outs.keys() - asking.found.keys():
             self.zygote.stop(name, 0.0)
-            found[name] = f"not done within {limit_s:g} s"
-        for out in outs.values():
+            asking.found[name] = f"not done within {asking.limit_s:g} s"
+        for out in asking.outs.values():
             out.unlink(missing_ok=True)
-        return [found[name] for name in outs]
+        return [asking.found[name] for name in asking.outs]
 
     # --- the service
 
@@ -293,7 +341,7 @@ class Site:
         self._poller.poll(max(0, math.ceil(1000 * timeout_s)))
         found: list[Received] = []
         try:
-            found += self.zygote.events()
+            found += [event for event in self.zygote.events() if not any(one.hears(event) for one in self._asking)]
         except ZygoteError as error:
             raise LiveError(str(error)) from error
         if self._peer is not None:

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.paper.workloads import CONFIGS, accuracies, write_configs
 from migrator.config import Config, read_config
-from migrator.execution.planning import plan_through
+from migrator.execution.ahead import plan_through
 from migrator.inputs import assemble
 
 # The paper's Table 4: Model-1, its data set, Model-2, its data set. Model-1 is asked by the Alibaba trace, Model-2 by

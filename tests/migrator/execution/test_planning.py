@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from migrator.config import validate_config
-from migrator.execution.planning import Solving, plan_through, with_begun, with_ended
+from migrator.execution.ahead import plan_through
+from migrator.execution.planning import Solving, with_begun, with_ended
 from migrator.inputs import assemble
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from migrator.config import validate_config
-from migrator.execution.planning import Solving, plan_through
+from migrator.execution.ahead import plan_through
+from migrator.execution.planning import Solving
 from migrator.inputs import assemble
 from migrator.whatif.cases import cases_of
 from migrator.whatif.grid import read_grid

@@ -1,0 +1,174 @@
+"""Windows planned before they begin: what is expected of one by the plan in force, and all of a run's, one by one.
+
+A window's plan is begun so long before the window that it is there in time. Its models' accuracies are not known by
+then, nor what retraining them would bring: they are expected to be what they were, less the usual drift.
+``migrator run`` and ``migrator plan CONFIG --window K`` pose windows alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from migrator.config import Config
+from migrator.estimates import as_estimated
+from migrator.execution.foresight import Foresight, Opening, observe
+from migrator.execution.models import TabledModels, last_trained
+from migrator.execution.outlook import DIGITS, outlooks
+from migrator.execution.planning import PlannedWindow, Solving, plan_window
+from migrator.execution.posing import estimates_in
+from migrator.log.records import Outlook
+from migrator.setting import Setting
+from migrator.traffic import Traffic
+from planner.build import WarmUps
+from planner.course import courses
+from planner.plan import Lifetime, MigPlan
+from planner.problem import PhysicalState, Task
+from workloads.serving.requests import AccuracyTimeline
+from workloads.training import FULL, reached
+
+
+def begun_s(setting: Setting, window: int) -> float:
+    """The second at which a window's plan is begun: ``planner.planning_s``, in whole steps, before the window."""
+    return window * setting.config.window_s - setting.config.ahead_steps * setting.config.step_s
+
+
+def expected_opening(
+    setting: Setting,
+    traffic: Traffic,
+    opening: Opening,
+    running: PlannedWindow,
+    timelines: Sequence[AccuracyTimeline],
+    trained: Collection[tuple[str, int]],
+    in_time: Sequence[float],
+    plans: Sequence[MigPlan] = (),
+) -> Opening:
+    """What is expected, as its plan is begun, of the window after that of ``opening``, whose plan is ``running``.
+
+    Args:
+        setting: What the run is about.
+        traffic: What has arrived by then is seen.
+        opening: Of the running window, as far as it is measured. The next window's retrainings are expected to bring
+            what its own were estimated to.
+        running: The plan in force; its retrainings are taken to end as it says.
+        timelines: Each tenant's accuracy so far.
+        trained: Which retrainings have ended by then: tenant, and with which window's data.
+        in_time: By tenant, the share of the running window's requests so far that were answered in time.
+        plans: What was in force in the windows before, the running one included.
+    """
+    config, window = setting.config, running.window + 1
+    estimates = estimates_in(setting, opening.window) if opening.estimates is None else opening.estimates
+    coming = {name: option for name, option in _promised(running).items() if (name, running.window) not in trained}
+    by_then = {*trained, *((name, running.window) for name in coming)}
+    expected = outlooks(setting.tenants, config, window, timelines, by_then, in_time)
+    accuracies = []
+    for m, (tenant, view) in enumerate(zip(setting.tenants, expected, strict=True)):
+        accuracy = timelines[m].at(begun_s(setting, window))
+        if (option := coming.get(tenant.name)) is not None:
+            known = as_estimated(tenant, estimates[m]).option(option)
+            accuracy = reached(opening.accuracies[m], estimates[m].accuracy_after, known.gain)
+        accuracies.append(fallen(accuracy, view.drift if tenant.retrains_in(running.window) else 1.0))
+    ahead = observe(setting, traffic, window, accuracies, plans, estimates, config.ahead_steps)
+    ages = tuple(last_trained(tenant.name, by_then) for tenant in setting.tenants)
+    return replace(ahead, last_trained=ages, outlooks=expected)
+
+
+def fallen(accuracy: float, drift: float) -> float:
+    """The accuracy that is expected of a model as a window begins, as the log has it."""
+    return round(accuracy * drift, DIGITS)
+
+
+def _promised(running: PlannedWindow) -> dict[str, str]:
+    """By tenant whose retraining the plan ends in its window, the option by which it is retrained."""
+    terms = {tenant.name: tenant for tenant in running.problem.tenants}
+    found = {}
+    for item in running.plan.lifetimes:
+        if not item.is_inference:
+            found[item.owner.tenant] = item.option or terms[item.owner.tenant].options[0].name  # that runs already
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a run had seen as a window began, of warm-ups and of how its models fare; ``None`` where it is not told."""
+
+    warm_ups: WarmUps | None = None
+    outlooks: tuple[Outlook, ...] | None = None
+
+
+def plan_through(
+    setting: Setting,
+    traffic: Traffic,
+    last_window: int,
+    solving: Solving | None = None,
+    seen: Mapping[int, Seen] = MappingProxyType({}),
+) -> list[PlannedWindow]:
+    """The plans of windows 0 … ``last_window``, each from the state that the one before promises.
+
+    ``solving`` is how the last one is solved; those before it are planned as a run does it. ``seen``, by window, is
+    what a run had seen by then; by default changes take what a typical one does, and plans keep what they promise.
+    """
+    config = setting.config
+    foresight, models = Foresight(setting, traffic), TabledModels(setting.tenants, config.window_s)
+    state: PhysicalState | None = None
+    opening: Opening | None = None
+    trained, shares = set[tuple[str, int]](), (1.0,) * len(setting.tenants)
+    planned: list[PlannedWindow] = []
+    for window in range(last_window + 1):
+        if opening is not None and config.ahead_steps:
+            by_then = trained - _ended_from(planned[-1], begun_s(setting, window), config)
+            opening = expected_opening(setting, traffic, opening, planned[-1], models.timelines, by_then, shares)
+            accuracies = models.open(window)
+        else:
+            accuracies = models.open(window)
+            opening = replace(
+                observe(setting, traffic, window, accuracies),
+                last_trained=tuple(last_trained(tenant.name, trained) for tenant in setting.tenants),
+                outlooks=outlooks(setting.tenants, config, window, models.timelines, trained, shares),
+            )
+        told = seen.get(window, Seen())
+        opening = replace(opening, warm_ups=told.warm_ups, outlooks=told.outlooks or opening.outlooks)
+        how = solving if window == last_window else None
+        planned.append(plan_window(setting, opening, foresight.forecast(opening), state, how))
+        opening, state = opening.measured(accuracies, None), planned[-1].next_state
+        _train(models, planned[-1], config)
+        trained |= {(name, window) for name in planned[-1].retrained}
+        shares = _promised_shares(planned[-1])
+    return planned
+
+
+def _train(models: TabledModels, planned: PlannedWindow, config: Config) -> None:
+    """Let the models learn what the plan promises, when it does."""
+    start_s, end_s = planned.window * config.window_s, (planned.window + 1) * config.window_s
+    for item in planned.plan.lifetimes:
+        if item.owner.task is Task.RETRAINING:
+            at_s = min(_end_s(planned, item, config), math.nextafter(end_s, start_s))  # with the window: of this one
+            models.trained(item.owner.tenant, planned.window, at_s, item.option or FULL)
+
+
+def _ended_from(planned: PlannedWindow, at_s: float, config: Config) -> set[tuple[str, int]]:
+    """The plan's retrainings that end later than that: tenant, and window."""
+    return {
+        (item.owner.tenant, planned.window)
+        for item in planned.plan.lifetimes
+        if item.owner.task is Task.RETRAINING and _end_s(planned, item, config) > at_s
+    }
+
+
+def _end_s(planned: PlannedWindow, item: Lifetime, config: Config) -> float:
+    """The second in which a lifetime of the plan ends."""
+    return planned.window * config.window_s + (planned.plan_from_step + item.end_step) * config.step_s
+
+
+def _promised_shares(planned: PlannedWindow) -> tuple[float, ...]:
+    """By tenant, the share of the requests that the plan promises to answer in time; 1 where it says nothing."""
+    if not planned.is_planned:
+        return (1.0,) * len(planned.problem.tenants)
+    found = []
+    for course in courses(planned.problem, planned.plan):
+        n_requests = float(course.tenant.arrivals_rps.sum()) * planned.problem.step_s
+        n_in_time = n_requests if course.in_time is None else float(course.in_time.sum())
+        found.append(min(1.0, n_in_time / n_requests) if n_requests > 0 else 1.0)
+    return tuple(found)
