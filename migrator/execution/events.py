@@ -183,7 +183,7 @@ def measured(setting: Setting, opening: Opening, at_s: float) -> records.Measure
     """What the window's models give, and what retraining them would bring, now that it is known."""
     return records.Measured(
         window=opening.window,
-        at_s=_moment(at_s),
+        measured_s=_moment(at_s),
         tenants={
             tenant.name: records.MeasuredModel(
                 accuracy_before=accuracy, estimate=_estimated(setting, tenant, opening, index)

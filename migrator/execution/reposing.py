@@ -98,7 +98,7 @@ class RunCheck:
         certificate = plan.certificate
         revisions = [revised for revised in self._log.of(records.PlanRevised) if revised.window == window]
         measured = next((one for one in self._log.of(records.Measured) if one.window == window), None)
-        if measured is not None and all(revised.asked_s >= measured.at_s for revised in revisions):
+        if measured is not None and all(revised.asked_s >= measured.measured_s for revised in revisions):
             posed_again = self._posed(started, measured)
         for revised in revisions:
             rest = posed_again if isinstance(posed_again, str) else self._posed_rest(posed_again, revised)

@@ -400,7 +400,8 @@ class MeasuredModel(Part, frozen=True, kw_only=True):
 class Measured(InWindow, frozen=True, kw_only=True, tag="measured"):
     """What was expected as the window's plan was made ahead is measured by now."""
 
-    at_s: Number
+    measured_s: Number
+    """From then on plans of the window's rest know it."""
     tenants: dict[str, MeasuredModel]
 
 

@@ -228,8 +228,8 @@ def test_report_as_json_has_the_log_s_totals(folder: Path, call) -> None:
     assert [window["void"] for window in answer["windows"]] == [False, False]
 
 
-def test_the_old_layout_serves_while_planning_takes_its_time(call, write_config) -> None:
-    changes = {"planner.planning_s": 9, "tenants.0.arrivals.rate_rps": 1500}
+def test_the_old_layout_serves_while_estimates_are_waited_for(call, write_config) -> None:
+    changes = {"estimates.delay_s": 9, "tenants.0.arrivals.rate_rps": 1500}
     assert call("run", write_config(changes))[0] == 0
     log = read_log(Path("runs/small"))
     assert [event.plan_from_step for event in log.of(recorded.WindowStarted)] == [0, 9]
@@ -248,11 +248,11 @@ def test_three_tenants_that_do_not_fit_end_with_3_and_write_nothing(call, write_
 
 
 def test_a_window_without_a_plan_keeps_the_layout(call, write_config) -> None:
-    # From window 1 on planning takes so long that the retraining cannot end: no plan, old layout, old accuracy.
+    # From window 1 on estimates come so late that the retraining cannot end: no plan, old layout, old accuracy.
     accuracy = [{"before": before, "after": 0.95} for before in (0.6, 0.8, 0.9)]
     changes = {
         "tenants.0.retraining.samples": 8000,
-        "planner.planning_s": 70,
+        "estimates.delay_s": 70,
         "window_s": 80,
         "windows": 3,
         "tenants.0.accuracy": accuracy,

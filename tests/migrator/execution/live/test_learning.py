@@ -18,7 +18,7 @@ from workloads.learning.profiler import Found, Measured, Prepared, Refused
 pytest.importorskip("zmq")
 
 from migrator.execution.live.learning import SPARE, Lesson, LiveModels
-from migrator.execution.live.site import Site
+from migrator.execution.live.site import Asking, Site
 
 CONFIG = Path(__file__).parents[4] / "configs" / "live-cpu.yaml"
 PREPARED = Prepared("/w/first", "random", 0.9, (400,) * 5, 64, "uint8", (1, 8, 8), 10)
@@ -33,16 +33,25 @@ class Profilers(Site):
         self.folder = folder
         self.writes: Found | str = prepared
         self.asked: list[Mapping[str, Any]] = []
+        self.stopped: list[Asking] = []
+        self.takes_long = False
 
-    def ask(
+    def begin_asking(
         self,
         function: str,  # noqa: ARG002
         asked: Sequence[Mapping[str, Any]],
-        limit_s: float,  # noqa: ARG002
+        limit_s: float,
         environment: Mapping[str, str],  # noqa: ARG002
-    ) -> list[Found | str]:
+    ) -> Asking:
         self.asked = list(asked)
-        return [self.writes for _ in asked]
+        return Asking({str(number): self.folder for number in range(len(asked))}, limit_s)
+
+    def answered(self, asking: Asking) -> list[Found | str] | None:
+        return None if self.takes_long else [self.writes for _ in asking.outs]
+
+    def end_asking(self, asking: Asking) -> list[Found | str]:
+        self.stopped.append(asking)
+        return []
 
 
 def models(site: Profilers, options: Sequence[Mapping[str, Any]] = ()) -> LiveModels:
@@ -69,6 +78,22 @@ def test_what_a_profiler_measured_is_what_plans_are_told(site: Profilers) -> Non
     assert (one.accuracy_after, one.source) == (0.85, "measured in 1.50 s")
     assert one.retraining_s == {name: pytest.approx(SPARE * s, abs=1e-4) for name, s in seconds.items()}
     assert {asked["budget_s"] for asked in site.asked} == {6.0}  # the config leaves 8 s, loading takes 2 of them
+
+
+def test_what_is_still_being_measured_is_asked_for_again_until_the_next_window_is(site: Profilers) -> None:
+    made = models(site)
+    site.writes, site.takes_long = MEASURED, True
+    assert made.opened(0) is None
+    assert made.estimates is None
+    site.takes_long = False
+    assert made.opened(0) == (0.3, 0.3)
+    site.takes_long = True
+    first = made.estimates
+    assert made.opened(1) is None
+    assert made.estimates == first  # what was last estimated, until more is known
+    assert made.opened(2) is None
+    assert len(site.stopped) == 1
+    assert {asked["window"] for asked in site.asked} == {2}
 
 
 def test_what_could_not_be_measured_is_the_configs_and_that_is_said(
