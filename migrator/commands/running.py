@@ -20,6 +20,7 @@ from migrator.config import Config, config_yaml
 from migrator.console import escape, output, program, progress, warn, warn_of
 from migrator.errors import LiveError, MigratorError
 from migrator.execution import events
+from migrator.execution.instances import LATE_S
 from migrator.execution.loop import Loop, View
 from migrator.execution.opening import opened_parts
 from migrator.execution.parts import Joining
@@ -345,7 +346,7 @@ def _warn_of_late_plans(log: ReadLog) -> None:
     for entry in log.entries_of(WindowStarted):
         started = entry.record
         due_s = started.start_s + started.plan_from_step * log.header.step_s
-        if entry.at_s > due_s:
+        if entry.at_s > due_s + LATE_S:
             late_s[started.window] = entry.at_s - due_s
     if late_s:
         worst = max(late_s, key=lambda window: late_s[window])

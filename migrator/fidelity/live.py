@@ -28,8 +28,8 @@ from migrator.estimates import service_factors
 from migrator.inputs import service_profiles
 from migrator.log import records
 from migrator.log.changes import INFERENCE, Instance, changes_in
-from migrator.log.live import MOST_STOLEN, Learned, LiveFacts, live_facts
-from migrator.log.records import Finished, Resumed, WindowStarted
+from migrator.log.live import MOST_STOLEN, Learned, LiveFacts, known_of, live_facts
+from migrator.log.records import Finished, Resumed
 from migrator.log.runlog import CONFIG_FILE, ReadLog, read_log
 from workloads.arrays import BoolArray, FloatArray
 from workloads.errors import WorkloadError
@@ -359,11 +359,11 @@ def _seconds(log: ReadLog, facts: LiveFacts, requests: Requests, points: Mapping
     is_settled, accuracy = np.zeros(n_seconds, np.bool_), np.zeros(n_seconds)
     live = {key: np.zeros(n_seconds) for key in ("arrivals", "in_time", "correct")}
     learned = {one.window: one for one in facts.learned if one.tenant == requests.tenant}
-    started = {one.window: one.forecast.tenants[requests.tenant] for one in log.of(WindowStarted)}
+    begun_with = {window: known[requests.tenant] for window, known in known_of(log).items()}
     for window, closing in log.settled.items():
         place = slice(window * window_s, (window + 1) * window_s)
         is_settled[place] = True
-        accuracy[place] = _accuracy(learned[window], started[window].accuracy_before, window_s)
+        accuracy[place] = _accuracy(learned[window], begun_with[window].accuracy_before, window_s)
         for key, column in live.items():
             column[place] = getattr(closing.tenants[requests.tenant], key)
     simulated = _Replay(log, requests, points).counts(n_seconds)

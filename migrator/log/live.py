@@ -85,13 +85,23 @@ class LiveFacts:
         return sum(getattr(one, key) for one in self.requests.values())
 
 
+Known = records.TenantForecast | records.MeasuredModel
+"""What is known of a tenant's model as a window begins."""
+
+
+def known_of(log: ReadLog) -> dict[int, Mapping[str, Known]]:
+    """By window and tenant, what was measured as it began; what its plan was told, where that is all there is."""
+    known: dict[int, Mapping[str, Known]] = {one.window: one.forecast.tenants for one in log.of(records.WindowStarted)}
+    return known | {one.window: one.tenants for one in log.of(records.Measured)}
+
+
 def live_facts(log: ReadLog) -> LiveFacts | None:
     """What a live run's log says; ``None`` where requests were simulated."""
     if log.header.simulated:
         return None
     finished = {(ended.tenant, ended.window): ended for ended in log.of(records.Finished)}
     failed = {(one.tenant, one.window): one.reason for one in log.of(records.Failed) if one.task == "retraining"}
-    learned = []
+    learned, begun_with = [], known_of(log)
     for started in log.of(records.WindowStarted):
         closing = log.settled.get(started.window)
         if closing is None:
@@ -100,7 +110,8 @@ def live_facts(log: ReadLog) -> LiveFacts | None:
             known = [key[1] for key, r in finished.items() if key[0] == name and r.finish_s <= started.start_s]
             age = started.window - max(known, default=-1)  # all have learned what came before the run
             key = name, started.window
-            learned.append(_learned(started, name, age, closing.tenants[name], finished.get(key), failed.get(key, "")))
+            model, failure = begun_with[started.window][name], failed.get(key, "")
+            learned.append(_learned(started, name, model, age, closing.tenants[name], finished.get(key), failure))
     ending = next(iter(log.of(records.RunFinished)), None)
     return LiveFacts(
         tuple(learned),
@@ -114,12 +125,13 @@ def live_facts(log: ReadLog) -> LiveFacts | None:
 def _learned(
     started: records.WindowStarted,
     name: str,
+    model: Known,
     age: int,
     counts: records.Counts,
     finished: records.Finished | None,
     failure: str,
 ) -> Learned:
-    n_seconds, forecast = len(counts.arrivals), started.forecast.tenants[name]
+    n_seconds = len(counts.arrivals)
     finish_s = None if finished is None else finished.finish_s - started.start_s
     if finish_s is not None and finish_s >= n_seconds:
         finish_s = None  # it answered in the next window only
@@ -132,20 +144,20 @@ def _learned(
         # The second in which it ended has answers of both.
         after_pct=_right_pct(counts, range(min(cut + 1, n_seconds), n_seconds)),
         finish_s=finish_s,
-        estimated_pct=_expected_pct(forecast, finished),
+        estimated_pct=_expected_pct(model, finished),
         tested_pct=None if finished is None else 100 * finished.accuracy,
         swap_s=() if finished is None else finished.swap_s,
         failure=failure if finished is None else "",
     )
 
 
-def _expected_pct(forecast: records.TenantForecast, finished: records.Finished | None) -> float | None:
+def _expected_pct(model: Known, finished: records.Finished | None) -> float | None:
     """What was expected of the option by which it was retrained; of the full one where it was not."""
-    estimate = forecast.estimate
+    estimate = model.estimate
     if estimate is None:
         return None
     gain = estimate.gains.get(FULL if finished is None else finished.option or FULL, 1.0)
-    return 100 * reached(forecast.accuracy_before, estimate.accuracy_after, gain)
+    return 100 * reached(model.accuracy_before, estimate.accuracy_after, gain)
 
 
 def _right_pct(counts: records.Counts, seconds: Sequence[int]) -> float | None:

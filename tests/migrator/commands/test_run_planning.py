@@ -36,11 +36,24 @@ def solves_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return set_to
 
 
-def test_what_planning_is_charged_stands_in_the_log_and_delays_every_window_but_the_first(call, write_config) -> None:
+def test_what_planning_takes_stands_in_the_log_and_windows_after_the_first_are_planned_so_long_before(
+    call, write_config
+) -> None:
     assert call("run", write_config({**SHORT, "planner.planning_s": None, "windows": 3}))[0] == 0
     log = read_log(RUN)
     assert log.header.planning_s == 1.0
-    assert [event.plan_from_step for event in log.of(recorded.WindowStarted)] == [0, 1, 1]
+    begun = [(event.plan_from_step, event.asked_s) for event in log.of(recorded.WindowStarted)]
+    assert begun == [(0, None), (0, 29), (0, 59)]
+
+
+@pytest.mark.parametrize(("at_s", "warns"), [(30.4, False), (31.0, True)])
+def test_plans_of_a_live_run_that_are_there_late_are_warned_of(
+    capsys: pytest.CaptureFixture[str], at_s: float, warns: bool
+) -> None:
+    begun = {**records.window_started(1, 30.0), "asked_s": 28.0, "at_s": at_s}
+    warn_of_slow_plans(records.log_of(records.header(30.0, planning_s=2.0, simulated=False), begun))
+    told = "1 plan was there later than estimates.delay_s and planner.planning_s say, up to 1.0 s in window 1"
+    assert (told in " ".join(capsys.readouterr().err.split())) is warns
 
 
 @pytest.mark.parametrize(("seconds", "warns"), [(2.0, False), (2.5, True)])
