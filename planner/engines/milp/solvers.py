@@ -1,9 +1,7 @@
 """The solvers of mixed-integer programs, each called the same way and answering in the same form.
 
 All are called through PuLP, with one thread and a fixed seed, so that a program is answered the same
-every time. A variable's value before the call is its start; the solution is its value after it.
-Programs are to be minimised: CBC 2.10 takes the value of a start with the wrong sign where it is to
-maximise, and then drops the start.
+every time. The solution is left in the program's variables. Programs are to be minimised.
 """
 
 from __future__ import annotations
@@ -11,14 +9,13 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 import highspy
 import pulp
@@ -28,6 +25,8 @@ from planner.errors import EngineError
 from planner.highs import SilentHighs
 
 RANDOM_SEED = 0
+
+Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class Solver(StrEnum):
@@ -61,27 +60,25 @@ UNSOLVED = SolverAnswer(has_solution=False, is_proven=False, is_infeasible=False
 """The answer within a budget of no nodes."""
 
 
-def solver_of(name: Solver | str) -> Solver:
-    """The solver of that name.
+def one_of(kind: type[Choice], what: str, name: str) -> Choice:
+    """The choice of that name.
 
     Raises:
         EngineError: There is none; names those known.
     """
     try:
-        return Solver(name)
+        return kind(name)
     except ValueError:
-        raise EngineError(f"unknown solver {name!r}; known: {', '.join(Solver)}") from None
+        raise EngineError(f"unknown {what} {name!r}; known: {', '.join(kind)}") from None
 
 
-def ask(solver: Solver, program: pulp.LpProblem, budget: Budget, *, presolve: bool, has_start: bool) -> SolverAnswer:
+def ask(solver: Solver, program: pulp.LpProblem, budget: Budget) -> SolverAnswer:
     """The answer of ``solver`` to ``program`` within ``budget``; its solution is left in the program's variables.
 
     Args:
         solver: Which solver.
         program: To be minimised.
         budget: Limits of the solver alone.
-        presolve: Whether it may presolve.
-        has_start: Whether the values of all variables are a feasible point to start from.
 
     Raises:
         EngineError: The solver is missing, has no licence for a program of this size, or failed.
@@ -91,11 +88,11 @@ def ask(solver: Solver, program: pulp.LpProblem, budget: Budget, *, presolve: bo
     try:
         match solver:
             case Solver.HIGHS:
-                return _ask_highs(program, budget, presolve=presolve, has_start=has_start)
+                return _ask_highs(program, budget)
             case Solver.CBC:
-                return _ask_cbc(program, budget, presolve=presolve, has_start=has_start)
+                return _ask_cbc(program, budget)
             case Solver.GUROBI:
-                return _ask_gurobi(program, budget, presolve=presolve, has_start=has_start)
+                return _ask_gurobi(program, budget)
             case _:
                 assert_never(solver)
     except pulp.PulpSolverError as error:
@@ -114,7 +111,7 @@ def _given(options: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _ask_highs(program: pulp.LpProblem, budget: Budget, *, presolve: bool, has_start: bool) -> SolverAnswer:
+def _ask_highs(program: pulp.LpProblem, budget: Budget) -> SolverAnswer:
     started_s = time.perf_counter()
     model = program.solverModel = SilentHighs()
     model.setOptionValue("mip_rel_gap", budget.rel_gap)
@@ -123,13 +120,8 @@ def _ask_highs(program: pulp.LpProblem, budget: Budget, *, presolve: bool, has_s
     if budget.max_nodes is not None:
         model.setOptionValue("mip_max_nodes", budget.max_nodes)
     model.setOptionValue("random_seed", RANDOM_SEED)
-    model.setOptionValue("presolve", "on" if presolve else "off")
-    # PuLP's own call takes no start, and fails where HiGHS stops at a limit of nodes.
+    # PuLP's own call fails where HiGHS stops at a limit of nodes.
     pulp.HiGHS().buildSolverModel(program)
-    if has_start:
-        start = highspy.HighsSolution()
-        start.col_value = [variable.value() for variable in program.variables()]
-        model.setSolution(start)
     if budget.time_limit_s is not None:
         model.setOptionValue("time_limit", max(0.0, budget.time_limit_s - (time.perf_counter() - started_s)))
     _run_highs(model)
@@ -154,23 +146,13 @@ INTERRUPT_CHECK_S = 0.1
 def _run_highs(model: highspy.Highs) -> None:
     """Solve in another thread: in this one Ctrl-C would wait until HiGHS is done."""
     model.HandleUserInterrupt = True
-    is_done = threading.Event()
-
-    def run() -> None:
-        try:
-            model.run()
-        finally:
-            is_done.set()
-
-    solving = threading.Thread(target=run, daemon=True)
     try:
-        solving.start()
-        while not is_done.wait(INTERRUPT_CHECK_S):
+        model.startSolve()
+        while not model.wait(INTERRUPT_CHECK_S)[0]:
             pass
     except KeyboardInterrupt:
         model.cancelSolve()  # type: ignore[no-untyped-call]
-        if solving.ident is not None:
-            is_done.wait()
+        model.wait()
         raise
 
 
@@ -178,7 +160,7 @@ CBC_ROUNDING = 1e-3
 """CBC's log gives three decimals of its bound; lowered by this it stays one."""
 
 
-def _ask_cbc(program: pulp.LpProblem, budget: Budget, *, presolve: bool, has_start: bool) -> SolverAnswer:
+def _ask_cbc(program: pulp.LpProblem, budget: Budget) -> SolverAnswer:
     with warnings.catch_warnings():
         # PuLP 3.3 announces that PuLP 4 finds CBC elsewhere; this package asks for PuLP 3.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -186,13 +168,10 @@ def _ask_cbc(program: pulp.LpProblem, budget: Budget, *, presolve: bool, has_sta
     if not cbc.available():
         raise EngineError("solver cbc: PuLP ships no CBC for this machine; --solver highs needs none")
     with tempfile.TemporaryDirectory(prefix="migrator-cbc-") as folder:
-        mps, start, solution = (str(Path(folder) / name) for name in ("program.mps", "start", "solution"))
+        mps, solution = (str(Path(folder) / name) for name in ("program.mps", "solution"))
         names = program.writeMPS(mps, rename=1)[:3]
-        if has_start:
-            cbc.writesol(start, program, *names)
-        options = [*_cbc_options(budget, presolve=presolve), *(["-mips", start] if has_start else [])]
         # Not by PuLP's own call: interrupted, it leaves CBC running and its files behind.
-        command = [cbc.path, mps, *options, "-solve", "-printingOptions", "all", "-solution", solution]
+        command = [cbc.path, mps, *_cbc_options(budget), "-solve", "-printingOptions", "all", "-solution", solution]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)  # noqa: S603 (no shell)
         if done.returncode or not Path(solution).exists():
             raise EngineError(f"solver cbc: it ended with exit code {done.returncode} and no solution file")
@@ -202,10 +181,9 @@ def _ask_cbc(program: pulp.LpProblem, budget: Budget, *, presolve: bool, has_sta
     return _cbc_answer(program, done.stdout.decode("utf-8", errors="replace"), rel_gap=budget.rel_gap)
 
 
-def _cbc_options(budget: Budget, *, presolve: bool) -> list[str]:
-    # With a start, the preprocessing of CBC 2.10 crashes when its time ends, calls feasible programs infeasible, and
-    # once gave an "optimum" that breaks the program.
-    options: dict[str, object] = {"presolve": "on" if presolve else "off", "preprocess": "off", "timeMode": "elapsed"}
+def _cbc_options(budget: Budget) -> list[str]:
+    # The preprocessing of CBC 2.10 takes longer than it saves.
+    options: dict[str, object] = {"preprocess": "off", "timeMode": "elapsed"}
     options |= {"ratio": budget.rel_gap, "allow": 0.0, "threads": 1}
     options |= {"randomSeed": RANDOM_SEED + 1, "randomCbcSeed": RANDOM_SEED + 1}
     options |= _given({"sec": budget.time_limit_s, "maxNodes": budget.max_nodes})
@@ -232,17 +210,15 @@ def _cbc_answer(program: pulp.LpProblem, log: str, *, rel_gap: float) -> SolverA
     )
 
 
-def _ask_gurobi(program: pulp.LpProblem, budget: Budget, *, presolve: bool, has_start: bool) -> SolverAnswer:
+def _ask_gurobi(program: pulp.LpProblem, budget: Budget) -> SolverAnswer:
     try:
         import gurobipy  # noqa: PLC0415 (optional)
     except ImportError:
         message = "the package gurobipy is not installed (pip install 'migrator-mig[gurobi]')"
         raise EngineError(f"solver gurobi: {message}; --solver highs needs nothing more") from None
     options = {"TimeLimit": budget.time_limit_s, "NodeLimit": budget.max_nodes, "Seed": RANDOM_SEED, "Threads": 1}
-    options |= {"MIPGap": budget.rel_gap, "MIPGapAbs": 0.0, "Presolve": -1 if presolve else 0}
-    gurobi = pulp.GUROBI(
-        msg=False, warmStart=has_start, manageEnv=True, envOptions={"OutputFlag": 0}, **_given(options)
-    )
+    options |= {"MIPGap": budget.rel_gap, "MIPGapAbs": 0.0}
+    gurobi = pulp.GUROBI(msg=False, manageEnv=True, envOptions={"OutputFlag": 0}, **_given(options))
     try:
         program.solve(gurobi)
         if program.solverModel.Status == gurobipy.GRB.INTERRUPTED:  # it takes Ctrl-C for itself

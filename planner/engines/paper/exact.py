@@ -26,7 +26,7 @@ from executor.compiled import working_s
 from planner.budget import Budget
 from planner.engines.answer import require_model, without_plan
 from planner.engines.paper.alone import TenantSubproblem
-from planner.engines.paper.plan import decisions_of, schedule_in, value_of, with_decisions
+from planner.engines.paper.plan import decisions_of, schedule_in, value_of, with_decisions, without_room
 from planner.engines.paper.states import JointStates
 from planner.engines.paper.static import best_beside, improved_schedules, schedules_to_try
 from planner.engines.paper.statuses import StatusRelaxation, from_prices
@@ -39,8 +39,8 @@ from planner.engines.schedule import (
     earliest_schedule,
     with_retraining,
 )
-from planner.feasibility import RULE_RETRAINING, infeasibility
-from planner.plan import Infeasibility, MigPlan, Status, StatusCertificate
+from planner.feasibility import infeasibility
+from planner.plan import MigPlan, Status, StatusCertificate
 from planner.problem import Problem, Reconfiguration, Retraining
 
 ENGINE = "exact"
@@ -126,8 +126,10 @@ class _Solve:
             found = search.run(schedules_to_try(self._joint))
             work = (*self._work(search.n_valued), ("sweeps", search.n_sweeps))
             certificate = statuses.certificate()
+        if np.isneginf(found.bound):
+            return without_room(problem, ENGINE, self._started_s)
         if not np.isfinite(found.value):
-            return self._no_plan(found.bound)
+            return without_plan(problem, Status.TIMEOUT, ENGINE, self._started_s, found.bound)
         decisions = self._joint.path(found.answer)
         assert decisions is not None
         value = value_of(problem, facts.gains, decisions)
@@ -183,13 +185,6 @@ class _Solve:
         """Whether time, or that share of it, is up."""
         limit_s = self._budget.time_limit_s
         return limit_s is not None and working_s() - self._started_s >= share * limit_s
-
-    def _no_plan(self, bound: float) -> MigPlan:
-        if not np.isneginf(bound):
-            return without_plan(self._problem, Status.TIMEOUT, ENGINE, self._started_s, bound)
-        text = "no schedule of the required retrainings fits beside every tenant's min_profile"
-        reason = Infeasibility(None, RULE_RETRAINING, text)
-        return without_plan(self._problem, Status.INFEASIBLE, ENGINE, self._started_s, infeasibility=reason)
 
 
 class ScheduleSearch:

@@ -13,11 +13,12 @@ from itertools import groupby
 
 from executor.mig import Multiset
 from planner.counts import feasible_multisets, multiset_of, profiles_of, tenant_multisets
-from planner.engines.answer import with_plan
+from planner.engines.answer import with_plan, without_plan
 from planner.engines.arrays import Floats, Int64s
 from planner.engines.schedule import Incumbent, Schedule, may_start
+from planner.feasibility import RULE_RETRAINING
 from planner.levels import LevelChange, level_changes, levels_of, shares_of, swap_shares
-from planner.plan import InferenceSpan, MigPlan, RetrainingSpan, TenantSchedule
+from planner.plan import Infeasibility, InferenceSpan, MigPlan, RetrainingSpan, Status, TenantSchedule
 from planner.problem import GainTable, Problem, Retraining, TenantTerms
 from planner.unavailable import slices_text
 
@@ -124,6 +125,13 @@ def with_decisions(
     """The decisions as a plan; ``started_s`` is on ``executor.compiled.working_s``."""
     schedules = schedules_of(problem, best.answer)
     return with_plan(problem, best.value, bound, engine, started_s, schedules=schedules, work=work)
+
+
+def without_room(problem: Problem, engine: str, started_s: float) -> MigPlan:
+    """The answer where no schedule of the required retrainings has room."""
+    text = "no schedule of the required retrainings fits beside every tenant's min_profile"
+    reason = Infeasibility(None, RULE_RETRAINING, text)
+    return without_plan(problem, Status.INFEASIBLE, engine, started_s, infeasibility=reason)
 
 
 def schedules_of(problem: Problem, decisions: Sequence[TenantDecision]) -> tuple[TenantSchedule, ...]:

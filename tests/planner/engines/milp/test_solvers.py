@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from functools import cache
 
 import highspy
@@ -18,13 +17,11 @@ from solvers import SOLVERS, WITHOUT_GUROBI
 from windows import tenant, window
 
 from planner.budget import Budget
-from planner.engines.milp.paper_ilp import PaperModel, configurations, paper_model, solve_paper_ilp
-from planner.engines.milp.solvers import Solver, SolverAnswer, ask, solver_of
+from planner.engines.milp.paper_ilp import PaperModel, configurations, formulate, solve_paper_ilp
+from planner.engines.milp.solvers import Solver, SolverAnswer, ask, one_of
 from planner.engines.paper.exact import solve_exact
-from planner.engines.paper.plan import TenantDecision, decisions_of, value_of
 from planner.engines.paper.static import solve_greedy
 from planner.errors import EngineError
-from planner.gains import gain_tables
 from planner.plan import Status
 from planner.problem import Problem
 
@@ -35,7 +32,9 @@ def wavy() -> Problem:
 
 
 def model() -> PaperModel:
-    return paper_model(wavy(), configurations(wavy(), "all"))
+    made = PaperModel.of(wavy(), configurations(wavy(), "all"))
+    assert formulate(made)
+    return made
 
 
 @cache
@@ -45,52 +44,16 @@ def best_goodput() -> float:
     return best
 
 
-@cache
-def best_decisions() -> tuple[TenantDecision, ...]:
-    decisions = decisions_of(wavy(), solve_exact(wavy()))
-    assert decisions is not None
-    return decisions
+def asked(solver: Solver | str, program: pulp.LpProblem, budget: Budget) -> SolverAnswer:
+    return ask(Solver(solver), program, budget)
 
 
-def worth(decisions: tuple[TenantDecision, ...]) -> float:
-    return value_of(wavy(), gain_tables(wavy()), decisions)
-
-
-def asked(solver: Solver | str, program: pulp.LpProblem, budget: Budget, *, has_start: bool = False) -> SolverAnswer:
-    return ask(Solver(solver), program, budget, presolve=False, has_start=has_start)
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("budget", [Budget(rel_gap=0.9), Budget(max_nodes=1, rel_gap=0.9)])
-def test_a_start_is_not_lost(solver: str, budget: Budget) -> None:
-    started, start = model(), best_decisions()
-    started.start_from(start)
-    assert asked(solver, started.program, budget, has_start=True).has_solution
-    assert worth(started.decisions()) >= worth(start) - 1e-9
-
-
-@pytest.mark.parametrize("solver", ["highs", "cbc"])
-def test_a_start_is_the_solution_where_there_is_no_time(solver: str) -> None:
-    started, start = model(), best_decisions()
-    started.start_from(start)
-    assert asked(solver, started.program, Budget(time_limit_s=0.0), has_start=True).has_solution
-    assert started.decisions() == start
-
-
-@pytest.mark.parametrize("solver", ["highs", pytest.param("gurobi", marks=WITHOUT_GUROBI)])
-def test_without_the_start_less_is_found(solver: str) -> None:
-    # What makes the tests above tell something: CBC finds the best of this program at once.
-    fresh = model()
-    asked(solver, fresh.program, Budget(rel_gap=0.9))
-    assert worth(fresh.decisions()) < worth(best_decisions()) - 1e-6
-
-
-def test_greedys_plan_is_given_to_the_solver_and_a_better_one_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    best, starts = solve_exact(wavy()), []
-    monkeypatch.setattr(PaperModel, "start_from", lambda _, decisions: starts.append(worth(decisions)))
-    for initial in (None, best):
-        solve_paper_ilp(wavy(), Budget(max_nodes=0), initial)
-    assert starts == [pytest.approx(solve_greedy(wavy()).objective), pytest.approx(best.objective)]
+def test_where_the_solver_finds_nothing_greedys_plan_stands_in_and_a_better_one_before_it() -> None:
+    best = solve_exact(wavy())
+    for initial, expected in ((None, solve_greedy(wavy())), (best, best)):
+        plan = solve_paper_ilp(wavy(), Budget(max_nodes=0), initial)
+        assert plan.objective == pytest.approx(expected.objective)
+        assert plan.schedules == expected.schedules
 
 
 def test_a_crash_of_cbc_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,26 +64,23 @@ def test_a_crash_of_cbc_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("time_limit_s", [0.01, 0.02, 0.03, 0.05])
-def test_a_start_does_not_make_cbc_crash_or_see_nothing_feasible(time_limit_s: float) -> None:
-    # With its preprocessing it did one or the other at some of these limits.
-    started, start = model(), best_decisions()
-    started.start_from(start)
-    answer = asked("cbc", started.program, Budget(time_limit_s=time_limit_s), has_start=True)
-    assert (answer.has_solution, answer.is_infeasible) == (True, False)
+def test_a_limit_does_not_make_cbc_crash_or_see_nothing_feasible(time_limit_s: float) -> None:
+    # With its preprocessing and a start it did one or the other at some of these limits.
+    assert not asked("cbc", model().program, Budget(time_limit_s=time_limit_s)).is_infeasible
 
 
 def test_ctrl_c_stops_highs_and_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    is_cancelled = threading.Event()
+    start, cancel, models = highspy.Highs.startSolve, highspy.Highs.cancelSolve, []
 
-    def run(_: highspy.Highs) -> None:
+    def start_and_interrupt(model: highspy.Highs) -> None:
+        start(model)
         os.kill(os.getpid(), signal.SIGINT)
-        is_cancelled.wait()
 
-    monkeypatch.setattr(highspy.Highs, "run", run)
-    monkeypatch.setattr(highspy.Highs, "cancelSolve", lambda _: is_cancelled.set())
+    monkeypatch.setattr(highspy.Highs, "startSolve", start_and_interrupt)
+    monkeypatch.setattr(highspy.Highs, "cancelSolve", lambda model: models.append(model) or cancel(model))
     with pytest.raises(KeyboardInterrupt):
         asked("highs", model().program, Budget())
-    assert is_cancelled.is_set()
+    assert [model.is_solver_running() for model in models] == [False]
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -156,7 +116,7 @@ def test_without_nodes_nobody_is_asked() -> None:
 
 @pytest.mark.parametrize("solver", Solver)
 def test_a_solver_is_found_by_its_name(solver: Solver) -> None:
-    assert solver_of(solver.value) is solver
+    assert one_of(Solver, "solver", solver.value) is solver
 
 
 def test_gurobi_that_is_not_installed_is_told_with_what_else_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
