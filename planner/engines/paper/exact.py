@@ -1,10 +1,10 @@
 """``paper``: the proven best plan, without a solver.
 
-Side by side, in turns:
+Greedy's schedules come first, and prices of instances (``prices``), which imply a relaxation's first multipliers. Then
+in turns:
 
-* plans: moves of a tenant's retraining beside the others', until none helps;
-* bounds: sweeps of the relaxation of ``statuses``, from what prices of instances (``prices``) imply; the schedules
-  that it favours are valued too.
+* bounds: sweeps of the relaxation of ``statuses``;
+* plans: moves of two tenants' retrainings beside the others', and schedules that the relaxation favours.
 
 The multipliers that the sweeps end with are the plan's certificate. When few combinations of schedules are left
 between bound and plan, they are valued, best bound first; that finds a better plan, or shows that this is the best one.
@@ -15,10 +15,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import chain, combinations, cycle, islice, permutations
-from threading import Event
+from itertools import chain, combinations, islice, permutations
 
 import numpy as np
 
@@ -28,7 +26,7 @@ from planner.engines.answer import require_model, without_plan
 from planner.engines.paper.alone import TenantSubproblem
 from planner.engines.paper.plan import decisions_of, schedule_in, value_of, with_decisions, without_room
 from planner.engines.paper.states import JointStates
-from planner.engines.paper.static import best_beside, improved_schedules, schedules_to_try
+from planner.engines.paper.static import best_beside, improved_schedules, search_of
 from planner.engines.paper.statuses import StatusRelaxation, from_prices
 from planner.engines.prices import Descent, InstancePrices, Subgradient
 from planner.engines.schedule import (
@@ -37,10 +35,11 @@ from planner.engines.schedule import (
     WindowFacts,
     above,
     earliest_schedule,
+    schedule_of,
     with_retraining,
 )
 from planner.feasibility import infeasibility
-from planner.plan import MigPlan, Status, StatusCertificate
+from planner.plan import MigPlan, Status
 from planner.problem import Problem, Reconfiguration, Retraining
 
 ENGINE = "exact"
@@ -66,8 +65,8 @@ _MOST_TO_ENUMERATE = 200
 _HOPELESS = 100
 """No enumeration is begun with more than this many times the schedules that may be valued."""
 
-_QUICK, _QUICK_SHARE = 6, 0.2
-"""Greedy's schedules that are looked at before anything else, and the share of a limit of seconds that may take."""
+_START_SHARE = 0.2
+"""Share of a limit of seconds that greedy's schedules may take: what follows may need all of the rest."""
 
 _NEAR = 64
 """Combinations of two tenants' retrainings of the least slack that are valued in a turn."""
@@ -103,88 +102,55 @@ def solve_exact(problem: Problem, budget: Budget | None = None, initial: MigPlan
     reason = infeasibility(problem)
     if reason is not None:
         return without_plan(problem, Status.INFEASIBLE, ENGINE, started_s, infeasibility=reason)
-    return _Solve(problem, budget or Budget(), initial, started_s).run()
+    limit_s = (budget or Budget()).time_limit_s
+
+    def is_over(share: float = 1.0) -> bool:
+        return limit_s is not None and working_s() - started_s >= share * limit_s
+
+    joint, valued = JointStates(WindowFacts.of(problem)), dict[Schedule, float]()
+    for schedule in _starts(joint, initial):
+        if schedule not in valued:
+            valued[schedule] = joint.value(schedule)
+        if max(valued.values()) > -np.inf and is_over(_START_SHARE):
+            break
+    statuses = _relaxation(joint, max(valued.values(), default=-np.inf), is_over)
+    most_sweeps = _MOST_SWEEPS if limit_s is None else None
+    search = ScheduleSearch(joint, statuses, valued, is_over, most_sweeps, (budget or Budget()).max_nodes)
+    found = search.run()
+    if np.isneginf(found.bound):
+        return without_room(problem, ENGINE, started_s)
+    if np.isneginf(found.value):
+        return without_plan(problem, Status.TIMEOUT, ENGINE, started_s, found.bound)
+    decisions = joint.path(found.answer)
+    assert decisions is not None
+    value = value_of(problem, joint.facts.gains, decisions)
+    # Up to here values were summed in another order.
+    bound = value if found.bound <= found.value else max(value, found.bound)
+    work = ("states", joint.n_states), ("schedules", len(valued)), ("sweeps", search.n_sweeps)
+    plan = with_decisions(problem, Incumbent(value, decisions), bound, ENGINE, started_s, work)
+    return replace(plan, certificate=statuses.certificate())
 
 
-class _Solve:
-    """One solve: the joint states, the relaxation, and the search."""
+def _starts(joint: JointStates, initial: MigPlan | None) -> Iterator[Schedule]:
+    """The earlier plan's schedule, the earliest one, and those of greedy, each made when it is asked for."""
+    decisions = None if initial is None else decisions_of(joint.problem, initial)
+    known = (None if decisions is None else schedule_in(decisions), earliest_schedule(joint.problem))
+    yield from (schedule for schedule in known if schedule is not None)
+    yield from improved_schedules(joint)
+    static = search_of(joint.facts).run()
+    if static is not None:
+        yield schedule_of(static.answer[1])
 
-    def __init__(self, problem: Problem, budget: Budget, initial: MigPlan | None, started_s: float) -> None:
-        self._problem, self._budget, self._initial = problem, budget, initial
-        self._started_s = started_s
-        self._joint = JointStates(WindowFacts.of(problem))
 
-    def run(self) -> MigPlan:
-        problem, facts, actors = self._problem, self._joint.facts, self._joint.facts.actors
-        known, work = self._known(), self._work(1)
-        statuses = self._statuses(known.value) if actors else None
-        if statuses is None:  # then the path that is known is the best, and the checker finds it by itself
-            certificate = StatusCertificate((), np.zeros((problem.n_steps, 0)))
-            found = replace(known, bound=known.value)
-        else:
-            search = self._search(statuses, known)
-            found = search.run(schedules_to_try(self._joint))
-            work = (*self._work(search.n_valued), ("sweeps", search.n_sweeps))
-            certificate = statuses.certificate()
-        if np.isneginf(found.bound):
-            return without_room(problem, ENGINE, self._started_s)
-        if not np.isfinite(found.value):
-            return without_plan(problem, Status.TIMEOUT, ENGINE, self._started_s, found.bound)
-        decisions = self._joint.path(found.answer)
-        assert decisions is not None
-        value = value_of(problem, facts.gains, decisions)
-        # Up to here values were summed in another order.
-        bound = value if found.bound <= found.value else max(value, found.bound)
-        plan = with_decisions(problem, Incumbent(value, decisions), bound, ENGINE, self._started_s, work)
-        return replace(plan, certificate=certificate)
-
-    def _work(self, n_valued: int) -> tuple[tuple[str, int], ...]:
-        return ("states", self._joint.n_states), ("schedules", n_valued)
-
-    def _search(self, statuses: StatusRelaxation, known: Incumbent[Schedule]) -> ScheduleSearch:
-        return ScheduleSearch(
-            self._joint,
-            statuses,
-            self._joint.facts.actors,
-            known,
-            self._is_over,
-            self._budget.max_nodes,
-            is_timed=self._budget.time_limit_s is not None,
-        )
-
-    def _statuses(self, lower: float) -> StatusRelaxation:
-        """The relaxation, from multipliers that prices of instances imply; ``lower`` is the best plan's value."""
-        alone = [TenantSubproblem.of(self._joint.facts, m) for m in range(len(self._joint.facts.gains))]
-        dual = InstancePrices(self._problem, alone)
-        descent = Subgradient(dual, np.zeros(dual.shape), Descent())
-        # Without a plan to aim at, half of the first bound will do.
-        descent.run(lower if np.isfinite(lower) else 0.0, _PRICE_ROUNDS, self._is_over)
-        dual(descent.prices)
-        actors, switched = self._joint.facts.actors, [own.switched for own in alone]
-        return StatusRelaxation(self._joint, actors, from_prices(self._joint, actors, descent.prices, switched))
-
-    def _known(self) -> Incumbent[Schedule]:
-        """The best of the schedules that need no search: the earlier plan's, and the earliest.
-
-        With a limit of seconds also those that greedy makes in some of the time: what follows may need all of it.
-        """
-        best: Incumbent[Schedule] = Incumbent(-np.inf, ())
-        decisions = None if self._initial is None else decisions_of(self._problem, self._initial)
-        earlier = None if decisions is None else schedule_in(decisions)
-        n_quick = 0 if self._budget.time_limit_s is None else _QUICK
-        quick = islice(improved_schedules(self._joint), n_quick)
-        for schedule in chain((earlier, earliest_schedule(self._problem)), quick):
-            value = -np.inf if schedule is None else self._joint.value(schedule)
-            if schedule is not None and value > best.value:
-                best = Incumbent(value, schedule)
-            if np.isfinite(best.value) and self._is_over(_QUICK_SHARE):
-                break
-        return best
-
-    def _is_over(self, share: float = 1.0) -> bool:
-        """Whether time, or that share of it, is up."""
-        limit_s = self._budget.time_limit_s
-        return limit_s is not None and working_s() - self._started_s >= share * limit_s
+def _relaxation(joint: JointStates, lower: float, is_over: Callable[[], bool]) -> StatusRelaxation:
+    """The relaxation, from multipliers that prices of instances imply; ``lower`` is the best plan's value."""
+    alone = [TenantSubproblem.of(joint.facts, m) for m in range(len(joint.facts.gains))]
+    dual = InstancePrices(joint.problem, alone)
+    descent = Subgradient(dual, np.zeros(dual.shape), Descent())
+    # Without a plan to aim at, half of the first bound will do.
+    descent.run(lower if np.isfinite(lower) else 0.0, _PRICE_ROUNDS, is_over)
+    dual(descent.prices)
+    return StatusRelaxation(joint, from_prices(joint, descent.prices, [own.switched for own in alone]))
 
 
 class ScheduleSearch:
@@ -193,11 +159,9 @@ class ScheduleSearch:
     Args:
         joint: The problem.
         statuses: Its relaxation.
-        actors: The tenants that may retrain.
-        known: A schedule with its value to begin with.
+        valued: Schedules with their values to begin with; all others that are valued are added.
         is_over: Whether time is up.
-        is_timed: Whether there is a time limit. If so, sweeps go on until the turn's other work is done, and use at
-            once what it finds. That gets more done, but makes the result depend on the machine.
+        most_sweeps: ``None`` to sweep as long as that lowers the bound.
         most_valued: Schedules to value in the end; ``None`` for the default.
 
     Attributes:
@@ -208,115 +172,69 @@ class ScheduleSearch:
         self,
         joint: JointStates,
         statuses: StatusRelaxation,
-        actors: tuple[int, ...],
-        known: Incumbent[Schedule],
+        valued: dict[Schedule, float],
         is_over: Callable[[], bool],
-        most_valued: int | None,
-        *,
-        is_timed: bool,
+        most_sweeps: int | None = None,
+        most_valued: int | None = None,
     ) -> None:
-        self._joint, self._statuses, self._actors = joint, statuses, actors
-        self._best = known
-        self._is_over, self._is_timed = is_over, is_timed
+        self._joint, self._statuses, self._actors = joint, statuses, joint.facts.actors
+        self._valued, self._is_over = valued, is_over
+        self._best: Incumbent[Schedule] = Incumbent(-np.inf, ())
+        for schedule, value in valued.items():
+            if value > self._best.value:
+                self._best = Incumbent(value, schedule)
+        self._most_sweeps = np.inf if most_sweeps is None else most_sweeps
         self._most_valued = _MOST_VALUED if most_valued is None else most_valued
         self.n_sweeps = 0
-        self._valued: dict[Schedule, float] = {}
-        if np.isfinite(known.value):  # else the value is that of no known schedule
-            self._valued[known.answer] = known.value
-        self._pairs: deque[tuple[int, ...]] = deque(combinations(actors, 2) if len(actors) > 1 else [actors])
-        self._near: list[Schedule] = []
+        self._pairs: deque[tuple[int, ...]] = deque(
+            combinations(self._actors, 2) if len(self._actors) > 1 else [self._actors]
+        )
         self._moved_from: set[tuple[Schedule, tuple[int, ...]]] = set()
-        self._is_awaited, self._is_left = Event(), Event()
-        self._has_stalled = False
 
-    @property
-    def n_valued(self) -> int:
-        """Schedules that were valued."""
-        return len(self._valued)
-
-    def run(self, starts: Iterable[Schedule]) -> Incumbent[Schedule]:
-        """The best schedule found, with a bound on all; begins with ``starts``, made while the bound is lowered."""
-        begun = self._begin(starts)
-        with ThreadPoolExecutor(1) as aside:
-            while not self._is_finished(self._best.value):
-                if self.n_sweeps:
-                    self._look_around()
-                self._is_awaited.clear()
-                bound, sweeps = self._statuses.bound, aside.submit(self._sweep, self._best.value)
-                try:
-                    is_at_work = next(begun, False) or self._move()
-                except BaseException:
-                    self._is_left.set()
-                    raise
-                self._is_awaited.set()
-                sweeps.result()
-                least = _STALLED * (bound - self._best.value)
-                self._has_stalled = not is_at_work and bound - self._statuses.bound < least
-                self._value_favoured()
+    def run(self) -> Incumbent[Schedule]:
+        """The best schedule found, with a bound on all."""
+        has_stalled = False
+        while not (has_stalled or self._is_finished()):
+            bound, is_at_work = self._statuses.bound, not self.n_sweeps or self._look_around()
+            for share in _SHARES:
+                self._statuses.sweep(share)
+                self.n_sweeps += 1
+                if self._is_finished():
+                    break
+            least = _STALLED * (bound - self._best.value)
+            has_stalled = not is_at_work and bound - self._statuses.bound < least
+            self._value_favoured()
         # Far more than can be valued cannot be proven either.
-        is_hopeless = self._statuses.n_left(self._best.value) > _HOPELESS * self._most_valued
-        return self._unfinished() if is_hopeless or self._is_over() else self._enumerated()
+        if self._statuses.n_left(self._best.value) > _HOPELESS * self._most_valued or self._is_over():
+            return replace(self._best, bound=max(self._statuses.bound, self._best.value))
+        return self._enumerated()
 
-    def _sweep(self, value: float) -> None:
-        """Sweep with each of the shares; if timed, on until the other work of the turn is done."""
-        for n_sweeps, share in enumerate(cycle(_SHARES), 1):
-            known = self._best.value if self._is_timed else value
-            self._statuses.sweep(share)
-            self.n_sweeps += 1
-            is_enough = n_sweeps >= len(_SHARES) and (self._is_awaited.is_set() or not self._is_timed)
-            if is_enough or self._is_left.is_set() or self._is_finished(known):
-                return
+    def _is_finished(self) -> bool:
+        """Whether sweeps are at their end."""
+        bound, value = self._statuses.bound, self._best.value
+        if bound <= above(value) or self.n_sweeps >= self._most_sweeps or self._is_over():
+            return True
+        left = islice(self._statuses.combinations(bound - value), _MOST_TO_ENUMERATE + 1)
+        return len(list(left)) <= _MOST_TO_ENUMERATE
 
-    def _unfinished(self) -> Incumbent[Schedule]:
-        return replace(self._best, bound=max(self._statuses.bound, self._best.value))
-
-    def _is_finished(self, value: float) -> bool:
-        """Whether sweeps are at their end, ``value`` being known."""
-        is_settled = self._statuses.bound <= above(value) or self._is_nearly_settled(value)
-        is_enough = self._has_stalled or (self.n_sweeps >= _MOST_SWEEPS and not self._is_timed)
-        return is_settled or is_enough or self._is_over()
-
-    def _is_nearly_settled(self, value: float) -> bool:
-        """Whether few enough combinations may be worth more than ``value``."""
-        left = self._statuses.combinations(self._statuses.bound - value)
-        return len(list(islice(left, _MOST_TO_ENUMERATE + 1))) <= _MOST_TO_ENUMERATE
-
-    def _begin(self, starts: Iterable[Schedule]) -> Iterator[bool]:
-        for schedule in starts:
-            self._value(schedule)
-            if self._is_over():
-                break
-        yield True
-
-    def _move(self) -> bool:
-        """Value the schedules near the best one; whether there were any."""
-        for schedule in self._near:
-            if self._is_over():
-                break
-            self._value(schedule)
-        return bool(self._near)
-
-    def _look_around(self) -> None:
-        """Choose what the next turn values: two tenants' retrainings anew, beside the others' of the best schedule.
+    def _look_around(self) -> bool:
+        """Value two tenants' retrainings anew, beside the others' of the best schedule; whether there were any.
 
         Each one earlier, later and another way; one anywhere and the other where it then is worth most by per-step
         maxima; and both as the relaxation favours them. Pairs take turns; where all of a pair's is valued, the next
         one has its turn.
         """
-        self._near = []
-        if not np.isfinite(self._best.value):
-            return
         own = {run.tenant: run for run in self._best.answer}
-        for _ in range(len(self._pairs)):
+        for _ in range(len(self._pairs)) if np.isfinite(self._best.value) else ():
             movers = self._pairs[0]
             self._pairs.rotate(-1)
             settled = {m: own.get(m) for m in self._actors if m not in movers}
             favoured = (schedule for _, schedule in self._statuses.combinations(np.inf, settled))
             near = chain(self._moved_alone(movers), self._moved_away(movers), islice(favoured, _NEAR))
-            new = dict.fromkeys(schedule for schedule in near if schedule not in self._valued)
-            if new:
-                self._near = list(new)
-                return
+            if new := dict.fromkeys(schedule for schedule in near if schedule not in self._valued):
+                self._value_all(new)
+                return True
+        return False
 
     def _beside(self, *movers: int) -> Schedule:
         """The best schedule without these tenants' retrainings."""
@@ -355,7 +273,11 @@ class ScheduleSearch:
     def _value_favoured(self) -> None:
         """Value the combinations that fall short least."""
         favoured = (schedule for _, schedule in self._statuses.combinations(np.inf))
-        for schedule in islice((some for some in favoured if some not in self._valued), _FAVOURED):
+        self._value_all(islice((some for some in favoured if some not in self._valued), _FAVOURED))
+
+    def _value_all(self, schedules: Iterable[Schedule]) -> None:
+        """Value these until time is up."""
+        for schedule in schedules:
             if self._is_over():
                 return
             self._value(schedule)

@@ -42,16 +42,15 @@ class StatusRelaxation:
 
     Args:
         joint: The problem.
-        actors: The tenants that may retrain.
         multipliers: To begin with, see ``from_prices``; ``None`` for none.
 
     Attributes:
         bound: Of every plan; −inf where there can be none.
     """
 
-    def __init__(self, joint: JointStates, actors: Sequence[int], multipliers: Floats | None = None) -> None:
-        self._joint, self._actors = joint, tuple(actors)
-        self._vectors = StatusVectors(joint, actors)
+    def __init__(self, joint: JointStates, multipliers: Floats | None = None) -> None:
+        self._joint, self._actors = joint, joint.facts.actors
+        self._vectors = StatusVectors(joint)
         self._ways = [way for m in self._actors for way in joint.facts.ways(m)]
         self._sweep = self._prepared(self._vectors, multipliers)
         self.bound = self._improve(0.0)
@@ -157,8 +156,9 @@ class StatusRelaxation:
         paid = np.zeros((problem.n_steps, n_actors, vectors.n_statuses))
         if multipliers is not None:
             paid[:, :, :-1] = multipliers
-        prices = np.ascontiguousarray(sum(paid[:, a][:, columns[a]] for a in range(n_actors)))
-        prices[~_has_room(self._joint, vectors)] = np.inf
+        prices = np.where(_has_room(self._joint, vectors), 0.0, np.inf)
+        for a, column in enumerate(columns):
+            prices += paid[:, a, column]
         schedules = Schedules(
             duration=np.array([way.n_steps for way in self._ways], dtype=np.int64),
             running=np.array([vectors.column(("runs", way.profile)) for way in self._ways], dtype=np.int64),
@@ -174,16 +174,16 @@ class StatusRelaxation:
         return Sweep(blocks, columns, vectors.n_statuses, schedules, paid, prices, *no_path)
 
 
-def from_prices(joint: JointStates, actors: Sequence[int], prices: Floats, switched: Sequence[Floats]) -> Floats:
+def from_prices(joint: JointStates, prices: Floats, switched: Sequence[Floats]) -> Floats:
     """Multipliers that are about as good as prices of instances (``planner.engines.prices``).
 
     Running costs the instance's price; being done in a step is worth what the tenant alone gains
     by a level that is there one step earlier.
     """
-    ways, n_profiles = [joint.facts.ways(m) for m in actors], len(joint.problem.profile_names)
-    n_levels = max(way.level for own in ways for way in own)
+    ways, n_profiles = [joint.facts.ways(m) for m in joint.facts.actors], len(joint.problem.profile_names)
+    n_levels = max((way.level for own in ways for way in own), default=0)
     out = np.zeros((joint.problem.n_steps, len(ways), n_profiles + n_levels))
-    for a, m in enumerate(actors):
+    for a, m in enumerate(joint.facts.actors):
         out[:, a, :n_profiles] = -prices
         for level in range(1, len(switched[m])):
             by_end = switched[m][level].copy()
@@ -211,19 +211,20 @@ class StatusVectors:
     """All vectors of statuses whose retrainings leave room for some layout; equal retrainings are adjacent.
 
     Args:
-        joint: The problem.
-        actors: The tenants that may retrain; the others stay at level 0.
+        joint: The problem; tenants that may not retrain stay at level 0.
 
     Attributes:
         vectors: A status for every actor.
         n_statuses: X: running by profile, done by level, waiting.
     """
 
-    def __init__(self, joint: JointStates, actors: Sequence[int]) -> None:
-        self._joint, self._actors = joint, tuple(actors)
+    def __init__(self, joint: JointStates) -> None:
+        self._joint, self._actors = joint, joint.facts.actors
         self._ways = [joint.facts.ways(m) for m in self._actors]
         self._profile_names = joint.problem.profile_names
-        self.n_statuses = len(self._profile_names) + max(way.level for ways in self._ways for way in ways) + 1
+        self.n_statuses = (
+            len(self._profile_names) + max((way.level for ways in self._ways for way in ways), default=0) + 1
+        )
         self.vectors = sorted(self._all(), key=lambda vector: joint.list_number(_running(vector)))
         self._number = {vector: i for i, vector in enumerate(self.vectors)}
 
