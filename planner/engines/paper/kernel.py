@@ -66,7 +66,7 @@ def along(
     Beside the symbols above:
         steady: What each tenant earns by level, step and state, ``(M, n_levels, n_steps, K)``.
         loss: How much less where its multiset has changed, likewise.
-        lists: State lists one after the other; list i is ``lists[list_bounds[s]:list_bounds[i + 1]]``.
+        lists: State lists one after the other; list i is ``lists[list_bounds[i]:list_bounds[i + 1]]``.
         levels: The tenants' levels in each step, ``(n, M)``.
         shares: What taking weights over leaves of gains above zero, likewise.
         beside: State list in each step, ``(n,)``.

@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
-from threading import Lock
 
 import numpy as np
 
 from executor.mig import Multiset
-from planner.counts import CountSpace, joint_states, tenant_multisets
+from planner.counts import CountSpace, feasible_multisets, joint_states, multiset_of, tenant_multisets
 from planner.engines.arrays import Floats, Int64s, Ints
 from planner.engines.paper.kernel import along
 from planner.engines.paper.plan import Decisions, TenantDecision, initial_multisets
 from planner.engines.schedule import Schedule, WindowFacts, profiles_at
+from planner.levels import levels_of, lowered
+
+Course = tuple[Ints, Int64s, Ints, Floats, Int64s]
+"""What a schedule means for ``kernel.along``: lists, list_bounds, levels, shares, beside."""
 
 
 class JointStates:
@@ -38,20 +41,18 @@ class JointStates:
     def __init__(self, facts: WindowFacts) -> None:
         self.facts = facts
         self.problem = problem = facts.problem
-        self._profile_names = problem.profile_names
         self.multisets = [tenant_multisets(problem, tenant) for tenant in problem.tenants]
         self.states = joint_states(problem)
         self.group = _groups(self.states)
         self.steady, self.loss = self._gains()
         self._space = CountSpace(problem.gpu, problem.profile_names)
-        self._codes = self._total_codes()
-        # Tables are made side by side, and lists are numbered where they are first asked for.
-        self._lock = Lock()
-        self._numbers: dict[tuple[Multiset, int], int] = {}
-        self._lists: list[Ints] = []
-        self._packed: tuple[Ints, Int64s] | None = None
+        own = (
+            np.array(multisets, dtype=np.int64).reshape(-1, len(problem.profile_names)) for multisets in self.multisets
+        )
+        codes = [self._space.codes(counts)[number] for counts, number in zip(own, self.states.T, strict=True)]
+        self._codes = np.sum(codes, axis=0, dtype=np.int64)
+        self._fitting: dict[tuple[Multiset, int], Ints] = {}
         self._step_maxima: dict[tuple[Multiset, tuple[int, ...]], Floats] = {}
-        self.list_number(())
 
     @property
     def n_states(self) -> int:
@@ -60,41 +61,14 @@ class JointStates:
 
     def fitting(self, running: Sequence[str] = (), unavailable: int = 0) -> Ints:
         """The states that fit beside retrainings on these profiles and leave these memory slices free, ascending."""
-        return self._lists[self.list_number(running, unavailable)]
-
-    def list_number(self, running: Sequence[str], unavailable: int = 0) -> int:
-        """The number of the list of states that ``fitting`` gives; 0 is beside nothing."""
-        with self._lock:
-            return self._numbered(self._counted(running), unavailable)
-
-    def _counted(self, running: Sequence[str]) -> Multiset:
-        return tuple(running.count(name) for name in self._profile_names)
-
-    def _numbered(self, running: Multiset, unavailable: int) -> int:
-        key = (running, unavailable)
-        if key not in self._numbers:
-            beside = self._space.codes(np.array([running], dtype=np.int64))
-            # Two retrainings may not even fit alone; their code is then beyond what ``fits`` can judge.
-            fits = (
-                self._space.fits(self._codes + beside, unavailable)
-                if self._is_feasible(running)
-                else np.zeros(self.n_states, bool)
-            )
-            self._numbers[key] = len(self._lists)
-            self._lists.append(np.flatnonzero(fits).astype(np.int32))
-            self._packed = None
-        return self._numbers[key]
-
-    def _is_feasible(self, running: Multiset) -> bool:
-        return bool(self._space.fits(self._space.codes(np.array([running], dtype=np.int64)))[0])
-
-    def lists(self) -> tuple[Ints, Int64s]:
-        """All lists that have a number, one after the other, and where each begins."""
-        with self._lock:
-            if self._packed is None:
-                bounds = np.cumsum([0, *map(len, self._lists)])
-                self._packed = (np.concatenate(self._lists), bounds)
-            return self._packed
+        beside = multiset_of(self.problem, running)
+        if (beside, unavailable) not in self._fitting:
+            fits = np.zeros(self.n_states, dtype=np.bool_)
+            # Two retrainings may not even fit alone; their code is then beyond what the space can judge.
+            if beside in feasible_multisets(self.problem.gpu, self.problem.profile_names):
+                fits = self._space.fits(self._codes + self._space.codes(np.array(beside)), unavailable)
+            self._fitting[beside, unavailable] = np.flatnonzero(fits).astype(np.int32)
+        return self._fitting[beside, unavailable]
 
     @cached_property
     def opening(self) -> Floats:
@@ -111,7 +85,7 @@ class JointStates:
 
         Changes cost nothing here, so sums of it are upper bounds. −inf where nothing fits.
         """
-        key = (self._counted(running), levels)
+        key = (multiset_of(self.problem, running), levels)
         if key not in self._step_maxima:
             maxima = np.empty(self.problem.n_steps)
             for begin, end, mask in self.problem.unavailable_spans:
@@ -123,57 +97,50 @@ class JointStates:
 
     def value(self, schedule: Schedule) -> float:
         """The most goodput beside these retrainings, and their salvage; −inf if some step has no room."""
-        last = self._along(schedule, np.zeros((0, 0)))
+        last = self._along(self._course(schedule), np.zeros((0, 0)))
         return float(last.max(initial=-np.inf)) + self.facts.salvage(schedule)
 
     def path(self, schedule: Schedule) -> Decisions | None:
         """What the tenants hold in the best path beside these retrainings; ``None`` if some step has no room."""
-        table = np.empty((self.problem.n_steps, self.n_states))
-        last = self._along(schedule, table)
+        course, table = self._course(schedule), np.empty((self.problem.n_steps, self.n_states))
+        last = self._along(course, table)
         if not np.isfinite(last.max(initial=-np.inf)):
             return None
-        rows, by_tenant = self._back(schedule, table), {retraining.tenant: retraining for retraining in schedule}
+        rows, by_tenant = self._back(course, table), {retraining.tenant: retraining for retraining in schedule}
         return tuple(
             TenantDecision(tuple(multisets[self.states[row, m]] for row in rows), by_tenant.get(m))
             for m, multisets in enumerate(self.multisets)
         )
 
-    def _along(self, schedule: Schedule, table: Floats) -> Floats:
-        levels, shares, beside = self._course(schedule)
-        lists, bounds = self.lists()
-        return along(self.steady, self.loss, self.group, lists, bounds, levels, shares, beside, self.opening, table)
+    def _along(self, course: Course, table: Floats) -> Floats:
+        return along(self.steady, self.loss, self.group, *course, self.opening, table)
 
-    def _course(self, schedule: Schedule) -> tuple[Ints, Floats, Int64s]:
-        """Levels, shares and state list of every step."""
+    def _course(self, schedule: Schedule) -> Course:
+        """Levels, shares and state list of every step, and the lists."""
         n_steps = self.problem.n_steps
         levels = np.zeros((n_steps, len(self.multisets)), dtype=np.int32)
-        shares = np.ones(levels.shape)
-        beside = np.zeros(n_steps, dtype=np.int64)
+        shares, beside, lists = np.ones(levels.shape), np.zeros(n_steps, dtype=np.int64), list[Ints]()
         borders = {0, n_steps, *(begin for begin, _, _ in self.problem.unavailable_spans)}
         for run in schedule:
-            for step, level in self.facts.changes(run):
-                levels[step:, run.tenant] = level
+            levels[:, run.tenant] = levels_of(self.facts.changes(run), n_steps)
             if self.problem.tenants[run.tenant].swap_s > 0:
                 shares[:, run.tenant] = self.facts.shares(run)
             borders |= {run.start_step, run.end_step}
         for begin, end in pairwise(sorted(borders)):
-            mask = self.problem.unavailable_in(begin, end)
-            beside[begin:end] = self.list_number(profiles_at(schedule, begin), mask)
-        return levels, shares, beside
+            beside[begin:end] = len(lists)
+            lists.append(self.fitting(profiles_at(schedule, begin), self.problem.unavailable_in(begin, end)))
+        return np.concatenate(lists), np.cumsum([0, *map(len, lists)]), levels, shares, beside
 
-    def _back(self, schedule: Schedule, table: Floats) -> list[int]:
+    def _back(self, course: Course, table: Floats) -> list[int]:
         """A path of the highest value, by finding for each state a predecessor that explains its value."""
-        levels, shares, _ = self._course(schedule)
+        _, _, levels, shares, _ = course
         rows = [int(table[-1].argmax())]
         for step in range(self.problem.n_steps - 1, 0, -1):
             row, total = rows[-1], table[step - 1].copy()
             for m, level in enumerate(levels[step]):
-                differs = self.states[:, m] != self.states[row, m]
-                loss, share = float(self.loss[m, level, step, row]), float(shares[step, m])
-                if share != 1.0:
-                    settled = float(self.steady[m, level, step, row])
-                    loss = min(settled, share * settled) - min(settled - loss, share * (settled - loss))
-                total -= np.where(differs, loss, 0.0)
+                settled = self.steady[m, level, step, row]
+                kept = lowered(np.array([settled, settled - self.loss[m, level, step, row]]), shares[step, m])
+                total -= np.where(self.states[:, m] != self.states[row, m], kept[0] - kept[1], 0.0)
             rows.append(int(total.argmax()))
         return rows[::-1]
 
@@ -191,20 +158,12 @@ class JointStates:
                 loss[m, level] = steady[m, level] - table.changed[known][:, own]
         return steady, loss
 
-    def _total_codes(self) -> Int64s:
-        codes = np.zeros(self.n_states, dtype=np.int64)
-        for m, multisets in enumerate(self.multisets):
-            if self.n_states:
-                codes += self._space.codes(np.array(multisets, dtype=np.int64))[self.states[:, m]]
-        return codes
-
 
 def _groups(states: Int64s) -> Ints:
     """By subset of tenants that change: each state's number among those that agree on the others, ``(2^M, K)``."""
     n_states, n_tenants = states.shape
     out = np.zeros((1 << n_tenants, n_states), dtype=np.int32)
-    out[0] = np.arange(n_states)
-    for subset in range(1, (1 << n_tenants) - 1):
+    for subset in range((1 << n_tenants) - 1):
         stay = [m for m in range(n_tenants) if not subset >> m & 1]
         _, number = np.unique(states[:, stay], axis=0, return_inverse=True)
         out[subset] = number.reshape(-1)

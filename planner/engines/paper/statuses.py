@@ -18,23 +18,18 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, groupby
 from types import MappingProxyType
 
 import numpy as np
 
 from planner.engines.arrays import Bools, Floats, Int64s, Ints
 from planner.engines.paper.states import JointStates
-from planner.engines.paper.sweeps import Blocks, Schedules, Sweep, sweep_back, sweep_forth
+from planner.engines.paper.sweeps import Blocks, Schedules, Sweep, pay_schedules, sweep_back, sweep_forth
 from planner.engines.prices import rounded
 from planner.engines.schedule import Schedule
 from planner.plan import StatusCertificate, TenantStatus
 from planner.problem import Retraining
-
-Status = tuple[str, str | int]
-"""``waits``, ``runs`` on a profile, or ``done`` at a level."""
-
-WAITS: Status = ("waits", 0)
 
 
 class StatusRelaxation:
@@ -51,8 +46,8 @@ class StatusRelaxation:
     def __init__(self, joint: JointStates, multipliers: Floats | None = None) -> None:
         self._joint, self._actors = joint, joint.facts.actors
         self._vectors = StatusVectors(joint)
-        self._ways = [way for m in self._actors for way in joint.facts.ways(m)]
-        self._sweep = self._prepared(self._vectors, multipliers)
+        self._choices = [(m, way) for m in self._actors for way in joint.facts.choices[m]]
+        self._sweep = self._prepared(multipliers)
         self.bound = self._improve(0.0)
 
     def sweep(self, share: float) -> float:
@@ -64,7 +59,7 @@ class StatusRelaxation:
         """No more combinations of schedules than this may be worth more than ``value``."""
         n_left, gap = 1, self.bound - value
         for a in range(len(self._actors)):
-            worth = self._all_worths(a)
+            worth = self._worth(a)
             n_left *= int((np.isfinite(worth) & (worth >= worth.max() - gap)).sum())
         return n_left
 
@@ -72,15 +67,11 @@ class StatusRelaxation:
         """The multipliers as a plan carries them."""
         found: dict[TenantStatus, Floats] = {}
         for a, m in enumerate(self._actors):
-            tenant, ways = self._joint.problem.tenants[m], self._joint.facts.ways(m)
-            own: dict[Status, str] = {("runs", way.profile): way.profile for way in ways}
-            own |= {("done", way.level): tenant.options[way.level - 1].name for way in ways}
             # Only differences count, so that waiting can cost nothing.
             paid = self._sweep.multipliers[:, a] - self._sweep.multipliers[:, a, -1:]
-            for status, name in own.items():
-                column = self._vectors.column(status)
-                if column in self._vectors.columns[a] and paid[:, column].any():
-                    found[TenantStatus(tenant.name, status[0], name)] = rounded(paid[:, column])
+            for status in np.unique(self._vectors.columns[a]).tolist():
+                if paid[:, status].any():
+                    found[self._vectors.named(m, status)] = rounded(paid[:, status])
         prices = np.array(list(found.values())).reshape(len(found), self._joint.problem.n_steps)
         return StatusCertificate(tuple(found), prices.T)
 
@@ -116,62 +107,53 @@ class StatusRelaxation:
         others = (own.salvages[0] for m, own in enumerate(self._joint.problem.tenants) if m not in self._actors)
         return path + sum(self._best_of(a) for a in range(len(self._actors))) + sum(others)
 
-    def _worths(self, a: int) -> Iterator[tuple[Retraining, Floats]]:
-        """An actor's ways with what they are paid by start."""
+    def _worth(self, a: int) -> Floats:
+        """What an actor's schedules are paid, by choice and start; −inf where one is not possible."""
         schedules = self._sweep.schedules
-        for number in range(schedules.bounds[a], schedules.bounds[a + 1]):
-            yield self._ways[number], schedules.worth[number]
-
-    def _ranked(self, a: int, gap: float) -> list[tuple[float, Retraining | None]]:
-        best, idle = self._best_of(a), float(self._sweep.schedules.idle[a])
-        if not np.isfinite(best):
-            return []
-        found: list[tuple[float, Retraining | None]] = []
-        for way, worth in self._worths(a):
-            starts = np.flatnonzero(np.isfinite(worth) & (best - worth <= gap))
-            found += [(best - float(worth[i]), way.at(int(i))) for i in starts]
-        if np.isfinite(idle) and best - idle <= gap:
-            found.append((best - idle, None))
-        return sorted(found, key=lambda item: item[0])
-
-    def _all_worths(self, a: int) -> Floats:
-        """What all of an actor's schedules are paid; −inf where one is not possible."""
-        schedules = self._sweep.schedules
-        return np.append(schedules.worth[schedules.bounds[a] : schedules.bounds[a + 1]], schedules.idle[a])
+        return schedules.worth[schedules.bounds[a] : schedules.bounds[a + 1]]
 
     def _best_of(self, a: int) -> float:
         """What an actor's best schedule is paid."""
-        return float(self._all_worths(a).max())
+        return float(self._worth(a).max(initial=-np.inf))
 
-    def _add(self, schedules: Schedules, a: int, none: float) -> None:
-        """An actor's schedules earn what they add beside the path: salvage, and the most by checkpoints."""
-        schedules.idle[a] += none
-        for number in range(schedules.bounds[a], schedules.bounds[a + 1]):
-            added = self._joint.facts.added(self._ways[number])
-            schedules.worth[number, : len(added)] += added
+    def _ranked(self, a: int, gap: float) -> list[tuple[float, Retraining | None]]:
+        first, worth = self._sweep.schedules.bounds[a], self._worth(a)
+        found: list[tuple[float, Retraining | None]] = []
+        for number, start in np.argwhere(np.isfinite(worth) & (self._best_of(a) - worth <= gap)).tolist():
+            way = self._choices[first + number][1]
+            found.append((self._best_of(a) - float(worth[number, start]), None if way is None else way.at(start)))
+        return sorted(found, key=lambda item: item[0])
 
-    def _prepared(self, vectors: StatusVectors, multipliers: Floats | None) -> Sweep:
-        problem, n_actors = self._joint.problem, len(self._actors)
-        blocks, columns = blocks_of(self._joint, vectors), vectors.columns
-        paid = np.zeros((problem.n_steps, n_actors, vectors.n_statuses))
+    def _prepared(self, multipliers: Floats | None) -> Sweep:
+        problem, facts, vectors, n_actors = self._joint.problem, self._joint.facts, self._vectors, len(self._actors)
+        blocks, n_steps = blocks_of(self._joint, vectors), problem.n_steps
+        paid = np.zeros((n_steps, n_actors, vectors.n_statuses))
         if multipliers is not None:
             paid[:, :, :-1] = multipliers
-        prices = np.where(_has_room(self._joint, vectors), 0.0, np.inf)
-        for a, column in enumerate(columns):
+        prices = np.zeros((n_steps, len(vectors.vectors)))
+        for a, column in enumerate(vectors.columns):
             prices += paid[:, a, column]
+        for begin, end, mask in problem.unavailable_spans if problem.unavailable else ():
+            prices[begin:end, ~vectors.fits(mask).any(axis=1)] = np.inf
+        ways = [way for _, way in self._choices]
         schedules = Schedules(
-            duration=np.array([way.n_steps for way in self._ways], dtype=np.int64),
-            running=np.array([vectors.column(("runs", way.profile)) for way in self._ways], dtype=np.int64),
-            done=np.array([vectors.column(("done", way.level)) for way in self._ways], dtype=np.int64),
-            bounds=np.cumsum([0, *(len(self._joint.facts.ways(m)) for m in self._actors)], dtype=np.int64),
-            worth=np.full((len(self._ways), problem.n_steps), -np.inf),
-            idle=np.array([0.0 if None in self._joint.facts.choices[m] else -np.inf for m in self._actors]),
+            duration=np.array([0 if way is None else way.n_steps for way in ways], dtype=np.int64),
+            running=np.array([vectors.waits if way is None else vectors.running(way) for way in ways], dtype=np.int64),
+            done=np.array([vectors.waits if way is None else vectors.done(way) for way in ways], dtype=np.int64),
+            bounds=np.cumsum([0, *(len(facts.choices[m]) for m in self._actors)], dtype=np.int64),
+            worth=np.full((len(ways), n_steps + 1), -np.inf),
         )
-        for a, m in enumerate(self._actors):
-            _pay_all(schedules, a, paid[:, a])
-            self._add(schedules, a, problem.tenants[m].salvages[0])
+        # Schedules earn what they add beside the path: salvage, and the most by checkpoints.
+        for (m, way), worth in zip(self._choices, schedules.worth, strict=True):
+            if way is None:
+                worth[-1] = problem.tenants[m].salvages[0]
+            else:
+                worth[: n_steps - way.n_steps + 1] = facts.added(way)
+        for s in range(n_steps):
+            for a in range(n_actors):
+                pay_schedules(schedules, a, s, paid[s, a])
         no_path = np.empty_like(blocks.earned), np.zeros_like(blocks.earned)
-        return Sweep(blocks, columns, vectors.n_statuses, schedules, paid, prices, *no_path)
+        return Sweep(blocks, vectors.columns, schedules, paid, prices, *no_path)
 
 
 def from_prices(joint: JointStates, prices: Floats, switched: Sequence[Floats]) -> Floats:
@@ -194,67 +176,67 @@ def from_prices(joint: JointStates, prices: Floats, switched: Sequence[Floats]) 
     return out
 
 
-def _pay_all(schedules: Schedules, a: int, paid: Floats) -> None:
-    """Pay an actor's schedules for the first time: what each status is worth, ``(n_steps, X)``."""
-    n_steps, waiting = len(paid), paid.shape[1] - 1
-    sums = np.concatenate([np.zeros((1, paid.shape[1])), np.cumsum(paid, axis=0)])
-    schedules.idle[a] += sums[n_steps, waiting]
-    for number in range(schedules.bounds[a], schedules.bounds[a + 1]):
-        start = np.arange(n_steps - schedules.duration[number] + 1)
-        end, running, done = start + schedules.duration[number], schedules.running[number], schedules.done[number]
-        schedules.worth[number, : len(start)] = (
-            sums[start, waiting] + sums[end, running] - sums[start, running] + sums[n_steps, done] - sums[end, done]
-        )
-
-
 class StatusVectors:
     """All vectors of statuses whose retrainings leave room for some layout; equal retrainings are adjacent.
 
-    Args:
-        joint: The problem; tenants that may not retrain stay at level 0.
+    A status is its number among an actor's X: running by profile, done by level, waiting.
 
     Attributes:
         vectors: A status for every actor.
-        n_statuses: X: running by profile, done by level, waiting.
+        n_statuses: X.
+        waits: The status of whoever waits, the last.
     """
 
     def __init__(self, joint: JointStates) -> None:
-        self._joint, self._actors = joint, joint.facts.actors
-        self._ways = [joint.facts.ways(m) for m in self._actors]
-        self._profile_names = joint.problem.profile_names
-        self.n_statuses = (
-            len(self._profile_names) + max((way.level for ways in self._ways for way in ways), default=0) + 1
-        )
-        self.vectors = sorted(self._all(), key=lambda vector: joint.list_number(_running(vector)))
+        self._joint, self._names = joint, joint.problem.profile_names
+        self._ways = [joint.facts.ways(m) for m in joint.facts.actors]
+        self.waits = len(self._names) + max((way.level for ways in self._ways for way in ways), default=0)
+        self.n_statuses = self.waits + 1
+        vectors: list[tuple[int, ...]] = [()]
+        for ways in self._ways:
+            own = (self.waits, *sorted({status for way in ways for status in (self.running(way), self.done(way))}))
+            longer = ((*vector, status) for vector in vectors for status in own)
+            vectors = [vector for vector in longer if len(joint.fitting(self.profiles(vector)))]
+        self.vectors = sorted(vectors, key=self.profiles)
         self._number = {vector: i for i, vector in enumerate(self.vectors)}
 
-    def column(self, status: Status) -> int:
-        """The status's place among an actor's X."""
-        match status:
-            case ("runs", str(profile)):
-                return self._profile_names.index(profile)
-            case ("done", int(level)):
-                return len(self._profile_names) + level - 1
-        return self.n_statuses - 1
+    def running(self, way: Retraining) -> int:
+        """The status while a way runs."""
+        return self._names.index(way.profile)
+
+    def done(self, way: Retraining) -> int:
+        """The status after it."""
+        return len(self._names) + way.level - 1
+
+    def named(self, m: int, status: int) -> TenantStatus:
+        """A status of tenant m, but for waiting, in words."""
+        tenant, number = self._joint.problem.tenants[m], status - len(self._names)
+        kind = ("runs", self._names[status]) if number < 0 else ("done", tenant.options[number].name)
+        return TenantStatus(tenant.name, *kind)
+
+    def profiles(self, vector: tuple[int, ...]) -> tuple[str, ...]:
+        """The profiles on which a vector's retrainings run, equal ones side by side."""
+        return tuple(self._names[status] for status in sorted(vector) if status < len(self._names))
+
+    def fits(self, unavailable: int) -> Bools:
+        """Whether each vector may have each state where these memory slices are not ours, ``(Σ, K)``."""
+        out = np.zeros((len(self.vectors), self._joint.n_states), dtype=np.bool_)
+        for row, vector in zip(out, self.vectors, strict=True):
+            row[self._joint.fitting(self.profiles(vector), unavailable)] = True
+        return out
 
     @cached_property
     def columns(self) -> Int64s:
-        """The column of each actor's status in each vector, ``(n_actors, Σ)``."""
-        by_vector = [[self.column(status) for status in vector] for vector in self.vectors]
-        return np.ascontiguousarray(np.array(by_vector, dtype=np.int64).T)
-
-    @cached_property
-    def beside(self) -> Int64s:
-        """The state list of each vector, ascending, ``(Σ,)``."""
-        return np.array([self._joint.list_number(_running(vector)) for vector in self.vectors], dtype=np.int64)
+        """Each actor's status in each vector, ``(n_actors, Σ)``."""
+        return np.ascontiguousarray(np.array(self.vectors, dtype=np.int64).T)
 
     @cached_property
     def levels(self) -> Ints:
         """Of each vector by tenant, ``(M, Σ)``."""
         levels = np.zeros((len(self._joint.problem.tenants), len(self.vectors)), dtype=np.int32)
-        for i, vector in enumerate(self.vectors):
-            for m, (kind, value) in zip(self._actors, vector, strict=True):
-                levels[m, i] = value if kind == "done" else 0
+        for m, own in zip(self._joint.facts.actors, self.columns, strict=True):
+            is_done = (len(self._names) <= own) & (own < self.waits)
+            levels[m] = np.where(is_done, own - len(self._names) + 1, 0)
         return levels
 
     def ends(self) -> list[tuple[int, int]]:
@@ -262,10 +244,8 @@ class StatusVectors:
         found = []
         for a, ways in enumerate(self._ways):
             for vector, number in self._number.items():
-                kind, level = vector[a]
-                own = [way.profile for way in ways if kind == "done" and way.level == level]
-                for profile in sorted(own, key=self._profile_names.index):
-                    source = (*vector[:a], ("runs", profile), *vector[a + 1 :])
+                for running in sorted(self.running(way) for way in ways if self.done(way) == vector[a]):
+                    source = (*vector[:a], running, *vector[a + 1 :])
                     if source in self._number:
                         found.append((number, self._number[source]))
         return found
@@ -274,50 +254,43 @@ class StatusVectors:
         """(to, from): retrainings start, of any number of actors at once."""
         found = []
         for vector, number in self._number.items():
-            running = [a for a, (kind, _) in enumerate(vector) if kind == "runs"]
+            running = [a for a, status in enumerate(vector) if status < len(self._names)]
             for size in range(1, len(running) + 1):
                 for starting in combinations(running, size):
-                    source = tuple(WAITS if a in starting else status for a, status in enumerate(vector))
+                    source = tuple(self.waits if a in starting else status for a, status in enumerate(vector))
                     found.append((number, self._number[source]))
         return found
-
-    def _all(self) -> list[tuple[Status, ...]]:
-        vectors: list[tuple[Status, ...]] = [()]
-        for ways in self._ways:
-            profiles = sorted({way.profile for way in ways}, key=self._profile_names.index)
-            running = [("runs", profile) for profile in profiles]
-            done = [("done", level) for level in sorted({way.level for way in ways})]
-            longer = ((*vector, status) for vector in vectors for status in (WAITS, *running, *done))
-            vectors = [vector for vector in longer if len(self._joint.fitting(_running(vector)))]
-        return vectors
-
-
-def _running(vector: tuple[Status, ...]) -> tuple[str, ...]:
-    """The profiles on which a vector's retrainings run."""
-    return tuple(profile for kind, profile in vector if kind == "runs" and isinstance(profile, str))
 
 
 def blocks_of(joint: JointStates, vectors: StatusVectors) -> Blocks:
     """The blocks of a problem's status vectors: one for each state list that some vector is beside."""
-    numbers, members = np.unique(vectors.beside, return_index=True)
-    members = np.append(members, len(vectors.beside))
-    lists, bounds = joint.lists()
-    states = [lists[bounds[number] : bounds[number + 1]] for number in numbers]
-    entries = np.cumsum([0, *(len(own) * n for own, n in zip(states, np.diff(members), strict=True))])
-    entry = _entry_table(joint, states, members, entries)
+    beside = [(running, len(list(own))) for running, own in groupby(map(vectors.profiles, vectors.vectors))]
+    states, sizes = [joint.fitting(running) for running, _ in beside], [n for _, n in beside]
+    members = np.cumsum([0, *sizes], dtype=np.int64)
+    entries = np.cumsum([0, *(len(own) * n for own, n in zip(states, sizes, strict=True))], dtype=np.int64)
+    # The entries of a block: one state after the other, each with all vectors.
+    state = np.concatenate([np.repeat(own, n) for own, n in zip(states, sizes, strict=True)])
+    vector = np.concatenate(
+        [np.tile(np.arange(n) + i, len(own)) for own, n, i in zip(states, sizes, members[:-1], strict=True)]
+    )
+    entry = np.full((len(vectors.vectors), joint.n_states), -1, dtype=np.int64)
+    entry[vector, state] = np.arange(len(state))
     ends, starts = (np.array(pairs, dtype=np.int64).reshape(-1, 2) for pairs in (vectors.ends(), vectors.starts()))
     end_entries, end_bounds = _entry_pairs(entry, ends)
     start_entries, start_bounds = _entry_pairs(entry, starts)
     held = np.array([np.unique(own, return_inverse=True)[1] for own in joint.states.T], dtype=np.int32)
     raised, owned, raised_bounds, n_groups = _groups(joint, states, held)
-    opening = np.empty(entries[-1])
-    vector, state = np.nonzero(entry >= 0)
-    opening[entry[vector, state]] = joint.opening[state]
-    earned = _earned(joint, vectors.levels, entry)
-    _bar(joint, vectors, entry, earned, opening)
+    earned, opening = np.zeros((joint.problem.n_steps, len(state))), joint.opening[state]
+    for steady, level in zip(joint.steady, vectors.levels, strict=True):
+        earned += steady[level[vector], :, state].T
+    for begin, end, mask in joint.problem.unavailable_spans if joint.problem.unavailable else ():
+        is_barred = ~vectors.fits(mask)[vector, state]
+        earned[begin:end, is_barred] = -np.inf
+        if begin == 0:
+            opening[is_barred] = -np.inf
     return Blocks(
-        members=members.astype(np.int64),
-        entries=entries.astype(np.int64),
+        members=members,
+        entries=entries,
         raised=raised,
         owned=owned,
         raised_bounds=raised_bounds,
@@ -335,51 +308,12 @@ def blocks_of(joint: JointStates, vectors: StatusVectors) -> Blocks:
     )
 
 
-def _entry_table(joint: JointStates, states: Sequence[Ints], members: Int64s, entries: Int64s) -> Int64s:
-    """The entry of each vector with each state; −1 where that does not fit, ``(Σ, K)``."""
-    table = np.full((members[-1], joint.n_states), -1, dtype=np.int64)
-    for block, own in enumerate(states):
-        n = members[block + 1] - members[block]
-        places = entries[block] + np.arange(len(own)) * n
-        table[members[block] : members[block + 1], own] = places + np.arange(n)[:, None]
-    return table
-
-
 def _entry_pairs(entry: Int64s, pairs: Int64s) -> tuple[Int64s, Int64s]:
     """For each pair of vectors the pairs of their entries with the same state, and where each pair's begin."""
     both = (entry[pairs] >= 0).all(axis=1)
     number, state = np.nonzero(both)
     found = np.stack([entry[pairs[number, 0], state], entry[pairs[number, 1], state]], axis=1)
     return found, np.concatenate([[0], np.cumsum(both.sum(axis=1))]).astype(np.int64)
-
-
-def _earned(joint: JointStates, levels: Ints, entry: Int64s) -> Floats:
-    """What each entry earns in each step where nothing changes, ``(n_steps, n_entries)``."""
-    vector, state = np.nonzero(entry >= 0)
-    out = np.zeros((joint.problem.n_steps, len(vector)))
-    place = entry[vector, state]
-    for steady, level in zip(joint.steady, levels, strict=True):
-        out[:, place] += steady[level[vector], :, state].T
-    return out
-
-
-def _has_room(joint: JointStates, vectors: StatusVectors) -> Bools:
-    """Whether some state fits beside a vector's retrainings in each step, ``(n_steps, Σ)``."""
-    out = np.ones((joint.problem.n_steps, len(vectors.vectors)), dtype=np.bool_)
-    for begin, end, mask in joint.problem.unavailable_spans if joint.problem.unavailable else ():
-        out[begin:end] = [len(joint.fitting(_running(vector), mask)) > 0 for vector in vectors.vectors]
-    return out
-
-
-def _bar(joint: JointStates, vectors: StatusVectors, entry: Int64s, earned: Floats, opening: Floats) -> None:
-    """Take out of ``earned`` and ``opening`` the entries that do not fit the memory slices that are ours."""
-    for begin, end, mask in joint.problem.unavailable_spans if joint.problem.unavailable else ():
-        for own, vector in zip(entry, vectors.vectors, strict=True):
-            is_barred = own >= 0
-            is_barred[joint.fitting(_running(vector), mask)] = False
-            earned[begin:end, own[is_barred]] = -np.inf
-            if begin == 0:
-                opening[own[is_barred]] = -np.inf
 
 
 def _lost(joint: JointStates, held: Ints) -> Floats:

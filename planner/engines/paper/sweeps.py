@@ -98,8 +98,8 @@ class Schedules(NamedTuple):
         running: The status while it runs.
         done: The status from its end on.
         bounds: The ways of actor a are ``bounds[a]`` … ``bounds[a + 1]``.
-        worth: By way and start; −inf where none is possible, ``(n_ways, n_steps)``.
-        idle: What not retraining is paid; −inf where it is not possible, ``(A,)``.
+        worth: By way and start; −inf where none is possible, ``(n_ways, n_steps + 1)``. What starts at the window's
+            end waits throughout: that is not to retrain, a way of its own.
     """
 
     duration: Int64s
@@ -107,7 +107,6 @@ class Schedules(NamedTuple):
     done: Int64s
     bounds: Int64s
     worth: Floats
-    idle: Floats
 
 
 class Sweep(NamedTuple):
@@ -116,7 +115,6 @@ class Sweep(NamedTuple):
     Attributes:
         blocks: What paths go along.
         columns: ``(A, Σ)``.
-        n_statuses: X.
         schedules: Of all actors.
         multipliers: What schedules are paid for each status that some path and some schedule have, ``(n_steps, A, X)``.
         prices: What a path pays for a vector, the sum of its statuses'; ∞ where no schedule has one of them,
@@ -127,7 +125,6 @@ class Sweep(NamedTuple):
 
     blocks: Blocks
     columns: Int64s
-    n_statuses: int
     schedules: Schedules
     multipliers: Floats
     prices: Floats
@@ -170,13 +167,7 @@ def _highest(subset: int) -> int:
 
 
 @compiled
-def _raise(best: Floats, c: int, to: int, other: int, source: int, n: int) -> None:
-    for i in range(n):
-        best[c, to, i] = max(best[c, to, i], best[other, source, i])
-
-
-@compiled
-def _raise_less(best: Floats, c: int, to: int, other: int, source: int, n: int, less: Floats) -> None:
+def _raise(best: Floats, c: int, to: int, other: int, source: int, n: int, less: Floats) -> None:
     for i in range(n):
         best[c, to, i] = max(best[c, to, i], best[other, source, i] - less[i])
 
@@ -186,6 +177,7 @@ def _change(blocks: Blocks, block: int, n: int, losses: Floats, is_back: bool, b
     """Turn ``best[0]``, ``(states, ≥ n)``, from values before the step's changes into those after; or back."""
     raised, owned, bounds = blocks.raised, blocks.owned, blocks.raised_bounds[block]
     n_groups, n_subsets = blocks.n_groups[block], blocks.n_groups.shape[1]
+    nothing = np.zeros(n)
     for c in range(1, n_subsets):
         top = _highest(c)
         below = c ^ (1 << top)
@@ -194,19 +186,13 @@ def _change(blocks: Blocks, block: int, n: int, losses: Floats, is_back: bool, b
                 best[c, g, i] = -np.inf
         for g in range(n_groups[below]):
             at = bounds[c] + g
-            if is_back:
-                _raise_less(best, c, raised[at], below, g, n, losses[top, owned[at]])
-            else:
-                _raise(best, c, raised[at], below, g, n)
+            _raise(best, c, raised[at], below, g, n, losses[top, owned[at]] if is_back else nothing)
     for c in range(n_subsets - 1, 0, -1):
         top = _highest(c)
         below = c ^ (1 << top)
         for g in range(n_groups[below]):
             at = bounds[c] + g
-            if is_back:
-                _raise(best, below, g, c, raised[at], n)
-            else:
-                _raise_less(best, below, g, c, raised[at], n, losses[top, owned[at]])
+            _raise(best, below, g, c, raised[at], n, nothing if is_back else losses[top, owned[at]])
 
 
 @compiled
@@ -320,36 +306,26 @@ def _vector_tops(blocks: Blocks, forth: Floats, back: Floats, out: Floats) -> No
 @compiled
 def _schedule_tops(schedules: Schedules, a: int, s: int, out: Floats) -> None:
     """The best schedule of an actor by its status in step s, ``(X,)``."""
-    waiting = len(out) - 1
     out[:] = -np.inf
-    out[waiting] = schedules.idle[a]
     for way in range(schedules.bounds[a], schedules.bounds[a + 1]):
-        worth, (ended, begun, last) = schedules.worth[way], _parts(schedules, way, s)
+        worth, running, done = schedules.worth[way], schedules.running[way], schedules.done[way]
+        begun, ended = s + 1, max(0, s + 1 - schedules.duration[way])
         for start in range(ended):
-            out[schedules.done[way]] = max(out[schedules.done[way]], worth[start])
+            out[done] = max(out[done], worth[start])
         for start in range(ended, begun):
-            out[schedules.running[way]] = max(out[schedules.running[way]], worth[start])
-        for start in range(begun, last):
-            out[waiting] = max(out[waiting], worth[start])
+            out[running] = max(out[running], worth[start])
+        for start in range(begun, len(worth)):
+            out[-1] = max(out[-1], worth[start])
 
 
 @compiled
-def _parts(schedules: Schedules, way: int, s: int) -> tuple[int, int, int]:
-    """Borders between the starts of a way that have ended by step s, run in it, and are to come."""
-    last = schedules.worth.shape[1] - schedules.duration[way] + 1
-    ended = min(max(0, s - schedules.duration[way] + 1), last)
-    return ended, min(s + 1, last), last
-
-
-@compiled
-def _pay_schedules(schedules: Schedules, a: int, s: int, more: Floats) -> None:
+def pay_schedules(schedules: Schedules, a: int, s: int, more: Floats) -> None:
     """Pay the schedules of an actor more for their status in step s, ``(X,)``."""
-    schedules.idle[a] += more[-1]
     for way in range(schedules.bounds[a], schedules.bounds[a + 1]):
-        worth, (ended, begun, last) = schedules.worth[way], _parts(schedules, way, s)
+        worth, begun, ended = schedules.worth[way], s + 1, max(0, s + 1 - schedules.duration[way])
         worth[:ended] += more[schedules.done[way]]
         worth[ended:begun] += more[schedules.running[way]]
-        worth[begun:last] += more[-1]
+        worth[begun:] += more[-1]
 
 
 @compiled
@@ -358,7 +334,7 @@ def _agree(sweep: Sweep, s: int, share: float, tops: Floats, more: Floats) -> No
 
     What is in ``tops``, the best path through each vector, is lowered by what they pay more: ``more``, ``(Σ,)``.
     """
-    columns, n_statuses = sweep.columns, sweep.n_statuses
+    columns, n_statuses = sweep.columns, sweep.multipliers.shape[2]
     n_actors, n_vectors = columns.shape
     by_path, by_schedule = np.empty(n_statuses), np.empty(n_statuses)
     charged, granted = np.zeros(n_statuses), np.zeros(n_statuses)
@@ -379,7 +355,7 @@ def _agree(sweep: Sweep, s: int, share: float, tops: Floats, more: Floats) -> No
             else:
                 charged[x] = granted[x] = share * (by_path[x] - by_schedule[x])
                 sweep.multipliers[s, a, x] += granted[x]
-        _pay_schedules(sweep.schedules, a, s, granted)
+        pay_schedules(sweep.schedules, a, s, granted)
         for i in range(n_vectors):
             if tops[i] > -np.inf:
                 more[i] += charged[columns[a, i]]

@@ -17,7 +17,7 @@ from planner.engines.paper.exact import ScheduleSearch, solve_exact
 from planner.engines.paper.plan import value_of
 from planner.engines.paper.states import JointStates
 from planner.engines.paper.static import solve_greedy
-from planner.engines.paper.statuses import WAITS, StatusRelaxation, StatusVectors, from_prices
+from planner.engines.paper.statuses import StatusRelaxation, StatusVectors, from_prices
 from planner.engines.schedule import WindowFacts
 from planner.errors import EngineError
 from planner.feasibility import infeasibility
@@ -84,28 +84,26 @@ def statuses_of(joint, seed=None, scale=1.0):
 
 def may_follow(ways, before, after):
     """Whether an actor's status may be ``after`` in the step after it was ``before``."""
-    if before[0] == "waits":
-        return after[0] in {"waits", "runs"}
-    if after == before:
-        return True
-    known = {(way.profile, way.level) for way in ways}
-    return before[0] == "runs" and after[0] == "done" and (before[1], after[1]) in known
+    vectors, ways = ways
+    if before == vectors.waits:
+        return after not in {vectors.done(way) for way in ways}
+    return after == before or (before, after) in {(vectors.running(way), vectors.done(way)) for way in ways}
 
 
 def best_path(joint, multipliers):
     """The most that a path through statuses and layouts earns net of multipliers, step by step, pair by pair."""
     problem, actors = joint.problem, joint.facts.actors
-    ways = [joint.facts.ways(m) for m in actors]
     vectors = StatusVectors(joint)
+    ways = [(vectors, joint.facts.ways(m)) for m in actors]
     values = None
     for s in range(problem.n_steps):
         now = {}
         for i, vector in enumerate(vectors.vectors):
-            paid = sum(multipliers[s, a, vectors.column(status)] for a, status in enumerate(vector) if status != WAITS)
-            fits = joint.fitting([value for kind, value in vector if kind == "runs"])
+            paid = sum(multipliers[s, a, status] for a, status in enumerate(vector) if status != vectors.waits)
+            fits = joint.fitting(vectors.profiles(vector))
             own = np.full(joint.n_states, -np.inf)
             if s == 0:
-                if all(kind != "done" for kind, _ in vector):
+                if not vectors.levels[:, i].any():
                     own[fits] = joint.opening[fits]
             else:
                 for before, known in values.items():
