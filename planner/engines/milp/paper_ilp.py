@@ -163,7 +163,7 @@ def _solver_candidates(joint: JointStates, model: PaperModel, answer: SolverAnsw
         return []
     own = model.decisions()
     kept = [one for one in (own, joint.path(schedule_in(own))) if one and broken_rule(model.problem, one) is None]
-    return [Incumbent(value_of(model.problem, joint.facts.gains, one), one) for one in kept]
+    return [Incumbent(value_of(joint.facts, one), one) for one in kept]
 
 
 def _bound(model: PaperModel, answer: SolverAnswer, value: float, relaxed: float) -> float:

@@ -123,7 +123,7 @@ def solve_exact(problem: Problem, budget: Budget | None = None, initial: MigPlan
         return without_plan(problem, Status.TIMEOUT, ENGINE, started_s, found.bound)
     decisions = joint.path(found.answer)
     assert decisions is not None
-    value = value_of(problem, joint.facts.gains, decisions)
+    value = value_of(joint.facts, decisions)
     # Up to here values were summed in another order.
     bound = value if found.bound <= found.value else max(value, found.bound)
     work = ("states", joint.n_states), ("schedules", len(valued)), ("sweeps", search.n_sweeps)

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+import numpy as np
+
 from executor.mig import Multiset
 from planner.counts import feasible_multisets, multiset_of, profiles_of, tenant_multisets
 from planner.engines.answer import with_plan, without_plan
-from planner.engines.arrays import Floats, Int64s
-from planner.engines.schedule import Incumbent, Schedule, may_start
+from planner.engines.schedule import Incumbent, Schedule, WindowFacts, may_start
 from planner.feasibility import RULE_RETRAINING
-from planner.levels import LevelChange, level_changes, levels_of, shares_of, swap_shares
 from planner.plan import Infeasibility, InferenceSpan, MigPlan, RetrainingSpan, Status, TenantSchedule
-from planner.problem import GainTable, Problem, Retraining, TenantTerms
+from planner.problem import Problem, Retraining, TenantTerms
 from planner.unavailable import slices_text
 
 
@@ -46,16 +46,6 @@ def running_at(problem: Problem, schedule: Iterable[Retraining | None], step: in
     return multiset_of(problem, tuple(running))
 
 
-def course_of(problem: Problem, tenant: TenantTerms, retraining: Retraining | None) -> tuple[Int64s, Floats]:
-    """The tenant's level in each step, and what taking weights over leaves of its gains, ``(n_steps,)`` each."""
-    changes: tuple[LevelChange, ...] = ()
-    if retraining is not None:
-        own = level_changes(problem, tenant, retraining.level, retraining.profile)
-        changes = tuple((retraining.start_step + step, level) for step, level in own)
-    n_steps = problem.n_steps
-    return levels_of(changes, n_steps), shares_of(changes, swap_shares(problem, tenant), n_steps)
-
-
 def initial_multisets(problem: Problem) -> tuple[Multiset | None, ...]:
     """What each tenant's inference held before the window; all ``None`` when the first layout is free.
 
@@ -67,22 +57,17 @@ def initial_multisets(problem: Problem) -> tuple[Multiset | None, ...]:
     return tuple(multiset_of(problem, state.held.get(name, ())) for name in problem.tenant_names)
 
 
-def value_of(problem: Problem, tables: Sequence[GainTable], decisions: Sequence[TenantDecision]) -> float:
+def value_of(facts: WindowFacts, decisions: Sequence[TenantDecision]) -> float:
     """Goodput and salvage in requests of the decisions, by the gain tables (rule 5)."""
-    terms = []
-    for tenant, table, decision, initial in zip(
-        problem.tenants, tables, decisions, initial_multisets(problem), strict=True
-    ):
+    steps, terms = np.arange(facts.n_steps), [facts.salvage(schedule_in(decisions))]
+    for table, decision, initial in zip(facts.gains, decisions, initial_multisets(facts.problem), strict=True):
         assert table.changed is not None
-        levels, shares = course_of(problem, tenant, decision.retraining)
-        before = initial if initial is not None else decision.held[0]
-        for step, multiset in enumerate(decision.held):
-            gains = table.steady if multiset == before else table.changed
-            gain = float(gains[levels[step], step, table.column[multiset]])
-            terms.append(min(gain, float(shares[step]) * gain))
-            before = multiset
-    for tenant, decision in zip(problem.tenants, decisions, strict=True):
-        terms.append(tenant.salvages[0 if decision.retraining is None else decision.retraining.level])
+        held = [table.column[multiset] for multiset in decision.held]
+        # What could not serve the tenant has no column, and is never what is held.
+        before = [held[0] if initial is None else table.column.get(initial, -1), *held[:-1]]
+        gains = np.where(np.equal(held, before), table.steady[:, steps, held], table.changed[:, steps, held])
+        own = gains[0] if decision.retraining is None else facts.along(decision.retraining, gains)
+        terms += own.tolist()
     return math.fsum(terms)
 
 

@@ -62,7 +62,7 @@ def _static(facts: WindowFacts, initial: MigPlan | None, bound: float, started_s
     runs = {run.tenant: run for run, _ in placed}
     held = [tenant_multisets(problem, t)[search.holdings[layout, m]] for m, t in enumerate(problem.tenants)]
     decisions = tuple(TenantDecision((own,) * problem.n_steps, runs.get(m)) for m, own in enumerate(held))
-    best = Incumbent(value_of(problem, facts.gains, decisions), decisions)
+    best = Incumbent(value_of(facts, decisions), decisions)
     return with_decisions(problem, best, max(best.value, bound), "static", started_s, (*search.work.items(),))
 
 
@@ -115,7 +115,7 @@ def candidates(joint: JointStates, initial: MigPlan | None) -> list[Incumbent[De
     schedules, facts = schedules_to_try(joint), joint.facts
     found = [] if initial is None else [decisions_of(facts.problem, initial)]
     found[:0] = [joint.path(max(schedules, key=joint.value))] if schedules else []
-    return [Incumbent(value_of(facts.problem, facts.gains, own), own) for own in found if own is not None]
+    return [Incumbent(value_of(facts, own), own) for own in found if own is not None]
 
 
 def schedules_to_try(joint: JointStates) -> list[Schedule]:

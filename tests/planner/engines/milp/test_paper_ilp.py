@@ -25,6 +25,7 @@ from planner.engines.milp.solvers import Solver, SolverAnswer, ask
 from planner.engines.paper.exact import solve_exact
 from planner.engines.paper.plan import TenantDecision, decisions_of, running_at, value_of
 from planner.engines.paper.static import solve_greedy
+from planner.engines.schedule import WindowFacts
 from planner.errors import EngineError
 from planner.gains import gain_tables
 from planner.plan import MigPlan, RetrainingSpan, Status
@@ -168,7 +169,7 @@ def test_every_plan_keeps_every_formula_at_its_worth_and_is_the_one_that_is_read
             if not kept_by(model, decisions).is_proven:
                 claim(False, f"{decisions} break a formula")
                 continue
-            value = value_of(problem, gain_tables(problem), decisions)
+            value = value_of(WindowFacts.of(problem), decisions)
             worth = worth_in(model)
             claim(worth == pytest.approx(value, rel=1e-6, abs=1e-6), f"{decisions}: {value}; {worth} in the program")
             claim(model.decisions() == decisions, f"{decisions} are read as {model.decisions()}")

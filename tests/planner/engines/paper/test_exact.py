@@ -68,7 +68,7 @@ def test_the_best_path_is_worth_what_the_gain_tables_say(seed):
         decisions = joint.path(choices)
         assert (decisions is None) == np.isneginf(joint.value(choices))
         if decisions is not None:
-            assert value_of(joint.problem, joint.facts.gains, decisions) == pytest.approx(joint.value(choices))
+            assert value_of(joint.facts, decisions) == pytest.approx(joint.value(choices))
 
 
 def statuses_of(joint, seed=None, scale=1.0):
