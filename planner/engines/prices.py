@@ -11,18 +11,17 @@ Source: Lagrangian relaxation of rule 1; Polyak, "Minimization of unsmooth funct
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from executor.mig import Multiset
 from planner.counts import feasible_multisets
-from planner.engines.arrays import Bools, Floats
-from planner.engines.schedule import Schedule
+from planner.engines.alone import TenantSubproblem
+from planner.engines.arrays import Floats
+from planner.engines.schedule import Schedule, WindowFacts
 from planner.plan import Certificate
-from planner.problem import Problem, Retraining
+from planner.problem import Problem
 
 _PROGRESS = 1e-4
 """Share of the gap by which a bound must fall to count as progress."""
@@ -34,63 +33,39 @@ _LEAST_PRICE = 1e-12
 """Prices below this are left out of a certificate."""
 
 
-class Subproblem(Protocol):
-    """One tenant's problem when it pays for what it holds and has the GPU to itself."""
-
-    @property
-    def used(self) -> Floats:
-        """Instances held by profile in the last call's best, inference and retraining, ``(n_steps, P)``."""
-        ...
-
-    @property
-    def choice(self) -> Retraining | None:
-        """The retraining of the last call's best."""
-        ...
-
-    def best(self, prices: Floats) -> float:
-        """The most that it earns net of prices, ``(n_steps, P)``."""
-        ...
-
-
 class InstancePrices:
     """The dual of a problem whose tenants are tied together only by what fits the GPU.
 
     Attributes:
         shape: Of the prices, ``(n_steps, n_profiles)``.
+        tenants: Each one's problem; what they found with the prices of the last call stands there.
     """
 
-    def __init__(self, problem: Problem, tenants: Sequence[Subproblem]) -> None:
+    def __init__(self, facts: WindowFacts) -> None:
+        problem = facts.problem
         self.shape = (problem.n_steps, len(problem.profile_names))
         feasible = feasible_multisets(problem.gpu, problem.profile_names)
         self._room = np.array(feasible, dtype=np.float64)
-        self._is_barred = _barred(problem, feasible) if problem.unavailable else None
-        self._tenants = tuple(tenants)
+        self._barred = np.zeros((problem.n_steps, len(feasible)))
+        for begin, end, mask in problem.unavailable_spans:
+            left = set(feasible_multisets(problem.gpu, problem.profile_names, mask))
+            self._barred[begin:end, [multiset not in left for multiset in feasible]] = -np.inf
+        self.tenants = [TenantSubproblem(facts, tenant) for tenant in range(len(problem.tenants))]
 
     @property
     def schedule(self) -> Schedule:
         """The tenants' own best retrainings, from the last call."""
-        return tuple(tenant.choice for tenant in self._tenants if tenant.choice is not None)
+        return tuple(tenant.choice for tenant in self.tenants if tenant.choice is not None)
 
     def __call__(self, prices: Floats) -> tuple[float, Floats]:
         """The bound with these prices, and its slope."""
-        worth = prices @ self._room.T
-        if self._is_barred is not None:
-            worth[self._is_barred] = -np.inf
+        worth = prices @ self._room.T + self._barred
         bound = float(worth.max(axis=1).sum())
         slope = self._room[worth.argmax(axis=1)]
-        for tenant in self._tenants:
+        for tenant in self.tenants:
             bound += tenant.best(prices)
             slope = slope - tenant.used
         return bound, slope
-
-
-def _barred(problem: Problem, multisets: Sequence[Multiset]) -> Bools:
-    """Which multisets do not fit the memory slices that are ours in each step, ``(n_steps, n_multisets)``."""
-    out = np.zeros((problem.n_steps, len(multisets)), dtype=np.bool_)
-    for begin, end, mask in problem.unavailable_spans:
-        left = set(feasible_multisets(problem.gpu, problem.profile_names, mask))
-        out[begin:end] = [multiset not in left for multiset in multisets]
-    return out
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ import numpy as np
 from executor.compiled import working_s
 from planner.budget import Budget
 from planner.engines.answer import require_model, without_plan
-from planner.engines.paper.alone import TenantSubproblem
 from planner.engines.paper.plan import decisions_of, schedule_in, value_of, with_decisions, without_room
 from planner.engines.paper.states import JointStates
 from planner.engines.paper.static import best_beside, improved_schedules, search_of
@@ -44,7 +43,7 @@ from planner.problem import Problem, Reconfiguration, Retraining
 
 ENGINE = "exact"
 
-_PRICE_ROUNDS = 300
+_PRICE_ROUNDS = 200
 """Rounds of the prices before the first sweep; from then on sweeps lower the bound faster than rounds do."""
 
 _SHARES = (0.02, 0.1, 0.5)
@@ -144,13 +143,12 @@ def _starts(joint: JointStates, initial: MigPlan | None) -> Iterator[Schedule]:
 
 def _relaxation(joint: JointStates, lower: float, is_over: Callable[[], bool]) -> StatusRelaxation:
     """The relaxation, from multipliers that prices of instances imply; ``lower`` is the best plan's value."""
-    alone = [TenantSubproblem.of(joint.facts, m) for m in range(len(joint.facts.gains))]
-    dual = InstancePrices(joint.problem, alone)
+    dual = InstancePrices(joint.facts)
     descent = Subgradient(dual, np.zeros(dual.shape), Descent())
     # Without a plan to aim at, half of the first bound will do.
     descent.run(lower if np.isfinite(lower) else 0.0, _PRICE_ROUNDS, is_over)
     dual(descent.prices)
-    return StatusRelaxation(joint, from_prices(joint, descent.prices, [own.switched for own in alone]))
+    return StatusRelaxation(joint, from_prices(joint, descent.prices, [own.switched for own in dual.tenants]))
 
 
 class ScheduleSearch:

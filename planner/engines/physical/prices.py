@@ -12,7 +12,6 @@ from collections.abc import Callable
 import numpy as np
 
 from planner.engines.arrays import Floats
-from planner.engines.physical.alone import TenantSubproblem
 from planner.engines.physical.coarse import blocks, coarse_facts
 from planner.engines.prices import Descent, InstancePrices, Subgradient
 from planner.engines.schedule import Schedule, WindowFacts
@@ -38,8 +37,7 @@ class PhysicalPrices:
 
     def __init__(self, facts: WindowFacts, is_over: Callable[[], bool]) -> None:
         self._facts, self._is_over = facts, is_over
-        self._alone = [TenantSubproblem(facts, m) for m in range(len(facts.gains))]
-        self._dual = InstancePrices(facts.problem, self._alone)
+        self._dual = InstancePrices(facts)
         self._subgradient: Subgradient | None = None
 
     @property
@@ -72,14 +70,7 @@ class PhysicalPrices:
         retraining in progress is the only way, with one start.
         """
         self._dual(self.prices)
-        found = []
-        for alone in self._alone:
-            worths: dict[Retraining | None, Floats] = dict(zip(alone.ways, alone.worths, strict=True))
-            if not alone.ways or np.isfinite(alone.unchanged):
-                worths[None] = np.array([alone.unchanged])
-            best = max(float(worth.max()) for worth in worths.values())
-            found.append({way: best - worth for way, worth in worths.items()})
-        return found
+        return [alone.slacks() for alone in self._dual.tenants]
 
     def _first_prices(self, value: float) -> Floats:
         fine = np.zeros(self._dual.shape)
@@ -88,9 +79,8 @@ class PhysicalPrices:
             if n_steps < _LEAST_STEPS:
                 continue
             facts = coarse_facts(self._facts, coarse_steps)
-            dual = InstancePrices(facts.problem, [TenantSubproblem(facts, m) for m in range(len(facts.gains))])
             rule = DESCENT if fine.any() else Descent()
-            coarse = Subgradient(dual, _joined(fine, coarse_steps), rule)
+            coarse = Subgradient(InstancePrices(facts), _joined(fine, coarse_steps), rule)
             coarse.run(value, n_rounds, self._is_over)
             fine = _spread(coarse.prices, coarse_steps, fine)
         return fine

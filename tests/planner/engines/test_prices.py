@@ -9,8 +9,6 @@ import pytest
 from claims import Claims
 from problems import case_name, paper_problem, physical_problem
 
-from planner.engines.paper import alone as paper_alone
-from planner.engines.physical import alone as physical_alone
 from planner.engines.physical.coarse import coarse_facts
 from planner.engines.physical.prices import PhysicalPrices
 from planner.engines.prices import Descent, InstancePrices, Subgradient, certificate
@@ -25,14 +23,8 @@ def four_steps(seed):
     return physical_problem(seed, 4)
 
 
-def paper_dual(problem):
-    facts = WindowFacts.of(problem)
-    return InstancePrices(problem, [paper_alone.TenantSubproblem.of(facts, m) for m in range(len(facts.gains))])
-
-
-def physical_dual(problem):
-    facts = WindowFacts.of(problem)
-    return InstancePrices(problem, [physical_alone.TenantSubproblem(facts, m) for m in range(len(problem.tenants))])
+def dual_of(problem):
+    return InstancePrices(WindowFacts.of(problem))
 
 
 def some_prices(seed, shape):
@@ -54,7 +46,7 @@ PROBLEMS = [*((paper_problem, seed) for seed in PAPER_SEEDS), *((four_steps, see
 def test_any_prices_bound_every_plan_with_slopes_that_are_slopes(case):
     make, seed = case
     problem, is_paper = make(seed), make is paper_problem
-    dual = (paper_dual if is_paper else physical_dual)(problem)
+    dual = dual_of(problem)
     best = (paper_oracle if is_paper else physical_oracle).best_objective(problem)
     points = list(some_prices(seed, dual.shape))
     bounds = [dual(prices) for prices in points]
@@ -81,14 +73,14 @@ def check_descent(claim, dual, best):
 def test_one_tenant_alone_without_prices_is_its_best_plan():
     found = [seed for seed in PAPER_SEEDS if len(paper_problem(seed).tenants) == 1]
     for seed in found:
-        dual, best = paper_dual(paper_problem(seed)), paper_oracle.best_objective(paper_problem(seed))
+        dual, best = dual_of(paper_problem(seed)), paper_oracle.best_objective(paper_problem(seed))
         # Two instances at once may not fit beside a retraining: prices of 0 do not see that.
         assert dual(np.zeros(dual.shape))[0] >= best - 1e-9
     assert found
 
 
 def test_a_descent_stops_when_told():
-    dual = paper_dual(paper_problem(PAPER_SEEDS[0]))
+    dual = dual_of(paper_problem(PAPER_SEEDS[0]))
     subgradient = Subgradient(dual, np.zeros(dual.shape), Descent())
     subgradient.run(0.0, 60, lambda: True)
     assert subgradient.n_rounds == 1
