@@ -16,7 +16,7 @@ import numpy as np
 
 from executor.mig import Placement
 from planner.counts import feasible_multisets, unit_multiset
-from planner.engines.arrays import Floats, Int64s
+from planner.engines.arrays import Floats, Int64s, sums_before
 from planner.feasibility import SearchLimitError, earliest_retrainings
 from planner.gains import gain_tables
 from planner.levels import LevelChange, level_changes, levels_of, lowered, running_changes, shares_of, swap_shares
@@ -329,7 +329,7 @@ class WindowFacts:
             fits = np.array([counts in feasible for counts in sums])
             kinds = [gains[:, :, fits] for gains in (table.steady, table.changed) if gains is not None]
             most = np.max([(gains[level] - gains[least]).max(axis=1, initial=0.0) for gains in kinds], axis=0)
-            self._sums_of_more[key] = np.concatenate([[0.0], np.cumsum(most)])
+            self._sums_of_more[key] = sums_before(most)
         own = self._sums_of_more[key]
         return np.where(step < until, own[until] - own[step], 0.0)
 
@@ -340,10 +340,7 @@ class WindowFacts:
     @cached_property
     def earned_by_level(self) -> tuple[Floats, ...]:
         """By tenant, what each column earns in the steps before s, ``(n_levels, n_steps + 1, n_columns)``."""
-        return tuple(
-            np.concatenate([np.zeros_like(table.steady[:, :1]), np.cumsum(table.steady, axis=1)], axis=1)
-            for table in self.gains
-        )
+        return tuple(sums_before(table.steady, axis=1) for table in self.gains)
 
     def earned(self, schedule: Schedule) -> Floats:
         """What each column earns before each step under the schedule, ``(n_tenants, n_steps + 1, n_columns)``."""
@@ -366,13 +363,9 @@ class WindowFacts:
         most = max(len(table.multisets) for table in self.gains)
         out = np.zeros((len(self.gains), self.n_steps + 1, most))
         for tenant, (level, by_level) in enumerate(zip(levels, self.earned_by_level, strict=True)):
-            own = self._best_earned(tenant) if level is None else by_level[level]
+            own = sums_before(self.best_steady(tenant)) if level is None else by_level[level]
             out[tenant, :, : own.shape[1]] = own
         return out
-
-    def _best_earned(self, tenant: int) -> Floats:
-        best = self.best_steady(tenant)
-        return np.concatenate([np.zeros_like(best[:1]), np.cumsum(best, axis=0)])
 
     def best_steady(self, tenant: int) -> Floats:
         """What each column earns in each step at the best level possible by then, ``(n_steps, n_columns)``."""
@@ -394,21 +387,9 @@ class WindowFacts:
 
     def can_stand(self, placed: PlacedSchedule[Placement]) -> bool:
         """Whether these retrainings, and those in progress, leave each other and what is not ours alone."""
-        return all(self._can_join((*placed[:n], *self.running), *own) for n, own in enumerate(placed))
-
-    def _can_join(self, others: PlacedSchedule[Placement], retraining: Retraining, placement: Placement) -> bool:
-        """Whether the retraining leaves the others, and what is not ours, alone."""
-        if not self._is_ours(retraining, placement):
-            return False
-        beside = [
-            (other, place)
-            for other, place in others
-            if other.start_step < retraining.end_step and retraining.start_step < other.end_step
-        ]
-        steps = {max(retraining.start_step, other.start_step) for other, _ in beside}
-        return all(
-            self.problem.gpu.fits(
-                [placement, *(place for other, place in beside if other.start_step <= step < other.end_step)]
-            )
-            for step in steps
+        runs = (*placed, *self.running)
+        moments = {run.start_step for run, _ in runs}
+        return all(self._is_ours(*own) for own in placed) and all(
+            self.problem.gpu.fits([place for run, place in runs if run.start_step <= step < run.end_step])
+            for step in moments
         )

@@ -27,7 +27,7 @@ import numpy as np
 from executor.compiled import working_s
 from planner.budget import Budget
 from planner.engines.answer import relaxed_bound, require_model, without_plan
-from planner.engines.arrays import Bools, Floats, Int64s
+from planner.engines.arrays import Bools, Floats, Int64s, sums_before
 from planner.engines.schedule import Incumbent, PlacedSchedule, Token, WindowFacts, above
 from planner.feasibility import infeasibility
 from planner.plan import MigPlan, Status
@@ -121,7 +121,7 @@ class StaticSearch(Generic[Token]):
         changes = {begin for begin, _, _ in facts.problem.unavailable_spans} | {facts.first_step}
         self._borders = sorted({*changes, *(run.end_step for run, _ in facts.running)} - {facts.n_steps})
         for m, (tenant, gains) in enumerate(zip(facts.problem.tenants, self.gains, strict=True)):
-            earned = np.concatenate([np.zeros_like(gains[:, :1]), np.cumsum(gains, axis=1)], axis=1)
+            earned = sums_before(gains, axis=1)
             self._settled.append(earned[0, -1] + tenant.salvages[int(m in facts.running_tenants)])
             own = [(way, facts.by_start(way, gains, earned) + tenant.salvages[way.level]) for way in facts.ways(m)]
             self._options.append([(way, token, by) for way, by in own for token in self.tokens[way.profile]])
