@@ -36,17 +36,19 @@ def feasible_multisets(gpu: GpuModel, profile_names: Sequence[str], unavailable:
 
     Layouts touch none of the memory slices in ``unavailable``, one bit each.
     """
-    return _feasible_multisets(gpu, tuple(profile_names), geometry(gpu, profile_names), unavailable)
+    return _feasible(gpu, tuple(profile_names), geometry(gpu, profile_names), unavailable)[0]
 
 
 @lru_cache(maxsize=256)
-def _feasible_multisets(
+def _feasible(
     gpu: GpuModel,
     profile_names: tuple[str, ...],
     geometry: Geometry,  # noqa: ARG001 (part of the cache's key)
     unavailable: int,
-) -> tuple[Multiset, ...]:
-    return gpu.multisets(profile_names, unavailable)
+) -> tuple[tuple[Multiset, ...], IntArray]:
+    """The feasible multisets, and their codes in ascending order."""
+    found = gpu.multisets(profile_names, unavailable)
+    return found, np.sort(codes_of(np.array(found, dtype=np.int64)))
 
 
 def large_enough_profiles(problem: Problem, tenant: TenantTerms) -> tuple[Profile, ...]:
@@ -106,18 +108,14 @@ class CountSpace:
     codes = staticmethod(codes_of)
 
     def __init__(self, gpu: GpuModel, profile_names: Sequence[str]) -> None:
-        self._gpu, self._profile_names = gpu, tuple(profile_names)
-        self._feasible_codes: dict[int, IntArray] = {}
+        self._key = gpu, tuple(profile_names), geometry(gpu, profile_names)
 
     def fits(self, codes: IntArray, unavailable: int = 0) -> BoolArray:
         """Whether each coded multiset fits the GPU; each is the sum of at most two that fit the whole of it.
 
         The memory slices in ``unavailable``, one bit each, are left free.
         """
-        if unavailable not in self._feasible_codes:
-            feasible = feasible_multisets(self._gpu, self._profile_names, unavailable)
-            self._feasible_codes[unavailable] = np.sort(codes_of(np.array(feasible, dtype=np.int64)))
-        return np.isin(codes, self._feasible_codes[unavailable])
+        return np.isin(codes, _feasible(*self._key, unavailable)[1])
 
 
 def joint_states(problem: Problem) -> IntArray:

@@ -67,11 +67,6 @@ def schedule_of(placed: PlacedSchedule[Token]) -> Schedule:
     return tuple(run for run, _ in placed)
 
 
-def on_profiles(schedule: Schedule) -> PlacedSchedule[str]:
-    """Each retraining with its profile, which is what it occupies where counts decide."""
-    return tuple((run, run.profile) for run in schedule)
-
-
 def profiles_at(schedule: Schedule, step: int) -> tuple[str, ...]:
     """The profiles that the retrainings hold in ``step``."""
     return tuple(run.profile for run in schedule if run.start_step <= step < run.end_step)

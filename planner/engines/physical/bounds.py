@@ -76,7 +76,7 @@ class Bounds:
         paths: The best paths on counts.
     """
 
-    def __init__(self, facts: WindowFacts, paths: HeldSetPath[str]) -> None:
+    def __init__(self, facts: WindowFacts, paths: HeldSetPath) -> None:
         self._facts = facts
         self._paths = paths
         self._tables: dict[Stage, Floats] = {}

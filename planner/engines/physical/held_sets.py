@@ -7,6 +7,7 @@ states. They are held sets of a GPU whose layouts are the multisets that fit it,
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
@@ -14,8 +15,16 @@ from itertools import chain, repeat
 
 import numpy as np
 
-from executor.mig import GpuModel, Layout, Multiset, Placement, Profile
-from planner.counts import COUNT_BITS, Geometry, codes_of, feasible_multisets, geometry, large_enough_profiles
+from executor.mig import GpuModel, Layout, Multiset, Placement
+from planner.counts import (
+    COUNT_BITS,
+    CountSpace,
+    Geometry,
+    codes_of,
+    feasible_multisets,
+    geometry,
+    large_enough_profiles,
+)
 from planner.engines.arrays import Bools, Int64s
 from planner.plan import ANYWHERE
 from planner.problem import GainTable, Problem
@@ -62,36 +71,46 @@ class LayoutTable:
         compute = [sum(placement.profile.compute_slices for placement in layout) for layout in self.layouts]
         return np.array(compute, dtype=np.int64)
 
+    @property
+    def most(self) -> int:
+        """Placements of the largest layout."""
+        return len(self.layouts[-1])
+
+    def row(self, entries: Iterable[Entry]) -> tuple[int, tuple[int, ...]]:
+        """The index of the layout that a set's placements are, and the tenant of each, −1 beyond its end, ``(most,)``.
+
+        Raises:
+            KeyError: They are no layout of the profiles.
+        """
+        ordered = sorted(entries, key=lambda entry: (entry[0].sort_key, entry[1]))
+        number = self.index[Layout(tuple(placement for placement, _ in ordered))]
+        return number, (*(tenant for _, tenant in ordered), *[-1] * (self.most - len(ordered)))
+
     def counts(self, profile_names: Sequence[str]) -> Int64s:
         """How often each layout holds each profile, ``(n_layouts, n_profiles)``."""
-        counts = np.zeros((len(self.layouts), len(profile_names)), dtype=np.int64)
-        for column, name in enumerate(profile_names):
-            counts[:, column] = self._by_profile.get(name, 0)
-        return counts
+        return np.column_stack([self._n_of[name] for name in profile_names])
 
     @cached_property
-    def _by_profile(self) -> Mapping[str, Int64s]:
-        """How often each layout holds a profile, for those of any layout."""
-        names = sorted({placement.profile.name for layout in self.layouts for placement in layout.placements})
-        counts = np.array([layout.multiset(names) for layout in self.layouts], dtype=np.int64)
-        return dict(zip(names, counts.T, strict=True))
+    def _n_of(self) -> Mapping[str, Int64s]:
+        """By profile, how often each layout holds it, ``(n_layouts,)``."""
+        found: dict[str, Int64s] = defaultdict(lambda: np.zeros(len(self.layouts), dtype=np.int64))
+        for number, layout in enumerate(self.layouts):
+            for placement in layout:
+                found[placement.profile.name][number] += 1
+        return found
 
     def fits_beside(self, gpu: GpuModel, busy: Sequence[Placement], unavailable: int = 0) -> Bools:
         """Whether each layout is still one with the ``busy`` placements added, ``(n_layouts,)``.
 
         All of it leaves the memory slices in ``unavailable``, one bit each, free.
         """
-        memory = unavailable
-        if not gpu.fits(busy) or any(placement.memory_mask & unavailable for placement in busy):
+        memory = Layout(tuple(busy)).memory_mask
+        if not gpu.fits(busy) or memory & unavailable:
             return np.zeros(len(self.layouts), dtype=np.bool_)
-        for placement in busy:
-            memory |= placement.memory_mask
         compute = sum(placement.profile.compute_slices for placement in busy)
-        fits = ((self.memory & memory) == 0) & (self._compute + compute <= gpu.compute_slices)
-        profiles: set[Profile] = {placement.profile for placement in busy}
-        for profile in profiles:
-            n_busy = sum(placement.profile == profile for placement in busy)
-            fits &= self.counts([profile.name])[:, 0] + n_busy <= profile.max_instances
+        fits = ((self.memory & (memory | unavailable)) == 0) & (self._compute + compute <= gpu.compute_slices)
+        for profile, n_busy in Counter(placement.profile for placement in busy).items():
+            fits &= self._n_of[profile.name] + n_busy <= profile.max_instances
         return np.asarray(fits, dtype=np.bool_)
 
 
@@ -107,10 +126,8 @@ class CountTable(LayoutTable):
 
     def fits_beside(self, gpu: GpuModel, busy: Sequence[Placement], unavailable: int = 0) -> Bools:
         """Whether each multiset still fits with the profiles of the ``busy`` placements added, ``(n_layouts,)``."""
-        feasible = set(feasible_multisets(gpu, self.counted, unavailable))
-        taken = Layout(tuple(busy)).multiset(self.counted)
-        totals = self.counts(self.counted) + np.array(taken, dtype=np.int64)
-        return np.array([tuple(total) in feasible for total in totals.tolist()], dtype=np.bool_)
+        totals = self.counts(self.counted) + np.array(Layout(tuple(busy)).multiset(self.counted), dtype=np.int64)
+        return CountSpace(gpu, self.counted).fits(codes_of(totals), unavailable)
 
 
 def layout_table(gpu: GpuModel, profile_names: tuple[str, ...], counted: tuple[str, ...] = ()) -> LayoutTable:
@@ -209,22 +226,11 @@ class HeldSets:
     def index(self, entries: Iterable[Entry]) -> int | None:
         """The number of a set; ``None`` if it is none of them."""
         try:
-            layout, owners = self.row(entries)
+            layout, owners = self.table.row(entries)
         except KeyError:
             return None
         found = np.flatnonzero((self.layout == layout) & np.all(self.owners == owners, axis=1))
         return int(found[0]) if len(found) else None
-
-    def row(self, entries: Iterable[Entry]) -> tuple[int, Int64s]:
-        """A set's layout and owners, as they stand in the arrays.
-
-        Raises:
-            KeyError: Its placements are no layout of the serving profiles.
-        """
-        ordered = sorted(entries, key=lambda entry: (entry[0].sort_key, entry[1]))
-        layout = self.table.index[Layout(tuple(placement for placement, _ in ordered))]
-        n_beyond = self.owners.shape[1] - len(ordered)
-        return layout, np.array([tenant for _, tenant in ordered] + [-1] * n_beyond, dtype=np.int64)
 
     def columns(self, tables: Sequence[GainTable], kept_from: Entries | None = None) -> Int64s:
         """Each tenant's column of its gain table, ``(n, n_tenants)``.
@@ -233,21 +239,17 @@ class HeldSets:
             tables: The gain tables.
             kept_from: Count only what is also in this set; everything by default.
         """
-        counted = self.owners >= 0 if kept_from is None else self._is_in(kept_from)
         names = self.problem.profile_names
         units = self._by_entry(lambda placement: 1 << (COUNT_BITS * names.index(placement.profile.name)))
+        if kept_from is not None:
+            tenant_of = dict(kept_from)
+            units = np.where(self._by_entry(lambda placement: tenant_of.get(placement, -2)) == self.owners, units, 0)
         out = np.empty((len(self), len(tables)), dtype=np.int64)
         for m, table in enumerate(tables):
             codes = codes_of(np.array(table.multisets, dtype=np.int64))
-            order, held = np.argsort(codes), np.where((self.owners == m) & counted, units, 0).sum(axis=1)
+            order, held = np.argsort(codes), np.where(self.owners == m, units, 0).sum(axis=1)
             out[:, m] = order[np.searchsorted(codes[order], held)]
         return out
-
-    def _is_in(self, entries: Entries) -> Bools:
-        """Whether each owned placement is one of ``entries``, ``(n, most)``."""
-        tenant_of = dict(entries)
-        wanted = self._by_entry(lambda placement: tenant_of.get(placement, -2))
-        return np.asarray((wanted == self.owners) & (self.owners >= 0), dtype=np.bool_)
 
     def _by_entry(self, value: Callable[[Placement], int]) -> Int64s:
         """``value`` of each placement, 0 beyond a layout's end, ``(n, most)``."""
@@ -261,14 +263,13 @@ class HeldSets:
 def held_rows(holding: Holding) -> tuple[Int64s, Int64s]:
     """Layout and owners of each held set; kept for the next problem, as one that plans anew has the same."""
     table = holding.table
-    most = len(table.layouts[-1])
-    numbers, owners = [np.zeros(0, dtype=np.int64)], [np.zeros((0, most), dtype=np.int64)]
+    numbers, owners = [np.zeros(0, dtype=np.int64)], [np.zeros((0, table.most), dtype=np.int64)]
     owners_of = cache(partial(_owners, holding))
     for number, layout in enumerate(table.layouts):
         if len(layout) >= len(holding.serves):
             own = owners_of(tuple(placement.profile.name for placement in layout))
             numbers.append(np.full(len(own), number, dtype=np.int64))
-            owners.append(np.pad(own, ((0, 0), (0, most - len(layout))), constant_values=-1))
+            owners.append(np.pad(own, ((0, 0), (0, table.most - len(layout))), constant_values=-1))
     return np.concatenate(numbers), np.concatenate(owners)
 
 

@@ -4,8 +4,8 @@ The ``physical`` model moves between *held sets*; what survives an epoch, the ke
 of both. So the nodes are closed under taking an instance away, and every node knows its subsets of
 one instance less (``removal``). Two kinds share that shape, how they are listed and the compiled loop:
 
-* :class:`PlacedNodes`: sets of (placement, tenant), exact.
-* :class:`CountedNodes`: the multisets of profiles by tenant that those sets amount to, without
+* *Placed* ones: sets of (placement, tenant), exact.
+* *Counted* ones: the multisets of profiles by tenant that those sets amount to, without
   placements; far fewer (146 that serve every tenant instead of 3,782 for two tenants). Whatever
   placements allow, counts allow too, so a path over them is an upper bound.
 
@@ -15,128 +15,88 @@ A node's index grows with its number of instances. Two tenants on an A100 with f
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Generic
 
 import numpy as np
 
 from executor.mig import Placement
 from planner.engines.arrays import Bools, Int64s, Ints
 from planner.engines.physical.held_sets import CountTable, HeldSets, Holding, anywhere, held_rows
-from planner.engines.schedule import Token, WindowFacts
+from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts
 
 
 @dataclass(frozen=True)
-class Graph:
-    """What the compiled loop needs of the nodes, placed or counted.
-
-    Attributes:
-        removal: The node without one of its instances, ``(n_nodes, most)``; −1 fills the row's end.
-        column: Each tenant's column of its gain table, ``(n_tenants, n_nodes)``.
-        is_held: Whether every tenant holds an instance as large as its ``min_profile`` (rule 4), ``(n_nodes,)``.
-    """
-
-    removal: Ints
-    column: Ints
-    is_held: Bools
-
-    def __len__(self) -> int:
-        return len(self.is_held)
-
-
-@dataclass(frozen=True)
-class Nodes(ABC, Generic[Token]):
-    """Nodes of either kind.
+class Nodes:
+    """Nodes of either kind, and what the compiled loop needs of them.
 
     Attributes:
         sets: The nodes, one a set.
-        graph: Subsets, columns and rule 4.
+        removal: The node without one of its instances, ``(n_nodes, most)``; −1 fills the row's end.
+        column: Each tenant's column of its gain table, ``(n_tenants, n_nodes)``.
+        is_held: Whether every tenant holds an instance as large as its ``min_profile`` (rule 4), ``(n_nodes,)``.
         initial: The node of the initial held set; −1 without an initial state.
     """
 
     sets: HeldSets
-    graph: Graph
+    removal: Ints
+    column: Ints
+    is_held: Bools
     initial: int
 
-    @abstractmethod
-    def token(self, placement: Placement) -> Token:
-        """What a retraining at this placement occupies."""
+    def __len__(self) -> int:
+        return len(self.is_held)
 
-    @abstractmethod
-    def compatible(self, busy: Sequence[Token], unavailable: int = 0) -> Bools:
+    def compatible(self, busy: Sequence[Placement], unavailable: int = 0) -> Bools:
         """Which nodes can be held beside what retrainings occupy, ``(n_nodes,)``.
 
-        The memory slices in ``unavailable``, one bit each, stay free of both.
+        The memory slices in ``unavailable``, one bit each, stay free of both. Of counted nodes it is the profiles that
+        fit those slices together with the ``busy`` ones, wherever these are.
         """
-
-    def _beside(self, busy: Sequence[Placement], unavailable: int) -> Bools:
         return self.sets.table.fits_beside(self.sets.problem.gpu, busy, unavailable)[self.sets.layout]
 
 
-class PlacedNodes(Nodes[Placement]):
-    """Sets of (placement, tenant index) on one GPU."""
-
-    def token(self, placement: Placement) -> Placement:
-        """The placement itself."""
-        return placement
-
-    def compatible(self, busy: Sequence[Placement], unavailable: int = 0) -> Bools:
-        """Whether each node forms a layout with the ``busy`` placements, off these slices, ``(n_nodes,)``."""
-        return self._beside(busy, unavailable)
-
-
-class CountedNodes(Nodes[str]):
-    """Multisets of profiles by tenant; the placed nodes with their placements forgotten."""
-
-    def token(self, placement: Placement) -> str:
-        """The placement's profile."""
-        return placement.profile.name
-
-    def compatible(self, busy: Sequence[str], unavailable: int = 0) -> Bools:
-        """Whether each node's profiles fit those slices of the GPU together with the ``busy`` ones, ``(n_nodes,)``."""
-        return self._beside([anywhere(self.sets.problem.gpu, name) for name in busy], unavailable)
-
-
-def placed_nodes(facts: WindowFacts) -> PlacedNodes:
+def placed_nodes(facts: WindowFacts) -> Nodes:
     """The nodes that a plan can use: the held sets and the initial one, with all their subsets."""
-    return PlacedNodes(*_nodes(facts, is_counted=False))
+    return _nodes(facts, is_counted=False)
 
 
-def counted_nodes(facts: WindowFacts) -> CountedNodes:
+def counted_nodes(facts: WindowFacts) -> Nodes:
     """The placed nodes with their placements forgotten, but without listing those; the order still grows with size.
 
     Whatever fits the GPU as counts has a layout, so these are all parts of what tenants can hold by counts.
     """
-    return CountedNodes(*_nodes(facts, is_counted=True))
+    return _nodes(facts, is_counted=True)
 
 
-def _nodes(facts: WindowFacts, *, is_counted: bool) -> tuple[HeldSets, Graph, int]:
-    held_sets, initial = HeldSets.of(facts.problem, is_counted=is_counted), list(facts.initial_held or ())
+def on_counts(facts: WindowFacts, schedule: Schedule) -> PlacedSchedule[Placement]:
+    """The schedule placed anywhere: beside counted nodes only profiles count."""
+    return tuple((run, anywhere(facts.problem.gpu, run.profile)) for run in schedule)
+
+
+def _nodes(facts: WindowFacts, *, is_counted: bool) -> Nodes:
+    problem, initial = facts.problem, list(facts.initial_held or ())
+    holding = Holding.of(problem, is_counted=is_counted)
     if is_counted:
-        initial = [(anywhere(facts.problem.gpu, place.profile.name), tenant) for place, tenant in initial]
-    other: tuple[int, ...] | None = None
-    if not facts.is_free and held_sets.index(initial) is None:
-        layout, owners = held_sets.row(initial)
-        other = (layout, *map(int, owners))
-    holding = Holding.of(facts.problem, is_counted=is_counted)
+        initial = [(anywhere(problem.gpu, place.profile.name), tenant) for place, tenant in initial]
+    is_other = not facts.is_free and HeldSets.of(problem, is_counted=is_counted).index(initial) is None
+    other = holding.table.row(initial) if is_other else None
     layouts, owners, removal, is_held = _with_subsets(holding, other)
-    sets = HeldSets(facts.problem, held_sets.table, layouts, owners)
+    sets = HeldSets(problem, holding.table, layouts, owners)
     column = np.ascontiguousarray(sets.columns(facts.gains).T.astype(np.int32))
-    initial_node = None if facts.is_free else sets.index(initial)
-    return sets, Graph(removal, column, is_held), -1 if initial_node is None else initial_node
+    number = None if facts.is_free else sets.index(initial)
+    return Nodes(sets, removal, column, is_held, -1 if number is None else number)
 
 
 @lru_cache(maxsize=8)
-def _with_subsets(holding: Holding, other: tuple[int, ...] | None) -> tuple[Int64s, Int64s, Ints, Bools]:
+def _with_subsets(holding: Holding, other: tuple[int, tuple[int, ...]] | None) -> tuple[Int64s, Int64s, Ints, Bools]:
     """The held sets, and an ``other`` one, a layout and its owners, with all their subsets.
 
     They are kept for the next problem, as one that plans anew has the same.
 
     Returns:
-        Layout and owners, as those of :class:`HeldSets`; and ``removal`` and ``is_held``, as those of :class:`Graph`.
+        Layout and owners, as those of :class:`HeldSets`; and ``removal`` and ``is_held``, as those of :class:`Nodes`.
     """
     table, n_tenants = holding.table, len(holding.serves)
     layout, owners = held_rows(holding)
@@ -147,7 +107,7 @@ def _with_subsets(holding: Holding, other: tuple[int, ...] | None) -> tuple[Int6
     kept = is_held.copy()
     kept[0] = True
     if other is not None:
-        kept[first_number[other[0]] + _codes(np.array([other[1:]], dtype=np.int64), n_tenants)] = True
+        kept[first_number[other[0]] + _codes(np.array([other[1]], dtype=np.int64), n_tenants)] = True
     most, found = owners.shape[1], []
     for number in reversed(range(len(table.layouts))):
         codes, n_entries = np.flatnonzero(kept[slice(*first_number[number : number + 2])]), len(table.layouts[number])

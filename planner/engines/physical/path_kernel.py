@@ -39,16 +39,15 @@ def longest_path(  # noqa: C901, PLR0912, PLR0915, PLR0917 (one compiled loop; a
     warm_steps: Int64s,
     epoch_steps: int,
     first_step: int,
-    initial_node: int,
-    initial_value: float,
+    free: Floats,
     came_from: Ints,
     by_epoch: Bools,
     best_by_step: Floats,
-) -> tuple[float, int, int]:
-    """The best goodput of the window, its last node, and its last epoch if that reaches beyond the window (else −1).
+) -> Floats:
+    """G at the end of the last epoch that may reach beyond the window, by the last node, ``(n_nodes,)``.
 
     Args:
-        removal: ``(n_nodes, most)``, see :class:`planner.engines.physical.nodes.Graph`; indices grow with size.
+        removal: ``(n_nodes, most)``, see :class:`planner.engines.physical.nodes.Nodes`; indices grow with size.
         column: ``(n_tenants, n_nodes)``.
         is_held: ``(n_nodes,)``.
         lists: Node lists one after the other, each ascending and closed under subsets.
@@ -59,25 +58,16 @@ def longest_path(  # noqa: C901, PLR0912, PLR0915, PLR0917 (one compiled loop; a
         earned: What each column earned in the steps before t, ``(n_tenants, n_steps + 1, n_columns)``.
         warm_steps: Ω_m, ``(n_tenants,)``.
         epoch_steps: Ω.
-        first_step: First step that is not fixed by the initial state.
-        initial_node: What is held before ``first_step``; −1 when the first held set is free.
-        initial_value: What it earned until then.
+        first_step: The step to begin with.
+        free: G there, ``(n_nodes,)``; used up.
         came_from: Out: H′ of an epoch's best predecessor, ``(n_epoch_rows, n_nodes)``; empty to save the work.
-        by_epoch: Out: whether G[t][H] was reached by an epoch at t − Ω, ``(n_steps + 1, n_nodes)`` or empty.
+        by_epoch: Out: whether G[t][H] was reached by an epoch at t − Ω, ``(n_steps + Ω, n_nodes)`` or empty.
         best_by_step: Out: max of G[t][H] over H, ``(n_steps + 1,)`` or empty.
     """
     n_nodes, most = removal.shape
     n_tenants, n_steps = earned.shape[0], earned.shape[1] - 1
     tracing = came_from.shape[0] > 0
-    free = np.full(n_nodes, -np.inf)
     held_list = 0
-    if initial_node >= 0:
-        free[initial_node] = initial_value
-    else:
-        for k in range(list_bounds[hold_list[0]], list_bounds[hold_list[0] + 1]):
-            if is_held[lists[k]]:
-                free[lists[k]] = 0.0
-        held_list = hold_list[0]
     above = np.empty(n_nodes)
     above_at = np.zeros(n_nodes, np.int32)
     below = np.empty(n_nodes)
@@ -87,9 +77,9 @@ def longest_path(  # noqa: C901, PLR0912, PLR0915, PLR0917 (one compiled loop; a
     step_gain = np.empty((n_tenants, earned.shape[2]))
     core_gain = np.empty((n_tenants, earned.shape[2]))
     rest_gain = np.empty((n_tenants, earned.shape[2]))
-    for t in range(first_step, n_steps):
+    for t in range(first_step, n_steps + epoch_steps - 1):  # beyond the window nothing is earned, and no epoch begins
         slot = t % epoch_steps
-        if epoch_row[t] >= 0:
+        if t < n_steps and epoch_row[t] >= 0:
             until = min(t + epoch_steps, n_steps)
             for m in range(n_tenants):
                 warm = min(t + warm_steps[m], n_steps)
@@ -134,14 +124,14 @@ def longest_path(  # noqa: C901, PLR0912, PLR0915, PLR0917 (one compiled loop; a
                     if tracing:
                         came_from[epoch_row[t], node] = best_at
         # G[t + 1]: hold on, or finish the warm-up of an epoch at t + 1 − Ω.
-        if hold_list[t] != held_list:
+        if t < n_steps and hold_list[t] != held_list:
             swap[:] = -np.inf
             for k in range(list_bounds[hold_list[t]], list_bounds[hold_list[t] + 1]):
                 swap[lists[k]] = free[lists[k]]
             free, swap = swap, free
             held_list = hold_list[t]
         for m in range(n_tenants):
-            step_gain[m] = earned[m, t + 1] - earned[m, t]
+            step_gain[m] = earned[m, min(t + 1, n_steps)] - earned[m, min(t, n_steps)]
         for k in range(list_bounds[held_list], list_bounds[held_list + 1]):
             node = lists[k]
             if is_held[node]:
@@ -160,15 +150,7 @@ def longest_path(  # noqa: C901, PLR0912, PLR0915, PLR0917 (one compiled loop; a
                     free[node] = moved[slot, node]
                     if tracing:
                         by_epoch[t + 1, node] = True
-        if best_by_step.size:
+        if t + 1 < best_by_step.size:
             for k in range(list_bounds[held_list], list_bounds[held_list + 1]):
                 best_by_step[t + 1] = max(best_by_step[t + 1], free[lists[k]])
-    best_node, last_epoch = int(np.argmax(free)), -1
-    best_value = float(free[best_node])
-    for t in range(max(first_step, n_steps - epoch_steps + 1), n_steps):
-        if epoch_row[t] >= 0:
-            for k in range(list_bounds[epoch_list[t]], list_bounds[epoch_list[t] + 1]):
-                node = lists[k]
-                if is_held[node] and moved[t % epoch_steps, node] > best_value:
-                    best_value, best_node, last_epoch = float(moved[t % epoch_steps, node]), int(node), t
-    return best_value, best_node, last_epoch
+    return free

@@ -20,7 +20,7 @@ import numpy as np
 from executor.mig import Multiset, Placement
 from planner.engines.arrays import Bools, Floats, Int64s
 from planner.engines.physical.held_sets import Held, HeldSets, layout_table
-from planner.engines.physical.nodes import CountedNodes
+from planner.engines.physical.nodes import Nodes
 from planner.engines.physical.path import Path
 from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts, schedule_of
 from planner.problem import Retraining
@@ -57,7 +57,7 @@ class Placer:
         nodes: Its counted nodes.
     """
 
-    def __init__(self, facts: WindowFacts, nodes: CountedNodes) -> None:
+    def __init__(self, facts: WindowFacts, nodes: Nodes) -> None:
         self._facts, self._nodes, problem = facts, nodes, facts.problem
         serving = {name for tenant in problem.tenants for name in tenant.capability_rps}
         names = tuple(name for name in problem.profile_names if name in serving)
@@ -82,7 +82,7 @@ class Placer:
         factorial = np.array([math.factorial(n) for n in range(self._most + 1)], dtype=np.float64)
         own = [
             np.array(table.multisets, dtype=np.int64)[column]
-            for table, column in zip(self._facts.gains, self._nodes.graph.column, strict=True)
+            for table, column in zip(self._facts.gains, self._nodes.column, strict=True)
         ]
         total = sum(own)
         deals = np.prod(factorial[total], axis=1) / np.prod([np.prod(factorial[k], axis=1) for k in own], axis=0)
@@ -185,16 +185,15 @@ class Placer:
         )
 
     def _stretches(self, path: Path) -> list[_Stretch]:
-        begins = [(0, path.first_node), *path.epochs]
-        ends = [*(step for step, _ in path.epochs), self._facts.n_steps]
+        begins, ends = path.held, [*(step for step, _ in path.held[1:]), self._facts.n_steps]
         found = []
         for (begin, node), end in zip(begins, ends, strict=True):
-            columns = tuple(map(int, self._nodes.graph.column[:, node]))
+            columns = tuple(map(int, self._nodes.column[:, node]))
             held = [table.multisets[column] for table, column in zip(self._facts.gains, columns, strict=True)]
             found.append(_Stretch(begin, end, columns, tuple(map(sum, zip(*held, strict=True)))))
         initial = self._facts.initial_held
         if initial is not None:
-            layout, _ = HeldSets(self._facts.problem, self._table, *self._nothing()).row(initial)
+            layout, _ = self._table.row(initial)
             found[0] = _Stretch(0, found[0].end, found[0].columns, found[0].total, layout)
         return found
 
@@ -205,9 +204,8 @@ class Placer:
         """The candidates of a stretch; the initial set alone for that one."""
         initial = self._facts.initial_held
         if stretch.layout >= 0 and initial is not None:
-            empty = HeldSets(self._facts.problem, self._table, *self._nothing())
-            layout, owners = empty.row(initial)
-            sets = HeldSets(self._facts.problem, self._table, np.array([layout]), owners[None, :])
+            layout, owners = self._table.row(initial)
+            sets = HeldSets(self._facts.problem, self._table, np.array([layout]), np.array([owners]))
         else:
             sets = self._candidates(stretch)
         room = self._layouts_of(stretch)

@@ -17,7 +17,7 @@ from planner.counts import large_enough_profiles
 from planner.engines.answer import with_plan
 from planner.engines.arrays import Floats, Int64s
 from planner.engines.physical.held_sets import Entries, Held
-from planner.engines.physical.nodes import PlacedNodes
+from planner.engines.physical.nodes import Nodes
 from planner.engines.physical.path import Path
 from planner.engines.schedule import TOLERANCE, PlacedSchedule, WindowFacts, above
 from planner.levels import LevelChange, level_changes, levels_of, lowered, running_changes, shares_of, swap_shares
@@ -25,9 +25,9 @@ from planner.plan import Lifetime, MigPlan, salvage_of
 from planner.problem import Owner, Problem, Retraining, Task, TenantTerms
 
 
-def held_along(path: Path, nodes: PlacedNodes) -> Held:
+def held_along(path: Path, nodes: Nodes) -> Held:
     """What is held along a path."""
-    return tuple((step, nodes.sets.entries(node)) for step, node in ((0, path.first_node), *path.epochs))
+    return tuple((step, nodes.sets.entries(node)) for step, node in path.held)
 
 
 def with_held(

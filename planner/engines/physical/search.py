@@ -31,7 +31,7 @@ from planner.engines.effort import N_THREADS, Meter
 from planner.engines.physical.bounds import MAX_STEPS, BoundedSchedules, Bounds, Ways
 from planner.engines.physical.coarse import coarse_facts, refined_schedule
 from planner.engines.physical.held_sets import Held
-from planner.engines.physical.nodes import CountedNodes, PlacedNodes, counted_nodes, placed_nodes
+from planner.engines.physical.nodes import counted_nodes, on_counts, placed_nodes
 from planner.engines.physical.path import HeldSetPath
 from planner.engines.physical.placing import Placer
 from planner.engines.physical.plan import held_along, lifetimes, objective
@@ -46,7 +46,6 @@ from planner.engines.schedule import (
     above,
     earliest_schedule,
     may_start,
-    on_profiles,
     schedule_of,
     with_retraining,
 )
@@ -160,14 +159,9 @@ class Search:
         self.meter = Meter.of(self.budget, self.facts.n_steps, self.begin_s)
 
     @cached_property
-    def counts(self) -> CountedNodes:
-        """The counted nodes."""
-        return counted_nodes(self.facts)
-
-    @cached_property
-    def counted_paths(self) -> HeldSetPath[str]:
+    def counted_paths(self) -> HeldSetPath:
         """The best paths on counts."""
-        return HeldSetPath(self.facts, self.counts)
+        return HeldSetPath(self.facts, counted_nodes(self.facts))
 
     @cached_property
     def bounds(self) -> Bounds:
@@ -177,7 +171,7 @@ class Search:
     @cached_property
     def placer(self) -> Placer:
         """Puts paths on counts on placements."""
-        return Placer(self.facts, self.counts)
+        return Placer(self.facts, self.counted_paths.nodes)
 
     @cached_property
     def prices(self) -> PhysicalPrices:
@@ -185,14 +179,9 @@ class Search:
         return PhysicalPrices(self.facts, self.meter.is_late)
 
     @cached_property
-    def nodes(self) -> PlacedNodes:
-        """All placed sets."""
-        return placed_nodes(self.facts)
-
-    @cached_property
-    def placed_paths(self) -> HeldSetPath[Placement]:
+    def placed_paths(self) -> HeldSetPath:
         """The program over all placed sets."""
-        return HeldSetPath(self.facts, self.nodes)
+        return HeldSetPath(self.facts, placed_nodes(self.facts))
 
     def run(
         self,
@@ -313,7 +302,7 @@ class Search:
         return self._valued[schedule]
 
     def _counted_value(self, schedule: Schedule) -> float:
-        return self.counted_paths.value(on_profiles(schedule))
+        return self.counted_paths.value(on_counts(self.facts, schedule))
 
     def _note(self, schedule: Schedule, value: float) -> None:
         self.meter.n_counted += 1
@@ -323,7 +312,7 @@ class Search:
     @cached_property
     def _a_schedule(self) -> int:
         """Units that valuing a schedule on counts takes."""
-        return max(1, len(self.counted_paths) // UNIT_NODES)
+        return max(1, len(self.counted_paths.nodes) // UNIT_NODES)
 
     # --- on placements
 
@@ -339,7 +328,7 @@ class Search:
     def _put(self, schedule: Schedule, first: Sequence[PlacedSchedule[Placement]] = ()) -> None:
         """Put the schedule's best path on counts on placements, its retrainings in the ``first`` ways first."""
         self._put_by.add(schedule)
-        path = self.counted_paths.path(on_profiles(schedule))
+        path = self.counted_paths.path(on_counts(self.facts, schedule))
         if np.isneginf(path.value):
             return
         for placed in islice(chain(first, self.placer.ways(path, schedule)), _WAYS):
@@ -381,7 +370,7 @@ class Search:
         """Whether this share of the seconds that are left is enough for the program over all placed sets."""
         if self.meter.deadline_s is None:
             return True
-        n_steps = self.facts.n_steps * 2 + (0 if "nodes" in self.__dict__ else _SETTING_UP)
+        n_steps = self.facts.n_steps * 2 + (0 if "placed_paths" in self.__dict__ else _SETTING_UP)
         needed_s = self._a_node_step_s * n_steps * self.placer.n_sets()
         return needed_s <= max(share * self.meter.left_s, _UNNOTICED_S)
 
@@ -391,12 +380,12 @@ class Search:
         self.counted_paths.value(())  # what it makes for all schedules does not count
         begin_s = working_s()
         self.counted_paths.value(())
-        return (working_s() - begin_s) / (len(self.counted_paths) * self.facts.n_steps)
+        return (working_s() - begin_s) / (len(self.counted_paths.nodes) * self.facts.n_steps)
 
     @cached_property
     def _a_placed_schedule(self) -> int:
         """Units that valuing a schedule on all placed sets takes."""
-        return -(-self.placer.n_sets() // len(self.counted_paths)) * self._a_schedule
+        return -(-self.placer.n_sets() // len(self.counted_paths.nodes)) * self._a_schedule
 
     def _refine(self) -> None:
         """Value the best schedules on all placed sets: what placing lost, and plans where it found none.
@@ -440,7 +429,7 @@ class Search:
 
     def _places(self, schedule: Schedule) -> Iterator[PlacedSchedule[Placement]]:
         """Ways to place the schedule's retrainings: those that suit its best path first; the list may be cut short."""
-        path = self.counted_paths.path(on_profiles(schedule))
+        path = self.counted_paths.path(on_counts(self.facts, schedule))
         suited = [] if np.isneginf(path.value) else list(self.placer.ways(path, schedule))
         every = product(*([(run, place) for place in self.facts.placements(run)] for run in schedule))
         fitting = islice((placed for placed in every if self.facts.can_stand(placed)), _MOST_PLACES)
@@ -456,7 +445,7 @@ class Search:
         self.meter.spent += self._a_placed_schedule
         value = self.placed_paths.value(placed)
         if value > self._to_beat:
-            self._accept(value, placed, held_along(self.placed_paths.path(placed), self.nodes))
+            self._accept(value, placed, held_along(self.placed_paths.path(placed), self.placed_paths.nodes))
         return value
 
     # --- bounds

@@ -152,7 +152,7 @@ def static_schedule(
     return None if found is None else Incumbent(found.value, found.answer[1])
 
 
-def greedy_schedule(facts: WindowFacts, paths: HeldSetPath[Placement]) -> Incumbent[PlacedSchedule[Placement]] | None:
+def greedy_schedule(facts: WindowFacts, paths: HeldSetPath) -> Incumbent[PlacedSchedule[Placement]] | None:
     """The best schedule back to back in one place, by what steady held sets earn; ``None`` if none fits the window.
 
     Where some slices are not ours, steady ones may not do: held sets change then as often as they like.

@@ -10,9 +10,10 @@ from claims import Claims
 from problems import case_name, paper_problem, physical_problem
 
 from planner.engines.physical.coarse import coarse_facts
+from planner.engines.physical.nodes import on_counts
 from planner.engines.physical.prices import PhysicalPrices
 from planner.engines.prices import Descent, InstancePrices, Subgradient, certificate
-from planner.engines.schedule import WindowFacts, on_profiles
+from planner.engines.schedule import WindowFacts
 from planner.feasibility import infeasibility
 
 PAPER_SEEDS = [seed for seed in range(60) if infeasibility(paper_problem(seed)) is None][:30]
@@ -110,7 +111,7 @@ def test_a_schedule_is_worth_at_most_the_bound_less_its_slacks(seed):
                     bound -= by_way[retraining.at(0)][retraining.start_step]
                 elif None in by_way:
                     bound -= by_way[None][0]
-            assert search.counted_paths.value(on_profiles(schedule)) <= bound + 1e-6
+            assert search.counted_paths.value(on_counts(search.facts, schedule)) <= bound + 1e-6
 
 
 @pytest.mark.parametrize("seed", PHYSICAL_SEEDS[:10])

@@ -8,8 +8,9 @@ from problems import physical_problem, with_unavailable
 
 from planner.budget import Budget
 from planner.engines.physical.bounds import Bounds
+from planner.engines.physical.nodes import on_counts
 from planner.engines.physical.search import Search
-from planner.engines.schedule import WindowFacts, on_profiles
+from planner.engines.schedule import WindowFacts
 from planner.feasibility import infeasibility
 
 SEEDS = [seed for seed in range(60) if infeasibility(physical_problem(seed, 6)) is None][:25]
@@ -20,7 +21,7 @@ def search_of(seed):
 
 
 def counted(search, schedule):
-    return search.counted_paths.value(on_profiles(schedule))
+    return search.counted_paths.value(on_counts(search.facts, schedule))
 
 
 def bounded(bounds):

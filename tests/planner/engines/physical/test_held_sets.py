@@ -29,7 +29,7 @@ def test_two_tenants_on_an_a100_have_3782() -> None:
 @pytest.mark.parametrize("problem", [two_tenants(), *(physical_problem(seed) for seed in range(8))])
 def test_they_are_the_nodes_that_give_everybody_enough(problem: Problem) -> None:
     nodes, held_sets = placed_nodes(WindowFacts.of(problem)), HeldSets.of(problem)
-    wanted = {nodes.sets.entries(node) for node in np.flatnonzero(nodes.graph.is_held)}
+    wanted = {nodes.sets.entries(node) for node in np.flatnonzero(nodes.is_held)}
     found = [held_sets.entries(index) for index in range(len(held_sets))]
     assert set(found) == wanted
     assert len(found) == len(wanted)

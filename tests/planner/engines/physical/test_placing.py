@@ -7,11 +7,11 @@ import pytest
 from problems import physical_problem, with_unavailable
 
 from benchmarks.speed.problems import random_problem
-from planner.engines.physical.nodes import counted_nodes, placed_nodes
+from planner.engines.physical.nodes import counted_nodes, on_counts, placed_nodes
 from planner.engines.physical.path import HeldSetPath
 from planner.engines.physical.placing import Placer
 from planner.engines.physical.plan import with_held
-from planner.engines.schedule import WindowFacts, earliest_schedule, on_profiles
+from planner.engines.schedule import WindowFacts, earliest_schedule
 from planner.feasibility import infeasibility
 from planner.problem import Problem
 from planner.verify import verify
@@ -25,7 +25,7 @@ def placed_plans(problem: Problem):
     """The earliest schedule's best path on counts, and its first placements as plans."""
     facts, schedule = WindowFacts.of(problem), earliest_schedule(problem)
     nodes = counted_nodes(facts)
-    path = HeldSetPath(facts, nodes).path(on_profiles(schedule))
+    path = HeldSetPath(facts, nodes).path(on_counts(facts, schedule))
     placer = Placer(facts, nodes)
     ways = [] if np.isneginf(path.value) else list(placer.ways(path, schedule))[:3]
     found = [(placed, placer.held(path, placed)) for placed in ways]
@@ -35,7 +35,7 @@ def placed_plans(problem: Problem):
 @pytest.mark.parametrize("n_tenants", [1, 2, 3])
 def test_hardly_more_sets_are_counted_than_there_are_placed_nodes(n_tenants: int) -> None:
     facts = WindowFacts.of(random_window(0, n_tenants))
-    n_nodes = len(placed_nodes(facts).graph)
+    n_nodes = len(placed_nodes(facts))
     assert n_nodes <= Placer(facts, counted_nodes(facts)).n_sets() <= 1.1 * n_nodes
 
 
