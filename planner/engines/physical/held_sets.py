@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
 from itertools import chain, repeat
 
@@ -212,6 +212,10 @@ class HeldSets:
 
     def __len__(self) -> int:
         return len(self.layout)
+
+    def only(self, is_in: Bools) -> HeldSets:
+        """Some of the sets, ``(n,)``."""
+        return replace(self, layout=self.layout[is_in], owners=self.owners[is_in])
 
     @property
     def layouts(self) -> tuple[Layout, ...]:

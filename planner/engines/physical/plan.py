@@ -1,28 +1,25 @@
 """``physical``: held sets and placed retrainings as lifetimes, read back from them, and what lifetimes are worth.
 
-The objective is recomputed here from the lifetimes alone, step by step, by code that shares nothing
-with the path that found them.
+The objective is recomputed from the lifetimes alone, step by step, by code that shares nothing with the path that
+found them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-
-import numpy as np
 
 from executor.mig import Placement
 from planner.counts import large_enough_profiles
+from planner.course import Course
 from planner.engines.answer import with_plan
-from planner.engines.arrays import Floats, Int64s
-from planner.engines.physical.held_sets import Entries, Held
+from planner.engines.physical.held_sets import Entries, Entry, Held
 from planner.engines.physical.nodes import Nodes
 from planner.engines.physical.path import Path
 from planner.engines.schedule import TOLERANCE, PlacedSchedule, WindowFacts, above
-from planner.levels import LevelChange, level_changes, levels_of, lowered, running_changes, shares_of, swap_shares
 from planner.plan import Lifetime, MigPlan, salvage_of
-from planner.problem import Owner, Problem, Retraining, Task, TenantTerms
+from planner.problem import Owner, Problem, Retraining, Task
 
 
 def held_along(path: Path, nodes: Nodes) -> Held:
@@ -76,19 +73,11 @@ def tidied(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement]) ->
     least -= TOLERANCE * abs(least)
     last: Held | None = None
     while held != last:
-        last = held
-        for number in reversed(range(1, len(last))):
-            held = _tidied_at(facts, held, placed, number, least)
-    return held
-
-
-def _tidied_at(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement], number: int, least: float) -> Held:
-    """The same of one epoch, and of those that take its place."""
-    found: Held | None = held
-    while found is not None:
-        held = found
-        others = _simpler(held, number) if number < len(held) else ()
-        found = next((other for other in others if _is_worth(facts, other, placed, least)), None)
+        last, number = held, len(held) - 1
+        while number > 0:
+            worth = (other for other in _simpler(held, number) if _is_worth(facts, other, placed, least))
+            found = next(worth, None)
+            held, number = (held, number - 1) if found is None else (found, min(number, len(found) - 1))
     return held
 
 
@@ -134,7 +123,7 @@ def _is_worth(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement],
 
 def lifetimes(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement]) -> tuple[Lifetime, ...]:
     """Everything that the plan holds, by create step, then placement; what never exists in a step is left out."""
-    found = [*_inference(facts, held), *_started(facts, placed), *_continued(facts)]
+    found = (*_inference(facts, held), *_retrainings(facts, placed))
     return tuple(sorted(found, key=lambda item: (item.create_step, item.placement.sort_key)))
 
 
@@ -173,73 +162,32 @@ def next_epoch_step(facts: WindowFacts, held: Held) -> int:
     return max(last_epoch, facts.state.next_epoch_step)
 
 
-def objective(facts: WindowFacts, found: Iterable[Lifetime]) -> float:
+def objective(facts: WindowFacts, found: Sequence[Lifetime]) -> float:
     """Goodput and salvage in requests of the lifetimes, by the gain tables."""
-    problem, items = facts.problem, tuple(found)
-    values: list[float] = []
-    for tenant, table in zip(problem.tenants, facts.gains, strict=True):
-        own = [item for item in items if item.owner.tenant == tenant.name]
-        inference = [item for item in own if item.is_inference]
-        levels, shares = _course(facts, tenant, [item for item in own if not item.is_inference])
-        borders = {edge for item in own for edge in (item.serve_step, item.end_step) if 0 < edge < problem.n_steps}
-        for step, until in pairwise(sorted({0, problem.n_steps} | borders)):
-            names = [i.placement.profile.name for i in inference if i.serve_step <= step < i.end_step]
-            column = table.column[tuple(names.count(name) for name in problem.profile_names)]
-            earned = table.steady[levels[step:until], np.arange(step, until), column]
-            values += lowered(earned, shares[step:until]).tolist()
-    return math.fsum([*values, salvage_of(problem, (), items)])
+    values = [salvage_of(facts.problem, (), found)]
+    for tenant, table in zip(facts.problem.tenants, facts.gains, strict=True):
+        own = [item for item in found if item.owner.tenant == tenant.name]
+        values += Course(facts.problem, tenant, table, own).goodput.tolist()
+    return math.fsum(values)
 
 
-def _course(facts: WindowFacts, tenant: TenantTerms, runs: Sequence[Lifetime]) -> tuple[Int64s, Floats]:
-    """The tenant's level in each step, and what taking weights over leaves of its gains, ``(n_steps,)`` each."""
-    problem = facts.problem
-    changes: tuple[LevelChange, ...] = ()
-    numbers = {option.name: level for level, option in enumerate(tenant.options, start=1)}
-    for run in runs:
-        name = run.placement.profile.name
-        if run.option is None:  # in progress when the window opened: always the first option
-            changes = running_changes(problem, tenant, name, run.end_step)
-        else:
-            own = level_changes(problem, tenant, numbers[run.option], name)
-            changes = tuple((run.create_step + step, level) for step, level in own)
-    n_steps = problem.n_steps
-    return levels_of(changes, n_steps), shares_of(changes, swap_shares(problem, tenant), n_steps)
-
-
-def _inference(facts: WindowFacts, held: Held) -> Iterable[Lifetime]:
+def _inference(facts: WindowFacts, held: Held) -> Iterator[Lifetime]:
     names = facts.problem.tenant_names
     serves_from = {(item.placement, names.index(item.tenant)): item.serve_step for item in facts.state.held}
     alive = {entry: (0, serves_from.get(entry, 0)) for entry in held[0][1]}
-    for step, entries in held[1:]:
-        for entry in alive.keys() - entries:
-            yield from _lifetime(facts, entry, alive.pop(entry), step)
-        for entry in entries - alive.keys():
-            alive[entry] = (step, step + int(facts.warm_steps[entry[1]]))
-    for entry, begin in alive.items():
-        yield from _lifetime(facts, entry, begin, facts.n_steps)
+    for step, entries in (*held[1:], (facts.n_steps, frozenset[Entry]())):
+        for placement, tenant in alive.keys() - entries:
+            create_step, serve_step = alive.pop((placement, tenant))
+            if create_step < step:
+                yield Lifetime(placement, Owner(names[tenant], Task.INFERENCE), create_step, serve_step, step)
+        alive |= {entry: (step, step + int(facts.warm_steps[entry[1]])) for entry in entries - alive.keys()}
 
 
-def _lifetime(facts: WindowFacts, entry: tuple[Placement, int], begin: tuple[int, int], end: int) -> Iterable[Lifetime]:
-    placement, tenant = entry
-    if begin[0] < end:
-        yield Lifetime(placement, Owner(facts.problem.tenant_names[tenant], Task.INFERENCE), *begin, end)
-
-
-def _started(facts: WindowFacts, placed: PlacedSchedule[Placement]) -> Iterable[Lifetime]:
-    for retraining, placement in placed:
-        tenant = facts.problem.tenants[retraining.tenant]
-        serve = retraining.start_step + facts.problem.retraining_warm_up_steps(tenant)
-        yield Lifetime(
-            placement,
-            Owner(tenant.name, Task.RETRAINING),
-            retraining.start_step,
-            serve,
-            retraining.end_step,
-            tenant.options[retraining.level - 1].name,
-        )
-
-
-def _continued(facts: WindowFacts) -> Iterable[Lifetime]:
-    for retraining, placement in facts.running:
-        tenant = facts.problem.tenants[retraining.tenant]
-        yield Lifetime(placement, Owner(tenant.name, Task.RETRAINING), 0, 0, retraining.end_step)
+def _retrainings(facts: WindowFacts, placed: PlacedSchedule[Placement]) -> Iterator[Lifetime]:
+    for run, placement in (*placed, *facts.running):
+        tenant, serve_step, option = facts.problem.tenants[run.tenant], 0, None
+        if run.tenant not in facts.running_tenants:
+            serve_step = run.start_step + facts.problem.retraining_warm_up_steps(tenant)
+            option = tenant.options[run.level - 1].name
+        owner = Owner(tenant.name, Task.RETRAINING)
+        yield Lifetime(placement, owner, run.start_step, serve_step, run.end_step, option)
