@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from planner.engines.arrays import Floats
 from planner.engines.schedule import Schedule, WindowFacts, with_retraining
-from planner.problem import GainTable, PhysicalState, Problem, TenantTerms
-from planner.unavailable import Unavailable, unavailable_within
+from planner.problem import GainTable, PhysicalState, TenantTerms
+from planner.unavailable import unavailable_within
 
 
 def coarse_facts(facts: WindowFacts, coarse_steps: int) -> WindowFacts:
@@ -15,53 +15,51 @@ def coarse_facts(facts: WindowFacts, coarse_steps: int) -> WindowFacts:
 
     Durations are rounded up to whole steps; retrainings and the initial state are made to fit in the window.
     """
-    problem, n_steps = facts.problem, facts.n_steps // coarse_steps
+    problem, n_steps, step_s = facts.problem, facts.n_steps // coarse_steps, facts.problem.step_s * coarse_steps
     slowest_s = max(tenant.overhead_s for tenant in problem.tenants)
-    longest_s = (n_steps - 2) * coarse_steps * problem.step_s - problem.switching_s - slowest_s
+    longest_s = max((n_steps - 2) * step_s - problem.switching_s - slowest_s, step_s)
     gains = tuple(
         GainTable(table.multisets, blocks(table.steady, n_steps, coarse_steps).sum(axis=2)) for table in facts.gains
     )
-    coarse = Problem(
-        gpu=problem.gpu,
-        step_s=problem.step_s * coarse_steps,
+    coarse = replace(
+        problem,
+        step_s=step_s,
         n_steps=n_steps,
-        reconfiguration=problem.reconfiguration,
-        tenants=tuple(_coarse_tenant(problem, tenant, coarse_steps, longest_s) for tenant in problem.tenants),
+        tenants=tuple(_coarse_tenant(tenant, n_steps, coarse_steps, longest_s) for tenant in problem.tenants),
         switch_s=problem.switching_s,
         initial=_coarse_state(facts, n_steps, coarse_steps),
         gains=gains,
         unavailable=tuple(
-            replace(item, from_step=item.from_step // coarse_steps, to_step=_coarse_end(item, coarse_steps))
+            replace(
+                item,
+                from_step=item.from_step // coarse_steps,
+                to_step=None if item.to_step is None else -(-item.to_step // coarse_steps),
+            )
             for item in unavailable_within(problem.unavailable, 0, n_steps * coarse_steps)
         ),
     )
     return WindowFacts(coarse, gains)
 
 
-def _coarse_end(item: Unavailable, coarse_steps: int) -> int | None:
-    return None if item.to_step is None else -(-item.to_step // coarse_steps)
-
-
-def _coarse_tenant(problem: Problem, tenant: TenantTerms, coarse_steps: int, longest_s: float) -> TenantTerms:
-    most_s = max(longest_s, problem.step_s * coarse_steps)
+def _coarse_tenant(tenant: TenantTerms, n_steps: int, coarse_steps: int, longest_s: float) -> TenantTerms:
     options = tuple(
-        replace(option, time_s={name: min(time_s, most_s) for name, time_s in option.time_s.items()})
+        replace(option, time_s={name: min(time_s, longest_s) for name, time_s in option.time_s.items()})
         for option in tenant.options
     )
-    arrivals = blocks(tenant.arrivals_rps[None, :, None], problem.n_steps // coarse_steps, coarse_steps).mean(axis=2)
+    arrivals = blocks(tenant.arrivals_rps[None, :, None], n_steps, coarse_steps).mean(axis=2)
     return replace(tenant, arrivals_rps=arrivals[0, :, 0], options=options)
 
 
 def _coarse_state(facts: WindowFacts, n_steps: int, coarse_steps: int) -> PhysicalState | None:
     if facts.is_free:
         return None
-    state = facts.state
-    first = -(-state.next_epoch_step // coarse_steps)
-    held = tuple(replace(item, serve_step=min(item.serve_step // coarse_steps, first)) for item in state.held)
-    running = tuple(
-        replace(item, end_step=max(1, min(item.end_step // coarse_steps, n_steps))) for item in state.retrainings
+    first = -(-facts.state.next_epoch_step // coarse_steps)
+    held, running = facts.state.held, facts.state.retrainings
+    return PhysicalState(
+        tuple(replace(item, serve_step=min(item.serve_step // coarse_steps, first)) for item in held),
+        tuple(replace(item, end_step=max(1, min(item.end_step // coarse_steps, n_steps))) for item in running),
+        first,
     )
-    return PhysicalState(held, running, first)
 
 
 def refined_schedule(facts: WindowFacts, schedule: Schedule, coarse_steps: int) -> Schedule | None:

@@ -98,24 +98,28 @@ def _with_subsets(holding: Holding, other: tuple[int, tuple[int, ...]] | None) -
     Returns:
         Layout and owners, as those of :class:`HeldSets`; and ``removal`` and ``is_held``, as those of :class:`Nodes`.
     """
-    table, n_tenants = holding.table, len(holding.serves)
+    table, base = holding.table, len(holding.serves)
+    n_entries = np.array([len(layout) for layout in table.layouts])
+    # A set is numbered by its layout, then by its owners as digits, first entry first; −1 beyond its end is no digit.
+    first_number = np.cumsum([0, *base**n_entries])
+    places = n_entries[:, None] - 1 - np.arange(table.most)
+    factors = np.where(places >= 0, base ** np.maximum(places, 0), 0)
     layout, owners = held_rows(holding)
-    # A set is numbered by its layout, then by its owners as digits in base n_tenants, first entry first.
-    first_number = np.cumsum([0, *(n_tenants ** len(layout) for layout in table.layouts)])
     is_held = np.zeros(first_number[-1], dtype=np.bool_)
-    is_held[first_number[layout] + _codes(owners, n_tenants)] = True
+    is_held[first_number[layout] + (owners * factors[layout]).sum(axis=1)] = True
     kept = is_held.copy()
     kept[0] = True
     if other is not None:
-        kept[first_number[other[0]] + _codes(np.array([other[1]], dtype=np.int64), n_tenants)] = True
-    most, found = owners.shape[1], []
+        kept[first_number[other[0]] + factors[other[0]] @ other[1]] = True
+    found = []
     for number in reversed(range(len(table.layouts))):
-        codes, n_entries = np.flatnonzero(kept[slice(*first_number[number : number + 2])]), len(table.layouts[number])
-        parts = np.full((len(codes), most), -1, dtype=np.int64)
-        for entry, without in enumerate(table.without[number]):
-            parts[:, entry] = first_number[without] + _drop_digit(codes, entry, n_entries, n_tenants)
+        n, codes = n_entries[number], np.flatnonzero(kept[slice(*first_number[number : number + 2])])
+        owners, parts = np.full((2, len(codes), table.most), -1, dtype=np.int64)
+        owners[:, :n] = codes[:, None] // factors[number, :n] % base
+        for entry, (without, below) in enumerate(zip(table.without[number], factors[number], strict=False)):
+            parts[:, entry] = first_number[without] + codes // (below * base) * below + codes % below
             kept[parts[:, entry]] = True
-        found.append((np.full(len(codes), number, dtype=np.int64), _digits(codes, n_entries, most, n_tenants), parts))
+        found.append((np.full(len(codes), number, dtype=np.int64), owners, parts))
     layouts, owners, removal = map(np.concatenate, zip(*reversed(found), strict=True))
     new_index = np.cumsum(kept, dtype=np.int32) - 1
     removal = np.where(removal >= 0, new_index[removal], np.int32(-1))
@@ -131,24 +135,3 @@ def _distinct(removal: Ints) -> Ints:
     order = np.argsort(removal < 0, axis=1, kind="stable")
     width = max(1, int((removal >= 0).sum(axis=1).max(initial=0)))
     return np.ascontiguousarray(np.take_along_axis(removal, order, axis=1)[:, :width])
-
-
-def _codes(owners: Int64s, base: int) -> Int64s:
-    """Owners as the digits of one number, ``(n, most) → (n,)``; −1 beyond a layout's end is no digit."""
-    codes = np.zeros(len(owners), dtype=np.int64)
-    for column in owners.T:
-        codes = np.where(column >= 0, codes * base + column, codes)
-    return codes
-
-
-def _digits(codes: Int64s, n_entries: int, most: int, base: int) -> Int64s:
-    """The owners that ``_codes`` made a number of, ``(n,) → (n, most)``."""
-    factors = base ** np.arange(n_entries - 1, -1, -1, dtype=np.int64)
-    owners = codes[:, None] // factors % base
-    return np.pad(owners, ((0, 0), (0, most - n_entries)), constant_values=-1)
-
-
-def _drop_digit(codes: Int64s, entry: int, n_entries: int, base: int) -> Int64s:
-    """The codes without the digit of ``entry``."""
-    below = base ** (n_entries - 1 - entry)
-    return np.asarray(codes // (below * base) * below + codes % below, dtype=np.int64)

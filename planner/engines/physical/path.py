@@ -191,15 +191,20 @@ class HeldSetPath:
         there may reach beyond s1. 0 for s0 ≥ s1, −inf where nothing can be held, and where s0 is none of
         ``starts`` or s1 − s0 is above ``longest``.
         """
-        facts, n_steps = self._facts, self._facts.n_steps
+        facts, n_steps, first = self._facts, self._facts.n_steps, self._facts.first_step
         holds = {end: _joined([self._nodes(frozenset()), _numbers(fits)]) for _, end, fits in self._beside(busy)}
-        ones = np.ones(n_steps, dtype=np.int64)
-        rows = self._epoch_rows(())
+        ones, rows = np.ones(n_steps, dtype=np.int64), self._epoch_rows(())
+        fixed, may_stay = self._fixed_values(earned), self._may_stay(busy)
         out = np.full((n_steps + 1, n_steps + 1), -np.inf)
         out[np.tril_indices(n_steps + 1)] = 0.0
-        first = facts.first_step
-        fixed = self._fixed_values(earned)
-        may_stay = self._may_stay(busy)
+
+        def most_until(end: int, lists: _Lists, begin: int, value: float | None) -> Floats:
+            """The most earned before each step up to ``end``, ``value`` before ``begin``; that is free for ``None``."""
+            best, until = np.full(end + 1, -np.inf), np.ascontiguousarray(earned[:, : end + 1])
+            beside = lists, ones[:end], ones[:end], rows[:end]
+            self._kernel(*beside, until, (begin, self._begun(value)), _NO_TRACE, best)
+            return best
+
         # Those of the stretches between changes continue the ones before them.
         borders = [begin for begin, _, _ in facts.problem.unavailable_spans[1:]]
         for start in sorted({*starts, *borders}, reverse=True):
@@ -208,21 +213,15 @@ class HeldSetPath:
                 stays_to = start + int(np.argmin(may_stay[start:first]))
                 out[start, start + 1 : stays_to + 1] = fixed[start + 1 : stays_to + 1] - fixed[start]
                 continue
-            value = fixed[first] - fixed[start]
-            end = min(n_steps, max(start, first) + longest)
-            border = next((step for step in sorted(holds) if step > max(start, first)), n_steps)
+            begin, value = max(start, first), fixed[first] - fixed[start]
+            end = min(n_steps, begin + longest)
+            border = min((step for step in holds if step > begin), default=n_steps)
             cut = min(end, border)
-            best = np.full(cut + 1, -np.inf)
-            until = np.ascontiguousarray(earned[:, : cut + 1])
-            begin = max(start, first), self._begun(value if is_fixed else None)
-            self._kernel(holds[border], ones[:cut], ones[:cut], rows[:cut], until, begin, _NO_TRACE, best)
+            best = most_until(cut, holds[border], begin, value if is_fixed else None)
             if is_fixed and not may_stay[min(first, n_steps - 1)]:
                 # An epoch changes it at once, and may reach beyond s1: until it is over, ends are free.
                 n = min(cut, first + facts.epoch_steps - 1)
-                free, until = np.full(n + 1, -np.inf), np.ascontiguousarray(earned[:, : n + 1])
-                begin = first, self._begun(None)
-                self._kernel(holds[border], ones[:n], ones[:n], rows[:n], until, begin, _NO_TRACE, free)
-                best[: n + 1] = value + free
+                best[: n + 1] = value + most_until(n, holds[border], first, None)
             out[start, start + 1 : cut + 1] = best[start + 1 :]
             out[start, cut + 1 : end + 1] = best[cut] + out[cut, cut + 1 : end + 1]
             if is_fixed:

@@ -21,6 +21,7 @@ from executor.mig import Placement
 from planner.budget import Budget
 from planner.engines.answer import require_model, without_plan
 from planner.engines.arrays import Floats
+from planner.engines.effort import Meter
 from planner.engines.physical.plan import retrainings_in, tidied, with_held
 from planner.engines.physical.search import Search
 from planner.engines.prices import certificate
@@ -50,11 +51,11 @@ def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigP
     if reason is not None:
         return without_plan(problem, Status.INFEASIBLE, ENGINE, begin_s, infeasibility=reason)
     facts = WindowFacts.of(problem)
-    search = Search(facts, budget or Budget(), begin_s)
-    known = [] if initial is None else [retrainings_in(problem, initial)]
-    seeds = [seed for seed in [earliest_schedule(problem)] if seed is not None and _misfit(problem, seed) is None]
-    fitting = [placed for placed in known if _start_misfit(facts, placed) is None]
-    search.run(seeds, fitting, _prices_of(problem, initial))
+    budget = budget or Budget()
+    search = Search(facts, budget, Meter.of(budget, facts.n_steps, begin_s))
+    known = () if initial is None else (retrainings_in(problem, initial),)
+    seed, fitting = earliest_schedule(problem), [placed for placed in known if _start_misfit(facts, placed) is None]
+    search.run([] if seed is None else [seed], fitting, _prices_of(problem, initial))
     if search.best is not None:
         return _with_plan(search, search.best.answer, begin_s)
     if search.is_exhausted:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice, permutations, product
 
@@ -127,51 +126,37 @@ _AT_THE_END = 4
 """How often as long as valuing it takes, to make the plan of what was found."""
 
 
-@dataclass
 class Search:
     """One search: the paths, what has been valued, and the best plan so far.
 
-    Attributes:
+    Args:
         facts: The problem.
         budget: What may be spent.
-        begin_s: When the solve began, by ``executor.compiled.working_s``.
+        meter: What has been spent of it; by default nothing so far.
+
+    Attributes:
         best: The best plan's retrainings, placed, and what the plan is worth.
         held: What its inference holds.
         bound: What no plan exceeds.
         is_exhausted: Whether there is no plan.
-        meter: What has been spent.
+        counted_paths: The best paths on counts.
+        bounds: Bounds of schedules from counts.
+        placer: Puts paths on counts on placements.
     """
 
-    facts: WindowFacts
-    budget: Budget
-    begin_s: float = field(default_factory=working_s)
-    best: Incumbent[PlacedSchedule[Placement]] | None = field(default=None, init=False)
-    held: Held = field(default=(), init=False)
-    bound: float = field(default=np.inf, init=False)
-    is_exhausted: bool = field(default=False, init=False)
-    meter: Meter = field(init=False)
-    _valued: dict[Schedule, float] = field(default_factory=dict, init=False)
-    _put_by: set[Schedule] = field(default_factory=set, init=False)
-    _tried: dict[Schedule, set[PlacedSchedule[Placement]]] = field(default_factory=dict, init=False)
-    _floors: list[PlacedSchedule[Placement]] = field(default_factory=list, init=False)
-
-    def __post_init__(self) -> None:
-        self.meter = Meter.of(self.budget, self.facts.n_steps, self.begin_s)
-
-    @cached_property
-    def counted_paths(self) -> HeldSetPath:
-        """The best paths on counts."""
-        return HeldSetPath(self.facts, counted_nodes(self.facts))
-
-    @cached_property
-    def bounds(self) -> Bounds:
-        """Bounds of schedules from counts."""
-        return Bounds(self.facts, self.counted_paths)
-
-    @cached_property
-    def placer(self) -> Placer:
-        """Puts paths on counts on placements."""
-        return Placer(self.facts, self.counted_paths.nodes)
+    def __init__(self, facts: WindowFacts, budget: Budget, meter: Meter | None = None) -> None:
+        self.facts, self.budget = facts, budget
+        self.meter = meter or Meter.of(budget, facts.n_steps, working_s())
+        self.best: Incumbent[PlacedSchedule[Placement]] | None = None
+        self.held: Held = ()
+        self.bound, self.is_exhausted = np.inf, False
+        self.counted_paths = HeldSetPath(facts, counted_nodes(facts))
+        self.bounds = Bounds(facts, self.counted_paths)
+        self.placer = Placer(facts, self.counted_paths.nodes)
+        self._valued: dict[Schedule, float] = {}
+        self._put_by: set[Schedule] = set()
+        self._tried: set[PlacedSchedule[Placement]] = set()
+        self._floors: list[PlacedSchedule[Placement]] = []
 
     @cached_property
     def prices(self) -> PhysicalPrices:
@@ -243,15 +228,14 @@ class Search:
             self._place_best()
             self._shift_best(_SHIFTS)
             return
-        coarse = Search(coarse_facts(self.facts, coarse_steps), self.budget, self.begin_s)
-        coarse.meter = self.meter
+        coarse = Search(coarse_facts(self.facts, coarse_steps), self.budget, self.meter)
         first = earliest_schedule(coarse.facts.problem)
         coarse._look_around(() if first is None else (first,))
         refined = (refined_schedule(self.facts, schedule, coarse_steps) for schedule in coarse._ranked())
         for schedule in islice(chain((own for own in refined if own is not None), seeds), _TO_PLACE):
             if self.best is None or not self.meter.is_late():
                 self._put(schedule)
-        self._shift_best([sign * shift for shift in _halved(coarse_steps // 2) for sign in (-1, 1)])
+        self._shift_best([shift for shift in _SHIFTS if abs(shift) <= coarse_steps // 2])
 
     def _look_around(self, seeds: tuple[Schedule, ...]) -> None:
         """Value schedules that are put together by their bounds, and descend from the best of them."""
@@ -298,16 +282,18 @@ class Search:
     def _value(self, schedule: Schedule) -> float:
         """The most that a plan with these retrainings can be worth, on counts."""
         if schedule not in self._valued:
-            self._note(schedule, self._counted_value(schedule))
+            self._value_all([schedule])
         return self._valued[schedule]
 
-    def _counted_value(self, schedule: Schedule) -> float:
-        return self.counted_paths.value(on_counts(self.facts, schedule))
-
-    def _note(self, schedule: Schedule, value: float) -> None:
-        self.meter.n_counted += 1
-        self.meter.spent += self._a_schedule
-        self._valued[schedule] = value
+    def _value_all(self, schedules: Iterable[Schedule], pool: Executor | None = None) -> None:
+        """Value what has not been valued, side by side in a ``pool``."""
+        new = [schedule for schedule in dict.fromkeys(schedules) if schedule not in self._valued]
+        placed = [on_counts(self.facts, schedule) for schedule in new]
+        values = map(self.counted_paths.value, placed) if pool is None else pool.map(self.counted_paths.value, placed)
+        for schedule, value in zip(new, values, strict=True):
+            self.meter.n_counted += 1
+            self.meter.spent += self._a_schedule
+            self._valued[schedule] = value
 
     @cached_property
     def _a_schedule(self) -> int:
@@ -437,10 +423,9 @@ class Search:
 
     def _try(self, placed: PlacedSchedule[Placement]) -> float:
         """What the best plan with these placed retrainings is worth; −inf if it was tried before."""
-        tried = self._tried.setdefault(schedule_of(placed), set())
-        if placed in tried:
+        if placed in self._tried:
             return -np.inf
-        tried.add(placed)
+        self._tried.add(placed)
         self.meter.n_placed += 1
         self.meter.spent += self._a_placed_schedule
         value = self.placed_paths.value(placed)
@@ -476,52 +461,56 @@ class Search:
 
         No tables are made of ways that prices rule out.
         """
-        left = self._left_by_prices()
+        slacks, left = self.prices.slacks(), list[Ways]()
+        for pair in self.bounds.pairs:
+            least = (slacks[m][way].min() for m, way in zip(self.facts.actors, pair, strict=False))
+            if self.prices.bound - sum(least) > self._to_beat:
+                left.append(pair)
         is_complete = self.bounds.tabulate(self.bounds.stages(left), pool, self.meter.is_late)
         if is_complete and not self.meter.is_spent:
-            self._best_first(list(self.bounds.of_pair(left)), pool)
+            self._best_first(self._by_bound(left, slacks), pool)
 
-    def _left_by_prices(self) -> list[Ways]:
-        """The pairs of ways of which prices leave some schedule above the best plan."""
-        slacks, left = self.prices.slacks(), []
-        for pair in self.bounds.pairs:
-            bound = self.prices.bound
-            for tenant, way in zip(self.facts.actors, pair, strict=False):
-                if tenant not in self.facts.running_tenants:
-                    bound -= float(np.min(slacks[tenant][way]))
-            if bound > self._to_beat:
-                left.append(pair)
-        return left
+    def _by_bound(
+        self, ways: list[Ways], slacks: list[dict[Retraining | None, Floats]]
+    ) -> Iterator[tuple[float, Schedule]]:
+        """The schedules whose bound is above the best plan with their bounds, the best bound first.
 
-    def _best_first(self, ways: list[BoundedSchedules], pool: Executor) -> None:
-        slacks = self.prices.slacks()
-        priced = [self._priced(bounded, slacks) for bounded in ways]
+        Bounds are those by prices where these are lower.
+        """
+        found = list(self.bounds.of_pair(ways))
+        priced = [np.minimum(own.bounds, self._priced(own, slacks)) for own in found]
         kept = [np.flatnonzero(own > self._to_beat) for own in priced]
-        bounds = np.concatenate([np.zeros(0), *(own[index] for own, index in zip(priced, kept, strict=True))])
-        first = np.cumsum([0, *map(len, kept)])
-        order = np.argsort(-bounds, kind="stable")
+        which = np.repeat(np.arange(len(found)), [len(own) for own in kept])
+        bounds, index = (np.concatenate([np.zeros(0), *own]) for own in (map(np.take, priced, kept), kept))
+        for number in np.argsort(-bounds, kind="stable"):
+            yield float(bounds[number]), found[which[number]].schedule(int(index[number]))
+
+    def _priced(self, bounded: BoundedSchedules, slacks: list[dict[Retraining | None, Floats]]) -> Floats:
+        """The schedules' bounds by prices, ``(n,)``."""
+        bounds: Floats = np.full(len(bounded.bounds), self.prices.bound)
+        for tenant, way, starts in zip(bounded.tenants, bounded.retrainings, bounded.starts, strict=False):
+            if tenant not in self.facts.running_tenants:
+                bounds -= slacks[tenant][way][starts if way is not None else 0]
+        return bounds
+
+    def _best_first(self, bounded: Iterator[tuple[float, Schedule]], pool: Executor) -> None:
+        """Value schedules in the order of their bounds until no bound is above the best plan."""
         waiting: list[Schedule] = []
-        highest, end = -np.inf, len(order)
-        for begin in range(0, len(order), _CHUNK):
-            chunk = order[begin : begin + _CHUNK]
-            self.bound = min(self.bound, max(float(bounds[chunk[0]]), highest))
+        highest = rest = -np.inf
+        while rest == -np.inf and (chunk := list(islice(bounded, _CHUNK))):
+            self.bound = min(self.bound, max(chunk[0][0], highest))
             if self.meter.is_spent:
                 return
-            if bounds[chunk[0]] <= self._good_enough:
-                end = begin
-                break
-            schedules = []
-            for number in chunk[bounds[chunk] > self._good_enough]:
-                way = int(np.searchsorted(first, number, side="right")) - 1
-                schedules.append(ways[way].schedule(int(kept[way][number - first[way]])))
+            schedules = [schedule for bound, schedule in chunk if bound > self._good_enough]
+            rest = max((bound for bound, _ in chunk[len(schedules) :]), default=-np.inf)
             self._value_all(schedules, pool)
             # Most placements of one schedule are no better than those of the next: the proof can wait.
             for schedule in schedules:
                 if self._value(schedule) > self._to_beat and schedule not in self._put_by:
                     self._put(schedule)
             waiting += schedules
-            highest = max(highest, *map(self._value, schedules))
-        self._resolve(waiting, float(bounds[order[end]]) if end < len(order) else -np.inf)
+            highest = max([highest, *map(self._value, schedules)])
+        self._resolve(waiting, rest)
 
     def _resolve(self, waiting: list[Schedule], rest: float) -> None:
         """Try all placements of the schedules whose counts are above the best plan; ``rest`` bounds all others.
@@ -537,19 +526,6 @@ class Search:
                 highest = max(highest, self._value(schedule))
         if highest == -np.inf:
             self.bound, self.is_exhausted = rest, rest == -np.inf
-
-    def _priced(self, bounded: BoundedSchedules, slacks: list[dict[Retraining | None, Floats]]) -> Floats:
-        """The schedules' bounds, those by prices where they are lower."""
-        by_prices: Floats = np.full(len(bounded.bounds), self.prices.bound)
-        for tenant, way, starts in zip(bounded.tenants, bounded.retrainings, bounded.starts, strict=False):
-            if tenant not in self.facts.running_tenants:
-                by_prices = by_prices - slacks[tenant][way][starts if way is not None else 0]
-        return np.asarray(np.minimum(bounded.bounds, by_prices))
-
-    def _value_all(self, schedules: list[Schedule], pool: Executor) -> None:
-        new = [schedule for schedule in dict.fromkeys(schedules) if schedule not in self._valued]
-        for schedule, value in zip(new, pool.map(self._counted_value, new), strict=True):
-            self._note(schedule, value)
 
     @property
     def _is_over(self) -> bool:
@@ -569,13 +545,6 @@ class Search:
     @property
     def _good_enough(self) -> float:
         return -np.inf if self.best is None else above(self.best.value, max(self.budget.rel_gap, TOLERANCE))
-
-
-def _halved(shift: int) -> Iterator[int]:
-    """The shift, half of it, and so on down to 1."""
-    while shift:
-        yield shift
-        shift //= 2
 
 
 def _inserted(
