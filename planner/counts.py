@@ -82,11 +82,6 @@ def tenant_multisets(problem: Problem, tenant: TenantTerms) -> tuple[Multiset, .
     )
 
 
-def unit_multiset(problem: Problem, profile_name: str) -> Multiset:
-    """One instance of ``profile_name`` and nothing else."""
-    return tuple(int(name == profile_name) for name in problem.profile_names)
-
-
 def multiset_of(problem: Problem, profile_names: Sequence[str]) -> Multiset:
     """Counts over ``problem.profile_names`` of a list of profile names; each must be one of those."""
     return tuple(profile_names.count(name) for name in problem.profile_names)

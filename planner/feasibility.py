@@ -9,7 +9,6 @@ reason that is given is true, but the engine may still refuse what passes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 
 import numpy as np
 
@@ -22,8 +21,8 @@ from planner.counts import (
     feasible_multisets,
     joint_states,
     large_enough_profiles,
+    multiset_of,
     tenant_multisets,
-    unit_multiset,
 )
 from planner.gains import gain_tables
 from planner.plan import Infeasibility
@@ -31,7 +30,6 @@ from planner.problem import (
     FloatArray,
     GainTable,
     Per,
-    PhysicalState,
     Problem,
     Reconfiguration,
     Retraining,
@@ -39,6 +37,7 @@ from planner.problem import (
     TenantTerms,
 )
 from planner.unavailable import slices_text
+from planner.verify.holdings import initial_state
 
 RULE_LAYOUT = "rule 1"
 RULE_RETRAINING = "rule 3"
@@ -70,13 +69,8 @@ def infeasibility(problem: Problem) -> Infeasibility | None:
 
 def required_tenants(problem: Problem) -> tuple[TenantTerms, ...]:
     """The tenants for which a retraining has to start in this window, in order."""
-    running = {item.tenant for item in _opening(problem).retrainings}
+    running = {item.tenant for item in initial_state(problem).retrainings}
     return tuple(tenant for tenant in problem.tenants if tenant.must_retrain and tenant.name not in running)
-
-
-def _opening(problem: Problem) -> PhysicalState:
-    """What a ``physical`` window starts from; nothing where that is free, and in ``paper``."""
-    return problem.physical_initial or PhysicalState()
 
 
 def earliest_retrainings(problem: Problem, max_trials: int = MAX_TRIALS) -> tuple[Retraining, ...] | None:
@@ -96,12 +90,9 @@ class _Search:
     """Depth-first search over orders and profiles; counts its trials."""
 
     def __init__(self, problem: Problem, max_trials: int) -> None:
-        self._problem = problem
-        self._n_left = max_trials
+        self._problem, self._n_left = problem, max_trials
         masks = {mask for _, _, mask in problem.unavailable_spans}
         self._room = {mask: _room(problem, problem.tenants, mask) for mask in masks}
-        running = _opening(problem).retrainings
-        self._fixed = [(0, item.end_step, unit_multiset(problem, item.placement.profile.name)) for item in running]
 
     def extended(self, placed: tuple[Retraining, ...], waiting: Sequence[TenantTerms]) -> tuple[Retraining, ...] | None:
         """The placed retrainings with those of the tenants that wait; ``None`` if there is no way."""
@@ -124,23 +115,22 @@ class _Search:
         return None
 
     def _earliest(self, placed: Iterable[Retraining], profile: str, n_steps: int) -> int | None:
-        own, spans = unit_multiset(self._problem, profile), list(self._fixed)
-        spans += [(item.start_step, item.end_step, unit_multiset(self._problem, item.profile)) for item in placed]
-        begins = {begin for begin, _, _ in self._problem.unavailable_spans}
-        # A start earlier by one step meets something that has ended by then: a retraining, or others' instances.
-        edges = sorted(begins | {end for _, end, _ in spans})
-        starts = (start for start in edges if start + n_steps <= self._problem.n_steps)
+        problem = self._problem
+        spans = [(0, item.end_step, item.placement.profile.name) for item in initial_state(problem).retrainings]
+        spans += [(item.start_step, item.end_step, item.profile) for item in placed]
+        begins = {begin for begin, _, _ in problem.unavailable_spans}
         moments = begins | {begin for begin, _, _ in spans}
 
         def fits(step: int) -> bool:
-            beside = [multiset for first, last, multiset in spans if first <= step < last]
-            total = tuple(map(sum, zip(own, *beside, strict=True)))
-            return total in self._room[self._problem.unavailable_in(step, step + 1)]
+            beside = [name for begin, end, name in spans if begin <= step < end]
+            return multiset_of(problem, [profile, *beside]) in self._room[problem.unavailable_in(step, step + 1)]
 
-        def all_fit(start: int) -> bool:
-            return all(fits(step) for step in {start, *(m for m in moments if start < m < start + n_steps)})
-
-        return next(filter(all_fit, starts), None)
+        # A start earlier by one step meets something that has ended by then: a retraining, or others' instances.
+        for start in sorted(begins | {end for _, end, _ in spans}):
+            steps = {start, *(step for step in moments if start < step < start + n_steps)}
+            if start + n_steps <= problem.n_steps and all(map(fits, steps)):
+                return start
+        return None
 
 
 def shortest_options(problem: Problem, tenant: TenantTerms) -> tuple[tuple[RetrainingOption, str, int], ...]:
@@ -179,7 +169,7 @@ def _frozen_where_not_ours(problem: Problem) -> Iterator[Infeasibility]:
 
     That is what inference holds when the window opens until the first epoch, and a retraining in progress to its end.
     """
-    state = _opening(problem)
+    state = initial_state(problem)
     texts = (
         "it holds {} when the window opens, but {} from step {} on, and the held set cannot change before step {}",
         "its retraining in progress holds {0} until step {3}, but {1} from step {2} on",
@@ -199,7 +189,7 @@ def _not_ours(mask: int) -> str:
 
 def _frozen_set_too_small(problem: Problem) -> Iterator[Infeasibility]:
     """``physical``: the window begins with a held set that breaks rule 4 and cannot change at step 0."""
-    state = _opening(problem)
+    state = initial_state(problem)
     for tenant in problem.tenants if state.next_epoch_step else ():
         enough = large_enough_profiles(problem, tenant)
         if not any(item.tenant == tenant.name and item.placement.profile in enough for item in state.held):
@@ -267,7 +257,7 @@ def _retraining_beside_minimum(problem: Problem) -> Iterator[Infeasibility]:
     room = {counts for mask in masks for counts in _room(problem, problem.tenants, mask)}
     for tenant in required_tenants(problem):
         profiles = [profile for _, profile, _ in shortest_options(problem, tenant)]
-        if not any(unit_multiset(problem, profile) in room for profile in profiles):
+        if not any(multiset_of(problem, [profile]) in room for profile in profiles):
             text = (
                 f"its retraining would end in the window on {', '.join(profiles)}, but no layout of "
                 f"{problem.gpu.name} holds that beside every tenant's min_profile{_and_others(problem)}"
@@ -292,10 +282,6 @@ def _retrainings_together(problem: Problem) -> Iterator[Infeasibility]:
         yield Infeasibility(tenant.name, RULE_RETRAINING, text)
 
 
-_CHUNK = 1024
-"""Steps for which layouts are looked at together."""
-
-
 def floor_out_of_reach(problem: Problem) -> Infeasibility | None:
     """The first floor of in-time answers that no layout allows, whatever came before it; ``None`` if none is known.
 
@@ -305,12 +291,8 @@ def floor_out_of_reach(problem: Problem) -> Infeasibility | None:
     tables, states = gain_tables(problem), joint_states(problem)
     if not len(states):
         return None
-    steps = range(0, problem.n_steps, _CHUNK)
-    found = chain(
-        _window_out_of_reach(problem, tables, states),
-        *(_step_out_of_reach(problem, tables, states, slice(begin, begin + _CHUNK)) for begin in steps),
-    )
-    return next(found, None)
+    checks = _window_out_of_reach, _step_out_of_reach
+    return next((reason for check in checks for reason in check(problem, tables, states)), None)
 
 
 def _in_time(problem: Problem, tenant: TenantTerms, table: GainTable) -> FloatArray:
@@ -335,10 +317,8 @@ def _window_out_of_reach(problem: Problem, tables: Sequence[GainTable], states: 
             yield Infeasibility(tenant.name, RULE_FLOOR, text)
 
 
-def _step_out_of_reach(
-    problem: Problem, tables: Sequence[GainTable], states: IntArray, steps: slice
-) -> Iterator[Infeasibility]:
-    allowed = np.ones((len(range(problem.n_steps)[steps]), len(states)), dtype=np.bool_)
+def _step_out_of_reach(problem: Problem, tables: Sequence[GainTable], states: IntArray) -> Iterator[Infeasibility]:
+    allowed = np.ones((problem.n_steps, len(states)), dtype=np.bool_)
     before: list[str] = []
     for m, (tenant, table) in enumerate(zip(problem.tenants, tables, strict=True)):
         floor = tenant.min_slo_attainment
@@ -348,21 +328,17 @@ def _step_out_of_reach(
         start = served_at_start(problem, tenant, table)
         # What was held when the window opened need be none of these layouts.
         least[: 0 if start is None else len(start)] = -np.inf
-        served = _in_time(problem, tenant, table)[steps][:, states[:, m]]
+        served = _in_time(problem, tenant, table)[:, states[:, m]]
         reached = np.where(allowed, served, -np.inf).max(axis=1)
-        short = np.flatnonzero(reached < least[steps])
+        short = np.flatnonzero(reached < least)
         if len(short):
             assert table.arrived is not None
-            step = int(short[0]) + steps.start
+            step = int(short[0])
             beside = f" beside the floors of {', '.join(before)}" if before else ""
             text = (
                 f"no layout of {problem.gpu.name} answers {100 * floor.share:.6g} % of its requests in time in step "
-                f"{step}{beside}; its best reachable share is {_percent(float(reached[short[0]]), table.arrived[step])}"
+                f"{step}{beside}; its best reachable share is {100 * reached[step] / table.arrived[step]:.6g} %"
             )
             yield Infeasibility(tenant.name, RULE_FLOOR, text)
-        allowed &= served >= least[steps, None]
+        allowed &= served >= least[:, None]
         before.append(tenant.name)
-
-
-def _percent(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.6g} %"

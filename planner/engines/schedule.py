@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from executor.mig import Placement
-from planner.counts import feasible_multisets, unit_multiset
+from planner.counts import feasible_multisets, multiset_of
 from planner.engines.arrays import Floats, Int64s, sums_before
 from planner.feasibility import SearchLimitError, earliest_retrainings
 from planner.gains import gain_tables
@@ -318,7 +318,7 @@ class WindowFacts:
         key = (way.tenant, way.profile if least == 0 else "", level, least)
         if key not in self._sums_of_more:
             problem, table = self.problem, self.gains[way.tenant]
-            beside = unit_multiset(problem, way.profile) if least == 0 else (0,) * len(problem.profile_names)
+            beside = multiset_of(problem, [way.profile] if least == 0 else [])
             feasible = set(feasible_multisets(problem.gpu, problem.profile_names))
             sums = (tuple(map(add, multiset, beside)) for multiset in table.multisets)
             fits = np.array([counts in feasible for counts in sums])

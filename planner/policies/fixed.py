@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from executor.mig import Multiset
-from planner.counts import unit_multiset
+from planner.counts import multiset_of
 from planner.engines.physical.held_sets import HeldSets
 from planner.engines.physical.static import best_held_set, solve_static_among
 from planner.engines.schedule import WindowFacts
@@ -137,7 +137,7 @@ def _equal_shares(problem: Problem) -> Iterator[list[int]]:
     for number in range(len(held_sets)):
         held = [(0,) * len(problem.profile_names)] * len(problem.tenants)
         for placement, tenant in held_sets.entries(number):
-            unit = unit_multiset(problem, placement.profile.name)
+            unit = multiset_of(problem, [placement.profile.name])
             held[tenant] = tuple(map(sum, zip(held[tenant], unit, strict=True)))
         if len(set(held)) == 1:
             shares.setdefault(held[0], []).append(number)

@@ -25,7 +25,7 @@ from planner.engines.effort import Meter
 from planner.engines.physical.plan import retrainings_in, tidied, with_held
 from planner.engines.physical.search import Search
 from planner.engines.prices import certificate
-from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts, earliest_schedule, may_start, schedule_of
+from planner.engines.schedule import PlacedSchedule, WindowFacts, earliest_schedule, may_start
 from planner.feasibility import RULE_MIN_PROFILE, RULE_RETRAINING, infeasibility
 from planner.plan import Certificate, Infeasibility, MigPlan, Status
 from planner.problem import Problem, Reconfiguration, TenantTerms
@@ -54,7 +54,7 @@ def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigP
     budget = budget or Budget()
     search = Search(facts, budget, Meter.of(budget, facts.n_steps, begin_s))
     known = () if initial is None else (retrainings_in(problem, initial),)
-    seed, fitting = earliest_schedule(problem), [placed for placed in known if _start_misfit(facts, placed) is None]
+    seed, fitting = earliest_schedule(problem), [placed for placed in known if _misfit(facts, placed) is None]
     search.run([] if seed is None else [seed], fitting, _prices_of(problem, initial))
     if search.best is not None:
         return _with_plan(search, search.best.answer, begin_s)
@@ -64,10 +64,15 @@ def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigP
     return without_plan(problem, Status.TIMEOUT, ENGINE, begin_s, bound)
 
 
-def _misfit(problem: Problem, schedule: Schedule) -> str | None:
-    """Why the schedule is none of the problem's, in words; ``None`` if it is one."""
+def misfit(problem: Problem, plan: MigPlan) -> str | None:
+    """Why :func:`solve_physical` passes over an earlier plan, in words; ``None`` if it starts from it."""
+    return _misfit(WindowFacts.of(problem), retrainings_in(problem, plan))
+
+
+def _misfit(facts: WindowFacts, placed: PlacedSchedule[Placement]) -> str | None:
+    problem = facts.problem
     for tenant, name in enumerate(problem.tenant_names):
-        own = [retraining for retraining in schedule if retraining.tenant == tenant]
+        own = [retraining for retraining, _ in placed if retraining.tenant == tenant]
         if len(own) > 1:
             return f"it retrains {name} more than once"
         if not own and not may_start(problem, tenant, None):
@@ -76,21 +81,10 @@ def _misfit(problem: Problem, schedule: Schedule) -> str | None:
             if not may_start(problem, tenant, retraining):
                 steps = f"{retraining.start_step}–{retraining.end_step}"
                 return f"{name} cannot retrain on {retraining.profile} over steps {steps} in this problem"
-    return None
-
-
-def misfit(problem: Problem, plan: MigPlan) -> str | None:
-    """Why :func:`solve_physical` passes over an earlier plan, in words; ``None`` if it starts from it."""
-    facts = WindowFacts.of(problem)
-    return _start_misfit(facts, retrainings_in(problem, plan))
-
-
-def _start_misfit(facts: WindowFacts, placed: PlacedSchedule[Placement]) -> str | None:
-    found = _misfit(facts.problem, schedule_of(placed))
-    if found is None and not facts.can_stand(placed):
-        others = ", those in progress and what is not ours" if facts.problem.unavailable else " and those in progress"
+    if not facts.can_stand(placed):
+        others = ", those in progress and what is not ours" if problem.unavailable else " and those in progress"
         return f"its retrainings do not fit beside each other{others}"
-    return found
+    return None
 
 
 def _prices_of(problem: Problem, plan: MigPlan | None) -> Floats | None:

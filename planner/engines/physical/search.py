@@ -153,6 +153,7 @@ class Search:
         self.counted_paths = HeldSetPath(facts, counted_nodes(facts))
         self.bounds = Bounds(facts, self.counted_paths)
         self.placer = Placer(facts, self.counted_paths.nodes)
+        self._a_schedule = max(1, len(self.counted_paths.nodes) // UNIT_NODES)  # units that valuing it on counts takes
         self._valued: dict[Schedule, float] = {}
         self._put_by: set[Schedule] = set()
         self._tried: set[PlacedSchedule[Placement]] = set()
@@ -241,16 +242,14 @@ class Search:
         """Value schedules that are put together by their bounds, and descend from the best of them."""
         movers, found = self.facts.movers, list(seeds)
         found += [schedule_of(self.best.answer)] if self.best is not None else []
-        for schedule in found:
-            self._value(schedule)
+        self._value_all(found)
         for order in islice(permutations(movers), _ORDERS):
             for way in self.facts.choices[order[0]] if order else ():
                 if self.meter.is_spent and self._ranked():
                     return
-                inserted = _inserted(self.facts, self.bounds, (), order, way)
+                inserted = self._inserted((), order, way)
+                self._value_all(inserted)
                 found += inserted
-                for schedule in inserted:
-                    self._value(schedule)
         for schedule in sorted(dict.fromkeys(found), key=lambda schedule: -self._value(schedule))[:_STARTS]:
             self._descend(schedule)
 
@@ -268,11 +267,47 @@ class Search:
     def _moved(self, schedule: Schedule, tenants: tuple[int, ...]) -> list[Schedule]:
         """The schedule with the retraining of one tenant elsewhere, or with two put in anew, the first one first."""
         others = tuple(retraining for retraining in schedule if retraining.tenant not in tenants)
-        if len(tenants) == 1:
-            moves = _promising(self.facts, self.bounds, schedule, tenants[0], self._value(schedule))
-            return [with_retraining(others, retraining) for retraining in moves[:_MOVES]]
         ways = self.facts.choices[tenants[0]]
-        return [found for way in ways for found in _inserted(self.facts, self.bounds, others, tenants, way)]
+        if len(tenants) > 1:
+            return [found for way in ways for found in self._inserted(others, tenants, way)]
+        now = next((retraining for retraining in schedule if retraining.tenant == tenants[0]), None)
+        options = self._options(others, tenants[0], ways, (), now)
+        better = sorted((one for one in options if one[0] > self._value(schedule)), key=lambda one: -one[0])
+        return [with_retraining(others, retraining) for _, retraining in better[:_MOVES]]
+
+    def _inserted(self, others: Schedule, order: tuple[int, ...], first: Retraining | None) -> list[Schedule]:
+        """``others`` and, one after the other, the tenants' retrainings where their bounds are highest.
+
+        The first tenant retrains the ``first`` way. Empty if one of them does not fit.
+        """
+        schedule = others
+        for number, tenant in enumerate(order):
+            ways = (first,) if number == 0 else self.facts.choices[tenant]
+            options = self._options(schedule, tenant, ways, order[number + 1 :])
+            bound, retraining = max(options, key=lambda option: option[0], default=(-np.inf, None))
+            if np.isneginf(bound):
+                return []
+            schedule = with_retraining(schedule, retraining)
+        return [schedule]
+
+    def _options(
+        self,
+        others: Schedule,
+        tenant: int,
+        ways: Iterable[Retraining | None],
+        waiting: tuple[int, ...],
+        now: Retraining | None = None,
+    ) -> list[tuple[float, Retraining | None]]:
+        """(bound, retraining) of each of the tenant's ways beside ``others``: the best one, and those near ``now``."""
+        found = []
+        for way in ways:
+            by_start = self.bounds.of_starts(others, way, tenant, waiting)
+            starts = [int(np.argmax(by_start))]
+            if now is not None:
+                near = (now.start_step + shift for shift in (_SHIFTS if now.at(0) == way else (0,)))
+                starts += [start for start in near if 0 <= start < len(by_start)]
+            found += [(float(by_start[at]), None if way is None else way.at(at)) for at in dict.fromkeys(starts)]
+        return found
 
     def _ranked(self) -> list[Schedule]:
         """The schedules that were valued on counts and can be held, best first."""
@@ -294,11 +329,6 @@ class Search:
             self.meter.n_counted += 1
             self.meter.spent += self._a_schedule
             self._valued[schedule] = value
-
-    @cached_property
-    def _a_schedule(self) -> int:
-        """Units that valuing a schedule on counts takes."""
-        return max(1, len(self.counted_paths.nodes) // UNIT_NODES)
 
     # --- on placements
 
@@ -395,18 +425,16 @@ class Search:
                 self._try_places(schedule, _WAYS)
 
     def _try_places(self, schedule: Schedule, n_most: int | None = None) -> bool:
-        """Try the schedule's placements until one is as good as the counts or none is left, ``n_most`` in all.
+        """Try the schedule's placements, ``n_most`` in all, until one is as good as the counts or none is left.
 
         Returns:
-            Whether the schedule needs no further look, as no plan with it is better than the best. Where epochs are
-            skipped, only a placement as good as the counts shows that.
+            Whether the schedule, if none was left out, needs no further look, as no plan with it is better than the
+            best. Where epochs are skipped, only a placement as good as the counts shows that.
         """
         most = self._value(schedule)
         if most <= self._to_beat:
             return True
-        for number, placed in enumerate(self._places(schedule)):
-            if n_most is not None and number >= n_most:
-                return False
+        for placed in islice(self._places(schedule), n_most):
             if above(self._try(placed)) >= most:
                 return True
             if self._is_over:
@@ -545,45 +573,3 @@ class Search:
     @property
     def _good_enough(self) -> float:
         return -np.inf if self.best is None else above(self.best.value, max(self.budget.rel_gap, TOLERANCE))
-
-
-def _inserted(
-    facts: WindowFacts, bounds: Bounds, others: Schedule, order: tuple[int, ...], first: Retraining | None
-) -> list[Schedule]:
-    """``others`` and, one after the other, the tenants' retrainings where their bounds are highest.
-
-    The first tenant retrains the ``first`` way. Empty if one of them does not fit.
-    """
-    schedule = others
-    for number, tenant in enumerate(order):
-        waiting = order[number + 1 :]
-        options: list[tuple[float, Retraining | None]] = []
-        for way in (first,) if number == 0 else facts.choices[tenant]:
-            by_start = bounds.of_starts(schedule, way, tenant, waiting)
-            start = int(np.argmax(by_start))
-            options.append((float(by_start[start]), way.at(start) if way is not None else None))
-        value, retraining = max(options, key=lambda option: option[0], default=(-np.inf, None))
-        if np.isneginf(value):
-            return []
-        schedule = with_retraining(schedule, retraining)
-    return [schedule]
-
-
-def _promising(
-    facts: WindowFacts, bounds: Bounds, schedule: Schedule, tenant: int, to_beat: float
-) -> list[Retraining | None]:
-    """Other retrainings of the tenant whose bound beats ``to_beat``: the best of each way, and near the present one."""
-    others = tuple(retraining for retraining in schedule if retraining.tenant != tenant)
-    now = next((retraining for retraining in schedule if retraining.tenant == tenant), None)
-    found: list[tuple[float, int, Retraining | None]] = []
-    for way in facts.choices[tenant]:
-        by_start = bounds.of_starts(others, way, tenant, ())
-        picked = [int(np.argmax(by_start))] if len(by_start) else []
-        if now is not None and way is not None and now.at(0) == way:
-            picked += [now.start_step + shift for shift in _SHIFTS if 0 <= now.start_step + shift < len(by_start)]
-        elif now is not None and now.start_step < len(by_start):
-            picked.append(now.start_step)
-        for start in dict.fromkeys(picked):
-            if by_start[start] > to_beat:
-                found.append((float(by_start[start]), len(found), way.at(start) if way is not None else None))
-    return [retraining for _, _, retraining in sorted(found, key=lambda item: (-item[0], item[1]))]
