@@ -240,11 +240,11 @@ class HeldSetPath:
             taken.append((busy, problem.unavailable_in(step, step + 1)))
         first = np.searchsorted(firsts, steps, side="right") - 1
         last = first[np.minimum(steps + self._epoch_steps, n_steps) - 1]
-        spans, numbers = np.unique([first * len(firsts) + first, first * len(firsts) + last], return_inverse=True)
-        pairs = (divmod(span, len(firsts)) for span in spans.tolist())
-        keys = [frozenset[Taken](), *(frozenset(taken[begin : end + 1]) for begin, end in pairs)]
-        hold, epoch = 1 + numbers.reshape(2, n_steps)
-        return _joined([self._nodes(key) for key in keys]), hold, epoch
+        is_new = (np.diff(first, prepend=-1) | np.diff(last, prepend=-1)) != 0
+        pairs = zip(first[is_new].tolist(), last[is_new].tolist(), strict=True)
+        keys = [frozenset[Taken](), *(frozenset([one]) for one in taken)]
+        keys += [frozenset(taken[begin : end + 1]) for begin, end in pairs]
+        return _joined([self._nodes(key) for key in keys]), 1 + first, len(taken) + np.cumsum(is_new)
 
     def _nodes(self, key: frozenset[Taken]) -> Ints:
         """The nodes compatible with each of what is taken, ascending."""

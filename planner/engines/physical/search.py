@@ -271,9 +271,9 @@ class Search:
         if len(tenants) > 1:
             return [found for way in ways for found in self._inserted(others, tenants, way)]
         now = next((retraining for retraining in schedule if retraining.tenant == tenants[0]), None)
-        options = self._options(others, tenants[0], ways, (), now)
-        better = sorted((one for one in options if one[0] > self._value(schedule)), key=lambda one: -one[0])
-        return [with_retraining(others, retraining) for _, retraining in better[:_MOVES]]
+        options = self._options(others, tenants[0], ways, (), now, self._value(schedule))
+        options.sort(key=lambda option: -option[0])
+        return [with_retraining(others, retraining) for _, retraining in options[:_MOVES]]
 
     def _inserted(self, others: Schedule, order: tuple[int, ...], first: Retraining | None) -> list[Schedule]:
         """``others`` and, one after the other, the tenants' retrainings where their bounds are highest.
@@ -297,8 +297,12 @@ class Search:
         ways: Iterable[Retraining | None],
         waiting: tuple[int, ...],
         now: Retraining | None = None,
+        to_beat: float = -np.inf,
     ) -> list[tuple[float, Retraining | None]]:
-        """(bound, retraining) of each of the tenant's ways beside ``others``: the best one, and those near ``now``."""
+        """(bound, retraining) of each of the tenant's ways beside ``others``: the best one, and those near ``now``.
+
+        Only what is above ``to_beat`` is listed.
+        """
         found = []
         for way in ways:
             by_start = self.bounds.of_starts(others, way, tenant, waiting)
@@ -306,7 +310,8 @@ class Search:
             if now is not None:
                 near = (now.start_step + shift for shift in (_SHIFTS if now.at(0) == way else (0,)))
                 starts += [start for start in near if 0 <= start < len(by_start)]
-            found += [(float(by_start[at]), None if way is None else way.at(at)) for at in dict.fromkeys(starts)]
+            better = [start for start in dict.fromkeys(starts) if by_start[start] > to_beat]
+            found += [(float(by_start[start]), None if way is None else way.at(start)) for start in better]
         return found
 
     def _ranked(self) -> list[Schedule]:
