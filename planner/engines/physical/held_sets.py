@@ -126,6 +126,7 @@ class CountTable(LayoutTable):
 
     def fits_beside(self, gpu: GpuModel, busy: Sequence[Placement], unavailable: int = 0) -> Bools:
         """Whether each multiset still fits with the profiles of the ``busy`` placements added, ``(n_layouts,)``."""
+        # As many are busy as there are tenants at most, which hold an instance each: no sum reaches 16.
         totals = self.counts(self.counted) + np.array(Layout(tuple(busy)).multiset(self.counted), dtype=np.int64)
         return CountSpace(gpu, self.counted).fits(codes_of(totals), unavailable)
 
