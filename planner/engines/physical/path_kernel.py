@@ -44,7 +44,7 @@ def longest_path(  # noqa: C901, PLR0912, PLR0915, PLR0917 (one compiled loop; a
     by_epoch: Bools,
     best_by_step: Floats,
 ) -> Floats:
-    """G at the end of the last epoch that may reach beyond the window, by the last node, ``(n_nodes,)``.
+    """G by the last node, when the last epoch that may reach beyond the window is over, ``(n_nodes,)``.
 
     Args:
         removal: ``(n_nodes, most)``, see :class:`planner.engines.physical.nodes.Nodes`; indices grow with size.
@@ -77,7 +77,9 @@ def longest_path(  # noqa: C901, PLR0912, PLR0915, PLR0917 (one compiled loop; a
     step_gain = np.empty((n_tenants, earned.shape[2]))
     core_gain = np.empty((n_tenants, earned.shape[2]))
     rest_gain = np.empty((n_tenants, earned.shape[2]))
-    for t in range(first_step, n_steps + epoch_steps - 1):  # beyond the window nothing is earned, and no epoch begins
+    # Beyond the window nothing is earned, and no epoch begins; where maxima by step are asked for, it does not matter.
+    n_beyond = 0 if best_by_step.size else epoch_steps - 1
+    for t in range(first_step, n_steps + n_beyond):
         slot = t % epoch_steps
         if t < n_steps and epoch_row[t] >= 0:
             until = min(t + epoch_steps, n_steps)
@@ -150,7 +152,7 @@ def longest_path(  # noqa: C901, PLR0912, PLR0915, PLR0917 (one compiled loop; a
                     free[node] = moved[slot, node]
                     if tracing:
                         by_epoch[t + 1, node] = True
-        if t + 1 < best_by_step.size:
+        if best_by_step.size:
             for k in range(list_bounds[held_list], list_bounds[held_list + 1]):
                 best_by_step[t + 1] = max(best_by_step[t + 1], free[lists[k]])
     return free
