@@ -37,7 +37,6 @@ from planner.problem import (
     TenantTerms,
 )
 from planner.unavailable import slices_text
-from planner.verify.holdings import initial_state
 
 RULE_LAYOUT = "rule 1"
 RULE_RETRAINING = "rule 3"
@@ -69,7 +68,7 @@ def infeasibility(problem: Problem) -> Infeasibility | None:
 
 def required_tenants(problem: Problem) -> tuple[TenantTerms, ...]:
     """The tenants for which a retraining has to start in this window, in order."""
-    running = {item.tenant for item in initial_state(problem).retrainings}
+    running = {item.tenant for item in problem.opening.retrainings}
     return tuple(tenant for tenant in problem.tenants if tenant.must_retrain and tenant.name not in running)
 
 
@@ -116,7 +115,7 @@ class _Search:
 
     def _earliest(self, placed: Iterable[Retraining], profile: str, n_steps: int) -> int | None:
         problem = self._problem
-        spans = [(0, item.end_step, item.placement.profile.name) for item in initial_state(problem).retrainings]
+        spans = [(0, item.end_step, item.placement.profile.name) for item in problem.opening.retrainings]
         spans += [(item.start_step, item.end_step, item.profile) for item in placed]
         begins = {begin for begin, _, _ in problem.unavailable_spans}
         moments = begins | {begin for begin, _, _ in spans}
@@ -169,7 +168,7 @@ def _frozen_where_not_ours(problem: Problem) -> Iterator[Infeasibility]:
 
     That is what inference holds when the window opens until the first epoch, and a retraining in progress to its end.
     """
-    state = initial_state(problem)
+    state = problem.opening
     texts = (
         "it holds {} when the window opens, but {} from step {} on, and the held set cannot change before step {}",
         "its retraining in progress holds {0} until step {3}, but {1} from step {2} on",
@@ -189,7 +188,7 @@ def _not_ours(mask: int) -> str:
 
 def _frozen_set_too_small(problem: Problem) -> Iterator[Infeasibility]:
     """``physical``: the window begins with a held set that breaks rule 4 and cannot change at step 0."""
-    state = initial_state(problem)
+    state = problem.opening
     for tenant in problem.tenants if state.next_epoch_step else ():
         enough = large_enough_profiles(problem, tenant)
         if not any(item.tenant == tenant.name and item.placement.profile in enough for item in state.held):
