@@ -34,7 +34,7 @@ from executor.gpu import SILENT_S
 from migrator.assignments import assigned
 from migrator.errors import ConfigError
 from migrator.extras import model_text
-from planner.budget import planning_time_s
+from planner.budget import FLOOR_COSTS_AT_MOST, planning_time_s
 from planner.files.strict import Text, as_text, read_document
 
 SHIPPED_TRACES = (
@@ -319,7 +319,8 @@ class PlannerConfig(Section):
 
     ``replan_every_s`` is the pace at which the rest of a window is planned anew, with ``replan_schedules`` of work.
     ``burst_floor`` lets a layout that stays take the place of plans that may lose much by bursts; ``risk`` is the share
-    of the worst arrivals in what a plan is worth, beside the mean.
+    of the worst arrivals in what a plan is worth, beside the mean. ``floor_costs_at_most`` limits what floors of
+    in-time answers may cost, in hundredths of a window's forecast requests.
     """
 
     max_schedules: Count = 4000
@@ -330,6 +331,7 @@ class PlannerConfig(Section):
     replan_schedules: Count = 100
     burst_floor: bool = False
     risk: Fraction = 0.0
+    floor_costs_at_most: Annotated[float, Field(ge=0, le=100)] = FLOOR_COSTS_AT_MOST
 
     @field_validator("replan_every_s", mode="wrap")
     @classmethod

@@ -8,6 +8,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
+FLOOR_COSTS_AT_MOST = 5.0
+"""Hundredths of a window's requests that floors of in-time answers may cost, where plans may miss them."""
+
 _SECONDS = (1.0, 6.0, 11.0, 15.0, 16.0, 18.0, 20.0)
 """What planning a window of 200 steps takes at most for one, two … tenants; ``planning_time_s`` says of what."""
 

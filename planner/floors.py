@@ -14,8 +14,15 @@ all goodput: so the search ends beside the plan that lacks least where none keep
 best are found only in part (``_Search._splice``), so a gap may remain.
 Source: Kelley, "The cutting-plane method for solving convex programs", 1960.
 
+**Within a cost.** Where plans may miss floors, what floors cost is limited. Of the plans whose objective is at most so
+far below the best one's without floors, the one is looked for that lacks fewest requests in time. That is a problem of
+the same kind, with lines in one multiplier more: the price of the objective in lacking requests. Its λ are between 0
+and 1, a request that lacks of a floor per step counts 1, and all are divided by the price to pose it. Of plans that are
+worth the same, one within the cost and one beyond it, there is one on the way from the one to the other (``_splice``).
+
 The search needs plans and no proofs. One solve at its end proves: that no plan that keeps the floors is worth more than
-a bound at the last λ; where none was found, that none answers enough requests in time, whatever it earns.
+a bound at the last λ; where none was found, that none answers enough requests in time, whatever it earns; where the
+plan taken misses floors, that no plan at all is worth more.
 
 Work limits are divided over the solves by fixed shares, so that the same problem gives the same plan.
 """
@@ -24,13 +31,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from executor.compiled import working_s
-from planner.attainment import Attainment, attainments, lacking, out_of_reach, required
+from planner.attainment import Attainment, allowed, attainments, lacking, lacks_in_all, out_of_reach, required
 from planner.budget import Budget
 from planner.course import courses
 from planner.engines.answer import without_plan
@@ -43,10 +50,16 @@ from planner.problem import FloatArray, GainTable, Per, Problem, Reconfiguration
 Engine = Callable[[Problem, Budget, "MigPlan | None"], MigPlan]
 
 Multipliers = Mapping[int, "float | FloatArray"]
-"""λ by tenant: what a request in time is worth beside goodput, in all steps or, ``(n_steps,)``, in each."""
+"""λ by tenant: what a request in time is worth beside goodput, in all steps or, ``(n_steps,)``, in each.
+
+Of a tenant with a floor per step: what a request costs that lacks; without an entry its floor has to be kept.
+"""
 
 ROUNDS = 14
 """Solves with multipliers at most; one floor takes four to eight."""
+
+TRADES = 6
+"""Solves at most for the plan that lacks fewest within what floors may cost."""
 
 SHARE = 0.25
 """Share of what the search has left that one of its solves may take."""
@@ -58,7 +71,7 @@ GROWTH = 50.0
 """How fast the largest multiplier grows while it is the best. It begins at one request for a request."""
 
 WORTH_SPLICING = 2e-3
-"""Relative gap above which plans are looked for that are strict in some steps only."""
+"""Relative gap above which plans are looked for that are strict in some steps only; a share of requests that lack."""
 
 SPLICES = 3
 """Solves for those once it is settled whether to be strict early or late."""
@@ -75,7 +88,7 @@ def solve_with_floors(
     *,
     name: str,
     takes_gains: bool = True,
-    must_meet: bool = True,
+    costs_at_most: float | None = None,
 ) -> MigPlan:
     """The best plan found that keeps every floor, with a bound on all such plans.
 
@@ -87,14 +100,15 @@ def solve_with_floors(
         name: The engine's.
         takes_gains: Whether the engine takes gain tables. Otherwise it is asked once, without floors, and its plan
             is returned if it happens to keep them.
-        must_meet: Whether a plan that breaks a floor is none. Otherwise the one that lacks fewest requests is
-            returned where none keeps all, then the one of most goodput; a step below a floor per step counts as one
-            request more. ``missed`` says what it lacks, and it has a bound only where one holds for it, too.
+        costs_at_most: What floors may cost, in hundredths of the requests that arrive, weighted as goodput is. Of the
+            plans whose objective is at most so far below the best one's without floors, the one that lacks fewest
+            requests is returned, of equals the one worth most: ``missed`` says what it lacks, ``floor_costs`` what it
+            costs. One that misses floors has a bound on all plans. ``None``: a plan that misses a floor is none.
 
     Without a plan the status is ``infeasible`` where that is proven, else ``timeout`` with what is ``missed``.
     """
     started_s = working_s()
-    search = _Search(problem, engine, _Purse(budget, problem), initial, takes_gains, must_meet)
+    search = _Search(problem, engine, _Purse(budget, problem), initial, takes_gains, costs_at_most)
     search.run(infeasibility(problem) or floor_out_of_reach(problem))
     return replace(search.answer(name), work=(*search.work.items(),), solve_s=working_s() - started_s)
 
@@ -120,9 +134,18 @@ class _Found:
         return all(one.is_met for one in self.attained)
 
     @property
+    def lacks(self) -> float:
+        """Requests that lack of all floors."""
+        return lacks_in_all(self.attained)
+
+    @property
     def rank(self) -> tuple[float, float]:
         """The less it lacks the better, then the more it is worth."""
-        return -sum(one.shortfall + len(one.missed_steps) for one in self.attained), self.goodput
+        return -self.lacks, self.goodput
+
+    @property
+    def misses_steps(self) -> bool:
+        return any(one.missed_steps for one in self.attained)
 
     def beyond(self, asked: Mapping[int, float]) -> list[float]:
         """Requests in time less those asked for, by tenant with a floor per window."""
@@ -138,7 +161,7 @@ class _Search:
     purse: _Purse
     initial: MigPlan | None
     takes_gains: bool
-    must_meet: bool
+    costs_at_most: float | None
     found: list[_Found] = field(default_factory=list)
     bounds: list[tuple[float, Multipliers, MigPlan]] = field(default_factory=list)
     work: Counter[str] = field(default_factory=Counter)
@@ -150,6 +173,8 @@ class _Search:
         floors = {m: own.min_slo_attainment for m, own in enumerate(terms) if own.min_slo_attainment is not None}
         self.asked = {m: required(own, self.tables[m]) for m, own in floors.items() if own.per is Per.WINDOW}
         self.by_step = [m for m in floors if m not in self.asked]
+        self.none: Multipliers = dict.fromkeys(floors, 0.0)  # as if there were no floors
+        self.must_meet = self.costs_at_most is None
 
     def run(self, reason: Infeasibility | None) -> None:
         """Search, then prove; ``reason`` says why no plan keeps the floors, where that is known."""
@@ -160,20 +185,26 @@ class _Search:
                 self._solve(last, proves=True, counts_goodput=False)
             self.reason = self.reason or reason
             return
+        if not self.must_meet:
+            self._solve(self.none)
         if self.asked or not self.must_meet:
-            last = self._search()
+            last = self._keep()
+        best = self.best
+        if not self.must_meet and best is not None and not best.is_met and self.none:
+            self._trade()
         if self.asked and self.must_meet and self.found and not self.is_met:
             self._solve(last, proves=True, counts_goodput=False)
         else:
-            # Multipliers bound plans that keep the floors; without them all are, unless floors per step stand.
-            self._solve(last if self.is_met or self.by_step else {}, proves=True)
+            # Multipliers bound plans that keep the floors; without them all are.
+            keeps = self.must_meet or ((best := self.best) is not None and best.is_met)
+            self._solve(last if keeps else self.none, proves=True)
 
     def answer(self, engine: str) -> MigPlan:
         """The best plan that was found, or why there is none."""
         best, bounds = self.best, self.bounds
         missed = () if best is None else tuple(str(one) for one in best.attained if not one.is_met)
         if missed and not self.must_meet:
-            bounds = [one for one in bounds if not (self.by_step or any(one[1].values()))]
+            bounds = [one for one in bounds if all(one[1].get(m) == 0.0 for m in self.none)]
         bound = min((value for value, _, _ in bounds), default=None)
         if self.reason is not None and not self.is_met:
             return without_plan(self.problem, Status.INFEASIBLE, engine, 0.0, infeasibility=self.reason)
@@ -181,18 +212,37 @@ class _Search:
             return replace(without_plan(self.problem, Status.TIMEOUT, engine, 0.0, bound), missed=missed)
         bound = None if bound is None else max(best.goodput, bound)
         certified = min((one for one in bounds if one[2].certificate), key=lambda one: one[0], default=None)
+        if missed and self.by_step:
+            certified = None  # checked under floors per step, which this plan does not keep
+        kept = max((one.goodput for one in self.found if one.is_met), default=None)
         return replace(
             best.plan,
-            status=Status.FEASIBLE if bound is None or missed else status_of(best.goodput, bound),
+            status=Status.FEASIBLE if bound is None else status_of(best.goodput, bound),
             objective=best.goodput,
             bound=bound,
             certificate=None if certified is None else certified[2].certificate,
             missed=missed,
+            floor_costs=None if self.must_meet else self._costs(best.goodput),
+            keeping_costs=None if self.must_meet or kept is None else self._costs(kept),
         )
 
     @property
     def best(self) -> _Found | None:
-        return max(self.found, key=lambda one: one.rank, default=None)
+        """Of the plans that cost no more than they may, the one that lacks fewest; of equals the one worth most."""
+        return max((one for one in self.found if one.goodput >= self.least), key=lambda one: one.rank, default=None)
+
+    @property
+    def least(self) -> float:
+        """What a plan has to be worth so that floors cost no more than they may."""
+        if self.costs_at_most is None:
+            return -math.inf
+        free = max((one.goodput for one in self.found), default=-math.inf)
+        return free - allowed(self.problem, self.costs_at_most)
+
+    def _costs(self, goodput: float) -> float:
+        """How far a plan's worth is below the best one's without floors, as a share of the requests."""
+        lost, most = max(one.goodput for one in self.found) - goodput, self.problem.most_goodput
+        return lost / most if most > 0 else 0.0
 
     @property
     def is_met(self) -> bool:
@@ -216,59 +266,95 @@ class _Search:
         self.found += [found] if found is not None else []
         if plan.bound is None or any(np.ndim(weight) for weight in multipliers.values()):
             return found
-        owed = {m: float(weight) * self.asked[m] for m, weight in multipliers.items()}
+        weighed = {m: float(weight) for m, weight in multipliers.items() if m in self.asked}
+        owed = {m: weight * self.asked[m] for m, weight in weighed.items()}
         bound, least, size = plan.bound - sum(owed.values()), 0.0, sum(map(abs, owed.values()))
         if counts_goodput:
-            weights = tuple((self.problem.tenant_names[m], float(weight)) for m, weight in multipliers.items())
+            weights = tuple((self.problem.tenant_names[m], weight) for m, weight in weighed.items())
             certificate = None if plan.certificate is None else replace(plan.certificate, multipliers=weights)
             self.bounds.append((bound, multipliers, replace(plan, certificate=certificate)))
             least, size = _reach(self.tables)[0], self.problem.most_goodput
         if not self.must_meet or self.is_met or bound >= least - ROUNDING * max(1.0, size):
             return found
         if proves:
-            self.reason = self._unmet({m: plan.bound / float(multipliers[m]) for m in owed if multipliers[m]})
+            self.reason = self._unmet({m: plan.bound / weight for m, weight in weighed.items() if weight})
         return None
 
-    def _search(self) -> Multipliers:
-        """Cutting planes, until they say no more than the plan found is worth; the last multipliers."""
+    def _keep(self) -> Multipliers:
+        """Cutting planes to the best plan that keeps the floors, until they say no more than it is worth.
+
+        They end as well where whatever keeps the floors costs more than it may. The last multipliers are returned.
+        """
         highest = [max(1.0, self.problem.tenants[m].weight) for m in self.asked]
-        most, at, left = self._penalty(self.tables), [0.0] * len(highest), -np.inf
+        most, at, left = self._penalty(self.tables), [0.0] * len(highest), -math.inf
         for _ in range(ROUNDS):
-            found = self._solve(dict(zip(self.asked, at, strict=True)))
+            last = dict(zip(self.asked, at, strict=True))
+            found = next((one for one in self.found if one.multipliers == last), None) or self._solve(last)
             if found is None or not self.asked or (found.is_met and not any(at)):
                 break
             is_highest = [upper < most and x >= upper * (1 - 1e-9) for x, upper in zip(at, highest, strict=True)]
             worth = found.goodput + float(np.dot(at, found.beyond(self.asked)))
+            if not self.must_meet and (found.misses_steps or max(worth, left) < self.least):
+                return last
             if worth <= left + ROUNDING * max(1.0, abs(left)) and not any(is_highest):
                 break
             highest = [min(most, GROWTH * x) if grows else x for x, grows in zip(highest, is_highest, strict=True)]
             # A plan that misses a floor per step says nothing of those that keep it.
-            known = [one for one in self.found if not any(a.missed_steps for a in one.attained)] or self.found
+            known = [one for one in self.found if not one.misses_steps] or self.found
             at, left = _lowest([(one.goodput, one.beyond(self.asked)) for one in known], highest)
-        if self.asked and not (self.is_met or self.must_meet):
-            self._solve(dict.fromkeys(self.asked, most))
-        self._splice(left)
-        return dict(zip(self.asked, at, strict=True))
-
-    def _splice(self, left: float) -> None:
-        """Mix the best plan that keeps the floors with the nearest that does not, which no constant λ does.
-
-        Multipliers are those of the one up to a step and those of the other from there on, and the other way round.
-        Bounds gain nothing by it. Not tried where cutting planes leave too little above the best plan.
-        """
         strict = max((one for one in self.found if one.is_met), key=lambda one: one.rank, default=None)
         loose = max((one for one in self.found if not one.is_met), key=lambda one: one.rank, default=None)
-        if strict is None or loose is None or left - strict.goodput <= WORTH_SPLICING * abs(left):
-            return
+        if strict is not None and loose is not None and left - strict.goodput > WORTH_SPLICING * abs(left):
+            self._splice(strict, loose, self.asked, lambda found: found.is_met)
+        return dict(zip(self.asked, at, strict=True))
+
+    def _trade(self) -> None:
+        """Cutting planes to the plan that lacks fewest requests of those that cost no more than they may."""
+        most, height, at = self._penalty(self.tables), -math.inf, list[float]()
+
+        def above(one: _Found, at: Sequence[float]) -> float:
+            lacks, slopes = self._line(one)
+            return lacks + float(np.dot(at, slopes))
+
+        for _ in range(TRADES):
+            at, height = _lowest([self._line(one) for one in self.found], [*[1.0] * len(self.asked), most])
+            *weights, price = at
+            worth = 1.0 / max(price, 1.0 / most)
+            found = self._solve(
+                {m: worth * weight for m, weight in zip(self.asked, weights, strict=True)}
+                | dict.fromkeys(self.by_step, worth)
+            )
+            if found is None or above(found, at) <= height + ROUNDING * max(1.0, abs(height)):
+                break
+        beyond, loose = [one for one in self.found if one.goodput < self.least], self.best
+        requests = sum(float(table.arrived.sum()) for table in self.tables if table.arrived is not None)
+        if beyond and loose is not None and loose.lacks + height > WORTH_SPLICING * requests:
+            strict = max(beyond, key=lambda one: above(one, at))
+            self._splice(strict, loose, self.none, lambda found: found.goodput < self.least)
+
+    def _line(self, one: _Found) -> tuple[float, list[float]]:
+        """What a plan has beyond floors per step, and by multiplier: beyond those per window, and what it may cost."""
+        by_step = sum(one.attained[m].shortfall for m in self.by_step)
+        return -by_step, [*one.beyond(self.asked), one.goodput - self.least]
+
+    def _splice(
+        self, strict: _Found, loose: _Found, tenants: Iterable[int], may_loosen: Callable[[_Found], bool]
+    ) -> None:
+        """Mix a plan that is strict about floors with one that is less so, which no constant λ does.
+
+        Multipliers are those of the one up to a step and those of the other from there on, and the other way round.
+        Bounds gain nothing by it.
+        """
         # At the multipliers themselves both plans may be worth the same.
-        ends = {m: (2 * strict.multipliers.get(m, 0.0), loose.multipliers.get(m, 0.0) / 2) for m in self.asked}
+        most = self._penalty(self.tables)
+        ends = {m: (2 * strict.multipliers.get(m, most), loose.multipliers.get(m, most) / 2) for m in tenants}
         steps = np.arange(self.problem.n_steps)
         for order in (steps, steps[::-1]):
             low, high = 0, self.problem.n_steps
             for _ in range(SPLICES):
                 n_strict = (low + high) // 2
                 found = self._solve({m: np.where(order < n_strict, *pair) for m, pair in ends.items()})
-                low, high = (low, n_strict) if found is not None and found.is_met else (n_strict, high)
+                low, high = (low, n_strict) if found is not None and may_loosen(found) else (n_strict, high)
 
     def _unmet(self, most: Mapping[int, float]) -> Infeasibility:
         """Whose floor is missed in the nearest plan; ``most`` says how many requests one alone could have in time."""
@@ -291,20 +377,18 @@ class _Search:
         return 1.0 + 2.0 * (most - least + salvage)
 
     def _posed(self, multipliers: Multipliers, *, counts_goodput: bool) -> Problem:
-        """The problem with its floors in its gain tables.
-
-        Where plans may miss floors and none is known that keeps all, each request that lacks in a step costs what the
-        largest multiplier makes of it; elsewhere only that some do. Large sums cost digits.
-        """
-        posed, is_soft = without_floors(self.problem), not (self.must_meet or self.is_met)
+        """The problem with its floors in its gain tables."""
+        posed = without_floors(self.problem)
         if not self.takes_gains:
             return posed
         goodput = 1.0 if counts_goodput else 0.0
-        tables = [_weighted(own, goodput, multipliers.get(m, 0.0)) for m, own in enumerate(self.tables)]
-        penalty = self._penalty(self.tables if is_soft else tables)
+        weights = [multipliers.get(m, 0.0) if m in self.asked else 0.0 for m in range(len(self.tables))]
+        tables = [_weighted(own, goodput, weight) for own, weight in zip(self.tables, weights, strict=True)]
+        penalty = self._penalty(tables)
         for m in self.by_step:
             lacks = lacking(self.problem, self.problem.tenants[m], self.tables[m])
-            tables[m] = _plus(tables[m], *(-penalty * ((lack > 0) + is_soft * lack) for lack in lacks))
+            weight = np.reshape(multipliers.get(m, penalty), (-1, 1))
+            tables[m] = _plus(tables[m], *(-weight * (lack if m in multipliers else lack > 0) for lack in lacks))
         posed = replace(posed, gains=tuple(tables))
         return posed if counts_goodput else without_salvage(posed)
 

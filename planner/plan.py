@@ -280,6 +280,9 @@ class MigPlan:
             which a search can lower further. ``None`` where the engine has none.
         missed: What this plan, or without one the nearest that was found, lacks of floors of in-time answers; a
             sentence for each.
+        floor_costs: How far the objective is below the best plan's without floors, as a share of the requests that
+            arrive, weighted as goodput is; ``None`` where it was not asked what floors cost.
+        keeping_costs: The same of the best plan found that keeps all floors; ``None`` where none was found, too.
         burst_loss: Set iff this is a layout that stays, chosen in the place of a plan worth more on average: the share
             of the requests of the worst tenth of arrivals that the other would have lost by it (``planner.bursts``).
         load_s: Wall seconds in which ``planner.solve`` loaded the engine and loaded or compiled its loops.
@@ -300,6 +303,8 @@ class MigPlan:
     work: tuple[tuple[str, int], ...] = ()
     certificate: AnyCertificate | None = field(default=None, compare=False)
     missed: tuple[str, ...] = ()
+    floor_costs: float | None = None
+    keeping_costs: float | None = None
     burst_loss: float | None = None
     load_s: float = field(default=0.0, compare=False)
     salvage: float = 0.0

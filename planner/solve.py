@@ -96,7 +96,7 @@ def solve(
     initial: MigPlan | None = None,
     *,
     options: EngineOptions | None = None,
-    must_meet_floors: bool = True,
+    floor_costs_at_most: float | None = None,
 ) -> MigPlan:
     """A plan for ``problem``, or the status that says why there is none.
 
@@ -109,8 +109,9 @@ def solve(
         budget: What may be spent; no limits if ``None``.
         initial: A plan of an earlier solve of a like problem, to start from; never required.
         options: What only some engines know, such as a solver; an engine refuses what it does not take.
-        must_meet_floors: Whether a plan that misses a floor of in-time answers is none. Otherwise the plan that lacks
-            least is returned where none was found that keeps all, and its ``missed`` says what it lacks.
+        floor_costs_at_most: What floors of in-time answers may cost: hundredths of the requests that arrive. Of the
+            plans that cost no more the one that lacks fewest is returned, and its ``missed`` says what it lacks. With
+            ``None`` a plan that misses a floor is none, whatever that costs.
 
     Raises:
         EngineError: Unknown engine, one of the other model, an option that it does not take, or a
@@ -127,7 +128,8 @@ def solve(
     if problem.has_floors:
         from planner.floors import solve_with_floors  # noqa: PLC0415 (numpy is heavy)
 
-        told = partial(solve_with_floors, name=entry.name, takes_gains=entry.takes_gains, must_meet=must_meet_floors)
+        cost = floor_costs_at_most
+        told = partial(solve_with_floors, name=entry.name, takes_gains=entry.takes_gains, costs_at_most=cost)
         engine_of = partial(told, engine=engine_of)
     plan = engine_of(problem, budget=budget, initial=initial)
     return replace(plan, load_s=imported_s + loading_s() - begun_loading_s)

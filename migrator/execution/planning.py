@@ -18,7 +18,7 @@ from migrator.errors import InfeasibleError
 from migrator.execution.foresight import Opening, forecast_from
 from migrator.execution.posing import plan_from_step_of, posed, state_after
 from migrator.setting import Setting
-from planner.attainment import attainments
+from planner.attainment import allowed, attainments, lacks_in_all
 from planner.budget import Budget, EngineOptions
 from planner.build import slacks_s, with_forecast
 from planner.bursts import Scenarios, held_to_floor
@@ -26,6 +26,7 @@ from planner.plan import AnyCertificate, Lifetime, MigPlan, Status
 from planner.policies.policy import Knows, Policy, Window
 from planner.problem import (
     Owner,
+    Per,
     PhysicalState,
     Problem,
     Reconfiguration,
@@ -49,7 +50,7 @@ class Solving:
         policy: Answers instead of an engine, if given.
         as_published: Whether the policy forecasts and switches as its source does.
         must_meet_floors: Whether an engine's plan that misses a floor of in-time answers is none. A run takes the one
-            that lacks least.
+            that lacks fewest of those that cost no more than the config's ``planner.floor_costs_at_most``.
     """
 
     reconfiguration: Reconfiguration = Reconfiguration.PHYSICAL
@@ -134,8 +135,8 @@ class Replan:
         planned: What was answered; it covers the window's last steps.
         running: What is left of the plan in force, with its worth by the new forecast as ``objective``; ``None`` where
             it cannot be followed, or keeps the rules no more.
-        is_better: Whether the answer is worth more than going on: it keeps more floors of in-time answers, or as many
-            with more expected goodput.
+        is_better: Whether the answer is worth more than going on: it lacks fewer requests of floors of in-time answers,
+            or as many and is worth more, or floors would cost too much by going on.
         told: What is left of the certificate of the plan in force.
     """
 
@@ -189,9 +190,18 @@ def plan_rest(
     plan = _answer(setting, opening, rest, solving, ahead, budget, running)
     told = None if planned.plan.certificate is None else planned.plan.certificate.left(step)
     if plan.status.has_plan and plan.certificate is None:
-        plan = replace(plan, certificate=told)  # any prices are one
+        plan = replace(plan, certificate=_of_all_plans(rest, told) if plan.missed else told)  # any prices are one
     answer = _checked(rest, plan, opening.window, planned.plan_from_step + step, ahead)
-    return Replan(forecast, answer, running, _is_better(answer, running), told)
+    costs_at_most = setting.config.planner.floor_costs_at_most
+    return Replan(forecast, answer, running, _is_better(answer, running, costs_at_most), told)
+
+
+def _of_all_plans(problem: Problem, certificate: AnyCertificate | None) -> AnyCertificate | None:
+    """The certificate without what bounds only plans that keep the floors; ``None`` where floors per step stand."""
+    floors = [tenant.min_slo_attainment for tenant in problem.tenants]
+    if certificate is None or any(floor is not None and floor.per is Per.STEP for floor in floors):
+        return None
+    return replace(certificate, multipliers=())
 
 
 def _carried_on(rest: Problem, plan: MigPlan, step: int) -> MigPlan | None:
@@ -213,22 +223,22 @@ def _carried_on(rest: Problem, plan: MigPlan, step: int) -> MigPlan | None:
     return replace(left, objective=verification.objective, salvage=verification.salvage)
 
 
-def _is_better(answer: PlannedWindow, running: MigPlan | None) -> bool:
+def _is_better(answer: PlannedWindow, running: MigPlan | None, costs_at_most: float) -> bool:
     if not answer.is_planned:
         return False
     if running is None:
         return True
-    problem = answer.problem
-    missed = [
-        sum(not one.is_met for one in attainments(problem, plan)) if problem.has_floors else 0
-        for plan in (answer.plan, running)
-    ]
-    if answer.plan.burst_loss is not None:
+    problem, plan = answer.problem, answer.plan
+    if plan.burst_loss is not None:
         return True  # that the running plan may lose so much is why this one was chosen
-    assert answer.plan.objective is not None
+    assert plan.objective is not None
     assert running.objective is not None
+    lack, lacked = (lacks_in_all(attainments(problem, one)) if problem.has_floors else 0.0 for one in (plan, running))
     slack = TOLERANCE * max(1.0, abs(running.objective))
-    return (-missed[0], answer.plan.objective) > (-missed[1], running.objective + slack)
+    free = plan.objective + (plan.floor_costs or 0.0) * problem.most_goodput
+    if running.objective < free - allowed(problem, costs_at_most) - slack:
+        return True
+    return (-lack, plan.objective) > (-lacked, running.objective + slack)
 
 
 def _rest(
@@ -307,14 +317,23 @@ def _answer(
 ) -> MigPlan:
     """``forecast`` is of the problem's steps."""
     budget = effort or Budget(max_nodes=setting.config.planner.max_schedules, time_limit_s=how.time_limit_s)
+    costs_at_most = setting.config.planner.floor_costs_at_most
     knows = Knows.FORECAST if how.policy is None else how.policy.knows
     scenarios = _scenarios(setting, opening, problem, forecast) if knows is Knows.FORECAST else None
     if how.policy is None:
-        meets = how.must_meet_floors
-        plan = solve(problem, how.engine, budget, running, options=how.options, must_meet_floors=meets)
+        most = None if how.must_meet_floors else costs_at_most
+        plan = solve(problem, how.engine, budget, running, options=how.options, floor_costs_at_most=most)
         return plan if how.engine not in (None, "physical") else held_to_floor(problem, plan, running, scenarios)
     window = Window(
-        opening.window, problem, budget, opening.past_rps, opening.plans, how.as_published, running, scenarios
+        number=opening.window,
+        problem=problem,
+        budget=budget,
+        past_rps=opening.past_rps,
+        plans=opening.plans,
+        as_published=how.as_published,
+        running=running,
+        scenarios=scenarios,
+        floor_costs_at_most=costs_at_most,
     )
     return how.policy.plan(window)
 

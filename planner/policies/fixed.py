@@ -107,7 +107,7 @@ class FixedByWindow(Policy):
 
     def plan(self, window: Window) -> MigPlan:
         """The best plan with at most one change, at the window's start; floors of in-time answers as ``migrator``."""
-        return solve(window.problem, "static", window.budget, must_meet_floors=False)
+        return solve(window.problem, "static", window.budget, floor_costs_at_most=window.floor_costs_at_most)
 
 
 @dataclass(frozen=True)

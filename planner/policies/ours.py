@@ -30,9 +30,10 @@ class Migrator(Policy):
     def plan(self, window: Window) -> MigPlan:
         """The best plan within the budget that is safe from bursts, where that is asked for.
 
-        If none keeps the floors of in-time answers, it is the one that lacks least.
+        Floors of in-time answers are kept as far as what they cost allows.
         """
-        plan = solve(window.problem, "physical", window.budget, window.running, must_meet_floors=False)
+        costs = window.floor_costs_at_most
+        plan = solve(window.problem, "physical", window.budget, window.running, floor_costs_at_most=costs)
         return held_to_floor(window.problem, plan, window.running, window.scenarios)
 
 

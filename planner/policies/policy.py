@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from planner.budget import Budget
+from planner.budget import FLOOR_COSTS_AT_MOST, Budget
 from planner.bursts import Scenarios
 from planner.plan import MigPlan
 from planner.problem import FloatArray, Problem
@@ -81,6 +81,7 @@ class Window:
             ``migrator`` does, so that only its decisions differ.
         running: What is left of the plan in force, where the rest of a window is planned anew; else ``None``.
         scenarios: Arrivals that may come, against which a plan is to be safe; ``None`` where none are asked for.
+        floor_costs_at_most: What floors of in-time answers may cost, in hundredths of the requests that arrive.
     """
 
     number: int
@@ -91,6 +92,7 @@ class Window:
     as_published: bool = False
     running: MigPlan | None = None
     scenarios: Scenarios | None = None
+    floor_costs_at_most: float = FLOOR_COSTS_AT_MOST
 
 
 class AnyPolicy(ABC):

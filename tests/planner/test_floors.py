@@ -174,7 +174,7 @@ def test_requests_that_are_due_and_none_that_arrive_are_out_of_reach():
     assert "speech: none in time of 40 % asked for, with +10 requests due from before" in str(plan.infeasibility)
 
 
-def budgets_of(problem: Problem, budget: Budget, *, must_meet: bool = True) -> list[Budget]:
+def budgets_of(problem: Problem, budget: Budget, *, costs_at_most: float | None = None) -> list[Budget]:
     """What each solve of ``physical`` under the problem's floors might spend, in order."""
     given: list[Budget] = []
 
@@ -182,15 +182,16 @@ def budgets_of(problem: Problem, budget: Budget, *, must_meet: bool = True) -> l
         given.append(own)
         return solve_physical(posed, own, initial)
 
-    solve_with_floors(problem, engine, budget, name="physical", must_meet=must_meet)
+    solve_with_floors(problem, engine, budget, name="physical", costs_at_most=costs_at_most)
     return given
 
 
 @pytest.mark.parametrize("floor", [0.4, 0.95])
-@pytest.mark.parametrize("must_meet", [True, False])
-def test_only_the_last_solve_proves(floor, must_meet):
+@pytest.mark.parametrize("costs_at_most", [None, 5.0, 100.0])
+def test_only_the_last_solve_proves(floor, costs_at_most):
     proves = [
-        own.proves for own in budgets_of(two_tenants(None, AttainmentFloor(floor)), Budget(), must_meet=must_meet)
+        own.proves
+        for own in budgets_of(two_tenants(None, AttainmentFloor(floor)), Budget(), costs_at_most=costs_at_most)
     ]
     assert proves == [False] * (len(proves) - 1) + [True]
 
@@ -210,17 +211,19 @@ def test_all_solves_together_stay_within_the_work_and_the_proof_has_a_quarter():
 @pytest.mark.parametrize("per", Per)
 def test_a_plan_that_need_not_keep_its_floors_lacks_as_little_as_possible(per):
     problem = two_tenants(None, AttainmentFloor(0.95, per))
-    plan = solve(problem, must_meet_floors=False)
+    plan = solve(problem, floor_costs_at_most=100.0)
     assert [one.share for one in attainments(problem, plan)] == pytest.approx([0.3, 0.9])
 
 
 @pytest.mark.parametrize("model", Reconfiguration)
 def test_more_than_a_floor_asks_for_makes_up_for_nothing_that_lacks_elsewhere(model):
     problem = two_tenants(AttainmentFloor(0.2), AttainmentFloor(0.95), model=model)
-    plan = solve(problem, must_meet_floors=False)
+    plan = solve(problem, floor_costs_at_most=100.0)
     alone = two_tenants(None, AttainmentFloor(0.95), model=model)
     lacks = [one.shortfall for one in attainments(problem, plan)]
-    assert lacks == pytest.approx([one.shortfall for one in attainments(alone, solve(alone, must_meet_floors=False))])
+    assert lacks == pytest.approx(
+        [one.shortfall for one in attainments(alone, solve(alone, floor_costs_at_most=100.0))]
+    )
 
 
 def test_loading_counts_no_more_than_without_floors(monkeypatch):
@@ -229,18 +232,18 @@ def test_loading_counts_no_more_than_without_floors(monkeypatch):
 
 
 def test_a_plan_that_misses_a_floor_says_so():
-    plan = solve(two_tenants(None, AttainmentFloor(0.95)), must_meet_floors=False)
+    plan = solve(two_tenants(None, AttainmentFloor(0.95)), floor_costs_at_most=100.0)
     assert plan.missed == ("speech: 90 % in time of 95 % asked for",)
 
 
 def test_a_plan_that_misses_a_floor_is_never_called_optimal():
-    plan = solve(two_tenants(None, AttainmentFloor(0.95, Per.STEP)), must_meet_floors=False)
+    plan = solve(two_tenants(None, AttainmentFloor(0.95, Per.STEP)), floor_costs_at_most=100.0)
     assert (plan.status, plan.bound) == (Status.FEASIBLE, None)
 
 
 def test_a_plan_that_misses_a_floor_per_window_is_bounded_as_all_plans_are():
     problem = two_tenants(None, AttainmentFloor(0.95))
-    plan, free = solve(problem, must_meet_floors=False), solve(without_floors(problem))
+    plan, free = solve(problem, floor_costs_at_most=100.0), solve(without_floors(problem))
     assert plan.bound == pytest.approx(free.bound)
     found = verify(problem, plan)
     assert [item.rule for item in found.violations] == [Rule.FLOOR]
@@ -250,7 +253,7 @@ def test_a_plan_that_misses_a_floor_per_window_is_bounded_as_all_plans_are():
 @pytest.mark.parametrize("floor", [AttainmentFloor(0.5, Per.STEP), AttainmentFloor(0.5)])
 def test_what_need_not_be_kept_is_kept_where_it_can_be(floor):
     problem = two_tenants(None, floor)
-    assert solve(problem, must_meet_floors=False).lifetimes == solve(problem).lifetimes
+    assert solve(problem, floor_costs_at_most=100.0).lifetimes == solve(problem).lifetimes
 
 
 def test_the_same_problem_and_budget_give_the_same_plan():
