@@ -12,7 +12,7 @@ change is the throughput that is left of it, negative where the change takes lon
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,34 +78,6 @@ def _percent(share: float | None) -> str:
 def lacks_in_all(attained: Iterable[Attainment]) -> float:
     """Requests that lack of all floors together; what rounding makes is left out."""
     return round(sum(one.shortfall for one in attained), 6)
-
-
-def allowed(problem: Problem, costs_at_most: float) -> float:
-    """What floors may cost of the objective: hundredths of the requests that arrive, weighted as goodput is."""
-    return costs_at_most / 100 * problem.most_goodput
-
-
-def floors_in_words(missed: Sequence[str], floor_costs: float | None, keeping_costs: float | None) -> str | None:
-    """Which floors a plan misses, and what they cost and would cost; ``None`` where there is nothing to tell.
-
-    Args:
-        missed: As :class:`~planner.plan.MigPlan` has it, and so are the others.
-        floor_costs: What the plan costs.
-        keeping_costs: What one costs that keeps all floors.
-    """
-    costs = None if floor_costs is None else f"floors cost {100 * floor_costs:.2f} points of goodput"
-    if not missed:
-        return costs if floor_costs is not None and floor_costs >= _LEAST_TOLD else None
-    lacks = f"misses {'; '.join(missed)}"
-    if costs is None:
-        return lacks
-    if keeping_costs is None:
-        return f"{lacks}; {costs}, and no plan was found that keeps them all"
-    return f"{lacks}; {costs}, to keep them all would cost {100 * keeping_costs:.2f}"
-
-
-_LEAST_TOLD = 5e-5
-"""Share of the requests below which a cost is none in two digits of points."""
 
 
 def required(floor: AttainmentFloor, table: GainTable) -> float:

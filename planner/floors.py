@@ -37,7 +37,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from executor.compiled import working_s
-from planner.attainment import Attainment, allowed, attainments, lacking, lacks_in_all, out_of_reach, required
+from planner.attainment import Attainment, attainments, lacking, lacks_in_all, out_of_reach, required
 from planner.budget import Budget
 from planner.course import courses
 from planner.engines.answer import without_plan
@@ -76,6 +76,9 @@ WORTH_SPLICING = 2e-3
 SPLICES = 3
 """Solves for those once it is settled whether to be strict early or late."""
 
+TOLERANCE = 1e-6
+"""Between objectives that are the same: relative, and in requests near zero."""
+
 ROUNDING = 1e-6
 """Share of goodput, or of requests, that makes no difference: λ is settled, and nothing is proven infeasible by it."""
 
@@ -111,6 +114,27 @@ def solve_with_floors(
     search = _Search(problem, engine, _Purse(budget, problem), initial, takes_gains, costs_at_most)
     search.run(infeasibility(problem) or floor_out_of_reach(problem))
     return replace(search.answer(name), work=(*search.work.items(),), solve_s=working_s() - started_s)
+
+
+def is_better(problem: Problem, plan: MigPlan, other: MigPlan, costs_at_most: float) -> bool:
+    """Whether ``plan``, an answer of :func:`solve_with_floors`, is to be followed rather than the other one.
+
+    It is where it lacks fewer requests of floors, or as many and is worth more than rounding makes, and where the other
+    one costs more than floors may. Both plans keep the other rules and have their objectives.
+    """
+    assert plan.objective is not None
+    assert other.objective is not None
+    slack = TOLERANCE * max(1.0, abs(other.objective))
+    free = plan.objective + (plan.floor_costs or 0.0) * problem.most_goodput
+    if other.objective < free - _allowed(problem, costs_at_most) - slack:
+        return True
+    lack, lacked = (lacks_in_all(attainments(problem, one)) if problem.has_floors else 0.0 for one in (plan, other))
+    return (-lack, plan.objective) > (-lacked, other.objective + slack)
+
+
+def _allowed(problem: Problem, costs_at_most: float) -> float:
+    """What floors may cost of the objective."""
+    return costs_at_most / 100 * problem.most_goodput
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +261,7 @@ class _Search:
         if self.costs_at_most is None:
             return -math.inf
         free = max((one.goodput for one in self.found), default=-math.inf)
-        return free - allowed(self.problem, self.costs_at_most)
+        return free - _allowed(self.problem, self.costs_at_most)
 
     def _costs(self, goodput: float) -> float:
         """How far a plan's worth is below the best one's without floors, as a share of the requests."""

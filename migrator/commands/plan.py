@@ -29,7 +29,7 @@ from migrator.views.emit import Emitted, Form, emitted
 from migrator.views.plan import Floor, print_explanation, print_plan
 from migrator.views.traffic import print_traffic
 from planner.attainment import attainments
-from planner.budget import Budget, EngineOptions
+from planner.budget import FLOOR_COSTS_AT_MOST, Budget, EngineOptions
 from planner.errors import PlanFileError
 from planner.explain import explain
 from planner.files.plan_file import plan_of, plan_to_json
@@ -111,6 +111,13 @@ def plan_command(
     floors: Annotated[
         bool, typer.Option("--floors/--no-floors", help="Compare the plan with those of static and greedy.")
     ] = True,
+    may_miss_floors: Annotated[
+        bool,
+        typer.Option(
+            "--may-miss-floors",
+            help="Plan as a run does: floors of in-time answers may be missed where keeping them costs too much.",
+        ),
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Also write the plan as JSON to this file.")] = None,
     problem_out: Annotated[
         Path | None, typer.Option(help="Also write the problem that was posed, for verify, to this JSON file.")
@@ -135,7 +142,8 @@ def plan_command(
     if (config is None) == (problem is None):
         raise typer.BadParameter("give either a CONFIG or --problem FILE")
     options = EngineOptions(solver=solver, configs=configs)
-    solving = Solving(engine=engine, options=options, time_limit_s=time_limit)
+    must_meet = not may_miss_floors
+    solving = Solving(engine=engine, options=options, time_limit_s=time_limit, must_meet_floors=must_meet)
     if emit is not None and (as_json or explain is not None):
         raise typer.BadParameter("--emit takes the place of the report; it goes with neither --json nor --explain")
     shown = Shown(out, problem_out, as_json, explain, changes, floors, emit)
@@ -154,7 +162,8 @@ def plan_command(
 def _plan_config(config_path: Path, *, window: int, solving: Solving, shown: Shown, assignments: Sequence[str]) -> None:
     """Print the plan of ``window``, if every plan before it is carried out as promised.
 
-    With ``Solving()`` and a run's own config it is the plan that the run has made, as its log tells what it had seen.
+    With a run's own config it is the plan that the run has made, as its log tells what it had seen, if ``solving`` says
+    nothing else and may miss floors as a run may.
 
     Raises:
         ConfigError: The config cannot be used, or has fewer windows.
@@ -224,7 +233,10 @@ def _plan_problem(
         warn(size)
     with progress().status("solving"):
         budget = Budget(time_limit_s=solving.time_limit_s)
-        plan = solve(problem, engine=solving.engine, budget=budget, initial=initial, options=solving.options)
+        costs = None if solving.must_meet_floors else FLOOR_COSTS_AT_MOST
+        plan = solve(
+            problem, solving.engine, budget=budget, initial=initial, options=solving.options, floor_costs_at_most=costs
+        )
     _show(Emitted(problem, plan, 0.0, problem_path.name), shown, notes, extra)
     if not plan.status.has_plan:
         raise InfeasibleError(f"{problem_path}: {plan.infeasibility or none_found(plan)}")

@@ -18,10 +18,10 @@ from migrator.errors import InfeasibleError
 from migrator.execution.foresight import Opening, forecast_from
 from migrator.execution.posing import plan_from_step_of, posed, state_after
 from migrator.setting import Setting
-from planner.attainment import allowed, attainments, lacks_in_all
 from planner.budget import Budget, EngineOptions
 from planner.build import slacks_s, with_forecast
 from planner.bursts import Scenarios, held_to_floor
+from planner.floors import is_better
 from planner.plan import AnyCertificate, Lifetime, MigPlan, Status
 from planner.policies.policy import Knows, Policy, Window
 from planner.problem import (
@@ -35,7 +35,7 @@ from planner.problem import (
 from planner.replan import remaining_plan, remaining_problem, without_hopeless_retrainings
 from planner.solve import solve
 from planner.unavailable import Unavailable
-from planner.verify import TOLERANCE, Rule, Verification, verify
+from planner.verify import Rule, Verification, verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,17 +228,9 @@ def _is_better(answer: PlannedWindow, running: MigPlan | None, costs_at_most: fl
         return False
     if running is None:
         return True
-    problem, plan = answer.problem, answer.plan
-    if plan.burst_loss is not None:
+    if answer.plan.burst_loss is not None:
         return True  # that the running plan may lose so much is why this one was chosen
-    assert plan.objective is not None
-    assert running.objective is not None
-    lack, lacked = (lacks_in_all(attainments(problem, one)) if problem.has_floors else 0.0 for one in (plan, running))
-    slack = TOLERANCE * max(1.0, abs(running.objective))
-    free = plan.objective + (plan.floor_costs or 0.0) * problem.most_goodput
-    if running.objective < free - allowed(problem, costs_at_most) - slack:
-        return True
-    return (-lack, plan.objective) > (-lacked, running.objective + slack)
+    return is_better(answer.problem, answer.plan, running, costs_at_most)
 
 
 def _rest(

@@ -246,6 +246,11 @@ class Plan(Part, frozen=True, kw_only=True):
     certificate: Json | None = None
     """Without its prices where those are the last ones of a certificate that was told before in the window."""
     missed: tuple[str, ...] = ()
+    floor_costs: Number | None = None
+    """Where floors of in-time answers may be missed: how far the objective is below the best plan's without floors, as
+    a share of the requests that arrive."""
+    keeping_costs: Number | None = None
+    """The same of the best plan found that keeps every floor; none if none was found."""
     burst_loss: Number | None = None
     """Only where a layout that stays took the plan's place: the share of the worst requests that it would have lost."""
 

@@ -93,10 +93,11 @@ class WindowReport:
 
     Where tenants have no instances there is no plan: its status, expected goodput and gap are ``None``. ``promised`` is
     by tenant with a floor of in-time answers. ``violation`` is the first rule that the policy's own plan breaks, which
-    was not carried out then. ``salvage`` is what the plan expects the models to be worth beyond the window, in
-    requests; ``model_ages`` says by tenant how many windows old the data was, as the window began, that the model had
-    learned last: 1 where each retraining is done in its window. ``blind_s`` are the seconds that are in no figure, as
-    nobody can tell what stood.
+    was not carried out then. ``floor_costs`` is what the plan gives up for floors of in-time answers, as a share of the
+    requests that arrive, and ``keeping_costs`` what the best plan found that keeps every floor would. ``salvage`` is
+    what the plan expects the models to be worth beyond the window, in requests; ``model_ages`` says by tenant how many
+    windows old the data was, as the window began, that the model had learned last: 1 where each retraining is done in
+    its window. ``blind_s`` are the seconds that are in no figure, as nobody can tell what stood.
     """
 
     window: int
@@ -107,6 +108,8 @@ class WindowReport:
     total: Figures | None
     promised: Mapping[str, Promise] = field(default_factory=dict)
     violation: str | None = None
+    floor_costs: float | None = None
+    keeping_costs: float | None = None
     salvage: float = 0.0
     model_ages: Mapping[str, int] = field(default_factory=dict)
     blind_s: int = 0
@@ -230,6 +233,8 @@ def _window(
         window=started.window,
         plan_status=None if plan is None else plan.status,
         expected_goodput=expected,
+        floor_costs=None if plan is None else plan.floor_costs,
+        keeping_costs=None if plan is None else plan.keeping_costs,
         salvage=0.0 if plan is None else plan.salvage or 0.0,
         model_ages=_model_ages(log, started),
         gap=None if plan is None else plan.gap,

@@ -91,6 +91,8 @@ def _trouble(trouble: Trouble) -> Json:
 
 def _window(window: WindowReport) -> Json:
     plan = {"status": window.plan_status, **_picked(window, "expected_goodput", "gap")}
+    if window.floor_costs is not None:
+        plan |= _picked(window, "floor_costs", "keeping_costs")
     if window.violation is not None:
         plan["violation"] = window.violation
     promised = {"promised": {name: asdict(one) for name, one in window.promised.items()}} if window.promised else {}

@@ -16,6 +16,7 @@ from rich.text import Text
 from executor.mig import OwnedLayout, Profile, memory_slices_in
 from migrator.console import escape
 from migrator.views.fitted import fitted
+from migrator.views.floors import floors_in_words
 from migrator.views.palette import SHORT
 from migrator.views.strips import (
     COLOURS,
@@ -35,7 +36,7 @@ from planner.course import Course, courses
 from planner.explain import HELD, Explanation
 from planner.plan import InferenceSpan, Lifetime, MigPlan
 from planner.problem import FloatArray, Owner, Problem, Reconfiguration, Task
-from planner.verify import TOLERANCE, Verification
+from planner.verify import TOLERANCE, Verification, Violation
 
 LEAST_TOLD_S = 0.1
 """Seconds of loading that are worth a word."""
@@ -88,7 +89,7 @@ def print_plan(
     if not plan.status.has_plan:
         return
     console.print(_figures(problem, plan, verification, floors, notes))
-    for violation in () if verification is None else verification.violations:
+    for violation in () if verification is None else _broken(plan, verification):
         console.print(f"[bold red]breaks[/] {escape(str(violation))}")
     if verification is None or verification.objective is not None:
         _print_over_time(problem, plan, console)
@@ -114,9 +115,11 @@ def _figures(
         table.add_row("gap", f"{said}; claimed {_percent(plan.gap)}: that no plan exceeds {plan.bound:.2f}")
     if problem.has_floors:
         table.add_row("in time", ", ".join(map(_promised, attainments(problem, plan))))
+        if told := floors_in_words(plan.missed, plan.floor_costs, plan.keeping_costs):
+            table.add_row("floors", escape(told))
     table.add_row("solved", f"in {plan.solve_s:.2f} s{_work(plan)}{_loading(plan)}")
     if verification is not None:
-        table.add_row("checked", _checked(verification))
+        table.add_row("checked", _checked(_broken(plan, verification)))
     if problem.unavailable:
         table.add_row("not ours", "; ".join(map(str, problem.unavailable)))
     for heading in ("beats", "equals", "short of"):
@@ -143,10 +146,14 @@ def _work(plan: MigPlan) -> str:
     return f" ({escape(done)})" if done else ""
 
 
-def _checked(verification: Verification) -> str:
-    if not verification.is_valid:
-        n = len(verification.violations)
-        return f"[bold red]breaks {n} rule{'s' if n != 1 else ''}[/]"
+def _broken(plan: MigPlan, verification: Verification) -> tuple[Violation, ...]:
+    """What is wrong with the plan; one that may miss floors and says so is told apart."""
+    return verification.broken_rules if plan.missed else verification.violations
+
+
+def _checked(broken: Sequence[Violation]) -> str:
+    if broken:
+        return f"[bold red]breaks {len(broken)} rule{'s' if len(broken) != 1 else ''}[/]"
     return "valid by every rule"
 
 

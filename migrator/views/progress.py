@@ -13,6 +13,7 @@ from migrator.console import escape
 from migrator.execution.loop import View
 from migrator.execution.planning import PlannedWindow
 from migrator.log.trouble import Blind
+from migrator.views.floors import floors_in_words
 from migrator.views.strips import layout_strip
 from migrator.whatif.grid import point_text
 from migrator.whatif.sweep import Outcome, best_of
@@ -113,8 +114,9 @@ def _promise(planned: PlannedWindow) -> str:
         since = f" from second {begin:g} on" if begin else ""
         share = f"{100 * plan.expected_goodput / most:.2f} % expected goodput{since}, "
     gaps = f"{_within('proven', planned.verification.proven_gap)}, {_within('claimed', plan.gap)}"
-    missed = f"; misses {escape('; '.join(plan.missed))}" if plan.missed else ""
-    return f"planned in {plan.solve_s:.1f} s: {share}{gaps}{missed}"
+    told = floors_in_words(plan.missed, plan.floor_costs, plan.keeping_costs)
+    floors = "" if told is None else f"; {escape(told)}"
+    return f"planned in {plan.solve_s:.1f} s: {share}{gaps}{floors}"
 
 
 def _within(word: str, gap: float | None) -> str:

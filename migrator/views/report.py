@@ -18,6 +18,7 @@ from migrator.log.trouble import Trouble
 from migrator.provenance import MEASURED_JITTER, derived_profiles, faults_text, misjudged_text, scaling_text
 from migrator.views.assumed import assumed_lines
 from migrator.views.fitted import fitted, left_out_text
+from migrator.views.floors import floors_in_words
 from migrator.views.surprise import surprise_lines
 
 _HEADINGS = {
@@ -306,13 +307,13 @@ def _times(count: int) -> str:
 
 
 def _print_floors(report: Report, console: Console) -> None:
-    """Print what was promised and what was achieved in time, if any tenant has a floor, and what was missed."""
+    """Print what was promised and achieved in time, if any tenant has a floor, and what floors cost."""
     if not any(window.promised for window in report.windows):
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     for heading in ("window", "tenant", "in time: floor %", "promised %", "achieved %"):
         table.add_column(heading, justify="left" if heading == "tenant" else "right", overflow="fold")
-    missed = []
+    lines = []
     for window in report.windows:
         for name, promise in window.promised.items():
             figures = window.tenants.get(name)
@@ -320,13 +321,14 @@ def _print_floors(report: Report, console: Console) -> None:
             floor = f"{promise.floor_pct:g} / {promise.per}"
             cells = (_number(promise.promised_pct, 2), _number(achieved_pct, 2))
             table.add_row(str(window.window), escape(name), floor, *cells)
-            if promise.missed is not None:
-                missed.append(f"Window {window.window}: no plan was found that keeps the floor: {promise.missed}.")
             if achieved_pct is not None and achieved_pct < promise.floor_pct:
                 short = promise.floor_pct - achieved_pct
-                missed.append(f"Window {window.window}: {name} ended {short:.2f} points short of its floor.")
+                lines.append(f"Window {window.window}: {name} ended {short:.2f} points short of its floor.")
+        missed = [promise.missed for promise in window.promised.values() if promise.missed is not None]
+        if told := floors_in_words(missed, window.floor_costs, window.keeping_costs):
+            lines.append(f"Window {window.window}: the plan {told}.")
     console.print(table)
-    for line in missed:
+    for line in lines:
         console.print(escape(line))
 
 

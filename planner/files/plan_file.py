@@ -93,6 +93,8 @@ class _File(StrictModel):
     reason: Infeasibility | None = None
     certificate: _Certificate | None = None
     missed: tuple[Text, ...] = ()
+    floor_costs: Number | None = None
+    keeping_costs: Number | None = None
     burst_loss: Number | None = None
     work: dict[str, int] = Field(default_factory=dict)
     # What ``plan --json`` adds on how the plan was made and why; no part of the plan.
@@ -108,8 +110,9 @@ def plan_to_json(plan: MigPlan) -> dict[str, object]:
 
     A plan that exists has ``tenants`` (``paper``) or ``lifetimes`` and ``next_epoch_step``
     (``physical``); an infeasible one has ``reason``. A ``certificate`` is there if the engine gives one, and ``missed``
-    where a floor of in-time answers is, ``burst_loss`` where a layout that stays was chosen. Where salvage is part of
-    the objective, both parts stand apart, too.
+    where a floor of in-time answers is, ``floor_costs`` and ``keeping_costs`` where what floors cost was limited,
+    ``burst_loss`` where a layout that stays was chosen. Where salvage is part of the objective, both parts stand apart,
+    too.
     """
     is_paper, certificate = plan.reconfiguration is Reconfiguration.PAPER, plan.certificate
     figures = ("objective", "bound", "gap", *(_APART if plan.salvage else ()), "solve_s", "load_s", "engine")
@@ -134,7 +137,12 @@ def plan_to_json(plan: MigPlan) -> dict[str, object]:
             prices=certificate.prices.tolist(),
             multipliers=dict(certificate.multipliers) or None,
         )
-    return document | given(missed=list(plan.missed) or None, burst_loss=plan.burst_loss)
+    return document | given(
+        missed=list(plan.missed) or None,
+        floor_costs=plan.floor_costs,
+        keeping_costs=plan.keeping_costs,
+        burst_loss=plan.burst_loss,
+    )
 
 
 _APART = ("expected_goodput", "salvage", "goodput_gap")

@@ -49,7 +49,7 @@ class State(NamedTuple):
 
 
 Label = tuple[float, ...]
-"""Goodput so far, then the requests in time of each tenant with a floor per window."""
+"""Goodput so far, requests that lack of floors per step, negative, then those in time of each floor per window."""
 
 
 def best_objective(problem: Problem, *, is_static: bool = False) -> float | None:
@@ -57,27 +57,40 @@ def best_objective(problem: Problem, *, is_static: bool = False) -> float | None
 
     With ``is_static`` only plans count whose held set changes nowhere but at the first epoch that there may be.
     """
+    found = outcomes(problem, is_static=is_static, keeps_steps=True)
+    return max((worth for worth, lacks in found if lacks == 0), default=None)
+
+
+def outcomes(problem: Problem, *, is_static: bool = False, keeps_steps: bool = False) -> list[tuple[float, float]]:
+    """What plans are worth, and the requests that they lack of all floors; at least each that no other one beats.
+
+    With ``keeps_steps`` only plans count that keep floors per step.
+    """
     held_sets, tenants = HeldSets(problem), range(len(problem.tenants))
     floors = {m: asked for m in tenants if (asked := floor_per_window(problem, m)) is not None}
-    best: dict[State, set[Label]] = {_before(problem): {(0.0,) * (1 + len(floors))}}
+    best: dict[State, set[Label]] = {_before(problem): {(0.0,) * (2 + len(floors))}}
     for s in range(problem.n_steps):
         may_change = not is_static or s == _first_epoch(problem)
         after: dict[State, set[Label]] = {}
         for state, labels in best.items():
             for state_now, gain in _ways_to_go_on(problem, held_sets, state, s, may_change=may_change):
-                if all(_keeps_step(problem, m, state_now, s) for m in tenants):
-                    gains = (gain, *(_in_time(problem, m, state_now.held, state_now.warming, s) for m in floors))
+                lacks = sum(_lacks_in_step(problem, m, state_now, s) for m in tenants)
+                if not (keeps_steps and lacks):
+                    in_time = (_in_time(problem, m, state_now.held, state_now.warming, s) for m in floors)
+                    gains = (gain, -lacks, *in_time)
                     more = {tuple(map(sum, zip(label, gains, strict=True))) for label in labels}
                     after[state_now] = after.get(state_now, set()) | more
         best = {state: _undominated(labels) for state, labels in after.items()}
-    finals = [
-        label[0] + _salvage(problem, state)
+    return [
+        (worth + _salvage(problem, state), -by_step + sum(map(_lacking, in_time, floors.values())))
         for state, labels in best.items()
         if _may_end(problem, state)
-        for label in labels
-        if all(map(is_kept, label[1:], floors.values()))
+        for worth, by_step, *in_time in labels
     ]
-    return max(finals, default=None)
+
+
+def _lacking(in_time: float, asked: float) -> float:
+    return 0.0 if is_kept(in_time, asked) else asked - in_time
 
 
 def _first_epoch(problem: Problem) -> int:
@@ -91,19 +104,19 @@ def _undominated(labels: set[Label]) -> set[Label]:
     return {label for label in labels if not any(beats(other, label) for other in labels)}
 
 
-def _keeps_step(problem: Problem, m: int, now: State, s: int) -> bool:
-    """Whether tenant m's floor per step, if it has one and binds, is kept in step s."""
+def _lacks_in_step(problem: Problem, m: int, now: State, s: int) -> float:
+    """Requests that lack of tenant m's floor per step, if it has one and binds, in step s."""
     tenant, state = problem.tenants[m], problem.physical_initial
     asked = floor_per_step(problem, m, s)
     if asked is None:
-        return True
+        return 0.0
     if state is not None and s < state.next_epoch_step + _warm_up(problem, tenant):
         # Nothing new can serve yet: what was held does not bind where even all of it is too little.
         held = frozenset((_place(item.placement), m) for item in state.held if item.tenant == tenant.name)
         warming = frozenset((_place(item.placement), item.serve_step) for item in state.held)
         if _in_time(problem, m, held, warming, s) < asked:
-            return True
-    return _in_time(problem, m, now.held, now.warming, s) >= asked
+            return 0.0
+    return max(0.0, asked - _in_time(problem, m, now.held, now.warming, s))
 
 
 def _in_time(problem: Problem, m: int, held: Held, warm: frozenset[tuple[Place, int]], s: int) -> float:

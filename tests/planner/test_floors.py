@@ -17,10 +17,11 @@ from problems import physical_problem, short_paper_problem, with_floors, with_ga
 from executor.catalogue import gpu_model
 from planner.attainment import attainments
 from planner.budget import Budget
+from planner.course import courses
 from planner.engines.physical.physical import solve_physical
 from planner.floors import solve_with_floors
 from planner.gains import gain_tables
-from planner.plan import MigPlan, Status
+from planner.plan import MigPlan, Status, salvage_of
 from planner.problem import (
     AttainmentFloor,
     HeldInstance,
@@ -346,3 +347,84 @@ def test_the_checker_names_tenant_step_and_share_of_a_missed_floor():
 def test_a_floor_that_does_not_bind_leaves_the_plan_as_it_is():
     problem = two_tenants(None, AttainmentFloor(0.2, Per.STEP))
     assert solve(problem).lifetimes == solve(without_floors(problem)).lifetimes
+
+
+COSTS = (0.0, 2.0, 8.0, 20.0, 100.0)
+CONTESTED = range(24)
+
+
+def contested(seed: int) -> Problem:
+    """Two tenants, worth unlike much, whose floors ask for more than the better plans give one of them."""
+    rng = np.random.default_rng([seed, 12])
+    n_steps = int(rng.integers(4, 7))
+    asked = [float(rng.uniform(0.2, 0.7)) if rng.random() < 0.4 else None, float(rng.uniform(0.4, 1.0))]
+    per = [Per.STEP if rng.random() < 0.35 else Per.WINDOW for _ in asked]
+    floors = [None if share is None else AttainmentFloor(share, kind) for share, kind in zip(asked, per, strict=True)]
+    initial = held_by_vision(int(rng.integers(0, 3))) if rng.random() < 0.5 else None
+    problem = two_tenants(*floors, n_steps=n_steps, initial=initial)
+    weights = (float(rng.uniform(1.5, 10.0)), 1.0)
+    tenants = [
+        replace(tenant, arrivals_rps=rng.uniform(60, 150, n_steps), weight=weight)
+        for tenant, weight in zip(problem.tenants, weights, strict=True)
+    ]
+    return replace(problem, tenants=tuple(tenants))
+
+
+def chosen(problem: Problem, costs_at_most: float) -> tuple[MigPlan, list[MigPlan]]:
+    """The plan that is taken, and all those from which it was."""
+    found: list[MigPlan] = []
+
+    def engine(posed: Problem, budget: Budget, initial: MigPlan | None) -> MigPlan:
+        found.append(solve_physical(posed, budget, initial))
+        return found[-1]
+
+    return solve_with_floors(problem, engine, Budget(), name="physical", costs_at_most=costs_at_most), found
+
+
+def worth(problem: Problem, plan: MigPlan) -> tuple[float, float]:
+    """Requests that a plan lacks of all floors, and what it is worth."""
+    lacks = sum(one.shortfall for one in attainments(problem, plan))
+    goodput = sum(float(course.goodput.sum()) for course in courses(problem, plan))
+    return lacks, goodput + salvage_of(problem, plan.schedules, plan.lifetimes)
+
+
+@cache
+def trades(seed: int) -> list[tuple[float, float]]:
+    return physical_oracle.outcomes(contested(seed))
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=() if seed % 3 == 0 else pytest.mark.long) for seed in CONTESTED]
+)
+def test_floors_cost_no_more_than_they_may_and_no_plan_found_lacks_fewer(seed):
+    problem, plans = contested(seed), trades(seed)
+    with Claims(seed) as claim:
+        for costs in COSTS:
+            check_choice(claim, problem, plans, costs)
+
+
+def check_choice(claim: Claims, problem: Problem, plans: list[tuple[float, float]], costs: float) -> None:
+    """The plan taken beside the oracle's plans, and beside those from which it was taken."""
+    plan, found = chosen(problem, costs)
+    free, keeping = max(plans)[0], max((value for value, lacks in plans if lacks == 0), default=None)
+    least = free - costs / 100 * problem.most_goodput - near(free)
+    lacks, value = worth(problem, plan)
+    told = f"at {costs} % worth {value} of {free}, at least {least}, and lacks {lacks}"
+    claim(value >= least, f"{told}: it costs more than floors may")
+    claim(lacks >= min(lacking for other, lacking in plans if other >= least) - near(free), f"{told}: too few")
+    others = [worth(problem, one) for one in found if one.status.has_plan]
+    better = [one for one in others if one[1] >= least + 2 * near(free) and one < (lacks - near(free), 0.0)]
+    claim(not better, f"{told}, but {better} were found")
+    equal = max(value for lacking, value in others if abs(lacking - lacks) <= near(free))
+    claim(value >= equal - near(free), f"{told}, but one as near is worth {equal}")
+    if costs == 100.0 and keeping is not None and solve(problem).status.has_plan:
+        claim(lacks == 0, f"{told}: some plan keeps all floors")
+    claim(bool(plan.missed) == (lacks > 0), f"{told}: {plan.missed}")
+    claim(plan.floor_costs == pytest.approx((free - value) / (problem.most_goodput or 1.0), abs=1e-6), f"{told}: costs")
+    bounded = keeping if lacks == 0 else free
+    claim(plan.bound is None or plan.bound >= bounded - near(free), f"{told}, bound {plan.bound}")
+    checked = verify(problem, plan)
+    claim(checked.broken_rules == (), f"{told}: {checked.broken_rules}")
+    claim(
+        checked.proven_bound is None or checked.proven_bound >= bounded - near(free), f"{told}: {checked.proven_bound}"
+    )
