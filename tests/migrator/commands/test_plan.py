@@ -61,6 +61,26 @@ def test_a_floor_that_was_not_met_but_not_disproven_says_so(tmp_path: Path, call
     assert "which does not prove that there is none; the nearest: resnet50: " in err
 
 
+def test_a_floor_out_of_reach_may_be_missed_as_in_a_run(tmp_path: Path, call: Call) -> None:
+    many = {**PHYSICAL, "tenants": [{**PHYSICAL["tenants"][0], "arrivals_rps": [630] * 6, "retraining_s": {}}]}
+    path, plan = floored(tmp_path, many, 0.9), tmp_path / "plan.json"
+    code, out, _ = call("plan", "--problem", path, "--may-miss-floors", "--out", plan)
+    told = " ".join(out.split())
+    assert code == 0
+    assert "misses resnet50: 50 % in time of 90 % asked for; pays 0.00 points of goodput for floors, and no" in told
+    assert "breaks" not in told
+    written_plan = json.loads(plan.read_text("utf-8"))
+    assert (written_plan["missed"], written_plan["floor_costs"]) == (["resnet50: 50 % in time of 90 % asked for"], 0.0)
+    assert call("verify", plan, path)[0] == 2
+
+
+def test_a_config_s_window_may_miss_floors_as_in_a_run(call: Call, write_config) -> None:
+    config = write_config({"tenants.0.arrivals.rate_rps": 30_000, "tenants.0.min_slo_attainment": 0.9, "windows": 1})
+    assert call("plan", config, "--no-floors", "--json")[0] == 3
+    code, out, _ = call("plan", config, "--no-floors", "--json", "--may-miss-floors")
+    assert (code, bool(json.loads(out)["missed"])) == (0, True)
+
+
 def test_json_tells_promised_shares(tmp_path: Path, call: Call) -> None:
     _, out, _ = call("plan", "--problem", floored(tmp_path, PHYSICAL, 0.9), "--json")
     found = json.loads(out)["in_time"]["resnet50"]

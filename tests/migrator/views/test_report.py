@@ -81,7 +81,8 @@ def test_a_floor_that_no_plan_keeps_is_told_and_stops_nothing(call, write_config
     }
     code, out, _ = call("run", write_config(changes), "--out", "run")
     assert code == 0
-    assert "Window 0: no plan was found that keeps the floor: vision: 60 steps below 90 % in time" in out
+    assert "Window 0: the plan misses vision: 60 steps below 90 % in time" in out
+    assert "points of goodput for floors, and no plan was found that keeps them all." in " ".join(out.split())
     assert "Window 0: vision ended " in out
 
 

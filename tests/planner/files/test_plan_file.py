@@ -41,7 +41,7 @@ def floored(problem: Problem, plan: MigPlan) -> tuple[Problem, MigPlan]:
     prices = np.zeros((problem.n_steps, 1))
     certificate = Certificate(problem.profile_names[:1], prices, ((first.name, 0.25),))
     changed = replace(problem, tenants=(first, *problem.tenants[1:]))
-    return changed, replace(plan, certificate=certificate, missed=("a: too few",))
+    return changed, replace(plan, certificate=certificate, missed=("a: too few",), floor_costs=0.02, keeping_costs=0.1)
 
 
 @pytest.mark.parametrize(("problem", "plan"), CASES)
@@ -49,6 +49,7 @@ def test_multipliers_and_missed_floors_survive_writing_and_reading(problem: Prob
     problem, plan = floored(problem, plan)
     again = plan_of(json.loads(json.dumps(plan_to_json(plan))), problem, "plan.json")
     assert (again.certificate.multipliers, again.missed) == (plan.certificate.multipliers, plan.missed)
+    assert (again.floor_costs, again.keeping_costs) == (0.02, 0.1)
 
 
 def test_a_multiplier_for_a_tenant_without_a_floor_is_refused() -> None:
