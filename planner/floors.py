@@ -44,7 +44,7 @@ from planner.engines.answer import without_plan
 from planner.engines.effort import DEFAULT_WORK
 from planner.feasibility import RULE_FLOOR, floor_out_of_reach, infeasibility
 from planner.gains import gain_tables
-from planner.plan import Infeasibility, MigPlan, Status, salvage_of, status_of
+from planner.plan import AnyCertificate, Infeasibility, MigPlan, Status, salvage_of, status_of
 from planner.problem import FloatArray, GainTable, Per, Problem, Reconfiguration, without_floors, without_salvage
 
 Engine = Callable[[Problem, Budget, "MigPlan | None"], MigPlan]
@@ -130,6 +130,16 @@ def is_better(problem: Problem, plan: MigPlan, other: MigPlan, costs_at_most: fl
         return True
     lack, lacked = (lacks_in_all(attainments(problem, one)) if problem.has_floors else 0.0 for one in (plan, other))
     return (-lack, plan.objective) > (-lacked, other.objective + slack)
+
+
+def without_multipliers(problem: Problem, certificate: AnyCertificate) -> AnyCertificate | None:
+    """What the certificate proves of all plans, not only of those that keep the floors: ``None`` under floors per step.
+
+    Those are checked whatever a certificate says.
+    """
+    floors = [tenant.min_slo_attainment for tenant in problem.tenants]
+    is_by_step = any(floor is not None and floor.per is Per.STEP for floor in floors)
+    return None if is_by_step else replace(certificate, multipliers=())
 
 
 def _allowed(problem: Problem, costs_at_most: float) -> float:

@@ -21,12 +21,11 @@ from migrator.setting import Setting
 from planner.budget import Budget, EngineOptions
 from planner.build import slacks_s, with_forecast
 from planner.bursts import Scenarios, held_to_floor
-from planner.floors import is_better
+from planner.floors import is_better, without_multipliers
 from planner.plan import AnyCertificate, Lifetime, MigPlan, Status
 from planner.policies.policy import Knows, Policy, Window
 from planner.problem import (
     Owner,
-    Per,
     PhysicalState,
     Problem,
     Reconfiguration,
@@ -190,18 +189,11 @@ def plan_rest(
     plan = _answer(setting, opening, rest, solving, ahead, budget, running)
     told = None if planned.plan.certificate is None else planned.plan.certificate.left(step)
     if plan.status.has_plan and plan.certificate is None:
-        plan = replace(plan, certificate=_of_all_plans(rest, told) if plan.missed else told)  # any prices are one
+        # Any prices are one.
+        plan = replace(plan, certificate=without_multipliers(rest, told) if told and plan.missed else told)
     answer = _checked(rest, plan, opening.window, planned.plan_from_step + step, ahead)
     costs_at_most = setting.config.planner.floor_costs_at_most
     return Replan(forecast, answer, running, _is_better(answer, running, costs_at_most), told)
-
-
-def _of_all_plans(problem: Problem, certificate: AnyCertificate | None) -> AnyCertificate | None:
-    """The certificate without what bounds only plans that keep the floors; ``None`` where floors per step stand."""
-    floors = [tenant.min_slo_attainment for tenant in problem.tenants]
-    if certificate is None or any(floor is not None and floor.per is Per.STEP for floor in floors):
-        return None
-    return replace(certificate, multipliers=())
 
 
 def _carried_on(rest: Problem, plan: MigPlan, step: int) -> MigPlan | None:

@@ -19,7 +19,7 @@ from planner.attainment import attainments
 from planner.budget import Budget
 from planner.course import courses
 from planner.engines.physical.physical import solve_physical
-from planner.floors import is_better, solve_with_floors
+from planner.floors import is_better, solve_with_floors, without_multipliers
 from planner.gains import gain_tables
 from planner.plan import MigPlan, Status, salvage_of
 from planner.problem import (
@@ -495,3 +495,16 @@ def test_no_plan_is_followed_in_the_place_of_its_like():
     problem = two_tenants(None, AttainmentFloor(0.8))
     plan = solve(problem, floor_costs_at_most=5.0)
     assert not is_better(problem, plan, plan, 5.0)
+
+
+def test_a_certificate_without_multipliers_bounds_plans_that_miss_floors_as_well():
+    problem = two_tenants(None, AttainmentFloor(0.5))
+    kept, free = solve(problem), solve(without_floors(problem))
+    assert verify(problem, replace(free, certificate=kept.certificate)).proven_bound < free.objective
+    of_all = replace(free, certificate=without_multipliers(problem, kept.certificate))
+    assert verify(problem, of_all).proven_bound >= free.objective - near(free.objective)
+
+
+def test_under_floors_per_step_a_certificate_proves_nothing_of_plans_that_miss_them():
+    problem = two_tenants(None, AttainmentFloor(0.5, Per.STEP))
+    assert without_multipliers(problem, solve(problem).certificate) is None
