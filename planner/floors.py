@@ -329,6 +329,8 @@ class _Search:
             is_highest = [upper < most and x >= upper * (1 - 1e-9) for x, upper in zip(at, highest, strict=True)]
             worth = found.goodput + float(np.dot(at, found.beyond(self.asked)))
             if not self.must_meet and (found.misses_steps or max(worth, left) < self.least):
+                if not self.is_met:
+                    self._solve(dict.fromkeys(self.asked, most))  # to say what it costs to keep them
                 return last
             if worth <= left + ROUNDING * max(1.0, abs(left)) and not any(is_highest):
                 break
