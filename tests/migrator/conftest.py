@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +110,24 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tm
         return int(ending.value.code or 0), captured.out, captured.err
 
     return run
+
+
+class _Inline(AbstractContextManager["_Inline", None]):
+    """Stands for ``Processes``: all is done in this process, which has everything loaded."""
+
+    def __init__(self, _: int, prepare: Callable[[], None] | None = None) -> None:
+        if prepare is not None:
+            prepare()
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        return ((place, function(item)) for place, item in enumerate(items))
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``compare`` and ``whatif`` start no processes, each of which takes over a second to load what it needs."""
+    for name in ("compare", "whatif"):
+        monkeypatch.setattr(f"migrator.commands.{name}.Processes", _Inline)

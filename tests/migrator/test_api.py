@@ -80,6 +80,7 @@ def test_a_plan_is_the_one_that_the_command_line_shows(write_config: WriteConfig
     assert [row["placement"] for row in plan.instances()] == [one["placement"] for one in shown["lifetimes"]]
 
 
+@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_comparison_is_the_one_that_the_command_line_shows(
     write_config: WriteConfig, call, monkeypatch: pytest.MonkeyPatch, jobs: int

@@ -143,6 +143,7 @@ def test_a_plan_lists_what_was_assumed(call, write_config) -> None:
     assert json.loads(call("plan", config, "--json")[1])["assumed"] == assumed_to_json(found({"windows": 1}))
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_what_if_lists_what_was_assumed_and_not_what_was_varied(call, write_config) -> None:
     config = write_config({"windows": 1})
     asked = ("whatif", config, "--vary", "slo_ms=x1", "--jobs", 1)
@@ -152,6 +153,7 @@ def test_a_what_if_lists_what_was_assumed_and_not_what_was_varied(call, write_co
     assert "assumed: retraining time: vision" in call(*asked)[1]
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_comparison_lists_what_was_assumed_under_any_policy(call, write_config) -> None:
     config = write_config({"windows": 1})
     asked = ("compare", config, "--policies", "equal,ekya", "--jobs", 1)

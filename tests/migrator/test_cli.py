@@ -407,6 +407,7 @@ def test_signals_are_as_before_when_the_command_line_has_ended(call) -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("command", ["run", "plan", "whatif", "compare"])
 def test_a_doubtful_service_profile_is_warned_of(call, write_config, command: str) -> None:
     path = write_config({"windows": 1, "profiles": "mine.csv"})

@@ -132,6 +132,7 @@ def test_the_command_prints_a_table_and_writes_json(call, write_config, tmp_path
     assert document["simulated"] is True
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_what_was_not_measured_is_said(call, write_config):
     synthetic = {"trace": "alibaba-servegen", "offset_s": 700, "scale": {"factor": 1.0}}
     code, out, _ = call(

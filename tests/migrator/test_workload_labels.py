@@ -23,6 +23,7 @@ def test_plans_and_runs_say_what_was_not_measured(command: tuple[str, ...], writ
     assert [label for label in LABELS if label not in out] == []
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_sweep_says_what_was_not_measured(write_config, call) -> None:
     arguments = ("whatif", write_config(CHANGES), "--vary", "window=0", "--jobs", "1")
     _, text, _ = call(*arguments)

@@ -12,6 +12,8 @@ from migrator.config import read_config
 from migrator.errors import ConfigError
 from workloads.profiles.table import shipped_profiles
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 LOADED = {
     "load": 0.3,
     "windows": 1,

@@ -42,6 +42,7 @@ def test_rows_stand_in_the_grids_order_however_many_processes_planned_them(call,
     assert without_times(one) == without_times(two)
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_table_a_csv_and_a_plot_are_made_of_the_same_results(call, write_config, tmp_path: Path) -> None:
     files = ["--out", tmp_path / "grid.csv", "--plot", tmp_path / "grid.html"]
     code, printed, _ = call("whatif", write_config(SHORT), "--vary", "engine=greedy", *files, "--known-arrivals")
@@ -55,6 +56,7 @@ def test_a_table_a_csv_and_a_plot_are_made_of_the_same_results(call, write_confi
     assert f"{float(row['goodput_pct']):.2f} %" in page
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_grid_without_any_plan_is_shown_and_ends_with_3(call, write_config) -> None:
     code, printed, err = call("whatif", write_config(SHORT), "--vary", "slo_ms=0.1,0.2")
     assert code == 3
@@ -113,6 +115,7 @@ LOADED = {
 }
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_search_prints_both_ends_and_what_they_stand_on(call, write_config) -> None:
     asked = ["--find", "max:load=0.2..2.4", "--keep", "goodput>=0.6"]
     code, out, err = call("whatif", write_config(LOADED), *asked, "--jobs", 1)
@@ -124,6 +127,7 @@ def test_a_search_prints_both_ends_and_what_they_stand_on(call, write_config) ->
     assert "holds: a plan was found that promises it." in told
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_search_as_json_has_a_verdict_for_every_value(call, write_config) -> None:
     asked = ["--find", "max:load=0.2..2.4", "--keep", "goodput>=0.6", "--keep", "slo_attainment:vision>=10%"]
     found = json.loads(call("whatif", write_config(LOADED), *asked, "--jobs", 1, "--json")[1])
@@ -137,6 +141,7 @@ def test_a_search_as_json_has_a_verdict_for_every_value(call, write_config) -> N
     assert first["goodput>=0.6"]["value"] == pytest.approx(found["results"][0]["goodput_pct"] / 100)
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_the_smallest_gpu_is_one_of_those_with_profiles(call, write_config) -> None:
     asked = ["--find", "min:gpu", "--keep", "goodput>=0.2", "--jobs", 1]
     code, out, _ = call("whatif", write_config(SHORT), *asked)
@@ -147,6 +152,7 @@ def test_the_smallest_gpu_is_one_of_those_with_profiles(call, write_config) -> N
     assert "gpu=a30-24gb and 6 more: unmeasured: tenants.vision: the shipped table has no service profiles" in told
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_search_that_finds_nothing_ends_with_3(call, write_config) -> None:
     asked = ["--find", "min:gpu", "--keep", "goodput>=0.999", "--jobs", 1]
     code, out, err = call("whatif", write_config(SHORT), *asked)
@@ -197,6 +203,7 @@ def test_an_interrupt_ends_it_with_its_code_and_leaves_no_process(
     assert "Traceback" not in err
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_gaps_of_a_trace_stand_in_the_notes(call, write_config, tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("second,count\n" + "".join(f"{n},5\n" for n in range(200) if n != 99))
     config = write_config(
@@ -207,6 +214,7 @@ def test_gaps_of_a_trace_stand_in_the_notes(call, write_config, tmp_path: Path) 
     assert note.startswith("tenants.language: mine.csv: 1 of 200 s have no data")
 
 
+@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("arguments", [["--vary", "load=1,4"], ["--find", "max:load=0.5..4", "--keep", "goodput>=0.5"]])
 def test_a_load_above_three_is_warned_of(call, write_config, arguments: list[str]) -> None:
     path = write_config({"load": 0.7, "tenants.1.arrivals.scale": {}, "windows": 1})
