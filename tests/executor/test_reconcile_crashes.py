@@ -137,9 +137,9 @@ def hold_at_every_moment(standin: StandIn | FolderStandIn, gpu: DriverGpu, path:
 Opened = Callable[[Card], tuple[StandIn, DriverGpu]]
 
 
-@pytest.fixture(params=["nvml", "smi"])
+@pytest.fixture
 def opened(request: pytest.FixtureRequest, make_standin: MakeStandIn, programs: Programs) -> Iterator[Opened]:
-    """Makes a driver and opens its GPU; ``nvidia-smi`` runs in this process."""
+    """Makes a driver and opens its GPU by ``request.param``; ``nvidia-smi`` runs in this process."""
     made: list[DriverGpu] = []
 
     def opened(card: Card) -> tuple[StandIn, DriverGpu]:
@@ -151,7 +151,13 @@ def opened(request: pytest.FixtureRequest, make_standin: MakeStandIn, programs: 
     made[0].close()
 
 
-@pytest.mark.parametrize("seed", range(50))
+SEEDS = [
+    *((backend, seed) for backend in ("nvml", "smi") for seed in range(10)),
+    *(pytest.param(("nvml", "smi")[seed % 2], seed, marks=pytest.mark.long) for seed in range(10, 40)),
+]
+
+
+@pytest.mark.parametrize(("opened", "seed"), SEEDS, indirect=["opened"])
 def test_after_a_crash_at_any_moment_of_a_change_the_target_is_reached(
     opened: Opened, tmp_path: Path, seed: int
 ) -> None:
@@ -159,14 +165,19 @@ def test_after_a_crash_at_any_moment_of_a_change_the_target_is_reached(
     hold_at_every_moment(standin, gpu, tmp_path / "journal", seed)
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("version", [1, 2])
+OF_A_CPU = [
+    *((version, seed) for version in (1, 2) for seed in range(2)),
+    *(pytest.param(1 + seed % 2, seed, marks=pytest.mark.long) for seed in range(2, 6)),
+]
+
+
+@pytest.mark.parametrize(("version", "seed"), OF_A_CPU)
 def test_the_same_where_instances_are_shares_of_a_cpu(tmp_path: Path, version: int, seed: int) -> None:
     gpu = CpuGpu(Cut(1.6), tmp_path, Kernel(tmp_path / "cgroup", version).ways())
     hold_at_every_moment(FolderStandIn(gpu), gpu, tmp_path / "journal", seed)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 6))])
 def test_the_same_where_instances_are_mps_shares(
     mps: MpsStandIn, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,8 +59,10 @@ from tests.standin.mps import MpsStandIn
 from tests.standin.near_smi import NearSmiGpu
 from tests.standin.standin import CREATE_CI, CREATE_GI, DESTROY_CI, DESTROY_GI, READ, UNKNOWN, Programs, StandIn
 
-N_HISTORIES = int(os.environ.get("MIGRATOR_TEST_HISTORIES", "100"))
+N_HISTORIES = int(os.environ.get("MIGRATOR_TEST_HISTORIES", "30"))
 """How often it is all begun anew; more of them are other ones."""
+
+LONG = [pytest.param(backend, 100, marks=pytest.mark.long) for backend in ("nvml", "cpu-v2")]
 
 QUICK = Patience(n_attempts=3, longest_s=1.0)
 
@@ -632,9 +634,12 @@ def worlds(backend: str, request: pytest.FixtureRequest) -> MakeWorld:
     return make
 
 
-@pytest.mark.parametrize("backend", ["sim", "nvml", "smi", "cpu-v1", "cpu-v2", "mps"])
+@pytest.mark.parametrize(
+    ("backend", "n_histories"),
+    [*((backend, N_HISTORIES) for backend in ("sim", "nvml", "smi", "cpu-v1", "cpu-v2", "mps")), *LONG],
+)
 def test_whatever_happens_nothing_is_lost_and_nothing_of_others_is_touched(
-    backend: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    backend: str, n_histories: int, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.fsync", lambda _: None)
     # Its daemon and the processes of this machine are others' business: tests/executor/mps.
@@ -645,5 +650,5 @@ def test_whatever_happens_nothing_is_lost_and_nothing_of_others_is_touched(
     make_world = worlds(backend, request)
     run_state_machine_as_test(
         lambda: Happenings(tmp_path, make_world),
-        settings=settings(derandomize=True, max_examples=N_HISTORIES, stateful_step_count=30),
+        settings=settings(derandomize=True, max_examples=n_histories, stateful_step_count=30),
     )

@@ -184,7 +184,9 @@ def as_drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
 MOMENTS = np.round(np.random.default_rng(7).uniform(-2.0, 60.0, 50), 3).tolist()
 
 
-@pytest.mark.parametrize("moment_s", MOMENTS)
+@pytest.mark.parametrize(
+    "moment_s", [*MOMENTS[:16], *(pytest.param(one, marks=pytest.mark.long) for one in MOMENTS[16:])]
+)
 def test_a_run_does_not_know_what_comes(as_drawn: Path, tmp_path: Path, moment_s: float) -> None:
     setting, traffic = tiny()
     other = changed_after(setting, traffic, max(0.0, moment_s), variant=1)

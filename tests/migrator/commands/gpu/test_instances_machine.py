@@ -36,7 +36,7 @@ from tests.standin.cards import A30
 from tests.standin.fixtures import MakeStandIn
 from tests.standin.standin import CREATE_CI, CREATE_GI, DESTROY_GI, UNKNOWN, Standing
 
-N_HISTORIES = int(os.environ.get("MIGRATOR_TEST_HISTORIES", "100"))
+N_HISTORIES = int(os.environ.get("MIGRATOR_TEST_HISTORIES", "40"))
 """How often it is all begun anew; more of them are other ones."""
 
 MODEL = gpu_model("a30-24gb")
