@@ -51,7 +51,12 @@ def traffic(kind: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def run(kind: str, every_s: float | str) -> ReadLog:
     with TemporaryDirectory() as name:
         folder = Path(name)
-        changes: dict[str, Any] = {"planner.replan_every_s": every_s, "forecast.n_paths": 16, "forecast.history_s": 60}
+        changes: dict[str, Any] = {
+            "planner.replan_every_s": every_s,
+            "planner.replan_schedules": 20,
+            "forecast.n_paths": 16,
+            "forecast.history_s": 60,
+        }
         changes |= {"window_s": WINDOW_S, "windows": 1, "tenants.0.retraining": None}
         for number, counts in enumerate(traffic(kind)):
             lines = ["second,count", *(f"{second},{int(count)}" for second, count in enumerate(counts))]
