@@ -6,6 +6,9 @@ STAMP := $(VENV)/.installed
 LIVE := $(VENV)/.live
 NEWEST := $(VENV)/newest/.installed
 
+# Tests start hundreds of processes: each would compile our sources anew where somebody has set this.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo demo-live test test-long test-live test-crash check format bench bench-planner bench-forecast bench-online reproduce clean
 
 help:
