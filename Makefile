@@ -72,9 +72,11 @@ demo-live: $(LIVE)
 	@$(BIN)/migrator profile cnn_wide --gpu cpu-1.6-in-7 --coarse --out runs/live-cpu-profiles.csv
 	@$(BIN)/migrator run configs/live-cpu.yaml --set profiles=$(CURDIR)/runs/live-cpu-profiles.csv
 
+# Live runs mostly wait, each with 0.7 cores at most: two go side by side.
 test-live: $(LIVE)
 	$(BIN)/python -c 'import torch'
-	$(BIN)/python -m pytest -m live
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'live and not alone'
+	$(BIN)/python -m pytest -m 'live and alone' tests/migrator/execution/live
 
 test-crash: $(STAMP)
 	$(BIN)/python -m tests.crash --kills 200

@@ -210,13 +210,13 @@ def test_models_learn_in_the_run_and_every_request_is_accounted_for(site: Site) 
     assert checked.count("is valid") == 2
 
 
+@pytest.mark.alone
 def test_the_shipped_example_moves_instances_and_swaps_weights(site: Site) -> None:
-    finished(
-        site.start("profile", "cnn_wide", "--gpu", "cpu-1.6-in-7", "--coarse", "--out", "own.csv", "--state", "state")
-    )
+    measured = ("--gpu", "cpu-1.6-in-7", "--coarse", "--seconds", "0.4", "--out", "own.csv", "--state", "state")
+    finished(site.start("profile", "cnn_wide", *measured))
     finished(site.start("init", "live-cpu", "."))
     (site.folder / "config.yaml").write_bytes((site.folder / "live-cpu.yaml").read_bytes())
-    finished(site.run("--set", f"profiles={site.folder / 'own.csv'}"))
+    finished(site.run("--windows", "2", "--set", f"profiles={site.folder / 'own.csv'}"))
     accounted(site)
     moves = [
         change
@@ -230,7 +230,7 @@ def test_the_shipped_example_moves_instances_and_swaps_weights(site: Site) -> No
 
 def test_somebody_else_s_client_asks_while_instances_and_weights_change(site: Site) -> None:
     client = pytest.importorskip("tritonclient.http")
-    process = site.run("--windows", "3", "--set", "front_door.port=0")
+    process = site.run("--set", "front_door.port=0")
     site.until("ready", 2, task="inference")
     (opened,) = (line for line in said_until(process, "the front door is open") if "front door" in line)
     url = opened.split("http://")[1].split("/")[0]
