@@ -63,7 +63,7 @@ def share_tenants(draw: st.DrawFn, name: str) -> ShareTenant:
     unit = st.floats(0, 1)
     return ShareTenant(
         name=name,
-        weight=draw(st.floats(0, 3)),
+        weight=draw(st.just(0.0) | st.floats(1e-6, 3)),
         accuracy_before=draw(unit),
         accuracy_after=draw(unit),
         rate_rps=_rising(draw, st.integers(0, 50)),
