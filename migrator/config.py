@@ -157,7 +157,7 @@ class DecisionConfig(Section):
     required: bool = False
     max_skipped: Windows | None = None
     drift: Literal["compound", "as_given"] = "compound"
-    drift_prior: Annotated[float, Field(gt=0, le=1)] = 0.8
+    drift_prior: Annotated[float, Field(gt=0, le=1)] = 0.65
     salvage: Literal["auto"] | bool = "auto"
     ends: bool = False
     curve: CurveConfig = "square-root"
