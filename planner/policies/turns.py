@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from planner.policies.policy import AnyPolicy
+from planner.problem import FloatArray
 
 SecondsByBatch = Mapping[int, float]
 """Seconds of one turn on the whole GPU by the requests, or samples, that it takes; at least one."""
@@ -22,12 +23,15 @@ class TurnOption:
         work_s: Seconds of the whole GPU at the batch with the highest rate, as estimated, > 0.
         accuracy_after: Of the retrained model, as estimated.
         salvage: What its model is worth beyond the window, in weighted right answers.
+        checkpoints: Parts of the work, ascending in (0, 1), after which its weights may be served, and the accuracy
+            that they give then, as estimated.
     """
 
     name: str
     work_s: float
     accuracy_after: float
     salvage: float = 0.0
+    checkpoints: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,13 +58,15 @@ class TurnTenant:
     """A tenant as a window begins.
 
     Attributes:
-        rate_rps: Arrivals a second, as the past has them.
+        rate_rps: Arrivals a second, as expected by what the policy knows.
         slo_s: Seconds within which an answer counts.
         serving_s: Seconds of a turn by requests.
         weight: What a correct answer in time is worth.
         accuracy_before: Of the model in service.
         salvage: What the model in service is worth beyond the window, in weighted right answers.
         retraining: ``None`` without one in the window.
+        paths_rps: Ways in which its arrivals may go, in equal steps of the window, ``(n_paths, n_steps)``; those of
+            all tenants are drawn together. ``None`` where it is told of ``rate_rps`` alone.
     """
 
     rate_rps: float
@@ -70,6 +76,7 @@ class TurnTenant:
     accuracy_before: float
     salvage: float = 0.0
     retraining: TurnRetraining | None = None
+    paths_rps: FloatArray | None = field(default=None, compare=False)
 
     @property
     def options(self) -> tuple[TurnOption, ...]:
@@ -79,7 +86,7 @@ class TurnTenant:
 
 @dataclass(frozen=True, slots=True)
 class PacedRetraining:
-    """A retraining as it is to be done.
+    """A retraining, or what of it lies between two checkpoints, as it is to be done.
 
     Attributes:
         tenant_index: Whose.
@@ -89,6 +96,7 @@ class PacedRetraining:
         pace: Share of the GPU that it is to have until it is due; 0: it never goes before requests.
         due_s: Seconds into the window at which it is to be done.
         worth: Tenants whose seconds are worth more do not come to be late by its going first.
+        checkpoint: The part of the retraining that is done then; ``None`` for all of it.
     """
 
     tenant_index: int
@@ -98,6 +106,7 @@ class PacedRetraining:
     pace: float = 0.0
     due_s: float = math.inf
     worth: float = 0.0
+    checkpoint: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +115,14 @@ class Course:
 
     Attributes:
         limits: By tenant, most requests in a turn, each a key of ``serving_s``.
-        retrainings: Those to be done, the first one first; at most one a tenant.
-        worth: By tenant, what a second of its turns is worth before and after its retraining; only the order matters.
+        retrainings: Those to be done, the first one first; at most one a tenant, perhaps from checkpoint to checkpoint.
+        worth: By tenant, what a second of its turns is worth at first, and after each of its ``retrainings``; only the
+            order matters.
     """
 
     limits: tuple[int, ...]
     retrainings: tuple[PacedRetraining, ...]
-    worth: tuple[tuple[float, float], ...]
+    worth: tuple[tuple[float, ...], ...]
 
 
 class TurnPolicy(AnyPolicy):
@@ -126,6 +136,8 @@ class TurnPolicy(AnyPolicy):
         chooses: Whether it may leave retrainings out. Else it does all, and one that a window's end meets goes on; with
             it, one is given up where its tenant has a newer one.
         has_joint_turns: Whether all processes of a tenant serve in its turn, one batch each; else it has one.
+        serves_checkpoints: Whether a retraining's weights are written and served at its checkpoints; else there are
+            none.
     """
 
     slowdown: float = 1.0
@@ -133,10 +145,11 @@ class TurnPolicy(AnyPolicy):
     turn_cost: float = 0.0
     chooses: bool = False
     has_joint_turns: bool = False
+    serves_checkpoints: bool = False
 
     @property
     def needs_hindsight(self) -> bool:
-        """Never: its decisions use the past, which is known when they are made."""
+        """Never: its decisions use the past, or the forecast, which are known when they are made."""
         return False
 
     @abstractmethod

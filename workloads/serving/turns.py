@@ -79,7 +79,7 @@ class BatchServing:
 
 @dataclass(frozen=True, slots=True)
 class TrainingJob:
-    """A retraining that is not done.
+    """A retraining that is not done, or what of it lies between two checkpoints.
 
     Attributes:
         tenant_index: The tenant of the model.
@@ -92,6 +92,7 @@ class TrainingJob:
         due_s: When it is to be done.
         worth: Tenants whose requests are of more worth do not come to be late by its going first.
         option: How the model is retrained.
+        checkpoint: The part of the retraining that is done with it; ``None`` for all of it.
     """
 
     tenant_index: int
@@ -104,6 +105,7 @@ class TrainingJob:
     due_s: float = math.inf
     worth: float = 0.0
     option: str = FULL
+    checkpoint: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("left_s", "piece_s"):

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise, permutations, product
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.policies.registry import policy_of
-from planner.policies.time_sharing import MARGIN_S, N_PARTS, TimeSharing
+from planner.policies.time_sharing import MARGIN_S, MOST_PATHS, N_PARTS, TimeSharing
 from planner.policies.turns import Course, TurnOption, TurnRetraining, TurnTenant
+from planner.problem import FloatArray
 
 WINDOW_S = 41.0  # a part is a second
 FREE = TimeSharing(turn_cost=0.0)
@@ -24,7 +27,7 @@ TRAINING = TurnRetraining((TEN_SECONDS,), step_s={1: 0.03}, rate_rps={1: 100.0},
 
 
 def tenant(rate_rps: float = 30.0, before: float = 0.5, **others: Any) -> TurnTenant:
-    terms = {"slo_s": 0.1, "serving_s": ONE_BY_ONE, "weight": 1.0, "retraining": TRAINING} | others
+    terms: dict[str, Any] = {"slo_s": 0.1, "serving_s": ONE_BY_ONE, "weight": 1.0, "retraining": TRAINING} | others
     return TurnTenant(rate_rps=rate_rps, accuracy_before=before, **terms)
 
 
@@ -38,32 +41,61 @@ def full(work_s: float = 10.0, after: float = 0.9, salvage: float = 0.0) -> Turn
 
 # --- the fluid model written anew: every order, every pace and every way of every choice of retrainings
 
-Trained = dict[int, TurnOption]
-
-
-def served(tenants: Sequence[TurnTenant], trained: Trained, seconds: float, share: float) -> float:
-    earned = [
-        one.weight * (trained[m].accuracy_after if m in trained else one.accuracy_before)
-        for m, one in enumerate(tenants)
-    ]
-    total = 0.0
-    for m in sorted(range(len(tenants)), key=lambda m: -earned[m]):  # one request takes as long as another
-        rate_rps = min(tenants[m].rate_rps, share / ONE_BY_ONE[1])
-        total += earned[m] * rate_rps * seconds
-        share -= rate_rps * ONE_BY_ONE[1]
-    return total
-
-
-def value(tenants: Sequence[TurnTenant], order: Sequence[tuple[int, TurnOption]], n_parts: Sequence[int]) -> float:
-    total, trained = 0.0, Trained()
-    for (m, option), n in zip(order, n_parts, strict=True):
-        total += served(tenants, trained, n, 1 - option.work_s / n)
-        trained[m] = option
-    total += served(tenants, trained, N_PARTS - sum(n_parts), 1.0)
-    return total + sum(trained[m].salvage if m in trained else one.salvage for m, one in enumerate(tenants))
-
-
+Accuracies = tuple[float, ...]
 Ordered = tuple[tuple[int, TurnOption], ...]
+
+
+class Fluid:
+    """The window part by part, on every path."""
+
+    def __init__(self, tenants: Sequence[TurnTenant]) -> None:
+        self.tenants = tenants
+        paths = [np.full((1, N_PARTS), one.rate_rps) if one.paths_rps is None else one.paths_rps for one in tenants]
+        rates_rps = np.stack(np.broadcast_arrays(*(own[:, :N_PARTS] for own in paths)), axis=2)
+        self.rates_rps: list[list[list[float]]] = rates_rps.tolist()
+        self._known: dict[tuple[float, float, Accuracies, float], float] = {}
+
+    def served(self, begin: float, end: float, accuracies: Accuracies, share: float) -> float:
+        """What is served between two moments in this share of the seconds: the mean over the paths."""
+        asked = (begin, end, accuracies, share)
+        if asked not in self._known:
+            found = [self._served_on(path, *asked) for path in self.rates_rps]
+            self._known[asked] = sum(found) / len(found)
+        return self._known[asked]
+
+    def _served_on(
+        self, path: list[list[float]], begin: float, end: float, accuracies: Accuracies, share: float
+    ) -> float:
+        earned = [one.weight * accuracy for one, accuracy in zip(self.tenants, accuracies, strict=True)]
+        order = sorted(range(len(earned)), key=lambda m: -earned[m])
+        seconds = [0.0] * len(earned)
+        for part in range(math.floor(begin), math.ceil(end)):
+            left = 1.0  # what comes in a part is served in it or not at all; one request takes as long as another
+            for m in order:
+                used = min(path[part][m] * ONE_BY_ONE[1], left)
+                seconds[m] += used * (min(part + 1, end) - max(part, begin))
+                left -= used
+        total, left = 0.0, share * (end - begin)
+        for m in order:
+            used = min(seconds[m], left)
+            total += earned[m] * used / ONE_BY_ONE[1]
+            left -= used
+        return total
+
+    def value(self, order: Ordered, n_parts: Sequence[int]) -> float:
+        total, now, trained = 0.0, 0.0, dict[int, TurnOption]()
+        accuracies = tuple(one.accuracy_before for one in self.tenants)
+        for (m, option), n in zip(order, n_parts, strict=True):
+            begin, share = now, 1 - option.work_s / n
+            for part, accuracy in (*option.checkpoints, (1.0, option.accuracy_after)):
+                end = begin + part * n
+                total += self.served(now, end, accuracies, share)
+                if part == 1 or accuracy > accuracies[m]:
+                    accuracies = (*accuracies[:m], accuracy, *accuracies[m + 1 :])
+                now = end
+            trained[m] = option
+        total += self.served(now, N_PARTS, accuracies, 1.0)
+        return total + sum(trained[m].salvage if m in trained else one.salvage for m, one in enumerate(self.tenants))
 
 
 def courses(tenants: Sequence[TurnTenant]) -> Iterator[tuple[Ordered, tuple[int, ...]]]:
@@ -83,42 +115,128 @@ def courses(tenants: Sequence[TurnTenant]) -> Iterator[tuple[Ordered, tuple[int,
 
 
 def settled(course: Course) -> tuple[Ordered, tuple[int, ...]]:
-    order = tuple((one.tenant_index, one.option) for one in course.retrainings)
-    ends = [0, *(round(one.due_s) for one in course.retrainings)]
+    whole = [one for one in course.retrainings if one.checkpoint is None]
+    order = tuple((one.tenant_index, one.option) for one in whole)
+    ends = [0, *(round(one.due_s) for one in whole)]
     return order, tuple(b - a for a, b in pairwise(ends))
 
 
-tenants = st.builds(
-    tenant,
-    rate_rps=st.integers(5, 90).map(float),
-    before=st.sampled_from([0.4, 0.5, 0.6]),
-    weight=st.sampled_from([1.0, 1.5]),
-    salvage=st.sampled_from([0.0, 100.0, 300.0]),
-    retraining=st.builds(
-        replace,
-        st.just(TRAINING),
-        options=st.lists(
-            st.builds(
-                TurnOption,
-                st.sampled_from("abcdef"),
-                st.integers(2, 15).map(float),
-                st.sampled_from([0.3, 0.7, 0.9]),
-                st.sampled_from([0.0, 100.0, 300.0]),
-            ),
-            min_size=1,
-            max_size=2,
-            unique_by=lambda option: option.name,
-        ).map(tuple),
-        is_required=st.booleans(),
-    ),
-)
+ACCURACIES = st.sampled_from([0.3, 0.7, 0.9])
+
+
+@st.composite
+def options(draw: st.DrawFn, parts: tuple[float, ...] = ()) -> tuple[TurnOption, ...]:
+    found = []
+    for name in draw(st.sampled_from(["a", "ab"])):
+        work_s, salvage = float(draw(st.integers(2, 15))), draw(st.sampled_from([0.0, 100.0, 300.0]))
+        reached = sorted(draw(st.lists(ACCURACIES, min_size=len(parts), max_size=len(parts))))
+        found.append(TurnOption(name, work_s, draw(ACCURACIES), salvage, tuple(zip(parts, reached, strict=True))))
+    return tuple(found)
+
+
+def tenants(options: st.SearchStrategy[tuple[TurnOption, ...]], **others: Any) -> st.SearchStrategy[TurnTenant]:
+    return st.builds(
+        tenant,
+        rate_rps=st.integers(5, 90).map(float),
+        before=st.sampled_from([0.4, 0.5, 0.6]),
+        weight=st.sampled_from([1.0, 1.5]),
+        salvage=st.sampled_from([0.0, 100.0, 300.0]),
+        retraining=st.builds(replace, st.just(TRAINING), options=options, is_required=st.booleans()),
+        **others,
+    )
+
+
+@st.composite
+def paths_rps(draw: st.DrawFn, n_paths: int) -> FloatArray:
+    """On each path one rate, and from some second on another."""
+    found = np.empty((n_paths, round(WINDOW_S)))
+    for path in found:
+        path[:] = draw(st.integers(0, 150))
+        path[draw(st.integers(0, N_PARTS)) :] = draw(st.integers(0, 150))
+    return found
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> list[TurnTenant]:
+    """One or two tenants with a forecast; perhaps one has checkpoints."""
+    n_paths, parts = draw(st.integers(1, 3)), draw(st.sampled_from([(), (0.5,), (0.25, 0.6)]))
+    own = [tenants(options(some), paths_rps=paths_rps(n_paths)) for some in (parts, ())]
+    return [draw(one) for one in own[: draw(st.integers(1, 2))]]
+
+
+def assert_best(window: list[TurnTenant]) -> None:
+    fluid = Fluid(window)
+    best = max(fluid.value(order, n_parts) for order, n_parts in courses(window))
+    assert fluid.value(*settled(FREE.course(window, WINDOW_S))) == pytest.approx(best)
 
 
 @settings(derandomize=True, max_examples=60)
-@given(st.lists(tenants, min_size=1, max_size=2))
+@given(st.lists(tenants(options()), min_size=1, max_size=2))
 def test_no_order_pace_or_choice_of_retrainings_is_better(window: list[TurnTenant]) -> None:
-    best = max(value(window, order, n_parts) for order, n_parts in courses(window))
-    assert value(window, *settled(FREE.course(window, WINDOW_S))) == pytest.approx(best)
+    assert_best(window)
+
+
+@settings(derandomize=True, max_examples=60)
+@given(windows())
+def test_none_is_better_over_all_ways_the_window_may_go_with_checkpoints(window: list[TurnTenant]) -> None:
+    assert_best(window)
+
+
+def test_a_course_is_not_the_one_of_the_mean_of_all_ways_the_window_may_go() -> None:
+    going = np.repeat([[20.0], [160.0]], round(WINDOW_S), axis=1)
+    asked = retraining(full(30.0, after=0.62))
+    window = [tenant(90.0, retraining=asked, paths_rps=going)]
+    by_paths, by_mean = (settled(FREE.course([replace(window[0], paths_rps=p)], WINDOW_S)) for p in (going, None))
+    assert Fluid(window).value(*by_paths) > Fluid(window).value(*by_mean)
+
+
+def test_of_very_many_ways_the_window_may_go_some_evenly_spaced_ones_count() -> None:
+    going = np.linspace(0.0, 150.0, 10 * MOST_PATHS)[:, None].repeat(round(WINDOW_S), axis=1)
+    few = going[np.linspace(0, len(going) - 1, MOST_PATHS).round().astype(int)]
+    courses = [FREE.course([tenant(paths_rps=own), tenant(50.0)], WINDOW_S) for own in (going, few)]
+    assert courses[0] == courses[1]
+
+
+def test_a_forecast_in_steps_longer_than_a_part_counts_part_by_part() -> None:
+    going = np.array([[10.0] * 20 + [90.0] * 20 + [0.0]])
+    by_step, by_ten = (FREE.course([tenant(paths_rps=own)], 40 + MARGIN_S) for own in (going, going[:, ::5]))
+    assert by_step.retrainings[0].due_s == pytest.approx(by_ten.retrainings[0].due_s, abs=2.0)
+
+
+# --- checkpoints
+
+HALVES = TurnOption("full", 10.0, 0.9, checkpoints=((0.3, 0.4), (0.5, 0.7)))
+
+
+def test_a_retraining_goes_from_checkpoint_to_checkpoint_at_one_pace() -> None:
+    (plain,) = FREE.course([tenant(retraining=retraining(full()))], WINDOW_S).retrainings
+    first, second, last = FREE.course([tenant(retraining=retraining(HALVES))], WINDOW_S).retrainings
+    assert [one.checkpoint for one in (first, second, last)] == [0.3, 0.5, None]
+    assert [one.work_s / plain.work_s for one in (first, second, last)] == pytest.approx([0.3, 0.2, 0.5])
+    assert first.pace == second.pace == last.pace
+    assert [first.due_s, second.due_s] == pytest.approx([0.3 * last.due_s, 0.5 * last.due_s])
+
+
+def test_a_turn_is_worth_more_from_a_checkpoint_on_if_that_is_better() -> None:
+    course = FREE.course([tenant(retraining=retraining(HALVES)), tenant(retraining=None)], WINDOW_S)
+    assert [[round(worth) for worth in own] for own in course.worth] == [[50, 50, 70, 90], [50]]
+    assert [one.worth for one in course.retrainings] == [50.0, 50.0, 50.0]
+
+
+def test_a_retraining_for_which_there_is_no_time_has_its_checkpoints_in_the_gaps() -> None:
+    endless = replace(HALVES, work_s=3 * WINDOW_S)
+    course = FREE.course([tenant(retraining=retraining(endless))], WINDOW_S)
+    assert [(one.checkpoint, one.pace) for one in course.retrainings] == [(0.3, 0.0), (0.5, 0.0), (None, 0.0)]
+    assert sum(one.work_s for one in course.retrainings) == pytest.approx(3 * WINDOW_S)
+
+
+def test_of_two_ways_one_may_be_better_by_its_checkpoints_alone() -> None:
+    late, early = (replace(HALVES, name=name, checkpoints=((0.5, own),)) for name, own in (("a", 0.5), ("b", 0.8)))
+    (first, _) = FREE.course([tenant(90.0, retraining=retraining(late, early))], WINDOW_S).retrainings
+    assert first.option.name == "b"
+
+
+# --- what else a course has
 
 
 def test_a_pace_gives_its_work_until_it_is_due() -> None:
