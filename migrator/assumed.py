@@ -24,10 +24,14 @@ from workloads.tenants import Tenant
 RULE = "3 × inference of the same data (MIGRator)"
 
 
-def assumed_in(setting: Setting, sharing: str = "instances") -> tuple[Assumed, ...]:
-    """Everything that was filled in; ``sharing`` is how tenants share the GPU, as the log calls it."""
+def assumed_in(setting: Setting, sharing: str = "instances", *, is_planned: bool = True) -> tuple[Assumed, ...]:
+    """Everything that was filled in; ``sharing`` is how tenants share the GPU, as the log calls it.
+
+    ``is_planned`` is whether windows are planned, which takes its time.
+    """
     pairs = list(zip(setting.config.tenants, setting.tenants, strict=True))
-    found = list(_of_planning(setting)) if sharing == "instances" else []
+    found = [_switching(setting)] if sharing == "instances" and setting.config.planner.switch_s is None else []
+    found += list(_of_planning(setting)) if is_planned else []
     found += [item for entry, tenant in pairs for item in _of_tenant(setting, entry, tenant)]
     if sharing == "shares" and setting.config.simulation.interference > 0:
         found += [item for tenant in setting.tenants for item in _interference(tenant)]
@@ -111,12 +115,14 @@ def _memory(setting: Setting) -> Assumed:
     return Assumed(None, "memory", float(len(setting.tenants)), "models", source)
 
 
+def _switching(setting: Setting) -> Assumed:
+    value = documented_warm_ups(setting.gpu, setting.known_tenants).switch_s
+    source = f"{TYPICAL_INSTANCES} instances at once, until some were; the longest batch, and "
+    return Assumed(None, "switch_s", value, "s", source + _driver_times(setting.gpu))
+
+
 def _of_planning(setting: Setting) -> Iterator[Assumed]:
     config = setting.config
-    if config.planner.switch_s is None:
-        value = documented_warm_ups(setting.gpu, setting.known_tenants).switch_s
-        source = f"{TYPICAL_INSTANCES} instances at once, until some were; the longest batch, and "
-        yield Assumed(None, "switch_s", value, "s", source + _driver_times(setting.gpu))
     if config.planner.planning_s is None and config.windows > 1:
         n = len(config.tenants)
         source = f"benchmark, {n} tenant{'s' if n > 1 else ''} × {config.n_steps} steps (docs/planner.md)"

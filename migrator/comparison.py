@@ -188,7 +188,7 @@ def score_of(match: Match) -> Score:
         n_unplanned=seen.n_unplanned,
         notes=notes,
         has_partitions=log.header.sharing == "instances",
-        assumed=assumed_in(setting, log.header.sharing),
+        assumed=assumed_in(setting, log.header.sharing, is_planned=log.header.planning_s is not None),
         surprises=surprises(log),
         setup=_setup(setting),
         refusals=tuple(f"window {window}: {violation}" for window, violation in seen.refusals),

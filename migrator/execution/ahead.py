@@ -18,7 +18,7 @@ from migrator.execution.foresight import Foresight, Opening, observe
 from migrator.execution.models import TabledModels, last_trained
 from migrator.execution.outlook import DIGITS, outlooks
 from migrator.execution.planning import PlannedWindow, Solving, plan_window
-from migrator.execution.posing import estimates_in
+from migrator.execution.posing import estimates_of
 from migrator.log.records import Outlook
 from migrator.setting import Setting
 from migrator.traffic import Traffic
@@ -39,29 +39,29 @@ def expected_opening(
     setting: Setting,
     traffic: Traffic,
     opening: Opening,
-    running: PlannedWindow,
+    promised: Mapping[str, str],
     timelines: Sequence[AccuracyTimeline],
     trained: Collection[tuple[str, int]],
     in_time: Sequence[float],
     plans: Sequence[MigPlan] = (),
 ) -> Opening:
-    """What is expected, as its plan is begun, of the window after that of ``opening``, whose plan is ``running``.
+    """What is expected, as its plan is begun, of the window after that of ``opening``.
 
     Args:
         setting: What the run is about.
         traffic: What has arrived by then is seen.
         opening: Of the running window, as far as it is measured. The next window's retrainings are expected to bring
             what its own were estimated to.
-        running: The plan in force; its retrainings are taken to end as it says.
+        promised: By tenant whose retraining is to end in the running window, in which way.
         timelines: Each tenant's accuracy so far.
         trained: Which retrainings have ended by then: tenant, and with which window's data.
         in_time: By tenant, the share of the running window's requests so far that were answered in time.
         plans: What was in force in the windows before, the running one included.
     """
-    config, window = setting.config, running.window + 1
-    estimates = estimates_in(setting, opening.window) if opening.estimates is None else opening.estimates
-    coming = {name: option for name, option in _promised(running).items() if (name, running.window) not in trained}
-    by_then = {*trained, *((name, running.window) for name in coming)}
+    config, running, window = setting.config, opening.window, opening.window + 1
+    estimates = estimates_of(setting, opening)
+    coming = {name: option for name, option in promised.items() if (name, running) not in trained}
+    by_then = {*trained, *((name, running) for name in coming)}
     expected = outlooks(setting.tenants, config, window, timelines, by_then, in_time)
     accuracies = []
     for m, (tenant, view) in enumerate(zip(setting.tenants, expected, strict=True)):
@@ -69,7 +69,7 @@ def expected_opening(
         if (option := coming.get(tenant.name)) is not None:
             known = as_estimated(tenant, estimates[m]).option(option)
             accuracy = reached(opening.accuracies[m], estimates[m].accuracy_after, known.gain)
-        accuracies.append(fallen(accuracy, view.drift if tenant.retrains_in(running.window) else 1.0))
+        accuracies.append(fallen(accuracy, view.drift if tenant.retrains_in(running) else 1.0))
     ahead = observe(setting, traffic, window, accuracies, plans, estimates, config.ahead_steps)
     ages = tuple(last_trained(tenant.name, by_then) for tenant in setting.tenants)
     return replace(ahead, last_trained=ages, outlooks=expected)
@@ -78,16 +78,6 @@ def expected_opening(
 def fallen(accuracy: float, drift: float) -> float:
     """The accuracy that is expected of a model as a window begins, as the log has it."""
     return round(accuracy * drift, DIGITS)
-
-
-def _promised(running: PlannedWindow) -> dict[str, str]:
-    """By tenant whose retraining the plan ends in its window, the option by which it is retrained."""
-    terms = {tenant.name: tenant for tenant in running.problem.tenants}
-    found = {}
-    for item in running.plan.lifetimes:
-        if not item.is_inference:
-            found[item.owner.tenant] = item.option or terms[item.owner.tenant].options[0].name  # that runs already
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +109,9 @@ def plan_through(
     for window in range(last_window + 1):
         if opening is not None and config.ahead_steps:
             by_then = trained - _ended_from(planned[-1], begun_s(setting, window), config)
-            opening = expected_opening(setting, traffic, opening, planned[-1], models.timelines, by_then, shares)
+            opening = expected_opening(
+                setting, traffic, opening, planned[-1].retrained, models.timelines, by_then, shares
+            )
             accuracies = models.open(window)
         else:
             accuracies = models.open(window)

@@ -39,7 +39,7 @@ from planner.course import Course, courses
 from planner.files.plan_file import WALL_KEYS, plan_to_json
 from planner.files.problem_file import state_to_json, unavailable_to_json
 from planner.plan import AnyCertificate, MigPlan
-from planner.policies.policy import AnyPolicy
+from planner.policies.policy import AnyPolicy, Knows
 from planner.problem import Owner, Problem, TenantTerms
 from workloads.profiles.operating_point import OperatingPoint
 from workloads.serving.requests import QueueState
@@ -72,6 +72,7 @@ def run_started(
     """The log's first record: what the run is about, enough to read the rest without the config."""
     config = setting.config
     jitter, is_real = config.simulation.service_jitter, config.gpu.backend != "sim"
+    is_planned = sharing == "instances" or (sharing == "turns" and policy.knows is Knows.FORECAST)
     return records.RunStarted(
         schema=SCHEMA,
         name=config.name,
@@ -96,11 +97,11 @@ def run_started(
         service_spread=config.estimates.service_spread or None,
         interference=config.simulation.interference if sharing == "shares" else None,
         simulated_faults=_simulated_faults(config.simulation) if sharing == "instances" else None,
-        planning_s=config.planning_s if sharing == "instances" else None,
+        planning_s=config.planning_s if is_planned else None,
         replan_every_s=replan_every_s,
         time_limit_s=time_limit_s,
         repeatable=time_limit_s is None and not is_real,
-        assumed=assumed_in(setting, sharing),
+        assumed=assumed_in(setting, sharing, is_planned=is_planned),
         tenants=tuple(
             _tenant(tenant, origin, entry.min_slo_attainment)
             for tenant, origin, entry in zip(setting.tenants, origins, config.tenants, strict=True)

@@ -37,6 +37,7 @@ from migrator.execution.posing import posed, state_of
 from migrator.execution.requests import Queues
 from migrator.execution.seams import (
     Asked,
+    AsPromised,
     Checkpointed,
     Failed,
     Finished,
@@ -162,6 +163,11 @@ class Instances:
         return self._applier.layout
 
     @property
+    def promised(self) -> Mapping[str, str] | None:
+        """The retrainings of the plan in force."""
+        return None if self._planned is None else self._planned.retrained
+
+    @property
     def _why_replan(self) -> Asked | None:
         """Why the plan in force cannot be followed, or need not be, any more; ``None`` while a change is under way."""
         if not self._reasons or self._is_out_of_force or self._applier.is_busy or self._queues.now_s < self._again_s:
@@ -203,14 +209,14 @@ class Instances:
 
         pending = self._submitted(answer)
 
-        def as_promised() -> PlannedWindow | None:
+        def as_promised() -> AsPromised | None:
             start_s = opening.window * self._setting.config.window_s
             if self._planned is not running or self._unavailable != unavailable or not self._is_promised_at(start_s):
                 return None
             planned = pending.result()
             if isinstance(planned, PlannerError):
                 raise planned
-            return planned
+            return AsPromised(planned)
 
         return as_promised
 

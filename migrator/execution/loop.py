@@ -96,7 +96,7 @@ class Loop:
         self._served_s = parts.first_window * setting.config.window_s
         self._log: RunLog | None = None
         self._opening: Opening | None = None
-        self._running: PlannedWindow | None = None
+        self._awaits_plan = False
         self._found: tuple[float, ...] | None = None
         self._ahead: tuple[Opening, Forecast, PlannedAhead] | None = None
         self._first = self._planned(parts.first_window)
@@ -172,15 +172,14 @@ class Loop:
         """What is seen as the window begins, or was before, what is expected of it, and what is to be done in it."""
         if (ahead := self._taken_ahead()) is not None:
             self._found = self._models.opened(window)
-            self._view.planned(ahead[2])
-            self._plans.append(ahead[2].plan)
-            return ahead
-        self._view.planning(window)
-        accuracies = self._models.open(window)
-        opening = observe(self._setting, self._traffic, window, accuracies, self._plans, self._models.estimates)
-        opening = replace(opening, last_trained=self._last_trained, outlooks=self._outlooks(window))
-        forecast = self._foresight.forecast(opening)
-        planned = self._sharing.plan(opening, forecast)
+            opening, forecast, planned = ahead
+        else:
+            self._view.planning(window)
+            accuracies = self._models.open(window)
+            opening = observe(self._setting, self._traffic, window, accuracies, self._plans, self._models.estimates)
+            opening = replace(opening, last_trained=self._last_trained, outlooks=self._outlooks(window))
+            forecast = self._foresight.forecast(opening)
+            planned = self._sharing.plan(opening, forecast)
         if planned is not None:
             self._view.planned(planned)
             self._plans.append(planned.plan)
@@ -188,15 +187,18 @@ class Loop:
 
     def _plan_ahead(self, window: int) -> None:
         """Begin to plan the window, from what is expected of it, if plans are made ahead and it is time."""
-        opening, running = self._opening, self._running
-        if opening is None or running is None or self._served_s < self._ahead_s(window) - _EPS:
+        opening = self._opening
+        if opening is None or not self._awaits_plan or self._served_s < self._ahead_s(window) - _EPS:
             return
-        self._running = None
+        self._awaits_plan = False
+        promised = self._sharing.promised
+        if promised is None:
+            return
         opening = expected_opening(
             self._setting,
             self._traffic,
             opening,
-            running,
+            promised,
             self._models.timelines,
             self._trained,
             self._ledger.in_time_shares(window - 1),
@@ -213,14 +215,14 @@ class Loop:
         config = self._setting.config
         return begun_s(self._setting, window) if window < config.windows and config.ahead_steps else inf
 
-    def _taken_ahead(self) -> tuple[Opening, Forecast, PlannedWindow] | None:
-        """The plan that was begun before the window, if the window begins with what it counts on."""
+    def _taken_ahead(self) -> tuple[Opening, Forecast, PlannedWindow | None] | None:
+        """What was planned before the window, if the window begins with what that counts on."""
         ahead, self._ahead = self._ahead, None
         if ahead is None or ahead[0].last_trained != self._last_trained:
             return None
         opening, forecast, taken = ahead
-        planned = taken()
-        return None if planned is None else (opening, forecast, planned)
+        as_promised = taken()
+        return None if as_promised is None else (opening, forecast, as_promised.planned)
 
     def _measure(self) -> None:
         """Take in what the window's models give, once that is measured: ``estimates.delay_s`` later."""
@@ -259,7 +261,7 @@ class Loop:
         self._sharing.begin(opening, forecast, planned, self._note)
         if planned is not None:
             self._rolling.begin(forecast, planned, opening.window * self._setting.config.window_s)
-        self._opening, self._running = opening, planned
+        self._opening, self._awaits_plan = opening, True
         self._measure()
 
     def _serve_until(self, end_s: float, window: int | None = None) -> None:
@@ -290,7 +292,7 @@ class Loop:
         if self._opening is None:
             return inf
         window = self._opening.window
-        ahead_s = inf if self._running is None else self._ahead_s(window + 1)
+        ahead_s = self._ahead_s(window + 1) if self._awaits_plan else inf
         measured_s = inf
         if not self._opening.is_measured and self._found is not None:
             measured_s = window * self._setting.config.window_s + self._setting.config.estimates.delay_s
@@ -357,8 +359,6 @@ class Loop:
             self._view.revised(happened.planned, happened.asked.reason)
             if happened.planned.is_planned:
                 self._rolling.follow(happened.planned)
-                if self._running is not None:
-                    self._running = happened.planned
 
     def _seen(self, opening: Opening) -> Opening:
         """The opening with what has arrived by now."""

@@ -91,10 +91,14 @@ class PlannedWindow:
         return self.verification is not None and self.rejected is None
 
     @property
-    def retrained(self) -> frozenset[str]:
-        """Tenants whose retraining the plan ends within the window."""
-        lifetimes = self.plan.lifetimes
-        return frozenset(item.owner.tenant for item in lifetimes if item.owner.task is Task.RETRAINING)
+    def retrained(self) -> dict[str, str]:
+        """By tenant whose retraining the plan ends within the window, the option by which that is done."""
+        runs = {tenant.name: tenant.options[0].name for tenant in self.problem.tenants if tenant.options}
+        return {
+            item.owner.tenant: item.option or runs[item.owner.tenant]
+            for item in self.plan.lifetimes
+            if item.owner.task is Task.RETRAINING
+        }
 
     @property
     def next_state(self) -> PhysicalState:

@@ -51,7 +51,7 @@ def posed(
         ProblemError: The parts do not make a problem.
     """
     plan_from_step = plan_from_step_of(setting, opening, state)
-    estimates = estimates_in(setting, opening.window) if opening.estimates is None else opening.estimates
+    estimates = estimates_of(setting, opening)
     n_steps = forecast.mean_rps.shape[0] - plan_from_step
     problem = window_problem(
         setting.gpu,
@@ -91,6 +91,11 @@ def estimates_in(setting: Setting, window: int) -> list[Estimate]:
     """What is estimated of each tenant's retraining in ``window``, in the config's order."""
     config = setting.config
     return [estimate_of(config.estimates, config.seed, setting.gpu, tenant, window) for tenant in setting.tenants]
+
+
+def estimates_of(setting: Setting, opening: Opening) -> Sequence[Estimate]:
+    """The same as its opening has it: the config's, unless it has been measured or is expected."""
+    return estimates_in(setting, opening.window) if opening.estimates is None else opening.estimates
 
 
 def _window_terms(

@@ -169,8 +169,15 @@ Happened = Trained | Lost | Failed | Asked | Replanning | Replanned | Blind
 """What the loop hears of."""
 
 
-PlannedAhead = Callable[[], PlannedWindow | None]
-"""To be called as the window begins: its plan, waited for if it is late; ``None`` if its start is not as promised."""
+@dataclass(frozen=True, eq=False)
+class AsPromised:
+    """A window begins with what it was planned from; ``planned`` is its plan, ``None`` where it needs none."""
+
+    planned: PlannedWindow | None = None
+
+
+PlannedAhead = Callable[[], AsPromised | None]
+"""To be called as the window begins: a plan is waited for if it is late; ``None`` if its start is not as promised."""
 
 
 class Note(Protocol):
@@ -190,6 +197,8 @@ class Sharing(Protocol):
     Attributes:
         kind: ``instances``, ``shares`` or ``turns``.
         layout: Who holds which instance; ``None`` without instances.
+        promised: By tenant whose retraining is to end in the running window, in which way; ``None`` where no window is
+            planned ahead.
     """
 
     @property
@@ -200,6 +209,11 @@ class Sharing(Protocol):
     @property
     def layout(self) -> OwnedLayout[Owner] | None:
         """Who holds which instance."""
+        ...
+
+    @property
+    def promised(self) -> Mapping[str, str] | None:
+        """Which retrainings are to end in the running window."""
         ...
 
     @property

@@ -117,6 +117,7 @@ class Shares:
 
     kind = "shares"
     layout: OwnedLayout[Owner] | None = None
+    promised: Mapping[str, str] | None = None
 
     def __init__(
         self,

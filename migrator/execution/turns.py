@@ -22,16 +22,17 @@ from migrator.errors import ConfigError
 from migrator.estimates import as_carried_out, as_estimated, service_factors
 from migrator.execution.foresight import Opening
 from migrator.execution.planning import PlannedWindow
-from migrator.execution.posing import estimates_in, posed
-from migrator.execution.seams import Asked, Lost, Note, Replanned, Replanning, Trained
+from migrator.execution.posing import estimates_of, posed
+from migrator.execution.seams import Asked, AsPromised, Lost, Note, PlannedAhead, Replanned, Replanning, Trained
 from migrator.setting import Setting
+from planner.policies.policy import Knows
 from planner.policies.turns import Course, TurnOption, TurnPolicy, TurnRetraining, TurnTenant
 from planner.problem import Owner
 from workloads.profiles.latency import LatencyCurve
 from workloads.profiles.table import ServiceRow
 from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests
 from workloads.serving.turns import Batches, BatchServing, TrainingJob, TurnsState, advance
-from workloads.tenants import RETRAINING_TO_INFERENCE
+from workloads.tenants import RETRAINING_TO_INFERENCE, Tenant
 from workloads.traffic.luck import ServiceJitter
 from workloads.training import reached
 
@@ -90,6 +91,14 @@ class Turns:
         return self._state.now_s
 
     @property
+    def promised(self) -> Mapping[str, str] | None:
+        """The retrainings of the course that have a pace; a policy that goes by the past plans nothing ahead."""
+        if self._course is None or self._policy.knows is not Knows.FORECAST:
+            return None
+        names = [tenant.name for tenant in self._setting.tenants]
+        return {names[one.tenant_index]: one.option.name for one in self._course.retrainings if one.pace > 0}
+
+    @property
     def known_s(self) -> float:
         """All is known: the GPU is simulated."""
         return math.inf
@@ -107,8 +116,10 @@ class Turns:
     def plan(self, opening: Opening, forecast: Forecast) -> None:
         """Nothing yet: whose turn it is shows as requests come."""
 
-    def plan_ahead(self, opening: Opening, forecast: Forecast) -> None:
-        """Never: there is no plan."""
+    def plan_ahead(self, opening: Opening, forecast: Forecast) -> PlannedAhead:
+        """Nothing is done before the window: its course is settled as it begins, from what is known now."""
+        del opening, forecast
+        return AsPromised
 
     def begin(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None, note: Note) -> None:  # noqa: ARG002
         """Set batch limits and retrainings for the window."""
@@ -119,7 +130,7 @@ class Turns:
         self._course = course
         self._servings = [
             _serving(own, limit, slowdown, worth)
-            for own, limit, (worth, _) in zip(self._measured, course.limits, course.worth, strict=True)
+            for own, limit, (worth, *_) in zip(self._measured, course.limits, course.worth, strict=True)
         ]
         seconds = slice(round(start_s), round(start_s + config.window_s))
         full_s = [own.serving_s[limit] * slowdown for own, limit in zip(self._measured, course.limits, strict=True)]
@@ -149,7 +160,8 @@ class Turns:
         if piece.finished is not None:
             tenant = self._setting.tenants[piece.finished.tenant_index].name
             done = piece.finished
-            self._ending.append(Trained(self._state.busy_until_s, tenant, done.window, option=done.option))
+            ended_s = self._state.busy_until_s
+            self._ending.append(Trained(ended_s, tenant, done.window, option=done.option, checkpoint=done.checkpoint))
         return self._state.now_s, piece.outcomes
 
     def act(self, now_s: float, note: Note) -> Sequence[Trained | Lost]:  # noqa: ARG002
@@ -188,23 +200,35 @@ class Turns:
     def _tenants(self, opening: Opening, forecast: Forecast) -> list[TurnTenant]:
         """What the policy is told."""
         setting, config = self._setting, self._setting.config
-        rates_rps = opening.past_rps.mean(axis=0).tolist()
+        expects = self._policy.knows is Knows.FORECAST
+        rates_rps = (forecast.mean_rps if expects else opening.past_rps).mean(axis=0).tolist()
         # Whether retrainings are required, and what models are worth later, is posed to MIG's policies alike.
         posed_to = None
         if self._policy.chooses or any(tenant.other_options for tenant in setting.tenants):
             posed_to = posed(setting, opening, None, forecast).tenants
-        estimates = estimates_in(setting, opening.window)
+        estimates = estimates_of(setting, opening)
+        # A window that was not planned ahead, but could have been, waits for its course as for a plan.
+        late_s = config.planning_s if expects and opening.window and not opening.ahead_steps else 0.0
         n_due = sum(tenant.retrains_in(opening.window) for tenant in setting.tenants)
         found = []
         for index, (tenant, measured) in enumerate(zip(setting.tenants, self._measured, strict=True)):
             retraining = None
             if tenant.retrains_in(opening.window):
-                ready_s = config.estimates.delay_s + tenant.trainer_start.planned_s(n_due)
+                ready_s = config.estimates.delay_s + late_s + tenant.trainer_start.planned_s(n_due)
                 is_required = posed_to is None or posed_to[index].retraining_required
                 salvages = (0.0,) * (1 + len(tenant.options)) if posed_to is None else posed_to[index].salvages
                 before, after = opening.accuracies[index], estimates[index].accuracy_after
                 options = tuple(
-                    TurnOption(option.name, option.time_s[self._whole], reached(before, after, option.gain), salvage)
+                    TurnOption(
+                        option.name,
+                        option.time_s[self._whole] + self._writing_s(tenant),
+                        reached(before, after, option.gain),
+                        salvage,
+                        tuple(
+                            (part, reached(before, after, option.gain * gain))
+                            for part, gain in self._checkpoints(tenant)
+                        ),
+                    )
                     for option, salvage in zip(
                         as_estimated(tenant, estimates[index]).options, salvages[1:], strict=True
                     )
@@ -219,9 +243,18 @@ class Turns:
                     accuracy_before=opening.accuracies[index],
                     salvage=0.0 if posed_to is None else posed_to[index].salvages[0],
                     retraining=retraining,
+                    paths_rps=forecast.paths_rps[:, :, index] if expects else None,
                 )
             )
         return found
+
+    def _checkpoints(self, tenant: Tenant) -> tuple[tuple[float, float], ...]:
+        """Parts of its retrainings after which weights are served, and their gains; none where the policy has none."""
+        return tenant.checkpoints if self._policy.serves_checkpoints else ()
+
+    def _writing_s(self, tenant: Tenant) -> float:
+        """Seconds that all checkpoints of one of its retrainings take."""
+        return len(self._checkpoints(tenant)) * tenant.checkpoint_s
 
     def _add_jobs(self, window: int, tenants: Sequence[TurnTenant], course: Course) -> None:
         """Put the window's retrainings behind those that have begun; before all else where the policy chooses."""
@@ -231,18 +264,20 @@ class Turns:
         for one in course.retrainings:
             asked = tenants[one.tenant_index].retraining
             assert asked is not None  # a course has none that is not asked for
-            truth = self._measured[one.tenant_index].training_s[one.option.name] / one.option.work_s
+            takes_s = self._measured[one.tenant_index].training_s[one.option.name]
+            takes_s += self._writing_s(self._setting.tenants[one.tenant_index])
             jobs.append(
                 TrainingJob(
                     tenant_index=one.tenant_index,
                     window=window,
-                    left_s=one.work_s * truth,
+                    left_s=one.work_s * takes_s / one.option.work_s,
                     piece_s=one.piece_s,
                     ready_s=start_s + asked.ready_s,
                     pace=one.pace,
                     due_s=start_s + one.due_s,
                     worth=one.worth,
                     option=one.option.name,
+                    checkpoint=one.checkpoint,
                 )
             )
         if self._policy.chooses:
@@ -256,7 +291,9 @@ class Turns:
         window = math.floor(self._state.now_s / self._setting.config.window_s)
         if self._course is not None and trained.window == window:
             index = [tenant.name for tenant in self._setting.tenants].index(trained.tenant)
-            self._servings[index] = replace(self._servings[index], worth=self._course.worth[index][1])
+            ends = [one.checkpoint for one in self._course.retrainings if one.tenant_index == index]
+            _, *worths = self._course.worth[index]
+            self._servings[index] = replace(self._servings[index], worth=worths[ends.index(trained.checkpoint)])
 
 
 def _measured(setting: Setting, whole: str, *, joint: bool) -> list[_Measured]:

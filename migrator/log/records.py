@@ -200,7 +200,7 @@ class RunStarted(Record, frozen=True, kw_only=True, tag="run_started"):
     simulated_faults: SimulatedFaults | None = None
     """Only where the simulated GPU was told to misbehave."""
     planning_s: Amount | None = None
-    """What planning is charged; only with ``instances``."""
+    """What planning is charged; only where windows are planned."""
     replan_every_s: Length | None = None
     """The pace at which the rest of windows is planned anew; only where it is."""
     time_limit_s: Number | None = None

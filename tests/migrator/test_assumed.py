@@ -22,7 +22,7 @@ from workloads.profiles.table import COLUMNS
 
 def found(changes: Mapping[str, Any] | None = None, sharing: str = "instances") -> tuple[Assumed, ...]:
     setting, _ = assemble(validate_config(changed(SMALL, changes or {}), "small"), "small")
-    return assumed_in(setting, sharing)
+    return assumed_in(setting, sharing, is_planned=sharing == "instances")
 
 
 def of(what: str, changes: Mapping[str, Any] | None = None, sharing: str = "instances") -> dict[str | None, Assumed]:

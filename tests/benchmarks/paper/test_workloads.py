@@ -101,7 +101,7 @@ def test_a_workload_can_be_put_together_and_its_first_window_has_a_plan(number: 
     assert "synthetic at second scale" in traffic.origins[0].source
     (planned,) = plan_through(setting, traffic, 0)
     assert planned.is_planned
-    assert planned.retrained == {tenant.name for tenant in config.tenants}
+    assert planned.retrained.keys() == {tenant.name for tenant in config.tenants}
 
 
 def test_resnet_50_gives_back_the_paper_s_figure_2() -> None:

@@ -94,5 +94,5 @@ def test_plans_one_after_the_other_skip_and_fall_behind() -> None:
     changes |= {"tenants.0.retraining.samples": 200_000}
     setting, traffic = assemble(validate_config(changed(SMALL, changes), "small.yaml"), "small.yaml")
     first, second = plan_through(setting, traffic, 1)
-    assert first.retrained == frozenset()
+    assert first.retrained == {}
     assert second.problem.tenants[0].accuracy_before == pytest.approx(0.6 * 0.6 / 0.9)

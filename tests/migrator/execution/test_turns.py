@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -16,11 +16,17 @@ from hypothesis import strategies as st
 from migrator.config import read_config
 from migrator.errors import ConfigError
 from migrator.estimates import service_factors
+from migrator.execution.seams import Trained
+from migrator.execution.turns import Turns
 from migrator.inputs import assemble
+from migrator.log import records as recorded
+from planner.policies.policy import Knows
 from planner.policies.time_sharing import TimeSharing
 from planner.policies.turns import Course, TurnOption, TurnPolicy, TurnRetraining, TurnTenant, training_batch
 from planner.policies.whole import Whole, batch_limits, retraining_order
+from planner.problem import FloatArray
 from tests.migrator.execution.simulation import Assembled, Run, run_of
+from tests.migrator.execution.test_seams import changed_after
 from workloads.serving.tally import Totals
 
 SETTLED = settings(derandomize=True, max_examples=200)
@@ -272,6 +278,147 @@ def test_a_policy_is_told_misjudged_latencies_and_turns_take_what_they_take(asse
         factor = service_factors(made.config.estimates, made.config.seed, made.gpu, tenant.model)["7g.80gb"]
         assert told == pytest.approx({batch: factor * seconds for batch, seconds in true.items()})
     assert runs[0].totals == runs[1].totals
+
+
+class Told(TimeSharing):
+    """Time sharing that keeps what it is told of each window."""
+
+    windows: ClassVar[list[Sequence[TurnTenant]]] = []
+
+    def course(self, tenants: Sequence[TurnTenant], window_s: float) -> Course:
+        self.windows.append(tenants)
+        return super().course(tenants, window_s)
+
+
+def told_of(made: Assembled) -> tuple[Run, list[Sequence[TurnTenant]]]:
+    """The run, and what time sharing was told of its windows."""
+    Told.windows = []
+    return run_of(made, Told()), Told.windows
+
+
+def test_time_sharing_is_told_the_forecast(assembled: Assemble) -> None:
+    made = assembled()
+    run, told = told_of(made)
+    n_paths, n_steps = made[0].config.forecast.n_paths, made[0].config.n_steps
+    for started, tenants in zip(run.log.of(recorded.WindowStarted), told, strict=True):
+        for own, tenant in zip(started.forecast.tenants.values(), tenants, strict=True):
+            assert tenant.rate_rps == pytest.approx(np.mean(own.mean_rps), abs=1e-3)
+            assert tenant.paths_rps is not None
+            assert tenant.paths_rps.shape == (n_paths, n_steps)
+    assert run.log.header.knows == "forecast"
+
+
+def test_who_goes_by_the_past_is_told_its_mean_alone(assembled: Assemble) -> None:
+    made = assembled({"forecast.method": "known"})
+    Told.windows = []
+    run_of(made, Told(knows=Knows.PAST))
+    past_rps = np.mean(made[1].rates_before(0.0, 1.0, made[0].config.n_history_steps), axis=0)
+    assert [one.rate_rps for one in Told.windows[0]] == pytest.approx(list(past_rps))
+    assert all(one.paths_rps is None for one in Told.windows[0])
+
+
+# --- checkpoints
+
+CHECKPOINTS: dict[str, Any] = {
+    "windows": 1,
+    "retraining.checkpoints": [0.25, 0.5],
+    "retraining.curve": "linear",
+    "tenants.0.accuracy": {"before": 0.6, "after": 0.9},
+}
+
+
+def test_each_part_of_a_retraining_is_served_when_it_is_done(assembled: Assemble) -> None:
+    run = run_of(assembled(QUIET | PATIENT | CHECKPOINTS), TimeSharing())
+    told, (ended,) = run.log.of(recorded.Checkpoint), run.retrainings
+    assert [one.part for one in told] == [0.25, 0.5]
+    assert [one.accuracy for one in told] == pytest.approx([0.675, 0.75])
+    begun_s = 1.0  # workers' start
+    passed_s = [(one.finish_s - begun_s) / (ended.finish_s - begun_s) for one in told]
+    assert passed_s == pytest.approx([0.25, 0.5], abs=0.01)
+
+
+def test_writing_checkpoints_makes_a_retraining_longer(assembled: Assemble) -> None:
+    found = []
+    for checkpoint_s in (0.0, 1.5):
+        run, (told,) = told_of(assembled(PATIENT | CHECKPOINTS | {"retraining.checkpoint_s": checkpoint_s}))
+        found.append((run.retrainings[0].finish_s, told[0].options[0].work_s))
+    (short_s, less_s), (long_s, more_s) = found
+    assert more_s - less_s == pytest.approx(2 * 1.5)
+    assert long_s - short_s >= 2 * 1.5
+
+
+def test_a_checkpoint_that_is_no_better_is_not_served(assembled: Assemble) -> None:
+    worse = {"tenants.0.accuracy": {"before": 0.9, "after": 0.6}}
+    run = run_of(assembled(QUIET | PATIENT | CHECKPOINTS | worse), TimeSharing())
+    assert [one.accuracy for one in run.log.of(recorded.Checkpoint)] == [0.9, 0.9]
+    assert run.retrainings[0].accuracy == 0.6
+
+
+def test_a_turn_is_worth_more_once_a_checkpoint_is_served(assembled: Assemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    worths: list[tuple[float | None, float]] = []
+    revalue = Turns._revalue
+
+    def revalued(turns: Turns, trained: Trained) -> None:
+        revalue(turns, trained)
+        worths.append((trained.checkpoint, turns._servings[0].worth))
+
+    monkeypatch.setattr(Turns, "_revalue", revalued)
+    run_of(assembled(CHECKPOINTS), TimeSharing())
+    assert [part for part, _ in worths] == [0.25, 0.5, None]
+    quarter, half, whole = (worth for _, worth in worths)
+    assert (quarter / whole, half / whole) == pytest.approx((0.675 / 0.9, 0.75 / 0.9))
+
+
+def test_who_serves_no_checkpoints_writes_none(assembled: Assemble) -> None:
+    plain, with_ = (
+        run_of(assembled({"windows": 1, "retraining.checkpoints": parts, "retraining.checkpoint_s": 2.0}), Whole())
+        for parts in ([], [0.5])
+    )
+    assert (plain.totals, plain.retrainings) == (with_.totals, with_.retrainings)
+    assert not with_.log.of(recorded.Checkpoint)
+
+
+# --- planned ahead
+
+LATER: dict[str, Any] = {"planner.planning_s": 6, "tenants.0.arrivals": {"rate_rps": 900}}
+
+
+def test_a_course_is_made_from_what_is_known_and_expected_when_ours_are(assembled: Assemble) -> None:
+    run, (_, told) = told_of(assembled(LATER))
+    first, second = run.log.of(recorded.WindowStarted)
+    assert (first.asked_s, second.asked_s) == (None, 54)
+    assert [one.accuracy_before for one in told] == [
+        second.forecast.tenants[name].accuracy_before for name in ("vision", "language")
+    ]
+    (measured,) = run.log.of(recorded.Measured)
+    assert measured.tenants["vision"].accuracy_before != told[0].accuracy_before
+
+
+def test_a_course_does_not_know_what_comes_after_it_was_begun(assembled: Assemble) -> None:
+    setting, traffic = assembled(LATER)
+    told = [told_of((setting, own))[1][1] for own in (traffic, changed_after(setting, traffic, 54.0, variant=1))]
+    for one, other in zip(*told, strict=True):
+        assert one == other
+        assert np.array_equal(none_is_none(one.paths_rps), none_is_none(other.paths_rps))
+
+
+def none_is_none(paths_rps: FloatArray | None) -> FloatArray:
+    assert paths_rps is not None
+    return paths_rps
+
+
+def test_where_a_retraining_does_not_end_as_promised_the_course_is_waited_for(assembled: Assemble) -> None:
+    slow = {"tenants.0.retraining": {"samples": 20000}, "estimates": {"time_bias": -0.7}}
+    run, (first, second) = told_of(assembled(LATER | QUIET | slow))
+    assert [one.asked_s for one in run.log.of(recorded.WindowStarted)] == [None, None]
+    ready_s = [one[0].retraining.ready_s for one in (first, second) if one[0].retraining is not None]
+    assert ready_s == [1.0, 1.0 + 6.0]
+
+
+def test_whoever_goes_by_the_past_plans_nothing_ahead(assembled: Assemble) -> None:
+    log = run_of(assembled(LATER), Whole()).log
+    assert [one.asked_s for one in log.of(recorded.WindowStarted)] == [None, None]
+    assert not log.of(recorded.Measured)
 
 
 # --- several ways to retrain
