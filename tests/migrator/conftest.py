@@ -74,7 +74,7 @@ def changed(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
         if value is None:
             del target[last]
         else:
-            target[last] = value
+            target[last] = copy.deepcopy(value)
     return result
 
 
