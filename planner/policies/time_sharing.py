@@ -43,8 +43,8 @@ MOST_PATHS = 32
 class TimeSharing(TurnPolicy):
     """Takes turns on the whole GPU, with the order and pace of retrainings that a fluid model of the window favours.
 
-    Source: none publishes it. It is what MIG has to beat: time sharing by somebody who knows all that our planner
-    knows. Knows: the forecast. While serving, only which requests wait.
+    Source: none publishes it. It is what MIG has to beat: time sharing by somebody who knows all that our planner knows
+    when it plans a window. Knows: the forecast. While serving, only which requests wait.
 
     What it does. The earliest deadline goes first, but nobody goes whose turn would make requests late on which a
     second of the GPU earns more. All processes of a tenant serve together in its turn. A retraining's step goes first
@@ -53,12 +53,13 @@ class TimeSharing(TurnPolicy):
     retrainings are done, in which order, and at which pace.
     The fluid model. A share p of the GPU trains, the rest serves those first on whom a second earns most: weight ·
     accuracy over the seconds of a request in full turns. A retraining of W seconds at pace p takes W / p, and only then
-    its accuracy holds; a checkpoint's holds from its part of them on, where it is better. What is served is the mean
-    over the forecast's sample paths, each by its mean rates in fortieths of the window. With the salvage of the models
-    at the window's end, the best course is found exactly, for paces with which retrainings end at such fortieths: a
-    longest path over (retrainings done, and how; time). Of several ways to do a retraining the course takes one; where
-    the tenants have very many, some that are nearest to others are passed over (``MOST_TRIES``). A required retraining
-    is left out only where no course has them all; then it is done in the gaps, in the way of the least work.
+    its accuracy holds; a checkpoint's holds from its part of them on, where it is better. Inside these seconds training
+    takes the gaps first, so that it is ahead and behind. What is served is the mean over the forecast's sample paths,
+    each by its mean rates in fortieths of the window. With the salvage of the models at the window's end, the best
+    course is found exactly, for paces with which retrainings end at such fortieths: a longest path over (retrainings
+    done, and how; time). Of several ways to do a retraining the course takes one; where the tenants have very many,
+    some that are nearest to others are passed over (``MOST_TRIES``). A required retraining is left out only where no
+    course has them all; then it is done in the gaps, in the way of the least work.
     Kind to it: a turn costs nothing but ``turn_cost``, trainers stand ready while they wait, and a new model's weights
     take no time to load.
 

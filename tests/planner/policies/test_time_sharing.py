@@ -299,6 +299,14 @@ def test_training_makes_worthier_requests_late_only_where_some_of_them_are_to_be
     assert course.retrainings[0].worth == course.worth[1][0] < course.worth[0][0]
 
 
+def test_training_does_not_make_all_late_of_whom_it_leaves_a_few_unserved() -> None:
+    rich, poor = tenant(70.0, 0.9, retraining=None), tenant(30.0, 0.1, retraining=retraining(full(15.0, 0.2)))
+    course = FREE.course([rich, poor], WINDOW_S)
+    (done,) = course.retrainings
+    assert 1 - done.pace < 0.7
+    assert done.worth == course.worth[1][0]
+
+
 @settings(derandomize=True, max_examples=60)
 @given(
     st.lists(st.dictionaries(st.sampled_from([1, 2, 4, 8]), st.integers(1, 8).map(float), min_size=1), min_size=1),
