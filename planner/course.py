@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from executor.mig import Placement
 from planner.counts import BoolArray, IntArray, codes_of, multiset_of
 from planner.gains import gain_tables
 from planner.levels import LevelChange, changes_by, levels_of, lowered, shares_of, swap_shares
-from planner.plan import Lifetime, MigPlan
-from planner.problem import FloatArray, GainTable, Problem, Reconfiguration, TenantTerms
+from planner.plan import ANYWHERE, Lifetime, MigPlan
+from planner.problem import FloatArray, GainTable, PaperState, Problem, Reconfiguration, TenantTerms
 from planner.verify.holdings import lifetimes_of
+
+Holding = tuple[tuple[Placement, int], ...]
+"""All that inference holds and the tenants' indices, sorted; in ``paper`` the placements are ``ANYWHERE``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,3 +136,26 @@ def column_of(problem: Problem, table: GainTable, counts: IntArray) -> IntArray:
     _, first, inverse = np.unique(codes_of(rows), return_index=True, return_inverse=True)
     columns = [table.column[tuple(row)] for row in rows[first].tolist()]
     return np.array(columns, dtype=np.int64)[inverse.reshape(-1)]
+
+
+def held_by_step(problem: Problem, lifetimes: Iterable[Lifetime]) -> Iterator[tuple[int, Holding]]:
+    """(step, what inference holds from there on); begins with the initial state's where there is one."""
+    names, state, last = problem.tenant_names, problem.initial, None
+    held = [(item, names.index(item.owner.tenant)) for item in lifetimes if item.is_inference]
+    if state is not None:
+        opening = [(item.placement, item.tenant) for item in problem.opening.held]
+        for name, profiles in state.held.items() if isinstance(state, PaperState) else ():
+            opening += [(Placement(problem.gpu.profile(profile), ANYWHERE), name) for profile in profiles]
+        last = in_order((placement, names.index(name)) for placement, name in opening)
+        yield 0, last
+    edges = {edge for item, _ in held for edge in (item.create_step, item.end_step) if edge < problem.n_steps}
+    for step in sorted({0, *edges}):
+        now = in_order((item.placement, m) for item, m in held if item.create_step <= step < item.end_step)
+        if now != last:
+            yield step, now
+        last = now
+
+
+def in_order(held: Iterable[tuple[Placement, int]]) -> Holding:
+    """What is held, by placement, then tenant."""
+    return tuple(sorted(held, key=lambda entry: (*entry[0].sort_key, entry[1])))

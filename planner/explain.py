@@ -11,17 +11,17 @@ the stretch's beginning or end, the layout is exchanged over the whole stretch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from planner.counts import BoolArray, IntArray, multiset_of, profiles_of
-from planner.course import Course, courses
-from planner.engines.physical.held_sets import Entry, HeldSets, anywhere
+from planner.course import Course, Holding, courses, held_by_step, in_order
+from planner.engines.physical.held_sets import HeldSets
 from planner.errors import ProblemError
 from planner.plan import MigPlan
-from planner.problem import FloatArray, PaperState, PhysicalState, Problem, Reconfiguration
+from planner.problem import FloatArray, PhysicalState, Problem, Reconfiguration
 
 HELD, BEFORE, AFTER = "held", "before", "after"
 """Roles of a layout: held by the plan over the stretch, just before it, just after it."""
@@ -135,10 +135,6 @@ def explain(problem: Problem, plan: MigPlan, step: int, n_alternatives: int = N_
     )
 
 
-Holding = tuple[Entry, ...]
-"""All that inference holds, sorted; in ``paper`` of instances ``anywhere``."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Stretch:
     """The steps compared, and what the plan holds in them, before them and after them.
@@ -165,7 +161,7 @@ def _stretch(problem: Problem, own: Sequence[Course], step: int) -> _Stretch:
     state, is_paper = problem.initial, problem.reconfiguration is Reconfiguration.PAPER
     apart = 1 if is_paper else problem.epoch_steps
     first = state.next_epoch_step if isinstance(state, PhysicalState) else 0
-    changes = _changes(problem, own)
+    changes = [*held_by_step(problem, (item for course in own for item in course.lifetimes))]
     number = max(n for n, (since, _) in enumerate(changes) if since <= step)
     before: Holding | None
     held = changes[number][1]
@@ -186,31 +182,6 @@ def _stretch(problem: Problem, own: Sequence[Course], step: int) -> _Stretch:
     if step >= first:
         why = f"epochs are at least {apart} steps apart, and the next one is at step {end}"
     return _Stretch(step, end, held, held, after, why)
-
-
-def _changes(problem: Problem, own: Sequence[Course]) -> list[tuple[int, Holding]]:
-    """(step, what inference holds from there on); begins with the initial state's where there is one."""
-    inference = [(item, m) for m, course in enumerate(own) for item in course.lifetimes if item.is_inference]
-    edges = {edge for item, _ in inference for edge in (item.create_step, item.end_step) if edge < problem.n_steps}
-    changes = [] if problem.initial is None else [(0, _opening(problem))]
-    for step in sorted({0, *edges}):
-        held = _sorted((item.placement, m) for item, m in inference if item.create_step <= step < item.end_step)
-        if not changes or held != changes[-1][1]:
-            changes.append((step, held))
-    return changes
-
-
-def _opening(problem: Problem) -> Holding:
-    """What inference holds when the window opens."""
-    names, state = problem.tenant_names, problem.initial
-    if isinstance(state, PhysicalState):
-        return _sorted((item.placement, names.index(item.tenant)) for item in state.held)
-    held = state.held if isinstance(state, PaperState) else {}
-    return _sorted((anywhere(problem.gpu, profile), names.index(name)) for name in held for profile in held[name])
-
-
-def _sorted(entries: Iterable[Entry]) -> Holding:
-    return tuple(sorted(entries, key=lambda entry: (*entry[0].sort_key, entry[1])))
 
 
 class _Layouts:
@@ -284,7 +255,7 @@ class _Layouts:
     def choice(self, row: int) -> Choice:
         """The layout in that row."""
         number, tenants = int(self._rows[row]), range(len(self._tables))
-        held = _sorted(self._sets.entries(number))
+        held = in_order(self._sets.entries(number))
         holds = [tuple(str(place) for place, tenant in held if tenant == m) for m in tenants]
         if self._is_paper:
             own = [table.multisets[column] for table, column in zip(self._tables, self.columns[row], strict=True)]

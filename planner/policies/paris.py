@@ -36,7 +36,7 @@ import numpy as np
 from executor.compiled import working_s
 from planner.engines.answer import relaxed_bound
 from planner.engines.physical.held_sets import Entries, HeldSets
-from planner.engines.physical.plan import held_in, next_epoch_step, retrainings_in, with_held
+from planner.engines.physical.plan import held_in, retrainings_in, with_held
 from planner.engines.physical.static import search_of, solve_static_among
 from planner.engines.schedule import WindowFacts
 from planner.plan import MigPlan
@@ -100,16 +100,16 @@ class ParisChanging(Policy):
         first = _first_plan(problem, ranking.nearest(facts.initial_held))
         if not first.status.has_plan:
             return first
-        held, placed = list(held_in(facts, first)), retrainings_in(problem, first)
+        held, placed = held_in(problem, first), retrainings_in(problem, first)
         ends = [run.end_step for run, _ in (*facts.running, *placed)]
-        step = max([*ends, next_epoch_step(facts, held)])
+        step = max([*ends, first.next_epoch_step])
         if ends and step < problem.n_steps:
             beside = held[-1][1]
             after = ranking.nearest(beside) if window.as_published else ranking.nearest_around(beside)
             sets = map(ranking.sets.entries, after)
             is_ours = (e for e in sets if all(problem.is_ours(place, step, problem.n_steps) for place, _ in e))
             last = next(is_ours, beside)
-            held += [(step, last)] if last != beside else []
+            held = (*held, (step, last)) if last != beside else held
         bound = relaxed_bound(facts)
         return with_held(facts, held, placed, bound, self.name, started_s)
 

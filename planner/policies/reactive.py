@@ -54,7 +54,7 @@ class Reactive(Policy):
             return first
         facts = WindowFacts.of(problem)
         placed = retrainings_in(problem, first)
-        held = list(held_in(facts, first))
+        held = [*held_in(problem, first)]
         arrivals = np.concatenate([window.past_rps, np.array([t.arrivals_rps for t in problem.tenants]).T])
         n_past, sets = len(window.past_rps), HeldSets.of(problem)
         has_changed = facts.is_free or len(held) > 1

@@ -11,14 +11,15 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from executor.mig import Placement
+from planner.by_hand import inference, retraining
 from planner.counts import large_enough_profiles
-from planner.course import Course
+from planner.course import Course, held_by_step
 from planner.engines.answer import with_plan
-from planner.engines.physical.held_sets import Entries, Entry, Held
+from planner.engines.physical.held_sets import Entry, Held
 from planner.engines.physical.nodes import Nodes
 from planner.engines.physical.path import Path
 from planner.engines.schedule import TOLERANCE, PlacedSchedule, WindowFacts, above
-from planner.plan import Lifetime, MigPlan, salvage_of
+from planner.plan import Lifetime, MigPlan, next_epoch_step, salvage_of
 from planner.problem import Owner, Problem, Retraining, Task
 
 
@@ -56,7 +57,7 @@ def with_held(
         engine,
         started_s,
         lifetimes=found,
-        next_epoch_step=next_epoch_step(facts, held),
+        next_epoch_step=next_epoch_step(facts.problem, found, facts.n_steps),
         work=work,
     )
 
@@ -123,24 +124,20 @@ def _is_worth(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement],
 
 def lifetimes(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement]) -> tuple[Lifetime, ...]:
     """Everything that the plan holds, by create step, then placement; what never exists in a step is left out."""
-    found = (*_inference(facts, held), *_retrainings(facts, placed))
+    problem, tenants = facts.problem, facts.problem.tenants
+    found = [*_inference(facts, held)]
+    for run, place in placed:
+        tenant = tenants[run.tenant]
+        found.append(retraining(problem, tenant, place, run.start_step, tenant.options[run.level - 1].name))
+    for run, place in facts.running:
+        owner = Owner(tenants[run.tenant].name, Task.RETRAINING)
+        found.append(Lifetime(place, owner, run.start_step, run.start_step, run.end_step))
     return tuple(sorted(found, key=lambda item: (item.create_step, item.placement.sort_key)))
 
 
-def held_in(facts: WindowFacts, plan: MigPlan) -> Iterator[tuple[int, Entries]]:
-    """(step, what inference holds from there on) of a plan; begins with the initial state's where there is one."""
-    names = facts.problem.tenant_names
-    inference = [item for item in plan.lifetimes if item.is_inference]
-    last = facts.initial_held
-    if last is not None:
-        yield 0, last
-    edges = {edge for item in inference for edge in (item.create_step, item.end_step) if edge < plan.n_steps}
-    for step in sorted(edges | {0}):
-        alive = (item for item in inference if item.create_step <= step < item.end_step)
-        held = frozenset((item.placement, names.index(item.owner.tenant)) for item in alive)
-        if held != last:
-            yield step, held
-        last = held
+def held_in(problem: Problem, plan: MigPlan) -> Held:
+    """What inference holds in a plan; begins with the initial state's where there is one."""
+    return tuple((step, frozenset(held)) for step, held in held_by_step(problem, plan.lifetimes))
 
 
 def retrainings_in(problem: Problem, plan: MigPlan) -> PlacedSchedule[Placement]:
@@ -156,12 +153,6 @@ def retrainings_in(problem: Problem, plan: MigPlan) -> PlacedSchedule[Placement]
     return tuple(sorted(found, key=lambda pair: pair[0]))
 
 
-def next_epoch_step(facts: WindowFacts, held: Held) -> int:
-    """First step at which a following window may change the held set, counted from this window's start."""
-    last_epoch = max((step + facts.epoch_steps for step, _ in held[1:]), default=0)
-    return max(last_epoch, facts.state.next_epoch_step)
-
-
 def objective(facts: WindowFacts, found: Sequence[Lifetime]) -> float:
     """Goodput and salvage in requests of the lifetimes, by the gain tables."""
     values = [salvage_of(facts.problem, (), found)]
@@ -172,22 +163,11 @@ def objective(facts: WindowFacts, found: Sequence[Lifetime]) -> float:
 
 
 def _inference(facts: WindowFacts, held: Held) -> Iterator[Lifetime]:
-    names = facts.problem.tenant_names
-    serves_from = {(item.placement, names.index(item.tenant)): item.serve_step for item in facts.state.held}
-    alive = {entry: (0, serves_from.get(entry, 0)) for entry in held[0][1]}
+    problem = facts.problem
+    alive = dict.fromkeys(held[0][1], 0)
     for step, entries in (*held[1:], (facts.n_steps, frozenset[Entry]())):
         for placement, tenant in alive.keys() - entries:
-            create_step, serve_step = alive.pop((placement, tenant))
+            create_step = alive.pop((placement, tenant))
             if create_step < step:
-                yield Lifetime(placement, Owner(names[tenant], Task.INFERENCE), create_step, serve_step, step)
-        alive |= {entry: (step, step + int(facts.warm_steps[entry[1]])) for entry in entries - alive.keys()}
-
-
-def _retrainings(facts: WindowFacts, placed: PlacedSchedule[Placement]) -> Iterator[Lifetime]:
-    for run, placement in (*placed, *facts.running):
-        tenant, serve_step, option = facts.problem.tenants[run.tenant], 0, None
-        if run.tenant not in facts.running_tenants:
-            serve_step = run.start_step + facts.problem.retraining_warm_up_steps(tenant)
-            option = tenant.options[run.level - 1].name
-        owner = Owner(tenant.name, Task.RETRAINING)
-        yield Lifetime(placement, owner, run.start_step, serve_step, run.end_step, option)
+                yield inference(problem, problem.tenants[tenant], placement, create_step, step)
+        alive |= dict.fromkeys(entries - alive.keys(), step)

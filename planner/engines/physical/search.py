@@ -341,16 +341,20 @@ class Search:
         """Place the best schedules, until one is as good as the next on counts."""
         for rank, schedule in enumerate(self._ranked()[:_TO_PLACE]):
             # The best one is placed whatever has been spent: without a placement the search was for nothing.
-            if self._value(schedule) <= self._to_beat or (rank > 0 and self._is_over):
+            if rank > 0 and self._is_over:
                 return
-            if schedule not in self._put_by:
-                self._put(schedule)
+            self._put(schedule)
 
     def _put(self, schedule: Schedule, first: Sequence[PlacedSchedule[Placement]] = ()) -> None:
-        """Put the schedule's best path on counts on placements, its retrainings in the ``first`` ways first."""
+        """Put the schedule's best path on counts on placements, its retrainings in the ``first`` ways first.
+
+        Nothing is done a second time, or where the path is not above the best plan.
+        """
+        if schedule in self._put_by or self._valued.get(schedule, np.inf) <= self._to_beat:
+            return
         self._put_by.add(schedule)
         path = self.counted_paths.path(on_counts(self.facts, schedule))
-        if np.isneginf(path.value):
+        if path.value <= self._to_beat:
             return
         for placed in islice(chain(first, self.placer.ways(path, schedule)), _WAYS):
             self.meter.spent += _A_PLACING * self._a_schedule
@@ -381,7 +385,7 @@ class Search:
                     continue
                 moved = (*now.answer[:index], (run.at(run.start_step + shift), place), *now.answer[index + 1 :])
                 schedule = tuple(sorted(schedule_of(moved)))
-                if self._value(schedule) > self._to_beat and schedule not in self._put_by:
+                if self._value(schedule) > self._to_beat:
                     self._put(schedule, [moved] if self.facts.can_stand(moved) else [])
                     is_better |= self.best.value > now.value
 
@@ -539,8 +543,7 @@ class Search:
             self._value_all(schedules, pool)
             # Most placements of one schedule are no better than those of the next: the proof can wait.
             for schedule in schedules:
-                if self._value(schedule) > self._to_beat and schedule not in self._put_by:
-                    self._put(schedule)
+                self._put(schedule)
             waiting += schedules
             highest = max([highest, *map(self._value, schedules)])
         self._resolve(waiting, rest)

@@ -22,7 +22,7 @@ from planner.verify import verify
 
 def made_again(problem: Problem, plan: MigPlan) -> MigPlan:
     facts = WindowFacts.of(problem)
-    held, placed = list(held_in(facts, plan)), retrainings_in(problem, plan)
+    held, placed = list(held_in(problem, plan)), retrainings_in(problem, plan)
     return with_held(facts, held, placed, plan.bound or 0.0, plan.engine, 0.0)
 
 
@@ -46,7 +46,7 @@ def test_an_epoch_that_only_drops_is_one() -> None:
     problem, kept, dropped = waiting()
     facts = WindowFacts.of(problem)
     held = [(0, frozenset({(kept, 0), (dropped, 0)})), (3, frozenset({(kept, 0)}))]
-    assert list(held_in(facts, with_held(facts, held, (), 0.0, "by hand", 0.0))) == held
+    assert list(held_in(problem, with_held(facts, held, (), 0.0, "by hand", 0.0))) == held
 
 
 def test_what_is_held_at_first_is_the_initial_state_s() -> None:
@@ -58,7 +58,7 @@ def test_what_is_held_at_first_is_the_initial_state_s() -> None:
 def any_held(problem: Problem, plan: MigPlan, seed: int) -> Held:
     """What a plan holds, with epochs put in that drop some of it and take it back."""
     facts = WindowFacts.of(problem)
-    held, rng = list(held_in(facts, plan)), np.random.default_rng(seed)
+    held, rng = list(held_in(problem, plan)), np.random.default_rng(seed)
     for number in reversed(range(len(held))):
         step, entries = held[number]
         end = held[number + 1][0] if number + 1 < len(held) else facts.n_steps
@@ -87,10 +87,10 @@ def test_tidying_lowers_no_value_breaks_no_rule_and_adds_no_change(seed: int) ->
     after = with_held(facts, tidied(facts, held, placed), placed, 0.0, "by hand", 0.0)
     assert after.objective >= before.objective - 1e-9
     assert verify(problem, after).broken_rules == ()
-    assert len(list(held_in(facts, after))) <= len(held)
+    assert len(list(held_in(problem, after))) <= len(held)
     assert n_started(facts, after) <= n_started(facts, before)
 
 
 def n_started(facts: WindowFacts, plan: MigPlan) -> int:
     """Instances that epochs of the plan start."""
-    return sum(len(now - last) for (_, last), (_, now) in pairwise(held_in(facts, plan)))
+    return sum(len(now - last) for (_, last), (_, now) in pairwise(held_in(facts.problem, plan)))
