@@ -97,20 +97,13 @@ def codes_of(multisets: IntArray) -> IntArray:
     return np.asarray(multisets @ (1 << COUNT_BITS * np.arange(multisets.shape[-1])), dtype=np.int64)
 
 
-class CountSpace:
-    """Sums of multisets, coded as integers, and whether they fit, on whole arrays."""
+def codes_fit(gpu: GpuModel, profile_names: tuple[str, ...], codes: IntArray, unavailable: int = 0) -> BoolArray:
+    """Whether each coded multiset fits the GPU and leaves the memory slices in ``unavailable``, one bit each, free.
 
-    codes = staticmethod(codes_of)
-
-    def __init__(self, gpu: GpuModel, profile_names: Sequence[str]) -> None:
-        self._key = gpu, tuple(profile_names), geometry(gpu, profile_names)
-
-    def fits(self, codes: IntArray, unavailable: int = 0) -> BoolArray:
-        """Whether each coded multiset fits the GPU; each is the sum of at most two that fit the whole of it.
-
-        The memory slices in ``unavailable``, one bit each, are left free.
-        """
-        return np.isin(codes, _feasible(*self._key, unavailable)[1])
+    It is the sum of at most two that have fewer than 8 of each profile: what tenants hold, and the retrainings beside,
+    of which there are no more than tenants.
+    """
+    return np.isin(codes, _feasible(gpu, profile_names, geometry(gpu, profile_names), unavailable)[1])
 
 
 def joint_states(problem: Problem) -> IntArray:
@@ -120,19 +113,20 @@ def joint_states(problem: Problem) -> IntArray:
         → ``(n_states, n_tenants)``, indices into each tenant's :func:`tenant_multisets`; in
         lexicographic order. 146 states for two tenants on an A100 with its five standard profiles.
     """
-    space = CountSpace(problem.gpu, problem.profile_names)
     totals, states = np.zeros(1, dtype=np.int64), np.zeros((1, 0), dtype=np.int64)
     for tenant in problem.tenants:
         own = np.array(tenant_multisets(problem, tenant), dtype=np.int64).reshape(-1, len(problem.profile_names))
         sums = totals[:, None] + codes_of(own)
-        row, column = np.nonzero(space.fits(sums))
+        row, column = np.nonzero(codes_fit(problem.gpu, problem.profile_names, sums))
         states = np.column_stack([states[row], column])
         totals = sums[row, column]
     return states
 
 
-def states_left(problem: Problem, states: IntArray, unavailable: int) -> BoolArray:
-    """Which of the :func:`joint_states` fit when these memory slices, one bit each, are left free, ``(n_states,)``."""
-    own = [np.array(tenant_multisets(problem, tenant), dtype=np.int64) for tenant in problem.tenants]
-    codes = sum(codes_of(multisets)[states[:, m]] for m, multisets in enumerate(own))
-    return CountSpace(problem.gpu, problem.profile_names).fits(np.asarray(codes), unavailable)
+def codes_of_states(problem: Problem, states: IntArray) -> IntArray:
+    """The code of what tenants hold together in each of the :func:`joint_states`, ``(n_states,)``."""
+    codes = np.zeros(len(states), dtype=np.int64)
+    for tenant, own in zip(problem.tenants, states.T, strict=True):
+        multisets = np.array(tenant_multisets(problem, tenant), dtype=np.int64).reshape(-1, len(problem.profile_names))
+        codes += codes_of(multisets)[own]
+    return codes

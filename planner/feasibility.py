@@ -15,8 +15,8 @@ import numpy as np
 from executor.mig import Multiset
 from planner.attainment import least_by_step, out_of_reach, required, served_at_start, slack
 from planner.counts import (
-    CountSpace,
     IntArray,
+    codes_fit,
     codes_of,
     feasible_multisets,
     joint_states,
@@ -145,13 +145,13 @@ def shortest_options(problem: Problem, tenant: TenantTerms) -> tuple[tuple[Retra
 
 def _room(problem: Problem, tenants: Sequence[TenantTerms], unavailable: int) -> frozenset[Multiset]:
     """The multisets that fit beside a large enough instance for each of the tenants, where memory slices are ours."""
-    space, codes = CountSpace(problem.gpu, problem.profile_names), np.zeros(1, dtype=np.int64)
+    gpu, names, codes = problem.gpu, problem.profile_names, np.zeros(1, dtype=np.int64)
     for tenant in tenants:
         enough = [problem.profiles.index(profile) for profile in large_enough_profiles(problem, tenant)]
-        codes = np.unique(codes[:, None] + codes_of(np.eye(len(problem.profiles), dtype=np.int64)[enough]))
-        codes = codes[space.fits(codes, unavailable)]
-    feasible = feasible_multisets(problem.gpu, problem.profile_names, unavailable)
-    is_left = space.fits(codes_of(np.array(feasible))[:, None] + codes, unavailable).any(axis=1)
+        codes = np.unique(codes[:, None] + codes_of(np.eye(len(names), dtype=np.int64)[enough]))
+        codes = codes[codes_fit(gpu, names, codes, unavailable)]
+    feasible = feasible_multisets(gpu, names, unavailable)
+    is_left = codes_fit(gpu, names, codes_of(np.array(feasible))[:, None] + codes, unavailable).any(axis=1)
     return frozenset(feasible[number] for number in np.flatnonzero(is_left))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from executor.compiled import working_s
-from planner.counts import joint_states, states_left, tenant_multisets
+from planner.counts import codes_fit, codes_of_states, joint_states, tenant_multisets
 from planner.engines.schedule import WindowFacts
 from planner.errors import EngineError
 from planner.plan import Infeasibility, Lifetime, MigPlan, Status, TenantSchedule, salvage_of, status_of
@@ -83,6 +83,7 @@ def relaxed_bound(facts: WindowFacts) -> float:
     serves every tenant.
     """
     problem, states = facts.problem, joint_states(facts.problem)
+    gpu, names, codes = problem.gpu, problem.profile_names, codes_of_states(problem, states)
     if not len(states):
         return -np.inf
     total = np.zeros((problem.n_steps, len(states)))
@@ -90,5 +91,5 @@ def relaxed_bound(facts: WindowFacts) -> float:
         columns = [facts.gains[m].column[multiset] for multiset in tenant_multisets(problem, tenant)]
         total += facts.best_steady(m)[:, columns][:, states[:, m]]
     for begin, end, mask in problem.unavailable_spans if problem.unavailable else ():
-        total[begin:end, ~states_left(problem, states, mask)] = -np.inf
+        total[begin:end, ~codes_fit(gpu, names, codes, mask)] = -np.inf
     return float(total.max(axis=1).sum()) + facts.most_salvage

@@ -12,7 +12,8 @@ from windows import NAMES, tenant, window
 
 from executor.catalogue import gpu_model, gpu_model_names
 from planner.counts import (
-    CountSpace,
+    codes_fit,
+    codes_of,
     feasible_multisets,
     joint_states,
     large_enough_profiles,
@@ -75,9 +76,8 @@ def test_coded_sums_of_two_feasible_multisets_fit_exactly_when_they_are_feasible
     gpu = gpu_model(name)
     names = gpu.profile_names[:7]
     feasible = feasible_multisets(gpu, names)
-    space = CountSpace(gpu, names)
-    codes = space.codes(np.array(feasible))
-    fits = space.fits(codes[:, None] + codes[None, :])
+    codes = codes_of(np.array(feasible))
+    fits = codes_fit(gpu, names, codes[:, None] + codes[None, :])
     expected = [[total(one, other) in set(feasible) for other in feasible] for one in feasible]
     assert fits.tolist() == expected
 

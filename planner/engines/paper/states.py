@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from executor.mig import Multiset
-from planner.counts import CountSpace, feasible_multisets, joint_states, multiset_of, tenant_multisets
+from planner.counts import codes_fit, codes_of, codes_of_states, joint_states, multiset_of, tenant_multisets
 from planner.engines.arrays import Floats, Int64s, Ints
 from planner.engines.paper.kernel import along
 from planner.engines.paper.plan import Decisions, TenantDecision, initial_multisets
@@ -45,12 +45,7 @@ class JointStates:
         self.states = joint_states(problem)
         self.group = _groups(self.states)
         self.steady, self.loss = self._gains()
-        self._space = CountSpace(problem.gpu, problem.profile_names)
-        own = (
-            np.array(multisets, dtype=np.int64).reshape(-1, len(problem.profile_names)) for multisets in self.multisets
-        )
-        codes = [self._space.codes(counts)[number] for counts, number in zip(own, self.states.T, strict=True)]
-        self._codes = np.sum(codes, axis=0, dtype=np.int64)
+        self._codes = codes_of_states(problem, self.states)
         self._fitting: dict[tuple[Multiset, int], Ints] = {}
         self._step_maxima: dict[tuple[Multiset, tuple[int, ...]], Floats] = {}
 
@@ -63,10 +58,8 @@ class JointStates:
         """The states that fit beside retrainings on these profiles and leave these memory slices free, ascending."""
         beside = multiset_of(self.problem, running)
         if (beside, unavailable) not in self._fitting:
-            fits = np.zeros(self.n_states, dtype=np.bool_)
-            # Two retrainings may not even fit alone; their code is then beyond what the space can judge.
-            if beside in feasible_multisets(self.problem.gpu, self.problem.profile_names):
-                fits = self._space.fits(self._codes + self._space.codes(np.array(beside)), unavailable)
+            gpu, names, codes = self.problem.gpu, self.problem.profile_names, self._codes + codes_of(np.array(beside))
+            fits = codes_fit(gpu, names, codes, unavailable)
             self._fitting[beside, unavailable] = np.flatnonzero(fits).astype(np.int32)
         return self._fitting[beside, unavailable]
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.counts import CountSpace, feasible_multisets, joint_states, multiset_of, states_left, tenant_multisets
+from planner.counts import codes_fit, codes_of, codes_of_states, joint_states, multiset_of, tenant_multisets
 from planner.engines.arrays import Bools, Floats
 from planner.engines.paper.plan import (
     Decisions,
@@ -85,9 +85,9 @@ solve_greedy = QuickEngine(Reconfiguration.PAPER, "greedy", _greedy)
 def search_of(facts: WindowFacts) -> StaticSearch[str]:
     """The search over joint states on slices that stay ours; a retraining occupies a profile where counts leave it."""
     problem, states = facts.problem, joint_states(facts.problem)
-    states = states[states_left(problem, states, problem.unavailable_in(0, problem.n_steps))]
-    space, codes, gains = CountSpace(problem.gpu, problem.profile_names), np.zeros(len(states), dtype=np.int64), []
-    feasible = frozenset(feasible_multisets(problem.gpu, problem.profile_names))
+    codes, gains = codes_of_states(problem, states), []
+    stay = codes_fit(problem.gpu, problem.profile_names, codes, problem.unavailable_in(0, problem.n_steps))
+    states, codes = states[stay], codes[stay]
     for m, (table, initial) in enumerate(zip(facts.gains, initial_multisets(problem), strict=True)):
         multisets = tenant_multisets(problem, problem.tenants[m])
         own = table.steady[:, :, [table.column[multiset] for multiset in multisets]]
@@ -96,15 +96,11 @@ def search_of(facts: WindowFacts) -> StaticSearch[str]:
                 assert table.changed is not None
                 own[:, 0, number] = table.changed[:, 0, table.column[multiset]]
         gains.append(own)
-        codes += space.codes(np.array(multisets, dtype=np.int64).reshape(-1, len(problem.profile_names)))[states[:, m]]
     rooms, room = np.unique(codes, return_inverse=True)
 
     def fits(step: int, profiles: tuple[str, ...]) -> Bools:
-        beside = multiset_of(problem, profiles)
-        if beside not in feasible:  # ``space`` cannot judge what does not even fit alone
-            return np.zeros(len(rooms), dtype=np.bool_)
-        code = space.codes(np.array([beside], dtype=np.int64))
-        return space.fits(rooms + code, problem.unavailable_in(step, step + 1))
+        beside = codes_of(np.array(multiset_of(problem, profiles)))
+        return codes_fit(problem.gpu, problem.profile_names, rooms + beside, problem.unavailable_in(step, step + 1))
 
     tokens = {name: (name,) for name in problem.profile_names}
     return StaticSearch(facts, tuple(gains), states, room.reshape(-1), tokens, fits, shape=tuple)

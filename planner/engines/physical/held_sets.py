@@ -18,8 +18,8 @@ import numpy as np
 from executor.mig import GpuModel, Layout, Multiset, Placement
 from planner.counts import (
     COUNT_BITS,
-    CountSpace,
     Geometry,
+    codes_fit,
     codes_of,
     feasible_multisets,
     geometry,
@@ -126,9 +126,8 @@ class CountTable(LayoutTable):
 
     def fits_beside(self, gpu: GpuModel, busy: Sequence[Placement], unavailable: int = 0) -> Bools:
         """Whether each multiset still fits with the profiles of the ``busy`` placements added, ``(n_layouts,)``."""
-        # As many are busy as there are tenants at most, which hold an instance each: no sum reaches 16.
         totals = self.counts(self.counted) + np.array(Layout(tuple(busy)).multiset(self.counted), dtype=np.int64)
-        return CountSpace(gpu, self.counted).fits(codes_of(totals), unavailable)
+        return codes_fit(gpu, self.counted, codes_of(totals), unavailable)
 
 
 def layout_table(gpu: GpuModel, profile_names: tuple[str, ...], counted: tuple[str, ...] = ()) -> LayoutTable:

@@ -53,9 +53,10 @@ def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigP
     facts = WindowFacts.of(problem)
     budget = budget or Budget()
     search = Search(facts, budget, Meter.of(budget, facts.n_steps, begin_s))
-    known = () if initial is None else (retrainings_in(problem, initial),)
-    seed, fitting = earliest_schedule(problem), [placed for placed in known if _misfit(facts, placed) is None]
-    search.run([] if seed is None else [seed], fitting, _prices_of(problem, initial))
+    seed, known = earliest_schedule(problem), list[PlacedSchedule[Placement]]()
+    if initial is not None and misfit(problem, initial) is None:
+        known.append(retrainings_in(problem, initial))
+    search.run([] if seed is None else [seed], known, _prices_of(problem, initial))
     if search.best is not None:
         return _with_plan(search, search.best.answer, begin_s)
     if search.is_exhausted:
@@ -66,11 +67,7 @@ def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigP
 
 def misfit(problem: Problem, plan: MigPlan) -> str | None:
     """Why :func:`solve_physical` passes over an earlier plan, in words; ``None`` if it starts from it."""
-    return _misfit(WindowFacts.of(problem), retrainings_in(problem, plan))
-
-
-def _misfit(facts: WindowFacts, placed: PlacedSchedule[Placement]) -> str | None:
-    problem = facts.problem
+    placed = retrainings_in(problem, plan)
     for tenant, name in enumerate(problem.tenant_names):
         own = [retraining for retraining, _ in placed if retraining.tenant == tenant]
         if len(own) > 1:
@@ -81,7 +78,7 @@ def _misfit(facts: WindowFacts, placed: PlacedSchedule[Placement]) -> str | None
             if not may_start(problem, tenant, retraining):
                 steps = f"{retraining.start_step}–{retraining.end_step}"
                 return f"{name} cannot retrain on {retraining.profile} over steps {steps} in this problem"
-    if not facts.can_stand(placed):
+    if not WindowFacts.of(problem).can_stand(placed):
         others = ", those in progress and what is not ours" if problem.unavailable else " and those in progress"
         return f"its retrainings do not fit beside each other{others}"
     return None

@@ -38,29 +38,29 @@ class PhysicalPrices:
     def __init__(self, facts: WindowFacts, is_over: Callable[[], bool]) -> None:
         self._facts, self._is_over = facts, is_over
         self._dual = InstancePrices(facts)
-        self._subgradient: Subgradient | None = None
+        self._descent = Subgradient(self._dual, np.zeros(self._dual.shape), DESCENT)
 
     @property
     def bound(self) -> float:
         """No plan is worth more."""
-        return np.inf if self._subgradient is None else self._subgradient.bound
+        return self._descent.bound
 
     @property
     def prices(self) -> Floats:
         """``(n_steps, n_profiles)``."""
-        return np.zeros(self._dual.shape) if self._subgradient is None else self._subgradient.prices
+        return self._descent.prices
 
     def lower(self, value: float, n_rounds: int) -> list[Schedule]:
         """Lower the bound in ``n_rounds`` rounds towards a plan's ``value``; the best schedule in each."""
-        if self._subgradient is None:
-            self._subgradient = Subgradient(self._dual, self._first_prices(value), DESCENT)
-        return self._subgradient.run(value, n_rounds, self._is_over)
+        if not self._descent.n_rounds:
+            self._descent = Subgradient(self._dual, self._first_prices(value), DESCENT)
+        return self._descent.run(value, n_rounds, self._is_over)
 
     def carry(self, prices: Floats | None) -> float:
         """The bound with prices that were found before, if there are any; they are not improved."""
         if prices is not None:
-            self._subgradient = Subgradient(self._dual, prices, DESCENT)
-            self._subgradient.run(0.0, 1, self._is_over)
+            self._descent = Subgradient(self._dual, prices, DESCENT)
+            self._descent.run(0.0, 1, self._is_over)
         return self.bound
 
     def slacks(self) -> list[dict[Retraining | None, Floats]]:
