@@ -36,27 +36,39 @@ def level_changes(problem: Problem, tenant: TenantTerms, level: int, profile: st
     return tuple(sorted(found.items()))
 
 
-def running_changes(problem: Problem, tenant: TenantTerms, profile: str, end_step: int) -> tuple[LevelChange, ...]:
-    """The same of a retraining in progress, in steps of the window: option 0's, as far as they are still to come.
+def changes_until(
+    problem: Problem, tenant: TenantTerms, level: int, profile: str, end_step: int
+) -> tuple[LevelChange, ...]:
+    """The same of one that ends before ``end_step``, in steps of the window, as far as they are in it.
 
-    What serves may be a checkpoint of it: where it has some, its end counts only if it is better than what serves then.
+    On a profile that its option does not offer it has no checkpoints.
     """
-    if profile not in tenant.options[0].time_s:
-        return ((end_step, 1),)
-    option, kept = tenant.options[0], tenant.kept_checkpoints(1)
+    option = tenant.options[level - 1]
+    if profile not in option.time_s:
+        return ((end_step, level),)
     started = end_step - problem.occupied_steps(tenant, option, profile)
-    changes = [(started + step, level) for step, level in level_changes(problem, tenant, 1, profile)]
-    if option.checkpoints and not kept and option.accuracy_after <= tenant.accuracy_before:
-        return ()
+    changes = ((started + step, own) for step, own in level_changes(problem, tenant, level, profile))
     return tuple(change for change in changes if change[0] >= 0)
 
 
+def running_changes(problem: Problem, tenant: TenantTerms, profile: str, end_step: int) -> tuple[LevelChange, ...]:
+    """The same of a retraining in progress: option 0's, as far as they are still to come.
+
+    What serves may be a checkpoint of it: where it has some, its end counts only if it is better than what serves then.
+    """
+    option = tenant.options[0]
+    may_have_served = profile in option.time_s and option.checkpoints and not tenant.kept_checkpoints(1)
+    if may_have_served and option.accuracy_after <= tenant.accuracy_before:
+        return ()
+    return changes_until(problem, tenant, 1, profile, end_step)
+
+
 def changes_by(problem: Problem, tenant: TenantTerms, run: Lifetime) -> tuple[LevelChange, ...]:
-    """The same of a plan's retraining, in steps of the window."""
+    """The same of a plan's retraining."""
+    name = run.placement.profile.name
     if run.option is None:
-        return running_changes(problem, tenant, run.placement.profile.name, run.end_step)
-    own = level_changes(problem, tenant, tenant.level_of(run.option), run.placement.profile.name)
-    return tuple((run.create_step + step, level) for step, level in own)
+        return running_changes(problem, tenant, name, run.end_step)
+    return changes_until(problem, tenant, tenant.level_of(run.option), name, run.end_step)
 
 
 def swap_shares(problem: Problem, tenant: TenantTerms) -> tuple[float, ...]:

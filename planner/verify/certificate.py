@@ -150,14 +150,14 @@ def _retraining_costs(
     running = [run for run in problem.opening.retrainings if run.tenant == tenant.name]
     for run in running:
         name = run.placement.profile.name
-        more = more_by_checkpoints(problem, tenant, 0, name, gains, counts, [run.end_step], is_running=True)
+        more = more_by_checkpoints(problem, tenant, 0, name, gains, counts, np.array([run.end_step]), is_running=True)
         costs[0, run.end_step] = paid[name][run.end_step] - more[0]
     for number, option in enumerate(() if running else tenant.options):
         for name in option.time_s:
             steps = problem.occupied_steps(tenant, option, name)
-            ends = range(steps, n_steps + 1)
+            ends = np.arange(steps, n_steps + 1)
             more = more_by_checkpoints(problem, tenant, number, name, gains, counts, ends)
-            price = paid[name][steps:] - paid[name][:-steps] if ends else more
+            price = paid[name][steps:] - paid[name][:-steps] if len(ends) else more
             costs[number, steps:] = np.minimum(costs[number, steps:], price - more)
     less: FloatArray = costs - np.array([salvage - none for salvage in tenant.salvage[1:]] or 0.0).reshape(-1, 1)
     return less

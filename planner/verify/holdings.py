@@ -11,17 +11,18 @@ from numpy.typing import NDArray
 
 from executor.mig import Multiset, Placement
 from planner.errors import ProblemError
-from planner.plan import ANYWHERE, Lifetime, MigPlan
-from planner.problem import (
-    Checkpoint,
-    FloatArray,
-    Owner,
-    Problem,
-    Reconfiguration,
-    RetrainingOption,
-    Task,
-    TenantTerms,
+from planner.levels import (
+    LevelChange,
+    changes_by,
+    changes_until,
+    levels_of,
+    lowered,
+    running_changes,
+    shares_of,
+    swap_shares,
 )
+from planner.plan import ANYWHERE, Lifetime, MigPlan
+from planner.problem import FloatArray, Owner, Problem, Reconfiguration, Task, TenantTerms
 
 
 def lifetimes_of(problem: Problem, plan: MigPlan) -> Iterator[Lifetime]:
@@ -130,40 +131,6 @@ def salvage_of(problem: Problem, lifetimes: Sequence[Lifetime]) -> float:
     return math.fsum(total)
 
 
-def kept_checkpoints(tenant: TenantTerms, option: RetrainingOption) -> list[Checkpoint]:
-    """Those better than the model in service and than all before them."""
-    found = option.checkpoints
-    before = [max((tenant.accuracy_before, *(one.accuracy for one in found[:n]))) for n in range(len(found))]
-    return [one for one, best in zip(found, before, strict=True) if one.accuracy > best]
-
-
-def level_steps(
-    problem: Problem,
-    tenant: TenantTerms,
-    option: RetrainingOption,
-    profile_name: str,
-    end_step: int,
-    *,
-    is_running: bool,
-) -> dict[int, int]:
-    """Level by the step from which it holds, of a retraining that ends before ``end_step``; ascending.
-
-    Levels are counted as in gain tables: none, the options, then the kept checkpoints, option by option. What serves
-    may be a checkpoint of one that is in progress: its end counts only if it is better than what serves by then.
-    """
-    number, level = tenant.options.index(option), 1 + len(tenant.options)
-    level += sum(len(kept_checkpoints(tenant, other)) for other in tenant.options[:number])
-    if profile_name not in option.time_s:
-        return {end_step: 1 + number}
-    n_steps, kept, found = problem.training_steps(option, profile_name), kept_checkpoints(tenant, option), {}
-    for n, one in enumerate(kept):
-        found[end_step - n_steps + max(1, math.ceil(one.fraction * n_steps - 1e-9))] = level + n
-    served = [tenant.accuracy_before] * (is_running and bool(option.checkpoints)) + [one.accuracy for one in kept]
-    if not served or option.accuracy_after > served[-1]:
-        found[end_step] = 1 + number
-    return {step: found[step] for step in sorted(found) if step >= 0}
-
-
 def more_by_checkpoints(
     problem: Problem,
     tenant: TenantTerms,
@@ -171,7 +138,7 @@ def more_by_checkpoints(
     profile_name: str,
     gains: tuple[FloatArray, FloatArray],
     counts: NDArray[np.int64],
-    ends: Sequence[int],
+    ends: NDArray[np.int64],
     *,
     is_running: bool = False,
 ) -> FloatArray:
@@ -187,25 +154,30 @@ def more_by_checkpoints(
         gains: What the tenant earns, settled and just changed, ``(n_levels, n_steps, n_multisets)`` each.
         counts: What may serve it, ``(n_multisets, n_profiles)``.
         ends: The steps before which it may end.
-        is_running: Whether it was running when the window opened.
+        is_running: Whether it was running when the window opened; then it has one end.
     """
     found, option = np.zeros(len(ends)), tenant.options[number]
-    if not option.checkpoints:
+    if not option.checkpoints or not len(ends):
         return found
+    first = int(ends[0])
+    if is_running:
+        changes = running_changes(problem, tenant, profile_name, first)
+    else:
+        changes = changes_until(problem, tenant, 1 + number, profile_name, first)
     fitting = set(problem.gpu.multisets(problem.profile_names))
     beside = (counts + np.array(counts_of(problem, [profile_name]))).tolist()
-    fits = {0: np.array([tuple(held) in fitting for held in beside]), 1 + number: np.ones(len(counts), dtype=np.bool_)}
-    ahead: dict[tuple[int, int], FloatArray] = {}
-    for index, end in enumerate(ends):
-        steps = [(0, 0), *level_steps(problem, tenant, option, profile_name, end, is_running=is_running).items()]
-        for (first, level), (last, _) in pairwise([*steps, (problem.n_steps, 0)]):
-            for base, begin, until in ((0, first, min(last, end)), (1 + number, max(first, end), last)):
-                if begin < until:
-                    if (level, base) not in ahead:
-                        kinds = [(own[level] - own[base])[:, fits[base]] for own in gains]
-                        most = np.max([kind.max(axis=1, initial=0.0) for kind in kinds], axis=0)
-                        ahead[level, base] = np.insert(np.cumsum(most), 0, 0.0)
-                    found[index] += ahead[level, base][until] - ahead[level, base][begin]
+    fits = np.array([tuple(held) in fitting for held in beside])
+
+    def ahead(level: int, base: int, columns: NDArray[np.bool_] | slice) -> FloatArray:
+        """What the level earns more than the base at most in the steps before each."""
+        more = [(own[level] - own[base])[:, columns].max(axis=1, initial=0.0) for own in gains]
+        return np.insert(np.cumsum(np.max(more, axis=0)), 0, 0.0)
+
+    for (begin, level), (until, _) in pairwise([*changes, (first, 0)]):
+        sums = ahead(level, 0, fits)
+        found += sums[ends - first + until] - sums[ends - first + begin]
+    sums = ahead(changes[-1][1] if changes else 0, 1 + number, slice(None))
+    found += sums[-1] - sums[ends]
     return found
 
 
@@ -220,32 +192,17 @@ def rounding(problem: Problem, size: float) -> float:
     return float(np.finfo(np.float64).eps * problem.n_steps**2 * size)
 
 
-def _levels_and_shares(
-    problem: Problem, tenant: TenantTerms, runs: Iterable[Lifetime]
-) -> tuple[NDArray[np.int64], FloatArray]:
-    """The tenant's level in each step, and what taking weights over leaves of its gains, ``(n_steps,)`` each."""
-    levels, left = np.zeros(problem.n_steps, dtype=np.int64), np.ones(problem.n_steps)
-    n_lost = tenant.swap_s / problem.step_s
-    for run in sorted(runs, key=lambda item: item.end_step):
-        # A retraining that was already running is always on option 0.
-        is_running, profile_name = continues(problem, run), run.placement.profile.name
-        name = tenant.options[0].name if is_running else run.option
-        option = next((one for one in tenant.options if one.name == name), None)
-        if option is None:
-            continue
-        steps = level_steps(problem, tenant, option, profile_name, run.end_step, is_running=is_running)
-        for step, level in steps.items():
-            levels[step:] = level
-            for s in range(step, min(problem.n_steps, step + math.ceil(n_lost - 1e-9))):
-                left[s] *= max(0.0, 1.0 - (n_lost - (s - step)))
-    return levels, left
-
-
 def _goodput(problem: Problem, m: int, lifetimes: Sequence[Lifetime]) -> FloatArray:
     """Of tenant m in each step, ``(n_steps,)``."""
-    runs = [item for item in lifetimes if item.owner == Owner(problem.tenants[m].name, Task.RETRAINING)]
-    levels, left = _levels_and_shares(problem, problem.tenants[m], runs)
+    tenant, n_steps = problem.tenants[m], problem.n_steps
+    runs = [item for item in lifetimes if item.owner == Owner(tenant.name, Task.RETRAINING)]
+    changes: list[LevelChange] = []
+    for run in sorted(runs, key=lambda item: item.end_step):
+        if continues(problem, run):
+            changes += running_changes(problem, tenant, run.placement.profile.name, run.end_step)
+        elif run.option in tenant.ending_names[1:]:
+            changes += changes_by(problem, tenant, run)
+    levels, left = levels_of(changes, n_steps), shares_of(changes, swap_shares(problem, tenant), n_steps)
     multisets, kind, has_changed = serving(problem, m, lifetimes)
-    settled, changed = (gains[levels, np.arange(problem.n_steps), kind] for gains in gains_of(problem, m, multisets))
-    gains = np.where(has_changed, changed, settled)
-    return np.where(gains > 0, left * gains, gains)
+    settled, changed = (gains[levels, np.arange(n_steps), kind] for gains in gains_of(problem, m, multisets))
+    return lowered(np.where(has_changed, changed, settled), left)

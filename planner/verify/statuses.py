@@ -167,7 +167,7 @@ def _choices(problem: Problem, own: _Tenant, prices: dict[TenantStatus, FloatArr
         lacking = _before_each(np.where(paths.has_room(name), 0.0, 1.0))
         starts = np.flatnonzero(lacking[steps:] == lacking[:-steps])
         ends, runs, done = starts + steps, own.runs(name), own.done(number)
-        more = more_by_checkpoints(problem, own.terms, number, name, gains, own.multisets, ends.tolist())
+        more = more_by_checkpoints(problem, own.terms, number, name, gains, own.multisets, ends)
         added = more + salvage[1 + number]
         running, after = (_before_each(prices.get(status, np.zeros(n_steps))) for status in (runs, done))
         worth = added + running[ends] - running[starts] + after[n_steps] - after[ends]
