@@ -7,15 +7,16 @@ end, then multisets change, then retrainings start: so what runs while multisets
 k            joint state: a multiset for every tenant, so that all of it fits the GPU; K of them
 v            status vector: a status for every tenant, so that some k fits beside what runs; V of them
 c            subset of tenants whose multiset changes, bit m for tenant m; C = 2^M
-row          the states that fit beside what runs in a vector and leave free what is not ours
+r            counts of profiles that retrainings run on in some v; R of them
+span         steps in which the same memory slices are not ours
 ===========  ==========================================================================
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from itertools import chain, product
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -37,8 +38,6 @@ from planner.verify.holdings import (
 
 IntArray = NDArray[np.int64]
 
-Vector = tuple[TenantStatus, ...]
-
 MOST_COMBINATIONS = 250
 """Combinations of schedules that are looked at one by one, each in a millisecond or two."""
 
@@ -50,14 +49,14 @@ def status_bound(problem: Problem, certificate: StatusCertificate, known: float)
     plan exceeds is the best of them, or ``known``; it may be any number, and a plan's own worth is a good one.
     """
     held = [_multisets(problem, tenant) for tenant in problem.tenants]
-    states = _joint_states(problem, held)
+    states, totals = _joined(held, lambda sums: _fits(problem, sums))
     if not len(states):
         return -math.inf
     tenants = [_Tenant.of(problem, m, own, certificate) for m, own in enumerate(held)]
     if any(np.isnan(gains).any() for own in tenants for gains in (own.settled, own.changed)):
         return math.nan
     prices = dict(zip(certificate.statuses, certificate.prices.T, strict=True))
-    paths = _Paths(problem, tenants, states)
+    paths = _Paths(problem, tenants, states, totals)
     choices = [_choices(problem, own, prices, paths) for own in tenants]
     if not all(choices):
         return -math.inf
@@ -139,6 +138,12 @@ class _Tenant(NamedTuple):
         runs, done = (self.runs(name) for name, _ in self.ways), (self.done(number) for _, number in self.ways)
         return tuple(dict.fromkeys((self.waits, *runs, *done)))
 
+    @property
+    def levels(self) -> IntArray:
+        """The level in each status; until one is done that of the old model."""
+        names = self.terms.ending_names
+        return np.array([names.index(it.of, 1) if it.kind == "done" else 0 for it in self.statuses])
+
 
 class _Choice(NamedTuple):
     """A tenant's schedule: waits, then from ``start`` on runs, then from ``end`` on done.
@@ -161,10 +166,10 @@ class _Choice(NamedTuple):
 def _choices(problem: Problem, own: _Tenant, prices: dict[TenantStatus, FloatArray], paths: _Paths) -> list[_Choice]:
     """All schedules of a tenant for which there is room in each step."""
     n_steps, gains = problem.n_steps, (own.settled, own.changed)
-    salvage = own.terms.salvage or (0.0,) * (1 + len(own.terms.options))
+    salvage = own.terms.salvages
     found = [] if own.terms.must_retrain else [_Choice((own.waits,), n_steps, n_steps, salvage[0], salvage[0])]
     for (name, number), steps in own.ways.items():
-        lacking = _before_each(np.where(paths.has_room(name), 0.0, 1.0))
+        lacking = _before_each(np.where(paths.has_room(counts_of(problem, [name])), 0.0, 1.0))
         starts = np.flatnonzero(lacking[steps:] == lacking[:-steps])
         ends, runs, done = starts + steps, own.runs(name), own.done(number)
         more = more_by_checkpoints(problem, own.terms, number, name, gains, own.multisets, ends)
@@ -218,138 +223,96 @@ def _multisets(problem: Problem, tenant: TenantTerms) -> IntArray:
     return found[found[:, is_large].any(axis=1) & ~found[:, is_foreign].any(axis=1)]
 
 
-def _joint_states(problem: Problem, held: Sequence[IntArray]) -> IntArray:
-    """Every k, by the number of each tenant's multiset, ``(K, M)``."""
-    fitting = set(problem.gpu.multisets(problem.profile_names))
-    found: dict[tuple[int, ...], Multiset] = {(): (0,) * len(problem.profile_names)}
-    for multisets in held:
-        own = [tuple(counts) for counts in multisets.tolist()]
-        longer = (
-            ((*state, number), _sum(total, counts))
-            for state, total in found.items()
-            for number, counts in enumerate(own)
-        )
-        found = {state: total for state, total in longer if total in fitting}
-    return np.array(list(found), dtype=np.int64).reshape(-1, len(held))
+def _fits(problem: Problem, counts: IntArray, mask: int = 0) -> NDArray[np.bool_]:
+    """Which counts fit the GPU without the mask's memory slices, ``(…, n_profiles) → (…)``."""
+    fitting = np.array(problem.gpu.multisets(problem.profile_names, mask))
+    digits = (1 + max(fitting.max(), counts.max(initial=0))) ** np.arange(counts.shape[-1])
+    return np.isin(counts @ digits, fitting @ digits)
 
 
-def _sum(one: Multiset, other: Multiset) -> Multiset:
-    return tuple(map(int.__add__, one, other))
+def _joined(parts: Sequence[IntArray], fits: Callable[[IntArray], NDArray[np.bool_]]) -> tuple[IntArray, IntArray]:
+    """All ways to take a row of each part so that their sum fits: the rows' numbers, ``(n, n_parts)``, and the sums."""
+    numbers, sums = np.zeros((1, 0), dtype=np.int64), np.zeros((1, parts[0].shape[1]), dtype=np.int64)
+    for part in parts:
+        before, number = np.indices((len(sums), len(part))).reshape(2, -1)
+        longer = sums[before] + part[number]
+        kept = fits(longer)
+        numbers, sums = np.column_stack([numbers[before], number])[kept], longer[kept]
+    return numbers, sums
 
 
 class _Paths:
-    """All paths of a problem."""
+    """All paths of a problem over these joint states, ``(K, M)``, which hold ``totals`` in all, ``(K, n_profiles)``."""
 
-    def __init__(self, problem: Problem, tenants: Sequence[_Tenant], states: IntArray) -> None:
-        self._problem = problem
-        self._totals = np.sum([own.multisets[states[:, m]] for m, own in enumerate(tenants)], axis=0)
-        self._fitting: dict[int, set[Multiset]] = {}
-        self._row: dict[tuple[Multiset, int], int] = {}
-        self._rows: list[IntArray] = []
-        self._vectors = self._all_vectors(tenants)
-        number = {vector: v for v, vector in enumerate(self._vectors)}
-        n_levels = 1 + max(len(own.terms.options) for own in tenants)
+    def __init__(self, problem: Problem, tenants: Sequence[_Tenant], states: IntArray, totals: IntArray) -> None:
+        n_levels = max(len(own.settled) for own in tenants)
         self._gains = np.zeros((2, len(tenants), n_levels, problem.n_steps, len(states)))
         for m, own in enumerate(tenants):
-            for kind, values in enumerate((own.settled, own.changed)):
-                # Levels beyond the options are those of checkpoints.
-                known = values[: 1 + len(own.terms.options)]
-                self._gains[kind, m, : len(known)] = known[..., states[:, m]]
+            for table, values in zip(self._gains[:, m], (own.settled, own.changed), strict=True):
+                table[: len(values)] = values[..., states[:, m]]
         self._opening = np.sum([own.opening[states[:, m]] for m, own in enumerate(tenants)], axis=0)
         self._agreeing = _agreeing(states)
-        self._levels = np.array([_levels(tenants, vector) for vector in self._vectors], dtype=np.int64)
-        self._ends, self._starts = _ends(tenants, number), _starts(tenants, number)
+
+        def has_room(taken: IntArray) -> NDArray[np.bool_]:
+            kinds, kind = np.unique(taken, axis=0, return_inverse=True)
+            rooms: NDArray[np.bool_] = np.any(_fits(problem, totals + kinds[:, None]), axis=1)
+            return rooms[kind.reshape(-1)]
+
+        own_taken = [[counts_of(problem, [it.of] * (it.kind == "runs")) for it in own.statuses] for own in tenants]
+        vectors, taken = _joined([np.array(counts) for counts in own_taken], has_room)
+        self._levels = np.stack([own.levels[vectors[:, m]] for m, own in enumerate(tenants)], axis=1)
+        # Those of the same levels together; first that in which all wait.
+        order = np.lexsort(self._levels.T[::-1])
+        self._levels, taken = self._levels[order], taken[order]
+        self._statuses = [status for own in tenants for status in own.statuses]
+        self._vectors = vectors[order] + np.cumsum([0, *(len(own.statuses) for own in tenants[:-1])])
+        self._ends = self._moves((own.runs(name), own.done(option)) for own in tenants for name, option in own.ways)
+        self._starts = self._moves((own.waits, own.runs(name)) for own in tenants for name, _ in own.ways)
+        self._running, kind = np.unique(taken, axis=0, return_inverse=True)
+        self._kind, spans = kind.reshape(-1), problem.unavailable_spans
+        self._fits = np.stack([_fits(problem, totals + self._running[:, None], mask) for _, _, mask in spans])
+        self._span = np.repeat(np.arange(len(spans)), [end - begin for begin, end, _ in spans])
 
     def best(self, costs: dict[TenantStatus, FloatArray]) -> float:
         """The most that one earns less what its statuses cost; −inf where none leads through.
 
         ``costs`` are ``(n_steps,)`` each; other statuses cannot be had.
         """
-        # All wait before the window.
-        known = [v for v, vector in enumerate(self._vectors) if v == 0 or costs.keys() >= set(vector)]
-        barred, spans = np.full(self._problem.n_steps, np.inf), self._problem.unavailable_spans
-        paid = np.array([sum(costs.get(status, barred) for status in self._vectors[v]) for v in known]).T
-        rows = np.array([[self._row_of(_running(self._vectors[v]), mask) for v in known] for _, _, mask in spans])
-        place = {v: number for number, v in enumerate(known)}
-        ends, starts = (
-            [(place[source], place[to]) for source, to in pairs if source in place and to in place]
-            for pairs in (self._ends, self._starts)
-        )
+        is_known = np.array([status in costs for status in self._statuses])[self._vectors].all(axis=1)
+        is_known[0] = True  # all wait before the window
+        barred = np.full(len(self._span), np.inf)
+        of_statuses = np.array([costs.get(status, barred) for status in self._statuses])
+        place = np.where(is_known, np.cumsum(is_known) - 1, -1)
+        ends, starts = (moves[(moves >= 0).all(axis=1)] for moves in (place[self._ends], place[self._starts]))
         return _longest_path(
-            self._gains[0],
-            self._gains[1],
+            self._gains,
             self._opening,
             self._agreeing,
-            self._levels[known],
-            np.array(ends, dtype=np.int64).reshape(-1, 2),
-            np.array(starts, dtype=np.int64).reshape(-1, 2),
-            np.ascontiguousarray(paid),
-            np.concatenate(self._rows),
-            np.cumsum([0, *map(len, self._rows)]),
-            np.repeat(rows, [end - begin for begin, end, _ in spans], axis=0),
+            self._levels[is_known],
+            ends,
+            starts,
+            np.ascontiguousarray(of_statuses[self._vectors[is_known]].sum(axis=1).T),
+            self._fits,
+            self._span,
+            self._kind[is_known],
         )
 
-    def has_room(self, profile_name: str) -> NDArray[np.bool_]:
-        """Whether something fits beside a retraining, by step, ``(n_steps,)``."""
-        out = np.empty(self._problem.n_steps, dtype=np.bool_)
-        for begin, end, mask in self._problem.unavailable_spans:
-            out[begin:end] = not self._is_empty([profile_name], mask)
-        return out
+    def has_room(self, counts: Multiset) -> NDArray[np.bool_]:
+        """Whether something fits beside retrainings on these profiles alone, by step, ``(n_steps,)``."""
+        is_it = (self._running == counts).all(axis=1)
+        rooms: NDArray[np.bool_] = np.any(self._fits[:, is_it], axis=(1, 2))
+        return rooms[self._span]
 
-    def _row_of(self, running: Sequence[str], mask: int = 0) -> int:
-        """The number of the row beside retrainings on these profiles, where the mask's memory slices are not ours."""
-        counts = counts_of(self._problem, running)
-        if (counts, mask) not in self._row:
-            if mask not in self._fitting:
-                self._fitting[mask] = set(self._problem.gpu.multisets(self._problem.profile_names, mask))
-            fits = [tuple(total) in self._fitting[mask] for total in (self._totals + np.array(counts)).tolist()]
-            self._row[counts, mask] = len(self._rows)
-            self._rows.append(np.flatnonzero(fits))
-        return self._row[counts, mask]
-
-    def _is_empty(self, running: Sequence[str], mask: int = 0) -> bool:
-        row = self._row_of(running, mask)
-        return not len(self._rows[row])
-
-    def _all_vectors(self, tenants: Sequence[_Tenant]) -> list[Vector]:
-        """Every v, those of the same levels together; first that in which all wait."""
-        found: list[Vector] = [()]
-        for own in tenants:
-            longer = ((*vector, status) for vector, status in product(found, own.statuses))
-            found = [vector for vector in longer if not self._is_empty(_running(vector))]
-        return sorted(found, key=lambda vector: _levels(tenants, vector))
-
-
-def _running(vector: Vector) -> list[str]:
-    """The profiles on which a vector's retrainings run."""
-    return [status.of for status in vector if status.kind == "runs"]
-
-
-def _levels(tenants: Sequence[_Tenant], vector: Vector) -> list[int]:
-    """The tenants' levels; until one is done that of the old model."""
-    names = [[option.name for option in own.terms.options] for own in tenants]
-    return [1 + own.index(status.of) if status.kind == "done" else 0 for own, status in zip(names, vector, strict=True)]
-
-
-def _ends(tenants: Sequence[_Tenant], number: dict[Vector, int]) -> list[tuple[int, int]]:
-    """(from, to) of the vectors in which one retraining runs and is done; by tenant, so that several may end."""
-    return [
-        (v, number[*vector[:m], own.done(option), *vector[m + 1 :]])
-        for m, own in enumerate(tenants)
-        for vector, v in number.items()
-        for name, option in own.ways
-        if vector[m] == own.runs(name)
-    ]
-
-
-def _starts(tenants: Sequence[_Tenant], number: dict[Vector, int]) -> list[tuple[int, int]]:
-    """(from, to) of the vectors in which one retraining waits and runs, likewise."""
-    return [
-        (number[*vector[:m], own.waits, *vector[m + 1 :]], v)
-        for m, own in enumerate(tenants)
-        for vector, v in number.items()
-        if vector[m].kind == "runs"
-    ]
+    def _moves(self, pairs: Iterable[tuple[TenantStatus, TenantStatus]]) -> IntArray:
+        """(from, to) of the vectors that differ by one of the pairs, pair by pair, so that several may follow."""
+        number = {tuple(vector): v for v, vector in enumerate(self._vectors.tolist())}
+        found = [
+            (v, number[after])
+            for source, to in (map(self._statuses.index, pair) for pair in dict.fromkeys(pairs))
+            for vector, v in number.items()
+            if source in vector and (after := tuple(to if one == source else one for one in vector)) in number
+        ]
+        return np.array(found, dtype=np.int64).reshape(-1, 2)
 
 
 def _agreeing(states: IntArray) -> IntArray:
@@ -363,87 +326,86 @@ def _agreeing(states: IntArray) -> IntArray:
 
 
 @compiled
-def _gains_at(settled: FloatArray, changed: FloatArray, levels: IntArray, s: int, out: FloatArray) -> None:
+def _earned(gains: FloatArray, levels: IntArray, s: int, out: FloatArray) -> None:
     """What each state earns in step s by subset at these levels, ``(C, K)``."""
     out[0] = 0.0
     for m in range(len(levels)):
-        out[0] += settled[m, levels[m], s]
+        out[0] += gains[0, m, levels[m], s]
     for m in range(len(levels)):
-        less = settled[m, levels[m], s] - changed[m, levels[m], s]
+        less = gains[0, m, levels[m], s] - gains[1, m, levels[m], s]
         for c in range(1 << m):
             out[(1 << m) + c] = out[c] - less
 
 
 @compiled
 def _changed_to(
-    values: FloatArray, before: IntArray, after: IntArray, agreeing: IntArray, gains: FloatArray, best: FloatArray
+    values: FloatArray, fits: NDArray[np.bool_], agreeing: IntArray, earned: FloatArray, best: FloatArray
 ) -> None:
-    """What a step makes of ``values``, ``(K,)``: each state after it from the best state before it by subset.
+    """What a step makes of ``values``, ``(K,)``: each state that fits from the best state before it by subset.
 
     ``best`` is scratch, ``(C, K)``.
     """
     best[:] = -np.inf
+    before, after = np.flatnonzero(values > -np.inf), np.flatnonzero(fits)
     for c in range(len(agreeing)):
         for k in before:
             best[c, agreeing[c, k]] = max(best[c, agreeing[c, k]], values[k])
     values[:] = -np.inf
     for k in after:
         for c in range(len(agreeing)):
-            values[k] = max(values[k], best[c, agreeing[c, k]] + gains[c, k])
+            values[k] = max(values[k], best[c, agreeing[c, k]] + earned[c, k])
 
 
 @compiled
 def _longest_path(
-    settled: FloatArray,
-    changed: FloatArray,
+    gains: FloatArray,
     opening: FloatArray,
     agreeing: IntArray,
     levels: IntArray,
     ends: IntArray,
     starts: IntArray,
     paid: FloatArray,
-    lists: IntArray,
-    bounds: IntArray,
-    row_of: IntArray,
+    fits: NDArray[np.bool_],
+    span: IntArray,
+    kind: IntArray,
 ) -> float:
     """The most that a path earns less what it pays; −inf where none leads through.
 
     Args:
-        settled: What each tenant earns by level, step and state, ``(M, n_levels, n_steps, K)``.
-        changed: Likewise where its multiset has just changed.
+        gains: What each tenant earns, settled and just changed, by level, step and state,
+            ``(2, M, n_levels, n_steps, K)``.
         opening: What a state earns in step 0, ``(K,)``.
         agreeing: ``(C, K)``.
         levels: Of each vector, ``(V, M)``.
         ends: From and to vectors, ``(n, 2)``.
         starts: Likewise.
         paid: What each vector costs, ``(n_steps, V)``.
-        lists: Rows one after the other.
-        bounds: Where each begins and ends.
-        row_of: Of each vector by step, ``(n_steps, V)``.
+        fits: By span whether a state fits beside what runs, ``(n_spans, R, K)``.
+        span: Of each step, ``(n_steps,)``.
+        kind: What runs in each vector, ``(V,)``.
     """
     values = np.full((len(levels), len(opening)), -np.inf)
-    gains, best = np.empty(agreeing.shape), np.empty(agreeing.shape)
+    earned, best = np.empty(agreeing.shape), np.empty(agreeing.shape)
     for s in range(len(paid)):
-        now, before = row_of[s], row_of[max(0, s - 1)]
+        own = fits[span[s]]
         if s == 0:
-            for k in lists[bounds[now[0]] : bounds[now[0] + 1]]:
-                values[0, k] = opening[k]
+            values[0] = np.where(own[kind[0]], opening, -np.inf)
         else:
             for source, to in ends:
-                for k in lists[bounds[before[source]] : bounds[before[source] + 1]]:
+                for k in range(len(opening)):
                     values[to, k] = max(values[to, k], values[source, k])
             known = -1
             for v in range(len(levels)):
-                own = lists[bounds[before[v]] : bounds[before[v] + 1]]
                 if values[v].max() == -np.inf:
                     continue
                 if known < 0 or (levels[v] != levels[known]).any():
-                    _gains_at(settled, changed, levels[v], s, gains)
+                    _earned(gains, levels[v], s, earned)
                     known = v
-                _changed_to(values[v], own, lists[bounds[now[v]] : bounds[now[v] + 1]], agreeing, gains, best)
+                _changed_to(values[v], own[kind[v]], agreeing, earned, best)
         for source, to in starts:
-            for k in lists[bounds[now[to]] : bounds[now[to] + 1]]:
-                values[to, k] = max(values[to, k], values[source, k])
+            for k in range(len(opening)):
+                if own[kind[to], k]:
+                    values[to, k] = max(values[to, k], values[source, k])
         for v in range(len(levels)):
             values[v] -= paid[s, v]
     return float(values.max())
