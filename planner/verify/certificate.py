@@ -22,10 +22,12 @@ from planner.problem import FloatArray, Problem, Reconfiguration, TenantTerms
 from planner.verify.floors import with_floor
 from planner.verify.holdings import (
     counts_at_start,
+    fits_gpu,
     gains_of,
     more_by_checkpoints,
     most_goodput,
     rounding,
+    sums_before,
 )
 
 
@@ -52,8 +54,7 @@ def _dearest(problem: Problem, prices: FloatArray, fitting: NDArray[np.int64]) -
     """The sum over steps of the price of the dearest counts that fit the memory slices that are ours."""
     worth = prices @ fitting.T
     for begin, end, mask in problem.unavailable_spans if problem.unavailable else ():
-        left = set(problem.gpu.multisets(problem.profile_names, mask))
-        worth[begin:end, [tuple(counts) not in left for counts in fitting.tolist()]] = -np.inf
+        worth[begin:end, ~fits_gpu(problem, fitting, mask)] = -np.inf
     return float(worth.max(axis=1).sum())
 
 
@@ -75,7 +76,8 @@ def _best_alone(
     first = slice(None) if start is None else [index.get(start, 0)]
     for s in range(min(state.next_epoch_step, n_steps)):
         settled[:, s, first] = settled[:, s, [index[counts_at_start(problem, tenant, s) or ()]]]
-    settled, changed, paid = _sums(settled), _sums(changed), _sums(prices @ counts.T)
+    settled, changed = sums_before(settled, axis=1), sums_before(changed, axis=1)
+    paid = sums_before(prices @ counts.T)
     is_paper = problem.reconfiguration is Reconfiguration.PAPER
     # What lasts longer than the window is as long as it.
     lasting = (0, 1) if is_paper else (problem.warm_up_steps(tenant), problem.epoch_steps)
@@ -110,8 +112,7 @@ def _best_alone(
     trained = np.maximum(value[1:, n_steps], value[0, n_steps] - costs[:, n_steps, None]).max(initial=-np.inf)
     is_running = any(run.tenant == tenant.name for run in state.retrainings)
     best = trained if tenant.must_retrain or is_running else max(trained, value[0, n_steps].max())
-    none, size = tenant.salvage[0] if tenant.salvage else 0.0, size + max(tenant.salvage, default=0.0)
-    return float(best) + none - asked, size
+    return float(best) + tenant.salvages[0] - asked, size + max(tenant.salvages)
 
 
 def _most_ahead(values: FloatArray, first: int, last: int) -> FloatArray:
@@ -127,11 +128,6 @@ def _most_ahead(values: FloatArray, first: int, last: int) -> FloatArray:
     return most[:, :n_steps]
 
 
-def _sums(values: FloatArray) -> FloatArray:
-    """What the steps before each add up to: ``(…, n_steps, n) → (…, n_steps + 1, n)``."""
-    return np.insert(np.cumsum(values, axis=-2), 0, 0.0, axis=-2)
-
-
 def _retraining_costs(
     problem: Problem,
     tenant: TenantTerms,
@@ -144,20 +140,20 @@ def _retraining_costs(
     It adds to salvage, and by checkpoints at most what the multiset gains by them that gains most, step by step. What
     taking weights over costs is left out. ``(n_options, n_steps + 1)``.
     """
-    n_steps, none = problem.n_steps, tenant.salvage[0] if tenant.salvage else 0.0
+    n_steps, (none, *salvage) = problem.n_steps, tenant.salvages
     costs = np.full((len(tenant.options), n_steps + 1), np.inf)
-    paid = dict(zip(problem.profile_names, _sums(prices).T, strict=True))
+    paid = dict(zip(problem.profile_names, sums_before(prices).T, strict=True))
     running = [run for run in problem.opening.retrainings if run.tenant == tenant.name]
     for run in running:
         name = run.placement.profile.name
-        more = more_by_checkpoints(problem, tenant, 0, name, gains, counts, np.array([run.end_step]), is_running=True)
+        more = more_by_checkpoints(problem, tenant, 1, name, gains, counts, np.array([run.end_step]), is_running=True)
         costs[0, run.end_step] = paid[name][run.end_step] - more[0]
     for number, option in enumerate(() if running else tenant.options):
         for name in option.time_s:
             steps = problem.occupied_steps(tenant, option, name)
             ends = np.arange(steps, n_steps + 1)
-            more = more_by_checkpoints(problem, tenant, number, name, gains, counts, ends)
+            more = more_by_checkpoints(problem, tenant, 1 + number, name, gains, counts, ends)
             price = paid[name][steps:] - paid[name][:-steps] if len(ends) else more
             costs[number, steps:] = np.minimum(costs[number, steps:], price - more)
-    less: FloatArray = costs - np.array([salvage - none for salvage in tenant.salvage[1:]] or 0.0).reshape(-1, 1)
+    less: FloatArray = costs - (np.array(salvage) - none)[:, None]
     return less

@@ -52,6 +52,13 @@ def counts_of(problem: Problem, profile_names: Iterable[str]) -> Multiset:
     return tuple(map(names.count, problem.profile_names))
 
 
+def fits_gpu(problem: Problem, counts: NDArray[np.int64], mask: int = 0) -> NDArray[np.bool_]:
+    """Which counts fit the GPU without the mask's memory slices, ``(…, n_profiles) → (…)``."""
+    fitting = np.array(problem.gpu.multisets(problem.profile_names, mask))
+    digits = (1 + max(fitting.max(), counts.max(initial=0))) ** np.arange(counts.shape[-1])
+    return np.isin(counts @ digits, fitting @ digits)
+
+
 def counts_at_start(problem: Problem, tenant: TenantTerms, step: int) -> Multiset | None:
     """What inference holds when the window opens, as far as it serves in ``step``; ``None`` where that is free."""
     held = [item for item in problem.opening.held if item.tenant == tenant.name and item.serve_step <= step]
@@ -134,7 +141,7 @@ def salvage_of(problem: Problem, lifetimes: Sequence[Lifetime]) -> float:
 def more_by_checkpoints(
     problem: Problem,
     tenant: TenantTerms,
-    number: int,
+    level: int,
     profile_name: str,
     gains: tuple[FloatArray, FloatArray],
     counts: NDArray[np.int64],
@@ -149,36 +156,39 @@ def more_by_checkpoints(
     Args:
         problem: The problem.
         tenant: Whose.
-        number: Of its options.
+        level: What it leads to.
         profile_name: What it runs on.
         gains: What the tenant earns, settled and just changed, ``(n_levels, n_steps, n_multisets)`` each.
         counts: What may serve it, ``(n_multisets, n_profiles)``.
         ends: The steps before which it may end.
         is_running: Whether it was running when the window opened; then it has one end.
     """
-    found, option = np.zeros(len(ends)), tenant.options[number]
+    found, option = np.zeros(len(ends)), tenant.options[level - 1]
     if not option.checkpoints or not len(ends):
         return found
     first = int(ends[0])
     if is_running:
         changes = running_changes(problem, tenant, profile_name, first)
     else:
-        changes = changes_until(problem, tenant, 1 + number, profile_name, first)
-    fitting = set(problem.gpu.multisets(problem.profile_names))
-    beside = (counts + np.array(counts_of(problem, [profile_name]))).tolist()
-    fits = np.array([tuple(held) in fitting for held in beside])
+        changes = changes_until(problem, tenant, level, profile_name, first)
+    fits = fits_gpu(problem, counts + counts_of(problem, [profile_name]))
 
-    def ahead(level: int, base: int, columns: NDArray[np.bool_] | slice) -> FloatArray:
-        """What the level earns more than the base at most in the steps before each."""
-        more = [(own[level] - own[base])[:, columns].max(axis=1, initial=0.0) for own in gains]
-        return np.insert(np.cumsum(np.max(more, axis=0)), 0, 0.0)
+    def ahead(now: int, base: int, columns: NDArray[np.bool_] | slice) -> FloatArray:
+        """What level ``now`` earns more than the base at most in the steps before each."""
+        more = [(own[now] - own[base])[:, columns].max(axis=1, initial=0.0) for own in gains]
+        return sums_before(np.max(more, axis=0))
 
-    for (begin, level), (until, _) in pairwise([*changes, (first, 0)]):
-        sums = ahead(level, 0, fits)
+    for (begin, now), (until, _) in pairwise([*changes, (first, 0)]):
+        sums = ahead(now, 0, fits)
         found += sums[ends - first + until] - sums[ends - first + begin]
-    sums = ahead(changes[-1][1] if changes else 0, 1 + number, slice(None))
+    sums = ahead(changes[-1][1] if changes else 0, level, slice(None))
     found += sums[-1] - sums[ends]
     return found
+
+
+def sums_before(values: FloatArray, axis: int = 0) -> FloatArray:
+    """What the steps before each add up to along the axis of steps, which gets one longer."""
+    return np.insert(np.cumsum(values, axis=axis), 0, 0.0, axis=axis)
 
 
 def most_goodput(problem: Problem) -> float:

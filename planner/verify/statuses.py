@@ -8,7 +8,7 @@ k            joint state: a multiset for every tenant, so that all of it fits th
 v            status vector: a status for every tenant, so that some k fits beside what runs; V of them
 c            subset of tenants whose multiset changes, bit m for tenant m; C = 2^M
 r            counts of profiles that retrainings run on in some v; R of them
-span         steps in which the same memory slices are not ours
+mask         memory slices that are not ours in some step; each different one counts once
 ===========  ==========================================================================
 """
 
@@ -30,10 +30,12 @@ from planner.verify.floors import with_floor
 from planner.verify.holdings import (
     counts_at_start,
     counts_of,
+    fits_gpu,
     gains_of,
     more_by_checkpoints,
     most_goodput,
     rounding,
+    sums_before,
 )
 
 IntArray = NDArray[np.int64]
@@ -49,7 +51,7 @@ def status_bound(problem: Problem, certificate: StatusCertificate, known: float)
     plan exceeds is the best of them, or ``known``; it may be any number, and a plan's own worth is a good one.
     """
     held = [_multisets(problem, tenant) for tenant in problem.tenants]
-    states, totals = _joined(held, lambda sums: _fits(problem, sums))
+    states, totals = _joined(held, lambda sums: fits_gpu(problem, sums))
     if not len(states):
         return -math.inf
     tenants = [_Tenant.of(problem, m, own, certificate) for m, own in enumerate(held)]
@@ -90,7 +92,7 @@ class _Tenant(NamedTuple):
         opening: Likewise, in step 0 after the initial state, ``(n_multisets,)``.
         asked: What its floor takes off the bound.
         size: How large the floor makes the numbers.
-        ways: Profile and number of the option of every retraining that ends within the window, and its steps.
+        ways: Steps of every retraining that may end within the window, by the statuses while it runs and once done.
     """
 
     terms: TenantTerms
@@ -100,7 +102,7 @@ class _Tenant(NamedTuple):
     opening: FloatArray
     asked: float
     size: float
-    ways: dict[tuple[str, int], int]
+    ways: dict[tuple[TenantStatus, TenantStatus], int]
 
     @classmethod
     def of(cls, problem: Problem, m: int, held: IntArray, certificate: StatusCertificate) -> _Tenant:
@@ -111,8 +113,8 @@ class _Tenant(NamedTuple):
         start = counts_at_start(problem, tenant, 0)
         is_kept = [start in (None, multiset) for multiset in multisets]
         ways = {
-            (name, number): steps
-            for number, option in enumerate(tenant.options)
+            (TenantStatus(tenant.name, "runs", name), TenantStatus(tenant.name, "done", option.name)): steps
+            for option in tenant.options
             for name in option.time_s
             if (steps := problem.occupied_steps(tenant, option, name)) <= problem.n_steps
         }
@@ -124,25 +126,15 @@ class _Tenant(NamedTuple):
         """Its status until it retrains."""
         return TenantStatus(self.terms.name, "waits", "")
 
-    def runs(self, profile_name: str) -> TenantStatus:
-        """Its status while it retrains."""
-        return TenantStatus(self.terms.name, "runs", profile_name)
-
-    def done(self, number: int) -> TenantStatus:
-        """Its status after a retraining with the option of this number."""
-        return TenantStatus(self.terms.name, "done", self.terms.options[number].name)
-
     @property
     def statuses(self) -> tuple[TenantStatus, ...]:
         """All that it can have, waiting first."""
-        runs, done = (self.runs(name) for name, _ in self.ways), (self.done(number) for _, number in self.ways)
-        return tuple(dict.fromkeys((self.waits, *runs, *done)))
+        return tuple(dict.fromkeys((self.waits, *chain.from_iterable(self.ways))))
 
     @property
     def levels(self) -> IntArray:
         """The level in each status; until one is done that of the old model."""
-        names = self.terms.ending_names
-        return np.array([names.index(it.of, 1) if it.kind == "done" else 0 for it in self.statuses])
+        return np.array([self.terms.level_of(it.of) if it.kind == "done" else 0 for it in self.statuses])
 
 
 class _Choice(NamedTuple):
@@ -165,16 +157,14 @@ class _Choice(NamedTuple):
 
 def _choices(problem: Problem, own: _Tenant, prices: dict[TenantStatus, FloatArray], paths: _Paths) -> list[_Choice]:
     """All schedules of a tenant for which there is room in each step."""
-    n_steps, gains = problem.n_steps, (own.settled, own.changed)
-    salvage = own.terms.salvages
+    n_steps, gains, salvage = problem.n_steps, (own.settled, own.changed), own.terms.salvages
     found = [] if own.terms.must_retrain else [_Choice((own.waits,), n_steps, n_steps, salvage[0], salvage[0])]
-    for (name, number), steps in own.ways.items():
-        lacking = _before_each(np.where(paths.has_room(counts_of(problem, [name])), 0.0, 1.0))
+    for (runs, done), steps in own.ways.items():
+        lacking = sums_before(np.where(paths.has_room(counts_of(problem, [runs.of])), 0.0, 1.0))
         starts = np.flatnonzero(lacking[steps:] == lacking[:-steps])
-        ends, runs, done = starts + steps, own.runs(name), own.done(number)
-        more = more_by_checkpoints(problem, own.terms, number, name, gains, own.multisets, ends)
-        added = more + salvage[1 + number]
-        running, after = (_before_each(prices.get(status, np.zeros(n_steps))) for status in (runs, done))
+        ends, level = starts + steps, own.terms.level_of(done.of)
+        added = salvage[level] + more_by_checkpoints(problem, own.terms, level, runs.of, gains, own.multisets, ends)
+        running, after = (sums_before(prices.get(status, np.zeros(n_steps))) for status in (runs, done))
         worth = added + running[ends] - running[starts] + after[n_steps] - after[ends]
         columns = (values.tolist() for values in (starts, ends, added, worth))
         found += [_Choice((own.waits, runs, done), *row) for row in zip(*columns, strict=True)]
@@ -209,11 +199,6 @@ def _costs(
     return found
 
 
-def _before_each(values: FloatArray) -> FloatArray:
-    """What the steps before each add up to, ``(n_steps + 1,)``."""
-    return np.insert(np.cumsum(values), 0, 0.0)
-
-
 def _multisets(problem: Problem, tenant: TenantTerms) -> IntArray:
     """What may serve a tenant, something as large as ``min_profile`` among it, ``(n_multisets, n_profiles)``."""
     least = problem.gpu.profile(tenant.min_profile)
@@ -221,13 +206,6 @@ def _multisets(problem: Problem, tenant: TenantTerms) -> IntArray:
     is_large = [profile.is_at_least(least) for profile in problem.profiles]
     found = np.array(problem.gpu.multisets(problem.profile_names))
     return found[found[:, is_large].any(axis=1) & ~found[:, is_foreign].any(axis=1)]
-
-
-def _fits(problem: Problem, counts: IntArray, mask: int = 0) -> NDArray[np.bool_]:
-    """Which counts fit the GPU without the mask's memory slices, ``(…, n_profiles) → (…)``."""
-    fitting = np.array(problem.gpu.multisets(problem.profile_names, mask))
-    digits = (1 + max(fitting.max(), counts.max(initial=0))) ** np.arange(counts.shape[-1])
-    return np.isin(counts @ digits, fitting @ digits)
 
 
 def _joined(parts: Sequence[IntArray], fits: Callable[[IntArray], NDArray[np.bool_]]) -> tuple[IntArray, IntArray]:
@@ -255,7 +233,7 @@ class _Paths:
 
         def has_room(taken: IntArray) -> NDArray[np.bool_]:
             kinds, kind = np.unique(taken, axis=0, return_inverse=True)
-            rooms: NDArray[np.bool_] = np.any(_fits(problem, totals + kinds[:, None]), axis=1)
+            rooms: NDArray[np.bool_] = np.any(fits_gpu(problem, totals + kinds[:, None]), axis=1)
             return rooms[kind.reshape(-1)]
 
         own_taken = [[counts_of(problem, [it.of] * (it.kind == "runs")) for it in own.statuses] for own in tenants]
@@ -266,12 +244,14 @@ class _Paths:
         self._levels, taken = self._levels[order], taken[order]
         self._statuses = [status for own in tenants for status in own.statuses]
         self._vectors = vectors[order] + np.cumsum([0, *(len(own.statuses) for own in tenants[:-1])])
-        self._ends = self._moves((own.runs(name), own.done(option)) for own in tenants for name, option in own.ways)
-        self._starts = self._moves((own.waits, own.runs(name)) for own in tenants for name, _ in own.ways)
+        self._ends = self._moves(way for own in tenants for way in own.ways)
+        self._starts = self._moves((own.waits, runs) for own in tenants for runs, _ in own.ways)
         self._running, kind = np.unique(taken, axis=0, return_inverse=True)
         self._kind, spans = kind.reshape(-1), problem.unavailable_spans
-        self._fits = np.stack([_fits(problem, totals + self._running[:, None], mask) for _, _, mask in spans])
-        self._span = np.repeat(np.arange(len(spans)), [end - begin for begin, end, _ in spans])
+        masks = list(dict.fromkeys(mask for _, _, mask in spans))
+        self._fits = np.stack([fits_gpu(problem, totals + self._running[:, None], mask) for mask in masks])
+        n_steps = [end - begin for begin, end, _ in spans]
+        self._mask: IntArray = np.repeat([masks.index(mask) for _, _, mask in spans], n_steps)
 
     def best(self, costs: dict[TenantStatus, FloatArray]) -> float:
         """The most that one earns less what its statuses cost; −inf where none leads through.
@@ -280,7 +260,7 @@ class _Paths:
         """
         is_known = np.array([status in costs for status in self._statuses])[self._vectors].all(axis=1)
         is_known[0] = True  # all wait before the window
-        barred = np.full(len(self._span), np.inf)
+        barred = np.full(len(self._mask), np.inf)
         of_statuses = np.array([costs.get(status, barred) for status in self._statuses])
         place = np.where(is_known, np.cumsum(is_known) - 1, -1)
         ends, starts = (moves[(moves >= 0).all(axis=1)] for moves in (place[self._ends], place[self._starts]))
@@ -293,7 +273,7 @@ class _Paths:
             starts,
             np.ascontiguousarray(of_statuses[self._vectors[is_known]].sum(axis=1).T),
             self._fits,
-            self._span,
+            self._mask,
             self._kind[is_known],
         )
 
@@ -301,7 +281,7 @@ class _Paths:
         """Whether something fits beside retrainings on these profiles alone, by step, ``(n_steps,)``."""
         is_it = (self._running == counts).all(axis=1)
         rooms: NDArray[np.bool_] = np.any(self._fits[:, is_it], axis=(1, 2))
-        return rooms[self._span]
+        return rooms[self._mask]
 
     def _moves(self, pairs: Iterable[tuple[TenantStatus, TenantStatus]]) -> IntArray:
         """(from, to) of the vectors that differ by one of the pairs, pair by pair, so that several may follow."""
@@ -366,7 +346,7 @@ def _longest_path(
     starts: IntArray,
     paid: FloatArray,
     fits: NDArray[np.bool_],
-    span: IntArray,
+    mask: IntArray,
     kind: IntArray,
 ) -> float:
     """The most that a path earns less what it pays; −inf where none leads through.
@@ -380,14 +360,14 @@ def _longest_path(
         ends: From and to vectors, ``(n, 2)``.
         starts: Likewise.
         paid: What each vector costs, ``(n_steps, V)``.
-        fits: By span whether a state fits beside what runs, ``(n_spans, R, K)``.
-        span: Of each step, ``(n_steps,)``.
+        fits: By mask whether a state fits beside what runs, ``(n_masks, R, K)``.
+        mask: The number of each step's, ``(n_steps,)``.
         kind: What runs in each vector, ``(V,)``.
     """
     values = np.full((len(levels), len(opening)), -np.inf)
     earned, best = np.empty(agreeing.shape), np.empty(agreeing.shape)
     for s in range(len(paid)):
-        own = fits[span[s]]
+        own = fits[mask[s]]
         if s == 0:
             values[0] = np.where(own[kind[0]], opening, -np.inf)
         else:
