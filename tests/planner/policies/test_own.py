@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,6 +54,15 @@ def answer(folder: Path, line: str, problem: Problem | None = None) -> MigPlan:
     """What a policy plans for window 3 whose method ends with this line."""
     policy = own(folder, f"{HEAD}        {line}\n")
     return policy.plan(Window(3, problem or problem_of(), Budget(), np.ones((5, 2))))
+
+
+def test_a_file_that_is_as_long_and_changed_at_once_is_read_anew(tmp_path: Path) -> None:
+    path, names = tmp_path / "own.py", []
+    for name in ("one", "two"):
+        path.write_text(HEAD.replace('"own"', f'"{name}"') + "        return plan\n", "utf-8")
+        os.utime(path, (1.0, 1.0))
+        names.append(policy_of(str(path)).name)
+    assert names == ["one", "two"]
 
 
 @pytest.mark.parametrize(
