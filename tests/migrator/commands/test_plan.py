@@ -180,7 +180,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_solving(
 
 
 def test_an_engine_that_finds_nothing_is_named(call: Call, monkeypatch: pytest.MonkeyPatch, problem: Path) -> None:
-    def nothing(problem: Problem, **_: object) -> MigPlan:
+    def nothing(problem: Problem, *_: object, **__: object) -> MigPlan:
         return replace(solve(problem, "static"), status=Status.TIMEOUT, objective=None, schedules=())
 
     monkeypatch.setattr("migrator.commands.plan.solve", nothing)
@@ -340,7 +340,7 @@ def test_verify_reads_json_with_what_was_assumed(call: Call, tmp_path: Path, phy
 
 @pytest.mark.parametrize(("window", "step"), [(0, 0), (1, 4)])
 def test_a_plan_says_when_in_its_window_it_begins(call: Call, write_config, window: int, step: int) -> None:
-    config = write_config({"planner.planning_s": 4, "window_s": 30, "tenants.0.retraining.samples": 300})
+    config = write_config({"estimates.delay_s": 4, "window_s": 30, "tenants.0.retraining.samples": 300})
     asked = ("plan", config, "--window", window, "--no-floors")
     assert ("4 s into the window; steps count from there" in call(*asked)[1]) is (step > 0)
     assert json.loads(call(*asked, "--json")[1])["plan_from_step"] == step
@@ -374,7 +374,7 @@ def test_a_problems_plan_is_emitted_in_the_reports_place(tmp_path: Path, call: C
 
 
 def test_a_windows_plan_is_emitted_by_its_seconds(write_config, call: Call) -> None:
-    config = write_config({"planner.planning_s": 6})
+    config = write_config({"estimates.delay_s": 6})  # estimates are waited for where planning takes no time
     code, out, _ = call("plan", config, "--window", 1, "--emit", "mig-parted")
     assert code == 0
     assert out.startswith("# config.yaml, window 1: a configuration for each layout")

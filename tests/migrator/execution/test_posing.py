@@ -93,7 +93,7 @@ def test_an_empty_gpu_is_an_empty_state() -> None:
     assert state_of((), 100.0, 1.0) == PhysicalState()
 
 
-FREE = {"retraining": {"required": False, "drift": "compound"}}
+FREE = {"retraining": {"required": False, "drift": "compound", "drift_prior": 0.8}}
 
 
 def problem_of(changes: dict[str, object], window: int = 0, last_trained: tuple[int, ...] | None = None) -> Problem:
