@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 from migrator.log import records as recorded
-from migrator.log.live import LiveFacts, live_facts
+from migrator.log.live import LiveFacts, known_of, live_facts
 from migrator.log.runlog import EVENTS_FILE, LOST, ReadLog, read_log
 from tests.ending import PATIENCE_S, ends
 
@@ -185,16 +185,14 @@ def test_models_learn_in_the_run_and_every_request_is_accounted_for(site: Site) 
         assert one.failure == "", one
         assert one.tested_pct is not None
         assert one.tested_pct > 60
-    gains = [
-        one.after_pct - one.before_pct
-        for one in learned.values()
-        if one.before_pct is not None and one.after_pct is not None
-    ]
-    assert gains
-    assert min(gains) > 15
     starts = {(r.window, r.tenant): r.accuracy_before for r in site.log.of(recorded.Finished)}
     assert max(starts.values()) < 0.6  # each window's data is news
-    estimates = [record.forecast.tenants for record in site.log.of(recorded.WindowStarted)]
+    # A retraining may end before its window's first second does: then nothing was answered with the old weights.
+    gains = [one.after_pct - 100 * starts[key] for key, one in learned.items() if one.after_pct is not None]
+    assert len(gains) == 4
+    assert min(gains) > 15
+    estimates = [known_of(site.log)[window] for window in (0, 1)]
+    assert [one.window for one in site.log.of(recorded.Measured)] == [1]  # its plan was made before it began
     sources = [tenant.estimate.source for told in estimates for tenant in told.values()]
     assert len(sources) == 4
     assert not [source for source in sources if source.startswith("the config")]
@@ -207,7 +205,7 @@ def test_models_learn_in_the_run_and_every_request_is_accounted_for(site: Site) 
         expected = told.accuracy_before + share * (told.estimate.accuracy_after - told.accuracy_before)
         assert learned[finish.window, finish.tenant].estimated_pct == pytest.approx(100 * expected)
     checked = finished(site.start("verify", "run"))  # problems are posed anew with what was measured
-    assert checked.count("is valid") == 2
+    assert checked.count("is valid") >= 2
 
 
 @pytest.mark.alone
