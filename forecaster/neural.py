@@ -378,26 +378,28 @@ class Learned:
         return self.recipe.history_steps
 
     def forecast(self, history_rps: FloatArray, n_steps: int, n_paths: int, rng: np.random.Generator) -> Forecast:
-        """The next ``n_steps`` steps, at most the window that the model was fitted for.
+        """The next ``n_steps`` steps; beyond the window that the model was fitted for they go on as its last one.
 
+        A window that is planned before it begins ends some steps beyond; as many again as the model has are too many.
         Shapes: history ``(T, n)`` → mean ``(n_steps, n)``, paths ``(n_paths, n_steps, n)``.
 
         Raises:
             ValueError: T is below ``min_history_steps``, a rate is negative or not finite, a count is below 1, or the
-                window is longer than the model's.
+                steps are twice as many as the model's, or more.
         """
         history = checked_history(history_rps, self.name, self.min_history_steps)
-        if not 1 <= n_steps <= self.recipe.window_steps or n_paths < 1:
+        if not 1 <= n_steps < 2 * self.recipe.window_steps or n_paths < 1:
             raise ModelError(
                 f"{self.name}: fitted for windows of {self.recipe.window_steps} steps; {n_steps} steps and {n_paths} "
                 "paths were asked for"
             )
+        steps = np.minimum(np.arange(n_steps), self.recipe.window_steps - 1)
         network = self._made()
         recent = np.sqrt(history[-self.recipe.history_steps :].T)
         inputs, _, location, scale = _scaled(recent, self.recipe.history_steps)
         with _one_thread():
-            quantiles = _ascending(_predicted(network, inputs)[:, :n_steps])
-        scores = self._scores[:, :n_steps]
+            quantiles = _ascending(_predicted(network, inputs)[:, steps])
+        scores = self._scores[:, steps]
         roots = location[..., None] + scale[..., None] * _values_at(scores, quantiles)  # (n, K, H)
         outcomes = np.moveaxis(np.maximum(roots, 0.0) ** 2, 0, -1)
         by_step = np.moveaxis(outcomes, 0, -1).copy()

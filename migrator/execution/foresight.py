@@ -75,8 +75,15 @@ def observe(
     seen_s = window * setting.config.window_s - ahead_steps * setting.config.step_s
     past_rps = traffic.rates_before(seen_s, setting.config.step_s, setting.config.n_history_steps)
     found = None if estimates is None else tuple(estimates)
-    opening = Opening(window, past_rps, tuple(accuracies), tuple(plans), found, ahead_steps=ahead_steps)
-    return replace(opening, is_measured=not ahead_steps)
+    return Opening(
+        window,
+        past_rps,
+        tuple(accuracies),
+        tuple(plans),
+        found,
+        ahead_steps=ahead_steps,
+        is_measured=not ahead_steps,
+    )
 
 
 FORECAST_LIMIT_S = 2.0

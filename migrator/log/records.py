@@ -15,6 +15,7 @@ from msgspec import Meta, Struct, structs
 
 # Numbers far above any use, with which sums and shares could not be computed, are no numbers of ours.
 Count = Annotated[int, Meta(ge=0, le=10**15)]
+Step = Annotated[int, Meta(ge=-(10**15), le=10**15)]
 Number = Annotated[float, Meta(ge=-1e15, le=1e15)]
 Amount = Annotated[float, Meta(ge=0, le=1e15)]
 Length = Annotated[float, Meta(ge=1e-6, le=1e9)]
@@ -294,7 +295,8 @@ class TenantForecast(Part, frozen=True, kw_only=True):
     accuracy_after: Number | None = None
     """The true one; not in a live run."""
     estimate: Estimate | None = None
-    """Where the config sets ``estimates``, or the run is live, and the window asks for a retraining."""
+    """Where the config sets ``estimates``, the run is live, or the plan was begun before the window; and the window
+    asks for a retraining."""
     mean_rps: list[Number]
     """By step."""
     low_rps: list[Number]
@@ -390,8 +392,8 @@ class WindowStarted(InWindow, frozen=True, kw_only=True, tag="window_started"):
     in_time: dict[str, InTime] | None = None
     """By tenant, where there are floors."""
     asked_s: Number | None = None
-    """When its plan was begun, where that was before the window: the plan knows what was known then, and takes what
-    stands as the window begins, accuracies and what retrainings bring for what was expected."""
+    """When its plan was begun, where that was before the window: from what was known then, and from what was expected
+    of the window's start, of the models' accuracies and of what retrainings bring."""
 
 
 class MeasuredModel(Part, frozen=True, kw_only=True):
@@ -513,8 +515,8 @@ class PlanKept(InWindow, frozen=True, kw_only=True, tag="plan_kept"):
 class ForecastFailed(InWindow, frozen=True, kw_only=True, tag="forecast_failed"):
     """The forecaster raised an error, took too long (2 s; on a real GPU only) or gave what cannot be used."""
 
-    from_step: Count
-    """From which step of the window on the forecast was to be."""
+    from_step: Step
+    """From which step of the window on the forecast was to be; below 0 where the window is planned before it begins."""
     forecaster: str
     reason: str
     instead: str

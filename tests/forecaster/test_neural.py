@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -141,9 +142,23 @@ def test_what_does_not_fit_is_refused_in_one_line(folder: Path, damage: Callable
     assert str(folder) in str(refusal.value) or "gru" in message
 
 
-def test_longer_windows_than_it_was_fitted_for_are_refused(folder: Path) -> None:
-    with pytest.raises(ModelError, match="nhits: fitted for windows of 20 steps; 21 steps and 4 paths"):
-        Learned(folder).forecast(rates(100), 21, 4, np.random.default_rng(0))
+def test_twice_as_many_steps_as_it_was_fitted_for_are_refused(folder: Path) -> None:
+    with pytest.raises(ModelError, match="nhits: fitted for windows of 20 steps; 40 steps and 4 paths"):
+        Learned(folder).forecast(rates(100), 40, 4, np.random.default_rng(0))
+
+
+def test_steps_beyond_its_window_go_on_as_its_last_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = np.sort(np.random.default_rng(2).normal(size=(1, 20, len(QUANTILE_LEVELS))), axis=-1)
+    monkeypatch.setattr(neural, "_one_thread", nullcontext)
+    monkeypatch.setattr(neural, "_predicted", lambda network, inputs: said)  # noqa: ARG005
+    model = Learned(folder)
+    monkeypatch.setattr(model, "_made", lambda: None)
+    model._scores = np.random.default_rng(3).normal(size=(6, 20))
+    exact, longer = (model.forecast(rates(100), n_steps, 4, np.random.default_rng(0)) for n_steps in (20, 26))
+    for name in ("mean_rps", "quantiles_rps", "paths_rps"):
+        short, long = (np.moveaxis(getattr(one, name), -2, 0) for one in (exact, longer))
+        np.testing.assert_array_equal(long[:20], short)
+        np.testing.assert_array_equal(long[20:], np.broadcast_to(short[-1], long[20:].shape))
 
 
 def test_without_the_extra_it_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,8 +63,9 @@ def is_short(made: Forecast) -> Forecast:
     return replace(made, mean_rps=parts[0], quantiles_rps=parts[1], paths_rps=parts[2])
 
 
-def setting_of(fault: Fault, *fails_at: int) -> tuple[Setting, RecordedTraffic]:
-    setting, traffic = assemble(validate_config(changed(SMALL, ROLLING), "small"), "small")
+def setting_of(fault: Fault, *fails_at: int, planning_s: float = 0.0) -> tuple[Setting, RecordedTraffic]:
+    config = changed(SMALL, ROLLING | {"planner.planning_s": planning_s})
+    setting, traffic = assemble(validate_config(config, "small"), "small")
     return replace(setting, forecaster=Failing(fault, fails_at)), traffic
 
 
@@ -74,14 +75,17 @@ def logged(folder: Path, setting: Setting, traffic: RecordedTraffic) -> ReadLog:
     return read_log(folder)
 
 
-def failed_at(folder: Path, fault: Fault, *fails_at: int) -> tuple[ReadLog, Report]:
-    log = logged(folder, *setting_of(fault, *fails_at))
+def failed_at(folder: Path, fault: Fault, *fails_at: int, planning_s: float = 0.0) -> tuple[ReadLog, Report]:
+    log = logged(folder, *setting_of(fault, *fails_at, planning_s=planning_s))
     return log, report_of(log)
 
 
+@pytest.mark.parametrize("planning_s", [0.0, 3.0])
 @pytest.mark.parametrize("fault", [raises, has_nan, is_short])
-def test_whatever_fails_the_run_goes_on_and_tells(tmp_path: Path, fault: Fault) -> None:
-    log, report = failed_at(tmp_path / "run", fault, *range(100))
+def test_whatever_fails_the_run_goes_on_and_tells(tmp_path: Path, fault: Fault, planning_s: float) -> None:
+    log, report = failed_at(tmp_path / "run", fault, *range(100), planning_s=planning_s)
+    before_windows = [one.from_step for one in log.of(recorded.ForecastFailed) if one.from_step < 0]
+    assert before_windows == ([-3] if planning_s else [])  # of the second window, whose plan is begun so long before
     assert report.ending == "finished"
     assert not any(window.is_void for window in report.windows)
     assert len(log.of(recorded.ForecastFailed)) == len(report.failed_forecasts) > 2
