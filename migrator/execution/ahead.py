@@ -108,7 +108,7 @@ def plan_through(
     planned: list[PlannedWindow] = []
     for window in range(last_window + 1):
         if opening is not None and config.ahead_steps:
-            by_then = trained - _ended_from(planned[-1], begun_s(setting, window), config)
+            by_then = trained - _ended_after(planned[-1], begun_s(setting, window), config)
             opening = expected_opening(
                 setting, traffic, opening, planned[-1].retrained, models.timelines, by_then, shares
             )
@@ -140,7 +140,7 @@ def _train(models: TabledModels, planned: PlannedWindow, config: Config) -> None
             models.trained(item.owner.tenant, planned.window, at_s, item.option or FULL)
 
 
-def _ended_from(planned: PlannedWindow, at_s: float, config: Config) -> set[tuple[str, int]]:
+def _ended_after(planned: PlannedWindow, at_s: float, config: Config) -> set[tuple[str, int]]:
     """The plan's retrainings that end later than that: tenant, and window."""
     return {
         (item.owner.tenant, planned.window)

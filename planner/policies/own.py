@@ -11,7 +11,7 @@ import importlib.util
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.machinery import SourceFileLoader
@@ -115,6 +115,14 @@ def _line_of(function: object) -> int | None:
     return None if code is None else int(code.co_firstlineno)
 
 
+class _Source(SourceFileLoader):
+    """Compiles a file each time: where it is as long as before and was changed within a second, bytecode is stale."""
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        """None, without which bytecode is neither read nor written (``importlib.abc.SourceLoader``)."""
+        raise OSError(path)
+
+
 def policy_in(named: str) -> Policy | SharePolicy | TurnPolicy:
     """The ``POLICY`` of the Python file that is named.
 
@@ -125,15 +133,14 @@ def policy_in(named: str) -> Policy | SharePolicy | TurnPolicy:
     if not path.is_file():
         raise PolicyError(f"policy {named}: there is no such file")
     # The module needs a name under which it is found, which dataclasses look for, and that shadows none.
-    loader = SourceFileLoader(f"policy file {path.stem}", str(path))
+    loader = _Source(f"policy file {path.stem}", str(path))
     spec = importlib.util.spec_from_loader(loader.name, loader)
     assert spec is not None  # the loader is one of files
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     origin = _Origin(path)
     with origin.answers("cannot be loaded: "):
-        # Not what was compiled before: a file as long that was changed within a second would be taken for it.
-        exec(loader.source_to_code(loader.get_data(str(path)), path), module.__dict__)  # noqa: S102 (the user's own)
+        loader.exec_module(module)
         policy = module.POLICY()
         name, knows = getattr(policy, "name", None), getattr(policy, "knows", None)
         limit_s = getattr(policy, "limit_s", ANSWER_LIMIT_S)
