@@ -21,6 +21,8 @@ So it is in the paper, and under all policies alike.
 LOOKAHEADS = tuple(name for name in VARIANTS if name.startswith("lookahead-"))
 
 WORKLOADS = tuple(f"w{number}" for number in range(1, 17))
+FOUR = ("w1", "w4", "w8", "w11")
+"""Where many runs are compared."""
 
 PAPER = ("migrator", "migrator-paper", "ekya", "astraea", "paris", "whole", "static", "oracle")
 
@@ -39,7 +41,12 @@ TURN_COSTS_PCT: Mapping[str, float] = MappingProxyType(
 )
 """What a turn costs under each, which nobody has measured on these models."""
 
-HEADLINE = ("migrator", "migrator-paper", *TURN_COSTS_PCT, "static", "static-history", "oracle")
+HEADLINE = (
+    *("migrator", "migrator-paper", *TURN_COSTS_PCT),
+    *("reactive", "window", "static", "static-history", "oracle"),
+)
+
+BURSTY = ("migrator", *TURN_COSTS_PCT, "reactive", "static", "oracle")
 
 OBLIGED: Mapping[str, object] = MappingProxyType({"required": True, "drift": "as_given"})
 FREE_AS_GIVEN: Mapping[str, object] = MappingProxyType({"required": False, "drift": "as_given"})
@@ -52,6 +59,8 @@ AS_SHIPPED: Mapping[str, object] = MappingProxyType(
     {"planner": {**AT_ONCE["planner"], "replan_every_s": 10.0}, "retraining": dict(FREE)}
 )
 """What the product does by default, but that planning takes no time and that the run ends."""
+CHARGED: Mapping[str, object] = MappingProxyType({"planner": {"replan_every_s": 10.0}, "retraining": dict(FREE)})
+"""The same, and planning takes what a run is charged for it."""
 
 SHORT_INTERFERENCE = (0.0, 0.25, 1.0)
 """The strengths that every run has."""
@@ -61,6 +70,14 @@ SEVEN_HOURS_S = 25_373
 
 N_TWITTER = 28
 """Segments of the Twitter counts, which lie in a week."""
+
+
+@dataclass(frozen=True)
+class Bursts:
+    """A process of two states, under which a rate is low or high: ``ratio`` apart, ``dwell_s`` long on average."""
+
+    ratio: float
+    dwell_s: float
 
 
 View = Literal["tables", "windows", "segments", "sweep", "ties", "ranking"]
@@ -91,6 +108,10 @@ class Experiment:
         perturbation: Every profile's latencies are multiplied by factors in [0.8, 1.2] drawn from this seed.
         n_segments: Of the Twitter counts, which then stand for both tenants' traces; 0 for the config's own traces.
         stride_s: How far apart these begin.
+        is_replayed: Whether the counts come as recorded, each request as often as the load asks, instead of drawn anew
+            around a smoothed rate; without segments those of the Azure trace stand for both tenants' traces.
+        bursts: What that trace's smoothed rate is multiplied by; it then stands for both tenants' traces.
+        joins: The experiment in whose tables and plots these rows stand, too, with the label behind their policies.
         at: Where it stands on its section's axis.
         is_long: Whether only a full run has it.
     """
@@ -107,6 +128,9 @@ class Experiment:
     perturbation: int | None = None
     n_segments: int = 0
     stride_s: int = SEVEN_HOURS_S
+    is_replayed: bool = False
+    bursts: Bursts | None = None
+    joins: str | None = None
     at: float = 0.0
     is_long: bool = True
 
@@ -178,9 +202,20 @@ class _OnSegments(TypedDict):
 _TWITTER: _OnSegments = {"workloads": ("w1", "w4", "w8"), "n_segments": N_TWITTER}
 
 
+def _bursty(ratio: float, dwell_s: float) -> Experiment:
+    return Experiment(
+        f"bursts-{ratio:g}-{dwell_s:g}",
+        f"{ratio:g} times, {dwell_s:g} s",
+        BURSTY,
+        FOUR,
+        changes=AS_SHIPPED,
+        bursts=Bursts(ratio, dwell_s),
+    )
+
+
 def _foreseen(name: str, label: str, policies: tuple[str, ...], **planner: object) -> Experiment:
     changes = {"planner": {**AT_ONCE["planner"], **planner}}
-    return Experiment(name, label, policies, ("w1", "w4", "w8", "w11"), changes=changes)
+    return Experiment(name, label, policies, FOUR, changes=changes)
 
 
 def _retraining(
@@ -251,8 +286,49 @@ SECTIONS = (
                 windows=None,
                 changes=AS_SHIPPED,
             ),
+            Experiment(
+                "headline-apart",
+                "without interference",
+                ("ekya", "astraea"),
+                windows=None,
+                changes={**AS_SHIPPED, "simulation": {"interference": 0.0}},
+                joins="headline",
+            ),
+            Experiment(
+                "headline-charged",
+                "as shipped",
+                ("migrator", "time-sharing"),
+                windows=None,
+                changes=CHARGED,
+                joins="headline",
+            ),
         ),
         "windows",
+        is_appendix=False,
+    ),
+    Section(
+        "bursts",
+        "Traffic that is bursty by the second",
+        "In the terms of the table above, two windows of four workloads. *Ratio, dwell*: the rate of the Azure trace, "
+        "smoothed over a minute, goes up and down between two levels that are so many times apart, and stays on "
+        "either so long on average, by the toss of a coin a second; tenants toss coins of their own. *As recorded*: "
+        "each request of the Azure trace, or of the Twitter counts, comes as often as the load asks, in its second. "
+        "Of five requests a second that makes bursts which no service of hundreds a second would see. A partition "
+        "cannot lend a slice for some seconds, turns can.",
+        (
+            *(_bursty(ratio, dwell_s) for ratio in (2.0, 4.0, 8.0) for dwell_s in (2.0, 10.0, 60.0)),
+            Experiment("replayed", "Azure as recorded", BURSTY, FOUR, changes=AS_SHIPPED, is_replayed=True),
+            Experiment(
+                "replayed-twitter",
+                "Twitter as recorded",
+                BURSTY,
+                _TWITTER["workloads"],
+                changes=AS_SHIPPED,
+                n_segments=7,
+                stride_s=4 * SEVEN_HOURS_S,
+                is_replayed=True,
+            ),
+        ),
         is_appendix=False,
     ),
     Section(

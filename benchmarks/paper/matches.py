@@ -23,22 +23,24 @@ import grimp
 import numpy as np
 import pandas as pd
 
-from benchmarks.paper.experiments import AT_ONCE, SEVEN_HOURS_S, Experiment
+from benchmarks.paper.experiments import AT_ONCE, SEVEN_HOURS_S, Bursts, Experiment
 from forecaster.neural import FACTS_FILE
 from migrator import __version__
 from migrator.comparison import CEILING, Match, over_each_segment, score_of
-from migrator.config import AccuracyConfig, Config, TenantConfig, config_yaml, read_config
+from migrator.config import AccuracyConfig, Config, ScaleConfig, TenantConfig, config_yaml, read_config
 from migrator.errors import InfeasibleError, OutputError
 from migrator.log.account import Account, SecondAccounts
 from migrator.outputs import write_output
 from migrator.parallel import Processes, n_cores
 from planner.errors import EngineError
 from planner.policies.registry import policy_of
+from workloads.arrays import FloatArray
 from workloads.profiles.table import COLUMNS as PROFILE_COLUMNS
 from workloads.profiles.table import ServiceProfiles, shipped_profiles
 from workloads.serving.tally import Totals
 from workloads.traffic.gaps import Gaps
-from workloads.traffic.trace_file import Reading, TraceFormat, read_trace
+from workloads.traffic.scaling import smoothed
+from workloads.traffic.trace_file import Reading, TraceFormat, read_trace, shipped_trace
 
 Json = dict[str, Any]
 
@@ -67,7 +69,13 @@ BEFORE_GAP_S = 2_400
 """Seconds before a day's end in which no run begins: the counts have none from 23:31 on."""
 
 PIECE_HISTORY_S, PIECE_MARGIN_S = 660, 60
-"""Seconds of the Twitter counts before and after a run: what forecasts look back on, and what smoothing reaches to."""
+"""Seconds of counts before and after a run: what forecasts look back on, and what smoothing reaches to."""
+
+AZURE_OFFSETS_S = (700, 1_700)
+"""Where a run begins in the Azure trace, by the tenant's place, where that trace stands for both tenants'."""
+
+BASE_SMOOTH_S = 60
+"""Seconds over which that trace is smoothed below bursts."""
 
 
 def matches_of(experiment: Experiment, traces: Path | None = None) -> list[Match]:
@@ -96,7 +104,15 @@ def _segments(experiment: Experiment, config: Config, traces: Path | None) -> It
     if experiment.n_segments:
         if traces is None:
             raise ValueError(f"experiment {experiment.name} needs the Twitter counts")
-        yield from (_on_twitter(config, traces, number, experiment.stride_s) for number in range(experiment.n_segments))
+        for number in range(experiment.n_segments):
+            offsets_s = [twitter_offset_s(number, place, experiment.stride_s) for place in range(len(config.tenants))]
+            yield _on_pieces(experiment, config, [(_counts(traces), offset_s) for offset_s in offsets_s])
+    elif experiment.is_replayed or experiment.bursts is not None:
+        yield _on_pieces(
+            experiment,
+            config,
+            [(_azure(experiment.bursts, place), AZURE_OFFSETS_S[place]) for place in range(len(config.tenants))],
+        )
     elif experiment.perturbation is not None:
         profiles = perturbed(shipped_profiles(), experiment.perturbation)
         yield config.model_copy(update={"profiles": str(_kept_profiles(profiles))})
@@ -117,29 +133,46 @@ def _gaining(tenant: TenantConfig, gain: float, n_windows: int) -> TenantConfig:
     return tenant.model_copy(update={"accuracy": accuracies})
 
 
-def _on_twitter(config: Config, traces: Path, segment: int, stride_s: int) -> Config:
-    tenants = [
-        _on_piece(
-            tenant, _piece(traces, twitter_offset_s(segment, place, stride_s), round(config.windows * config.window_s))
-        )
-        for place, tenant in enumerate(config.tenants)
-    ]
+def _on_pieces(experiment: Experiment, config: Config, sources: Sequence[tuple[Sequence[int], int]]) -> Config:
+    """The config on pieces of counts, by tenant all counts and where in them window 0 begins.
+
+    What forecasting and smoothing need lies around a piece. Pieces are files: two weeks of counts take seconds to read,
+    and every match would read them.
+    """
+    tenants = []
+    for tenant, (counts, offset_s) in zip(config.tenants, sources, strict=True):
+        end_s = offset_s + round(config.windows * config.window_s) + PIECE_MARGIN_S
+        own = counts[offset_s - PIECE_HISTORY_S : end_s]
+        text = "\n".join(["second,count", *(f"{second},{count}" for second, count in enumerate(own))])
+        update = {"trace": str(kept("counts", text + "\n")), "format": "counts", "offset_s": PIECE_HISTORY_S}
+        if experiment.is_replayed:
+            update["scale"] = ScaleConfig(method="copies")
+        elif experiment.bursts is not None:
+            update["scale"] = ScaleConfig(method="poisson", smooth_s=1)
+        arrivals = tenant.arrivals.model_copy(update=update)
+        tenants.append(tenant.model_copy(update={"arrivals": arrivals}))
     return config.model_copy(update={"tenants": tenants})
 
 
-def _on_piece(tenant: TenantConfig, piece: Path) -> TenantConfig:
-    update = {"trace": str(piece), "format": "counts", "offset_s": PIECE_HISTORY_S}
-    return tenant.model_copy(update={"arrivals": tenant.arrivals.model_copy(update=update)})
+def _azure(bursts: Bursts | None, place: int) -> list[int]:
+    """The counts of the Azure trace, or thousands of times its rate under these bursts, which differ by place."""
+    counts = shipped_trace("azure-conv").counts
+    if bursts is not None:
+        rng = np.random.default_rng([place, round(bursts.ratio), round(bursts.dwell_s)])
+        rates = smoothed(counts, BASE_SMOOTH_S, loop=False) * factors_of(bursts, counts.size, rng)
+        counts = np.rint(1000 * rates).astype(np.int64)
+    return list(map(int, counts))
 
 
-def _piece(traces: Path, offset_s: int, duration_s: int) -> Path:
-    """The counts of a run that begins at ``offset_s``, with what forecasting and smoothing need around it, as a file.
+def factors_of(bursts: Bursts, n_seconds: int, rng: np.random.Generator) -> FloatArray:
+    """What a process of two states multiplies the rate of each second by, ``(n_seconds,)``; 1 on average.
 
-    Two weeks of counts take seconds to read, and every match would read them.
+    It begins in either with the same probability and leaves it after each second with probability 1 / ``dwell_s``.
     """
-    counts = _counts(traces)[offset_s - PIECE_HISTORY_S : offset_s + duration_s + PIECE_MARGIN_S]
-    lines = ["second,count", *(f"{second},{count}" for second, count in enumerate(counts))]
-    return kept("counts", "\n".join(lines) + "\n")
+    n_changes = np.cumsum(rng.random(n_seconds) < 1 / bursts.dwell_s)
+    is_high = (n_changes + rng.integers(2)) % 2 == 1
+    found: FloatArray = np.where(is_high, bursts.ratio, 1.0) * 2 / (1 + bursts.ratio)
+    return found
 
 
 def require_two_weeks(traces: Path) -> None:

@@ -31,6 +31,7 @@ from benchmarks.paper.statistics import (
     results_in,
     swapped,
     tie,
+    without_largest,
 )
 from benchmarks.paper.studies import STUDIES
 from migrator.comparison import CEILING, FLOOR, Fairness
@@ -75,7 +76,7 @@ def pages(document: Mapping[str, Any]) -> dict[str, str]:
             (name, row) for name, own in results.items() for row in own[own["arrivals"].isna()].itertuples()
         ],
         "missing": [
-            *(one.title for one in SECTIONS if not all(own.name in results for own in one.experiments)),
+            *(one.title for one in SECTIONS if not all((own.joins or own.name) in results for own in one.experiments)),
             *(one.title for one in STUDIES if one.name not in studies),
         ],
     }
@@ -262,9 +263,42 @@ class Figures:
         found = ahead_of_ours(self.rows[name], of)
         return {policy: interval(found[policy], BLOCK[of]) for policy in policies if policy in found}
 
-    def leads_over_workloads(self, name: str) -> dict[str, Interval]:
-        """How far each policy is ahead of ours over all windows, with intervals from how far workloads are apart."""
-        return {policy: over_workloads(ahead) for policy, ahead in ahead_of_ours(self.rows[name], "windows").items()}
+    def leads_over_workloads(self, name: str, of: str) -> dict[str, Interval]:
+        """The same of each policy, with intervals from how far workloads are apart."""
+        return {policy: over_workloads(ahead) for policy, ahead in ahead_of_ours(self.rows[name], of).items()}
+
+    def lead_without_largest(self, name: str, of: str, policy: str) -> tuple[Interval, int, float] | None:
+        """How far it is ahead without the window or segment that makes most of that; which it is, and its part.
+
+        ``None`` if there is but one.
+        """
+        ahead = ahead_of_ours(self.rows[name], of).get(policy)
+        if ahead is None or len(ahead) < 2:
+            return None
+        rest, number, part = without_largest(ahead)
+        return interval(rest, BLOCK[of]), int(number), part
+
+    def first_table(self, name: str) -> pd.DataFrame:
+        """A row a policy, ours first: goodput, how far it is ahead of ours over windows, with both intervals."""
+        answers, means = self.answers(name), self.means[name]
+        ahead = ahead_of_ours(self.rows[name], "windows")
+        found = {}
+        for policy in means.index:
+            beside: tuple[str, ...] = ("", "", "", "")
+            if policy in ahead:
+                own, apart = interval(ahead[policy], BLOCK["windows"]), over_workloads(ahead[policy])
+                workloads = ahead[policy].mean().dropna()
+                shown_intervals = [f"[{one.low:+.2f}, {one.high:+.2f}]" for one in (own, apart)]
+                beside = (f"{own.mean:+.2f}", *shown_intervals, f"{(workloads > 0).sum()} of {len(workloads)}")
+            slo, accuracy = (f"{100 * answers.loc[policy, kind]:.1f}" for kind in ("slo", "accuracy"))
+            found[policy] = (f"{means[policy]:.2f}", *beside, slo, accuracy)
+        columns = ["goodput %", "points ahead", "95 %, over windows", "95 %, over workloads", "workloads ahead"]
+        return pd.DataFrame.from_dict(found, orient="index", columns=[*columns, "in time %", "right %"])
+
+    def leads_in(self, experiments: Sequence[Experiment], policy: str) -> pd.Series[float]:
+        """Points by which the policy is ahead of ours, by the experiments' labels."""
+        means = {one.label: self.means[one.name] for one in experiments}
+        return pd.Series({label: own[policy] - own[OURS] for label, own in means.items()}, dtype=float)
 
     def workloads_ahead(self, name: str, policy: str) -> list[str]:
         """The workloads on which the policy's goodput over the whole run is above ours."""

@@ -57,6 +57,14 @@ PLOTS: Mapping[str, Sequence[Plot]] = MappingProxyType(
                 _POINTS,
             ),
         ),
+        "bursts": (
+            Plot(
+                "bursts.svg",
+                "groups",
+                "Simulated: goodput on bursty traffic, %",
+                "Dots: simulated goodput in % of each policy by how far apart bursts are and how long they last",
+            ),
+        ),
         "retraining": (
             Plot(
                 "retraining.svg",

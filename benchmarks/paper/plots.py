@@ -111,8 +111,8 @@ _UNKNOWN = Style(UNKNOWN_POLICY, "H", "-.")
 
 
 def style_of(policy: str) -> Style:
-    """The policy's look, the same in every plot."""
-    return STYLES.get(policy, _UNKNOWN)
+    """The policy's look, the same in every plot, whatever label stands behind its name."""
+    return STYLES.get(policy.partition(", ")[0], _UNKNOWN)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from benchmarks.paper.experiments import EXPERIMENTS
 from migrator.comparison import CEILING, FLOOR
 from workloads.arrays import FloatArray
 
@@ -29,12 +30,23 @@ LEAST_GAP_POINTS = 1.0
 
 _N_RESAMPLES = 10_000
 
+_JOINING = {one.name: (one.joins, one.label) for one in EXPERIMENTS if one.joins}
+
 
 def results_in(document: Mapping[str, Any]) -> Results:
-    """The document's rows by experiment."""
+    """The document's rows by experiment; rows that join another experiment's stand there, their policies labelled."""
     columns = document["columns"]
     numbers = dict.fromkeys(columns[columns.index("arrivals") : columns.index("windows")], float)
-    return {one["name"]: pd.DataFrame(one["rows"], columns=columns).astype(numbers) for one in document["experiments"]}
+    found: dict[str, pd.DataFrame] = {}
+    for one in document["experiments"]:
+        rows = pd.DataFrame(one["rows"], columns=columns).astype(numbers)
+        joining = _JOINING.get(one["name"])
+        if joining is None:
+            found[one["name"]] = rows
+        else:
+            host, label = joining
+            found[host] = pd.concat([found[host], rows.assign(policy=rows["policy"] + f", {label}")], ignore_index=True)
+    return found
 
 
 def comparable(rows: pd.DataFrame) -> pd.DataFrame:
@@ -127,6 +139,19 @@ def over_workloads(differences: pd.DataFrame) -> Interval:
     mean, spread = float(each.mean()), float(each.std(ddof=1) / len(each) ** 0.5) if len(each) > 1 else float("nan")
     width = spread * _T_975[min(freedom, len(_T_975)) - 1]
     return Interval(mean, mean - width, mean + width)
+
+
+def without_largest(differences: pd.DataFrame) -> tuple[pd.DataFrame, Any, float]:
+    """The differences without the row that makes most of their mean, that row's name, and its part of the mean.
+
+    Args:
+        differences: As in :func:`interval`; a row more than one.
+    """
+    mean = differences.mean().mean()
+    rests = {name: differences.drop(index=name) for name in differences.index}
+    name = min(rests, key=lambda one: rests[one].mean().mean() / mean)
+    n = len(differences)
+    return rests[name], name, float(1 - rests[name].mean().mean() * (n - 1) / n / mean)
 
 
 def _mean(known: FloatArray) -> FloatArray:

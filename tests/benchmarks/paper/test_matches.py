@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from benchmarks.paper import matches
-from benchmarks.paper.experiments import EXPERIMENTS, MAIN, N_TWITTER, SECTIONS, Experiment
+from benchmarks.paper.experiments import EXPERIMENTS, MAIN, N_TWITTER, SECTIONS, Bursts, Experiment
 from benchmarks.paper.matches import (
     DAY_S,
     HALF_WEEK_S,
+    factors_of,
     key_of,
     matches_of,
     perturbed,
@@ -36,6 +37,7 @@ from migrator.inputs import assemble, service_profiles
 from workloads.drift import drift_in
 from workloads.profiles.table import shipped_profiles
 from workloads.tenants import Tenant
+from workloads.traffic.trace_file import shipped_trace
 
 ONE = replace(MAIN, workloads=("w8",), policies=("static",))
 TABLE = shipped_profiles()
@@ -110,6 +112,39 @@ def test_twitter_segments_are_in_the_second_week_apart_and_away_from_each_day_s_
     assert starts_s[-1] + 400 <= 4 * HALF_WEEK_S
     assert min(later - start for start, later in pairwise(starts_s)) > 400  # two windows
     assert all((start - 600) % DAY_S < (start + 400) % DAY_S < 84_660 for start in starts_s)
+
+
+@pytest.mark.parametrize("bursts", [Bursts(2.0, 2.0), Bursts(8.0, 10.0), Bursts(4.0, 60.0)], ids=str)
+def test_bursts_are_as_far_apart_and_as_long_as_asked_and_leave_the_mean(bursts: Bursts) -> None:
+    factors = factors_of(bursts, 400_000, np.random.default_rng(7))
+    assert sorted(set(factors / factors.min())) == [1.0, bursts.ratio]
+    assert factors.mean() == pytest.approx(1.0, abs=0.02)
+    n_stays = 1 + np.count_nonzero(np.diff(factors))
+    assert factors.size / n_stays == pytest.approx(bursts.dwell_s, rel=0.05)
+
+
+@pytest.mark.usefixtures("counts")
+def test_bursty_traffic_is_drawn_around_a_rate_of_two_levels_by_tenants_of_their_own() -> None:
+    one = replace(ONE, bursts=Bursts(8.0, 10.0))
+    (match,) = matches_of(one)
+    rates = assemble(match.config, match.origin)[1].hindsight.rates_rps(0.0, 1.0, 400)
+    is_high = rates > rates.mean(axis=0)
+    high, low = (rates[mask, 0].mean() for mask in (is_high[:, 0], ~is_high[:, 0]))
+    assert high > 4 * low
+    assert 0.2 < (is_high[:, 0] == is_high[:, 1]).mean() < 0.8
+    assert key_of(match) == key_of(matches_of(one)[0])
+    assert key_of(match) != key_of(matches_of(replace(one, bursts=Bursts(8.0, 2.0)))[0])
+
+
+@pytest.mark.usefixtures("counts")
+def test_a_replayed_trace_comes_as_recorded() -> None:
+    (match,) = matches_of(replace(ONE, is_replayed=True))
+    traffic = assemble(match.config, match.origin)[1]
+    rates = traffic.hindsight.rates_rps(0.0, 1.0, 400)
+    for place, origin in enumerate(traffic.origins):
+        offset_s = matches.AZURE_OFFSETS_S[place]
+        recorded = shipped_trace("azure-conv").counts[offset_s : offset_s + 400]
+        assert np.abs(rates[:, place] - origin.scale.factor * recorded).max() <= recorded.max()
 
 
 def test_no_tenant_has_the_other_s_segment() -> None:

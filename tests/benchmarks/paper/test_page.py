@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from benchmarks.paper import reproduce
 from benchmarks.paper.experiments import MAIN, Experiment
 from benchmarks.paper.matches import CLASSES, COLUMNS
 from benchmarks.paper.page import Figures, pages
-from benchmarks.paper.statistics import results_in
+from benchmarks.paper.statistics import results_in, without_largest
 from migrator.comparison import Fairness
 
 DOCUMENT = json.loads(reproduce.RESULTS.read_text("utf-8"))
@@ -33,6 +34,7 @@ def rows(**by_policy: tuple[int, ...]) -> list[list[object]]:
 
 MAIN_ROWS = rows(migrator=(800, 700), ekya=(500, 500), static=(700, 650), oracle=(850, 690))
 LOW, HIGH = Experiment("interference-0", "0", at=0.0), Experiment("interference-1", "1", at=1.0)
+JOINED = ["migrator, as shipped", "time-sharing, as shipped"]
 TIES = {"interference-0": rows(ekya=(900, 800)), "interference-1": rows(ekya=(700, 750))}
 
 
@@ -129,6 +131,24 @@ def test_leads_stand_by_what_a_turn_costs() -> None:
     free, dear = rows(time_sharing_0=(800, 800)), rows(time_sharing=(700, 700))
     found = figures(headline=[*MAIN_ROWS, *free, *dear]).leads_by_turn_cost("headline")
     assert found.to_dict() == {0.0: 5.0, 5.0: -5.0}
+
+
+def test_rows_that_join_a_table_stand_in_it_labelled() -> None:
+    shipped = rows(migrator=(790, 690), time_sharing=(700, 700))
+    own = figures(headline=MAIN_ROWS, **{"headline-charged": shipped})
+    assert "headline-charged" not in own.rows
+    found = own.first_table("headline")
+    assert list(found.index) == ["migrator", "ekya", "static", "oracle", *JOINED]
+    assert found.loc["migrator"].tolist() == ["75.00", "", "", "", "", "100.0", "75.0"]
+    assert found.loc["migrator, as shipped"].tolist()[:2] == ["74.00", "-1.00"]
+    assert found.loc["oracle"].tolist()[4] == "1 of 2"
+
+
+def test_the_segment_that_makes_most_of_a_lead_is_left_out() -> None:
+    ahead = pd.DataFrame({"w1": [1.0, 9.0, 2.0], "w2": [1.0, 7.0, 4.0]})
+    rest, number, part = without_largest(ahead)
+    assert (number, part, len(rest)) == (1, pytest.approx(16 / 24), 2)
+    assert without_largest(-ahead)[1:] == (1, pytest.approx(16 / 24))
 
 
 def test_what_a_policy_loses_less_is_told_where_it_is_ahead() -> None:
