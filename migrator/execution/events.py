@@ -168,6 +168,7 @@ def window_started(
         plan=None if planned is None else _plan(planned.plan),
         violations=() if planned is None else _violations(planned),
         rejected_plan=None if planned is None else _rejected(planned),
+        proven_gap=None if planned is None else _proven_gap(planned),
         unavailable=() if problem is None else _unavailable(problem),
         warm_up=None if problem is None else _warm_up(problem),
         model_age={
@@ -303,6 +304,7 @@ def _of_rest(planned: PlannedWindow, reason: str, asked_s: float, told: AnyCerti
         "plan": _plan(planned.plan, told),
         "violations": _violations(planned),
         "rejected_plan": _rejected(planned),
+        "proven_gap": _proven_gap(planned),
         "unavailable": _unavailable(planned.problem),
     }
 
@@ -386,6 +388,11 @@ def _plan(plan: MigPlan, told: AnyCertificate | None = None) -> records.Plan:
 def _rejected(planned: PlannedWindow) -> records.Plan | None:
     """The plan that is not carried out because it breaks a rule."""
     return None if planned.rejected is None else _plan(planned.rejected)
+
+
+def _proven_gap(planned: PlannedWindow) -> float | None:
+    """How far the plan in force is from the best at most by its certificate; ``None`` where it is not the solve's."""
+    return planned.verification.proven_gap if planned.verification is not None and planned.is_planned else None
 
 
 def wall_of(plan: MigPlan) -> Wall:

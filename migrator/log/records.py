@@ -380,6 +380,9 @@ class WindowStarted(InWindow, frozen=True, kw_only=True, tag="window_started"):
     """What the independent checker found."""
     rejected_plan: Plan | None = None
     """Only where a plan had violations: that plan, which is not carried out."""
+    proven_gap: Number | None = None
+    """How far the plan is from the best at most by its certificate, as a share of that bound; the plan's own ``gap`` is
+    what its engine claims. None where nothing is proven."""
     unavailable: tuple[Json, ...] = ()
     """Memory slices that others hold, or that the driver does not give, as the key of a problem file."""
     warm_up: WarmUp | None = None
@@ -474,6 +477,8 @@ class OfRest(InWindow, frozen=True, kw_only=True):
     violations: tuple[str, ...]
     rejected_plan: Plan | None = None
     """As of ``window_started``; ``plan`` is then what stands."""
+    proven_gap: Number | None = None
+    """As of ``window_started``."""
     unavailable: tuple[Json, ...] = ()
     """As of ``window_started``."""
 

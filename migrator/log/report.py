@@ -97,7 +97,8 @@ class WindowReport:
     requests that arrive, and ``keeping_costs`` what the best plan found that keeps every floor would. ``salvage`` is
     what the plan expects the models to be worth beyond the window, in requests; ``model_ages`` says by tenant how many
     windows old the data was, as the window began, that the model had learned last: 1 where each retraining is done in
-    its window. ``blind_s`` are the seconds that are in no figure, as nobody can tell what stood.
+    its window. ``gap`` is what the plan claims, ``proven_gap`` what its certificate proves. ``blind_s`` are the seconds
+    that are in no figure, as nobody can tell what stood.
     """
 
     window: int
@@ -113,6 +114,7 @@ class WindowReport:
     salvage: float = 0.0
     model_ages: Mapping[str, int] = field(default_factory=dict)
     blind_s: int = 0
+    proven_gap: float | None = None
 
     @property
     def is_void(self) -> bool:
@@ -238,6 +240,7 @@ def _window(
         salvage=0.0 if plan is None else plan.salvage or 0.0,
         model_ages=_model_ages(log, started),
         gap=None if plan is None else plan.gap,
+        proven_gap=started.proven_gap,
         tenants={name: _figures([part]) for name, part in own.items()},
         total=_figures(own.values()) if own else None,
         promised=_promised(log.header, started),

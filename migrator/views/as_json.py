@@ -90,7 +90,7 @@ def _trouble(trouble: Trouble) -> Json:
 
 
 def _window(window: WindowReport) -> Json:
-    plan = {"status": window.plan_status, **_picked(window, "expected_goodput", "gap")}
+    plan = {"status": window.plan_status, **_picked(window, "expected_goodput", "gap", "proven_gap")}
     if window.floor_costs is not None:
         plan |= _picked(window, "floor_costs", "keeping_costs")
     if window.violation is not None:

@@ -94,6 +94,7 @@ def print_report(report: Report, console: Console) -> None:
     if report.stayed:
         what = "a layout that stays took the place of plans that might lose much by bursts"
         console.print(f"{what}: {_times(report.stayed)}")
+    _print_gaps(report, console)
     _print_floors(report, console)
     _print_start_ups(report, console)
     _print_ending(report, console)
@@ -304,6 +305,24 @@ def _print_replans(replans: Replans, console: Console) -> None:
 
 def _times(count: int) -> str:
     return {0: "never", 1: "once"}.get(count, f"{count} times")
+
+
+def _print_gaps(report: Report, console: Console) -> None:
+    """Print how far windows' plans are from the best at most: what certificates prove, and what engines claim."""
+    planned = [window for window in report.windows if window.expected_goodput is not None]
+    proven = {window.window: window.proven_gap for window in planned if window.proven_gap is not None}
+    if not planned:
+        return
+    unproven = [str(window.window) for window in planned if window.window not in proven]
+    parts = []
+    if proven:
+        worst = max(proven, key=lambda window: proven[window])
+        parts.append(f"proven within {100 * proven[worst]:.2f} % of the best (the worst, window {worst})")
+    if unproven:
+        parts.append(f"nothing proven of window{'s' if len(unproven) > 1 else ''} {', '.join(unproven)}")
+    if claimed := [window.gap for window in planned if window.gap is not None]:
+        parts.append(f"claimed within {100 * max(claimed):.2f} %")
+    console.print(f"plans of whole windows: {'; '.join(parts)}")
 
 
 def _print_floors(report: Report, console: Console) -> None:

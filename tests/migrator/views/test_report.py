@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from io import StringIO
 from pathlib import Path
 
@@ -84,6 +85,19 @@ def test_a_floor_that_no_plan_keeps_is_told_and_stops_nothing(call, write_config
     assert "Window 0: the plan misses vision: 60 steps below 90 % in time" in out
     assert "points of goodput for floors, and no plan was found that keeps them all." in " ".join(out.split())
     assert "Window 0: vision ended " in out
+
+
+def test_what_is_proven_of_plans_stands_beside_what_is_claimed(call, write_config) -> None:
+    code, out, _ = call("run", write_config({"windows": 2}), "--out", "run")
+    assert code == 0
+    plans = [window["plan"] for window in json.loads(call("report", "run", "--json")[1])["windows"]]
+    worst = max(plan["proven_gap"] for plan in plans)
+    checked = json.loads(call("verify", "run", "--json")[1])["windows"]
+    assert worst == max(one["proven_gap"] for one in checked if "anew_from_step" not in one)
+    claimed = max(plan["gap"] for plan in plans)
+    proven = f"plans of whole windows: proven within {100 * worst:.2f} % of the best"
+    assert proven in " ".join(out.split())
+    assert f"claimed within {100 * claimed:.2f} %" in " ".join(out.split())
 
 
 def test_a_policy_without_plans_is_measured_against_the_floor(call, write_config) -> None:
